@@ -1,0 +1,255 @@
+//! Parameters, checked once; every later step adds and compares.
+
+use core::fmt;
+
+/// Parameters of cinterrupts, as a user states them. Start from [`Params::DEFAULT`], [`Params::OPTANE`] or
+/// [`Params::P3700`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Ticks of the caller's clock per second. 1 kHz to 10 GHz.
+    pub tick_hz: u64,
+    /// Δ: so long without a completion ends a burst; 0: the caller says when, with
+    /// [`on_batch_end`](crate::Cint::on_batch_end). 0 to 10 ms.
+    pub delta_ns: u64,
+    /// `thr`: this many completions of a burst interrupt at once. 1 to 65535; 1: no coalescing.
+    pub thr: u16,
+    /// Out-of-order Urgent: an urgent completion is announced alone, what is held stays held (§3.5).
+    pub ooo: bool,
+    /// How long a completion may be held, from the first one held; `None`: up to (thr - 1) * Δ. 1 ns to 1 s.
+    pub max_hold_ns: Option<u64>,
+    /// The storm guard (§4.3); `None`: off.
+    pub storm: Option<StormParams>,
+    /// The `in_flight` rule, where the caller gives commands in flight: below this threshold T every completion
+    /// interrupts, and above it no more than max(1, CIF / 2T) plain ones are held, so that the device stays busy.
+    /// 2 to 65535; `None`: off.
+    pub in_flight: Option<u16>,
+}
+
+/// Parameters of the storm guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StormParams {
+    /// Interrupts per second in the long run, at most. 1 to `tick_hz` / 5.
+    pub max_rate: u64,
+    /// The weight of one gap between interrupts in the moving average is 2^-shift. 5 to 16; the authors' is 7.
+    pub shift: u8,
+}
+
+impl Params {
+    /// What the paper describes for an Intel Optane P4800X and no more (§5.2), for a clock in nanoseconds.
+    pub const OPTANE: Self = Self {
+        tick_hz: 1_000_000_000,
+        delta_ns: 6_000,
+        thr: 32,
+        ooo: true,
+        max_hold_ns: None,
+        storm: None,
+        in_flight: None,
+    };
+
+    /// The same for an Intel P3700 (§5.2).
+    pub const P3700: Self = Self { delta_ns: 15_000, ..Self::OPTANE };
+
+    /// The paper's for Optane, made safe: nothing held longer than 100 µs, and nothing that the device could run dry of.
+    pub const DEFAULT: Self = Self { max_hold_ns: Some(100_000), in_flight: Some(4), ..Self::OPTANE };
+}
+
+/// Checked parameters, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub(crate) tick_hz: u64,
+    pub(crate) delta: u64,          // 0: none
+    pub(crate) max_hold: u64,       // NO_MAX_HOLD: none
+    pub(crate) storm_interval: u64, // 0: no storm guard
+    pub(crate) thr: u16,
+    pub(crate) cif_threshold: u16, // 0: no in_flight rule
+    pub(crate) storm_shift: u8,
+    pub(crate) ooo: bool,
+}
+
+pub(crate) const NO_MAX_HOLD: u64 = u64::MAX;
+
+impl Config {
+    /// Checks `params` and converts them to ticks: Δ and `max_hold` rounded down, the interval of the storm guard up.
+    ///
+    /// # Errors
+    /// The first field that is out of its range. With a storm guard `max_hold` cannot be shorter than the interval
+    /// between two of its interrupts.
+    pub const fn new(params: Params) -> Result<Self, ConfigError> {
+        let Params { tick_hz, delta_ns, thr, ooo, max_hold_ns, storm, in_flight } = params;
+        let (max_rate, shift) = match storm {
+            Some(StormParams { max_rate, shift }) => (max_rate, shift),
+            None => (1, 5),
+        };
+        let checks = [
+            (Field::TickHz, tick_hz),
+            (Field::Delta, delta_ns),
+            (Field::Thr, thr as u64),
+            (
+                Field::MaxHold,
+                match max_hold_ns {
+                    Some(ns) => ns,
+                    None => 1,
+                },
+            ),
+            (Field::StormShift, shift as u64),
+            (
+                Field::InFlight,
+                match in_flight {
+                    Some(threshold) => threshold as u64,
+                    None => 2,
+                },
+            ),
+        ];
+        let mut rest: &[(Field, u64)] = &checks;
+        while let [(field, value), tail @ ..] = rest {
+            let (min, max) = field.range();
+            if let Err(error) = field.check(*value, min, max) {
+                return Err(error);
+            }
+            rest = tail;
+        }
+        if let Err(error) = Field::StormMaxRate.check(max_rate, 1, tick_hz.saturating_div(5)) {
+            return Err(error);
+        }
+
+        let storm_interval = match storm {
+            Some(_) => tick_hz.div_ceil(max_rate),
+            None => 0,
+        };
+        let max_hold = match max_hold_ns {
+            Some(ns) => ticks_down(ns, tick_hz),
+            None => NO_MAX_HOLD,
+        };
+        if max_hold < storm_interval {
+            return Err(ConfigError {
+                field: Field::MaxHoldInStorm,
+                value: match max_hold_ns {
+                    Some(ns) => ns,
+                    None => 0,
+                },
+                min: storm_interval.saturating_mul(NS_PER_S).div_ceil(tick_hz),
+                max: NS_PER_S,
+            });
+        }
+        Ok(Self {
+            tick_hz,
+            delta: ticks_down(delta_ns, tick_hz),
+            max_hold,
+            storm_interval,
+            thr,
+            cif_threshold: match in_flight {
+                Some(threshold) => threshold,
+                None => 0,
+            },
+            storm_shift: shift,
+            ooo,
+        })
+    }
+
+    /// The longest time, in ticks, that a completion is held if deadlines are met on time; `None`: no bound, as the
+    /// caller ends each hold with [`on_batch_end`](crate::Cint::on_batch_end).
+    #[must_use]
+    pub const fn max_hold(&self) -> Option<u64> {
+        let hold = match (self.max_hold, self.delta) {
+            (NO_MAX_HOLD, 0) => return None,
+            (NO_MAX_HOLD, delta) => delta.saturating_mul((self.thr as u64).saturating_sub(1)),
+            (max_hold, _) => max_hold,
+        };
+        Some(hold.saturating_add(self.storm_interval))
+    }
+
+    /// Ticks between two interrupts that the storm guard allows in the long run; `None`: off.
+    #[must_use]
+    pub const fn storm_interval(&self) -> Option<u64> {
+        if self.storm_interval == 0 { None } else { Some(self.storm_interval) }
+    }
+}
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Nanoseconds, up to 1 s, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
+const fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
+    let ticks = ns.saturating_mul(tick_hz).saturating_div(NS_PER_S);
+    if ticks == 0 && ns > 0 { 1 } else { ticks }
+}
+
+/// A parameter that can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Field {
+    /// [`Params::tick_hz`]
+    TickHz,
+    /// [`Params::delta_ns`]
+    Delta,
+    /// [`Params::thr`]
+    Thr,
+    /// [`Params::max_hold_ns`]
+    MaxHold,
+    /// [`Params::max_hold_ns`], shorter than the interval that [`StormParams::max_rate`] implies
+    MaxHoldInStorm,
+    /// [`StormParams::max_rate`]
+    StormMaxRate,
+    /// [`StormParams::shift`]
+    StormShift,
+    /// [`Params::in_flight`]
+    InFlight,
+}
+
+impl Field {
+    /// The name in [`Params`].
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TickHz => "tick_hz",
+            Self::Delta => "delta_ns",
+            Self::Thr => "thr",
+            Self::MaxHold => "max_hold_ns",
+            Self::MaxHoldInStorm => "max_hold_ns (with storm.max_rate)",
+            Self::StormMaxRate => "storm.max_rate",
+            Self::StormShift => "storm.shift",
+            Self::InFlight => "in_flight",
+        }
+    }
+
+    /// The smallest and the largest value allowed, whatever the other parameters are.
+    #[must_use]
+    pub const fn range(self) -> (u64, u64) {
+        match self {
+            Self::TickHz => (1_000, 10_000_000_000),
+            Self::Delta => (0, 10_000_000),
+            Self::Thr => (1, 65_535),
+            Self::MaxHold | Self::MaxHoldInStorm => (1, 1_000_000_000),
+            Self::StormMaxRate => (1, 2_000_000_000),
+            Self::StormShift => (5, 16),
+            Self::InFlight => (2, 65_535),
+        }
+    }
+
+    const fn check(self, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+        if value < min || value > max {
+            return Err(ConfigError { field: self, value, min, max });
+        }
+        Ok(())
+    }
+}
+
+/// A parameter is out of its range. Names the field, the value, and what is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The parameter.
+    pub field: Field,
+    /// Its value.
+    pub value: u64,
+    /// The smallest value allowed here.
+    pub min: u64,
+    /// The largest value allowed here.
+    pub max: u64,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}, allowed are {} to {}", self.field.name(), self.value, self.min, self.max)
+    }
+}
+
+impl core::error::Error for ConfigError {}

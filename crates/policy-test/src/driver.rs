@@ -1,0 +1,461 @@
+//! Plays operations to a policy and checks every answer against a model of the device and its consumer.
+
+use crate::{Completion, Decision, Hint, Op, Policy, Promises, When};
+use std::collections::VecDeque;
+use std::fmt::{self, Write as _};
+
+/// How the shell around the policy behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shell {
+    /// Every deadline is met on time, and clock jumps are noticed at once: time bounds are checked.
+    Punctual,
+    /// `on_deadline` is called only where an operation says so: early, late or never.
+    Careless,
+}
+
+/// A rule that a policy broke, with the events that led to it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule, in a few words.
+    pub rule: &'static str,
+    /// What happened, against what was allowed.
+    pub detail: String,
+    /// The last events, one a line: time, event, decision, completions held.
+    pub trace: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}\n\n{}", self.rule, self.detail, self.trace)
+    }
+}
+
+/// The same text as `Display`: test frameworks print `Debug`.
+impl fmt::Debug for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A completion that no interrupt has announced yet.
+struct Held {
+    posted: u64, // in elapsed ticks
+    urgent: bool,
+}
+
+struct InFlight {
+    ticket: Option<u64>,
+}
+
+/// How many events of the trace a violation shows.
+const TRACE_MAX: usize = 40;
+/// How many finished tickets are remembered, to be used a second time.
+const STALE_MAX: usize = 16;
+
+/// Drives one policy. [`run`] is all a test needs; use the driver itself to play events of your own.
+pub struct Driver<P> {
+    policy: P,
+    shell: Shell,
+    now: u64,
+    elapsed: u64, // time that passed; jumps back do not take from it
+    slice_end: Option<u64>,
+    in_flight: VecDeque<InFlight>,
+    stale: VecDeque<u64>,
+    held: VecDeque<Held>,
+    promises: Promises, // before the present call
+    interrupts: u64,
+    completions: u64,
+    paced: u64,      // since the configuration last changed
+    paced_min: i128, // min over paced interrupts j of j * interval - elapsed
+    trace: VecDeque<String>,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Commands that finished.
+    pub completions: u64,
+    /// Interrupts.
+    pub interrupts: u64,
+}
+
+/// Plays `ops` to `policy`, then lets everything in flight complete, and checks every rule on the way.
+///
+/// # Errors
+/// The first rule that was broken.
+pub fn run<P: Policy>(policy: P, shell: Shell, ops: &[Op]) -> Result<Summary, Violation> {
+    let mut driver = Driver::new(policy, shell);
+    for op in ops {
+        driver.apply(*op)?;
+    }
+    driver.finish()
+}
+
+impl<P: Policy> Driver<P> {
+    /// A device at rest, at time 0.
+    pub fn new(policy: P, shell: Shell) -> Self {
+        Self {
+            promises: policy.promises(),
+            policy,
+            shell,
+            now: 0,
+            elapsed: 0,
+            slice_end: None,
+            in_flight: VecDeque::new(),
+            stale: VecDeque::new(),
+            held: VecDeque::new(),
+            interrupts: 0,
+            completions: 0,
+            paced: 0,
+            paced_min: i128::MAX,
+            trace: VecDeque::new(),
+        }
+    }
+
+    /// The policy, to look at it.
+    pub const fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// Plays one operation.
+    ///
+    /// # Errors
+    /// The rule that was broken.
+    pub fn apply(&mut self, op: Op) -> Result<(), Violation> {
+        match op {
+            Op::Advance(ticks) => self.advance(ticks),
+            Op::Back(ticks) => {
+                if self.shell == Shell::Punctual {
+                    self.call_deadline()?; // the policy knows the time before the jump
+                }
+                self.now = self.now.saturating_sub(ticks);
+                self.note(format_args!("clock jumps back by {ticks}"));
+                match self.shell {
+                    Shell::Punctual => self.call_deadline(),
+                    Shell::Careless => Ok(()),
+                }
+            }
+            Op::Submit { group, count } => (0..count).try_for_each(|_| self.submit(group)),
+            Op::Complete { which, hint } => self.complete(which, hint),
+            Op::Cancel { which } => {
+                let Some(command) = self.take(which) else { return Ok(()) };
+                let decision = self.policy.cancel(self.now, command.ticket);
+                self.retire(command.ticket);
+                self.decided("cancel", decision, None)
+            }
+            Op::BogusTicket(number) => {
+                let stale = self.stale.get(number as usize % STALE_MAX).copied();
+                self.finish_command(stale.or(Some(number)), Hint::Plain)
+            }
+            Op::ResetTracking => {
+                for command in &mut self.in_flight {
+                    self.stale.extend(command.ticket.take());
+                }
+                self.policy.reset_tracking();
+                self.note(format_args!("reset_tracking"));
+                Ok(())
+            }
+            Op::Deadline(when) => {
+                let due = self.policy.deadline().unwrap_or(self.now).max(self.now);
+                match when {
+                    When::Now => {}
+                    When::OnTime => self.move_to(due),
+                    When::Late(by) => self.advance(due.saturating_add(by) - self.now)?,
+                }
+                self.call_deadline()
+            }
+            Op::BatchEnd => {
+                let decision = self.policy.on_batch_end(self.now);
+                self.decided("on_batch_end", decision, None)?;
+                if self.policy.deadline().is_none() && !self.held.is_empty() && self.policy.promises().needs_batch_end {
+                    return Err(self
+                        .violation("nothing is held for ever", "held after on_batch_end, without a deadline".into()));
+                }
+                Ok(())
+            }
+            Op::Consumed => {
+                self.held.clear();
+                self.policy.on_consumed(self.now);
+                self.note(format_args!("on_consumed"));
+                self.check_state()
+            }
+            Op::Flush => {
+                let decision = self.policy.flush(self.now);
+                self.decided("flush", decision, None)?;
+                self.check_empty("flush")
+            }
+            Op::Schedule => {
+                let decision = self.policy.on_schedule(self.now);
+                self.decided("on_schedule", decision, None)?;
+                self.check_empty("on_schedule")
+            }
+            Op::Deschedule => {
+                let decision = self.policy.on_deschedule(self.now);
+                self.decided("on_deschedule", decision, None)?;
+                self.check_empty("on_deschedule")
+            }
+            Op::Slice(ticks) => {
+                self.slice_end = ticks.map(|ticks| self.now.saturating_add(ticks));
+                Ok(())
+            }
+            Op::Reconfigure(choice) => match self.policy.reconfigure(choice, self.now) {
+                Some(decision) => {
+                    (self.paced, self.paced_min) = (0, i128::MAX);
+                    self.decided("reconfigure", decision, None)
+                }
+                None => {
+                    self.note(format_args!("reconfigure to {choice}: refused"));
+                    self.check_state()
+                }
+            },
+        }
+    }
+
+    /// Lets every command in flight complete, calls the end of the batch, meets the last deadlines, and flushes.
+    ///
+    /// # Errors
+    /// The rule that was broken.
+    pub fn finish(mut self) -> Result<Summary, Violation> {
+        while !self.in_flight.is_empty() {
+            self.complete(0, Hint::Plain)?;
+        }
+        if self.policy.promises().needs_batch_end {
+            self.apply(Op::BatchEnd)?;
+        }
+        while let Some(deadline) = self.policy.deadline() {
+            self.move_to(deadline.max(self.now));
+            self.call_deadline()?;
+        }
+        if !self.held.is_empty() {
+            return Err(self.violation(
+                "nothing is held for ever",
+                "all is quiet, there is no deadline, and completions are held".into(),
+            ));
+        }
+        self.apply(Op::Flush)?;
+        Ok(Summary { completions: self.completions, interrupts: self.interrupts })
+    }
+
+    fn advance(&mut self, ticks: u64) -> Result<(), Violation> {
+        let end = self.now.saturating_add(ticks);
+        while let (Shell::Punctual, Some(deadline)) = (self.shell, self.policy.deadline()) {
+            if deadline > end {
+                break;
+            }
+            self.move_to(deadline.max(self.now));
+            self.call_deadline()?;
+        }
+        self.move_to(end);
+        self.check_bounds()
+    }
+
+    fn move_to(&mut self, instant: u64) {
+        self.elapsed += instant - self.now;
+        self.now = instant;
+    }
+
+    fn submit(&mut self, group: u8) -> Result<(), Violation> {
+        let ticket = self.policy.on_submit(group);
+        match ticket {
+            Some(ticket) => self.note(format_args!("on_submit(group {group}) = ticket {ticket:#x}")),
+            None => self.note(format_args!("submit")),
+        }
+        self.in_flight.push_back(InFlight { ticket });
+        self.check_state()
+    }
+
+    fn take(&mut self, which: u8) -> Option<InFlight> {
+        let index = usize::from(which).checked_rem(self.in_flight.len())?;
+        self.in_flight.remove(index)
+    }
+
+    fn complete(&mut self, which: u8, hint: Hint) -> Result<(), Violation> {
+        if self.in_flight.is_empty() {
+            self.submit(0)?;
+        }
+        let ticket = self.take(which).and_then(|command| command.ticket);
+        self.finish_command(ticket, hint)?;
+        self.retire(ticket);
+        Ok(())
+    }
+
+    fn retire(&mut self, ticket: Option<u64>) {
+        self.stale.extend(ticket);
+        self.stale.drain(..self.stale.len().saturating_sub(STALE_MAX));
+    }
+
+    fn finish_command(&mut self, ticket: Option<u64>, hint: Hint) -> Result<(), Violation> {
+        let cif = u32::try_from(self.in_flight.len()).map_or(u32::MAX, |n| n.saturating_add(1));
+        let completion = Completion { cif, hint, ticket, slice_end: self.slice_end };
+        self.completions += 1;
+        self.held.push_back(Held { posted: self.elapsed, urgent: hint == Hint::Urgent });
+        let decision = self.policy.on_completion(self.now, completion);
+        let mut event = format!("on_completion(cif {cif}, {hint:?}");
+        if let Some(ticket) = ticket {
+            let _ = write!(event, ", ticket {ticket:#x}");
+        }
+        if let Some(slice_end) = self.slice_end {
+            let _ = write!(event, ", slice ends {slice_end}");
+        }
+        self.decided(&(event + ")"), decision, Some(hint))
+    }
+
+    fn call_deadline(&mut self) -> Result<(), Violation> {
+        let (before, held) = (self.policy.deadline(), self.held.len());
+        let now = self.now;
+        let decision = self.policy.on_deadline(now);
+        self.decided("on_deadline", decision, None)?;
+        match (before, decision) {
+            (Some(deadline), Decision::Hold(reason)) if deadline <= now && held > 0 => Err(self.violation(
+                "a deadline that is met ends the hold",
+                format!("the deadline was {deadline}, on_deadline({now}) answered Hold({reason})"),
+            )),
+            (Some(deadline), Decision::Deliver(reason)) if deadline > now => Err(self.violation(
+                "an early on_deadline is harmless",
+                format!("the deadline was {deadline}, on_deadline({now}) answered Deliver({reason})"),
+            )),
+            (None, Decision::Deliver(reason)) => Err(self.violation(
+                "a spurious on_deadline is harmless",
+                format!("there was no deadline, on_deadline({now}) answered Deliver({reason})"),
+            )),
+            _ => self.repeat_deadline(decision),
+        }
+    }
+
+    /// A second call at the same instant changes nothing.
+    fn repeat_deadline(&mut self, first: Decision) -> Result<(), Violation> {
+        let before = self.policy.deadline();
+        let second = self.policy.on_deadline(self.now);
+        let after = self.policy.deadline();
+        let holds = |decision| matches!(decision, Decision::Hold(_));
+        if holds(first) && second != first || !holds(second) || after != before {
+            let detail = format!("{first:?} and deadline {before:?}, then {second:?} and deadline {after:?}");
+            return Err(self.violation("a repeated on_deadline is harmless", detail));
+        }
+        Ok(())
+    }
+
+    /// Applies a decision to the model. `completing` is the hint of the command that completes in this very call.
+    fn decided(&mut self, event: &str, decision: Decision, completing: Option<Hint>) -> Result<(), Violation> {
+        let reason = match decision {
+            Decision::Hold(_) => None,
+            Decision::Deliver(reason) => {
+                let empty = self.held.is_empty();
+                self.check_bounds()?;
+                self.held.clear();
+                if empty {
+                    self.note(format_args!("{event:<44} {decision:?}"));
+                    return Err(self.violation(
+                        "no interrupt is spurious",
+                        format!("{event} answered {decision:?} with nothing held"),
+                    ));
+                }
+                Some(reason)
+            }
+            Decision::DeliverUrgent(reason) => {
+                if completing != Some(Hint::Urgent) {
+                    self.note(format_args!("{event:<44} {decision:?}"));
+                    return Err(self.violation(
+                        "only an urgent completion is announced alone",
+                        format!("{event} answered {decision:?}"),
+                    ));
+                }
+                self.check_bounds()?;
+                self.held.pop_back();
+                Some(reason)
+            }
+        };
+        self.note(format_args!("{event:<44} {decision:?}"));
+        if let Some(reason) = reason {
+            self.interrupts += 1;
+            self.check_rate(reason)?;
+        }
+        self.check_state()
+    }
+
+    /// Interrupts i and j: (i - j + 1) * interval <= elapsed between them + burst * interval.
+    fn check_rate(&mut self, reason: &'static str) -> Result<(), Violation> {
+        let Promises { rate, unpaced, .. } = self.policy.promises();
+        let Some(rate) = rate.filter(|_| !unpaced.contains(&reason)) else { return Ok(()) };
+        let interval = i128::from(rate.interval);
+        let here = i128::from(self.paced) * interval - i128::from(self.elapsed);
+        self.paced_min = self.paced_min.min(here);
+        self.paced += 1;
+        let excess = here + interval - self.paced_min - i128::from(rate.burst) * interval;
+        if excess > 0 {
+            return Err(
+                self.violation("the interrupt rate is bounded", format!("{excess} ticks too early for {rate:?}"))
+            );
+        }
+        Ok(())
+    }
+
+    fn check_bounds(&self) -> Result<(), Violation> {
+        let (Shell::Punctual, Some(bound), Some(first)) = (self.shell, self.promises.hold_max, self.held.front())
+        else {
+            return Ok(());
+        };
+        let waited = self.elapsed - first.posted;
+        if waited > bound {
+            return Err(self.violation(
+                "no completion waits longer than promised",
+                format!("one waited {waited} ticks, promised are {bound}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_empty(&mut self, event: &'static str) -> Result<(), Violation> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        Err(self
+            .violation("a flush announces everything", format!("{event} left {} completions held", self.held.len())))
+    }
+
+    /// What must hold after every call.
+    fn check_state(&mut self) -> Result<(), Violation> {
+        self.promises = self.policy.promises();
+        if let Some(fault) = self.policy.fault() {
+            return Err(self.violation("the policy agrees with itself", fault));
+        }
+        if let Some(held) = self.policy.held()
+            && held != self.held.len() as u64
+        {
+            return Err(self.violation(
+                "completions = announced + held",
+                format!("the policy counts {held} held, {} are", self.held.len()),
+            ));
+        }
+        match self.policy.deadline() {
+            Some(deadline) if self.held.is_empty() => {
+                Err(self.violation("no deadline without need", format!("nothing is held, the deadline is {deadline}")))
+            }
+            None if !self.held.is_empty() && self.in_flight.is_empty() && !self.policy.promises().needs_batch_end => {
+                let urgent = self.held.iter().filter(|held| held.urgent).count();
+                let detail = format!("{} held ({urgent} urgent), nothing in flight, no deadline", self.held.len());
+                Err(self.violation("nothing is held for ever", detail))
+            }
+            _ => self.check_bounds(),
+        }
+    }
+
+    fn note(&mut self, event: fmt::Arguments<'_>) {
+        if self.trace.len() == TRACE_MAX {
+            self.trace.pop_front();
+        }
+        let deadline = self.policy.deadline().map_or(String::from("-"), |deadline| deadline.to_string());
+        let line = format!(
+            "{:>12}  {:>3} in flight {:>3} held  deadline {deadline:<12} {event}",
+            self.now,
+            self.in_flight.len(),
+            self.held.len()
+        );
+        self.trace.push_back(line);
+    }
+
+    fn violation(&self, rule: &'static str, detail: String) -> Violation {
+        let trace = self.trace.iter().map(|line| format!("{line}\n")).collect();
+        Violation { rule, detail, trace }
+    }
+}

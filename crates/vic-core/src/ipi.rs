@@ -1,0 +1,89 @@
+//! The gate before an inter-processor interrupt (vIC §3.3).
+
+use crate::config::{ConfigError, Field};
+use crate::time::ticks_up;
+
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicU64, Ordering};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+
+/// Whether to send an inter-processor interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a deferred IPI must be asked for again"]
+pub enum Ipi {
+    /// Send it now.
+    Send,
+    /// The monitor was there a moment ago and may come by itself. Ask again at this instant if it has not.
+    Defer {
+        /// When to ask again.
+        until: u64,
+    },
+}
+
+/// Limits inter-processor interrupts by when the last *virtual interrupt* was delivered.
+///
+/// Shared by two threads: the monitor calls [`delivered`](Self::delivered) after each virtual interrupt, the
+/// hypervisor's kernel asks [`should_send`](Self::should_send) after posting a completion. A deferred IPI costs
+/// latency, never a completion, as the kernel asks again.
+#[derive(Debug)]
+pub struct IpiGate {
+    threshold: u64,
+    last: AtomicU64,
+}
+
+/// No clock gives this.
+const NEVER: u64 = u64::MAX;
+
+impl IpiGate {
+    /// The paper's threshold (vIC §4.5): 100 µs, in nanoseconds.
+    pub const PAPER_THRESHOLD_NS: u64 = 100_000;
+
+    /// A gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` ago. 0 to 1 s.
+    ///
+    /// # Errors
+    /// `tick_hz` or the threshold is out of its range.
+    #[cfg(not(loom))]
+    pub const fn new(threshold_ns: u64, tick_hz: u64) -> Result<Self, ConfigError> {
+        match Self::ticks(threshold_ns, tick_hz) {
+            Ok(threshold) => Ok(Self { threshold, last: AtomicU64::new(NEVER) }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As above: loom's atomics have no const constructor.
+    ///
+    /// # Errors
+    /// As above.
+    #[cfg(loom)]
+    pub fn new(threshold_ns: u64, tick_hz: u64) -> Result<Self, ConfigError> {
+        Ok(Self { threshold: Self::ticks(threshold_ns, tick_hz)?, last: AtomicU64::new(NEVER) })
+    }
+
+    const fn ticks(threshold_ns: u64, tick_hz: u64) -> Result<u64, ConfigError> {
+        if let Err(error) = Field::TickHz.check(tick_hz) {
+            return Err(error);
+        }
+        match Field::IpiThreshold.check(threshold_ns) {
+            Ok(()) => Ok(ticks_up(threshold_ns, tick_hz)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The monitor has delivered a virtual interrupt (Algorithm 2, last line).
+    pub fn delivered(&self, now: u64) {
+        let stamp = if now == NEVER { NEVER.wrapping_sub(1) } else { now };
+        self.last.store(stamp, Ordering::Release);
+    }
+
+    /// Whether the kernel, having posted a completion, must interrupt the CPU that the guest runs on.
+    ///
+    /// A stamp further in the future than the threshold is a fault of the clock: send.
+    pub fn should_send(&self, now: u64) -> Ipi {
+        let last = self.last.load(Ordering::Acquire);
+        if last == NEVER || now.abs_diff(last) > self.threshold {
+            return Ipi::Send;
+        }
+        Ipi::Defer { until: last.saturating_add(self.threshold).saturating_add(1) }
+    }
+}
