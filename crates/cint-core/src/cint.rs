@@ -32,7 +32,6 @@ impl From<Hint> for Event {
 /// Why an interrupt is delivered. Where several apply, the first in this order is given; of several deadlines the
 /// earliest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Reason {
     /// Δ passed without a completion: the burst is over.
     Delta,
@@ -56,9 +55,27 @@ pub enum Reason {
     Flush,
 }
 
+impl Reason {
+    /// The name in traces and statistics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Delta => "delta",
+            Self::MaxHold => "max_hold",
+            Self::Storm => "storm",
+            Self::Error => "error",
+            Self::Barrier => "barrier",
+            Self::Urgent => "urgent",
+            Self::Count => "count",
+            Self::InFlight => "in_flight",
+            Self::BatchEnd => "batch_end",
+            Self::Flush => "flush",
+        }
+    }
+}
+
 /// Why no interrupt is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum HoldReason {
     /// The burst goes on.
     Burst,
@@ -72,6 +89,21 @@ pub enum HoldReason {
     Reconfigured,
     /// The command is forgotten, and nothing is due.
     Cancelled,
+}
+
+impl HoldReason {
+    /// The name in traces and statistics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Burst => "burst",
+            Self::Storm => "storm",
+            Self::NothingHeld => "nothing_held",
+            Self::Early => "early",
+            Self::Reconfigured => "reconfigured",
+            Self::Cancelled => "cancelled",
+        }
+    }
 }
 
 /// What to do now. Only `Hold` suppresses an interrupt.
@@ -158,7 +190,7 @@ impl Cint {
         }
 
         let paced = self.is_paced();
-        if paced && self.own_deadline().is_some_and(|(left, _)| left <= 0) {
+        if paced && !self.put_off && self.own_deadline().is_some_and(|(left, _)| left <= 0) {
             return self.put_off(); // what is held was due, but not yet allowed
         }
         match self.due(event, cif) {

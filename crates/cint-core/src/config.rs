@@ -158,6 +158,12 @@ impl Config {
         Some(hold.saturating_add(self.storm_interval))
     }
 
+    /// Whether a burst ends only when the caller says so, with [`on_batch_end`](crate::Cint::on_batch_end): Δ is 0.
+    #[must_use]
+    pub const fn waits_for_batch_end(&self) -> bool {
+        self.delta == 0
+    }
+
     /// Ticks between two interrupts that the storm guard allows in the long run; `None`: off.
     #[must_use]
     pub const fn storm_interval(&self) -> Option<u64> {
@@ -175,7 +181,6 @@ const fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
 
 /// A parameter that can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Field {
     /// [`Params::tick_hz`]
     TickHz,

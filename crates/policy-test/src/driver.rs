@@ -39,7 +39,7 @@ impl fmt::Debug for Violation {
 
 /// A completion that no interrupt has announced yet.
 struct Held {
-    posted: u64, // in elapsed ticks
+    posted: u128, // in elapsed ticks
     urgent: bool,
 }
 
@@ -57,7 +57,8 @@ pub struct Driver<P> {
     policy: P,
     shell: Shell,
     now: u64,
-    elapsed: u64, // time that passed; jumps back do not take from it
+    elapsed: u128,      // time that passed; jumps back do not take from it
+    reconfigured: u128, // when the present promises began
     slice_end: Option<u64>,
     in_flight: VecDeque<InFlight>,
     stale: VecDeque<u64>,
@@ -79,12 +80,12 @@ pub struct Summary {
     pub interrupts: u64,
 }
 
-/// Plays `ops` to `policy`, then lets everything in flight complete, and checks every rule on the way.
+/// Plays `ops` to `policy` from the time `start` on, then lets everything in flight complete, and checks every rule on the way.
 ///
 /// # Errors
 /// The first rule that was broken.
-pub fn run<P: Policy>(policy: P, shell: Shell, ops: &[Op]) -> Result<Summary, Violation> {
-    let mut driver = Driver::new(policy, shell);
+pub fn run<P: Policy>(policy: P, shell: Shell, start: u64, ops: &[Op]) -> Result<Summary, Violation> {
+    let mut driver = Driver::new(policy, shell, start);
     for op in ops {
         driver.apply(*op)?;
     }
@@ -92,14 +93,15 @@ pub fn run<P: Policy>(policy: P, shell: Shell, ops: &[Op]) -> Result<Summary, Vi
 }
 
 impl<P: Policy> Driver<P> {
-    /// A device at rest, at time 0.
-    pub fn new(policy: P, shell: Shell) -> Self {
+    /// A device at rest.
+    pub fn new(policy: P, shell: Shell, start: u64) -> Self {
         Self {
             promises: policy.promises(),
             policy,
             shell,
-            now: 0,
+            now: start,
             elapsed: 0,
+            reconfigured: 0,
             slice_end: None,
             in_flight: VecDeque::new(),
             stale: VecDeque::new(),
@@ -136,16 +138,21 @@ impl<P: Policy> Driver<P> {
                 }
             }
             Op::Submit { group, count } => (0..count).try_for_each(|_| self.submit(group)),
-            Op::Complete { which, hint } => self.complete(which, hint),
+            Op::Complete { which, hint, count } => (0..count).try_for_each(|_| self.complete(which, hint)),
             Op::Cancel { which } => {
                 let Some(command) = self.take(which) else { return Ok(()) };
                 let decision = self.policy.cancel(self.now, command.ticket);
                 self.retire(command.ticket);
                 self.decided("cancel", decision, None)
             }
-            Op::BogusTicket(number) => {
+            Op::BogusTicket { number, cancel } => {
                 let stale = self.stale.get(number as usize % STALE_MAX).copied();
-                self.finish_command(stale.or(Some(number)), Hint::Plain)
+                let ticket = stale.or(Some(number));
+                if !cancel {
+                    return self.finish_command(ticket, Hint::Plain);
+                }
+                let decision = self.policy.cancel(self.now, ticket);
+                self.decided("cancel, bogus ticket", decision, None)
             }
             Op::ResetTracking => {
                 for command in &mut self.in_flight {
@@ -201,6 +208,8 @@ impl<P: Policy> Driver<P> {
             Op::Reconfigure(choice) => match self.policy.reconfigure(choice, self.now) {
                 Some(decision) => {
                     (self.paced, self.paced_min) = (0, i128::MAX);
+                    self.check_bounds()?;
+                    self.reconfigured = self.elapsed;
                     self.decided("reconfigure", decision, None)
                 }
                 None => {
@@ -250,7 +259,7 @@ impl<P: Policy> Driver<P> {
     }
 
     fn move_to(&mut self, instant: u64) {
-        self.elapsed += instant - self.now;
+        self.elapsed += u128::from(instant - self.now);
         self.now = instant;
     }
 
@@ -378,7 +387,7 @@ impl<P: Policy> Driver<P> {
         let Promises { rate, unpaced, .. } = self.policy.promises();
         let Some(rate) = rate.filter(|_| !unpaced.contains(&reason)) else { return Ok(()) };
         let interval = i128::from(rate.interval);
-        let here = i128::from(self.paced) * interval - i128::from(self.elapsed);
+        let here = i128::from(self.paced) * interval - self.elapsed.cast_signed();
         self.paced_min = self.paced_min.min(here);
         self.paced += 1;
         let excess = here + interval - self.paced_min - i128::from(rate.burst) * interval;
@@ -395,8 +404,8 @@ impl<P: Policy> Driver<P> {
         else {
             return Ok(());
         };
-        let waited = self.elapsed - first.posted;
-        if waited > bound {
+        let waited = self.elapsed - first.posted.max(self.reconfigured);
+        if waited > u128::from(bound) {
             return Err(self.violation(
                 "no completion waits longer than promised",
                 format!("one waited {waited} ticks, promised are {bound}"),
@@ -427,13 +436,18 @@ impl<P: Policy> Driver<P> {
                 format!("the policy counts {held} held, {} are", self.held.len()),
             ));
         }
+        let promises = self.promises;
         match self.policy.deadline() {
             Some(deadline) if self.held.is_empty() => {
                 Err(self.violation("no deadline without need", format!("nothing is held, the deadline is {deadline}")))
             }
-            None if !self.held.is_empty() && self.in_flight.is_empty() && !self.policy.promises().needs_batch_end => {
+            None if !(self.held.is_empty()
+                || promises.needs_batch_end
+                || promises.needs_next_completion && !self.in_flight.is_empty()) =>
+            {
                 let urgent = self.held.iter().filter(|held| held.urgent).count();
-                let detail = format!("{} held ({urgent} urgent), nothing in flight, no deadline", self.held.len());
+                let (held, in_flight) = (self.held.len(), self.in_flight.len());
+                let detail = format!("{held} held ({urgent} urgent), {in_flight} in flight, no deadline");
                 Err(self.violation("nothing is held for ever", detail))
             }
             _ => self.check_bounds(),

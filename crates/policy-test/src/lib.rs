@@ -90,7 +90,7 @@ where
             Config { cases: cases.max(1), failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
         let mut runner = TestRunner::new(config); // counts its cases: one for each shell
         let outcome = runner.run(&(choice, mix.ops(SEQUENCE_LEN)), |(choice, ops)| {
-            run(policy(&choice), shell, &ops)
+            run(policy(&choice), shell, mix.start, &ops)
                 .map(|_| ())
                 .map_err(|violation| TestCaseError::fail(violation.to_string()))
         });

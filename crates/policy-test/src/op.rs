@@ -29,12 +29,14 @@ pub enum Op {
         /// How many.
         count: u8,
     },
-    /// One of the commands in flight completes; if there is none, one is submitted first.
+    /// Commands in flight complete, one after the other; if there is none, one is submitted first.
     Complete {
-        /// Which: taken modulo the number in flight.
+        /// Which is first: taken modulo the number in flight.
         which: u8,
-        /// What its requester said.
+        /// What their requester said.
         hint: Hint,
+        /// How many.
+        count: u8,
     },
     /// One of the commands in flight is aborted.
     Cancel {
@@ -57,8 +59,13 @@ pub enum Op {
     Slice(Option<u64>),
     /// The configuration changes.
     Reconfigure(u8),
-    /// A command that the policy has never seen, or has seen already, completes.
-    BogusTicket(u64),
+    /// A ticket comes back that was never given, or twice.
+    BogusTicket {
+        /// The ticket, or which of those given back lately.
+        number: u64,
+        /// With an abort, not with a completion.
+        cancel: bool,
+    },
     /// The controller is reset.
     ResetTracking,
 }
@@ -68,6 +75,8 @@ pub enum Op {
 pub struct Mix {
     /// Spans of time, in ticks, at which the policy changes its mind: each is hit exactly, and one tick to either side.
     pub spans: Vec<u64>,
+    /// The time at which a run begins.
+    pub start: u64,
     /// Urgent and Barrier hints are used.
     pub hints: bool,
     /// The clock may jump back.
@@ -89,6 +98,7 @@ impl Mix {
     pub fn new(spans: impl Into<Vec<u64>>) -> Self {
         Self {
             spans: spans.into(),
+            start: 0,
             hints: false,
             back: false,
             batch_end: false,
@@ -114,12 +124,15 @@ impl Mix {
         } else {
             Just(Hint::Plain).boxed()
         };
-        let count = prop_oneof![12 => Just(1), 2 => 0..8_u8, 1 => any::<u8>()];
+        let count = prop_oneof![20 => Just(1), 2 => 0..8_u8, 1 => any::<u8>()];
         let when = prop_oneof![3 => Just(When::Now), 3 => Just(When::OnTime), 1 => self.span().prop_map(When::Late)];
         let mut ops: Vec<(u32, BoxedStrategy<Op>)> = vec![
             (12, self.span().prop_map(Op::Advance).boxed()),
-            (14, (0..=self.groups, count).prop_map(|(group, count)| Op::Submit { group, count }).boxed()),
-            (18, (any::<u8>(), hint).prop_map(|(which, hint)| Op::Complete { which, hint }).boxed()),
+            (14, (0..=self.groups, count.clone()).prop_map(|(group, count)| Op::Submit { group, count }).boxed()),
+            (
+                18,
+                (any::<u8>(), hint, count).prop_map(|(which, hint, count)| Op::Complete { which, hint, count }).boxed(),
+            ),
             (6, when.prop_map(Op::Deadline).boxed()),
             (1, Just(Op::Flush).boxed()),
         ];
@@ -138,8 +151,8 @@ impl Mix {
             ops.push((3, prop::option::weighted(0.8, self.span()).prop_map(Op::Slice).boxed()));
         }
         if self.groups > 0 {
-            ops.push((1, any::<u8>().prop_map(|which| Op::Cancel { which }).boxed()));
-            ops.push((1, any::<u64>().prop_map(Op::BogusTicket).boxed()));
+            ops.push((2, any::<u8>().prop_map(|which| Op::Cancel { which }).boxed()));
+            ops.push((1, any::<(u64, bool)>().prop_map(|(number, cancel)| Op::BogusTicket { number, cancel }).boxed()));
             ops.push((1, Just(Op::ResetTracking).boxed()));
         }
         if self.configurations > 0 {

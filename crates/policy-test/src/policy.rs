@@ -47,12 +47,15 @@ pub struct Rate {
 /// What a policy promises. The checker holds it to that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// A completion is announced within this many ticks if every deadline is met on time; `None`: no such bound.
+    /// A completion is announced within this many ticks if every deadline is met on time; `None`: no such bound. After a
+    /// change of the configuration the time counts anew.
     pub hold_max: Option<u64>,
     /// The bound on the interrupt rate, if there is one.
     pub rate: Option<Rate>,
     /// Reasons of interrupts that the rate bound does not count.
     pub unpaced: &'static [&'static str],
+    /// The policy may hold without a deadline while a command is in flight, whose completion ends the hold.
+    pub needs_next_completion: bool,
     /// The policy may hold without a deadline until [`Policy::on_batch_end`].
     pub needs_batch_end: bool,
 }

@@ -114,7 +114,6 @@ impl Config {
 
 /// A parameter that can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Field {
     /// [`Params::tick_hz`]
     TickHz,

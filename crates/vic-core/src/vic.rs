@@ -6,7 +6,6 @@ use crate::schedule::{NO_SLICE, Window};
 
 /// Why an interrupt is delivered. Where several apply, the first in this order is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Reason {
     /// A completion was held for `max_hold`.
     MaxHold,
@@ -28,9 +27,26 @@ pub enum Reason {
     Deschedule,
 }
 
+impl Reason {
+    /// The name in traces and statistics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MaxHold => "max_hold",
+            Self::SliceEnd => "slice_end",
+            Self::LowCif => "low_cif",
+            Self::Ratio => "ratio",
+            Self::Always => "always",
+            Self::LiveClamp => "live_clamp",
+            Self::Flush => "flush",
+            Self::Schedule => "schedule",
+            Self::Deschedule => "deschedule",
+        }
+    }
+}
+
 /// Why no interrupt is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum HoldReason {
     /// It is not this completion's turn in a cycle of the delivery ratio.
     Ratio,
@@ -40,6 +56,19 @@ pub enum HoldReason {
     Early,
     /// The new configuration is in force, and nothing is due under it.
     Reconfigured,
+}
+
+impl HoldReason {
+    /// The name in traces and statistics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ratio => "ratio",
+            Self::NothingHeld => "nothing_held",
+            Self::Early => "early",
+            Self::Reconfigured => "reconfigured",
+        }
+    }
 }
 
 /// What to do now. Only `Hold` suppresses an interrupt.

@@ -192,10 +192,10 @@ impl Reference {
         let Verb::Completion { slice_end, .. } = newest.verb else { unreachable!() };
         let params = self.params();
 
-        let max_hold = params.max_hold.map(|max_hold| (first.at + i128::from(max_hold), "MaxHold"));
+        let max_hold = params.max_hold.map(|max_hold| (first.at + i128::from(max_hold), "max_hold"));
         let slice = match (slice_end, self.window()) {
             (Some(slice_end), Some(Window::Ticks(window))) => {
-                Some((slice_end - i128::from(window) - i128::from(params.margin), "SliceEnd"))
+                Some((slice_end - i128::from(window) - i128::from(params.margin), "slice_end"))
             }
             (Some(_), Some(Window::Unbounded)) => panic!("an unbounded window delivers at once"),
             _ => None,
@@ -290,17 +290,17 @@ impl Reference {
             params.live_clamp && would_be_held > 1 && u128::from(would_be_held) * 2 * u128::from(t) > u128::from(cif);
 
         if self.slice_is_ending(slice_end) {
-            (Decision::Deliver("SliceEnd"), Count::One)
+            (Decision::Deliver("slice_end"), Count::One)
         } else if cif < t {
-            (Decision::Deliver("LowCif"), Count::One)
+            (Decision::Deliver("low_cif"), Count::One)
         } else if counter < count_up {
-            (Decision::Deliver("Ratio"), Count::Up)
+            (Decision::Deliver("ratio"), Count::Up)
         } else if counter >= skip_up {
-            (Decision::Deliver(if skip_up == 1 { "Always" } else { "Ratio" }), Count::One)
+            (Decision::Deliver(if skip_up == 1 { "always" } else { "ratio" }), Count::One)
         } else if clamped {
-            (Decision::Deliver("LiveClamp"), Count::One)
+            (Decision::Deliver("live_clamp"), Count::One)
         } else {
-            (Decision::Hold("Ratio"), Count::Up)
+            (Decision::Hold("ratio"), Count::Up)
         }
     }
 
@@ -312,7 +312,7 @@ impl Reference {
     /// delivery here is one of the ratio's: the counter starts over.
     fn elsewhere(&mut self, deliver: Option<&'static str>, hold: &'static str) -> Decision {
         let (decision, count) = match deliver {
-            _ if self.held_count() == 0 => (Decision::Hold("NothingHeld"), Count::Stays),
+            _ if self.held_count() == 0 => (Decision::Hold("nothing_held"), Count::Stays),
             Some(reason) => (Decision::Deliver(reason), Count::One),
             None => (Decision::Hold(hold), Count::Stays),
         };
@@ -352,12 +352,12 @@ impl Policy for Reference {
     fn on_deadline(&mut self, now: u64) -> Decision {
         self.clock(now);
         let expired = self.expired(now);
-        self.elsewhere(expired, "Early")
+        self.elsewhere(expired, "early")
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         self.clock(now);
-        self.elsewhere(Some("Flush"), "unreachable")
+        self.elsewhere(Some("flush"), "unreachable")
     }
 
     fn promises(&self) -> Promises {
@@ -376,13 +376,13 @@ impl Policy for Reference {
     fn on_schedule(&mut self, now: u64) -> Decision {
         self.clock(now);
         self.set_running(true);
-        self.elsewhere(Some("Schedule"), "unreachable")
+        self.elsewhere(Some("schedule"), "unreachable")
     }
 
     fn on_deschedule(&mut self, now: u64) -> Decision {
         self.clock(now);
         self.set_running(false);
-        self.elsewhere(Some("Deschedule"), "unreachable")
+        self.elsewhere(Some("deschedule"), "unreachable")
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
@@ -393,6 +393,6 @@ impl Policy for Reference {
         self.clock(now);
         self.configuration = usize::from(choice);
         let expired = self.expired(now);
-        Some(self.elsewhere(expired, "Reconfigured"))
+        Some(self.elsewhere(expired, "reconfigured"))
     }
 }

@@ -1,0 +1,294 @@
+//! One closed enum over all policies.
+
+use crate::baseline::{Batch, Dim, Nvme, SpdkVhost};
+use crate::spec::{CintSpec, Spec, SpecError};
+use crate::{Decision, HoldReason, Reason, Stats};
+use cint_core::{Barriers, Cint, Event, Hint, Ticket, Tracker};
+use vic_core::Vic;
+
+/// Submitter groups of a strict Barrier, and words of 64 commands in the window of each.
+type StrictTracker = Tracker<16, 16>;
+
+/// What kind of command completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// A command of an I/O queue.
+    #[default]
+    Io,
+    /// A command of the admin queue.
+    Admin,
+    /// A command that failed.
+    Failed,
+}
+
+/// What a shell knows about a command that completes. A policy uses what it understands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// Commands in flight on this interrupt vector, counting this one.
+    pub cif: u32,
+    /// What the requester said.
+    pub hint: Hint,
+    /// What kind of command it was.
+    pub class: Class,
+    /// What [`AnyPolicy::on_submit`] answered.
+    pub ticket: Option<Ticket>,
+    /// When the guest's timeslice ends, if the hypervisor tells.
+    pub slice_end: Option<u64>,
+}
+
+/// A policy for one interrupt vector, and what it decided so far.
+#[derive(Clone, Debug)]
+pub struct AnyPolicy {
+    spec: Spec,
+    tick_hz: u64,
+    machine: Machine,
+    stats: Stats,
+}
+
+#[derive(Clone, Debug)]
+enum Machine {
+    None,
+    Nvme(Nvme),
+    Batch(Batch),
+    Dim(Dim),
+    SpdkVhost(SpdkVhost),
+    Vic(Vic),
+    Cint(Cint, Option<Box<StrictTracker>>),
+}
+
+impl Machine {
+    fn new(spec: &Spec, tick_hz: u64) -> Result<Self, SpecError> {
+        Ok(match spec {
+            Spec::None => Self::None,
+            Spec::Nvme(params) => Self::Nvme(Nvme::new(*params, tick_hz)),
+            Spec::Batch => Self::Batch(Batch::default()),
+            Spec::Dim => Self::Dim(Dim::new(tick_hz)),
+            Spec::SpdkVhost(params) => Self::SpdkVhost(SpdkVhost::new(*params, tick_hz)),
+            Spec::Vic(params) => Self::Vic(Vic::new(spec.vic_config(params, tick_hz)?)),
+            Spec::Cint(cint) | Spec::Auto(cint) => {
+                Self::Cint(Cint::new(spec.cint_config(cint, tick_hz)?), Self::tracker(cint))
+            }
+        })
+    }
+
+    fn tracker(spec: &CintSpec) -> Option<Box<StrictTracker>> {
+        (spec.barrier == Barriers::Strict).then(Box::default)
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        match self {
+            Self::None => Decision::Hold(HoldReason::NothingHeld),
+            Self::Nvme(nvme) => nvme.flush(now),
+            Self::Batch(batch) => batch.flush(now),
+            Self::Dim(dim) => dim.flush(now),
+            Self::SpdkVhost(spdk) => spdk.flush(now),
+            Self::Vic(vic) => vic.flush(now).into(),
+            Self::Cint(cint, _) => cint.flush(now).into(),
+        }
+    }
+}
+
+impl AnyPolicy {
+    /// A policy for a clock of `tick_hz` ticks per second.
+    ///
+    /// # Errors
+    /// A parameter that this clock cannot carry.
+    pub fn new(spec: Spec, tick_hz: u64) -> Result<Self, SpecError> {
+        let machine = Machine::new(&spec, tick_hz)?;
+        Ok(Self { spec, tick_hz, machine, stats: Stats::default() })
+    }
+
+    /// What the policy was made from.
+    #[must_use]
+    pub const fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// How often each decision was taken.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// A command of `group` is submitted. The ticket, if there is one, goes back with its completion.
+    pub fn on_submit(&mut self, group: u8) -> Option<Ticket> {
+        match &mut self.machine {
+            Machine::Cint(_, Some(tracker)) => tracker.on_submit(group),
+            _ => None,
+        }
+    }
+
+    /// A command completed.
+    pub fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let Completion { cif, hint, class, ticket, slice_end } = *completion;
+        let decision = match &mut self.machine {
+            Machine::None => Decision::Deliver(Reason::Always),
+            Machine::Nvme(nvme) => nvme.on_completion(now, class),
+            Machine::Batch(batch) => batch.on_completion(now),
+            Machine::Dim(dim) => dim.on_completion(now),
+            Machine::SpdkVhost(spdk) => spdk.on_completion(now),
+            Machine::Vic(vic) => match (vic.on_completion_in_slice(now, cif, slice_end), class) {
+                (decision, Class::Io) => decision.into(),
+                (decision, _) if decision.is_deliver() => decision.into(),
+                (_, Class::Admin | Class::Failed) => vic.flush(now).into(),
+            },
+            Machine::Cint(cint, tracker) => {
+                let hint = if class == Class::Io { hint } else { Hint::Urgent };
+                let event = tracker.as_mut().map_or(Event::from(hint), |tracker| tracker.on_completion(ticket, hint));
+                cint.on_completion(now, event, Some(cif)).into()
+            }
+        };
+        self.stats.count(decision)
+    }
+
+    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        match &self.machine {
+            Machine::None | Machine::Batch(_) => None,
+            Machine::Nvme(nvme) => nvme.deadline(),
+            Machine::Dim(dim) => dim.deadline(),
+            Machine::SpdkVhost(spdk) => spdk.deadline(),
+            Machine::Vic(vic) => vic.deadline(),
+            Machine::Cint(cint, _) => cint.deadline(),
+        }
+    }
+
+    /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+    pub fn on_deadline(&mut self, now: u64) -> Decision {
+        let decision = match &mut self.machine {
+            Machine::None => Decision::Hold(HoldReason::NothingHeld),
+            Machine::Nvme(nvme) => nvme.on_deadline(now),
+            Machine::Batch(batch) => batch.on_deadline(now),
+            Machine::Dim(dim) => dim.on_deadline(now),
+            Machine::SpdkVhost(spdk) => spdk.on_deadline(now),
+            Machine::Vic(vic) => vic.on_deadline(now).into(),
+            Machine::Cint(cint, _) => cint.on_deadline(now).into(),
+        };
+        self.stats.count(decision)
+    }
+
+    /// Whether the shell must call [`on_batch_end`](Self::on_batch_end) after each poll of its device.
+    #[must_use]
+    pub fn wants_batch_end(&self) -> bool {
+        match &self.machine {
+            Machine::Batch(_) | Machine::SpdkVhost(_) => true,
+            Machine::Cint(cint, _) => cint.config().waits_for_batch_end(),
+            _ => false,
+        }
+    }
+
+    /// The device has posted all it had.
+    pub fn on_batch_end(&mut self, now: u64) -> Decision {
+        let decision = match &mut self.machine {
+            Machine::Batch(batch) => batch.on_batch_end(now),
+            Machine::SpdkVhost(spdk) => spdk.on_batch_end(now),
+            Machine::Cint(cint, _) => cint.on_batch_end(now).into(),
+            _ => return self.on_deadline(now),
+        };
+        self.stats.count(decision)
+    }
+
+    /// Queue stop, reset, migration: announces what is held.
+    pub fn flush(&mut self, now: u64) -> Decision {
+        let decision = self.machine.flush(now);
+        self.stats.count(decision)
+    }
+
+    /// The consumer has taken everything that was posted, without an interrupt.
+    pub fn on_consumed(&mut self, now: u64) {
+        match &mut self.machine {
+            Machine::None => {}
+            Machine::Nvme(nvme) => nvme.on_consumed(now),
+            Machine::Batch(batch) => batch.on_consumed(now),
+            Machine::Dim(dim) => dim.on_consumed(now),
+            Machine::SpdkVhost(spdk) => spdk.on_consumed(now),
+            Machine::Vic(vic) => vic.on_consumed(now),
+            Machine::Cint(cint, _) => cint.on_consumed(now),
+        }
+    }
+
+    /// A command was aborted and will not complete.
+    pub fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
+        match &mut self.machine {
+            Machine::Cint(cint, Some(tracker)) => {
+                let decision = cint.on_cancel(now, tracker.cancel(ticket)).into();
+                self.stats.count(decision)
+            }
+            _ => self.flush(now),
+        }
+    }
+
+    /// The guest has been put on a CPU.
+    pub fn on_schedule(&mut self, now: u64) -> Decision {
+        self.on_run_state(now, Vic::on_schedule)
+    }
+
+    /// The guest is taken off its CPU.
+    pub fn on_deschedule(&mut self, now: u64) -> Decision {
+        self.on_run_state(now, Vic::on_deschedule)
+    }
+
+    fn on_run_state(&mut self, now: u64, tell: fn(&mut Vic, u64) -> vic_core::Decision) -> Decision {
+        match &mut self.machine {
+            Machine::Vic(vic) => {
+                let decision = tell(vic, now).into();
+                self.stats.count(decision)
+            }
+            _ => self.flush(now),
+        }
+    }
+
+    /// Takes another policy, or other parameters, with what is held: a machine of the same kind goes on with it, any
+    /// other delivers it and starts anew.
+    ///
+    /// # Errors
+    /// A parameter that this clock cannot carry; then nothing has happened.
+    pub fn reconfigure(&mut self, spec: Spec, now: u64) -> Result<Decision, SpecError> {
+        let decision = match (&mut self.machine, &spec) {
+            (Machine::Vic(vic), Spec::Vic(params)) => {
+                let config = spec.vic_config(params, self.tick_hz)?;
+                vic.reconfigure(config, now).map_err(|error| spec.wrong_vic(error))?.into()
+            }
+            (Machine::Cint(cint, tracker), Spec::Cint(params) | Spec::Auto(params))
+                if tracker.is_some() == (params.barrier == Barriers::Strict) =>
+            {
+                let config = spec.cint_config(params, self.tick_hz)?;
+                cint.reconfigure(config, now).map_err(|error| spec.wrong_cint(error))?.into()
+            }
+            _ => {
+                let machine = Machine::new(&spec, self.tick_hz)?;
+                std::mem::replace(&mut self.machine, machine).flush(now)
+            }
+        };
+        self.spec = spec;
+        Ok(self.stats.count(decision))
+    }
+
+    /// Completions held: posted and not announced.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        match &self.machine {
+            Machine::None => 0,
+            Machine::Nvme(nvme) => nvme.held(),
+            Machine::Batch(batch) => batch.held(),
+            Machine::Dim(dim) => dim.held(),
+            Machine::SpdkVhost(spdk) => spdk.held(),
+            Machine::Vic(vic) => vic.held().into(),
+            Machine::Cint(cint, _) => cint.held().into(),
+        }
+    }
+
+    /// The longest time, in ticks, that a completion is held if deadlines are met on time; `None`: no such bound.
+    #[must_use]
+    pub fn max_hold(&self) -> Option<u64> {
+        match &self.machine {
+            Machine::None => Some(0),
+            Machine::Nvme(nvme) => Some(nvme.max_hold()),
+            Machine::Dim(dim) => Some(dim.max_hold()),
+            Machine::Batch(_) | Machine::SpdkVhost(_) => None,
+            Machine::Vic(vic) => vic.config().max_hold(),
+            Machine::Cint(cint, _) => cint.config().max_hold(),
+        }
+    }
+}

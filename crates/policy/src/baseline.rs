@@ -1,0 +1,64 @@
+//! The policies that users would pick instead: for comparison. Their flaws are part of them.
+//!
+//! A machine here has the same verbs as the cores, and is as careful about time, but it has no proofs.
+
+mod batch;
+mod dim;
+mod nvme;
+mod spdk_vhost;
+
+pub use batch::Batch;
+pub use dim::Dim;
+pub use nvme::{Nvme, NvmeParams};
+pub use spdk_vhost::{SpdkVhost, SpdkVhostParams};
+
+use crate::{Decision, HoldReason, Reason};
+
+/// What a baseline holds, and since when, on a clock that may go back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    count: u64,
+    first: u64,
+    last: u64,
+}
+
+impl Held {
+    /// Takes the time of a call. A clock that went back: no time has passed. Returns by how much it went back.
+    fn advance(&mut self, now: u64) -> u64 {
+        let back = self.last.saturating_sub(now);
+        self.first = self.first.wrapping_sub(back);
+        self.last = now;
+        back
+    }
+
+    fn hold(&mut self, reason: HoldReason) -> Decision {
+        if self.count == 0 {
+            self.first = self.last;
+        }
+        self.count += 1;
+        Decision::Hold(reason)
+    }
+
+    fn deliver(&mut self, reason: Reason) -> Decision {
+        self.count = 0;
+        Decision::Deliver(reason)
+    }
+
+    fn deliver_held(&mut self, reason: Reason) -> Decision {
+        if self.count > 0 { self.deliver(reason) } else { Decision::Hold(HoldReason::NothingHeld) }
+    }
+
+    fn nothing_due(&self) -> Decision {
+        Decision::Hold(if self.count > 0 { HoldReason::Early } else { HoldReason::NothingHeld })
+    }
+
+    /// `span` ticks after the first held; `None`: nothing is held.
+    fn deadline(&self, span: u64) -> Option<u64> {
+        let waited = self.last.wrapping_sub(self.first);
+        (self.count > 0).then(|| self.last.saturating_add(span.saturating_sub(waited)))
+    }
+
+    fn has_waited(&self, span: u64) -> bool {
+        self.deadline(span).is_some_and(|deadline| deadline <= self.last)
+    }
+}

@@ -1,0 +1,139 @@
+//! Dynamic interrupt moderation: the idea of Linux `rdma_dim`, not its code. A ladder of (time, count) pairs, climbed as
+//! long as it pays.
+
+use super::Held;
+use crate::{Decision, HoldReason, Reason};
+
+/// (µs from the first completion held, completions): the ladder that Linux documents for RDMA completion queues.
+const LADDER: [(u64, u64); 9] = [(1, 1), (1, 4), (2, 4), (2, 8), (4, 8), (16, 8), (16, 16), (32, 16), (32, 32)];
+
+/// Interrupts between two looks at the load.
+const WINDOW: u64 = 64;
+
+/// What a window of interrupts showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    completions_per_s: u64,
+    completions_per_window: u64,
+}
+
+/// Whether a change of a tenth or more, and in which direction.
+fn compare(now: u64, before: u64) -> std::cmp::Ordering {
+    if now.abs_diff(before) * 10 <= before { std::cmp::Ordering::Equal } else { now.cmp(&before) }
+}
+
+/// Climbs the ladder while completions per second, or else per interrupt, rise by a tenth; turns round when they fall.
+/// It oscillates: that is how it finds out.
+#[derive(Clone, Copy, Debug)]
+pub struct Dim {
+    tick_hz: u64,
+    step: usize,
+    up: bool,
+    before: Load,
+    interrupts: u64,
+    completions: u64,
+    window_start: u64,
+    held: Held,
+}
+
+impl Dim {
+    /// A machine that has seen nothing, on the lowest step.
+    #[must_use]
+    pub fn new(tick_hz: u64) -> Self {
+        Self {
+            tick_hz,
+            step: 0,
+            up: true,
+            before: Load::default(),
+            interrupts: 0,
+            completions: 0,
+            window_start: 0,
+            held: Held::default(),
+        }
+    }
+
+    /// A command completed.
+    pub fn on_completion(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        self.completions += 1;
+        if self.held.has_waited(self.time()) {
+            self.deliver(Reason::Time)
+        } else if self.held.count + 1 >= LADDER[self.step].1 {
+            self.deliver(Reason::Count)
+        } else {
+            self.held.hold(HoldReason::Aggregate)
+        }
+    }
+
+    /// The time of the present step, after the first held.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        self.held.deadline(self.time())
+    }
+
+    /// The deadline has passed, or so the caller believes.
+    pub fn on_deadline(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        if self.held.has_waited(self.time()) { self.deliver(Reason::Time) } else { self.held.nothing_due() }
+    }
+
+    pub(crate) fn flush(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        if self.held.count > 0 { self.deliver(Reason::Flush) } else { self.held.nothing_due() }
+    }
+
+    pub(crate) fn on_consumed(&mut self, now: u64) {
+        self.advance(now);
+        self.held.count = 0;
+    }
+
+    pub(crate) const fn held(&self) -> u64 {
+        self.held.count
+    }
+
+    /// The longest hold of any step, in ticks.
+    pub(crate) fn max_hold(&self) -> u64 {
+        crate::ticks_down(32_000, self.tick_hz)
+    }
+
+    fn advance(&mut self, now: u64) {
+        let back = self.held.advance(now);
+        self.window_start = self.window_start.wrapping_sub(back);
+    }
+
+    fn time(&self) -> u64 {
+        crate::ticks_down(LADDER[self.step].0 * 1000, self.tick_hz)
+    }
+
+    fn deliver(&mut self, reason: Reason) -> Decision {
+        let decision = self.held.deliver(reason);
+        self.interrupts += 1;
+        if self.interrupts == WINDOW {
+            self.look();
+        }
+        decision
+    }
+
+    fn look(&mut self) {
+        let elapsed = u128::from(self.held.last.wrapping_sub(self.window_start)).max(1);
+        let per_s = u128::from(self.completions) * u128::from(self.tick_hz) / elapsed;
+        let load = Load {
+            completions_per_s: u64::try_from(per_s).unwrap_or(u64::MAX),
+            completions_per_window: self.completions,
+        };
+        let change = compare(load.completions_per_s, self.before.completions_per_s)
+            .then(compare(load.completions_per_window, self.before.completions_per_window));
+        if change.is_lt() {
+            self.up = !self.up;
+        }
+        if change.is_ne() {
+            match (self.up, self.step) {
+                (true, step) if step + 1 < LADDER.len() => self.step += 1,
+                (false, step) if step > 0 => self.step -= 1,
+                _ => self.up = !self.up,
+            }
+        }
+        self.before = load;
+        (self.interrupts, self.completions, self.window_start) = (0, 0, self.held.last);
+    }
+}

@@ -1,0 +1,82 @@
+//! NVMe's own: Interrupt Coalescing (Feature 08h) and Interrupt Vector Configuration (Feature 09h).
+
+use super::Held;
+use crate::{Class, Decision, HoldReason, Reason};
+
+/// Aggregation time comes in units of 100 µs.
+pub const TIME_UNIT_NS: u64 = 100_000;
+
+/// Parameters, as the two Features encode them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NvmeParams {
+    /// Aggregation Threshold, 0's based: 7 means 8 completions; 0: no coalescing.
+    pub thr: u8,
+    /// Aggregation Time in units of 100 µs, from the first completion held; 0: no coalescing.
+    pub time: u8,
+    /// Feature 09h, Coalescing Disable, the other way round: whether this vector coalesces.
+    pub vector: bool,
+}
+
+/// `thr` completions, or `time` after the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Nvme {
+    params: NvmeParams,
+    time: u64,
+    held: Held,
+}
+
+impl Nvme {
+    /// A machine that has seen nothing.
+    #[must_use]
+    pub fn new(params: NvmeParams, tick_hz: u64) -> Self {
+        let time = crate::ticks_down(u64::from(params.time) * TIME_UNIT_NS, tick_hz);
+        Self { params, time, held: Held::default() }
+    }
+
+    /// A command completed. Admin commands and errors are never coalesced.
+    pub fn on_completion(&mut self, now: u64, class: Class) -> Decision {
+        self.held.advance(now);
+        let NvmeParams { thr, time, vector } = self.params;
+        if self.held.has_waited(self.time) {
+            return self.held.deliver(Reason::Time);
+        }
+        match class {
+            _ if thr == 0 || time == 0 || !vector => self.held.deliver(Reason::Disabled),
+            Class::Admin => self.held.deliver(Reason::Admin),
+            Class::Failed => self.held.deliver(Reason::Error),
+            Class::Io if self.held.count >= u64::from(thr) => self.held.deliver(Reason::Count),
+            Class::Io => self.held.hold(HoldReason::Aggregate),
+        }
+    }
+
+    /// `time` after the first held.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        self.held.deadline(self.time)
+    }
+
+    /// The deadline has passed, or so the caller believes.
+    pub fn on_deadline(&mut self, now: u64) -> Decision {
+        self.held.advance(now);
+        if self.held.has_waited(self.time) { self.held.deliver(Reason::Time) } else { self.held.nothing_due() }
+    }
+
+    pub(crate) fn flush(&mut self, now: u64) -> Decision {
+        self.held.advance(now);
+        self.held.deliver_held(Reason::Flush)
+    }
+
+    pub(crate) fn on_consumed(&mut self, now: u64) {
+        self.held.advance(now);
+        self.held.count = 0;
+    }
+
+    pub(crate) const fn held(&self) -> u64 {
+        self.held.count
+    }
+
+    /// The longest hold, in ticks.
+    pub(crate) const fn max_hold(&self) -> u64 {
+        self.time
+    }
+}

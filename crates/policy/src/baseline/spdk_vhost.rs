@@ -1,0 +1,123 @@
+//! SPDK's vhost coalescing (`vhost_controller_set_coalescing`), as its source describes it, flaws included: below the
+//! threshold the old delay stays and completions go on counting, the delay has no bound but 32 bits, and neither
+//! commands in flight nor hints are looked at. Its clock belongs to a session and looks at one queue at a time, which a
+//! machine for one queue cannot show.
+
+use super::Held;
+use crate::{Decision, HoldReason, Reason};
+
+/// Parameters, by SPDK's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpdkVhostParams {
+    /// `delay_base_us`; 0: off.
+    pub delay_base_us: u32,
+    /// `iops_threshold`: completions per second above which signals are delayed.
+    pub iops_threshold: u32,
+}
+
+/// The load is looked at every 10 ms.
+const WINDOW_NS: u64 = 10_000_000;
+
+/// One signal for what a poll finds, and a delay after it that grows with the load.
+#[derive(Clone, Copy, Debug)]
+pub struct SpdkVhost {
+    params: SpdkVhostParams,
+    tick_hz: u64,
+    completions: u32,
+    window_start: u64,
+    last_signal: u64,
+    delay: u64,
+    batch_ended: bool,
+    held: Held,
+}
+
+impl SpdkVhost {
+    /// A machine that has seen nothing.
+    #[must_use]
+    pub fn new(params: SpdkVhostParams, tick_hz: u64) -> Self {
+        Self {
+            params,
+            tick_hz,
+            completions: 0,
+            window_start: 0,
+            last_signal: 0,
+            delay: 0,
+            batch_ended: false,
+            held: Held::default(),
+        }
+    }
+
+    /// A command completed: it waits for the end of the poll.
+    pub fn on_completion(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        self.completions = self.completions.wrapping_add(1);
+        self.batch_ended = false;
+        self.held.hold(HoldReason::Batch)
+    }
+
+    /// The end of the poll: SPDK's one opportunity to signal.
+    pub fn on_batch_end(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        self.batch_ended = true;
+        if self.held.last.wrapping_sub(self.window_start) >= crate::ticks_down(WINDOW_NS, self.tick_hz) {
+            self.window_start = self.held.last;
+            self.look();
+        }
+        self.signal(Reason::BatchEnd)
+    }
+
+    /// SPDK polls: the end of the delay is seen at once.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        let passed = self.held.last.wrapping_sub(self.last_signal);
+        (self.held.count > 0 && self.batch_ended)
+            .then(|| self.held.last.saturating_add(self.delay.saturating_sub(passed)))
+    }
+
+    /// The delay has passed, or so the caller believes.
+    pub fn on_deadline(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        if self.batch_ended { self.signal(Reason::Time) } else { self.held.nothing_due() }
+    }
+
+    pub(crate) fn flush(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        self.held.deliver_held(Reason::Flush)
+    }
+
+    pub(crate) fn on_consumed(&mut self, now: u64) {
+        self.advance(now);
+        self.held.count = 0;
+    }
+
+    pub(crate) const fn held(&self) -> u64 {
+        self.held.count
+    }
+
+    fn advance(&mut self, now: u64) {
+        let back = self.held.advance(now);
+        self.window_start = self.window_start.wrapping_sub(back);
+        self.last_signal = self.last_signal.wrapping_sub(back);
+    }
+
+    fn signal(&mut self, reason: Reason) -> Decision {
+        if self.deadline().is_none_or(|deadline| deadline > self.held.last) {
+            return self.held.nothing_due();
+        }
+        self.last_signal = self.held.last;
+        self.held.deliver(reason)
+    }
+
+    /// delay = base * (completions - threshold) / threshold, in 32 bits, where the threshold is per window.
+    fn look(&mut self) {
+        let SpdkVhostParams { delay_base_us, iops_threshold } = self.params;
+        let threshold = iops_threshold / 100;
+        if self.completions <= threshold {
+            return;
+        }
+        let over = self.completions - threshold;
+        let delay_us = delay_base_us.wrapping_mul(over).checked_div(threshold).unwrap_or(0);
+        self.delay = crate::ticks_down(u64::from(delay_us) * 1000, self.tick_hz);
+        self.completions = 0;
+    }
+}

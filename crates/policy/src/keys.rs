@@ -1,0 +1,459 @@
+//! The keys of each policy: one table serves reading, printing and explaining.
+
+use crate::baseline::{NvmeParams, SpdkVhostParams};
+use crate::hints::{HintSource, HintSources};
+use crate::spec::{CintSpec, SpecError};
+use crate::value::{Malformed, Value, duration, number};
+use cint_core::{Barriers, BothBits};
+
+/// What a key takes.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Number(u64, u64),
+    Duration(u64, u64),
+    /// A number or `off`.
+    NumberOrOff(u64, u64),
+    /// A duration or `off`.
+    DurationOrOff(u64, u64),
+    /// A multiple of 100 µs, as NVMe counts them.
+    HundredMicroseconds(u64),
+    Choice(&'static [&'static str]),
+    /// Words joined by `+`, or `all`, or `none`.
+    Words(&'static [&'static str]),
+}
+
+const SWITCH: Kind = Kind::Choice(&["on", "off"]);
+const OFF: &str = "off";
+
+impl Kind {
+    fn parse(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::NumberOrOff(..) | Self::DurationOrOff(..) if text == OFF => Ok(Value::Word(OFF.into())),
+            Self::Number(min, max) | Self::NumberOrOff(min, max) => {
+                self.in_range(number(text).map(Value::Number), min..=max, text)
+            }
+            Self::Duration(min, max) | Self::DurationOrOff(min, max) => {
+                self.in_range(duration(text).map(Value::Duration), min..=max, text)
+            }
+            Self::HundredMicroseconds(max) => {
+                let value = self.in_range(duration(text).map(Value::Duration), 0..=max, text)?;
+                match value {
+                    Value::Duration(ns) if ns % 100_000 == 0 => Ok(value),
+                    _ => Err(format!("is not a multiple of 100us; allowed are {}", self.allowed())),
+                }
+            }
+            Self::Choice(words) if words.contains(&text) => Ok(Value::Word(text.into())),
+            Self::Choice(_) => Err(format!("is unknown; allowed are {}", self.allowed())),
+            Self::Words(_) if text == "all" || text == "none" => Ok(Value::Word(text.into())),
+            Self::Words(words) => match text.split('+').find(|word| !words.contains(word)) {
+                None => Ok(Value::Word(text.into())),
+                Some(word) => Err(format!("has an unknown word \"{word}\"; allowed are {}", self.allowed())),
+            },
+        }
+    }
+
+    fn in_range(
+        self,
+        value: Result<Value, Malformed>,
+        range: std::ops::RangeInclusive<u64>,
+        text: &str,
+    ) -> Result<Value, String> {
+        match value {
+            Ok(value @ (Value::Number(n) | Value::Duration(n))) if range.contains(&n) => Ok(value),
+            Ok(_) | Err(Malformed::TooLarge) => Err(format!("is out of range; allowed are {}", self.allowed())),
+            Err(Malformed::NoUnit) => Err(format!("has no unit; write {text}ns, {text}us, {text}ms or {text}s")),
+            Err(Malformed::UnknownUnit) => Err("has an unknown unit; allowed are ns, us, ms, s".into()),
+            Err(Malformed::NotANumber) => Err(format!("is not a number; allowed are {}", self.allowed())),
+        }
+    }
+
+    fn allowed(self) -> String {
+        match self {
+            Self::Number(min, max) => format!("{min} to {max}"),
+            Self::NumberOrOff(min, max) => format!("{min} to {max}, or off"),
+            Self::Duration(min, max) => format!("{} to {}", Value::Duration(min), Value::Duration(max)),
+            Self::DurationOrOff(min, max) => {
+                format!("{} to {}, or off", Value::Duration(min), Value::Duration(max))
+            }
+            Self::HundredMicroseconds(max) => format!("0 to {} in steps of 100us", Value::Duration(max)),
+            Self::Choice(words) => words.join(", "),
+            Self::Words(words) => format!("{} joined by +, or all, or none", words.join(", ")),
+        }
+    }
+}
+
+/// One key of the policies with parameters `P`.
+pub(crate) struct Key<P> {
+    pub(crate) name: &'static str,
+    kind: Kind,
+    about: &'static str,
+    get: fn(&P) -> Value,
+    set: fn(&mut P, &Value),
+}
+
+/// A key, explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    /// What it takes.
+    pub allowed: String,
+    /// What it is if it is not given.
+    pub default: String,
+}
+
+/// A policy with parameters `P`: its name, its named sets of parameters, the default first, and its keys.
+pub(crate) struct Family<P: 'static> {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) profiles: &'static [(&'static str, P)],
+    pub(crate) keys: &'static [Key<P>],
+}
+
+const PROFILE: &str = "profile";
+
+impl<P: Clone> Family<P> {
+    /// Reads `key=value,key=value`.
+    pub(crate) fn parse(&self, text: &str) -> Result<P, SpecError> {
+        let policy = self.name;
+        let mut params = self.profiles[0].1.clone();
+        let mut seen: Vec<&str> = Vec::new();
+        for item in text.split(',').filter(|_| !text.is_empty()) {
+            let Some((key, value)) = item.split_once('=') else {
+                return Err(SpecError::NoValue { policy, item: item.into() });
+            };
+            if seen.contains(&key) {
+                return Err(SpecError::Repeated { policy, key: key.into() });
+            }
+            let wrong = |problem| SpecError::Value { policy, key: key.into(), value: value.into(), problem };
+            if key == PROFILE && self.profiles.len() > 1 {
+                if !seen.is_empty() {
+                    return Err(wrong("comes too late; it must be the first key, as it sets all others".into()));
+                }
+                let names: Vec<_> = self.profiles.iter().map(|(name, _)| *name).collect();
+                let found = self.profiles.iter().find(|(name, _)| *name == value);
+                params = found.ok_or_else(|| wrong(format!("is unknown; allowed are {}", names.join(", "))))?.1.clone();
+            } else {
+                let found = self.keys.iter().find(|candidate| candidate.name == key);
+                let found =
+                    found.ok_or_else(|| SpecError::Key { policy, key: key.into(), allowed: self.key_names() })?;
+                (found.set)(&mut params, &found.kind.parse(value).map_err(wrong)?);
+            }
+            seen.push(key);
+        }
+        Ok(params)
+    }
+
+    /// Prints what differs from the profile that `params` is nearest to.
+    pub(crate) fn print(&self, params: &P) -> String {
+        let differences = |profile: &P| -> Vec<String> {
+            let differs = |key: &&Key<P>| (key.get)(params) != (key.get)(profile);
+            self.keys.iter().filter(differs).map(|key| format!("{}={}", key.name, (key.get)(params))).collect()
+        };
+        let items = self
+            .profiles
+            .iter()
+            .enumerate()
+            .map(|(i, (name, profile))| {
+                let named = (i > 0).then(|| format!("{PROFILE}={name}"));
+                named.into_iter().chain(differences(profile)).collect::<Vec<_>>()
+            })
+            .min_by_key(Vec::len)
+            .unwrap_or_default();
+        if items.is_empty() { self.name.into() } else { format!("{}:{}", self.name, items.join(",")) }
+    }
+
+    pub(crate) fn explain(&self) -> Vec<KeyInfo> {
+        let names: Vec<_> = self.profiles.iter().map(|(name, _)| *name).collect();
+        let profile = (names.len() > 1).then(|| KeyInfo {
+            name: PROFILE,
+            about: "a named set of parameters; must come first",
+            allowed: names.join(", "),
+            default: names[0].into(),
+        });
+        let keys = self.keys.iter().map(|key| KeyInfo {
+            name: key.name,
+            about: key.about,
+            allowed: key.kind.allowed(),
+            default: (key.get)(&self.profiles[0].1).to_string(),
+        });
+        profile.into_iter().chain(keys).collect()
+    }
+
+    fn key_names(&self) -> String {
+        let names: Vec<_> = self.explain().iter().map(|key| key.name).collect();
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    }
+}
+
+// Values of valid kinds, as the tables need them.
+
+fn num(value: &Value) -> u64 {
+    match value {
+        Value::Number(n) | Value::Duration(n) => *n,
+        Value::Word(_) => 0,
+    }
+}
+
+fn optional(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(n) | Value::Duration(n) => Some(*n),
+        Value::Word(_) => None,
+    }
+}
+
+fn narrow<T: TryFrom<u64>>(value: &Value) -> T {
+    T::try_from(num(value)).unwrap_or_else(|_| unreachable!("the table's range fits the type"))
+}
+
+fn is(value: &Value, word: &str) -> bool {
+    matches!(value, Value::Word(w) if w == word)
+}
+
+fn off_or(value: Option<Value>) -> Value {
+    value.unwrap_or_else(|| Value::Word(OFF.into()))
+}
+
+fn switch(on: bool) -> Value {
+    Value::Word(if on { "on" } else { OFF }.into())
+}
+
+const fn ns(field: (u64, u64)) -> Kind {
+    Kind::Duration(field.0, field.1)
+}
+
+const fn ns_or_off(field: (u64, u64)) -> Kind {
+    Kind::DurationOrOff(field.0, field.1)
+}
+
+const fn count(field: (u64, u64)) -> Kind {
+    Kind::Number(field.0, field.1)
+}
+
+const fn count_or_off(field: (u64, u64)) -> Kind {
+    Kind::NumberOrOff(field.0, field.1)
+}
+
+/// A policy without parameters.
+pub(crate) const fn plain(name: &'static str, about: &'static str) -> Family<()> {
+    Family { name, about, profiles: &[("default", ())], keys: &[] }
+}
+
+pub(crate) const NVME: &Family<NvmeParams> = &Family {
+    name: "nvme",
+    about: "NVMe Features 08h and 09h: an interrupt after thr + 1 completions, or time after the first held",
+    profiles: &[("default", NvmeParams { thr: 7, time: 1, vector: true })],
+    keys: &[
+        Key {
+            name: "thr",
+            kind: Kind::Number(0, 255),
+            about: "Aggregation Threshold, 0's based: 7 means 8 completions; 0: no coalescing",
+            get: |p| Value::Number(p.thr.into()),
+            set: |p, v| p.thr = narrow(v),
+        },
+        Key {
+            name: "time",
+            kind: Kind::HundredMicroseconds(25_500_000),
+            about: "Aggregation Time; 0: no coalescing",
+            get: |p| Value::Duration(u64::from(p.time) * 100_000),
+            set: |p, v| p.time = narrow(&Value::Number(num(v) / 100_000)),
+        },
+        Key {
+            name: "vector",
+            kind: SWITCH,
+            about: "off: this vector does not coalesce (Feature 09h)",
+            get: |p| switch(p.vector),
+            set: |p, v| p.vector = is(v, "on"),
+        },
+    ],
+};
+
+pub(crate) const SPDK_VHOST: &Family<SpdkVhostParams> = &Family {
+    name: "spdk_vhost",
+    about: "SPDK's vhost_controller_set_coalescing: a delay that grows with the rate, without bound",
+    profiles: &[("default", SpdkVhostParams { delay_base_us: 50, iops_threshold: 60_000 })],
+    keys: &[
+        Key {
+            name: "delay_base_us",
+            kind: Kind::Number(0, u32::MAX as u64),
+            about: "base of the delay, in us; 0: off",
+            get: |p| Value::Number(p.delay_base_us.into()),
+            set: |p, v| p.delay_base_us = narrow(v),
+        },
+        Key {
+            name: "iops_threshold",
+            kind: Kind::Number(100, u32::MAX as u64),
+            about: "completions per second above which interrupts are delayed",
+            get: |p| Value::Number(p.iops_threshold.into()),
+            set: |p, v| p.iops_threshold = narrow(v),
+        },
+    ],
+};
+
+pub(crate) const VIC: &Family<vic_core::Params> = &Family {
+    name: "vic",
+    about: "vIC (USENIX ATC 2011): a delivery ratio from commands in flight and completion rate",
+    profiles: &[("default", vic_core::Params::DEFAULT), ("paper", vic_core::Params::PAPER)],
+    keys: &[
+        Key {
+            name: "cif_threshold",
+            kind: count(vic_core::Field::CifThreshold.range()),
+            about: "commands in flight below which every completion interrupts",
+            get: |p| Value::Number(p.cif_threshold.into()),
+            set: |p, v| p.cif_threshold = narrow(v),
+        },
+        Key {
+            name: "iops_threshold",
+            kind: Kind::Number(0, u32::MAX as u64),
+            about: "completions per second below which every completion interrupts; 0: never",
+            get: |p| Value::Number(p.iops_threshold.into()),
+            set: |p, v| p.iops_threshold = narrow(v),
+        },
+        Key {
+            name: "epoch",
+            kind: ns(vic_core::Field::Epoch.range()),
+            about: "how often the ratio is determined anew",
+            get: |p| Value::Duration(p.epoch_ns),
+            set: |p, v| p.epoch_ns = num(v),
+        },
+        Key {
+            name: "max_skip",
+            kind: count(vic_core::Field::MaxSkip.range()),
+            about: "at least one interrupt in so many completions",
+            get: |p| Value::Number(p.max_skip.into()),
+            set: |p, v| p.max_skip = narrow(v),
+        },
+        Key {
+            name: "max_hold",
+            kind: ns_or_off(vic_core::Field::MaxHold.range()),
+            about: "how long a completion may be held",
+            get: |p| off_or(p.max_hold_ns.map(Value::Duration)),
+            set: |p, v| p.max_hold_ns = optional(v),
+        },
+        Key {
+            name: "live_clamp",
+            kind: SWITCH,
+            about: "look at commands in flight at each completion, not only at the start of an epoch",
+            get: |p| switch(p.live_clamp),
+            set: |p, v| p.live_clamp = is(v, "on"),
+        },
+        Key {
+            name: "margin",
+            kind: ns(vic_core::Field::Margin.range()),
+            about: "where timeslices are known: deliver earlier by this much",
+            get: |p| Value::Duration(p.margin_ns),
+            set: |p, v| p.margin_ns = num(v),
+        },
+    ],
+};
+
+const SOURCE_NAMES: &[&str] = &["flush", "fua", "ioprio", "batch", "single", "idle"];
+
+fn sources(sources: HintSources) -> Value {
+    let words: Vec<_> = HintSource::ALL.iter().filter(|s| sources.has(**s)).map(|s| s.name()).collect();
+    Value::Word(match words.len() {
+        0 => "none".into(),
+        n if n == HintSource::ALL.len() => "all".into(),
+        _ => words.join("+"),
+    })
+}
+
+fn to_sources(value: &Value) -> HintSources {
+    match value {
+        Value::Word(all) if all == "all" => HintSources::ALL,
+        Value::Word(words) => {
+            let named = HintSource::ALL.iter().filter(|source| words.split('+').any(|word| word == source.name()));
+            named.fold(HintSources::NONE, |set, source| set.with(*source))
+        }
+        _ => HintSources::NONE,
+    }
+}
+
+const CINT_KEYS: &[Key<CintSpec>] = &[
+    Key {
+        name: "delta",
+        kind: ns(cint_core::Field::Delta.range()),
+        about: "so long without a completion ends a burst; 0: the end of the device's poll does",
+        get: |p| Value::Duration(p.delta_ns),
+        set: |p, v| p.delta_ns = num(v),
+    },
+    Key {
+        name: "thr",
+        kind: count(cint_core::Field::Thr.range()),
+        about: "this many completions of a burst interrupt at once",
+        get: |p| Value::Number(p.thr.into()),
+        set: |p, v| p.thr = narrow(v),
+    },
+    Key {
+        name: "ooo",
+        kind: SWITCH,
+        about: "an urgent completion is announced alone, out of order",
+        get: |p| switch(p.ooo),
+        set: |p, v| p.ooo = is(v, "on"),
+    },
+    Key {
+        name: "barrier",
+        kind: Kind::Choice(&["relaxed", "strict"]),
+        about: "strict: a batch interrupts when all before its last command have completed too",
+        get: |p| Value::Word(if p.barrier == Barriers::Strict { "strict" } else { "relaxed" }.into()),
+        set: |p, v| p.barrier = if is(v, "strict") { Barriers::Strict } else { Barriers::Relaxed },
+    },
+    Key {
+        name: "max_hold",
+        kind: ns_or_off(cint_core::Field::MaxHold.range()),
+        about: "how long a completion may be held",
+        get: |p| off_or(p.max_hold_ns.map(Value::Duration)),
+        set: |p, v| p.max_hold_ns = optional(v),
+    },
+    Key {
+        name: "storm",
+        kind: count_or_off(cint_core::Field::StormMaxRate.range()),
+        about: "interrupts per second, at most, when everything is urgent",
+        get: |p| off_or(p.storm_max_rate.map(Value::Number)),
+        set: |p, v| p.storm_max_rate = optional(v),
+    },
+    Key {
+        name: "storm_shift",
+        kind: count(cint_core::Field::StormShift.range()),
+        about: "one gap between interrupts weighs 2^-shift in their moving average",
+        get: |p| Value::Number(p.storm_shift.into()),
+        set: |p, v| p.storm_shift = narrow(v),
+    },
+    Key {
+        name: "in_flight",
+        kind: count_or_off(cint_core::Field::InFlight.range()),
+        about: "commands in flight below which every completion interrupts; above it, 1 in 2 * in_flight may be held",
+        get: |p| off_or(p.in_flight.map(|threshold| Value::Number(threshold.into()))),
+        set: |p, v| p.in_flight = optional(v).map(|n| narrow(&Value::Number(n))),
+    },
+    Key {
+        name: "both",
+        kind: Kind::Choice(&["plain", "urgent"]),
+        about: "what it means that a command has both hint bits set",
+        get: |p| Value::Word(if p.both == BothBits::Plain { "plain" } else { "urgent" }.into()),
+        set: |p, v| p.both = if is(v, "plain") { BothBits::Plain } else { BothBits::Urgent },
+    },
+    Key {
+        name: "hints",
+        kind: Kind::Words(SOURCE_NAMES),
+        about: "what a target may take for a hint",
+        get: |p| sources(p.hints),
+        set: |p, v| p.hints = to_sources(v),
+    },
+];
+
+pub(crate) const CINT: &Family<CintSpec> = &Family {
+    name: "cint",
+    about: "cinterrupts (ACM TOS 2022): what the requester says, over burst detection",
+    profiles: &[("default", CintSpec::DEFAULT), ("optane", CintSpec::OPTANE), ("p3700", CintSpec::P3700)],
+    keys: CINT_KEYS,
+};
+
+pub(crate) const AUTO: &Family<CintSpec> = &Family {
+    name: "auto",
+    about: "our best default: cint with all hints a target can find, the in_flight rule and the storm guard",
+    profiles: &[("default", CintSpec::AUTO)],
+    keys: CINT_KEYS,
+};

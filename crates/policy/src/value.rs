@@ -1,0 +1,68 @@
+//! Values in a policy's text form: numbers, durations, switches and choices.
+
+use std::fmt;
+
+/// Units of a duration, the largest first.
+pub(crate) const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+/// A value, as the text form writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Number(u64),
+    /// In nanoseconds.
+    Duration(u64),
+    /// A word: a switch, a choice, or a set of words joined by `+`.
+    Word(String),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Duration(ns) => {
+                let (unit, size) = UNITS.into_iter().find(|(_, size)| ns % size == 0).unwrap_or(("ns", 1));
+                write!(f, "{}{unit}", ns / size)
+            }
+            Self::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+/// Why a text is not a value of its kind.
+pub(crate) enum Malformed {
+    NotANumber,
+    NoUnit,
+    UnknownUnit,
+    TooLarge,
+}
+
+/// `4`, `100000`, `100k`, `2M`.
+pub(crate) fn number(text: &str) -> Result<u64, Malformed> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1_000_000)),
+    };
+    scaled(digits, factor)
+}
+
+/// `6us`, `100ms`; `0` needs no unit.
+pub(crate) fn duration(text: &str) -> Result<u64, Malformed> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = &text[digits.len()..];
+    match UNITS.iter().find(|(name, _)| *name == unit || unit == "µs" && *name == "us") {
+        Some((_, size)) => scaled(digits, *size),
+        None if !unit.is_empty() && digits.is_empty() => Err(Malformed::NotANumber),
+        None if !unit.is_empty() => scaled(digits, 1).and(Err(Malformed::UnknownUnit)),
+        None => match scaled(digits, 1)? {
+            0 => Ok(0),
+            _ => Err(Malformed::NoUnit),
+        },
+    }
+}
+
+fn scaled(digits: &str, factor: u64) -> Result<u64, Malformed> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Malformed::NotANumber);
+    }
+    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or(Malformed::TooLarge)
+}
