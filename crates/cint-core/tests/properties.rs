@@ -1,97 +1,13 @@
 //! Random events: the rules that hold for every policy, and lockstep with a reference that keeps the whole history.
 
+mod machine;
 mod reference;
 
-use cint_core::{Cint, Config, Hint, Params, StormParams, Ticket, Tracker};
-use policy_test::{Completion, Decision, Lockstep, Mix, Policy, Promises, Rate, check_any};
+use cint_core::{Config, Params, StormParams};
+use machine::{GROUPS, Machine};
+use policy_test::{Lockstep, Mix, check_any};
 use proptest::prelude::*;
 use reference::Reference;
-
-const GROUPS: usize = 2;
-
-/// The machine and a tracker with room for 64 * `WORDS` commands, with the configurations that it may be given.
-struct Machine<const WORDS: usize> {
-    cint: Cint,
-    tracker: Tracker<GROUPS, WORDS>,
-    configs: Vec<(Config, Params)>,
-    params: Params,
-}
-
-fn decision(decision: cint_core::Decision) -> Decision {
-    match decision {
-        cint_core::Decision::Deliver(reason) => Decision::Deliver(reason.name()),
-        cint_core::Decision::DeliverUrgent => Decision::DeliverUrgent("urgent"),
-        cint_core::Decision::Hold(reason) => Decision::Hold(reason.name()),
-    }
-}
-
-impl<const WORDS: usize> Policy for Machine<WORDS> {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        let hint = match completion.hint {
-            policy_test::Hint::Plain => Hint::Plain,
-            policy_test::Hint::Urgent => Hint::Urgent,
-            policy_test::Hint::Barrier => Hint::Barrier,
-        };
-        let event = self.tracker.on_completion(completion.ticket.map(Ticket::from_number), hint);
-        decision(self.cint.on_completion(now, event, Some(completion.cif)))
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.cint.deadline()
-    }
-
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        decision(self.cint.on_deadline(now))
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        decision(self.cint.flush(now))
-    }
-
-    fn promises(&self) -> Promises {
-        let config = self.cint.config();
-        let burst = self.params.storm.map_or(0, |storm| (2 << storm.shift) + 2);
-        Promises {
-            hold_max: config.max_hold(),
-            rate: config.storm_interval().map(|interval| Rate { interval, burst }),
-            unpaced: &["flush", "error"],
-            needs_batch_end: config.max_hold().is_none(),
-            ..Promises::default()
-        }
-    }
-
-    fn held(&self) -> Option<u64> {
-        Some(u64::from(self.cint.held()))
-    }
-
-    fn on_submit(&mut self, group: u8) -> Option<u64> {
-        self.tracker.on_submit(group).map(Ticket::to_number)
-    }
-
-    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
-        let event = self.tracker.cancel(ticket.map(Ticket::from_number));
-        decision(self.cint.on_cancel(now, event))
-    }
-
-    fn reset_tracking(&mut self) {
-        self.tracker.reset_tracking();
-    }
-
-    fn on_batch_end(&mut self, now: u64) -> Decision {
-        decision(self.cint.on_batch_end(now))
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        self.cint.on_consumed(now);
-    }
-
-    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
-        let (config, params) = *self.configs.get(usize::from(choice))?;
-        let answer = self.cint.reconfigure(config, now).ok().map(decision)?;
-        self.params = params;
-        Some(answer)
-    }
-}
 
 /// A clock of 1 µs, so that spans are small numbers.
 const TICK_HZ: u64 = 1_000_000;
@@ -137,10 +53,10 @@ fn in_ticks(params: &Params) -> reference::Params {
 }
 
 fn lockstep<const WORDS: usize>(choice: &[Params]) -> Lockstep<Machine<WORDS>, Reference> {
-    let configs: Vec<_> = choice.iter().map(|&params| (Config::new(params).unwrap(), params)).collect();
-    let (config, params) = configs[0];
-    let machine = Machine { cint: Cint::new(config), tracker: Tracker::new(), configs, params };
-    Lockstep::new(machine, Reference::new(choice.iter().map(in_ticks).collect(), GROUPS as u8, 64 * WORDS as u64))
+    Lockstep::new(
+        Machine::new(choice),
+        Reference::new(choice.iter().map(in_ticks).collect(), GROUPS as u8, 64 * WORDS as u64),
+    )
 }
 
 const CONFIGURATIONS: usize = 3;

@@ -33,11 +33,13 @@ mod driver;
 mod lockstep;
 mod op;
 mod policy;
+mod trace;
 
 pub use driver::{Driver, Shell, Summary, Violation, run};
 pub use lockstep::Lockstep;
 pub use op::{Mix, Op, When};
 pub use policy::{Completion, Decision, Hint, Policy, Promises, Rate};
+pub use trace::{Call, Event, Recorder, check_vector, record, replay};
 
 use proptest::strategy::{BoxedStrategy, Just, Strategy};
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};

@@ -1,7 +1,8 @@
 //! What a policy must answer to be tested, and what it promises.
 
 /// What the requester said about a command (cinterrupts §3.3, §3.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Hint {
     /// Nothing.
     Plain,

@@ -1,68 +1,13 @@
 //! Random events: the rules that hold for every policy, and lockstep with a reference that keeps the whole history.
 
+mod machine;
 mod reference;
 
-use policy_test::{Completion, Decision, Lockstep, Mix, Policy, Promises, check_any};
+use machine::Machine;
+use policy_test::{Lockstep, Mix, check_any};
 use proptest::prelude::*;
 use reference::Reference;
-use vic_core::{Config, Params, Vic};
-
-/// The machine, with the configurations that it may be given.
-struct Machine {
-    vic: Vic,
-    configs: Vec<Config>,
-}
-
-fn decision(decision: vic_core::Decision) -> Decision {
-    match decision {
-        vic_core::Decision::Deliver(reason) => Decision::Deliver(reason.name()),
-        vic_core::Decision::Hold(reason) => Decision::Hold(reason.name()),
-    }
-}
-
-impl Policy for Machine {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        decision(self.vic.on_completion_in_slice(now, completion.cif, completion.slice_end))
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.vic.deadline()
-    }
-
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        decision(self.vic.on_deadline(now))
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        decision(self.vic.flush(now))
-    }
-
-    fn promises(&self) -> Promises {
-        let hold_max = self.vic.config().max_hold();
-        Promises { hold_max, needs_next_completion: hold_max.is_none(), ..Promises::default() }
-    }
-
-    fn held(&self) -> Option<u64> {
-        Some(u64::from(self.vic.held()))
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        self.vic.on_consumed(now);
-    }
-
-    fn on_schedule(&mut self, now: u64) -> Decision {
-        decision(self.vic.on_schedule(now))
-    }
-
-    fn on_deschedule(&mut self, now: u64) -> Decision {
-        decision(self.vic.on_deschedule(now))
-    }
-
-    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
-        let config = *self.configs.get(usize::from(choice))?;
-        self.vic.reconfigure(config, now).ok().map(decision)
-    }
-}
+use vic_core::Params;
 
 /// A clock of 1 µs, so that a millisecond, the shortest epoch, is a span of 1000.
 const TICK_HZ: u64 = 1_000_000;
@@ -106,9 +51,7 @@ fn in_ticks(params: &Params) -> reference::Params {
 }
 
 fn lockstep(choice: &[Params]) -> Lockstep<Machine, Reference> {
-    let configs: Vec<_> = choice.iter().map(|&params| Config::new(params).unwrap()).collect();
-    let machine = Machine { vic: Vic::new(configs[0]), configs };
-    Lockstep::new(machine, Reference::new(choice.iter().map(in_ticks).collect()))
+    Lockstep::new(Machine::new(choice), Reference::new(choice.iter().map(in_ticks).collect()))
 }
 
 const CONFIGURATIONS: usize = 3;

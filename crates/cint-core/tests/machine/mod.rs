@@ -1,0 +1,99 @@
+//! The machine as a policy under test.
+
+use cint_core::{Cint, Config, Hint, Params, Ticket, Tracker};
+use policy_test::{Completion, Decision, Policy, Promises, Rate};
+
+pub const GROUPS: usize = 2;
+
+/// The machine and a tracker with room for 64 * `WORDS` commands, with the configurations that it may be given.
+pub struct Machine<const WORDS: usize> {
+    cint: Cint,
+    tracker: Tracker<GROUPS, WORDS>,
+    configs: Vec<(Config, Params)>,
+    params: Params,
+}
+
+impl<const WORDS: usize> Machine<WORDS> {
+    /// Starts with the first configuration.
+    pub fn new(choice: &[Params]) -> Self {
+        let configs: Vec<_> = choice.iter().map(|&params| (Config::new(params).expect("valid"), params)).collect();
+        let (config, params) = configs[0];
+        Self { cint: Cint::new(config), tracker: Tracker::new(), configs, params }
+    }
+}
+
+fn decision(decision: cint_core::Decision) -> Decision {
+    match decision {
+        cint_core::Decision::Deliver(reason) => Decision::Deliver(reason.name()),
+        cint_core::Decision::DeliverUrgent => Decision::DeliverUrgent("urgent"),
+        cint_core::Decision::Hold(reason) => Decision::Hold(reason.name()),
+    }
+}
+
+impl<const WORDS: usize> Policy for Machine<WORDS> {
+    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+        let hint = match completion.hint {
+            policy_test::Hint::Plain => Hint::Plain,
+            policy_test::Hint::Urgent => Hint::Urgent,
+            policy_test::Hint::Barrier => Hint::Barrier,
+        };
+        let event = self.tracker.on_completion(completion.ticket.map(Ticket::from_number), hint);
+        decision(self.cint.on_completion(now, event, Some(completion.cif)))
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.cint.deadline()
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        decision(self.cint.on_deadline(now))
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        decision(self.cint.flush(now))
+    }
+
+    fn promises(&self) -> Promises {
+        let config = self.cint.config();
+        let burst = self.params.storm.map_or(0, |storm| (2 << storm.shift) + 2);
+        Promises {
+            hold_max: config.max_hold(),
+            rate: config.storm_interval().map(|interval| Rate { interval, burst }),
+            unpaced: &["flush", "error"],
+            needs_batch_end: config.max_hold().is_none(),
+            ..Promises::default()
+        }
+    }
+
+    fn held(&self) -> Option<u64> {
+        Some(u64::from(self.cint.held()))
+    }
+
+    fn on_submit(&mut self, group: u8) -> Option<u64> {
+        self.tracker.on_submit(group).map(Ticket::to_number)
+    }
+
+    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
+        let event = self.tracker.cancel(ticket.map(Ticket::from_number));
+        decision(self.cint.on_cancel(now, event))
+    }
+
+    fn reset_tracking(&mut self) {
+        self.tracker.reset_tracking();
+    }
+
+    fn on_batch_end(&mut self, now: u64) -> Decision {
+        decision(self.cint.on_batch_end(now))
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        self.cint.on_consumed(now);
+    }
+
+    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
+        let (config, params) = *self.configs.get(usize::from(choice))?;
+        let answer = self.cint.reconfigure(config, now).ok().map(decision)?;
+        self.params = params;
+        Some(answer)
+    }
+}
