@@ -52,11 +52,9 @@ fn in_ticks(params: &Params) -> reference::Params {
     }
 }
 
-fn lockstep<const WORDS: usize>(choice: &[Params]) -> Lockstep<Machine<WORDS>, Reference> {
-    Lockstep::new(
-        Machine::new(choice),
-        Reference::new(choice.iter().map(in_ticks).collect(), GROUPS as u8, 64 * WORDS as u64),
-    )
+fn lockstep<const WORDS: usize>(choice: &[Params], groups: u8) -> Lockstep<Machine<WORDS>, Reference> {
+    let reference = Reference::new(choice.iter().map(in_ticks).collect(), groups, 64 * WORDS as u64);
+    Lockstep::new(Machine::new(choice, groups), reference)
 }
 
 const CONFIGURATIONS: usize = 3;
@@ -78,16 +76,16 @@ fn choice() -> BoxedStrategy<Vec<Params>> {
 
 #[test]
 fn agrees_with_the_reference() {
-    check_any(&mix(&[1, 6, 100]), 400_000, &choice(), |choice| lockstep::<1>(choice));
+    check_any(&mix(&[1, 6, 100]), 400_000, &choice(), |choice| lockstep::<1>(choice, 0));
 }
 
 /// Tickets: small windows that fill up, and large ones whose low-water mark skips whole words.
 #[test]
 fn agrees_with_the_reference_on_strict_barriers() {
     let mix = Mix { groups: GROUPS as u8, ..mix(&[1, 6, 100]) };
-    check_any(&mix, 200_000, &choice(), |choice| lockstep::<1>(choice));
-    check_any(&mix, 100_000, &choice(), |choice| lockstep::<4>(choice));
-    check_any(&mix, 100_000, &choice(), |choice| lockstep::<64>(choice));
+    check_any(&mix, 200_000, &choice(), |choice| lockstep::<1>(choice, mix.groups));
+    check_any(&mix, 100_000, &choice(), |choice| lockstep::<4>(choice, mix.groups));
+    check_any(&mix, 100_000, &choice(), |choice| lockstep::<64>(choice, mix.groups));
 }
 
 /// Everything is urgent and comes fast.
@@ -99,7 +97,7 @@ fn agrees_with_the_reference_in_storms() {
         .prop_filter("max_hold is not shorter than the interval", |params| Config::new(*params).is_ok());
     let choice = prop::collection::vec(stormy, CONFIGURATIONS).boxed();
     let mix = Mix { configurations: 0, consumed: false, ..mix(&[0, 1, 5, 10]) };
-    check_any(&mix, 300_000, &choice, |choice| lockstep::<1>(choice));
+    check_any(&mix, 300_000, &choice, |choice| lockstep::<1>(choice, 0));
 }
 
 /// Where the clock stops everything is due, and no rate can be kept.
@@ -108,5 +106,5 @@ fn agrees_with_the_reference_at_the_end_of_time() {
     let params = params().prop_map(|params| Params { storm: None, ..params });
     let choice = prop::collection::vec(params, CONFIGURATIONS).boxed();
     let mix = Mix { start: u64::MAX - 500, ..mix(&[6, 100, u64::MAX >> 12]) };
-    check_any(&mix, 100_000, &choice, |choice| lockstep::<1>(choice));
+    check_any(&mix, 100_000, &choice, |choice| lockstep::<1>(choice, 0));
 }

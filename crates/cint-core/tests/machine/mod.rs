@@ -11,14 +11,15 @@ pub struct Machine<const WORDS: usize> {
     tracker: Tracker<GROUPS, WORDS>,
     configs: Vec<(Config, Params)>,
     params: Params,
+    groups: u8, // 0: Barriers are relaxed
 }
 
 impl<const WORDS: usize> Machine<WORDS> {
     /// Starts with the first configuration.
-    pub fn new(choice: &[Params]) -> Self {
+    pub fn new(choice: &[Params], groups: u8) -> Self {
         let configs: Vec<_> = choice.iter().map(|&params| (Config::new(params).expect("valid"), params)).collect();
         let (config, params) = configs[0];
-        Self { cint: Cint::new(config), tracker: Tracker::new(), configs, params }
+        Self { cint: Cint::new(config), tracker: Tracker::new(), configs, params, groups }
     }
 }
 
@@ -70,6 +71,9 @@ impl<const WORDS: usize> Policy for Machine<WORDS> {
     }
 
     fn on_submit(&mut self, group: u8) -> Option<u64> {
+        if self.groups == 0 {
+            return None;
+        }
         self.tracker.on_submit(group).map(Ticket::to_number)
     }
 
