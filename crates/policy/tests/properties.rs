@@ -1,0 +1,126 @@
+//! The rules that hold for every policy, on every policy there is, with changes from any of them to any other.
+
+use policy::{AnyPolicy, Completion, Decision, Hint, Spec, Ticket};
+use policy_test::{Mix, Policy, Promises, check_any};
+use proptest::prelude::*;
+
+/// A policy under test, and others that it may change to.
+struct Any {
+    policy: AnyPolicy,
+    others: Vec<Spec>,
+}
+
+fn decision(decision: Decision) -> policy_test::Decision {
+    match decision {
+        Decision::Deliver(reason) => policy_test::Decision::Deliver(reason.name()),
+        Decision::DeliverUrgent => policy_test::Decision::DeliverUrgent("urgent"),
+        Decision::Hold(reason) => policy_test::Decision::Hold(reason.name()),
+    }
+}
+
+impl Policy for Any {
+    fn on_completion(&mut self, now: u64, completion: policy_test::Completion) -> policy_test::Decision {
+        let hint = match completion.hint {
+            policy_test::Hint::Plain => Hint::Plain,
+            policy_test::Hint::Urgent => Hint::Urgent,
+            policy_test::Hint::Barrier => Hint::Barrier,
+        };
+        let policy_test::Completion { cif, ticket, slice_end, .. } = completion;
+        let ticket = ticket.map(Ticket::from_number);
+        let completion = Completion { cif, hint, ticket, slice_end, ..Completion::default() };
+        decision(self.policy.on_completion(now, &completion))
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.policy.deadline()
+    }
+
+    fn on_deadline(&mut self, now: u64) -> policy_test::Decision {
+        decision(self.policy.on_deadline(now))
+    }
+
+    fn flush(&mut self, now: u64) -> policy_test::Decision {
+        decision(self.policy.flush(now))
+    }
+
+    fn promises(&self) -> Promises {
+        let bounded = self.policy.max_hold().is_some();
+        let needs_batch_end = self.policy.wants_batch_end();
+        let needs_next_completion = !bounded && !needs_batch_end;
+        Promises { hold_max: self.policy.max_hold(), needs_batch_end, needs_next_completion, ..Promises::default() }
+    }
+
+    fn held(&self) -> Option<u64> {
+        Some(self.policy.held())
+    }
+
+    fn on_submit(&mut self, group: u8) -> Option<u64> {
+        self.policy.on_submit(group).map(Ticket::to_number)
+    }
+
+    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> policy_test::Decision {
+        decision(self.policy.on_cancel(now, ticket.map(Ticket::from_number)))
+    }
+
+    fn on_batch_end(&mut self, now: u64) -> policy_test::Decision {
+        decision(self.policy.on_batch_end(now))
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        self.policy.on_consumed(now);
+    }
+
+    fn on_schedule(&mut self, now: u64) -> policy_test::Decision {
+        decision(self.policy.on_schedule(now))
+    }
+
+    fn on_deschedule(&mut self, now: u64) -> policy_test::Decision {
+        decision(self.policy.on_deschedule(now))
+    }
+
+    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<policy_test::Decision> {
+        let spec = self.others.get(usize::from(choice))?.clone();
+        self.policy.reconfigure(spec, now).ok().map(decision)
+    }
+}
+
+const SPECS: &[&str] = &[
+    "none",
+    "nvme",
+    "nvme:thr=0",
+    "nvme:thr=3,time=200us",
+    "batch",
+    "dim",
+    "spdk_vhost",
+    "spdk_vhost:delay_base_us=10,iops_threshold=100",
+    "vic:epoch=1ms",
+    "vic:profile=paper,epoch=1ms,iops_threshold=0",
+    "cint",
+    "cint:profile=optane",
+    "cint:delta=0,max_hold=off,in_flight=off",
+    "cint:barrier=strict",
+    "cint:storm=100k,storm_shift=5,in_flight=off",
+    "auto",
+];
+
+const TICK_HZ: u64 = 10_000_000;
+
+#[test]
+fn every_policy_keeps_the_rules() {
+    let spec = || prop::sample::select(SPECS).prop_map(|text| text.parse::<Spec>().unwrap());
+    let choice = (spec(), prop::collection::vec(spec(), 3)).boxed();
+    let mix = Mix {
+        hints: true,
+        back: true,
+        batch_end: true,
+        consumed: true,
+        schedule: true,
+        groups: 2,
+        configurations: 4,
+        ..Mix::new([10, 60, 1000, 10_000])
+    };
+    check_any(&mix, 1_000_000, &choice, |(spec, others)| Any {
+        policy: AnyPolicy::new(spec.clone(), TICK_HZ).unwrap(),
+        others: others.clone(),
+    });
+}
