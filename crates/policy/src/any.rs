@@ -110,6 +110,11 @@ impl AnyPolicy {
         &self.stats
     }
 
+    /// Forgets how often each decision was taken.
+    pub fn reset_stats(&mut self) {
+        self.stats = Stats::default();
+    }
+
     /// A command of `group` is submitted. The ticket, if there is one, goes back with its completion.
     pub fn on_submit(&mut self, group: u8) -> Option<Ticket> {
         match &mut self.machine {

@@ -60,10 +60,8 @@ impl Kind {
     ) -> Result<Value, String> {
         match value {
             Ok(value @ (Value::Number(n) | Value::Duration(n))) if range.contains(&n) => Ok(value),
-            Ok(_) | Err(Malformed::TooLarge) => Err(format!("is out of range; allowed are {}", self.allowed())),
-            Err(Malformed::NoUnit) => Err(format!("has no unit; write {text}ns, {text}us, {text}ms or {text}s")),
-            Err(Malformed::UnknownUnit) => Err("has an unknown unit; allowed are ns, us, ms, s".into()),
-            Err(Malformed::NotANumber) => Err(format!("is not a number; allowed are {}", self.allowed())),
+            Ok(_) => Err(Malformed::TooLarge.problem(text, &self.allowed())),
+            Err(malformed) => Err(malformed.problem(text, &self.allowed())),
         }
     }
 

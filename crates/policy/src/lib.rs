@@ -34,6 +34,7 @@ pub use decision::{Decision, HoldReason, Reason, Stats};
 pub use hints::{HintSource, HintSources};
 pub use keys::KeyInfo;
 pub use spec::{CintSpec, PolicyInfo, Spec, SpecError};
+pub use value::parse_duration;
 
 /// Nanoseconds to ticks, rounded down, but at least 1 unless `ns` is 0: as the cores round promises.
 fn ticks_down(ns: u64, tick_hz: u64) -> u64 {

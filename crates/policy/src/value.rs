@@ -36,6 +36,26 @@ pub(crate) enum Malformed {
     TooLarge,
 }
 
+impl Malformed {
+    /// What is wrong with `text`, where `allowed` says what is not.
+    pub(crate) fn problem(&self, text: &str, allowed: &str) -> String {
+        match self {
+            Self::NotANumber => format!("is not a number; allowed are {allowed}"),
+            Self::NoUnit => format!("has no unit; write {text}ns, {text}us, {text}ms or {text}s"),
+            Self::UnknownUnit => "has an unknown unit; allowed are ns, us, ms, s".into(),
+            Self::TooLarge => format!("is out of range; allowed are {allowed}"),
+        }
+    }
+}
+
+/// Reads a duration such as `32us`, in ns. `0` needs no unit.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_duration(text: &str) -> Result<u64, String> {
+    duration(text).map_err(|malformed| malformed.problem(text, "a number with ns, us, ms or s"))
+}
+
 /// `4`, `100000`, `100k`, `2M`.
 pub(crate) fn number(text: &str) -> Result<u64, Malformed> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {

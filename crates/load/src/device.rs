@@ -1,0 +1,204 @@
+//! Connect to a target, negotiate, and set its queues up.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::sys::socket::{Shutdown, UnixAddr, getpeername, shutdown};
+use virtio_driver::virtqueue::{Virtqueue, VirtqueueLayout};
+use virtio_driver::{
+    ByteValued, Le16, Le32, Le64, VhostUser, VirtioBlkFeatureFlags, VirtioFeatureFlags, VirtioTransport,
+};
+
+use crate::Error;
+use crate::options::Options;
+use crate::queue::{BlkRequest, Buffers, Queue};
+
+/// The connection to a target, which owns the memory of the rings.
+pub type Transport = VhostUser<BlkConfig, BlkRequest>;
+
+/// How long a target may take for the whole set-up.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
+
+const SECTOR_BYTES: u64 = 512;
+
+/// Descriptors of one request: header, data, status.
+const DESCRIPTORS_PER_REQUEST: u16 = 3;
+
+/// Smallest ring to ask for; the usual size of a virtio-blk queue.
+const RING_ENTRIES_MIN: u16 = 128;
+
+/// `struct virtio_blk_config` up to the last field that is needed: some targets refuse to give more than they know.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub struct BlkConfig {
+    capacity_sectors: Le64,
+    _limits_and_geometry: [Le32; 3],
+    block_bytes: Le32,
+    _topology: [Le32; 2],
+    _cache: Le16,
+    queues: Le16,
+}
+
+// SAFETY: every field is plain data, any bytes are a valid value of it, and a packed struct has no padding.
+unsafe impl ByteValued for BlkConfig {}
+
+/// A target that is ready for requests.
+pub struct Device<T> {
+    pub queues: Vec<Queue<T>>,
+    pub capacity_bytes: u64,
+    /// Whether EVENT_IDX was negotiated.
+    pub event_idx: bool,
+    /// The socket, to notice that the target closed it. `None` if it could not be found.
+    pub connection: Option<OwnedFd>,
+}
+
+impl<T: Send + 'static> Device<T> {
+    /// Connect to the target and start its queues.
+    pub fn open(options: &Options) -> Result<Self, Error> {
+        // The driver crate keeps its socket to itself, so the new one is found by comparison: one at a time.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = open_sockets();
+        let connection = || find_connection(&options.socket, &before);
+
+        // A target that accepts but never answers would block the driver crate for good, hence the thread.
+        let (sender, receiver) = channel();
+        let for_thread = options.clone();
+        std::thread::spawn(move || sender.send(set_up::<T>(&for_thread)));
+        match receiver.recv_timeout(SETUP_TIMEOUT) {
+            Ok(device) => device.map(|device| Self { connection: connection(), ..device }),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(socket) = connection() {
+                    // Best effort: this ends the thread, and nothing else depends on it.
+                    let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+                }
+                Err(Error::Connect("it does not answer; is another client connected to it?".into()))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Protocol("the set-up thread panicked")),
+        }
+    }
+}
+
+fn set_up<T>(options: &Options) -> Result<Device<T>, Error> {
+    let mut transport = connect(options)?;
+    let features = transport.get_features();
+    let blk = VirtioBlkFeatureFlags::from_bits_truncate(features);
+    let event_idx = VirtioFeatureFlags::from_bits_truncate(features).contains(VirtioFeatureFlags::RING_EVENT_IDX);
+    let config = transport.get_config()?;
+    let capacity_bytes = config.capacity_sectors.to_native().saturating_mul(SECTOR_BYTES);
+    check_device(options, blk, features, &config, transport.max_queues())?;
+
+    let (count, in_flight_max) = (usize::from(options.queues), options.in_flight_max());
+    let entries = (in_flight_max * DESCRIPTORS_PER_REQUEST).next_power_of_two().max(RING_ENTRIES_MIN);
+    let rings = allocate_rings(&mut transport, count, entries)?;
+    let buffers = (0..count)
+        .map(|_| Buffers::new(&mut transport, in_flight_max, options.block_size_bytes))
+        .collect::<Result<Vec<_>, _>>()?;
+    transport.setup_queues(&rings)?;
+    let transport = Arc::new(transport);
+    let queues = rings
+        .into_iter()
+        .zip(buffers)
+        .enumerate()
+        .map(|(index, (ring, buffers))| Queue::new(&transport, index, ring, buffers, event_idx))
+        .collect::<Result<_, _>>()?;
+    Ok(Device { queues, capacity_bytes, event_idx, connection: None })
+}
+
+fn connect(options: &Options) -> Result<Transport, Error> {
+    let path = options.socket.to_str().ok_or_else(|| Error::Usage("--socket must be valid UTF-8".into()))?;
+    let mut wanted = VirtioFeatureFlags::VERSION_1.bits();
+    wanted |= (VirtioBlkFeatureFlags::RO
+        | VirtioBlkFeatureFlags::BLK_SIZE
+        | VirtioBlkFeatureFlags::FLUSH
+        | VirtioBlkFeatureFlags::MQ)
+        .bits();
+    if options.event_idx {
+        wanted |= VirtioFeatureFlags::RING_EVENT_IDX.bits();
+    }
+    Transport::new(path, wanted).map_err(|error| match error.to_string() {
+        what if what.contains("required protocol features") => {
+            Error::Missing("one of the vhost-user protocol features REPLY_ACK, CONFIG, CONFIGURE_MEM_SLOTS".into())
+        }
+        what if what.contains("PROTOCOL_FEATURES") => Error::Missing("vhost-user protocol features".into()),
+        what => Error::Connect(what),
+    })
+}
+
+fn check_device(
+    options: &Options,
+    blk: VirtioBlkFeatureFlags,
+    features: u64,
+    config: &BlkConfig,
+    queues_max: Option<usize>,
+) -> Result<(), Error> {
+    let need = |ok: bool, what: String| if ok { Ok(()) } else { Err(Error::Missing(what)) };
+    let by_config = if blk.contains(VirtioBlkFeatureFlags::MQ) { config.queues.to_native().into() } else { 1 };
+    let offered = by_config.min(queues_max.unwrap_or(1));
+    let device_block = if blk.contains(VirtioBlkFeatureFlags::BLK_SIZE) { config.block_bytes.to_native() } else { 512 };
+    let queue_blocks = config.capacity_sectors.to_native() * SECTOR_BYTES
+        / u64::from(options.block_size_bytes)
+        / u64::from(options.queues);
+
+    need(features & VirtioFeatureFlags::VERSION_1.bits() != 0, "VIRTIO_F_VERSION_1".into())?;
+    need(usize::from(options.queues) <= offered, format!("{} queues: it has {offered}", options.queues))?;
+    let writes = options.write_share_percent() > 0;
+    need(!(writes && blk.contains(VirtioBlkFeatureFlags::RO)), "writing: it is read-only".into())?;
+    let flush = options.fsync_every.is_none() || blk.contains(VirtioBlkFeatureFlags::FLUSH);
+    need(flush, "VIRTIO_BLK_F_FLUSH, which --fsync-every needs".into())?;
+    let aligned = options.block_size_bytes >= device_block;
+    need(aligned, format!("blocks of {} bytes: its own have {device_block}", options.block_size_bytes))?;
+    // --verify keeps every block in flight apart; without it a single block is enough.
+    let blocks_min = if options.verify { u64::from(options.in_flight_max()) } else { 1 };
+    need(queue_blocks >= blocks_min, format!("enough space: a queue's part of it is {queue_blocks} blocks"))
+}
+
+fn allocate_rings(
+    transport: &mut Transport,
+    count: usize,
+    entries: u16,
+) -> Result<Vec<Virtqueue<'static, BlkRequest>>, Error> {
+    let features = VirtioFeatureFlags::from_bits_truncate(transport.get_features());
+    let layout = VirtqueueLayout::new::<BlkRequest>(count, entries.into(), features)?;
+    let translators: Vec<_> = (0..count).map(|_| transport.iova_translator()).collect();
+    let memory = transport.alloc_queue_mem(&layout)?;
+    let start = memory.as_mut_ptr();
+    debug_assert_eq!(memory.len(), count * layout.end_offset);
+    translators
+        .into_iter()
+        .enumerate()
+        .map(|(index, translator)| {
+            // SAFETY: the parts lie within the allocation and do not overlap; it lives as long as `transport`, which
+            // each `Queue` keeps alive together with its ring.
+            let part =
+                unsafe { std::slice::from_raw_parts_mut(start.add(index * layout.end_offset), layout.end_offset) };
+            Ok(Virtqueue::new(translator, part, entries, features)?)
+        })
+        .collect()
+}
+
+/// The sockets this process has open.
+fn open_sockets() -> BTreeSet<RawFd> {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
+    entries
+        .flatten()
+        .filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:")))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// A duplicate of the one socket that is connected to `path` and was not open `before`.
+fn find_connection(path: &Path, before: &BTreeSet<RawFd>) -> Option<OwnedFd> {
+    let leads_to_target = |fd: &RawFd| {
+        // The peer's address is what the target was given, which may be relative to another directory.
+        getpeername::<UnixAddr>(*fd).is_ok_and(|peer| peer.path().and_then(Path::file_name) == path.file_name())
+    };
+    let fd = open_sockets().difference(before).copied().find(leads_to_target)?;
+    // SAFETY: the descriptor is open now, and borrowed only for the moment of the duplication.
+    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().ok()
+}

@@ -1,0 +1,75 @@
+//! What went wrong with single requests.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::pattern::Mismatch;
+
+/// Why a request counts as a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The device completed it with this status.
+    Status(u8),
+    /// It returned wrong data.
+    Data(Mismatch),
+    /// It is in the used ring, but no interrupt told so.
+    Unsignalled,
+    /// The device never completed it.
+    Lost,
+}
+
+impl Cause {
+    pub(crate) fn is_loss(self) -> bool {
+        matches!(self, Self::Unsignalled | Self::Lost)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(1) => f.write_str("status 1 (I/O error)"),
+            Self::Status(2) => f.write_str("status 2 (not supported)"),
+            Self::Status(other) => write!(f, "status {other} (not a valid one)"),
+            Self::Data(mismatch) => mismatch.fmt(f),
+            Self::Unsignalled => f.write_str("completed, but no interrupt said so"),
+            Self::Lost => f.write_str("never completed"),
+        }
+    }
+}
+
+impl Serialize for Cause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Requests of one queue that failed for one reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// Index of the queue.
+    pub queue: u16,
+    /// What happened.
+    pub cause: Cause,
+    /// To how many requests.
+    pub count: u64,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.count == 1 { "" } else { "s" };
+        write!(f, "queue {}: {} request{plural}: {}", self.queue, self.count, self.cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_named() {
+        let failure = Failure { queue: 1, cause: Cause::Lost, count: 2 };
+        assert_eq!(failure.to_string(), "queue 1: 2 requests: never completed");
+        assert_eq!(serde_json::json!(failure.cause).to_string(), r#""never completed""#);
+    }
+}

@@ -1,0 +1,138 @@
+//! An interrupt-driven load generator for vhost-user-blk targets.
+//!
+//! It plays the part of a guest's virtio-blk driver: it submits requests, kicks the device when the device asks for
+//! it, and takes completions **only after the call eventfd was signalled**. It never looks at the ring on its own.
+//! So the latency of a request includes whatever the target adds by holding its interrupt back, and the number of
+//! interrupts is exact: the target adds 1 to the eventfd for each, and reading returns the sum.
+//!
+//! Terms: *completion* is one request done, *interrupt* one notification about any number of them, *kick* a
+//! notification to the target. *Closed loop*: a completion makes room for the next request. *Open loop*: requests
+//! arrive by the clock, and their latency counts from the intended arrival.
+//!
+//! A run is a warm-up and a measurement of the same kind, each of which starts with empty queues and ends when
+//! everything came back. Every request of the measurement is counted, and nothing else.
+//!
+//! With EVENT_IDX the driver does what Linux does: no wish for interrupts while it takes completions, then `used_event`
+//! is set to the next one, then it looks once more. Without, it wants every interrupt, always (Linux would set
+//! `VRING_AVAIL_F_NO_INTERRUPT` in its handler): each missing interrupt is then the target's doing.
+
+mod arrivals;
+mod blocks;
+mod device;
+mod driver;
+mod error;
+mod failure;
+mod latency;
+mod options;
+mod pattern;
+mod queue;
+mod report;
+mod requester;
+mod table;
+mod worker;
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use error::Error;
+pub use failure::{Cause, Failure};
+pub use latency::Latency;
+pub use options::{Bursts, DEPTH_MAX, Job, Options, QUEUES_MAX, Rw, SyncIoprio, Threads, Wait};
+pub use pattern::Mismatch;
+pub use report::{Counters, Cpu, JobName, JobReport, QueueReport, Queues, Report};
+pub use table::table;
+
+use blocks::Blocks;
+use device::Device;
+use driver::{Driver, Phase};
+use worker::Share;
+
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Share of the measurement that is done, 0 to 1; 0 during the warm-up.
+    pub done: f64,
+    /// Completions of the measurement or of the warm-up so far.
+    pub total_ios: u64,
+}
+
+/// Run the load that `options` describe. `progress` is called about ten times per second.
+///
+/// A request that failed or never came back is no `Err`: see [`Report::failed`].
+pub fn run(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Report, Error> {
+    options.validate()?;
+    let device = Device::open(options)?;
+    let blocks = device.capacity_bytes / u64::from(options.block_size_bytes);
+    let this_run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let mut drivers: Vec<Driver> = (0..)
+        .zip(device.queues)
+        .map(|(index, queue)| Driver::new(options, index, queue, Blocks::new(options, index, blocks, this_run)))
+        .collect();
+
+    let connection = device.connection.as_ref().map(AsFd::as_fd);
+    let mut run_phase = |phase: Phase, progress: &mut dyn FnMut(&Phase, u64)| -> Result<Report, Error> {
+        for driver in &mut drivers {
+            driver.begin(options, &phase)?;
+        }
+        let share = serve_all(options, &mut drivers, &phase.restarted(), connection, progress)?;
+        Ok(Report::new(options, device.event_idx, share, &drivers))
+    };
+
+    if options.warmup_seconds > 0.0 {
+        let phase = Phase::seconds(options.warmup_seconds);
+        let warmup = run_phase(phase, &mut |_, total_ios| progress(Progress { done: 0.0, total_ios }))?;
+        if warmup.failed() {
+            return Ok(Report { warmup_failed: true, ..warmup });
+        }
+    }
+    let phase = options.ops.map_or_else(|| Phase::seconds(options.seconds), Phase::ops);
+    run_phase(phase, &mut |phase, total_ios| {
+        progress(Progress { done: share_done(options, phase, total_ios), total_ios });
+    })
+}
+
+/// Let the client threads run one phase; returns their shares as one.
+fn serve_all(
+    options: &Options,
+    drivers: &mut [Driver],
+    phase: &Phase,
+    connection: Option<BorrowedFd>,
+    progress: &mut dyn FnMut(&Phase, u64),
+) -> Result<Share, Error> {
+    let completed = AtomicU64::new(0);
+    // Nothing is ever sent: the channel is closed when the last thread has dropped its end.
+    let (working, all_done) = channel::<()>();
+    let per_thread = if options.threads == Threads::PerQueue { 1 } else { drivers.len() };
+    thread::scope(|scope| {
+        let workers: Vec<_> = drivers
+            .chunks_mut(per_thread)
+            .map(|drivers| {
+                let (working, completed) = (working.clone(), &completed);
+                scope.spawn(move || {
+                    let _working = working;
+                    worker::serve(drivers, phase, options.wait, connection, completed)
+                })
+            })
+            .collect();
+        drop(working);
+        while let Err(RecvTimeoutError::Timeout) = all_done.recv_timeout(PROGRESS_INTERVAL) {
+            progress(phase, completed.load(Ordering::Relaxed));
+        }
+        workers.into_iter().try_fold(Share::default(), |sum, worker| {
+            Ok(sum.plus(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?))
+        })
+    })
+}
+
+fn share_done(options: &Options, phase: &Phase, total_ios: u64) -> f64 {
+    let share = match options.ops {
+        Some(ops) => total_ios as f64 / (ops as f64 * f64::from(options.queues)),
+        None => phase.now_ns() as f64 / phase.end_ns as f64,
+    };
+    share.min(1.0)
+}

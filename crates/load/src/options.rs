@@ -1,0 +1,364 @@
+//! What to run: the options, their defaults and their bounds.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::Error;
+
+/// Largest number of queues one run can drive.
+pub const QUEUES_MAX: u16 = 16;
+
+/// Most requests in flight per queue: three descriptors each, in the 1024 entries every target accepts, and one
+/// request is left for the synchronous requester of [`Job::Mixed`].
+pub const DEPTH_MAX: u16 = 340;
+
+/// Most memory shared with the target for data.
+const SHARED_BYTES_MAX: u64 = 1 << 30;
+
+/// Everything that defines a run. `Default` gives the defaults of the command line; only `socket` has none.
+#[derive(Args, Clone, Debug, PartialEq, Serialize)]
+pub struct Options {
+    /// Unix socket of the vhost-user-blk target
+    #[arg(long, value_name = "PATH")]
+    pub socket: PathBuf,
+
+    /// Queues to drive, 1 to 16
+    #[arg(long, value_name = "COUNT", default_value_t = Self::default().queues)]
+    pub queues: u16,
+
+    /// What asks for I/O on each queue
+    #[arg(long, value_enum, default_value_t = Self::default().job)]
+    pub job: Job,
+
+    /// Requests in flight per queue, 1 to 340 (jobs async and mixed)
+    #[arg(long, value_name = "REQUESTS", default_value_t = Self::default().depth)]
+    pub depth: u16,
+
+    /// Requests per batch and queue, 1 to 340 (job batch)
+    #[arg(long, value_name = "REQUESTS", default_value_t = Self::default().batch)]
+    pub batch: u16,
+
+    /// How long to measure, in seconds (may be fractional)
+    #[arg(long, value_name = "SECONDS", default_value_t = Self::default().seconds)]
+    pub seconds: f64,
+
+    /// Stop after this many requests per queue instead of after --seconds (job mixed: asynchronous ones)
+    #[arg(long, value_name = "REQUESTS", conflicts_with = "seconds")]
+    pub ops: Option<u64>,
+
+    /// Run this many seconds first, without counting
+    #[arg(long = "warmup", value_name = "SECONDS", default_value_t = Self::default().warmup_seconds)]
+    pub warmup_seconds: f64,
+
+    /// Bytes per request: a power of two, 512 to 1M (4k and 4096 are the same)
+    #[arg(long = "block-size", value_name = "BYTES", default_value = "4k", value_parser = parse_bytes)]
+    pub block_size_bytes: u32,
+
+    /// Reads or writes, in sequence or at random; writing destroys what the device holds
+    #[arg(long, value_enum, default_value_t = Self::default().rw)]
+    pub rw: Rw,
+
+    /// Mix: this share of the requests are writes, in percent [default: 0 for reads, 100 for writes]
+    #[arg(long, value_name = "PERCENT")]
+    pub write_percent: Option<u8>,
+
+    /// Flush after every so many writes of a requester, and wait for it (like fio's fsync)
+    #[arg(long, value_name = "WRITES")]
+    pub fsync_every: Option<u32>,
+
+    /// ioprio of the synchronous requests: real time (0x2000), or like all others (best effort, 0x4004)
+    #[arg(long, value_enum, value_name = "CLASS", default_value_t = Self::default().sync_ioprio)]
+    pub sync_ioprio: SyncIoprio,
+
+    /// Open loop: arrivals per second and queue, at most --depth of them in flight (jobs async and mixed)
+    #[arg(long = "rate", value_name = "PER_SECOND")]
+    pub rate_per_second: Option<f64>,
+
+    /// Open loop: exponentially distributed intervals instead of equal ones
+    #[arg(long, requires = "rate_per_second")]
+    pub poisson: bool,
+
+    /// After so many requests wait for all of them, then stay idle for a while: 64:2ms, 8:500us
+    #[arg(long, value_name = "REQUESTS:GAP", conflicts_with = "rate_per_second")]
+    pub bursts: Option<Bursts>,
+
+    /// Negotiate EVENT_IDX if the target offers it, as Linux does
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = parse_on_off, action = clap::ArgAction::Set)]
+    pub event_idx: bool,
+
+    /// Wait for the call eventfd asleep in ppoll, or spin on it (less jitter, takes a whole CPU)
+    #[arg(long, value_enum, default_value_t = Self::default().wait)]
+    pub wait: Wait,
+
+    /// Threads that serve the queues
+    #[arg(long, value_enum, default_value_t = Self::default().threads)]
+    pub threads: Threads,
+
+    /// Write a pattern made of offset and generation, and check every read against it (closed loop, needs a mix)
+    #[arg(long, conflicts_with = "rate_per_second")]
+    pub verify: bool,
+
+    /// Seed of the offsets, of the read/write mix and of --poisson
+    #[arg(long, value_name = "NUMBER", default_value_t = Self::default().seed)]
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            socket: PathBuf::new(),
+            queues: 1,
+            job: Job::Async,
+            depth: 32,
+            batch: 32,
+            seconds: 3.0,
+            ops: None,
+            warmup_seconds: 0.2,
+            block_size_bytes: 4096,
+            rw: Rw::Randread,
+            write_percent: None,
+            fsync_every: None,
+            sync_ioprio: SyncIoprio::Rt,
+            rate_per_second: None,
+            poisson: false,
+            bursts: None,
+            event_idx: true,
+            wait: Wait::Sleep,
+            threads: Threads::One,
+            verify: false,
+            seed: 1,
+        }
+    }
+}
+
+/// What asks for I/O on each queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Job {
+    /// Keep --depth requests in flight
+    Async,
+    /// One request at a time, marked by --sync-ioprio
+    Sync,
+    /// One synchronous requester beside one that keeps --depth in flight, reported separately
+    Mixed,
+    /// Submit --batch requests with one kick, wait until all are complete, repeat
+    Batch,
+}
+
+/// Direction and order of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "fio's words, explained by Options::rw; a text here would only lengthen --help")]
+pub enum Rw {
+    Read,
+    Write,
+    Randread,
+    Randwrite,
+}
+
+impl Rw {
+    /// Whether offsets are drawn at random.
+    pub const fn random(self) -> bool {
+        matches!(self, Self::Randread | Self::Randwrite)
+    }
+}
+
+/// The `ioprio` that synchronous requests carry in the virtio-blk header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum SyncIoprio {
+    /// Real-time class, 0x2000
+    Rt,
+    /// Not marked: best effort, 0x4004, as Linux sends by default
+    None,
+}
+
+/// How to wait for an interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Wait {
+    /// Sleep in ppoll
+    Sleep,
+    /// Read the eventfd over and over
+    Spin,
+}
+
+/// How many threads serve the queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Threads {
+    /// One thread for all queues
+    One,
+    /// A thread for each queue
+    PerQueue,
+}
+
+/// An idle gap after each group of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Bursts {
+    /// Requests in one burst.
+    pub requests: u32,
+    /// Idle time after a burst is complete.
+    pub gap_us: u64,
+}
+
+impl FromStr for Bursts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (requests, gap) = text.split_once(':')?;
+            let unit_at = gap.find(|c: char| !c.is_ascii_digit())?;
+            let unit_us = match &gap[unit_at..] {
+                "us" => 1,
+                "ms" => 1_000,
+                "s" => 1_000_000,
+                _ => return None,
+            };
+            let gap_us = gap[..unit_at].parse::<u64>().ok()?.checked_mul(unit_us)?;
+            Some(Self { requests: requests.parse().ok()?, gap_us })
+        };
+        parse().ok_or_else(|| "expected REQUESTS:GAP with a unit (us, ms, s), for example 64:2ms".into())
+    }
+}
+
+impl Options {
+    /// Share of writes, in percent.
+    pub fn write_share_percent(&self) -> u8 {
+        let by_name = if matches!(self.rw, Rw::Write | Rw::Randwrite) { 100 } else { 0 };
+        self.write_percent.unwrap_or(by_name)
+    }
+
+    /// Most requests one queue can have in flight.
+    pub fn in_flight_max(&self) -> u16 {
+        match self.job {
+            Job::Async => self.depth,
+            Job::Sync => 1,
+            Job::Mixed => self.depth + 1,
+            Job::Batch => self.batch,
+        }
+    }
+
+    /// Check every bound and every combination.
+    pub fn validate(&self) -> Result<(), Error> {
+        let check = |ok: bool, what: &str| if ok { Ok(()) } else { Err(Error::Usage(what.into())) };
+        let closed_loop = self.rate_per_second.is_none();
+        let paced_job = matches!(self.job, Job::Async | Job::Mixed);
+
+        check(!self.socket.as_os_str().is_empty(), "--socket must name the target's socket")?;
+        check((1..=QUEUES_MAX).contains(&self.queues), "--queues must be 1 to 16")?;
+        check((1..=DEPTH_MAX).contains(&self.depth), "--depth must be 1 to 340 requests")?;
+        check((1..=DEPTH_MAX).contains(&self.batch), "--batch must be 1 to 340 requests")?;
+        check((1e-3..=1e6).contains(&self.seconds), "--seconds must be 0.001 to 1000000")?;
+        check(self.ops != Some(0), "--ops must be at least 1 request")?;
+        check((0.0..=1e6).contains(&self.warmup_seconds), "--warmup must be 0 to 1000000 seconds")?;
+        let size = self.block_size_bytes;
+        check(
+            size.is_power_of_two() && (512..=1 << 20).contains(&size),
+            "--block-size must be a power of two, 512 to 1M",
+        )?;
+        check(self.write_percent.is_none_or(|p| p <= 100), "--write-percent must be 0 to 100")?;
+        check(self.fsync_every != Some(0), "--fsync-every must be at least 1 write")?;
+        check(self.fsync_every.is_none() || self.write_share_percent() > 0, "--fsync-every needs writes: see --rw")?;
+        check(self.rate_per_second.is_none_or(|r| (1e-3..=1e7).contains(&r)), "--rate must be 0.001 to 10000000")?;
+        check(!self.poisson || !closed_loop, "--poisson needs --rate")?;
+        check(closed_loop || paced_job, "--rate is for the jobs async and mixed")?;
+        check(self.bursts.is_none_or(|b| b.requests > 0), "--bursts must have at least 1 request")?;
+        check(self.bursts.is_none_or(|b| b.gap_us <= 60_000_000), "--bursts must have a gap of at most 60 s")?;
+        check(
+            self.bursts.is_none() || (closed_loop && paced_job),
+            "--bursts is for the jobs async and mixed, without --rate",
+        )?;
+        check(!self.verify || closed_loop, "--verify is for the closed loop: leave out --rate")?;
+        let mixed = (1..=99).contains(&self.write_share_percent());
+        check(
+            !self.verify || mixed,
+            "--verify reads back what it wrote: give a mix with --write-percent, for example 50",
+        )?;
+        let shared_bytes = u64::from(self.queues) * u64::from(self.in_flight_max()) * u64::from(size);
+        check(shared_bytes <= SHARED_BYTES_MAX, "queues x requests in flight x --block-size must not exceed 1 GiB")
+    }
+}
+
+fn parse_on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".into()),
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u32, String> {
+    let (digits, factor) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        _ => (text, 1u32),
+    };
+    let number = digits.parse::<u32>().map_err(|_| "expected a number of bytes, for example 4096, 64k or 1M")?;
+    number.checked_mul(factor).ok_or_else(|| "too many bytes".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn valid() -> Options {
+        Options { socket: "/s".into(), ..Options::default() }
+    }
+
+    #[test]
+    fn defaults_need_only_a_socket() {
+        assert!(valid().validate().is_ok());
+        assert!(Options::default().validate().is_err());
+    }
+
+    #[test]
+    fn bounds_are_inclusive() {
+        for (queues, depth, ok) in
+            [(1, 1, true), (16, 340, true), (0, 1, false), (17, 1, false), (1, 0, false), (1, 341, false)]
+        {
+            assert_eq!(Options { queues, depth, ..valid() }.validate().is_ok(), ok, "{queues} queues, depth {depth}");
+        }
+        for (size, ok) in [(512, true), (1 << 20, true), (256, false), (1 << 21, false), (1536, false), (0, false)] {
+            assert_eq!(Options { block_size_bytes: size, ..valid() }.validate().is_ok(), ok, "{size} bytes");
+        }
+        assert!(Options { seconds: f64::NAN, ..valid() }.validate().is_err());
+        assert!(Options { ops: Some(0), ..valid() }.validate().is_err());
+    }
+
+    #[test]
+    fn senseless_combinations_are_refused() {
+        let bursts = Some(Bursts { requests: 8, gap_us: 100 });
+        let rate_per_second = Some(100.0);
+        for (what, options) in [
+            ("verify without reads", Options { verify: true, rw: Rw::Write, ..valid() }),
+            ("verify without writes", Options { verify: true, ..valid() }),
+            ("open-loop verify", Options { verify: true, write_percent: Some(50), rate_per_second, ..valid() }),
+            ("rate for sync", Options { job: Job::Sync, rate_per_second, ..valid() }),
+            ("rate and bursts", Options { bursts, rate_per_second, ..valid() }),
+            ("bursts for batch", Options { bursts, job: Job::Batch, ..valid() }),
+            ("poisson without rate", Options { poisson: true, ..valid() }),
+            ("fsync without writes", Options { fsync_every: Some(8), ..valid() }),
+            ("too much memory", Options { queues: 16, depth: 340, block_size_bytes: 1 << 20, ..valid() }),
+        ] {
+            assert!(matches!(options.validate(), Err(Error::Usage(_))), "{what}");
+        }
+        assert!(Options { verify: true, write_percent: Some(50), ..valid() }.validate().is_ok());
+    }
+
+    #[test]
+    fn sizes_and_bursts_are_read_with_their_units() {
+        assert_eq!(parse_bytes("4k"), Ok(4096));
+        assert_eq!(parse_bytes("1M"), Ok(1 << 20));
+        assert_eq!(parse_bytes("512"), Ok(512));
+        assert!(parse_bytes("4g").is_err() && parse_bytes("").is_err() && parse_bytes("5000M").is_err());
+        assert_eq!("64:2ms".parse(), Ok(Bursts { requests: 64, gap_us: 2000 }));
+        assert_eq!("8:500us".parse(), Ok(Bursts { requests: 8, gap_us: 500 }));
+        assert!(
+            "64".parse::<Bursts>().is_err() && "64:2".parse::<Bursts>().is_err() && ":2ms".parse::<Bursts>().is_err()
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! One virtqueue seen by its driver: submit, kick, take interrupts, take completions.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use memmap2::MmapMut;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use virtio_driver::virtqueue::Virtqueue;
+use virtio_driver::{EventFd, QueueNotifier, VirtioTransport, iovec};
+
+use crate::Error;
+use crate::device::Transport;
+
+/// Bytes of the request header that the device reads: everything before `status`.
+const HEADER_BYTES: usize = 16;
+
+/// The part of a virtio-blk request that the device sees, besides the data.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct BlkRequest {
+    kind: u32,
+    ioprio: u32,
+    sector: u64,
+    status: u8,
+}
+
+const _: () = assert!(std::mem::offset_of!(BlkRequest, status) == HEADER_BYTES);
+
+/// Request types of virtio-blk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    Read = 0,
+    Write = 1,
+    Flush = 4,
+}
+
+/// A request to submit.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub kind: Kind,
+    pub ioprio: u32,
+    pub sector: u64,
+}
+
+/// Memory for the data of one queue's requests, shared with the target.
+pub struct Buffers {
+    map: MmapMut,
+    block_bytes: usize,
+    free: Vec<usize>,
+}
+
+impl Buffers {
+    /// Room for `count` blocks, made known to the target.
+    pub fn new(transport: &mut Transport, count: u16, block_bytes: u32) -> Result<Self, Error> {
+        let (count, block_bytes) = (usize::from(count), block_bytes as usize);
+        let file = File::from(memfd_create("coalesce-load", MFdFlags::MFD_CLOEXEC)?);
+        file.set_len((count * block_bytes) as u64)?;
+        // SAFETY: the file is ours alone and never shrinks; the target writes only to blocks of requests in flight,
+        // which are not looked at until they are complete.
+        let map = unsafe { MmapMut::map_mut(&file) }?;
+        transport.map_mem_region(map.as_ptr() as usize, map.len(), file.as_raw_fd(), 0)?;
+        Ok(Self { map, block_bytes, free: (0..count).map(|index| index * block_bytes).collect() })
+    }
+
+    fn block(&mut self, start: usize) -> &mut [u8] {
+        &mut self.map[start..start + self.block_bytes]
+    }
+}
+
+struct Pending<T> {
+    context: T,
+    block: Option<usize>,
+}
+
+/// A virtqueue with its eventfds. `T` is what the caller wants to get back with a completion.
+pub struct Queue<T> {
+    ring: Virtqueue<'static, BlkRequest>,
+    buffers: Buffers,
+    pending: Vec<Option<Pending<T>>>,
+    call: Arc<EventFd>,
+    kick: Box<dyn QueueNotifier>,
+    event_idx: bool,
+    /// Owns the memory of `ring`.
+    _transport: Arc<Transport>,
+}
+
+impl<T> Queue<T> {
+    /// Take over queue `index`, which `transport` has set up with `ring`.
+    pub fn new(
+        transport: &Arc<Transport>,
+        index: usize,
+        mut ring: Virtqueue<'static, BlkRequest>,
+        buffers: Buffers,
+        event_idx: bool,
+    ) -> Result<Self, Error> {
+        let call = transport.get_completion_fd(index);
+        let flags = OFlag::from_bits_retain(fcntl(call.as_fd(), FcntlArg::F_GETFL)?);
+        fcntl(call.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+        // Without EVENT_IDX they stay enabled for good: whatever is then suppressed is the target's own decision.
+        ring.set_used_notif_enabled(true);
+        Ok(Self {
+            pending: (0..ring.queue_size()).map(|_| None).collect(),
+            ring,
+            buffers,
+            call,
+            kick: transport.get_submission_notifier(index),
+            event_idx,
+            _transport: Arc::clone(transport),
+        })
+    }
+
+    /// Put a request into the ring; the device may or may not see it before [`kick`](Self::kick).
+    /// `fill` gets the data of a write.
+    pub fn submit(&mut self, request: Request, context: T, fill: impl FnOnce(&mut [u8])) -> Result<(), Error> {
+        let block = match request.kind {
+            Kind::Flush => None,
+            _ => Some(self.buffers.free.pop().ok_or(Error::Protocol("more requests than buffers"))?),
+        };
+        let data = block.map(|start| {
+            let data = self.buffers.block(start);
+            if request.kind == Kind::Write {
+                fill(data);
+            }
+            iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() }
+        });
+        let id = self.ring.add_request(|shared, add| {
+            let Request { kind, ioprio, sector } = request;
+            *shared = BlkRequest { kind: kind as u32, ioprio, sector, status: 0xff };
+            add(iovec { iov_base: (&raw mut *shared).cast(), iov_len: HEADER_BYTES }, false)?;
+            if let Some(data) = data {
+                add(data, request.kind == Kind::Read)?;
+            }
+            add(iovec { iov_base: (&raw mut shared.status).cast(), iov_len: 1 }, true)
+        })?;
+        self.pending[usize::from(id)] = Some(Pending { context, block });
+        Ok(())
+    }
+
+    /// Tell the device about new requests if it wants to be told; returns whether it did.
+    pub fn kick(&mut self) -> Result<bool, Error> {
+        // The driver crate has this fence for EVENT_IDX only: without it the flags could be read before the device
+        // can see the new index, and a kick that it waits for would be left out.
+        fence(Ordering::SeqCst);
+        let wanted = self.ring.avail_notif_needed();
+        if wanted {
+            self.kick.notify()?;
+        }
+        Ok(wanted)
+    }
+
+    /// Interrupts since the last call: the target adds 1 to the call eventfd for each.
+    pub fn take_interrupts(&self) -> Result<u64, Error> {
+        match self.call.read() {
+            Ok(count) => Ok(count),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Take every completion, as an interrupt handler does. `f` gets the context, the status and the data.
+    pub fn take_completions(&mut self, mut f: impl FnMut(T, u8, &[u8])) -> Result<(), Error> {
+        loop {
+            if self.event_idx {
+                self.ring.set_used_notif_enabled(false);
+            }
+            while let Some(done) = self.ring.completions().next() {
+                let pending = self.pending[usize::from(done.id)].take();
+                let pending = pending.ok_or(Error::Protocol("the used ring names a request that is not in flight"))?;
+                match pending.block {
+                    Some(start) => {
+                        f(pending.context, done.req.status, self.buffers.block(start));
+                        self.buffers.free.push(start);
+                    }
+                    None => f(pending.context, done.req.status, &[]),
+                }
+            }
+            if !self.event_idx {
+                return Ok(());
+            }
+            // Ask for an interrupt at the next completion, then look again: the device may have completed something
+            // just before it could see that. (The driver crate puts the fence between the two.)
+            self.ring.set_used_notif_enabled(true);
+            if !self.ring.completions().has_next() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Completions that lie in the used ring and were not taken. Only for a post-mortem: a driver that waits for
+    /// interrupts does not look.
+    pub fn untaken(&mut self) -> u64 {
+        self.ring.completions().size_hint().0 as u64
+    }
+
+    /// The call eventfd, to wait on.
+    pub fn call(&self) -> Arc<EventFd> {
+        Arc::clone(&self.call)
+    }
+}
+
+impl<T> AsFd for Queue<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.call.as_fd()
+    }
+}

@@ -1,0 +1,297 @@
+//! What a run says: JSON in fio's vocabulary.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::{Serialize, Serializer};
+
+use crate::driver::Driver;
+use crate::failure::Failure;
+use crate::latency::{Latency, new_histogram};
+use crate::options::Options;
+use crate::worker::Share;
+
+/// The result of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Version of this crate.
+    pub version: &'static str,
+    /// Socket of the target.
+    pub socket: String,
+    /// What was asked for.
+    pub options: Options,
+    /// Whether EVENT_IDX was negotiated.
+    pub event_idx: bool,
+    /// Whether these are the numbers of the warm-up: a request failed in it, and nothing was measured.
+    pub warmup_failed: bool,
+    /// Time from the first request to the last completion, at least the time asked for.
+    pub elapsed_s: f64,
+    /// Latency and rate of each kind of requester: of all queues together, then of each.
+    pub jobs: Vec<JobReport>,
+    /// All queues together.
+    #[serde(flatten)]
+    pub total: Counters,
+    /// Each queue.
+    pub queues: Vec<QueueReport>,
+    /// Everything that went wrong, by queue and cause.
+    pub failures: Vec<Failure>,
+    /// CPU time of the client threads.
+    pub cpu: Cpu,
+}
+
+impl Report {
+    /// Whether a request failed, returned wrong data or never came back.
+    pub fn failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    pub(crate) fn new(options: &Options, event_idx: bool, share: Share, drivers: &[Driver]) -> Self {
+        let elapsed_s = share.elapsed_ns as f64 / 1e9;
+        let queues: Vec<_> = (0..).zip(drivers).map(|(queue, driver)| QueueReport::new(queue, driver)).collect();
+        let failures = (0..).zip(drivers).flat_map(|(queue, driver)| {
+            driver.counts.failures.iter().map(move |(&cause, &count)| Failure { queue, cause, count })
+        });
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            socket: options.socket.display().to_string(),
+            options: options.clone(),
+            event_idx,
+            warmup_failed: false,
+            elapsed_s,
+            jobs: job_reports(options, elapsed_s, drivers),
+            total: queues.iter().map(|queue| &queue.counters).fold(Counters::default(), Counters::plus),
+            failures: failures.collect(),
+            queues,
+            cpu: share.cpu,
+        }
+    }
+}
+
+/// Interrupts and what they were for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Counters {
+    /// Completions taken, flushes included.
+    pub total_ios: u64,
+    /// What the target added to the call eventfd.
+    pub interrupts: u64,
+    /// Interrupts divided by completions; 0 if there were none.
+    pub interrupts_per_io: f64,
+    /// Completions divided by interrupts; 0 if there were none.
+    pub ios_per_interrupt: f64,
+    /// Notifications to the target.
+    pub kicks: u64,
+    /// Requests that failed or returned wrong data.
+    pub errors: u64,
+    /// Requests that never came back.
+    pub unfinished: u64,
+    /// Open loop: arrivals.
+    pub arrivals: u64,
+    /// Open loop: arrivals that still waited for room five seconds after the end.
+    pub never_issued: u64,
+    /// Open loop: most arrivals that waited for room at a time (of one queue).
+    pub backlog_max: u64,
+    /// Reads whose data was checked.
+    pub verified: u64,
+}
+
+impl Counters {
+    fn with_ratios(self) -> Self {
+        let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+        Self {
+            interrupts_per_io: ratio(self.interrupts, self.total_ios),
+            ios_per_interrupt: ratio(self.total_ios, self.interrupts),
+            ..self
+        }
+    }
+
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            total_ios: self.total_ios + other.total_ios,
+            interrupts: self.interrupts + other.interrupts,
+            kicks: self.kicks + other.kicks,
+            errors: self.errors + other.errors,
+            unfinished: self.unfinished + other.unfinished,
+            arrivals: self.arrivals + other.arrivals,
+            never_issued: self.never_issued + other.never_issued,
+            backlog_max: self.backlog_max.max(other.backlog_max),
+            verified: self.verified + other.verified,
+            ..self
+        }
+        .with_ratios()
+    }
+}
+
+/// What one queue counted.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueReport {
+    /// Index of the queue.
+    pub queue: u16,
+    /// Its counters.
+    #[serde(flatten)]
+    pub counters: Counters,
+}
+
+impl QueueReport {
+    fn new(queue: u16, driver: &Driver) -> Self {
+        let counts = &driver.counts;
+        let failures =
+            |lost: bool| counts.failures.iter().filter(move |(cause, _)| cause.is_loss() == lost).map(|(_, n)| n);
+        let requesters = &driver.requesters;
+        let counters = Counters {
+            total_ios: requesters.iter().map(|r| r.latency_ns.len()).sum::<u64>() + counts.flush_latency_ns.len(),
+            interrupts: counts.interrupts,
+            kicks: counts.kicks,
+            errors: failures(false).sum(),
+            unfinished: failures(true).sum(),
+            arrivals: requesters.iter().map(|r| r.arrivals).sum(),
+            never_issued: requesters.iter().map(|r| r.backlog).sum(),
+            backlog_max: requesters.iter().map(|r| r.backlog_max).max().unwrap_or(0),
+            verified: counts.verified,
+            ..Counters::default()
+        };
+        Self { queue, counters: counters.with_ratios() }
+    }
+}
+
+/// The kinds of requests that are reported separately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobName {
+    /// Requests of an asynchronous requester.
+    Async,
+    /// Requests of a synchronous requester.
+    Sync,
+    /// Requests of batches.
+    Batch,
+    /// Flushes of --fsync-every.
+    Flush,
+}
+
+impl fmt::Display for JobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Async => "async",
+            Self::Sync => "sync",
+            Self::Batch => "batch",
+            Self::Flush => "flush",
+        })
+    }
+}
+
+/// Which queues a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queues {
+    /// Every queue together.
+    All,
+    /// This one.
+    One(u16),
+}
+
+impl Serialize for Queues {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::All => serializer.serialize_str("all"),
+            Self::One(queue) => serializer.serialize_u16(*queue),
+        }
+    }
+}
+
+impl fmt::Display for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.pad("all"),
+            Self::One(queue) => f.pad(&queue.to_string()),
+        }
+    }
+}
+
+/// Rate and latency of one kind of request.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobReport {
+    /// Kind of request.
+    pub jobname: JobName,
+    /// Queues it was counted on.
+    pub queue: Queues,
+    /// Completions per second.
+    pub iops: f64,
+    /// Bytes of data per second.
+    pub bw_bytes: u64,
+    /// Completions.
+    pub total_ios: u64,
+    /// Completion latency: from submission (open loop: from the intended arrival) until the driver took it.
+    pub clat_ns: Latency,
+}
+
+impl JobReport {
+    fn new(jobname: JobName, queue: Queues, block_bytes: u32, elapsed_s: f64, latency: &Histogram<u64>) -> Self {
+        let iops = if latency.is_empty() { 0.0 } else { latency.len() as f64 / elapsed_s };
+        let bytes = if jobname == JobName::Flush { 0 } else { block_bytes };
+        let bw_bytes = (iops * f64::from(bytes)) as u64;
+        Self { jobname, queue, iops, bw_bytes, total_ios: latency.len(), clat_ns: Latency::new(latency) }
+    }
+}
+
+fn job_reports(options: &Options, elapsed_s: f64, drivers: &[Driver]) -> Vec<JobReport> {
+    let mut by_name: BTreeMap<JobName, Vec<&Histogram<u64>>> = BTreeMap::new();
+    for driver in drivers {
+        for requester in &driver.requesters {
+            by_name.entry(requester.profile.name).or_default().push(&requester.latency_ns);
+        }
+        if options.fsync_every.is_some() {
+            by_name.entry(JobName::Flush).or_default().push(&driver.counts.flush_latency_ns);
+        }
+    }
+    let report = |name, queue, latency: &_| JobReport::new(name, queue, options.block_size_bytes, elapsed_s, latency);
+    let mut reports = Vec::new();
+    for (name, latencies) in by_name {
+        let mut together = new_histogram();
+        latencies.iter().for_each(|latency| together += *latency);
+        reports.push(report(name, Queues::All, &together));
+        reports.extend((0..).zip(latencies).map(|(queue, latency)| report(name, Queues::One(queue), latency)));
+    }
+    reports
+}
+
+/// CPU time in seconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Cpu {
+    /// In user mode.
+    pub usr: f64,
+    /// In the kernel.
+    pub sys: f64,
+}
+
+impl Cpu {
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self { usr: self.usr - earlier.usr, sys: self.sys - earlier.sys }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { usr: self.usr + other.usr, sys: self.sys + other.sys }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_add_up() {
+        let one = Counters { total_ios: 10, interrupts: 5, backlog_max: 7, ..Counters::default() };
+        let two = Counters { total_ios: 30, interrupts: 5, backlog_max: 2, ..Counters::default() };
+        let sum = [&one, &two].into_iter().fold(Counters::default(), Counters::plus);
+        assert_eq!((sum.total_ios, sum.interrupts, sum.backlog_max), (40, 10, 7));
+        assert_eq!(
+            (sum.interrupts_per_io, sum.ios_per_interrupt).partial_cmp(&(0.25, 4.0)),
+            Some(std::cmp::Ordering::Equal)
+        );
+        assert_eq!(Counters::default().with_ratios(), Counters::default());
+    }
+
+    #[test]
+    fn names_in_json() {
+        let json = serde_json::json!([Queues::All, Queues::One(3), JobName::Async]).to_string();
+        assert_eq!(json, r#"["all",3,"async"]"#);
+    }
+}

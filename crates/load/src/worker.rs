@@ -1,0 +1,137 @@
+//! One client thread: waits for the interrupts of its queues and lets each of them issue.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::prctl::set_timerslack;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use virtio_driver::EventFd;
+
+use crate::Error;
+use crate::driver::{Driver, Phase};
+use crate::options::Wait;
+use crate::report::Cpu;
+
+/// Longest sleep: how often a thread looks whether it waits in vain.
+const SLEEP_NS_MAX: u64 = 100_000_000;
+
+/// How often a spinning thread looks whether the target is still there.
+const SPIN_CHECK_NS: u64 = 10_000_000;
+
+/// Quiet time after the last completion: an interrupt that is still on its way belongs to this phase.
+const SETTLE_NS: u64 = 10_000_000;
+
+/// A target that never stops signalling must not make the settling endless.
+const SETTLE_NS_MAX: u64 = 200_000_000;
+
+/// What a thread has to say besides the counts of its queues.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Share {
+    /// From the start of the phase to the last completion, or to its nominal end.
+    pub elapsed_ns: u64,
+    pub cpu: Cpu,
+}
+
+impl Share {
+    /// Both threads together, which ran side by side.
+    pub fn plus(self, other: Self) -> Self {
+        Self { elapsed_ns: self.elapsed_ns.max(other.elapsed_ns), cpu: self.cpu.plus(other.cpu) }
+    }
+}
+
+/// Run one phase on these queues.
+pub fn serve(
+    drivers: &mut [Driver],
+    phase: &Phase,
+    wait: Wait,
+    connection: Option<BorrowedFd>,
+    completed: &AtomicU64,
+) -> Result<Share, Error> {
+    // The default slack of 50 us would make every arrival of an open loop late, and that would count as latency.
+    set_timerslack(1)?;
+    let cpu_before = cpu_of_this_thread()?;
+    let mut waiter = Waiter::new(drivers, wait, connection);
+
+    let mut ready = vec![false; drivers.len()];
+    let mut last_completion_ns = 0;
+    loop {
+        let mut wake_ns = u64::MAX;
+        for (driver, ready) in drivers.iter_mut().zip(&ready) {
+            if *ready {
+                let completions = driver.handle_interrupts(phase)?;
+                if completions > 0 {
+                    last_completion_ns = phase.now_ns();
+                    completed.fetch_add(completions, Ordering::Relaxed);
+                }
+            }
+            wake_ns = driver.issue(phase)?.unwrap_or(u64::MAX).min(wake_ns);
+        }
+        if drivers.iter().all(|driver| driver.is_over(phase)) {
+            break;
+        }
+        // The end of the phase needs no wake-up of its own: what is in flight then brings one.
+        let now_ns = phase.now_ns();
+        waiter.wait(wake_ns.saturating_sub(now_ns).min(SLEEP_NS_MAX), now_ns, &mut ready)?;
+    }
+    let cpu = cpu_of_this_thread()?.since(cpu_before);
+
+    waiter.mode = Wait::Sleep;
+    let settled_ns = phase.now_ns() + SETTLE_NS_MAX;
+    while waiter.wait(SETTLE_NS, phase.now_ns(), &mut ready)? && phase.now_ns() < settled_ns {
+        for driver in drivers.iter_mut() {
+            driver.handle_interrupts(phase)?;
+        }
+    }
+    drivers.iter_mut().for_each(Driver::give_up);
+    let nominal_ns = if phase.end_ns == u64::MAX { 0 } else { phase.end_ns };
+    Ok(Share { elapsed_ns: last_completion_ns.max(nominal_ns), cpu })
+}
+
+struct Waiter<'a> {
+    calls: Vec<Arc<EventFd>>,
+    mode: Wait,
+    connection: Option<BorrowedFd<'a>>,
+    checked_ns: u64,
+}
+
+impl<'a> Waiter<'a> {
+    fn new(drivers: &[Driver], mode: Wait, connection: Option<BorrowedFd<'a>>) -> Self {
+        Self { calls: drivers.iter().map(|driver| driver.queue.call()).collect(), mode, connection, checked_ns: 0 }
+    }
+
+    /// Wait for an interrupt, but not longer than `timeout_ns`. Marks the queues that may have one; returns whether any.
+    fn wait(&mut self, timeout_ns: u64, now_ns: u64, ready: &mut [bool]) -> Result<bool, Error> {
+        if self.mode == Wait::Spin && now_ns - self.checked_ns < SPIN_CHECK_NS {
+            ready.fill(true);
+            return Ok(true);
+        }
+        self.checked_ns = now_ns;
+        let timeout_ns = if self.mode == Wait::Spin { 0 } else { timeout_ns };
+
+        let mut fds: Vec<_> = self.calls.iter().map(|call| PollFd::new(call.as_fd(), PollFlags::POLLIN)).collect();
+        // Nothing to ask for: a closed connection is always reported.
+        fds.extend(self.connection.map(|socket| PollFd::new(socket, PollFlags::empty())));
+        match ppoll(&mut fds, Some(TimeSpec::nanoseconds(timeout_ns as i64)), None) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+        if fds.get(ready.len()).is_some_and(|socket| socket.any() == Some(true)) {
+            return Err(Error::Closed);
+        }
+        for (ready, fd) in ready.iter_mut().zip(&fds) {
+            *ready = fd.any() == Some(true);
+        }
+        Ok(ready.contains(&true))
+    }
+}
+
+fn cpu_of_this_thread() -> Result<Cpu, Error> {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
+    let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 / 1e6;
+    Ok(Cpu { usr: seconds(usage.user_time()), sys: seconds(usage.system_time()) })
+}

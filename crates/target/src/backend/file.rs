@@ -1,0 +1,172 @@
+//! A raw file or a block device, through io_uring.
+
+use super::{Buffers, Operation, Outcome, Step};
+use anyhow::{Context as _, Result, bail};
+use io_uring::{opcode, types::Fd};
+use libc::iovec;
+use nix::fcntl::{FcntlArg, fcntl};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// An image that nobody else has open.
+#[derive(Debug)]
+pub struct FileBackend {
+    file: File,
+    direct: Option<Direct>,
+    size: u64,
+    block_size: u32,
+}
+
+/// The same file without the page cache, for what is aligned as it must be.
+#[derive(Debug)]
+struct Direct {
+    file: File,
+    offset_align: u64,
+    memory_align: usize,
+}
+
+/// Zeroes are written this many bytes at a time.
+const ZEROES_LEN: usize = 64 << 10;
+static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
+
+impl FileBackend {
+    /// Opens and locks an image.
+    ///
+    /// # Errors
+    /// What is wrong with it: missing, not writable, locked, empty, or not a multiple of 512 bytes long.
+    pub fn open(path: &Path, read_only: bool, direct: bool) -> Result<Self> {
+        let named = || format!("image {}", path.display());
+        let mut file = OpenOptions::new().read(true).write(!read_only).open(path).with_context(named)?;
+        let file_type = file.metadata().with_context(named)?.file_type();
+        if !file_type.is_file() && !file_type.is_block_device() {
+            bail!("{} is neither a file nor a block device", named());
+        }
+        lock(&file, read_only).with_context(named)?;
+        let size = file.seek(SeekFrom::End(0)).with_context(named)?;
+        let direct = direct.then(|| Direct::open(path, read_only)).transpose().with_context(named)?;
+        let block_size = direct.as_ref().map_or(512, |direct| direct.offset_align.max(512));
+        if size == 0 || size % block_size != 0 {
+            bail!("{} is {size} bytes long, not a multiple of {block_size}", named());
+        }
+        let block_size = u32::try_from(block_size).with_context(named)?;
+        Ok(Self { file, direct, size, block_size })
+    }
+
+    pub(super) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) const fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    pub(super) fn begin(&self, operation: &Operation, buffers: &Buffers) -> Step {
+        let iovecs = buffers.rest();
+        let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX); // the front end allows far less
+        let plain = Fd(self.file.as_raw_fd());
+        Step::Submit(match *operation {
+            Operation::Read { .. } | Operation::Write { .. } if buffers.is_empty() => {
+                return Step::Ended(Outcome::Ok);
+            }
+            Operation::Read { offset } => {
+                opcode::Readv::new(self.fd_for(offset, iovecs), iovecs.as_ptr(), count).offset(offset).build()
+            }
+            Operation::Write { offset, durable } => {
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                opcode::Writev::new(self.fd_for(offset, iovecs), iovecs.as_ptr(), count)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build()
+            }
+            Operation::Flush => opcode::Fsync::new(plain).flags(io_uring::types::FsyncFlags::DATASYNC).build(),
+            Operation::Discard { len: 0, .. } | Operation::WriteZeroes { len: 0, .. } => {
+                return Step::Ended(Outcome::Ok);
+            }
+            Operation::WriteZeroes { offset, len, by_hand: true, .. } => {
+                let len = len.min(ZEROES_LEN as u64) as u32;
+                opcode::Write::new(plain, ZEROES.as_ptr(), len).offset(offset).build()
+            }
+            Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len, unmap: true, .. } => {
+                fallocate(plain, libc::FALLOC_FL_PUNCH_HOLE, offset, len)
+            }
+            Operation::WriteZeroes { offset, len, .. } => fallocate(plain, libc::FALLOC_FL_ZERO_RANGE, offset, len),
+        })
+    }
+
+    pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
+        if result == -libc::EINTR || result == -libc::EAGAIN {
+            return self.begin(operation, buffers);
+        }
+        let unsupported = result == -libc::EOPNOTSUPP || result == -libc::EINVAL;
+        match operation {
+            Operation::Read { offset } | Operation::Write { offset, .. } if result > 0 => {
+                let bytes = result.unsigned_abs(); // it can be fewer than asked for: the rest follows
+                *offset += u64::from(bytes);
+                buffers.advance(bytes as usize);
+            }
+            Operation::Flush | Operation::Discard { .. } if result == 0 => return Step::Ended(Outcome::Ok),
+            Operation::Discard { .. } if unsupported => return Step::Ended(Outcome::Ok), // it may read as anything
+            Operation::WriteZeroes { by_hand: false, .. } if result == 0 => return Step::Ended(Outcome::Ok),
+            Operation::WriteZeroes { by_hand, .. } if unsupported && !*by_hand => *by_hand = true,
+            Operation::WriteZeroes { by_hand: true, offset, len, .. } if result > 0 => {
+                *offset += u64::from(result.unsigned_abs());
+                *len -= u64::from(result.unsigned_abs());
+            }
+            _ => return Step::Ended(Outcome::Error),
+        }
+        self.begin(operation, buffers)
+    }
+
+    /// The file without the page cache if the request is aligned for it: a guest may send what is not.
+    fn fd_for(&self, offset: u64, iovecs: &[iovec]) -> Fd {
+        let aligned = |direct: &&Direct| {
+            let fits = |iovec: &iovec| (iovec.iov_base as usize | iovec.iov_len).is_multiple_of(direct.memory_align);
+            let len: usize = iovecs.iter().map(|iovec| iovec.iov_len).sum();
+            (offset | len as u64).is_multiple_of(direct.offset_align) && iovecs.iter().all(fits)
+        };
+        let file = self.direct.as_ref().filter(aligned).map_or(&self.file, |direct| &direct.file);
+        Fd(file.as_raw_fd())
+    }
+}
+
+fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entry {
+    opcode::Fallocate::new(fd, len).offset(offset).mode(mode | libc::FALLOC_FL_KEEP_SIZE).build()
+}
+
+/// Locks the whole file for as long as it is open, against others of us and against QEMU.
+fn lock(file: &File, read_only: bool) -> Result<()> {
+    let whole = libc::flock {
+        l_type: if read_only { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&whole)).map(|_| ()).context("is locked: another process has it open")
+}
+
+impl Direct {
+    fn open(path: &Path, read_only: bool) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(!read_only)
+            .custom_flags(libc::O_DIRECT)
+            .open(path)
+            .context("cannot be opened for direct I/O")?;
+        // SAFETY: all zeroes is a valid statx.
+        let mut statx: libc::statx = unsafe { std::mem::zeroed() };
+        // SAFETY: the descriptor is open, the path is empty and ends with a zero byte, and statx is large enough.
+        let result = unsafe {
+            libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &raw mut statx)
+        };
+        let known = result == 0 && statx.stx_mask & libc::STATX_DIOALIGN != 0;
+        match (known, statx.stx_dio_offset_align, statx.stx_dio_mem_align) {
+            (false, ..) => Ok(Self { file, offset_align: 4096, memory_align: 4096 }), // Linux before 6.1 does not say
+            (true, 0, _) | (true, _, 0) => bail!("its file system has no direct I/O"),
+            (true, offset, memory) => Ok(Self { file, offset_align: u64::from(offset), memory_align: memory as usize }),
+        }
+    }
+}

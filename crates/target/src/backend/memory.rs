@@ -1,0 +1,100 @@
+//! Memory of this process: no set-up at all, nothing survives.
+
+use super::{Buffers, Operation, Outcome};
+use anyhow::{Context as _, Result, bail};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+/// Memory that reads as zeroes where nothing was written, and takes space only where something was.
+#[derive(Debug)]
+pub struct MemoryBackend {
+    base: NonNull<libc::c_void>,
+    size: usize,
+}
+
+// SAFETY: the memory is only copied from and to. Requests that overlap race, as they do on any disk.
+unsafe impl Send for MemoryBackend {}
+// SAFETY: as above.
+unsafe impl Sync for MemoryBackend {}
+
+const PAGE: u64 = 4096;
+
+impl MemoryBackend {
+    /// A disk of `size` bytes.
+    ///
+    /// # Errors
+    /// A size that is 0, not a multiple of 512, or more than the system maps.
+    pub fn new(size: u64) -> Result<Self> {
+        let Some(len) = usize::try_from(size).ok().and_then(NonZeroUsize::new).filter(|_| size.is_multiple_of(512))
+        else {
+            bail!("a memory disk of {size} bytes: the size must be a multiple of 512 and not 0");
+        };
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+        // SAFETY: a new mapping that overlaps no other.
+        let base = unsafe { mmap_anonymous(None, len, protection, flags) };
+        Ok(Self { base: base.with_context(|| format!("a memory disk of {size} bytes"))?, size: len.get() })
+    }
+
+    pub(super) const fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    pub(super) fn perform(&self, operation: &Operation, buffers: &Buffers) -> Outcome {
+        match *operation {
+            Operation::Read { offset } => self.copy(offset, buffers, |disk, guest, len| {
+                // SAFETY: `copy` hands out ranges inside the disk and inside guest memory, which never overlap.
+                unsafe { std::ptr::copy_nonoverlapping(disk, guest, len) }
+            }),
+            Operation::Write { offset, .. } => self.copy(offset, buffers, |disk, guest, len| {
+                // SAFETY: as above.
+                unsafe { std::ptr::copy_nonoverlapping(guest, disk, len) }
+            }),
+            Operation::Flush => Outcome::Ok,
+            Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len, .. } => self.zero(offset, len),
+        }
+    }
+
+    fn copy(&self, offset: u64, buffers: &Buffers, copy: impl Fn(*mut u8, *mut u8, usize)) -> Outcome {
+        let Some(mut disk) = self.range(offset, buffers.len() as u64) else { return Outcome::Error };
+        for iovec in buffers.rest() {
+            copy(disk, iovec.iov_base.cast(), iovec.iov_len);
+            disk = disk.wrapping_add(iovec.iov_len);
+        }
+        Outcome::Ok
+    }
+
+    /// Whole pages are given back; the edges are written.
+    fn zero(&self, offset: u64, len: u64) -> Outcome {
+        let Some(start) = self.range(offset, len) else { return Outcome::Error };
+        let end = offset + len;
+        let (first, last) = (offset.next_multiple_of(PAGE).min(end), (end / PAGE * PAGE).max(offset));
+        if first >= last {
+            // SAFETY: `range` has checked it.
+            unsafe { std::ptr::write_bytes(start, 0, len as usize) };
+            return Outcome::Ok;
+        }
+        let pages = self.base.as_ptr().wrapping_byte_add(first as usize);
+        // SAFETY: whole pages of the mapping, which read as zeroes afterwards; and the edges around them, as checked.
+        unsafe {
+            std::ptr::write_bytes(start, 0, (first - offset) as usize);
+            std::ptr::write_bytes(start.wrapping_add((last - offset) as usize), 0, (end - last) as usize);
+            let pages = NonNull::new_unchecked(pages);
+            madvise(pages, (last - first) as usize, MmapAdvise::MADV_DONTNEED).map_or(Outcome::Error, |()| Outcome::Ok)
+        }
+    }
+
+    /// The address of a range, if it is inside the disk.
+    fn range(&self, offset: u64, len: u64) -> Option<*mut u8> {
+        let end = offset.checked_add(len)?;
+        (end <= self.size as u64).then(|| self.base.as_ptr().cast::<u8>().wrapping_add(offset as usize))
+    }
+}
+
+impl Drop for MemoryBackend {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody uses it any more.
+        let _ = unsafe { munmap(self.base, self.size) };
+    }
+}

@@ -1,0 +1,79 @@
+//! `coalesce-target bench`: the load generator on the command line.
+
+use clap::Args;
+use coalesce_load::{Error, Options, Progress, run, table};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+/// Examples, for `--help`.
+pub const EXAMPLES: &str = "\
+EXAMPLES
+  How many interrupts does a target send for 32 requests in flight on each of two queues?
+      coalesce-target bench --socket /tmp/s --queues 2 --depth 32 --seconds 5
+  The same without EVENT_IDX: every interrupt that is then left out was the target's own decision.
+      coalesce-target bench --socket /tmp/s --queues 2 --depth 32 --seconds 5 --event-idx off
+  What does coalescing cost a synchronous requester beside a busy one, with and without a mark?
+      coalesce-target bench --socket /tmp/s --job mixed --sync-ioprio rt
+      coalesce-target bench --socket /tmp/s --job mixed --sync-ioprio none
+  Latency at a given load, whatever the target does: 20000 arrivals per second, at random.
+      coalesce-target bench --socket /tmp/s --rate 20000 --poisson --depth 128
+  Is the data right? (destroys what the device holds)
+      coalesce-target bench --socket /tmp/s --rw randwrite --write-percent 50 --verify --ops 100000
+
+Completions are taken only after an interrupt, so the completion latency (clat) includes the time the target holds
+interrupts back. Exit status: 0, 1 when a request failed or never came back or the target is unfit, 2 for usage.";
+
+/// What to run and how to show it.
+#[derive(Args, Debug)]
+pub struct Bench {
+    #[command(flatten)]
+    options: Options,
+
+    /// Print one JSON object (times in ns, fio's names) instead of tables
+    #[arg(long)]
+    json: bool,
+
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs a load and prints what came of it.
+#[must_use]
+pub fn bench(bench: &Bench) -> ExitCode {
+    match execute(bench) {
+        Ok(failed) => ExitCode::from(u8::from(failed)),
+        Err(error) => {
+            eprintln!("coalesce-target bench: {error}");
+            ExitCode::from(if matches!(error, Error::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+/// Runs and prints; whether a request failed.
+fn execute(bench: &Bench) -> Result<bool, Error> {
+    let bar = progress_bar(bench);
+    let result = run(&bench.options, |Progress { done, total_ios }| {
+        bar.set_position((done * 1000.0) as u64);
+        bar.set_message(format!("{total_ios} requests"));
+    });
+    bar.finish_and_clear();
+    let report = result?;
+    let text =
+        if bench.json { serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n" } else { table(&report) };
+    std::io::stdout().write_all(text.as_bytes())?;
+    for failure in &report.failures {
+        eprintln!("coalesce-target bench: {failure}");
+    }
+    Ok(report.failed())
+}
+
+fn progress_bar(bench: &Bench) -> ProgressBar {
+    let is_long = bench.options.ops.is_some() || bench.options.seconds > 1.0;
+    if bench.quiet || !is_long || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}  {msg}").expect("a constant template");
+    ProgressBar::new(1000).with_style(style)
+}

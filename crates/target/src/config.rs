@@ -1,0 +1,289 @@
+//! Disks and servers, from the command line or a TOML file.
+
+use anyhow::{Context as _, Result, bail};
+use policy::Spec;
+use serde::{Deserialize, Deserializer};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Everything that `serve` serves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Socket for JSON-RPC.
+    pub control: Option<PathBuf>,
+    /// Address for Prometheus.
+    pub metrics: Option<Loopback>,
+    /// The disks.
+    #[serde(rename = "disk")]
+    pub disks: Vec<DiskConfig>,
+}
+
+/// One disk.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskConfig {
+    /// Its name on the control socket; the socket's file name if not given.
+    pub name: Option<String>,
+    /// Where the front end connects.
+    pub socket: PathBuf,
+    /// The image.
+    pub file: Option<PathBuf>,
+    /// Instead of an image: this much memory.
+    pub memory: Option<Size>,
+    /// Queues.
+    #[serde(default = "one")]
+    pub queues: u16,
+    /// Policy of every queue.
+    #[serde(default = "auto", deserialize_with = "from_text")]
+    pub policy: Spec,
+    /// Writes are refused.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Around the page cache.
+    #[serde(default)]
+    pub direct: bool,
+    /// Serial number that the guest sees; the name if not given.
+    pub serial: Option<String>,
+    /// Block size that the guest sees; the image's own if not given.
+    pub block_size: Option<Size>,
+    /// How long a queue polls before it sleeps, at most.
+    #[serde(default)]
+    pub poll: Poll,
+    /// Whether EVENT_IDX is offered.
+    #[serde(default = "yes")]
+    pub event_idx: bool,
+}
+
+fn one() -> u16 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn auto() -> Spec {
+    "auto".parse().expect("a policy")
+}
+
+fn from_text<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>
+where
+    T::Err: std::fmt::Display,
+{
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// A size in bytes: `4096`, `64K`, `64M`, `2G`, `1T` (powers of 1024).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let shift = match text[digits.len()..].trim_end_matches("iB") {
+            "" => 0,
+            "K" => 10,
+            "M" => 20,
+            "G" => 30,
+            "T" => 40,
+            unit => return Err(format!("size {text}: unknown unit {unit}; allowed are K, M, G, T")),
+        };
+        let number: u64 = digits.parse().map_err(|_| format!("size {text} is not a number with K, M, G or T"))?;
+        number
+            .checked_shl(shift)
+            .filter(|size| size >> shift == number)
+            .map(Self)
+            .ok_or(format!("size {text} is too large"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+/// How long to poll before sleeping, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Poll(pub u64);
+
+impl Default for Poll {
+    /// As long as `qemu-storage-daemon` does.
+    fn default() -> Self {
+        Self(32_000)
+    }
+}
+
+impl FromStr for Poll {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ns = policy::parse_duration(text).map_err(|problem| format!("poll {text} {problem}"))?;
+        if ns > 10_000_000 { Err(format!("poll {text} is out of range; allowed are 0 to 10ms")) } else { Ok(Self(ns)) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Poll {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+/// An address of this machine only: what is shown there is not for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loopback(pub SocketAddr);
+
+impl FromStr for Loopback {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let address: SocketAddr = text.parse().map_err(|_| format!("{text} is not ADDR:PORT, as 127.0.0.1:9100"))?;
+        if address.ip().is_loopback() {
+            return Ok(Self(address));
+        }
+        Err(format!("{text} is not a loopback address; allowed are 127.0.0.0/8 and [::1]"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Loopback {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl Config {
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("configuration {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("configuration {}", path.display()))
+    }
+
+    /// Checks what only the whole can tell.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<()> {
+        if self.disks.is_empty() {
+            bail!("no disk: give one with --socket and --file or --memory, or [[disk]] in a configuration");
+        }
+        let mut names = Vec::new();
+        for disk in &self.disks {
+            let name = disk.name();
+            disk.check().with_context(|| format!("disk {name}"))?;
+            if names.contains(&name) {
+                bail!("two disks are called {name}: give each a name of its own");
+            }
+            names.push(name);
+        }
+        Ok(())
+    }
+}
+
+impl DiskConfig {
+    /// What the disk is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let stem = || self.socket.file_stem().unwrap_or(self.socket.as_os_str()).to_string_lossy().into_owned();
+        self.name.clone().unwrap_or_else(stem)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.file.is_some() == self.memory.is_some() {
+            bail!("needs either a file or memory");
+        }
+        if self.queues == 0 || usize::from(self.queues) > crate::vhost::QUEUES_MAX {
+            bail!("queues is {}, allowed are 1 to {}", self.queues, crate::vhost::QUEUES_MAX);
+        }
+        if self.direct && self.memory.is_some() {
+            bail!("direct is for files: memory has no cache to go around");
+        }
+        if let Some(Size(size)) = self.block_size
+            && !(size.is_power_of_two() && (512..=65536).contains(&size))
+        {
+            bail!("block_size is {size}, allowed are powers of two from 512 to 65536");
+        }
+        if self.serial.as_ref().is_some_and(|serial| serial.len() > crate::vhost::blk::ID_LEN) {
+            bail!("serial has more than {} bytes", crate::vhost::blk::ID_LEN);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, size) in
+            [("0", 0), ("512", 512), ("64K", 65536), ("2MiB", 2 << 20), ("3G", 3 << 30), ("1T", 1 << 40)]
+        {
+            assert_eq!(text.parse(), Ok(Size(size)), "{text}");
+        }
+        for text in ["", "K", "-1", "1.5G", "1X", "1KB", "16777216T"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_loopback() {
+        for (text, ok) in [("127.0.0.1:9100", true), ("[::1]:1", true), ("0.0.0.0:9100", false), ("9100", false)] {
+            assert_eq!(text.parse::<Loopback>().is_ok(), ok, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_two_disks() {
+        let config: Config = toml::from_str(
+            r#"
+            control = "/run/c.sock"
+            metrics = "127.0.0.1:9100"
+            [[disk]]
+            socket = "/run/a.sock"
+            file = "a.img"
+            queues = 4
+            policy = "vic:cif_threshold=2"
+            [[disk]]
+            name = "scratch"
+            socket = "/run/b.sock"
+            memory = "64M"
+            poll = "0"
+            "#,
+        )
+        .unwrap();
+        config.check().unwrap();
+        assert_eq!(config.disks[0].name(), "a");
+        assert_eq!((config.disks[1].name(), config.disks[1].poll), ("scratch".into(), Poll(0)));
+        assert_eq!(config.disks[1].policy.name(), "auto");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, parts) in [
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"vix\"", ["line 4", "unknown policy \"vix\""]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueue = 2", ["line 4", "unknown field `queue`"]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1Z\"", ["line 3", "unknown unit Z"]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npoll = \"1\"", ["line 4", "has no unit"]),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+        for (text, part) in [
+            ("disk = []", "no disk"),
+            ("[[disk]]\nsocket = \"s\"", "either a file or memory"),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueues = 17", "queues is 17, allowed are 1 to 16"),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\n[[disk]]\nsocket = \"x/s\"\nmemory = \"1M\"", "two disks"),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap().check().unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{error:#}");
+        }
+    }
+}

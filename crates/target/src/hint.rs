@@ -1,0 +1,121 @@
+//! What an unmodified guest gives away about who waits for a request.
+
+use policy::{Hint, HintSource, HintSources};
+use std::collections::BTreeMap;
+
+/// What there is to infer from, when a request is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Clues {
+    /// It is a flush.
+    pub flush: bool,
+    /// It is a write that must be on the medium before it ends.
+    pub durable: bool,
+    /// Scheduling class and level that the guest gives it: class in bits 15:13 (Linux `ioprio`).
+    pub ioprio: u16,
+    /// How many requests came with it, counting it.
+    pub batch_len: usize,
+    /// It is the last of those.
+    pub last_of_batch: bool,
+    /// Commands in flight, counting it.
+    pub cif: u32,
+}
+
+const CLASS_SHIFT: u16 = 13;
+const CLASS_REAL_TIME: u16 = 1;
+const CLASS_IDLE: u16 = 3;
+
+/// So few commands in flight that a single request is likely to be waited for.
+const FEW: u32 = 4;
+
+/// The hint of a request, and where it came from. Sources that are not in `sources` are not looked at.
+#[must_use]
+pub fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSource>) {
+    let class = clues.ioprio >> CLASS_SHIFT;
+    let candidates = [
+        (HintSource::Ioprio, Hint::Plain, class == CLASS_IDLE),
+        (HintSource::Flush, Hint::Urgent, clues.flush),
+        (HintSource::Fua, Hint::Urgent, clues.durable),
+        (HintSource::Ioprio, Hint::Urgent, class == CLASS_REAL_TIME),
+        (HintSource::Single, Hint::Urgent, clues.batch_len == 1 && clues.cif < FEW),
+        (HintSource::Batch, Hint::Barrier, clues.batch_len > 1 && clues.last_of_batch),
+    ];
+    let found = candidates.into_iter().find(|(source, _, applies)| *applies && sources.has(*source));
+    found.map_or((Hint::Plain, None), |(source, hint, _)| (hint, Some(source)))
+}
+
+/// The hint of a request that ends, given its own: where nothing is in flight any more, nobody else will interrupt.
+#[must_use]
+pub fn at_completion(
+    sources: HintSources,
+    (hint, source): (Hint, Option<HintSource>),
+    cif: u32,
+) -> (Hint, Option<HintSource>) {
+    if hint == Hint::Plain && source.is_none() && cif == 1 && sources.has(HintSource::Idle) {
+        return (Hint::Urgent, Some(HintSource::Idle));
+    }
+    (hint, source)
+}
+
+/// How many hints came from where.
+#[derive(Clone, Debug, Default)]
+pub struct HintCounts([u64; HintSource::ALL.len()]);
+
+impl HintCounts {
+    /// Counts the source of a hint.
+    pub const fn count(&mut self, source: Option<HintSource>) {
+        if let Some(source) = source {
+            self.0[source as usize] += 1;
+        }
+    }
+
+    /// The sources that were seen, by name.
+    #[must_use]
+    pub fn by_source(&self) -> BTreeMap<&'static str, u64> {
+        let all = HintSource::ALL.iter().map(|source| (source.name(), self.0[*source as usize]));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Clues =
+        Clues { flush: false, durable: false, ioprio: 0x4004, batch_len: 1, last_of_batch: true, cif: 32 };
+
+    #[test]
+    fn each_source_is_found_and_can_be_switched_off() {
+        for (clues, hint, source) in [
+            (Clues { flush: true, ..NONE }, Hint::Urgent, HintSource::Flush),
+            (Clues { durable: true, ..NONE }, Hint::Urgent, HintSource::Fua),
+            (Clues { ioprio: 0x2000, ..NONE }, Hint::Urgent, HintSource::Ioprio),
+            (Clues { ioprio: 0x2007, ..NONE }, Hint::Urgent, HintSource::Ioprio),
+            (Clues { ioprio: 0x6000, cif: 1, ..NONE }, Hint::Plain, HintSource::Ioprio),
+            (Clues { cif: 3, ..NONE }, Hint::Urgent, HintSource::Single),
+            (Clues { batch_len: 4, ..NONE }, Hint::Barrier, HintSource::Batch),
+        ] {
+            assert_eq!(infer(HintSources::ALL, &clues), (hint, Some(source)), "{clues:?}");
+            let others = HintSource::ALL.iter().filter(|other| **other != source);
+            let without = others.fold(HintSources::NONE, |set, other| set.with(*other));
+            assert_ne!(infer(without, &clues).1, Some(source), "{clues:?}");
+        }
+        for clues in [
+            NONE,
+            Clues { cif: 4, ..NONE },
+            Clues { batch_len: 4, last_of_batch: false, cif: 1, ..NONE },
+            Clues { ioprio: 0, ..NONE },
+        ] {
+            assert_eq!(infer(HintSources::ALL, &clues), (Hint::Plain, None), "{clues:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_in_flight_is_urgent_unless_it_is_idle_class() {
+        let all = HintSources::ALL;
+        assert_eq!(at_completion(all, (Hint::Plain, None), 1), (Hint::Urgent, Some(HintSource::Idle)));
+        assert_eq!(at_completion(all, (Hint::Plain, None), 2), (Hint::Plain, None));
+        let idle_class = (Hint::Plain, Some(HintSource::Ioprio));
+        assert_eq!(at_completion(all, idle_class, 1), idle_class);
+        assert_eq!(at_completion(HintSources::EXPLICIT, (Hint::Plain, None), 1), (Hint::Plain, None));
+    }
+}

@@ -1,0 +1,222 @@
+//! The command line.
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Parser, Subcommand};
+use coalesce_target::bench::{self, Bench};
+use coalesce_target::config::{Config, DiskConfig, Loopback, Poll, Size};
+use coalesce_target::server::DiskServer;
+use coalesce_target::{control, metrics};
+use nix::sys::signal::{SigSet, Signal};
+use policy::Spec;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// A block device for virtual machines that decides when its guest is interrupted
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve disks over vhost-user
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<Serve>),
+    /// Load a vhost-user-blk target as a guest would, and count its interrupts
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(Box<Bench>),
+    /// List every policy with its keys
+    Policies,
+    /// Ask or tell a running target something over its control socket
+    #[command(after_help = CALL_EXAMPLES)]
+    Call(Call),
+}
+
+const SERVE_EXAMPLES: &str = "\
+EXAMPLES
+  A memory disk of 1 GiB, to try things:
+      coalesce-target serve --socket /tmp/s --memory 1G
+  An image, around the page cache, with four queues and a policy that can be changed while it runs:
+      coalesce-target serve --socket /tmp/s --file disk.img --direct --queues 4 --policy auto --control /tmp/control
+  A virtual machine with that disk:
+      qemu-system-x86_64 -object memory-backend-memfd,id=m,size=1G,share=on -machine q35,memory-backend=m -m 1G \\
+          -chardev socket,id=d,path=/tmp/s,reconnect=1 -device vhost-user-blk-pci,chardev=d,num-queues=4 ...
+
+SIGTERM and SIGINT finish what is in flight, deliver what is held, and remove the sockets.";
+
+const CALL_EXAMPLES: &str = "\
+EXAMPLES
+      coalesce-target call --control /tmp/control list
+      coalesce-target call --control /tmp/control get_stats
+      coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'";
+
+#[derive(Args)]
+struct Serve {
+    /// Socket where the virtual machine connects
+    #[arg(long, value_name = "PATH", conflicts_with = "config")]
+    socket: Option<PathBuf>,
+
+    /// Serve this raw image or block device
+    #[arg(long, value_name = "IMG", requires = "socket", conflicts_with = "memory")]
+    file: Option<PathBuf>,
+
+    /// Serve this much memory instead: 64M, 1G; gone when the target ends
+    #[arg(long, value_name = "SIZE", requires = "socket")]
+    memory: Option<Size>,
+
+    /// Queues, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "socket")]
+    queues: u16,
+
+    /// When to interrupt the guest: see `coalesce-target policies`
+    #[arg(long, value_name = "TEXT", default_value = "auto", requires = "socket")]
+    policy: Spec,
+
+    /// Refuse writes
+    #[arg(long, requires = "socket")]
+    read_only: bool,
+
+    /// Go around the page cache (O_DIRECT)
+    #[arg(long, requires = "file")]
+    direct: bool,
+
+    /// Serial number that the guest sees, up to 20 bytes [default: the name of the socket]
+    #[arg(long, value_name = "TEXT", requires = "socket")]
+    serial: Option<String>,
+
+    /// Block size that the guest sees: 512 to 64K [default: what the image needs]
+    #[arg(long, value_name = "BYTES", requires = "socket")]
+    block_size: Option<Size>,
+
+    /// Poll up to this long before sleeping, as long as it pays; 0: never
+    #[arg(long, value_name = "TIME", default_value = "32us", requires = "socket")]
+    poll: Poll,
+
+    /// Do not offer EVENT_IDX: the guest then has no way to say when it wants an interrupt but to forbid it
+    #[arg(long, requires = "socket")]
+    no_event_idx: bool,
+
+    /// Several disks, from a TOML file with a [[disk]] for each; its keys are these options
+    #[arg(long, value_name = "TOML", required_unless_present = "socket")]
+    config: Option<PathBuf>,
+
+    /// Socket for JSON-RPC: statistics, and policies changed while serving
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+
+    /// Statistics for Prometheus at this loopback address
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<Loopback>,
+}
+
+#[derive(Args)]
+struct Call {
+    /// The control socket
+    #[arg(long, value_name = "PATH")]
+    control: PathBuf,
+
+    /// list, get_policy, set_policy, get_stats, reset_stats, vhost_controller_set_coalescing
+    method: String,
+
+    /// Parameters, as a JSON object
+    #[arg(default_value = "{}")]
+    params: String,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(options) => serve(*options),
+        Command::Bench(options) => return bench::bench(&options),
+        Command::Policies => {
+            print!("{}", policies());
+            Ok(())
+        }
+        Command::Call(options) => call(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("coalesce-target: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Serve {
+    fn into_config(self) -> Result<Config> {
+        let mut config = match (self.config, self.socket) {
+            (Some(path), _) => Config::read(&path)?,
+            (None, Some(socket)) => {
+                let disk = DiskConfig {
+                    name: None,
+                    socket,
+                    file: self.file,
+                    memory: self.memory,
+                    queues: self.queues,
+                    policy: self.policy,
+                    read_only: self.read_only,
+                    direct: self.direct,
+                    serial: self.serial,
+                    block_size: self.block_size,
+                    poll: self.poll,
+                    event_idx: !self.no_event_idx,
+                };
+                Config { control: None, metrics: None, disks: vec![disk] }
+            }
+            (None, None) => bail!("needs --socket or --config"),
+        };
+        config.control = self.control.or(config.control);
+        config.metrics = self.metrics.or(config.metrics);
+        config.check()?;
+        Ok(config)
+    }
+}
+
+fn serve(options: Serve) -> Result<()> {
+    let config = options.into_config()?;
+    // Blocked before any thread is there, so that none of them is interrupted by a signal.
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    signals.thread_block().context("signals")?;
+
+    let disks: Arc<[DiskServer]> = config.disks.iter().map(DiskServer::start).collect::<Result<Vec<_>>>()?.into();
+    let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;
+    if let Some(Loopback(address)) = config.metrics {
+        metrics::listen(address, disks.clone())?;
+    }
+    for disk in disks.iter() {
+        let about = disk.about();
+        let data = about.file.as_deref().unwrap_or("memory");
+        eprintln!("{}: {data}, {} bytes, {} queues, at {}", about.ctrlr, about.size, about.queues, about.socket);
+    }
+
+    let signal = signals.wait().context("signals")?;
+    eprintln!("{}: finishing", signal.as_str());
+    signals.thread_unblock().context("signals")?; // a second one ends the process at once
+    drop(control);
+    disks.iter().for_each(DiskServer::stop);
+    Ok(())
+}
+
+fn policies() -> String {
+    let mut text = String::from("A policy is written NAME, or NAME:KEY=VALUE,KEY=VALUE\n");
+    for policy in Spec::policies() {
+        text += &format!("\n{}\n    {}\n", policy.name, policy.about);
+        let width = policy.keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
+        for key in policy.keys {
+            text += &format!("      {:width$}  {}\n", key.name, key.about);
+            text += &format!("      {:width$}  {} [default: {}]\n", "", key.allowed, key.default);
+        }
+    }
+    text
+}
+
+fn call(options: &Call) -> Result<()> {
+    let params: Value = serde_json::from_str(&options.params).context("the parameters are not JSON")?;
+    let result = control::request(&options.control, &options.method, &params)?;
+    println!("{}", serde_json::to_string_pretty(&result)?);
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Statistics for Prometheus, over HTTP on a loopback address.
+
+use crate::server::DiskServer;
+use crate::stats::QueueStats;
+use anyhow::{Context as _, Result, anyhow};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tiny_http::{Header, Response, Server};
+
+/// Answers at `address`, until the process ends.
+///
+/// # Errors
+/// The address is not to be had.
+pub fn listen(address: SocketAddr, disks: Arc<[DiskServer]>) -> Result<()> {
+    let server = Server::http(address).map_err(|error| anyhow!("metrics at {address}: {error}"))?;
+    let serve = move || {
+        for request in server.incoming_requests() {
+            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            let header = Header::from_bytes("Content-Type", content_type).expect("a constant header");
+            let _ = match (request.url(), text(&disks)) {
+                ("/metrics", Ok(text)) => request.respond(Response::from_string(text).with_header(header)),
+                ("/metrics", Err(_)) => request.respond(Response::empty(500)),
+                _ => request.respond(Response::from_string("see /metrics\n").with_status_code(404)),
+            };
+        }
+    };
+    std::thread::Builder::new().name("metrics".into()).spawn(serve).context("a thread")?;
+    Ok(())
+}
+
+fn text(disks: &[DiskServer]) -> Result<String, fmt::Error> {
+    let queues = disks.iter().flat_map(|disk| {
+        let name = &disk.about().ctrlr;
+        disk.stats().into_iter().map(move |queue| (name.clone(), queue))
+    });
+    let mut registry = Registry::with_prefix("coalesce");
+    registry.register_collector(Box::new(Snapshot(queues.collect())));
+    let mut text = String::new();
+    text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// Statistics of all queues at one moment, each with the name of its disk.
+#[derive(Debug)]
+struct Snapshot(Vec<(String, QueueStats)>);
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+impl Snapshot {
+    /// One metric: a value for each queue, or several with a label each.
+    fn family<'a, V>(
+        &'a self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        values: impl Fn(&'a QueueStats) -> V,
+    ) -> fmt::Result
+    where
+        V: IntoIterator<Item = (Option<(&'static str, &'a str)>, u64)>,
+    {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (disk, queue) in &self.0 {
+            let number = queue.queue.to_string();
+            for (label, value) in values(queue) {
+                let mut labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
+                labels.extend(label);
+                ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = &mut encoder;
+        let one = |value: u64| [(None, value)];
+        self.family(encoder, ("completions", "Requests that ended"), |queue| one(queue.completions))?;
+        self.family(encoder, ("interrupts", "Interrupts"), |queue| one(queue.interrupts))?;
+        let help = "Deliveries for which the guest wanted no interrupt";
+        self.family(encoder, ("suppressed", help), |queue| one(queue.suppressed))?;
+        let help = "Completions that the guest took by itself while they were held";
+        self.family(encoder, ("consumed", help), |queue| one(queue.consumed))?;
+        self.family(encoder, ("failed_requests", "Requests that failed"), |queue| one(queue.device.failed))?;
+        let help = "Chains of descriptors that were no request";
+        self.family(encoder, ("malformed_requests", help), |queue| one(queue.device.malformed))?;
+        let help = "Rings that the guest broke";
+        self.family(encoder, ("broken_rings", help), |queue| one(queue.device.broken_rings))?;
+        self.family(encoder, ("kicks", "Kicks by the guest"), |queue| one(queue.device.kicks))?;
+        self.family(encoder, ("sleeps", "Waits that ended in sleep"), |queue| one(queue.poll.sleeps))?;
+        self.family(encoder, ("deliveries", "Deliveries by reason"), |queue| {
+            queue.delivered.iter().map(|(reason, count)| (Some(("reason", *reason)), *count)).collect::<Vec<_>>()
+        })?;
+        self.family(encoder, ("holds", "Holds by reason"), |queue| {
+            queue.holds.iter().map(|(reason, count)| (Some(("reason", *reason)), *count)).collect::<Vec<_>>()
+        })?;
+        self.family(encoder, ("hints", "Hints by source"), |queue| {
+            queue.hints.iter().map(|(source, count)| (Some(("source", *source)), *count)).collect::<Vec<_>>()
+        })?;
+        self.held(encoder)?;
+        self.hold_seconds(encoder)
+    }
+}
+
+impl Snapshot {
+    fn held(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Completions held at this moment";
+        let mut family = encoder.encode_descriptor("held", help, None, MetricType::Gauge)?;
+        for (disk, queue) in &self.0 {
+            let number = queue.queue.to_string();
+            let labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
+            ConstGauge::new(queue.held as i64).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn hold_seconds(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "How long completions were held";
+        let unit = Unit::Seconds;
+        let mut family = encoder.encode_descriptor("hold", help, Some(&unit), MetricType::Histogram)?;
+        for (disk, queue) in &self.0 {
+            let number = queue.queue.to_string();
+            let labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
+            let hold = &queue.hold_ns;
+            family.encode_family(&labels)?.encode_histogram::<[(&str, &str); 0]>(
+                hold.mean * hold.count as f64 / 1e9,
+                hold.count,
+                &hold.buckets.iter().map(|(ns, count)| (*ns as f64 / 1e9, *count)).collect::<Vec<_>>(),
+                None,
+            )?;
+        }
+        Ok(())
+    }
+}

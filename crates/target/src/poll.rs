@@ -1,0 +1,93 @@
+//! Polling before sleeping: a wake-up costs more than a short wait, if the wait is short.
+
+use crate::stats::PollStats;
+
+/// The shortest poll that is tried, in ns.
+const SHORTEST_NS: u64 = 4_000;
+
+/// How long to poll: longer when a longer poll would have paid, not at all when sleep was long.
+#[derive(Debug)]
+pub struct AdaptivePoll {
+    max_ns: u64,
+    now_ns: u64,
+    stats: PollStats,
+}
+
+impl AdaptivePoll {
+    /// Polls up to `max_ns`; 0: never.
+    #[must_use]
+    pub fn new(max_ns: u64) -> Self {
+        Self { max_ns, now_ns: 0, stats: PollStats::default() }
+    }
+
+    /// How long to poll before the next sleep, in ns.
+    #[must_use]
+    pub const fn length_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// The longest poll, in ns.
+    #[must_use]
+    pub const fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+
+    /// A poll found something to do.
+    pub const fn paid(&mut self) {
+        self.stats.paid += 1;
+    }
+
+    /// A poll of `polled_ns` found nothing, and sleep then took `slept_ns`.
+    pub fn slept(&mut self, polled_ns: u64, slept_ns: u64) {
+        self.stats.sleeps += 1;
+        if polled_ns > 0 {
+            self.stats.wasted += 1;
+            self.stats.wasted_ns += polled_ns;
+        }
+        self.now_ns = if polled_ns + slept_ns <= self.max_ns {
+            (self.now_ns * 2).clamp(SHORTEST_NS.min(self.max_ns), self.max_ns)
+        } else {
+            0
+        };
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn stats(&self) -> &PollStats {
+        &self.stats
+    }
+
+    /// Forgets what was counted.
+    pub fn reset_stats(&mut self) {
+        self.stats = PollStats::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_while_sleep_is_short_and_stops_when_it_is_long() {
+        let mut poll = AdaptivePoll::new(32_000);
+        assert_eq!(poll.length_ns(), 0);
+        let lengths: Vec<_> = (0..5)
+            .map(|_| {
+                poll.slept(poll.length_ns(), 1_000);
+                poll.length_ns()
+            })
+            .collect();
+        assert_eq!(lengths, [4_000, 8_000, 16_000, 32_000, 0], "32 + 1 µs are more than the longest");
+        poll.slept(0, 32_000);
+        assert_eq!(poll.length_ns(), 4_000);
+        poll.slept(4_000, 28_001);
+        assert_eq!(poll.length_ns(), 0);
+    }
+
+    #[test]
+    fn never_polls_if_told_so() {
+        let mut poll = AdaptivePoll::new(0);
+        poll.slept(0, 0);
+        assert_eq!(poll.length_ns(), 0);
+    }
+}

@@ -1,0 +1,254 @@
+//! Disks behind their sockets: from the first connection to an orderly end.
+
+use crate::backend::{Backend, FileBackend, MemoryBackend};
+use crate::config::{DiskConfig, Size};
+use crate::queue::{Command, Disk, QueueConfig, QueueThread};
+use crate::socket::BoundSocket;
+use crate::stats::QueueStats;
+use crate::vhost::blk::{ID_LEN, Limits};
+use crate::vhost::{Connection, QUEUE_SIZE_MAX};
+use anyhow::{Context as _, Result, anyhow, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+use policy::Spec;
+use serde::Serialize;
+use std::net::Shutdown;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use vhost::vhost_user::BackendReqHandler;
+
+/// A disk that is served. Dropping it finishes what is in flight, delivers what is held, and removes the socket.
+#[derive(Debug)]
+pub struct DiskServer {
+    about: DiskInfo,
+    queues: Arc<[QueueThread]>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread of a disk shares with others.
+#[derive(Debug)]
+struct Shared {
+    stop: EventFd,
+    is_connected: AtomicBool,
+    connection: Mutex<Option<UnixStream>>, // to end a front end that does not say all it began to say
+}
+
+/// What a disk is.
+#[derive(Clone, Debug, Serialize)]
+pub struct DiskInfo {
+    /// Its name.
+    pub ctrlr: String,
+    /// Its socket.
+    pub socket: String,
+    /// Its image; none: memory.
+    pub file: Option<String>,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its block size in bytes.
+    pub block_size: u32,
+    /// Its number of queues.
+    pub queues: usize,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+impl DiskServer {
+    /// Serves a disk.
+    ///
+    /// # Errors
+    /// What is wrong with the image, the socket, or the system.
+    pub fn start(config: &DiskConfig) -> Result<Self> {
+        let name = config.name();
+        Self::start_named(config, &name).with_context(|| format!("disk {name}"))
+    }
+
+    fn start_named(config: &DiskConfig, name: &str) -> Result<Self> {
+        let backend = match (&config.file, config.memory) {
+            (Some(path), None) => Backend::File(FileBackend::open(path, config.read_only, config.direct)?),
+            (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size)?),
+            _ => bail!("needs either a file or memory"),
+        };
+        let block_size = config.block_size.map_or(backend.block_size(), |Size(size)| size as u32);
+        if block_size < backend.block_size() || backend.size() % u64::from(block_size) != 0 {
+            let (smallest, size) = (backend.block_size(), backend.size());
+            bail!("block_size is {block_size}: it must be at least {smallest} and divide {size}");
+        }
+        let socket = BoundSocket::bind(&config.socket)?;
+        let size = backend.size();
+        let limits =
+            Limits { size, read_only: config.read_only, serial: serial(config.serial.as_deref().unwrap_or(name)) };
+        let disk = Arc::new(Disk { backend, limits, write_back: AtomicBool::new(true) });
+        let queue = QueueConfig { policy: config.policy.clone(), poll_ns: config.poll.0, size_max: QUEUE_SIZE_MAX };
+        let queues: Result<Vec<_>> =
+            (0..usize::from(config.queues)).map(|i| QueueThread::spawn(name, i, disk.clone(), &queue)).collect();
+        let queues: Arc<[QueueThread]> = queues?.into();
+
+        let stop = EventFd::new().context("eventfd")?;
+        let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
+        let about = DiskInfo {
+            ctrlr: name.into(),
+            socket: config.socket.display().to_string(),
+            file: config.file.as_ref().map(|path| path.display().to_string()),
+            size,
+            block_size,
+            queues: queues.len(),
+            read_only: config.read_only,
+        };
+        let front = FrontDoor {
+            name: name.into(),
+            socket,
+            shared: shared.clone(),
+            disk,
+            queues: queues.clone(),
+            block_size,
+            event_idx: config.event_idx,
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || front.run()).context("a thread")?;
+        Ok(Self { about, queues, shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// What the disk is.
+    #[must_use]
+    pub const fn about(&self) -> &DiskInfo {
+        &self.about
+    }
+
+    /// Whether a front end is connected.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.shared.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// What each queue counted.
+    #[must_use]
+    pub fn stats(&self) -> Vec<QueueStats> {
+        self.queues.iter().filter_map(|queue| queue.ask(Command::GetStats)).collect()
+    }
+
+    /// Forgets what was counted.
+    pub fn reset_stats(&self) {
+        for queue in self.queues.iter() {
+            queue.ask(Command::ResetStats);
+        }
+    }
+
+    /// Gives one queue, or all, another policy. No request is dropped.
+    ///
+    /// # Errors
+    /// There is no such queue, or the policy is refused.
+    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+        let queues = match queue {
+            None => &self.queues[..],
+            Some(index) => std::slice::from_ref(
+                self.queues
+                    .get(index)
+                    .ok_or_else(|| anyhow!("queue is {index}, allowed are 0 to {}", self.queues.len() - 1))?,
+            ),
+        };
+        for queue in queues {
+            let answer = queue.ask(|answer| Command::SetPolicy(policy.clone(), answer));
+            answer.context("the queue has ended")??;
+        }
+        Ok(())
+    }
+
+    /// Finishes what is in flight, delivers what is held, and removes the socket.
+    pub fn stop(&self) {
+        let _ = self.shared.stop.write(1);
+        if let Some(connection) = &*self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for DiskServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Accepts front ends, one at a time, and does what they say.
+struct FrontDoor {
+    name: String,
+    socket: BoundSocket,
+    shared: Arc<Shared>,
+    disk: Arc<Disk>,
+    queues: Arc<[QueueThread]>,
+    block_size: u32,
+    event_idx: bool,
+}
+
+impl FrontDoor {
+    fn run(self) {
+        while let Some(stream) = self.accept() {
+            self.set_connection(stream.try_clone().ok());
+            eprintln!("{}: connected", self.name);
+            match self.serve(stream) {
+                Ok(()) => eprintln!("{}: disconnected", self.name),
+                Err(error) => eprintln!("{}: disconnected: {error}", self.name),
+            }
+            self.set_connection(None);
+        }
+    }
+
+    fn set_connection(&self, stream: Option<UnixStream>) {
+        self.shared.is_connected.store(stream.is_some(), Ordering::Relaxed);
+        *self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+    }
+
+    /// The next front end; none: it is time to stop.
+    fn accept(&self) -> Option<UnixStream> {
+        loop {
+            let [stop, caller] = wait([self.shared.stop.as_fd(), self.socket.listener().as_fd()]);
+            if stop {
+                return None;
+            }
+            if caller && let Ok((stream, _)) = self.socket.listener().accept() {
+                return Some(stream);
+            }
+        }
+    }
+
+    /// Until it disconnects, breaks the protocol, or it is time to stop. Its rings are stopped then.
+    fn serve(&self, stream: UnixStream) -> Result<(), vhost::vhost_user::Error> {
+        let connection = Connection::new(self.disk.clone(), self.queues.clone(), self.block_size, self.event_idx);
+        let watch = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?;
+        let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(connection)));
+        loop {
+            let fds = [self.shared.stop.as_fd(), self.socket.listener().as_fd(), watch.as_fd()];
+            let [stop, caller, message] = wait(fds);
+            if stop {
+                return Ok(());
+            }
+            if caller && self.socket.listener().accept().is_ok() {
+                eprintln!("{}: refused a second connection", self.name);
+            }
+            if message {
+                match handler.handle_request() {
+                    Ok(()) => {}
+                    Err(vhost::vhost_user::Error::Disconnected) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+}
+
+/// Waits until one of the descriptors has something to say. Which.
+fn wait<const N: usize>(fds: [std::os::fd::BorrowedFd<'_>; N]) -> [bool; N] {
+    let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let _ = poll(&mut fds, PollTimeout::NONE); // EINTR: nothing has something to say
+    fds.map(|fd| fd.revents().is_some_and(|events| !events.is_empty()))
+}
+
+fn serial(text: &str) -> [u8; ID_LEN] {
+    let bytes = text.as_bytes();
+    std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0))
+}

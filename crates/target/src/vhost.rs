@@ -1,0 +1,438 @@
+//! The vhost-user protocol, device side: a front end (a virtual machine monitor, or our own client) shares its guest's
+//! memory and rings with us.
+//!
+//! `vhost-user-backend` would do this too, but its threads wait without a time limit, so that a deadline would cost a
+//! timer; it cannot resume requests after a restart; and it stops a ring without waiting for what is in flight.
+
+pub mod blk;
+pub mod inflight;
+pub mod vring;
+
+use crate::queue::{Command, Disk, QueueThread};
+use inflight::region_len;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd as _, IntoRawFd as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vhost::VhostUserMemoryRegionBase;
+use vhost::vhost_user::message::{
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
+    VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
+    VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
+use virtio_bindings::bindings::virtio_blk::{
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_CONFIG_WCE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ,
+    VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES,
+};
+use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
+use virtio_bindings::bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
+use vm_memory::mmap::MmapRegion;
+use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
+use vmm_sys_util::eventfd::EventFd;
+use vring::{Setup, Vring};
+
+/// Entries of the largest ring.
+pub const QUEUE_SIZE_MAX: u16 = 1024;
+/// Queues of a disk, at most.
+pub const QUEUES_MAX: usize = 16;
+/// Parts that guest memory may come in.
+const MEMORY_SLOTS: u64 = 32;
+
+/// A part of guest memory, and where the front end has it: ring addresses are in its own address space.
+#[derive(Debug)]
+struct Mapping {
+    front_end: u64,
+    guest: u64,
+    size: u64,
+}
+
+/// What the front end has said about a ring.
+#[derive(Debug, Default)]
+struct RingState {
+    size: u16,
+    addresses: Option<[u64; 3]>,
+    next_avail: u16,
+    kick: Option<EventFd>,
+    call: Option<EventFd>,
+    error: Option<EventFd>,
+    is_enabled: bool,
+    is_running: bool,
+}
+
+/// One connection of a front end to one disk.
+#[derive(Debug)]
+pub struct Connection {
+    disk: Arc<Disk>,
+    queues: Arc<[QueueThread]>,
+    block_size: u32,
+    event_idx: bool,
+    features: u64,
+    mappings: Vec<Mapping>,
+    memory: Arc<GuestMemoryMmap>,
+    rings: Vec<RingState>,
+    inflight: Option<Arc<MmapRegion>>,
+}
+
+impl Connection {
+    /// A connection on which nothing was said yet. `event_idx`: whether EVENT_IDX is offered.
+    #[must_use]
+    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread]>, block_size: u32, event_idx: bool) -> Self {
+        let rings = queues.iter().map(|_| RingState::default()).collect();
+        Self {
+            disk,
+            queues,
+            block_size,
+            event_idx,
+            features: 0,
+            mappings: Vec::new(),
+            memory: Arc::new(GuestMemoryMmap::new()),
+            rings,
+            inflight: None,
+        }
+    }
+
+    fn offered(&self) -> u64 {
+        let mut bits = vec![
+            VIRTIO_F_VERSION_1,
+            VIRTIO_RING_F_INDIRECT_DESC,
+            VIRTIO_BLK_F_SEG_MAX,
+            VIRTIO_BLK_F_BLK_SIZE,
+            VIRTIO_BLK_F_FLUSH,
+            VIRTIO_BLK_F_TOPOLOGY,
+            VIRTIO_BLK_F_CONFIG_WCE,
+            VIRTIO_BLK_F_MQ,
+        ];
+        bits.extend(self.event_idx.then_some(VIRTIO_RING_F_EVENT_IDX));
+        bits.extend(match self.disk.limits.read_only {
+            true => [VIRTIO_BLK_F_RO; 2],
+            false => [VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES],
+        });
+        bits.into_iter().fold(VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits(), |all, bit| all | 1 << bit)
+    }
+
+    fn ring(&mut self, index: impl TryInto<usize>) -> Result<(&mut RingState, &QueueThread)> {
+        let index = index.try_into().map_err(|_| Error::InvalidParam)?;
+        self.rings.get_mut(index).zip(self.queues.get(index)).ok_or(Error::InvalidParam)
+    }
+
+    /// Guest address of an address in the front end's own space.
+    fn to_guest(&self, address: u64) -> Result<u64> {
+        let inside = |mapping: &&Mapping| address.checked_sub(mapping.front_end).is_some_and(|at| at < mapping.size);
+        let mapping = self.mappings.iter().find(inside).ok_or(Error::InvalidParam)?;
+        Ok(address - mapping.front_end + mapping.guest)
+    }
+
+    fn set_memory(&mut self, memory: GuestMemoryMmap) {
+        self.memory = Arc::new(memory);
+        for queue in self.queues.iter() {
+            queue.tell(Command::SetMemory(self.memory.clone()));
+        }
+    }
+
+    /// Starts a ring, if all is known that is needed.
+    fn start(&mut self, index: usize) -> Result<()> {
+        let event_idx = self.features & 1 << VIRTIO_RING_F_EVENT_IDX != 0;
+        let inflight = self.inflight.clone().map(|region| (region, index));
+        let memory = self.memory.clone();
+        let (ring, queue) = self.ring(index)?;
+        let (Some(addresses), Some(kick), false) = (ring.addresses, &ring.kick, ring.is_running) else { return Ok(()) };
+        let kick = kick.try_clone().map_err(Error::ReqHandlerError)?;
+        let setup = Setup { size: ring.size, addresses, next_avail: ring.next_avail, event_idx, inflight };
+        let mut vring = Vring::start(setup, memory, kick).map_err(|_| Error::InvalidParam)?;
+        vring.set_call(ring.call.take());
+        vring.set_error(ring.error.take());
+        queue.tell(Command::Start(Box::new(vring)));
+        queue.tell(Command::Enable(ring.is_enabled));
+        ring.is_running = true;
+        Ok(())
+    }
+
+    fn stop(&mut self, index: usize) -> Result<u16> {
+        let (ring, queue) = self.ring(index)?;
+        if std::mem::take(&mut ring.is_running)
+            && let Some(Some(next_avail)) = queue.ask(Command::Stop)
+        {
+            ring.next_avail = next_avail;
+        }
+        (ring.kick, ring.call, ring.error) = (None, None, None);
+        Ok(ring.next_avail)
+    }
+
+    fn stop_all(&mut self) {
+        for index in 0..self.rings.len() {
+            let _ = self.stop(index); // the index exists
+        }
+    }
+
+    /// Maps the region of requests in flight.
+    fn map_inflight(&mut self, file: File, inflight: &VhostUserInflight) -> Result<()> {
+        let (size, offset) = (inflight.mmap_size, inflight.mmap_offset);
+        let needed = region_len(inflight.queue_size) * usize::from(inflight.num_queues);
+        let end = file.metadata().map_err(Error::ReqHandlerError)?.len();
+        if size < needed as u64 || offset.checked_add(size).is_none_or(|last| last > end) {
+            return Err(Error::InvalidParam);
+        }
+        let region = MmapRegion::from_file(FileOffset::new(file, offset), size as usize);
+        self.inflight = Some(Arc::new(region.map_err(|error| Error::ReqHandlerError(io::Error::other(error)))?));
+        Ok(())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.stop_all();
+    }
+}
+
+fn unsupported<T>() -> Result<T> {
+    Err(Error::InvalidOperation("not supported by this device"))
+}
+
+fn map(region: &VhostUserMemoryRegion, file: File) -> Result<GuestRegionMmap> {
+    GuestRegionMmap::new(region.mmap_region(file)?, GuestAddress(region.guest_phys_addr)).ok_or(Error::InvalidParam)
+}
+
+fn memory_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::ReqHandlerError(io::Error::other(error))
+}
+
+fn eventfd(file: File) -> EventFd {
+    // SAFETY: the descriptor is open, and nobody else has it.
+    unsafe { EventFd::from_raw_fd(file.into_raw_fd()) }
+}
+
+impl VhostUserBackendReqHandlerMut for Connection {
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        self.stop_all();
+        Ok(())
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        self.stop_all();
+        for ring in &mut self.rings {
+            *ring = RingState::default();
+        }
+        self.disk.write_back.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        Ok(self.offered())
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<()> {
+        if features & !self.offered() != 0 || features & 1 << VIRTIO_F_VERSION_1 == 0 {
+            return Err(Error::InvalidParam);
+        }
+        self.features = features;
+        if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
+            for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
+                ring.is_enabled = true; // there is no message for it without the feature
+                queue.tell(Command::Enable(true));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_mem_table(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        _: Option<bool>,
+    ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
+        let mapped: Result<Vec<_>> = regions.iter().zip(files).map(|(region, file)| map(region, file)).collect();
+        let memory = GuestMemoryMmap::from_regions(mapped?).map_err(memory_error)?;
+        self.mappings = regions
+            .iter()
+            .map(|r| Mapping { front_end: r.user_addr, guest: r.guest_phys_addr, size: r.memory_size })
+            .collect();
+        self.set_memory(memory);
+        Ok(None)
+    }
+
+    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
+        let size = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
+        if !size.is_power_of_two() || size > QUEUE_SIZE_MAX {
+            return Err(Error::InvalidParam);
+        }
+        self.ring(index)?.0.size = size;
+        Ok(())
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        _: VhostUserVringAddrFlags,
+        descriptors: u64,
+        used: u64,
+        available: u64,
+        _: u64,
+    ) -> Result<()> {
+        let addresses = [self.to_guest(descriptors)?, self.to_guest(available)?, self.to_guest(used)?];
+        self.ring(index)?.0.addresses = Some(addresses);
+        Ok(())
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        self.ring(index)?.0.next_avail = base as u16;
+        Ok(())
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        let next_avail = self.stop(index as usize)?;
+        Ok(VhostUserVringState::new(index, u32::from(next_avail)))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let kick = file.ok_or(Error::InvalidOperation("a ring without kicks is not supported"))?;
+        self.ring(index)?.0.kick = Some(eventfd(kick));
+        self.start(usize::from(index))
+    }
+
+    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let (ring, queue) = self.ring(index)?;
+        let call = file.map(eventfd);
+        if ring.is_running {
+            queue.tell(Command::SetCall(call))
+        } else {
+            ring.call = call
+        }
+        Ok(())
+    }
+
+    fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let (ring, queue) = self.ring(index)?;
+        let error = file.map(eventfd);
+        if ring.is_running {
+            queue.tell(Command::SetError(error))
+        } else {
+            ring.error = error
+        }
+        Ok(())
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        Ok(VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD
+            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
+            | VhostUserProtocolFeatures::RESET_DEVICE)
+    }
+
+    fn set_protocol_features(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(self.queues.len() as u64)
+    }
+
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
+        let (ring, queue) = self.ring(index)?;
+        ring.is_enabled = enable;
+        if ring.is_running {
+            queue.tell(Command::Enable(enable));
+        }
+        Ok(())
+    }
+
+    fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        let write_back = self.disk.write_back.load(Ordering::Relaxed);
+        let mut bytes = blk::config_space(&self.disk.limits, self.block_size, self.queues.len() as u16, write_back);
+        let (start, len) = (offset as usize, size as usize);
+        bytes.resize(bytes.len().max(start.saturating_add(len)), 0); // what we do not have reads as zeroes
+        bytes.get(start..start + len).map(<[u8]>::to_vec).ok_or(Error::InvalidParam)
+    }
+
+    fn set_config(&mut self, offset: u32, bytes: &[u8], _: VhostUserConfigFlags) -> Result<()> {
+        match (offset, bytes) {
+            (blk::CONFIG_WRITEBACK, [value @ 0..=1]) => {
+                self.disk.write_back.store(*value == 1, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Err(Error::InvalidParam), // nothing else can be written
+        }
+    }
+
+    fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        if usize::from(wanted.num_queues) > self.queues.len() || wanted.queue_size > QUEUE_SIZE_MAX {
+            return Err(Error::InvalidParam);
+        }
+        let size = (region_len(wanted.queue_size) * usize::from(wanted.num_queues)) as u64;
+        let file =
+            memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC).map_err(|error| Error::ReqHandlerError(error.into()))?;
+        let file = File::from(file);
+        file.set_len(size).map_err(Error::ReqHandlerError)?;
+        let inflight = VhostUserInflight::new(size, 0, wanted.num_queues, wanted.queue_size);
+        self.map_inflight(file.try_clone().map_err(Error::ReqHandlerError)?, &inflight)?;
+        Ok((inflight, file))
+    }
+
+    fn set_inflight_fd(&mut self, inflight: &VhostUserInflight, file: File) -> Result<()> {
+        self.map_inflight(file, inflight)
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        Ok(MEMORY_SLOTS)
+    }
+
+    fn add_mem_region(
+        &mut self,
+        region: &VhostUserSingleMemoryRegion,
+        file: File,
+        _: Option<bool>,
+    ) -> Result<Option<VhostUserMemoryRegionBase>> {
+        if self.mappings.len() as u64 >= MEMORY_SLOTS {
+            return Err(Error::InvalidParam);
+        }
+        let memory = self.memory.insert_region(Arc::new(map(region, file)?)).map_err(memory_error)?;
+        let (front_end, guest, size) = (region.user_addr, region.guest_phys_addr, region.memory_size);
+        self.mappings.push(Mapping { front_end, guest, size });
+        self.set_memory(memory);
+        Ok(None)
+    }
+
+    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        let address = GuestAddress(region.guest_phys_addr);
+        let (memory, _) = self.memory.remove_region(address, region.memory_size).map_err(memory_error)?;
+        self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
+        self.set_memory(memory);
+        Ok(())
+    }
+
+    fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
+        unsupported()
+    }
+
+    fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Result<File> {
+        unsupported()
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _: VhostTransferStateDirection,
+        _: VhostTransferStatePhase,
+        _: File,
+    ) -> Result<Option<File>> {
+        unsupported()
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        unsupported()
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        unsupported()
+    }
+
+    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
+        unsupported()
+    }
+}

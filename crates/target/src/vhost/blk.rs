@@ -1,0 +1,288 @@
+//! virtio-blk (virtio 1.2 §5.2): a request out of a descriptor chain, and the configuration space.
+
+use crate::backend::{Buffers, Operation};
+use virtio_bindings::bindings::virtio_blk::{
+    VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH,
+    VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
+    VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
+};
+use virtio_queue::DescriptorChain;
+use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap};
+
+/// Sectors are 512 bytes, whatever the block size.
+pub const SECTOR: u64 = 512;
+/// Data segments of one request, at most: what fits in a queue of 128 without indirect descriptors, as Linux wants.
+pub const SEG_MAX: u32 = 126;
+/// Segments that are accepted: as many as one system call takes.
+const SEGMENTS_MAX: usize = 1024;
+/// Sectors of one discard or write-zeroes request, at most: 1 GiB.
+pub const RANGE_SECTORS_MAX: u32 = 1 << 21;
+/// Length of the answer to a get-id request.
+pub const ID_LEN: usize = 20;
+
+const RANGE_LEN: u64 = 16;
+
+/// The status byte of a finished request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// It is done.
+    Ok = VIRTIO_BLK_S_OK as u8,
+    /// It failed, or it was wrong.
+    IoError = VIRTIO_BLK_S_IOERR as u8,
+    /// The device does not know the request.
+    Unsupported = VIRTIO_BLK_S_UNSUPP as u8,
+}
+
+/// What a disk allows.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Size in bytes.
+    pub size: u64,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The answer to get-id.
+    pub serial: [u8; ID_LEN],
+}
+
+/// What to do for a request.
+#[derive(Debug)]
+pub enum Task {
+    /// Give this operation to the back end.
+    Operation(Operation),
+    /// Answer at once.
+    Answer(Status),
+}
+
+/// A request, as far as it could be understood.
+#[derive(Debug)]
+pub struct Request {
+    /// What to do.
+    pub task: Task,
+    /// Scheduling class and level that the guest gives the request: class in bits 15:13.
+    pub ioprio: u16,
+    /// Where the status byte goes.
+    pub status: GuestAddress,
+    /// Bytes of guest memory that a successful request writes, without the status.
+    pub written: u32,
+}
+
+/// Why a chain is no request. It has no place for a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Parts of guest memory, in order.
+#[derive(Debug, Default)]
+struct Parts {
+    list: Vec<(GuestAddress, u64)>,
+    first: usize, // those before it are used up
+}
+
+impl Parts {
+    fn clear(&mut self) {
+        self.list.clear();
+        self.first = 0;
+    }
+
+    fn rest(&self) -> &[(GuestAddress, u64)] {
+        &self.list[self.first..]
+    }
+
+    fn len(&self) -> u64 {
+        self.rest().iter().map(|(_, len)| len).sum()
+    }
+
+    /// Reads and uses up the first `N` bytes.
+    fn read_front<const N: usize>(&mut self, memory: &GuestMemoryMmap) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        let mut at = 0;
+        while at < N {
+            let (address, available) = self.list.get_mut(self.first)?;
+            let n = usize::try_from(*available).unwrap_or(usize::MAX).min(N - at);
+            memory.read_slice(&mut bytes[at..at + n], *address).ok()?;
+            *address = address.checked_add(n as u64)?;
+            *available -= n as u64;
+            self.first += usize::from(*available == 0);
+            at += n;
+        }
+        Some(bytes)
+    }
+
+    /// Uses up the last byte; its address.
+    fn take_last(&mut self) -> Option<GuestAddress> {
+        while let Some((address, len)) = self.list.last_mut() {
+            match len.checked_sub(1) {
+                None => drop(self.list.pop()),
+                Some(rest) => {
+                    *len = rest;
+                    return address.checked_add(rest);
+                }
+            }
+        }
+        None
+    }
+}
+
+fn le32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn le64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+/// Understands descriptor chains; keeps the space it needs for that.
+#[derive(Debug, Default)]
+pub struct Parser {
+    readable: Parts,
+    writable: Parts,
+}
+
+impl Parser {
+    /// Understands a chain in `memory`. The addresses of its data go to `buffers`. `durable`: writes are on the medium
+    /// when they end. How a request is spread over descriptors is the driver's business (virtio 1.2 §2.7.4).
+    ///
+    /// # Errors
+    /// A chain without a status byte: it loops, is cut off, too long, or outside guest memory.
+    pub fn parse(
+        &mut self,
+        chain: DescriptorChain<&GuestMemoryMmap>,
+        memory: &GuestMemoryMmap,
+        limits: &Limits,
+        durable: bool,
+        buffers: &mut Buffers,
+    ) -> Result<Request, Malformed> {
+        let Self { readable, writable } = self;
+        readable.clear();
+        writable.clear();
+        let mut ends = false;
+        for descriptor in chain {
+            let device_writes = descriptor.is_write_only();
+            let out_of_order = !device_writes && !writable.list.is_empty();
+            if out_of_order || readable.list.len() + writable.list.len() > SEGMENTS_MAX + 2 {
+                return Err(Malformed);
+            }
+            let parts = if device_writes { &mut *writable } else { &mut *readable };
+            parts.list.push((descriptor.addr(), u64::from(descriptor.len())));
+            ends = !descriptor.has_next();
+        }
+        if !ends {
+            return Err(Malformed); // it loops, or leads outside its table
+        }
+        let status = writable.take_last().filter(|status| memory.address_in_range(*status)).ok_or(Malformed)?;
+        let Some(header) = readable.read_front::<16>(memory) else {
+            return Ok(Request { task: Task::Answer(Status::IoError), ioprio: 0, status, written: 0 });
+        };
+        let (kind, ioprio, sector) = (le32(&header, 0), le32(&header, 4) as u16, le64(&header, 8));
+        let (task, written) = match kind {
+            VIRTIO_BLK_T_GET_ID => match write_all(memory, writable, &limits.serial) {
+                Some(written) => (Ok(Task::Answer(Status::Ok)), written),
+                None => (Err(Status::IoError), 0),
+            },
+            VIRTIO_BLK_T_IN => {
+                let operation = read_task(sector, readable, writable, limits);
+                let task = operation.and_then(|operation| map(memory, writable, buffers).map(|()| operation));
+                (task, buffers.len() as u32)
+            }
+            VIRTIO_BLK_T_OUT => {
+                let operation = write_task(sector, readable, writable, limits, durable);
+                (operation.and_then(|operation| map(memory, readable, buffers).map(|()| operation)), 0)
+            }
+            VIRTIO_BLK_T_FLUSH => (Ok(Task::Operation(Operation::Flush)), 0),
+            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => (range_task(kind, memory, readable, limits), 0),
+            _ => (Err(Status::Unsupported), 0),
+        };
+        Ok(match task {
+            Ok(task) => Request { task, ioprio, status, written },
+            Err(error) => Request { task: Task::Answer(error), ioprio, status, written: 0 },
+        })
+    }
+}
+
+fn read_task(sector: u64, readable: &Parts, writable: &Parts, limits: &Limits) -> Result<Task, Status> {
+    let offset = transfer(sector, writable.len(), limits)?;
+    if readable.len() > 0 { Err(Status::IoError) } else { Ok(Task::Operation(Operation::Read { offset })) }
+}
+
+fn write_task(sector: u64, readable: &Parts, writable: &Parts, limits: &Limits, durable: bool) -> Result<Task, Status> {
+    let offset = transfer(sector, readable.len(), limits)?;
+    if writable.len() > 0 || limits.read_only {
+        return Err(Status::IoError);
+    }
+    Ok(Task::Operation(Operation::Write { offset, durable }))
+}
+
+/// Discard and write-zeroes: one segment, and no flags but what the request has.
+fn range_task(kind: u32, memory: &GuestMemoryMmap, readable: &mut Parts, limits: &Limits) -> Result<Task, Status> {
+    if limits.read_only || readable.len() != RANGE_LEN {
+        return Err(Status::IoError);
+    }
+    let bytes = readable.read_front::<16>(memory).ok_or(Status::IoError)?;
+    let (sector, sectors, flags) = (le64(&bytes, 0), le32(&bytes, 8), le32(&bytes, 12));
+    let len = u64::from(sectors) * SECTOR;
+    let offset = transfer(sector, len, limits)?;
+    match (kind, flags) {
+        _ if sectors > RANGE_SECTORS_MAX => Err(Status::IoError),
+        (VIRTIO_BLK_T_DISCARD, 0) => Ok(Task::Operation(Operation::Discard { offset, len })),
+        (VIRTIO_BLK_T_WRITE_ZEROES, 0 | VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP) => {
+            Ok(Task::Operation(Operation::WriteZeroes { offset, len, unmap: flags != 0, by_hand: false }))
+        }
+        _ => Err(Status::Unsupported),
+    }
+}
+
+/// The offset of a range, if it is whole sectors inside the disk.
+fn transfer(sector: u64, len: u64, limits: &Limits) -> Result<u64, Status> {
+    let offset = sector.checked_mul(SECTOR).ok_or(Status::IoError)?;
+    let inside = offset.checked_add(len).is_some_and(|end| end <= limits.size);
+    if len.is_multiple_of(SECTOR) && inside { Ok(offset) } else { Err(Status::IoError) }
+}
+
+/// Puts the addresses of `data` in this process into `buffers`, if all of it is guest memory.
+fn map(memory: &GuestMemoryMmap, data: &Parts, buffers: &mut Buffers) -> Result<(), Status> {
+    for &(address, len) in data.rest() {
+        for slice in memory.get_slices(address, usize::try_from(len).map_err(|_| Status::IoError)?) {
+            let slice = slice.map_err(|_| Status::IoError)?;
+            buffers.push(slice.ptr_guard_mut().as_ptr(), slice.len());
+        }
+    }
+    Ok(())
+}
+
+/// Writes as much of `bytes` as there is room for. How much that was.
+fn write_all(memory: &GuestMemoryMmap, room: &Parts, bytes: &[u8]) -> Option<u32> {
+    let mut rest = bytes;
+    for &(address, len) in room.rest() {
+        let (now, later) = rest.split_at(rest.len().min(usize::try_from(len).unwrap_or(usize::MAX)));
+        memory.write_slice(now, address).ok()?;
+        rest = later;
+    }
+    Some((bytes.len() - rest.len()) as u32)
+}
+
+/// `struct virtio_blk_config`, little endian.
+#[must_use]
+pub fn config_space(limits: &Limits, block_size: u32, queues: u16, write_back: bool) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(CONFIG_LEN);
+    bytes.extend((limits.size / SECTOR).to_le_bytes()); // capacity
+    bytes.extend(0_u32.to_le_bytes()); // size_max: not offered
+    bytes.extend(SEG_MAX.to_le_bytes());
+    bytes.extend([0; 4]); // geometry: not offered
+    bytes.extend(block_size.to_le_bytes());
+    bytes.extend([0, 0]); // physical_block_exp, alignment_offset: a physical block is a logical one
+    bytes.extend(1_u16.to_le_bytes()); // min_io_size, in blocks
+    bytes.extend(1_u32.to_le_bytes()); // opt_io_size, in blocks
+    bytes.extend([u8::from(write_back), 0]);
+    bytes.extend(queues.to_le_bytes());
+    let align = block_size / SECTOR as u32;
+    for number in [RANGE_SECTORS_MAX, 1, align, RANGE_SECTORS_MAX, 1] {
+        bytes.extend(number.to_le_bytes()); // max_discard_sectors, _seg, discard_sector_alignment, max_write_zeroes_*
+    }
+    bytes.extend([1, 0, 0, 0]); // write_zeroes_may_unmap
+    debug_assert_eq!(bytes.len(), CONFIG_LEN);
+    bytes
+}
+
+const CONFIG_LEN: usize = 60;
+/// Where the guest writes whether the cache is on.
+pub const CONFIG_WRITEBACK: u32 = 32;

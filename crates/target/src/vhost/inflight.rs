@@ -1,0 +1,162 @@
+//! What was taken from a ring and not answered, in memory that the front end keeps while this process restarts
+//! (vhost-user, "Inflight I/O tracking": the split virtqueue region).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use vm_memory::{AtomicInteger, MmapRegion, VolatileMemory as _};
+
+const HEADER_LEN: usize = 16;
+const ENTRY_LEN: usize = 16;
+const ALIGN: usize = 64;
+const VERSION: u16 = 1;
+
+// Offsets in a queue's region.
+const VERSION_AT: usize = 8;
+const SIZE_AT: usize = 10;
+const LAST_BATCH_HEAD_AT: usize = 12;
+const USED_IDX_AT: usize = 14;
+
+// Offsets in a descriptor's entry.
+const TAKEN_AT: usize = 0;
+const NEXT_AT: usize = 6;
+const COUNTER_AT: usize = 8;
+
+/// Bytes that one queue of `size` entries needs.
+#[must_use]
+pub const fn region_len(size: u16) -> usize {
+    (HEADER_LEN + ENTRY_LEN * size as usize).next_multiple_of(ALIGN)
+}
+
+/// One queue's region.
+#[derive(Debug)]
+pub struct Inflight {
+    region: Arc<MmapRegion>,
+    offset: usize,
+    size: u16,
+    counter: u64,
+}
+
+impl Inflight {
+    /// The region of queue `index`, of `size` entries; `used_idx` is the ring's own. `None`: it is not all there.
+    #[must_use]
+    pub fn new(region: Arc<MmapRegion>, index: usize, size: u16, used_idx: u16) -> Option<Self> {
+        let offset = index.checked_mul(region_len(size))?;
+        if offset.checked_add(region_len(size))? > region.size() {
+            return None;
+        }
+        let this = Self { region, offset, size, counter: 0 };
+        if this.load::<AtomicU16>(VERSION_AT) == VERSION && this.load::<AtomicU16>(SIZE_AT) == size {
+            if this.load::<AtomicU16>(USED_IDX_AT) != used_idx {
+                // The device before us ended between answering this one and noting it.
+                let head = this.load::<AtomicU16>(LAST_BATCH_HEAD_AT);
+                if head < size {
+                    this.store::<AtomicU8>(entry(head) + TAKEN_AT, 0);
+                }
+            }
+        } else {
+            (0..size).for_each(|head| this.store::<AtomicU8>(entry(head) + TAKEN_AT, 0));
+            this.store::<AtomicU16>(SIZE_AT, size);
+            this.store::<AtomicU16>(VERSION_AT, VERSION);
+        }
+        this.store::<AtomicU16>(USED_IDX_AT, used_idx);
+        let newest = this.taken().map(|(counter, _)| counter).max();
+        Some(Self { counter: newest.map_or(0, |newest| newest.wrapping_add(1)), ..this })
+    }
+
+    /// Requests that are taken and not answered, oldest first.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<u16> {
+        let mut taken: Vec<_> = self.taken().collect();
+        taken.sort_unstable();
+        taken.into_iter().map(|(_, head)| head).collect()
+    }
+
+    /// A request is taken.
+    pub fn take(&mut self, head: u16) {
+        self.store::<AtomicU64>(entry(head) + COUNTER_AT, self.counter);
+        self.counter = self.counter.wrapping_add(1);
+        self.store::<AtomicU8>(entry(head) + TAKEN_AT, 1);
+    }
+
+    /// A request is about to be answered.
+    pub fn before_answer(&self, head: u16) {
+        self.store::<AtomicU16>(entry(head) + NEXT_AT, self.load::<AtomicU16>(LAST_BATCH_HEAD_AT));
+        self.store::<AtomicU16>(LAST_BATCH_HEAD_AT, head);
+    }
+
+    /// A request is answered: the ring's used index is now `used_idx`.
+    pub fn after_answer(&self, head: u16, used_idx: u16) {
+        self.store::<AtomicU8>(entry(head) + TAKEN_AT, 0);
+        self.store::<AtomicU16>(USED_IDX_AT, used_idx);
+    }
+
+    fn taken(&self) -> impl Iterator<Item = (u64, u16)> {
+        let taken = (0..self.size).filter(|&head| self.load::<AtomicU8>(entry(head) + TAKEN_AT) == 1);
+        taken.map(|head| (self.load::<AtomicU64>(entry(head) + COUNTER_AT), head))
+    }
+
+    fn load<A: AtomicInteger>(&self, at: usize) -> A::V {
+        self.region.get_atomic_ref::<A>(self.offset + at).expect("checked when it was made").load(Ordering::Acquire)
+    }
+
+    fn store<A: AtomicInteger>(&self, at: usize, value: A::V) {
+        let field = self.region.get_atomic_ref::<A>(self.offset + at).expect("checked when it was made");
+        field.store(value, Ordering::Release);
+    }
+}
+
+const fn entry(head: u16) -> usize {
+    HEADER_LEN + ENTRY_LEN * head as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(region: &Arc<MmapRegion>, used_idx: u16) -> Inflight {
+        Inflight::new(region.clone(), 1, 8, used_idx).expect("it fits")
+    }
+
+    #[test]
+    fn remembers_what_was_not_answered_in_order() {
+        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let mut inflight = start(&region, 0);
+        for head in [5, 2, 7] {
+            inflight.take(head);
+        }
+        inflight.before_answer(2);
+        inflight.after_answer(2, 1);
+        let mut again = start(&region, 1);
+        assert_eq!(again.unanswered(), [5, 7]);
+        again.take(2); // newer than all before
+        assert_eq!(start(&region, 1).unanswered(), [5, 7, 2]);
+    }
+
+    /// The device ended after it had moved the used index and before it noted that.
+    #[test]
+    fn an_answer_that_was_not_noted_is_not_repeated() {
+        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let mut inflight = start(&region, 65535);
+        inflight.take(3);
+        inflight.take(4);
+        inflight.before_answer(4);
+        assert_eq!(start(&region, 0).unanswered(), [3]);
+        // Before the used index moved it was not an answer.
+        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let mut inflight = start(&region, 65535);
+        inflight.take(4);
+        inflight.before_answer(4);
+        assert_eq!(start(&region, 65535).unanswered(), [4]);
+    }
+
+    #[test]
+    fn a_region_that_is_too_small_or_foreign() {
+        let region = Arc::new(MmapRegion::new(region_len(8)).expect("small"));
+        assert!(Inflight::new(region.clone(), 0, 8, 0).is_some());
+        assert!(Inflight::new(region.clone(), 1, 8, 0).is_none());
+        assert!(Inflight::new(region, usize::MAX, 8, 0).is_none());
+        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        region.get_slice(0, region.size()).expect("all").copy_from(&[1_u8; 2 * region_len(8)]);
+        assert!(start(&region, 0).unanswered().is_empty(), "another version: nothing in it counts");
+    }
+}

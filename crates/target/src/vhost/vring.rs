@@ -1,0 +1,295 @@
+//! One split virtqueue of a guest, as the device sees it (virtio 1.2 §2.7).
+
+use super::blk::{Limits, Malformed, Parser, Request, Status};
+use super::inflight::Inflight;
+use crate::backend::Buffers;
+use crate::delivery::Ring;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
+use virtio_queue::{Queue, QueueOwnedT as _, QueueT as _};
+use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
+use vmm_sys_util::eventfd::EventFd;
+
+/// The guest broke the ring: nothing in it can be trusted any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// A ring that was started.
+#[derive(Debug)]
+pub struct Vring {
+    queue: Queue,
+    memory: Arc<GuestMemoryMmap>,
+    kick: EventFd,
+    call: Option<EventFd>,
+    error: Option<EventFd>,
+    inflight: Option<Inflight>,
+    replay: Option<Replay>,
+    parser: Parser,
+}
+
+/// Requests that a device before us took and did not answer. Chains are read through an available ring only, and the
+/// guest's may have gone on since: so this is one of our own, in front of the guest's descriptors.
+#[derive(Debug)]
+struct Replay {
+    queue: Queue,
+    memory: GuestMemoryMmap,
+}
+
+/// Where our available ring is put: far above all guest memory.
+const REPLAY_ADDRESS: GuestAddress = GuestAddress(1 << 62);
+
+/// A request taken from the ring.
+#[derive(Debug)]
+pub struct Popped {
+    /// Index of its first descriptor: the guest knows it by that.
+    pub head: u16,
+    /// What it is.
+    pub request: Result<Request, Malformed>,
+    /// A device before us took it, and did not answer.
+    pub is_again: bool,
+}
+
+/// A completion on its way to the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Index of its first descriptor.
+    pub head: u16,
+    /// Bytes of guest memory written.
+    pub written: u32,
+}
+
+/// The configuration of a ring.
+#[derive(Debug)]
+pub struct Setup {
+    /// Entries: a power of two.
+    pub size: u16,
+    /// Guest addresses of the descriptor table, the available and the used ring.
+    pub addresses: [u64; 3],
+    /// Where the device goes on in the available ring.
+    pub next_avail: u16,
+    /// Whether EVENT_IDX was negotiated.
+    pub event_idx: bool,
+    /// The region that remembers requests across restarts, and this queue's index in it.
+    pub inflight: Option<(Arc<MmapRegion>, usize)>,
+}
+
+impl Vring {
+    /// Starts a ring.
+    ///
+    /// # Errors
+    /// A size or an address that cannot be.
+    pub fn start(setup: Setup, memory: Arc<GuestMemoryMmap>, kick: EventFd) -> Result<Self, Broken> {
+        let Setup { size, addresses, next_avail, event_idx, inflight } = setup;
+        let mut queue = new_queue(size, addresses)?;
+        queue.set_event_idx(event_idx);
+        queue.set_next_avail(next_avail);
+        if !queue.is_valid(&*memory) {
+            return Err(Broken);
+        }
+        let used_idx = queue.used_idx(&*memory, Ordering::Acquire).map_err(|_| Broken)?.0;
+        queue.set_next_used(used_idx);
+
+        let inflight = match inflight {
+            Some((region, index)) => Some(Inflight::new(region, index, size, used_idx).ok_or(Broken)?),
+            None => None,
+        };
+        let unanswered = inflight.as_ref().map(Inflight::unanswered).unwrap_or_default();
+        let replay = if unanswered.is_empty() {
+            None
+        } else {
+            queue.set_next_avail(used_idx.wrapping_add(unanswered.len() as u16));
+            Some(Replay::new(size, addresses, &memory, &unanswered).ok_or(Broken)?)
+        };
+        Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, parser: Parser::default() })
+    }
+
+    /// Entries of the ring.
+    #[must_use]
+    pub fn size(&self) -> u16 {
+        self.queue.size()
+    }
+
+    /// The eventfd that the guest kicks.
+    #[must_use]
+    pub const fn kick(&self) -> &EventFd {
+        &self.kick
+    }
+
+    /// Guest memory as it is mapped now. Whoever keeps addresses in it keeps this.
+    #[must_use]
+    pub const fn memory(&self) -> &Arc<GuestMemoryMmap> {
+        &self.memory
+    }
+
+    /// Guest memory is mapped anew.
+    pub fn set_memory(&mut self, memory: Arc<GuestMemoryMmap>) {
+        self.memory = memory;
+    }
+
+    /// The eventfd that interrupts the guest.
+    pub fn set_call(&mut self, call: Option<EventFd>) {
+        self.call = call;
+    }
+
+    /// The eventfd that tells the front end that the ring is broken.
+    pub fn set_error(&mut self, error: Option<EventFd>) {
+        self.error = error;
+    }
+
+    /// Where a later start goes on.
+    #[must_use]
+    pub fn next_avail(&self) -> u16 {
+        self.queue.next_avail()
+    }
+
+    /// Whether a device before us posted what the guest has not taken: it may have ended before it interrupted.
+    #[must_use]
+    pub fn owes_interrupt(&self) -> bool {
+        let used_idx = self.queue.next_used();
+        match self.used_event() {
+            Some(used_event) => used_event != used_idx,
+            None => used_idx != 0,
+        }
+    }
+
+    /// Requests that are available and not taken.
+    ///
+    /// # Errors
+    /// The guest's index jumped, or the ring is not in its memory.
+    pub fn backlog(&self) -> Result<u16, Broken> {
+        let available = self.queue.avail_idx(&*self.memory, Ordering::Acquire).map_err(|_| Broken)?;
+        let backlog = available.0.wrapping_sub(self.queue.next_avail());
+        if backlog > self.queue.size() { Err(Broken) } else { Ok(backlog) }
+    }
+
+    /// Takes the next request. Its data's addresses go to `buffers`.
+    ///
+    /// # Errors
+    /// The guest's index jumped, a descriptor index is outside the table, or the ring is not in its memory.
+    pub fn pop(&mut self, limits: &Limits, durable: bool, buffers: &mut Buffers) -> Result<Option<Popped>, Broken> {
+        if let Some(Replay { queue, memory }) = &mut self.replay {
+            if let Some(chain) = queue.iter(&*memory).map_err(|_| Broken)?.next() {
+                let head = chain.head_index();
+                let request = self.parser.parse(chain, memory, limits, durable, buffers);
+                return Ok(Some(Popped { head, request, is_again: true }));
+            }
+            self.replay = None;
+        }
+        let memory: &GuestMemoryMmap = &self.memory;
+        let Some(chain) = self.queue.iter(memory).map_err(|_| Broken)?.next() else { return Ok(None) };
+        let head = chain.head_index();
+        if head >= self.queue.size() {
+            return Err(Broken);
+        }
+        if let Some(inflight) = &mut self.inflight {
+            inflight.take(head);
+        }
+        let request = self.parser.parse(chain, memory, limits, durable, buffers);
+        Ok(Some(Popped { head, request, is_again: false }))
+    }
+
+    /// Writes the status byte of a request.
+    pub fn set_status(&self, address: GuestAddress, status: Status) {
+        // It was inside guest memory when the request was taken; should it be gone since, so is who waits for it.
+        let _ = self.memory.write_obj(status as u8, address);
+    }
+
+    /// How far the guest had taken what was posted when it last asked to be interrupted for more; only with EVENT_IDX.
+    fn used_event(&self) -> Option<u16> {
+        if !self.queue.event_idx_enabled() {
+            return None;
+        }
+        let address = self.queue.avail_ring() + 4 + 2 * u64::from(self.queue.size());
+        self.memory.load(GuestAddress(address), Ordering::Acquire).ok().map(u16::from_le)
+    }
+
+    /// Tells the front end that the ring is broken.
+    pub fn report_broken(&self) {
+        if let Some(error) = &self.error {
+            let _ = error.write(1); // nobody is left to tell
+        }
+    }
+
+    /// Asks the guest for kicks. True: something came meanwhile, and no kick will tell of it.
+    ///
+    /// # Errors
+    /// The ring is not in guest memory any more.
+    pub fn enable_kicks(&mut self) -> Result<bool, Broken> {
+        self.queue.enable_notification(&*self.memory).map_err(|_| Broken)
+    }
+
+    /// Tells the guest that kicks are not needed.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn disable_kicks(&mut self) -> Result<(), Broken> {
+        self.queue.disable_notification(&*self.memory).map_err(|_| Broken)
+    }
+}
+
+impl Ring for Vring {
+    type Entry = Entry;
+    type Broken = Broken;
+
+    fn post(&mut self, Entry { head, written }: Entry) -> Result<(), Broken> {
+        if let Some(inflight) = &self.inflight {
+            inflight.before_answer(head);
+        }
+        self.queue.add_used(&*self.memory, head, written).map_err(|_| Broken)?;
+        if let Some(inflight) = &self.inflight {
+            inflight.after_answer(head, self.queue.next_used());
+        }
+        Ok(())
+    }
+
+    fn wants_interrupt(&mut self) -> bool {
+        if self.queue.event_idx_enabled() {
+            return self.queue.needs_notification(&*self.memory).unwrap_or(true);
+        }
+        fence(Ordering::SeqCst); // what was posted is visible before the flag is read
+        let flags: Result<u16, _> = self.memory.load(GuestAddress(self.queue.avail_ring()), Ordering::Relaxed);
+        flags.map_or(true, |flags| u32::from(u16::from_le(flags)) & VRING_AVAIL_F_NO_INTERRUPT == 0)
+    }
+
+    /// Only with EVENT_IDX does the guest tell.
+    fn is_consumed(&mut self) -> bool {
+        if self.used_event() != Some(self.queue.next_used()) {
+            return false;
+        }
+        // The queue counts in 16 bits what was posted since it was asked: a guest that takes everything by itself must
+        // not make that wrap. With this used_event the answer is no, unless the guest plays tricks with it.
+        if self.wants_interrupt() {
+            self.interrupt();
+        }
+        true
+    }
+
+    fn interrupt(&mut self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.write(1).is_ok())
+    }
+}
+
+impl Replay {
+    fn new(size: u16, addresses: [u64; 3], memory: &GuestMemoryMmap, heads: &[u16]) -> Option<Self> {
+        let ring = MmapRegion::new(4 + 2 * usize::from(size)).ok()?;
+        let region = GuestRegionMmap::new(ring, REPLAY_ADDRESS)?;
+        let memory = memory.insert_region(Arc::new(region)).ok()?;
+        memory.write_obj(u16::to_le(heads.len() as u16), REPLAY_ADDRESS.unchecked_add(2)).ok()?;
+        for (i, head) in heads.iter().enumerate() {
+            memory.write_obj(head.to_le(), REPLAY_ADDRESS.unchecked_add(4 + 2 * i as u64)).ok()?;
+        }
+        let [table, _, used] = addresses;
+        let queue = new_queue(size, [table, REPLAY_ADDRESS.raw_value(), used]).ok()?;
+        Some(Self { queue, memory })
+    }
+}
+
+fn new_queue(size: u16, [table, available, used]: [u64; 3]) -> Result<Queue, Broken> {
+    let mut queue = Queue::new(size).map_err(|_| Broken)?;
+    queue.try_set_desc_table_address(GuestAddress(table)).map_err(|_| Broken)?;
+    queue.try_set_avail_ring_address(GuestAddress(available)).map_err(|_| Broken)?;
+    queue.try_set_used_ring_address(GuestAddress(used)).map_err(|_| Broken)?;
+    queue.set_ready(true);
+    Ok(queue)
+}
