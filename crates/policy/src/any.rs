@@ -1,6 +1,7 @@
 //! One closed enum over all policies.
 
 use crate::baseline::{Batch, Dim, Nvme, SpdkVhost};
+use crate::requester::Requester;
 use crate::spec::{CintSpec, Spec, SpecError};
 use crate::{Decision, HoldReason, Reason, Stats};
 use cint_core::{Barriers, Cint, Event, Hint, Ticket, Tracker};
@@ -53,7 +54,7 @@ enum Machine {
     Dim(Dim),
     SpdkVhost(SpdkVhost),
     Vic(Vic),
-    Cint(Cint, Option<Box<StrictTracker>>),
+    Cint(Cint, Option<Box<StrictTracker>>, Option<Requester>),
 }
 
 impl Machine {
@@ -66,13 +67,18 @@ impl Machine {
             Spec::SpdkVhost(params) => Self::SpdkVhost(SpdkVhost::new(*params, tick_hz)),
             Spec::Vic(params) => Self::Vic(Vic::new(spec.vic_config(params, tick_hz)?)),
             Spec::Cint(cint) | Spec::Auto(cint) => {
-                Self::Cint(Cint::new(spec.cint_config(cint, tick_hz)?), Self::tracker(cint))
+                let config = spec.cint_config(cint, tick_hz)?;
+                Self::Cint(Cint::new(config), Self::tracker(cint), Self::requester(spec))
             }
         })
     }
 
     fn tracker(spec: &CintSpec) -> Option<Box<StrictTracker>> {
         (spec.barrier == Barriers::Strict).then(Box::default)
+    }
+
+    fn requester(spec: &Spec) -> Option<Requester> {
+        matches!(spec, Spec::Auto(_)).then_some(Requester::NEW)
     }
 
     fn flush(&mut self, now: u64) -> Decision {
@@ -83,7 +89,7 @@ impl Machine {
             Self::Dim(dim) => dim.flush(now),
             Self::SpdkVhost(spdk) => spdk.flush(now),
             Self::Vic(vic) => vic.flush(now).into(),
-            Self::Cint(cint, _) => cint.flush(now).into(),
+            Self::Cint(cint, ..) => cint.flush(now).into(),
         }
     }
 }
@@ -115,12 +121,14 @@ impl AnyPolicy {
         self.stats = Stats::default();
     }
 
-    /// A command of `group` is submitted. The ticket, if there is one, goes back with its completion.
-    pub fn on_submit(&mut self, group: u8) -> Option<Ticket> {
-        match &mut self.machine {
-            Machine::Cint(_, Some(tracker)) => tracker.on_submit(group),
-            _ => None,
+    /// A command of `group` is submitted. `outstanding`: how many its requesters have submitted and not taken back,
+    /// counting it. The ticket, if there is one, goes back with its completion.
+    pub fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
+        let Machine::Cint(_, tracker, requester) = &mut self.machine else { return None };
+        if let Some(requester) = requester {
+            requester.on_submit(outstanding);
         }
+        tracker.as_mut().and_then(|tracker| tracker.on_submit(group))
     }
 
     /// A command completed.
@@ -137,10 +145,20 @@ impl AnyPolicy {
                 (decision, _) if decision.is_deliver() => decision.into(),
                 (_, Class::Admin | Class::Failed) => vic.flush(now).into(),
             },
-            Machine::Cint(cint, tracker) => {
+            Machine::Cint(cint, tracker, requester) => {
                 let hint = if class == Class::Io { hint } else { Hint::Urgent };
                 let event = tracker.as_mut().map_or(Event::from(hint), |tracker| tracker.on_completion(ticket, hint));
-                cint.on_completion(now, event, Some(cif)).into()
+                let (in_flight, held) =
+                    (requester.as_mut().map_or(cif, |requester| requester.in_flight(cif)), cint.held());
+                let decision = cint.on_completion(now, event, Some(in_flight));
+                match (requester, decision) {
+                    (Some(requester), cint_core::Decision::Hold(_)) => requester.on_hold(cif),
+                    (Some(requester), cint_core::Decision::Deliver(cint_core::Reason::InFlight)) => {
+                        requester.on_limit(held)
+                    }
+                    _ => {}
+                }
+                decision.into()
             }
         };
         self.stats.count(decision)
@@ -155,7 +173,7 @@ impl AnyPolicy {
             Machine::Dim(dim) => dim.deadline(),
             Machine::SpdkVhost(spdk) => spdk.deadline(),
             Machine::Vic(vic) => vic.deadline(),
-            Machine::Cint(cint, _) => cint.deadline(),
+            Machine::Cint(cint, ..) => cint.deadline(),
         }
     }
 
@@ -168,7 +186,15 @@ impl AnyPolicy {
             Machine::Dim(dim) => dim.on_deadline(now),
             Machine::SpdkVhost(spdk) => spdk.on_deadline(now),
             Machine::Vic(vic) => vic.on_deadline(now).into(),
-            Machine::Cint(cint, _) => cint.on_deadline(now).into(),
+            Machine::Cint(cint, _, requester) => {
+                let held = cint.held();
+                let decision = cint.on_deadline(now);
+                if let (Some(requester), cint_core::Decision::Deliver(cint_core::Reason::Delta)) = (requester, decision)
+                {
+                    requester.on_silence(held);
+                }
+                decision.into()
+            }
         };
         self.stats.count(decision)
     }
@@ -178,7 +204,7 @@ impl AnyPolicy {
     pub fn wants_batch_end(&self) -> bool {
         match &self.machine {
             Machine::Batch(_) | Machine::SpdkVhost(_) => true,
-            Machine::Cint(cint, _) => cint.config().waits_for_batch_end(),
+            Machine::Cint(cint, ..) => cint.config().waits_for_batch_end(),
             _ => false,
         }
     }
@@ -188,7 +214,7 @@ impl AnyPolicy {
         let decision = match &mut self.machine {
             Machine::Batch(batch) => batch.on_batch_end(now),
             Machine::SpdkVhost(spdk) => spdk.on_batch_end(now),
-            Machine::Cint(cint, _) => cint.on_batch_end(now).into(),
+            Machine::Cint(cint, ..) => cint.on_batch_end(now).into(),
             _ => return self.on_deadline(now),
         };
         self.stats.count(decision)
@@ -209,14 +235,14 @@ impl AnyPolicy {
             Machine::Dim(dim) => dim.on_consumed(now),
             Machine::SpdkVhost(spdk) => spdk.on_consumed(now),
             Machine::Vic(vic) => vic.on_consumed(now),
-            Machine::Cint(cint, _) => cint.on_consumed(now),
+            Machine::Cint(cint, ..) => cint.on_consumed(now),
         }
     }
 
     /// A command was aborted and will not complete.
     pub fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
         match &mut self.machine {
-            Machine::Cint(cint, Some(tracker)) => {
+            Machine::Cint(cint, Some(tracker), _) => {
                 let decision = cint.on_cancel(now, tracker.cancel(ticket)).into();
                 self.stats.count(decision)
             }
@@ -255,10 +281,12 @@ impl AnyPolicy {
                 let config = spec.vic_config(params, self.tick_hz)?;
                 vic.reconfigure(config, now).map_err(|error| spec.wrong_vic(error))?.into()
             }
-            (Machine::Cint(cint, tracker), Spec::Cint(params) | Spec::Auto(params))
+            (Machine::Cint(cint, tracker, requester), Spec::Cint(params) | Spec::Auto(params))
                 if tracker.is_some() == (params.barrier == Barriers::Strict) =>
             {
                 let config = spec.cint_config(params, self.tick_hz)?;
+                *requester =
+                    requester.take().or(Machine::requester(&spec)).filter(|_| Machine::requester(&spec).is_some());
                 cint.reconfigure(config, now).map_err(|error| spec.wrong_cint(error))?.into()
             }
             _ => {
@@ -280,7 +308,7 @@ impl AnyPolicy {
             Machine::Dim(dim) => dim.held(),
             Machine::SpdkVhost(spdk) => spdk.held(),
             Machine::Vic(vic) => vic.held().into(),
-            Machine::Cint(cint, _) => cint.held().into(),
+            Machine::Cint(cint, ..) => cint.held().into(),
         }
     }
 
@@ -293,7 +321,7 @@ impl AnyPolicy {
             Machine::Dim(dim) => Some(dim.max_hold()),
             Machine::Batch(_) | Machine::SpdkVhost(_) => None,
             Machine::Vic(vic) => vic.config().max_hold(),
-            Machine::Cint(cint, _) => cint.config().max_hold(),
+            Machine::Cint(cint, ..) => cint.config().max_hold(),
         }
     }
 }

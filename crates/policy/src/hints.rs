@@ -9,9 +9,9 @@ pub enum HintSource {
     Fua,
     /// An I/O priority: real time is Urgent, idle is plain whatever the other sources say.
     Ioprio,
-    /// The last of two or more requests that came with one kick: a Barrier.
+    /// The last of two or more requests that came with one kick and are all the guest has outstanding: a Barrier.
     Batch,
-    /// The only request of a kick while few are in flight: Urgent.
+    /// The only request that the guest has outstanding: Urgent.
     Single,
     /// Nothing is in flight any more: nobody else will interrupt. Urgent.
     Idle,
@@ -44,6 +44,8 @@ impl HintSources {
     pub const NONE: Self = Self(0);
     /// Every source.
     pub const ALL: Self = Self((1 << HintSource::ALL.len()) - 1);
+    /// What a guest says, and its batches: for a policy that learns by itself who waits and whether more will come.
+    pub const AUTO: Self = Self::EXPLICIT.with(HintSource::Batch);
     /// What a guest says in so many words, not what is inferred.
     pub const EXPLICIT: Self = Self::NONE.with(HintSource::Flush).with(HintSource::Fua).with(HintSource::Ioprio);
 

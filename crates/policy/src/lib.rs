@@ -25,6 +25,7 @@ pub mod baseline;
 mod decision;
 mod hints;
 mod keys;
+mod requester;
 mod spec;
 mod value;
 

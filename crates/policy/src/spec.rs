@@ -71,7 +71,13 @@ impl CintSpec {
     /// As in the paper, for an Intel P3700.
     pub const P3700: Self = Self::of(&cint_core::Params::P3700);
     /// Our best default.
-    pub const AUTO: Self = Self { storm_max_rate: Some(1_000_000), hints: HintSources::ALL, ..Self::DEFAULT };
+    pub const AUTO: Self = Self {
+        delta_ns: 50_000,
+        in_flight: Some(2),
+        storm_max_rate: Some(1_000_000),
+        hints: HintSources::AUTO,
+        ..Self::DEFAULT
+    };
 }
 
 const NONE: &Family<()> = &keys::plain("none", "every completion interrupts");

@@ -55,7 +55,7 @@ impl Policy for Any {
     }
 
     fn on_submit(&mut self, group: u8) -> Option<u64> {
-        self.policy.on_submit(group).map(Ticket::to_number)
+        self.policy.on_submit(group, 1).map(Ticket::to_number)
     }
 
     fn cancel(&mut self, now: u64, ticket: Option<u64>) -> policy_test::Decision {

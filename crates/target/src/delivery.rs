@@ -84,9 +84,10 @@ impl<E> Delivery<E> {
         self.policy.deadline()
     }
 
-    /// A request is taken. The ticket, if there is one, goes back when it ends.
-    pub fn on_submit(&mut self) -> Option<Ticket> {
-        self.policy.on_submit(0) // a queue is one group of submitters
+    /// A request is taken; `outstanding` are submitted and not taken back, counting it. The ticket, if there is one,
+    /// goes back when it ends.
+    pub fn on_submit(&mut self, outstanding: u32) -> Option<Ticket> {
+        self.policy.on_submit(0, outstanding) // a queue is one group of submitters
     }
 
     /// Interrupts for what was posted before there was this policy.

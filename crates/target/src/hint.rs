@@ -16,16 +16,13 @@ pub struct Clues {
     pub batch_len: usize,
     /// It is the last of those.
     pub last_of_batch: bool,
-    /// Commands in flight, counting it.
-    pub cif: u32,
+    /// Requests that the guest has submitted and not taken back, counting it.
+    pub outstanding: u32,
 }
 
 const CLASS_SHIFT: u16 = 13;
 const CLASS_REAL_TIME: u16 = 1;
 const CLASS_IDLE: u16 = 3;
-
-/// So few commands in flight that a single request is likely to be waited for.
-const FEW: u32 = 4;
 
 /// The hint of a request, and where it came from. Sources that are not in `sources` are not looked at.
 #[must_use]
@@ -36,8 +33,12 @@ pub fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSource>) 
         (HintSource::Flush, Hint::Urgent, clues.flush),
         (HintSource::Fua, Hint::Urgent, clues.durable),
         (HintSource::Ioprio, Hint::Urgent, class == CLASS_REAL_TIME),
-        (HintSource::Single, Hint::Urgent, clues.batch_len == 1 && clues.cif < FEW),
-        (HintSource::Batch, Hint::Barrier, clues.batch_len > 1 && clues.last_of_batch),
+        (HintSource::Single, Hint::Urgent, clues.outstanding == 1),
+        (
+            HintSource::Batch,
+            Hint::Barrier,
+            clues.batch_len > 1 && clues.last_of_batch && clues.outstanding as usize == clues.batch_len,
+        ),
     ];
     let found = candidates.into_iter().find(|(source, _, applies)| *applies && sources.has(*source));
     found.map_or((Hint::Plain, None), |(source, hint, _)| (hint, Some(source)))
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     const NONE: Clues =
-        Clues { flush: false, durable: false, ioprio: 0x4004, batch_len: 1, last_of_batch: true, cif: 32 };
+        Clues { flush: false, durable: false, ioprio: 0x4004, batch_len: 1, last_of_batch: true, outstanding: 32 };
 
     #[test]
     fn each_source_is_found_and_can_be_switched_off() {
@@ -90,9 +91,9 @@ mod tests {
             (Clues { durable: true, ..NONE }, Hint::Urgent, HintSource::Fua),
             (Clues { ioprio: 0x2000, ..NONE }, Hint::Urgent, HintSource::Ioprio),
             (Clues { ioprio: 0x2007, ..NONE }, Hint::Urgent, HintSource::Ioprio),
-            (Clues { ioprio: 0x6000, cif: 1, ..NONE }, Hint::Plain, HintSource::Ioprio),
-            (Clues { cif: 3, ..NONE }, Hint::Urgent, HintSource::Single),
-            (Clues { batch_len: 4, ..NONE }, Hint::Barrier, HintSource::Batch),
+            (Clues { ioprio: 0x6000, outstanding: 1, ..NONE }, Hint::Plain, HintSource::Ioprio),
+            (Clues { outstanding: 1, ..NONE }, Hint::Urgent, HintSource::Single),
+            (Clues { batch_len: 4, outstanding: 4, ..NONE }, Hint::Barrier, HintSource::Batch),
         ] {
             assert_eq!(infer(HintSources::ALL, &clues), (hint, Some(source)), "{clues:?}");
             let others = HintSource::ALL.iter().filter(|other| **other != source);
@@ -101,8 +102,9 @@ mod tests {
         }
         for clues in [
             NONE,
-            Clues { cif: 4, ..NONE },
-            Clues { batch_len: 4, last_of_batch: false, cif: 1, ..NONE },
+            Clues { outstanding: 2, ..NONE },
+            Clues { batch_len: 4, ..NONE },
+            Clues { batch_len: 4, last_of_batch: false, outstanding: 4, ..NONE },
             Clues { ioprio: 0, ..NONE },
         ] {
             assert_eq!(infer(HintSources::ALL, &clues), (Hint::Plain, None), "{clues:?}");

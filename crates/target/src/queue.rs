@@ -405,6 +405,8 @@ impl Queue {
 
     fn infer(&mut self, id: usize, batch_len: usize, last_of_batch: bool) {
         let cif = self.cif();
+        let untaken = self.vring.as_ref().map_or(0, |vring| vring.untaken());
+        let outstanding = cif + u32::from(untaken) + self.delivery.unposted() as u32;
         let slot = &mut self.slots[id];
         let operation = slot.operation;
         let clues = Clues {
@@ -413,10 +415,10 @@ impl Queue {
             ioprio: slot.ioprio,
             batch_len,
             last_of_batch,
-            cif,
+            outstanding,
         };
         slot.hint = hint::infer(self.delivery.policy().spec().hints(), &clues);
-        slot.ticket = self.delivery.on_submit();
+        slot.ticket = self.delivery.on_submit(outstanding);
     }
 
     /// Commands in flight at this moment: taken, and available to be taken.

@@ -163,6 +163,12 @@ impl Vring {
         if backlog > self.queue.size() { Err(Broken) } else { Ok(backlog) }
     }
 
+    /// Completions that were posted and that the guest has not taken, as far as it tells.
+    #[must_use]
+    pub fn untaken(&self) -> u16 {
+        self.used_event().map_or(0, |used_event| self.queue.next_used().wrapping_sub(used_event))
+    }
+
     /// Takes the next request. Its data's addresses go to `buffers`.
     ///
     /// # Errors

@@ -1,0 +1,31 @@
+# shellcheck shell=dash
+# What coalescing changes: interrupts per I/O and latency, for each disk in turn.
+#   RUNTIME   seconds per measurement, default 2      SIZE   part of the disk that is used, default 64M
+# Every job visits all disks before the next job starts, so that a slow spell of the host hits all alike.
+# shellcheck source=/dev/null
+. /lib.sh
+# shellcheck disable=SC2317 # the functions are called through $job
+# shellcheck disable=SC2034 # GLOBAL is for measure
+GLOBAL="--time_based --runtime=${RUNTIME:-2} --ramp_time=200ms --size=${SIZE:-64M}"
+
+depth() { measure "depth$1" --rw=randread --iodepth="$1"; }
+# A synchronous reader that someone waits for (real-time I/O priority) beside a bulk reader.
+mixed() {
+  measure mixed-sync --rw=randread --ioengine=psync --prioclass=1 --prio=0 \
+    --name=mixed-async --rw=randread --iodepth=32
+}
+# Four reads at a time, and nothing until all four are back.
+batch4() {
+  measure batch4 --rw=randread --iodepth=4 --iodepth_batch_submit=4 \
+    --iodepth_batch_complete_min=4 --iodepth_batch_complete_max=4
+}
+fsync() { write_back; measure fsync --rw=randwrite --ioengine=psync --fdatasync=1; }
+
+for job in "depth 1" "depth 8" "depth 32" mixed batch4 fsync; do
+  for disk in $DISK_LIST; do
+    use "$disk"
+    $job || fail "$disk $job"
+  done
+done
+show_irqs
+finish

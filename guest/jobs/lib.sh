@@ -1,0 +1,85 @@
+# shellcheck shell=dash
+# Helpers for jobs; run in the guest by busybox sh. DISK_LIST names the disks: "vda vdb".
+
+bad=0
+fail() { echo "GUEST-ERROR $*"; bad=1; }
+finish() { exit "$bad"; } # the end of every job
+step() { echo "GUEST-STEP $*"; }
+
+# use vda: the disk that the functions below look at. Its request queues are the lines
+# "virtioN-req.Q" of /proc/interrupts, where N is not the disk's number but the device's.
+use() {
+  DISK=$1 DEV=/dev/$1
+  VIRTIO=$(basename "$(readlink -f "/sys/block/$1/device")")
+  grep -q "$VIRTIO-req" /proc/interrupts || fail "$DISK has no interrupt of its own per queue"
+}
+
+# Interrupts of the disk's request queues so far, over all CPUs.
+irqs() {
+  awk -v name="$VIRTIO-req." 'index($NF, name) == 1 { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) sum += $i }
+    END { printf "%d\n", sum }' /proc/interrupts
+}
+# Requests the disk has completed so far (the kernel counts a flush as a write, too); flushes alone.
+requests() { awk '{ printf "%d\n", $1 + $5 }' "/sys/block/$DISK/stat"; }
+flushes() { awk '{ printf "%d\n", $16 }' "/sys/block/$DISK/stat"; }
+
+# A device that says it has no write cache gets no flushes from Linux, unless it is told otherwise.
+write_back() {
+  cache=/sys/block/$DISK/cache_type
+  if [ -e "$cache" ] && grep -q through "$cache"; then echo "write back" > "$cache" || true; fi
+  grep -q back "/sys/block/$DISK/queue/write_cache" || echo "GUEST-INFO $DISK has no write cache: no flushes"
+}
+
+# The request queues' lines themselves, for a look at the spread over CPUs and queues.
+show_irqs() { grep -- '-req\.' /proc/interrupts | sed 's/^/IRQ /'; }
+
+# measure NAME FIO-OPTIONS...: run fio on the disk, print one RESULT line per fio job, return fio's
+# status. More jobs for the same run: ... --name=OTHER FIO-OPTIONS. GLOBAL has options for
+# all of them, WITH a command to run fio under.
+#   ios, iops         what fio counted, after its ramp time
+#   clat, lat         from the end, or the start, of the submission to the completion. Compare lat: ringing
+#                     the doorbell is slow under emulation, and the completion can come meanwhile.
+#   requests          reads, writes and flushes the disk completed meanwhile, in the ramp time, too, and in all jobs
+#   irqs, flushes     the disk's, meanwhile; irqs_per_io is irqs / requests
+#   errors            fio's error number, 0 if there was none, -1 if fio said nothing
+measure() {
+  name=$1; shift
+  n0=$(requests) i0=$(irqs) f0=$(flushes) rc=0
+  # shellcheck disable=SC2086 # lists of words
+  ${WITH:-} fio --output=fio.json --output-format=json --percentile_list=50:99 --lat_percentiles=1 --clat_percentiles=1 --name=global --filename="$DEV" \
+    --bs=4k --direct=1 --ioengine=libaio --randrepeat=0 --disk_util=0 ${GLOBAL:-} --name="$name" "$@" > fio.err 2>&1 || rc=$?
+  i1=$(irqs) f1=$(flushes) n1=$(requests)
+  awk -v disk="$DISK" -v name="$name" -v rc="$rc" -v irqs=$((i1 - i0)) -v flushes=$((f1 - f0)) -v n=$((n1 - n0)) '
+    function result(errors, d) {
+      for (d in way) if (v[way[d] ".iops"] + 0 == 0) v[way[d] ".total_ios"] = 0 # writes that --verify_only only pretends
+      d = v["write.total_ios"] > v["read.total_ios"] ? "write" : "read"
+      printf "RESULT {\"disk\":\"%s\",\"job\":\"%s\",\"rc\":%d,\"errors\":%d", disk, v["jobname"], rc, errors
+      printf ",\"ios\":%d,\"read_iops\":%.0f,\"write_iops\":%.0f,\"iops\":%.0f", v["read.total_ios"] + v["write.total_ios"],
+        v["read.iops"], v["write.iops"], v["read.iops"] + v["write.iops"]
+      printf ",\"clat_us_mean\":%.1f,\"clat_us_p50\":%.1f,\"clat_us_p99\":%.1f", v[d ".clat_ns.mean"] / 1000,
+        v[d ".clat_ns.percentile.50.000000"] / 1000, v[d ".clat_ns.percentile.99.000000"] / 1000
+      printf ",\"lat_us_mean\":%.1f,\"lat_us_p50\":%.1f,\"lat_us_p99\":%.1f", v[d ".lat_ns.mean"] / 1000,
+        v[d ".lat_ns.percentile.50.000000"] / 1000, v[d ".lat_ns.percentile.99.000000"] / 1000
+      printf ",\"irqs\":%d,\"irqs_per_io\":%.4f,\"flushes\":%d,\"requests\":%d}\n", irqs, n ? irqs / n : 0, flushes, n
+      seen = 1
+    }
+    BEGIN { split("read write", way) }
+    # fio puts one key, or one bracket, on a line: keep the path of open keys below each job.
+    { gsub(/[ \t\r",]/, "") }
+    /^}/ { if (depth == base && inside) { result(v["error"]); split("", v); inside = 0 } depth--; next }
+    /^]/ { depth--; next }
+    /[[{]$/ {
+      depth++; sub(/:?[[{]$/, ""); key[depth] = $0
+      if ($0 == "" && key[depth - 1] == "jobs") { base = depth; inside = 1 }
+      next
+    }
+    inside && /:/ {
+      path = ""
+      for (i = base + 1; i <= depth; i++) path = path key[i] "."
+      sep = index($0, ":"); v[path substr($0, 1, sep - 1)] = substr($0, sep + 1)
+    }
+    END { if (!seen) { split("", v); v["jobname"] = name; result(-1) } }' fio.json
+  [ "$rc" = 0 ] || { cat fio.err; grep '^fio:' fio.json || true; } | head -n 3 | sed 's/^/GUEST-FIO /'
+  rm -f fio.json fio.err
+  return "$rc"
+}

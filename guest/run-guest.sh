@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Boot a Linux guest with one vhost-user-blk disk per socket, run one job in it, print the job's lines.
+#
+#   run-guest.sh JOB SOCKET... [NAME=VALUE...] [-- more QEMU arguments]
+#
+#   JOB          a file (busybox sh), or a name in jobs/: demo verify soak ioprio irqs
+#   SOCKET       becomes /dev/vda, the next one /dev/vdb, and so on
+#   NAME=VALUE   a variable of the job; RUNTIME and COUNT are also taken from the environment
+#   QUEUES       virtqueues per disk, default 1      CPUS      guest CPUs, default 2
+#   MEM          guest memory in MiB, default 512    QEMU      default qemu-system-x86_64
+#   TIMEOUT      seconds, default 180 + SECONDS=...  APPEND    more kernel command line
+#   LOG          keep the whole console here
+#   ON_STEP      command run here, with the step's name as one more argument, for every line
+#                "GUEST-STEP name" of the job: one after the other, in order; the guest does not wait.
+#                It finds QEMU's process id in GUEST_PID; what it prints goes to standard error.
+#
+# Prints the lines that begin with RESULT, GUEST or IRQ. Exit status: 0 when the job ended with 0,
+# 124 on timeout, 2 for wrong usage, 1 otherwise. Pure emulation (TCG): neither KVM nor root is needed.
+# A target that goes away and comes back on the same socket is reconnected to within about a second.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+usage() { sed -n '4p' "$0" | cut -c3- >&2; exit 2; }
+die() { printf 'run-guest: %s\n' "$*" >&2; exit 2; }
+
+[ $# -ge 2 ] || usage
+job=$1; shift
+[ -f "$job" ] || job=$here/jobs/$job.sh
+[ -f "$job" ] || die "no such job: $job"
+sockets=() params=() seconds=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) shift; break ;;
+    SECONDS=*) params+=("$1"); seconds=${1#*=} ;;
+    [A-Z]*=*) params+=("$1") ;;
+    *) [ -S "$1" ] || die "not a socket: $1"; sockets+=("$1") ;;
+  esac
+  shift
+done
+[ ${#sockets[@]} -gt 0 ] || usage
+for name in RUNTIME COUNT; do [ -z "${!name:-}" ] || params+=("$name=${!name}"); done
+qemu=${QEMU:-qemu-system-x86_64} mem=${MEM:-512} timeout=${TIMEOUT:-$((180 + seconds))}
+command -v "$qemu" > /dev/null || die "$qemu is missing: run packages.sh"
+guest=$("$here/make-guest.sh")
+
+tmp=$(mktemp -d)
+log=${LOG:-$tmp/console}
+pid='' hooks=''
+# shellcheck disable=SC2317 # called by trap
+cleanup() { [ -z "$pid" ] || kill "$pid" 2> /dev/null || true; rm -rf "$tmp"; }
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# The kernel unpacks archives one after the other (each is padded to 512 bytes): the guest, then the job.
+cp "$job" "$tmp/job.sh"; cp "$here/jobs/lib.sh" "$tmp/lib.sh"
+{ cat "$guest/initrd"; (cd "$tmp" && printf '%s\n' job.sh lib.sh | cpio --quiet -o -H newc); } > "$tmp/initrd"
+
+# "reconnect" (seconds) was replaced by "reconnect-ms" in QEMU 9.2.
+release=$("$qemu" --version | sed -n '1s/.*version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+reconnect=reconnect=1
+if [ "$((${release% *} * 100 + ${release#* }))" -ge 902 ]; then reconnect="reconnect-ms=500"; fi
+
+disks=() i=0
+for s in "${sockets[@]}"; do
+  disks+=(-chardev "socket,id=sock$i,path=${s//,/,,},$reconnect"
+    -device "vhost-user-blk-pci,id=disk$i,chardev=sock$i,num-queues=${QUEUES:-1}")
+  i=$((i + 1))
+done
+# The kernel takes an emulated TSC for unstable and would read a slow timer device at every time stamp,
+# which halves the number of I/Os; mitigations and watchdogs only cost time under emulation.
+append="console=ttyS0 panic=-1 quiet tsc=reliable clocksource=tsc mitigations=off nokaslr nowatchdog
+  rcupdate.rcu_cpu_stall_suppress=1 DISKS=$i ${params[*]} ${APPEND:-}"
+# Guest memory must be shared with the target: memfd, share=on.
+exec {console}< <(exec timeout -k 5 "$timeout" "$qemu" -accel tcg,thread=multi -machine q35,memory-backend=mem \
+  -cpu max -smp "${CPUS:-2}" -m "$mem" -object "memory-backend-memfd,id=mem,size=${mem}M,share=on" \
+  -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$guest/vmlinuz" -initrd "$tmp/initrd" \
+  -append "${append//$'\n'/ }" "${disks[@]}" "$@" < /dev/null 2>&1)
+pid=$! # of timeout, which passes a signal on to QEMU
+
+if [ -n "${ON_STEP:-}" ]; then
+  exec {steps}> >(
+    exec {console}<&- 1>&2
+    while read -r step; do
+      read -r GUEST_PID _ < "/proc/$pid/task/$pid/children" || true # empty once QEMU is gone
+      export GUEST_PID
+      sh -c "$ON_STEP \"\$1\"" on-step "$step" < /dev/null || echo "run-guest: ON_STEP $step: status $?"
+    done
+  )
+  hooks=$!
+fi
+: > "$log"
+while IFS= read -r line <&"$console" || [ -n "$line" ]; do
+  line=${line%$'\r'}
+  printf '%s\n' "$line" >> "$log"
+  case $line in
+    RESULT* | GUEST* | IRQ*) printf '%s\n' "$line" ;;
+  esac
+  [ -z "$hooks" ] || [[ $line != "GUEST-STEP "* ]] || printf '%s\n' "${line#GUEST-STEP }" >&"$steps"
+done
+rc=0; wait "$pid" || rc=$?
+pid=''
+if [ -n "$hooks" ]; then exec {steps}>&-; wait "$hooks" || true; fi
+
+if [ "$rc" = 124 ] || [ "$rc" = 137 ]; then
+  echo "run-guest: timeout after $timeout s; last console lines:" >&2
+  tail -n 8 "$log" >&2
+  exit 124
+fi
+if ! grep -aq '^GUEST-DONE rc=0 ' "$log"; then
+  echo "run-guest: the guest failed (QEMU status $rc); last console lines:" >&2
+  tail -n 25 "$log" >&2
+  exit 1
+fi
