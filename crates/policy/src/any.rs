@@ -121,6 +121,13 @@ impl AnyPolicy {
         self.stats = Stats::default();
     }
 
+    /// Whether the requesters are expected to submit more although what is held is not announced: then the end of a
+    /// batch is no reason to hurry. Only `auto` learns that.
+    #[must_use]
+    pub const fn expects_more(&self) -> bool {
+        matches!(&self.machine, Machine::Cint(_, _, Some(requester)) if requester.goes_on())
+    }
+
     /// A command of `group` is submitted. `outstanding`: how many its requesters have submitted and not taken back,
     /// counting it. The ticket, if there is one, goes back with its completion.
     pub fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
@@ -189,9 +196,8 @@ impl AnyPolicy {
             Machine::Cint(cint, _, requester) => {
                 let held = cint.held();
                 let decision = cint.on_deadline(now);
-                if let (Some(requester), cint_core::Decision::Deliver(cint_core::Reason::Delta)) = (requester, decision)
-                {
-                    requester.on_silence(held);
+                if let (Some(requester), true) = (requester, decision.is_deliver()) {
+                    requester.on_deadline(held);
                 }
                 decision.into()
             }

@@ -72,7 +72,9 @@ impl CintSpec {
     pub const P3700: Self = Self::of(&cint_core::Params::P3700);
     /// Our best default.
     pub const AUTO: Self = Self {
-        delta_ns: 50_000,
+        delta_ns: 100_000,
+        max_hold_ns: Some(200_000),
+        ooo: false,
         in_flight: Some(2),
         storm_max_rate: Some(1_000_000),
         hints: HintSources::AUTO,

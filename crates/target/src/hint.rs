@@ -44,17 +44,20 @@ pub fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSource>) 
     found.map_or((Hint::Plain, None), |(source, hint, _)| (hint, Some(source)))
 }
 
-/// The hint of a request that ends, given its own: where nothing is in flight any more, nobody else will interrupt.
+/// What is left of a request's hint when it ends. Where nothing is in flight any more, nobody else will interrupt; and
+/// where the policy expects that more will be submitted anyway, the end of a batch says nothing.
 #[must_use]
 pub fn at_completion(
     sources: HintSources,
     (hint, source): (Hint, Option<HintSource>),
     cif: u32,
+    expects_more: bool,
 ) -> (Hint, Option<HintSource>) {
-    if hint == Hint::Plain && source.is_none() && cif == 1 && sources.has(HintSource::Idle) {
-        return (Hint::Urgent, Some(HintSource::Idle));
+    match source {
+        None if cif == 1 && sources.has(HintSource::Idle) => (Hint::Urgent, Some(HintSource::Idle)),
+        Some(HintSource::Batch) if expects_more => (Hint::Plain, None),
+        _ => (hint, source),
     }
-    (hint, source)
 }
 
 /// How many hints came from where.
@@ -114,10 +117,19 @@ mod tests {
     #[test]
     fn the_last_in_flight_is_urgent_unless_it_is_idle_class() {
         let all = HintSources::ALL;
-        assert_eq!(at_completion(all, (Hint::Plain, None), 1), (Hint::Urgent, Some(HintSource::Idle)));
-        assert_eq!(at_completion(all, (Hint::Plain, None), 2), (Hint::Plain, None));
+        assert_eq!(at_completion(all, (Hint::Plain, None), 1, false), (Hint::Urgent, Some(HintSource::Idle)));
+        assert_eq!(at_completion(all, (Hint::Plain, None), 2, false), (Hint::Plain, None));
         let idle_class = (Hint::Plain, Some(HintSource::Ioprio));
-        assert_eq!(at_completion(all, idle_class, 1), idle_class);
-        assert_eq!(at_completion(HintSources::EXPLICIT, (Hint::Plain, None), 1), (Hint::Plain, None));
+        assert_eq!(at_completion(all, idle_class, 1, false), idle_class);
+        assert_eq!(at_completion(HintSources::EXPLICIT, (Hint::Plain, None), 1, false), (Hint::Plain, None));
+    }
+
+    #[test]
+    fn a_batch_says_nothing_where_more_is_expected() {
+        let batch = (Hint::Barrier, Some(HintSource::Batch));
+        assert_eq!(at_completion(HintSources::ALL, batch, 4, false), batch);
+        assert_eq!(at_completion(HintSources::ALL, batch, 4, true), (Hint::Plain, None));
+        let flush = (Hint::Urgent, Some(HintSource::Flush));
+        assert_eq!(at_completion(HintSources::ALL, flush, 4, true), flush);
     }
 }

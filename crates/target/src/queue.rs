@@ -451,7 +451,8 @@ impl Queue {
         self.free.push(id);
 
         let cif = self.cif() + 1; // after this one has left, and with it
-        let (hint, source) = hint::at_completion(self.delivery.policy().spec().hints(), hint, cif);
+        let policy = self.delivery.policy();
+        let (hint, source) = hint::at_completion(policy.spec().hints(), hint, cif, policy.expects_more());
         self.hints.count(source);
         let now = self.now();
         let Some(vring) = self.vring.as_deref_mut().filter(|_| !self.is_broken) else { return };
