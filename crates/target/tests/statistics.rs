@@ -57,7 +57,8 @@ fn client_and_disk_count_the_same_interrupts() {
     for policy in POLICIES {
         let served = Served::new(policy, |_, disk| disk.queues = 2);
         for event_idx in [true, false] {
-            for (job, depth) in [(Job::Async, 1), (Job::Async, 8), (Job::Async, 64), (Job::Mixed, 16), (Job::Batch, 1)] {
+            for (job, depth) in [(Job::Async, 1), (Job::Async, 8), (Job::Async, 64), (Job::Mixed, 16), (Job::Batch, 1)]
+            {
                 let what = format!("{policy} event_idx={event_idx} {job:?} depth={depth}");
                 let options = Options { queues: 2, job, depth, event_idx, ..served.options(3000) };
                 load_and_compare(&served, &options, &what);
@@ -69,8 +70,7 @@ fn client_and_disk_count_the_same_interrupts() {
 #[test]
 fn none_interrupts_for_every_completion_that_the_guest_lets_it() {
     let served = Served::new("none", |_, _| ());
-    let (report, queues) =
-        load_and_compare(&served, &Options { event_idx: false, ..served.options(5000) }, "none");
+    let (report, queues) = load_and_compare(&served, &Options { event_idx: false, ..served.options(5000) }, "none");
     assert_eq!((report.total.interrupts, queues[0].suppressed), (5000, 0));
     let (_, queues) = load_and_compare(&served, &served.options(5000), "none");
     assert_eq!(queues[0].interrupts + queues[0].suppressed, 5000);
