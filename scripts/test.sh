@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
+#
+#   test.sh [STAGE...]     stages: lint cores tests loom guest; all of them by default
+#
+# Installs the packages it needs. REQUIRE_QEMU=1 makes a missing emulator a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+lint() {
+  cargo fmt --all --check
+  cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+  RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
+  if command -v shellcheck > /dev/null; then
+    shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh .ci/run
+  else
+    echo "SKIPPED: lint of the scripts: no shellcheck"
+  fi
+}
+cores() { scripts/check-cores.sh; }
+tests() { cargo test --quiet --locked --workspace; }
+# Every interleaving of two threads: its own build, as loom replaces the atomics.
+loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
+# The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure.
+guest() { guest/check.sh stale failures; }
+
+[ $# -gt 0 ] || set -- lint cores tests loom guest
+# A machine where nothing can be installed may have it all, or skip what needs it.
+if ! { guest/packages.sh && guest/packages.sh build-essential shellcheck; } && [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for stage; do
+  printf '== %s\n' "$stage"
+  start=$SECONDS
+  # In a shell of its own, as a function after "if" would not stop at its first failure.
+  set +e
+  (set -e; "$stage") 2>&1 | tee -a "$log"
+  status=${PIPESTATUS[0]}
+  set -e
+  [ "$status" = 0 ] || { printf '== %s FAILED\n' "$stage" >&2; exit 1; }
+  printf '== %s: %s s\n' "$stage" $((SECONDS - start))
+done
+
+skipped=$(grep -c '^SKIPPED: ' "$log" || true)
+grep '^SKIPPED: ' "$log" | sort -u || true
+printf '== all passed, %s skipped\n' "$skipped"
