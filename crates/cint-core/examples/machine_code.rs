@@ -6,13 +6,11 @@ use cint_core::{Cint, Decision, Entry, Event, Hint, Reaper, Ticket, Tracker};
 type Groups = Tracker<8, 4>;
 
 /// On a completion.
-#[must_use]
 pub fn on_completion(cint: &mut Cint, now: u64, hint: Hint, cif: Option<u32>) -> Decision {
     cint.on_completion(now, hint, cif)
 }
 
 /// The deadline.
-#[must_use]
 pub fn deadline(cint: &Cint) -> Option<u64> {
     cint.deadline()
 }

@@ -4,19 +4,16 @@
 use vic_core::{Decision, Vic};
 
 /// On a completion.
-#[must_use]
 pub fn on_completion(vic: &mut Vic, now: u64, cif: u32) -> Decision {
     vic.on_completion(now, cif)
 }
 
 /// On a completion, scheduler-aware.
-#[must_use]
 pub fn on_completion_in_slice(vic: &mut Vic, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
     vic.on_completion_in_slice(now, cif, slice_end)
 }
 
 /// The deadline.
-#[must_use]
 pub fn deadline(vic: &Vic) -> Option<u64> {
     vic.deadline()
 }

@@ -1,0 +1,1451 @@
+//! Guests, front ends and local users who mean harm: whatever they do, it is theirs that fails. The process and the
+//! other disks go on, memory is bounded, and what a guest does is counted.
+
+mod raw;
+
+use nix::sys::signal::Signal;
+use raw::*;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+/// Memory that an attack may leave behind, in KiB: what allocators keep, not what attackers choose.
+const GROWTH_MAX: [u64; 2] = [48 << 10, 160 << 10];
+
+/// A target with a disk to attack, `victim`, and one that must not notice, `other`.
+struct Arena {
+    target: Target,
+    memory: [u64; 2],
+    files: usize,
+}
+
+impl Arena {
+    fn new(policy: &str) -> Self {
+        Self::with(Disk::memory("victim", "1M").policy(policy))
+    }
+
+    fn with(victim: Disk) -> Self {
+        Self::on(Target::start(&[victim, Disk::memory("other", "1M")]))
+    }
+
+    /// The victim is an image of 1 MiB.
+    fn with_image() -> (Self, PathBuf) {
+        let directory = TempDir::new().unwrap();
+        let image = directory.path().join("image");
+        std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+        let disks = [Disk::file("victim", &image).policy("none"), Disk::memory("other", "1M")];
+        (Self::on(Target::start_in(directory, &disks)), image)
+    }
+
+    fn on(target: Target) -> Self {
+        assert_serves(&target.path("victim"));
+        assert_serves(&target.path("other"));
+        wait_until("nobody is connected", || connected(&target).is_empty());
+        let (memory, files) = (target.memory(), target.open_files());
+        Self { target, memory, files }
+    }
+
+    fn driver(&self, size: u16) -> Driver {
+        Driver::start(&self.target.path("victim"), &Setup::new(1, size))
+    }
+
+    fn wire(&self) -> Wire {
+        Wire::connect(&self.target.path("victim"))
+    }
+
+    fn counted(&self, what: &str) -> u64 {
+        self.target.count("victim", 0, what)
+    }
+
+    /// After an attack: all is well. Also the victim's own disk serves who comes next.
+    fn assert_unharmed(&mut self) {
+        self.target.assert_sound();
+        assert_serves(&self.target.path("other"));
+        wait_until("the attacker's connection is closed", || connected(&self.target).is_empty());
+        assert_serves(&self.target.path("victim"));
+        wait_until("nobody is connected", || connected(&self.target).is_empty());
+        self.target.assert_sound();
+        let memory = self.target.memory();
+        for ((now, before), most) in memory.into_iter().zip(self.memory).zip(GROWTH_MAX) {
+            assert!(now < before + most, "VmRSS, VmData in KiB: {:?}, then {memory:?}", self.memory);
+        }
+        assert!(self.target.open_files() <= self.files + 1, "{} files, then {}", self.files, self.target.open_files());
+    }
+}
+
+fn connected(target: &Target) -> Vec<Value> {
+    let list = target.call("list", &json!({})).unwrap();
+    list.as_array().unwrap().iter().filter(|disk| disk["connected"] == true).cloned().collect()
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Chains
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// How a request must fail.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fails {
+    /// There is no place for a status.
+    Malformed,
+    /// With this status.
+    With(u8),
+}
+
+/// The table that an indirect descriptor leads to is put here.
+fn table(queue: &Queue, entries: &[Desc]) -> u64 {
+    let at = queue.data(8);
+    for (i, entry) in entries.iter().enumerate() {
+        queue.write(at + 16 * i as u64, &entry.bytes());
+    }
+    at
+}
+
+/// Chains that are no request, or a request that cannot be done. Ring size is 16; the header reads 512 bytes of sector 0.
+fn bad_chains(queue: &Queue) -> Vec<(&'static str, Vec<Desc>, Fails)> {
+    use Fails::{Malformed, With};
+    let (head, data, status) =
+        ((queue.header(0), 16, 0), (queue.data(0), 512, WRITE), (queue.status_at(0), 1, WRITE));
+    let end = queue.end_of_memory();
+    let usual = chained(&[head, data, status]);
+    let at = table(queue, &usual);
+    let indirect = |at, len| vec![Desc(at, len, INDIRECT, 0)];
+    let looping = queue.data(9);
+    queue.write(looping, &Desc(queue.header(0), 16, NEXT, 0).bytes());
+    let nested = queue.data(10);
+    queue.write(nested, &Desc(at, 48, INDIRECT, 0).bytes());
+    let leading_out = queue.data(11);
+    queue.write(leading_out, &Desc(queue.header(0), 16, NEXT, 3).bytes());
+    let half_out = end - 16;
+    queue.write(half_out, &Desc(queue.header(0), 16, NEXT, 1).bytes());
+    vec![
+        ("loops to itself", vec![Desc(head.0, 16, NEXT, 0)], Malformed),
+        ("loops over two", vec![Desc(head.0, 16, NEXT, 1), Desc(head.0, 16, NEXT, 0)], Malformed),
+        ("loops, writable", vec![Desc(head.0, 16, NEXT, 1), Desc(data.0, 8, NEXT | WRITE, 1)], Malformed),
+        ("next is just outside the table", vec![Desc(head.0, 16, NEXT, 16)], Malformed),
+        ("next is far outside the table", vec![Desc(head.0, 16, NEXT, u16::MAX)], Malformed),
+        ("nothing but a header", chained(&[head]), Malformed),
+        ("no status byte", chained(&[head, (data.0, 512, 0)]), Malformed),
+        ("a status of no bytes", chained(&[head, (status.0, 0, WRITE)]), Malformed),
+        ("nothing at all", chained(&[(head.0, 0, 0)]), Malformed),
+        ("readable after writable", chained(&[head, data, (head.0, 16, 0), status]), Malformed),
+        ("header after status", chained(&[status, head]), Malformed),
+        ("the status is outside memory", chained(&[head, data, (end, 1, WRITE)]), Malformed),
+        ("the status is at the end of the address space", chained(&[head, data, (u64::MAX, 1, WRITE)]), Malformed),
+        ("the status wraps", chained(&[head, (u64::MAX - 3, 8, WRITE)]), Malformed),
+        ("8 GiB", chained(&[head, (data.0, u32::MAX, WRITE), (data.0, u32::MAX, WRITE), status]), Malformed),
+        ("an empty indirect table", indirect(at, 0), Malformed),
+        ("half an indirect descriptor", indirect(at, 8), Malformed),
+        ("an indirect table of one and a half", indirect(at, 24), Malformed),
+        ("an indirect table of 65536", indirect(at, 65536 * 16), Malformed),
+        ("an indirect table of 4 GiB", indirect(at, u32::MAX & !15), Malformed),
+        ("an indirect table outside memory", indirect(end, 48), Malformed),
+        ("an indirect table that leaves memory", indirect(half_out, 48), Malformed),
+        ("an indirect table at the end of the address space", indirect(u64::MAX - 15, 48), Malformed),
+        ("an indirect table that loops", indirect(looping, 16 * 65535), Malformed),
+        ("an indirect table that leads out of itself", indirect(leading_out, 48), Malformed),
+        ("a nested indirect table", indirect(nested, 16), Malformed),
+        ("the header is outside memory", chained(&[(end, 16, 0), data, status]), With(IOERR)),
+        ("the header leaves memory", chained(&[(end - 8, 16, 0), data, status]), With(IOERR)),
+        ("the header wraps", chained(&[(u64::MAX - 7, 16, 0), data, status]), With(IOERR)),
+        ("the header is too short", chained(&[(head.0, 15, 0), data, status]), With(IOERR)),
+        ("no header", chained(&[(head.0, 0, 0), data, status]), With(IOERR)),
+        ("no readable part", chained(&[data, status]), With(IOERR)),
+        ("data outside memory", chained(&[head, (end, 512, WRITE), status]), With(IOERR)),
+        ("data below memory", chained(&[head, (0, 512, WRITE), status]), With(IOERR)),
+        ("data that leaves memory", chained(&[head, (end - 511, 512, WRITE), status]), With(IOERR)),
+        ("data that wraps", chained(&[head, (u64::MAX - 255, 512, WRITE), status]), With(IOERR)),
+        ("4 GiB of data", chained(&[head, (data.0, u32::MAX - 1023, WRITE), status]), With(IOERR)),
+        ("data outside memory between good data", chained(&[head, data, (end, 512, WRITE), data, status]), With(IOERR)),
+        ("data to be read in a read", chained(&[head, (data.0, 512, 0), data, status]), With(IOERR)),
+    ]
+}
+
+#[test]
+fn a_bad_chain_fails_alone_and_is_counted() {
+    for policy in ["none", "cint:ooo=on", "auto", "nvme", "vic", "batch"] {
+        let mut arena = Arena::new(policy);
+        let mut driver = arena.driver(16);
+        let queue = driver.queue();
+        queue.write(queue.header(0), &header(T_IN, 0, 0));
+        for (name, chain, fails) in bad_chains(queue) {
+            let before = [arena.counted("device/failed"), arena.counted("device/malformed")];
+            queue.write(queue.status_at(0), &[0xAA]);
+            let used = queue.run_chain(&chain);
+            let expected = if fails == Fails::Malformed { (0, 0xAA) } else { (1, IOERR) };
+            assert_eq!((used.len, queue.status(0)), expected, "{name}");
+            let after = [arena.counted("device/failed"), arena.counted("device/malformed")];
+            let counted = [after[0] - before[0], after[1] - before[1]];
+            assert_eq!(counted, [1, u64::from(fails == Fails::Malformed)], "{name}: failed, malformed");
+            queue.write(queue.header(0), &header(T_IN, 0, 0));
+        }
+        assert_eq!(queue.run(Op::Flush).status, OK, "the queue goes on");
+        assert_eq!(arena.counted("device/broken_rings"), 0);
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_bad_chain_between_good_ones_does_not_delay_them() {
+    let mut arena = Arena::new("auto");
+    let mut driver = arena.driver(256);
+    let queue = driver.queue();
+    for _ in 0..20 {
+        queue.offer_many(20, &Op::Read(0, 512));
+        queue.write_desc(100, Desc(queue.header(40), 16, NEXT, 100));
+        queue.offer(100);
+        for slot in 20..33 {
+            let head = queue.prepare(slot, &Op::Flush);
+            queue.offer(head);
+        }
+        queue.publish();
+        assert_eq!(queue.wait(34).len(), 34);
+        assert!((0..33).all(|slot| queue.status(slot) == OK));
+    }
+    assert_eq!(arena.counted("device/malformed"), 20);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+#[test]
+fn ranges_of_discard_and_write_zeroes_are_checked() {
+    let mut arena = Arena::new("none");
+    let mut driver = arena.driver(64);
+    let queue = driver.queue();
+    queue.write(queue.data(0), &[0; 64]);
+    for kind in [T_DISCARD, T_WRITE_ZEROES] {
+        for len in [0, 1, 15, 17, 32, 4096] {
+            queue.write(queue.header(0), &header(kind, 0, 0));
+            let parts = [(queue.header(0), 16, 0), (queue.data(0), len, 0), (queue.status_at(0), 1, WRITE)];
+            queue.run_chain(&chained(&parts));
+            assert_eq!(queue.status(0), IOERR, "type {kind}, a range of {len} bytes");
+        }
+        let outside = (queue.end_of_memory() - 8, 16, 0);
+        queue.run_chain(&chained(&[(queue.header(0), 16, 0), outside, (queue.status_at(0), 1, WRITE)]));
+        assert_eq!(queue.status(0), IOERR);
+    }
+    for (sector, sectors) in [(0, u32::MAX), (0, 2049), (2048, 1), (u64::MAX, u32::MAX), (1 << 55, 1), (2047, 2)] {
+        assert_eq!(queue.run(Op::Discard(sector, sectors, 0)).status, IOERR);
+        assert_eq!(queue.run(Op::WriteZeroes(sector, sectors, 1)).status, IOERR);
+        assert_ne!(queue.run(Op::WriteZeroes(sector, sectors, u32::MAX)).status, OK);
+    }
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// What lies behind the disk is not to be seen, in whatever framing.
+#[test]
+fn nothing_outside_the_disk_is_read_or_written() {
+    let mut arena = Arena::new("none");
+    let mut driver = arena.driver(64);
+    let queue = driver.queue();
+    for sector in [2048, 2047, u64::MAX / 512 + 1, u64::MAX - 1, 1 << 54, (1 << 55) + 1] {
+        for kind in [T_IN, T_OUT] {
+            queue.write(queue.header(0), &header(kind, 0, sector));
+            queue.write(queue.data(0), &[0xEE; 1024]);
+            let flags = if kind == T_IN { WRITE } else { 0 };
+            let (first, second) = ((queue.data(0), 512, flags), (queue.data(0) + 512, 512, flags));
+            queue.run_chain(&chained(&[(queue.header(0), 16, 0), first, second, (queue.status_at(0), 1, WRITE)]));
+            assert_eq!(queue.status(0), IOERR, "sector {sector}");
+            assert_eq!(queue.read(queue.data(0), 1024), [0xEE; 1024], "sector {sector}: nothing comes back");
+        }
+    }
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// What a request keeps of a long chain is bounded by requests that are in flight, not by what the guest makes of it.
+#[test]
+fn long_chains_over_many_regions_do_not_make_memory_grow_without_bound() {
+    let mut arena = Arena::new("none");
+    let mut setup = Setup::new(1, 1024);
+    let end = GUEST + setup.regions[0].size;
+    setup.regions.extend((0..31).map(|i| Region::new(end + i * 4096, 4096)));
+    let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+    let queue = driver.queue();
+    // 1022 buffers that lie in 32 regions each, 124 KiB in all: more than the disk has, but that is found out late.
+    let at = setup.spare();
+    let mut parts = vec![(queue.header(0), 16, 0)];
+    parts.extend([(end - 512, 31 * 4096 + 512, WRITE); 1022]);
+    parts.push((queue.status_at(0), 1, WRITE));
+    for (i, desc) in chained(&parts).iter().enumerate() {
+        queue.write(at + 16 * i as u64, &desc.bytes());
+    }
+    queue.write(queue.header(0), &header(T_IN, 0, 0));
+    for head in 0..1024 {
+        queue.write_desc(head, Desc(at, 16 * 1024, INDIRECT, 0));
+        queue.offer(head);
+    }
+    queue.publish();
+    assert_eq!(queue.wait(1024).len(), 1024);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// The same on a disk that is large enough for them to be served.
+#[test]
+fn long_requests_that_succeed_do_not_make_memory_grow_without_bound() {
+    let mut arena = Arena::with(Disk::memory("victim", "64M").policy("none"));
+    let mut setup = Setup::new(1, 1024);
+    let end = GUEST + setup.regions[0].size;
+    setup.regions.extend((0..31).map(|i| Region::new(end + i * 4096, 4096)));
+    let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+    let queue = driver.queue();
+    // 512 buffers of 1 KiB, each over two regions.
+    let at = setup.spare();
+    let mut parts = vec![(queue.header(0), 16, 0)];
+    parts.extend((0..512).map(|i| (end + (i % 30 + 1) * 4096 - 512, 1024, WRITE)));
+    parts.push((queue.status_at(0), 1, WRITE));
+    for (i, desc) in chained(&parts).iter().enumerate() {
+        queue.write(at + 16 * i as u64, &desc.bytes());
+    }
+    queue.write(queue.header(0), &header(T_IN, 0, 0));
+    for head in 0..1024 {
+        queue.write_desc(head, Desc(at, 16 * parts.len() as u32, INDIRECT, 0));
+        queue.offer(head);
+    }
+    queue.publish();
+    assert_eq!(queue.wait(1024).len(), 1024);
+    assert_eq!(queue.status(0), OK);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Rings
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// Ways to break a ring of 64 entries of which 16 are used.
+const BREAKS: [(&str, fn(&mut Queue)); 6] = [
+    ("the index jumps by one too much", |queue| queue.set_avail_idx(16 + 65)),
+    ("the index jumps far", |queue| queue.set_avail_idx(16 + 0x8000)),
+    ("the index goes back", |queue| queue.set_avail_idx(15)),
+    ("the index goes back to the start", |queue| queue.set_avail_idx(0)),
+    ("a head just outside the table", |queue| offer_one(queue, 64)),
+    ("a head far outside the table", |queue| offer_one(queue, u16::MAX)),
+];
+
+fn offer_one(queue: &mut Queue, head: u16) {
+    queue.offer(head);
+    queue.set_avail_idx(queue.next_avail);
+}
+
+#[test]
+fn a_broken_ring_rests_is_reported_and_counted_and_can_be_started_again() {
+    for (name, break_ring) in BREAKS {
+        let mut arena = Arena::new("none");
+        let mut driver = arena.driver(64);
+        let queue = driver.queue();
+        queue.offer_many(16, &Op::Read(0, 512));
+        queue.publish();
+        assert_eq!(queue.wait(16).len(), 16);
+        break_ring(queue);
+        queue.kick();
+        wait_until(name, || arena.counted("device/broken_rings") == 1);
+        assert_eq!(queue.error.read(), Ok(1), "{name}: the front end is told");
+        for _ in 0..100 {
+            queue.kick();
+        }
+        assert_eq!(arena.counted("device/broken_rings"), 1, "{name}: once");
+        assert_eq!(queue.used_idx(), 16, "{name}: nothing more is answered");
+        driver.stop_queue(0);
+        driver.queue().reset();
+        driver.start_queue(0);
+        assert_eq!(driver.queue().run(Op::Flush).status, OK, "{name}: started again");
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+/// Every error path delivers: what was posted before is good, and its requesters wait.
+#[test]
+fn what_is_held_when_a_ring_breaks_is_announced() {
+    for (name, break_ring) in BREAKS {
+        let mut arena = Arena::new(HOLD_FOREVER);
+        let mut driver = arena.driver(64);
+        let queue = driver.queue();
+        hold(queue, 16);
+        wait_until("held", || arena.counted("held") == 16);
+        assert_eq!(queue.count_interrupts(), 0);
+        break_ring(queue);
+        queue.kick();
+        wait_until(name, || arena.counted("device/broken_rings") == 1);
+        assert_eq!(queue.count_interrupts(), 1, "{name}");
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_head_that_is_given_out_twice_is_answered_twice_at_most() {
+    let mut arena = Arena::new("auto");
+    let mut driver = arena.driver(64);
+    let queue = driver.queue();
+    let head = queue.prepare(0, &Op::Read(0, 512));
+    for _ in 0..64 {
+        queue.offer(head);
+    }
+    queue.publish();
+    assert_eq!(queue.wait(64).len(), 64);
+    assert_eq!(queue.run(Op::Flush).status, OK);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+#[test]
+fn a_ring_of_another_layout_does_harm_to_nobody_else() {
+    let mut arena = Arena::new("none");
+    let layouts: [(&str, fn(&mut Queue)); 5] = [
+        ("used over available", |queue| queue.used = queue.avail),
+        ("used over descriptors", |queue| queue.used = queue.desc),
+        ("available over descriptors", |queue| queue.avail = queue.desc),
+        ("used one element before available", |queue| queue.used = queue.avail - 4),
+        ("all at one place", |queue| (queue.avail, queue.used) = (queue.desc, queue.desc)),
+    ];
+    for (name, at) in layouts {
+        println!("{name}");
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        at(driver.queue());
+        driver.start_queue(0);
+        let queue = driver.queue();
+        queue.prepare(0, &Op::Read(0, 512));
+        for head in 0..8 {
+            queue.offer(head);
+        }
+        queue.set_avail_idx(queue.next_avail);
+        queue.kick();
+        arena.target.stats("victim", 0); // it answers
+        assert_serves(&arena.target.path("other"));
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+/// The available index is the used index, and always one ahead of the device: an endless supply of requests.
+#[test]
+fn a_ring_that_feeds_itself_can_be_stopped() {
+    let mut arena = Arena::new("auto");
+    let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    let queue = driver.queue();
+    queue.used = queue.avail;
+    queue.prepare(0, &Op::Read(0, 512));
+    queue.set_avail_idx(1);
+    driver.set_up_queue(0);
+    driver.wire.tell(SET_VRING_BASE, &u32s(&[0, 0]), &[]).unwrap();
+    driver.set_kick(0);
+    driver.enable(0, true);
+    wait_until("it runs", || arena.counted("completions") > 1000 || arena.counted("device/broken_rings") > 0);
+    assert_serves(&arena.target.path("other"));
+    driver.stop_queue(0);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+#[test]
+fn rings_that_cannot_be_are_refused() {
+    let mut arena = Arena::new("none");
+    let end = GUEST + Setup::new(1, 64).regions[0].size;
+    for (name, change) in [
+        ("descriptors that leave memory", (|queue, end| queue.desc = end - 16) as fn(&mut Queue, u64)),
+        ("available ring that leaves memory", |queue, end| queue.avail = end - 16),
+        ("used ring that leaves memory", |queue, end| queue.used = end - 16),
+        ("descriptors outside memory", |queue, end| queue.desc = end),
+        ("descriptors misaligned", |queue, _| queue.desc += 8),
+        ("available ring misaligned", |queue, _| queue.avail += 1),
+        ("used ring misaligned", |queue, _| queue.used += 2),
+        ("at the end of the address space", |queue, _| queue.desc = 0u64.wrapping_sub(FRONT_END).wrapping_sub(16)),
+    ] {
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        change(driver.queue(), end);
+        let queue = driver.queue();
+        let addresses = [queue.desc, queue.used, queue.avail].map(|at| FRONT_END.wrapping_add(at));
+        let mut payload = u32s(&[0, 0]);
+        payload.extend(u64s(&addresses));
+        payload.extend(u64s(&[0]));
+        let _ = driver.wire.send(SET_VRING_NUM, VERSION, &u32s(&[0, 64]), &[]);
+        let _ = driver.wire.send(SET_VRING_ADDR, VERSION, &payload, &[]);
+        let _ = driver.wire.send(SET_VRING_KICK, VERSION, &u64s(&[0]), &[driver.queues[0].kick.as_raw_fd()]);
+        assert!(driver.wire.ask(GET_FEATURES, &[]).is_err(), "{name}");
+        arena.assert_unharmed();
+    }
+    for size in [0, 3, 63, 2048, 32768, 65535, 65536, u32::MAX] {
+        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        assert!(driver.wire.tell(SET_VRING_NUM, &u32s(&[0, size]), &[]).is_err(), "size {size}");
+    }
+    for index in [1, 2, 255, 65536, u32::MAX] {
+        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        assert!(driver.wire.tell(SET_VRING_NUM, &u32s(&[index, 64]), &[]).is_err(), "queue {index}");
+    }
+    arena.assert_unharmed();
+}
+
+#[test]
+fn a_ring_is_not_started_with_parts_missing() {
+    let mut arena = Arena::new("none");
+    for missing in [SET_MEM_TABLE, SET_VRING_NUM, SET_VRING_ADDR] {
+        let wire = arena.wire();
+        let setup = Setup::new(1, 64);
+        let features = wire.negotiate(!0).unwrap();
+        let driver = Driver::on(wire, features, &setup);
+        let files = [setup.regions[0].file.as_raw_fd()];
+        for (message, payload, files) in [
+            (SET_MEM_TABLE, memory_table(&setup.regions), &files[..]),
+            (SET_VRING_NUM, u32s(&[0, 64]), &[]),
+            (SET_VRING_ADDR, driver.ring_addresses(0), &[]),
+        ] {
+            if message != missing {
+                let _ = driver.wire.send(message, VERSION, &payload, files);
+            }
+        }
+        let _ = driver.wire.send(SET_VRING_KICK, VERSION, &u64s(&[0]), &[driver.queues[0].kick.as_raw_fd()]);
+        let _ = driver.wire.send(SET_VRING_ENABLE, VERSION, &u32s(&[0, 1]), &[]);
+        driver.queues[0].kick.write(1).unwrap();
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_flood_of_kicks_disturbs_nobody() {
+    let mut arena = Arena::new("none");
+    let mut driver = arena.driver(64);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let kick = &driver.queues[0].kick;
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let _ = kick.write(1);
+            }
+        });
+        for _ in 0..20 {
+            assert_serves(&arena.target.path("other"));
+        }
+        driver.wire.ask(GET_FEATURES, &[]).unwrap();
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(driver.queue().run(Op::Flush).status, OK);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// A guest that changes everything all the time
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// A descriptor that is more or less wrong.
+fn random_desc(random: &mut Random, queue: &Queue) -> Desc {
+    let near = queue.desc + random.below(0x2_0000);
+    let address = random.pick(&[near, queue.header(1), queue.data(2), queue.avail, queue.used, queue.end_of_memory()]);
+    let address = if random.below(16) == 0 { random.next() << 16 | random.next() } else { address };
+    let len = random.pick(&[0, 1, 15, 16, 17, 512, 513, 4096, 1 << 20, u32::MAX, 16 * 8]);
+    let flags = random.pick(&[0, NEXT, NEXT, NEXT, WRITE, NEXT | WRITE, NEXT | WRITE, INDIRECT, 7, 0xFFFF]);
+    Desc(address, len, flags, random.below(20) as u16)
+}
+
+/// One step of a guest that does not care: descriptors, headers, heads, indices, events.
+fn random_step(random: &mut Random, queue: &mut Queue) {
+    for _ in 0..random.below(12) {
+        let desc = random_desc(random, queue);
+        queue.write_desc(random.below(16) as u16, desc);
+    }
+    let kind = random.pick(&[T_IN, T_OUT, T_FLUSH, T_GET_ID, T_DISCARD, T_WRITE_ZEROES, 99]);
+    let sector = random.pick(&[0, 1, 2047, 2048, u64::MAX]);
+    queue.write(queue.header(1), &header(kind, random.next() as u32, sector));
+    for _ in 0..random.below(16) {
+        let head = random.below(17) as u16;
+        queue.offer(head);
+    }
+    let index = if random.below(40) == 0 { random.next() as u16 } else { queue.next_avail };
+    queue.set_avail_idx(index);
+    queue.set_used_event(random.next() as u16);
+    queue.set_no_interrupt(random.below(2) == 0);
+    queue.kick();
+}
+
+/// After each step the device has nothing left to do, or has broken the ring; then the driver begins again.
+#[test]
+fn a_guest_that_writes_at_random_harms_only_itself() {
+    for (seed, policy) in
+        ["none", "cint:ooo=on", "auto", "auto:hints=all,barrier=strict", "vic", "dim", "batch", "spdk_vhost", "nvme"]
+            .into_iter()
+            .enumerate()
+    {
+        let mut arena = Arena::new(policy);
+        let mut random = Random(0xBAD_5EED + seed as u64);
+        for event_idx in [true, false] {
+            let setup = Setup::new(1, 16).event_idx(event_idx);
+            let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+            for _ in 0..60 {
+                random_step(&mut random, driver.queue());
+                if random.below(3) == 0 {
+                    driver.stop_queue(0);
+                    driver.queue().reset();
+                    driver.start_queue(0);
+                }
+            }
+            drop(driver);
+            arena.target.assert_sound();
+        }
+        arena.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_guest_that_changes_descriptors_in_flight_harms_only_itself() {
+    for image in [false, true] {
+        let mut arena = if image { Arena::with_image().0 } else { Arena::new("auto") };
+        let mut driver = arena.driver(16);
+        let stop = AtomicBool::new(false);
+        let (desc, memory) = (driver.queues[0].desc, driver.queues[0].memory.clone());
+        let scribbler = Scribbler { desc, memory };
+        std::thread::scope(|scope| {
+            scope.spawn(|| scribbler.run(&stop));
+            let queue = driver.queue();
+            for _ in 0..2000 {
+                queue.offer_many(5, &Op::Read(0, 4096));
+                queue.set_avail_idx(queue.next_avail);
+                queue.kick();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+/// Writes into descriptors while a device reads them.
+struct Scribbler {
+    desc: u64,
+    memory: std::sync::Arc<vm_memory::GuestMemoryMmap>,
+}
+
+impl Scribbler {
+    fn run(&self, stop: &AtomicBool) {
+        use vm_memory::Bytes as _;
+        let mut random = Random(77);
+        while !stop.load(Ordering::Relaxed) {
+            let at = self.desc + 16 * random.below(16) + random.pick(&[0, 4, 8, 12, 14]);
+            let value = random.pick(&[0, 1, 2, 3, 4, 16, 512, 4096, 0xFFFF, u32::MAX]);
+            self.memory.write_obj(value, vm_memory::GuestAddress(at)).unwrap();
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Memory that goes away
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// Reads of 1 MiB into `to`, as many as the ring has room for.
+fn offer_large(queue: &mut Queue, to: u64) {
+    queue.write(queue.header(0), &header(T_IN, 0, 0));
+    for slot in 0..queue.size / 4 {
+        let parts = [(queue.header(0), 16, 0), (to, 1 << 20, WRITE), (queue.status_at(slot), 1, WRITE)];
+        queue.write_chain(slot * 4, &chained(&parts));
+        queue.offer(slot * 4);
+    }
+    queue.publish();
+}
+
+#[test]
+fn memory_that_is_removed_while_requests_are_in_flight_stays_until_they_end() {
+    for image in [false, true] {
+        let mut arena = if image { Arena::with_image().0 } else { Arena::new("none") };
+        for _ in 0..10 {
+            let mut driver = arena.driver(64);
+            let data = Region::new(GUEST - (4 << 20), 2 << 20);
+            let mut payload = u64s(&[0]);
+            payload.extend(data.payload());
+            driver.wire.tell(ADD_MEM_REG, &payload, &[data.file.as_raw_fd()]).unwrap();
+            offer_large(driver.queue(), data.start);
+            driver.wire.tell(REM_MEM_REG, &payload, &[]).unwrap();
+            assert_eq!(driver.queue().wait(16).len(), 16, "each is answered, well or not");
+            assert!((0..16).all(|slot| [OK, IOERR].contains(&driver.queues[0].status(slot))));
+            offer_large(driver.queue(), GUEST);
+            driver.share_memory(); // the same again, mapped anew
+            assert_eq!(driver.queue().wait(16).len(), 16);
+        }
+        arena.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_ring_whose_memory_is_removed_breaks_and_is_counted() {
+    for whole_table in [false, true] {
+        let mut arena = Arena::new(HOLD_FOREVER);
+        let mut driver = arena.driver(64);
+        hold(driver.queue(), 8);
+        wait_until("held", || arena.counted("held") == 8);
+        if whole_table {
+            let other = [Region::new(1 << 40, 4096)];
+            driver.wire.tell(SET_MEM_TABLE, &memory_table(&other), &[other[0].file.as_raw_fd()]).unwrap();
+        } else {
+            let mut payload = u64s(&[0]);
+            payload.extend(driver.setup.regions[0].payload());
+            driver.wire.tell(REM_MEM_REG, &payload, &[]).unwrap();
+        }
+        driver.queue().offer_many(4, &Op::Read(0, 512));
+        driver.queue().publish();
+        driver.queue().kick();
+        wait_until("the ring breaks", || arena.counted("device/broken_rings") == 1);
+        assert_eq!(driver.queue().count_interrupts(), 1, "what was posted before is announced");
+        driver.stop_queue(0);
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+/// A region of requests in flight that lies, and memory that is mapped anew before what it says is taken over.
+#[test]
+fn requests_that_are_taken_over_use_the_memory_of_now() {
+    use std::os::unix::fs::FileExt as _;
+    let mut arena = Arena::new("none");
+    let setup = Setup::new(1, 64);
+    let mut driver = Driver::connect(&arena.target.path("victim"), &setup);
+    driver.get_inflight();
+    driver.queue().offer_many(8, &Op::Read(0, 4096));
+    driver.queue().set_avail_idx(8);
+    let file = driver.inflight.as_ref().unwrap().1.clone();
+    file.write_all_at(&[1_u16, 64, 0, 0].map(u16::to_le_bytes).concat(), 8).unwrap();
+    for slot in 0..8 {
+        file.write_all_at(&[1], 16 + 16 * 3 * slot).unwrap();
+    }
+    driver.set_inflight();
+    driver.set_up_queue(0);
+    driver.set_kick(0);
+    for _ in 0..3 {
+        driver.share_memory();
+    }
+    driver.enable(0, true);
+    assert_eq!(driver.queue().wait(8).len(), 8);
+    assert_eq!(driver.queue().status(7), OK);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+#[test]
+fn a_region_of_requests_in_flight_with_anything_in_it_is_survived() {
+    use std::os::unix::fs::FileExt as _;
+    let mut arena = Arena::new("none");
+    let mut random = Random(99);
+    for round in 0..40 {
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        driver.get_inflight();
+        let file = driver.inflight.as_ref().unwrap().1.clone();
+        let mut bytes = pattern(random.next(), 1088);
+        if round % 2 == 0 {
+            bytes[8..12].copy_from_slice(&[1, 0, 64, 0]); // what follows is believed
+            (0..64).for_each(|head| bytes[16 + 16 * head] = u8::from(random.below(2) == 0));
+        }
+        file.write_all_at(&bytes, 0).unwrap();
+        driver.set_inflight();
+        driver.start_queue(0);
+        arena.target.stats("victim", 0);
+        drop(driver);
+        arena.target.assert_sound();
+    }
+    arena.assert_unharmed();
+}
+
+#[test]
+fn a_region_of_requests_in_flight_of_a_wrong_size_is_refused() {
+    let mut arena = Arena::new("none");
+    let describe = |size: u64, offset: u64, queues: u16, entries: u16| {
+        let mut payload = u64s(&[size, offset]);
+        payload.extend([queues, entries].map(u16::to_le_bytes).concat());
+        payload.extend([0; 4]);
+        payload
+    };
+    for (size, offset, queues, entries) in [
+        (1088, 0, 1, 65),
+        (0, 0, 1, 1),
+        (64, 0, 1, 64),
+        (4096, 4096, 1, 64),
+        (4096, 1, 1, 64),
+        (4096, u64::MAX, 1, 64),
+        (u64::MAX, 0, 1, 64),
+        (u64::MAX, 1, 1, 64),
+        (1 << 62, 0, 1, 64),
+        (4096, 0, 0, 64),
+        (4096, 0, 1, 0),
+        (4096, 0, u16::MAX, u16::MAX),
+    ] {
+        let wire = arena.wire();
+        wire.negotiate(!0).unwrap();
+        let region = Region::new(0, 4096);
+        let payload = describe(size, offset, queues, entries);
+        let outcome = wire.tell(SET_INFLIGHT_FD, &payload, &[region.file.as_raw_fd()]);
+        assert!(outcome.is_err(), "size {size}, offset {offset}, {queues} queues of {entries}");
+    }
+    for (queues, entries) in [(2, 64), (0, 64), (1, 0), (1, 2048), (u16::MAX, u16::MAX)] {
+        let wire = arena.wire();
+        wire.negotiate(!0).unwrap();
+        assert!(wire.ask(GET_INFLIGHT_FD, &describe(0, 0, queues, entries)).is_err(), "{queues} queues of {entries}");
+    }
+    // Too small for the ring that is started with it.
+    let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 256));
+    driver.setup.size = 16;
+    driver.get_inflight();
+    driver.set_up_queue(0);
+    assert!(driver.wire.tell(SET_VRING_KICK, &u64s(&[0]), &[driver.queues[0].kick.as_raw_fd()]).is_err());
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// A front end that takes back memory that it shares must not end the process: others' guests live in it.
+#[test]
+fn guest_memory_that_is_cut_off_ends_nobody_else() {
+    for image in [false, true] {
+        let mut arena = if image { Arena::with_image().0 } else { Arena::new("none") };
+        let mut driver = arena.driver(64);
+        assert_eq!(driver.queue().run(Op::Flush).status, OK);
+        driver.setup.regions[0].file.set_len(0).unwrap();
+        driver.queue().kick();
+        let _ = arena.target.call("get_stats", &json!({ "ctrlr": "other" }));
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+/// The same where only the data is cut off, and the rings are not.
+#[test]
+fn data_buffers_that_are_cut_off_end_nobody_else() {
+    for image in [false, true] {
+        let mut arena = if image { Arena::with_image().0 } else { Arena::new("none") };
+        let mut setup = Setup::new(1, 64);
+        let data = Region::new(GUEST - (1 << 20), 1 << 20);
+        setup.regions.insert(0, data.clone());
+        let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+        data.file.set_len(0).unwrap();
+        let queue = driver.queue();
+        queue.write(queue.header(0), &header(T_IN, 0, 0));
+        let parts = [(queue.header(0), 16, 0), (data.start, 4096, WRITE), (queue.status_at(0), 1, WRITE)];
+        queue.write_chain(0, &chained(&parts));
+        queue.offer(0);
+        queue.set_avail_idx(queue.next_avail);
+        queue.kick();
+        let _ = arena.target.call("get_stats", &json!({ "ctrlr": "victim" }));
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_region_of_requests_in_flight_that_is_cut_off_ends_nobody_else() {
+    let mut arena = Arena::new("none");
+    let mut driver = Driver::start_with_inflight(&arena.target.path("victim"), &Setup::new(1, 64));
+    let _ = driver.inflight.as_ref().unwrap().1.set_len(0); // it may be sealed against that
+    driver.queue().offer_many(4, &Op::Read(0, 512));
+    driver.queue().publish();
+    let _ = arena.target.call("get_stats", &json!({ "ctrlr": "victim" }));
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+#[test]
+fn an_image_that_is_cut_off_fails_requests_and_nothing_else() {
+    let (mut arena, image) = Arena::with_image();
+    let mut driver = arena.driver(64);
+    File::options().write(true).open(&image).unwrap().set_len(8192).unwrap();
+    assert_eq!(driver.queue().run(Op::Read(0, 4096)).status, OK);
+    assert_eq!(driver.queue().run(Op::Read(100, 4096)).status, IOERR);
+    assert_eq!(arena.counted("device/failed"), 1);
+    drop(driver);
+    File::options().write(true).open(&image).unwrap().set_len(1 << 20).unwrap();
+    arena.assert_unharmed();
+}
+
+#[test]
+fn memory_that_cannot_be_mapped_is_refused() {
+    let mut arena = Arena::new("none");
+    let good = || Region::new(GUEST, 1 << 20);
+    let directory = File::open("/").unwrap();
+    let read_only = File::open("/proc/self/exe").unwrap();
+    let overlapping = [good(), Region::new(GUEST + 4096, 1 << 20)];
+    let region = good();
+    for (name, payload, files) in [
+        ("longer than its file", regions(&[[GUEST, 2 << 20, FRONT_END, 0]]), vec![region.file.as_raw_fd()]),
+        ("behind its file", regions(&[[GUEST, 4096, FRONT_END, 1 << 20]]), vec![region.file.as_raw_fd()]),
+        ("no size", regions(&[[GUEST, 0, FRONT_END, 0]]), vec![region.file.as_raw_fd()]),
+        ("wraps", regions(&[[u64::MAX - 4095, 8192, FRONT_END, 0]]), vec![region.file.as_raw_fd()]),
+        ("wraps in the front end", regions(&[[GUEST, 8192, u64::MAX - 4095, 0]]), vec![region.file.as_raw_fd()]),
+        ("offset wraps", regions(&[[GUEST, 8192, FRONT_END, u64::MAX - 4095]]), vec![region.file.as_raw_fd()]),
+        ("offset unaligned", regions(&[[GUEST, 4096, FRONT_END, 5]]), vec![region.file.as_raw_fd()]),
+        ("a directory", regions(&[[GUEST, 4096, FRONT_END, 0]]), vec![directory.as_raw_fd()]),
+        ("a read-only file", regions(&[[GUEST, 4096, FRONT_END, 0]]), vec![read_only.as_raw_fd()]),
+        ("no file", regions(&[[GUEST, 4096, FRONT_END, 0]]), vec![]),
+        ("two files", regions(&[[GUEST, 4096, FRONT_END, 0]]), vec![region.file.as_raw_fd(); 2]),
+        ("overlapping", memory_table(&overlapping), overlapping.iter().map(|r| r.file.as_raw_fd()).collect()),
+        ("none", u32s(&[0, 0]), vec![]),
+        ("more than it says", [u32s(&[1, 0]), u64s(&[0; 8])].concat(), vec![region.file.as_raw_fd()]),
+        ("2^32 - 1", [u32s(&[u32::MAX, 0]), u64s(&[0; 8])].concat(), vec![region.file.as_raw_fd()]),
+    ] {
+        let wire = arena.wire();
+        wire.negotiate(!0).unwrap();
+        assert!(wire.tell(SET_MEM_TABLE, &payload, &files).is_err(), "{name}");
+        let single = [u64s(&[0]), payload.get(8..40).unwrap_or_default().to_vec()].concat();
+        if !["two files", "overlapping", "none"].contains(&name) {
+            let wire = arena.wire();
+            wire.negotiate(!0).unwrap();
+            assert!(wire.tell(ADD_MEM_REG, &single, &files).is_err(), "{name}, added");
+        }
+    }
+    arena.assert_unharmed();
+}
+
+fn regions(numbers: &[[u64; 4]]) -> Vec<u8> {
+    let mut payload = u32s(&[numbers.len() as u32, 0]);
+    payload.extend(numbers.iter().flat_map(|numbers| u64s(numbers)));
+    payload
+}
+
+#[test]
+fn only_so_many_regions_of_memory_are_taken() {
+    let mut arena = Arena::new("none");
+    let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    let slots = driver.wire.ask_u64(GET_MAX_MEM_SLOTS).unwrap();
+    let mut added = 1;
+    loop {
+        let region = Region::new((added + 1) << 40, 4096);
+        let payload = [u64s(&[0]), region.payload()].concat();
+        if driver.wire.tell(ADD_MEM_REG, &payload, &[region.file.as_raw_fd()]).is_err() {
+            break;
+        }
+        added += 1;
+        assert!(added <= slots);
+    }
+    assert_eq!(added, slots);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Front ends
+// ---------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_second_front_end_is_refused_and_the_first_goes_on() {
+    let mut arena = Arena::new("auto");
+    let mut driver = arena.driver(64);
+    for _ in 0..20 {
+        let second = arena.wire();
+        second.wait_closed();
+        assert_eq!(driver.queue().run(Op::Flush).status, OK);
+    }
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// Who closes a connection and then opens another has only one.
+#[test]
+fn a_front_end_that_comes_back_at_once_is_not_refused() {
+    let mut arena = Arena::new("none");
+    for round in 0..300 {
+        let wire = arena.wire();
+        assert!(wire.ask_u64(GET_FEATURES).is_ok(), "connection {round}");
+    }
+    arena.assert_unharmed();
+}
+
+#[test]
+fn a_front_end_may_go_at_every_step() {
+    let mut arena = Arena::new("auto");
+    for step in 0..14 {
+        go_at(&arena, step);
+    }
+    arena.assert_unharmed();
+}
+
+/// Does `steps` of what a front end does, and then is gone.
+fn go_at(arena: &Arena, steps: usize) {
+    let wire = arena.wire();
+    let setup = Setup::new(1, 64);
+    let mut driver = Driver::on(wire, F_EVENT_IDX, &setup);
+    let index = u32s(&[0, 64]);
+    let zero = u64s(&[0]);
+    driver.queue().offer_many(8, &Op::Read(0, 4096));
+    driver.queue().set_avail_idx(8);
+    let memory = driver.setup.regions[0].file.as_raw_fd();
+    let queue = &driver.queues[0];
+    let (kick, call) = (queue.kick.as_raw_fd(), queue.call.as_raw_fd());
+    let [table, addresses] = [memory_table(&driver.setup.regions), driver.ring_addresses(0)];
+    let features = u64s(&[F_PROTOCOL | F_VERSION_1 | F_EVENT_IDX]);
+    let messages: [(u32, &[u8], &[RawFd]); 13] = [
+        (GET_FEATURES, &[], &[]),
+        (GET_PROTOCOL_FEATURES, &[], &[]),
+        (SET_PROTOCOL_FEATURES, &u64s(&[0x9209]), &[]),
+        (SET_OWNER, &[], &[]),
+        (SET_FEATURES, &features, &[]),
+        (SET_MEM_TABLE, &table, &[memory]),
+        (SET_VRING_NUM, &index, &[]),
+        (SET_VRING_BASE, &zero, &[]),
+        (SET_VRING_ADDR, &addresses, &[]),
+        (SET_VRING_CALL, &zero, &[call]),
+        (SET_VRING_KICK, &zero, &[kick]),
+        (SET_VRING_ENABLE, &u32s(&[0, 1]), &[]),
+        (GET_VRING_BASE, &zero, &[]),
+    ];
+    for (message, payload, files) in messages.into_iter().take(steps) {
+        driver.wire.send(message, VERSION, payload, files).unwrap();
+    }
+    drop(driver);
+    wait_until("the connection is closed", || connected(&arena.target).is_empty());
+}
+
+/// Files of every kind.
+fn odd_files() -> Vec<OwnedFd> {
+    let (reader, writer) = nix::unistd::pipe().unwrap();
+    let (a, b) = UnixStream::pair().unwrap();
+    let memory = Region::new(0, 1 << 16).file.try_clone().unwrap();
+    let open = |path| OwnedFd::from(File::open(path).unwrap());
+    let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+    vec![reader, writer, a.into(), b.into(), memory.into(), open("/"), open("/proc/self/exe"), null.into()]
+}
+
+#[test]
+fn random_bytes_end_a_connection_and_nothing_else() {
+    let mut arena = Arena::new("none");
+    let mut random = Random(3);
+    for _ in 0..200 {
+        let wire = arena.wire();
+        let len = 1 + random.below(300) as usize;
+        let _ = wire.send_bytes(&pattern(random.next(), len), &[]);
+        drop(wire);
+    }
+    for _ in 0..100 {
+        let wire = arena.wire();
+        let size = random.pick(&[0, 1, 8, 12, 4096, 4097, 1 << 20, u32::MAX]);
+        let flags = random.pick(&[0, 1, 2, 3, 5, 9, 0xF, 0x10, u32::MAX]);
+        let mut bytes = u32s(&[random.below(60) as u32, flags, size]);
+        bytes.extend(pattern(random.next(), random.below(100) as usize));
+        let _ = wire.send_bytes(&bytes, &[]);
+    }
+    arena.assert_unharmed();
+}
+
+/// A header that is not all there, and stays so.
+#[test]
+fn half_a_message_keeps_nobody_else_waiting() {
+    let mut arena = Arena::new("none");
+    for len in [1, 11, 12, 15] {
+        let wire = arena.wire();
+        let bytes = [u32s(&[SET_FEATURES, VERSION, 8]), vec![0; 8]].concat();
+        wire.send_bytes(&bytes[..len], &[]).unwrap();
+        assert_serves(&arena.target.path("other"));
+        arena.target.stats("victim", 0);
+        drop(wire);
+    }
+    arena.assert_unharmed();
+    let wire = arena.wire();
+    wire.send_bytes(&[1, 0], &[]).unwrap();
+    wait_until("connected", || !connected(&arena.target).is_empty());
+    arena.target.signal(Signal::SIGTERM);
+    assert!(arena.target.wait().success(), "and can be stopped");
+}
+
+/// Every message, at every stage, with payloads of wrong sizes and wrong files.
+#[test]
+fn every_message_may_be_wrong_in_every_way() {
+    let mut arena = Arena::new("none");
+    let files = odd_files();
+    let files: Vec<_> = files.iter().map(OwnedFd::as_raw_fd).collect();
+    let mut random = Random(17);
+    for stage in 0..3 {
+        for message in 0..=LAST_MESSAGE + 5 {
+            for _ in 0..4 {
+                wrong_message(&arena, &mut random, stage, message, &files);
+            }
+        }
+        arena.target.assert_sound();
+    }
+    arena.assert_unharmed();
+}
+
+/// Stage 0: nothing was said; 1: negotiated; 2: a ring runs.
+fn wrong_message(arena: &Arena, random: &mut Random, stage: u32, message: u32, files: &[RawFd]) {
+    let setup = Setup::new(1, 64);
+    let driver = match stage {
+        0 => Driver::on(arena.wire(), 0, &setup),
+        1 => Driver::connect(&arena.target.path("victim"), &setup),
+        _ => arena.driver(64),
+    };
+    let len = random.pick(&[0, 1, 4, 7, 8, 9, 12, 13, 16, 24, 32, 40, 48, 72, 500, 4096]);
+    let mut payload = pattern(random.next(), len);
+    if random.below(2) == 0 {
+        // Small numbers go further than large ones.
+        payload.iter_mut().enumerate().for_each(|(i, byte)| *byte = if i % 4 == 0 { *byte % 4 } else { 0 });
+    }
+    let count = random.pick(&[0, 1, 1, 2, 8]).min(files.len());
+    let first = random.below(files.len() as u64) as usize;
+    let files: Vec<_> = files.iter().cycle().skip(first).take(count).copied().collect();
+    let flags = VERSION | random.pick(&[0, NEED_REPLY]);
+    let _ = driver.wire.send(message, flags, &payload, &files);
+    let _ = driver.wire.send(GET_FEATURES, VERSION, &[], &[]);
+    drop(driver);
+    wait_until("the connection is closed", || connected(&arena.target).is_empty());
+}
+
+#[test]
+fn more_files_than_a_message_may_have_are_closed() {
+    let mut arena = Arena::new("none");
+    let null = File::open("/dev/null").unwrap();
+    for count in [2, 31, 32, 33, 34, 64, 253] {
+        for message in [GET_FEATURES, SET_MEM_TABLE, SET_VRING_KICK, SET_VRING_CALL, ADD_MEM_REG, SET_INFLIGHT_FD] {
+            let wire = arena.wire();
+            wire.negotiate(!0).unwrap();
+            let _ = wire.send(message, VERSION, &u64s(&[0]), &vec![null.as_raw_fd(); count]);
+            wire.wait_closed();
+        }
+    }
+    // Files that come with the payload instead of the header.
+    let wire = arena.wire();
+    wire.negotiate(!0).unwrap();
+    wire.send_bytes(&u32s(&[SET_VRING_CALL, VERSION, 8]), &[]).unwrap();
+    wire.send_bytes(&u64s(&[0]), &[null.as_raw_fd(); 20]).unwrap();
+    wire.wait_closed();
+    arena.assert_unharmed();
+}
+
+#[test]
+fn a_flood_of_messages_leaves_nothing_behind() {
+    let mut arena = Arena::new("auto");
+    let mut driver = arena.driver(64);
+    for i in 0..5000_u32 {
+        let call = driver.queues[0].call.as_raw_fd();
+        driver.wire.send(SET_VRING_CALL, VERSION, &u64s(&[0]), &[call]).unwrap();
+        if i % 100 == 0 {
+            let memory = driver.setup.regions[0].file.as_raw_fd();
+            driver.wire.send(SET_MEM_TABLE, VERSION, &memory_table(&driver.setup.regions), &[memory]).unwrap();
+        }
+    }
+    assert!(arena.target.open_files() < arena.files + 600);
+    assert_eq!(driver.queue().run(Op::Flush).status, OK);
+    driver.stop_queue(0);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// Writing to an eventfd whose counter is full waits until somebody reads it, unless somebody thought of that.
+#[test]
+fn a_call_eventfd_that_blocks_does_not_stop_the_queue() {
+    use nix::sys::eventfd::EventFd;
+    let mut arena = Arena::new("none");
+    let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    driver.queue().call = EventFd::new().unwrap();
+    driver.queue().call.write(u64::MAX - 1).unwrap();
+    driver.start_queue(0);
+    driver.queue().offer_many(4, &Op::Read(0, 512));
+    driver.queue().publish();
+    driver.queue().spin(4);
+    assert_answers(&arena.target);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// The same for a pipe that nobody empties.
+#[test]
+fn a_call_file_that_is_no_eventfd_does_not_stop_the_queue() {
+    let mut arena = Arena::new("none");
+    let files = odd_files();
+    for file in &files {
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        driver.set_up_queue(0);
+        let _ = driver.wire.send(SET_VRING_CALL, VERSION, &u64s(&[0]), &[file.as_raw_fd()]);
+        let kick = driver.queues[0].kick.as_raw_fd();
+        let _ = driver.wire.send(SET_VRING_KICK, VERSION, &u64s(&[0]), &[kick]);
+        let _ = driver.wire.send(SET_VRING_ENABLE, VERSION, &u32s(&[0, 1]), &[]);
+        let queue = driver.queue();
+        for _ in 0..150 {
+            queue.set_used_event(queue.used_idx());
+            queue.offer_many(1, &Op::Flush);
+            queue.set_avail_idx(queue.next_avail);
+            queue.kick();
+        }
+        assert_answers(&arena.target);
+        drop(driver);
+        wait_until("the connection is closed", || connected(&arena.target).is_empty());
+    }
+    arena.assert_unharmed();
+}
+
+/// Kicks through a file that is always ready, or never, or gone.
+#[test]
+fn a_kick_file_that_is_no_eventfd_harms_nobody_else() {
+    let mut arena = Arena::new("none");
+    for file in odd_files() {
+        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        driver.set_up_queue(0);
+        let _ = driver.wire.send(SET_VRING_KICK, VERSION, &u64s(&[0]), &[file.as_raw_fd()]);
+        let _ = driver.wire.send(SET_VRING_ENABLE, VERSION, &u32s(&[0, 1]), &[]);
+        drop(file); // the other end of a pipe or a socket is gone
+        assert_serves(&arena.target.path("other"));
+        assert_answers(&arena.target);
+        drop(driver);
+    }
+    arena.assert_unharmed();
+}
+
+/// The control socket answers about all disks: none of them keeps it waiting.
+fn assert_answers(target: &Target) {
+    let answer = control(&target.path("control"), b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"get_stats\"}\n");
+    assert_eq!(answer["result"].as_array().map(Vec::len), Some(2), "{answer}");
+}
+
+/// A guest may ask for a lot at once; who asks about the disk meanwhile is answered meanwhile.
+#[test]
+fn long_requests_do_not_keep_the_control_socket_waiting() {
+    let mut arena = Arena::with(Disk::memory("victim", "64M").policy("none"));
+    let mut setup = Setup::new(1, 256);
+    setup.regions.push(Region::new(1 << 33, 64 << 20));
+    let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+    let queue = driver.queue();
+    for slot in 0..64 {
+        queue.write(queue.header(slot), &header(T_OUT, 0, 0));
+        let parts = [(queue.header(slot), 16, 0), (1 << 33, 64 << 20, 0), (queue.status_at(slot), 1, WRITE)];
+        queue.write_chain(slot * 4, &chained(&parts));
+        queue.offer(slot * 4);
+    }
+    queue.publish();
+    queue.spin(1);
+    let completions = arena.counted("completions");
+    let ended = queue.wait(64).len();
+    assert_eq!(ended, 64);
+    let before = 3 * 2; // of the checks that all is well
+    assert!(completions < before + 64, "the answer came when all {completions} had ended");
+    drop(driver);
+    arena.memory[0] += 128 << 10; // the disk has been written, and both are mapped
+    arena.assert_unharmed();
+}
+
+#[test]
+fn a_configuration_that_cannot_be_is_refused() {
+    let mut arena = Arena::new("none");
+    for (offset, bytes) in [(0, &[1][..]), (31, &[1]), (33, &[1]), (32, &[1, 1]), (4000, &[1]), (32, &[0; 200])] {
+        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        assert!(driver.set_config(offset, bytes).is_err(), "offset {offset}, {} bytes", bytes.len());
+    }
+    for (offset, len, sent) in
+        [(u32::MAX, 1, 1), (0, u32::MAX, 4), (4096, 1, 1), (0, 4085, 4085), (0, 0, 0), (0, 8, 4), (0, 4, 8)]
+    {
+        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        let mut payload = u32s(&[offset, len, 0]);
+        payload.resize(12 + sent, 0);
+        let _ = driver.wire.ask(GET_CONFIG, &payload);
+    }
+    let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    assert_eq!(driver.config(32, 1), [1], "nothing has changed");
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+#[test]
+fn features_that_were_not_offered_are_refused() {
+    let mut arena = Arena::new("none");
+    let offered = arena.wire().ask_u64(GET_FEATURES).unwrap();
+    wait_until("the connection is closed", || connected(&arena.target).is_empty());
+    for features in [offered | 1 << 34, offered | 1 << 26, !0, 1 << 63] {
+        let wire = arena.wire();
+        wire.ask_u64(GET_FEATURES).unwrap();
+        wire.send(SET_FEATURES, VERSION, &u64s(&[features]), &[]).unwrap();
+        wire.wait_closed();
+    }
+    arena.assert_unharmed();
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Local users
+// ---------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn what_is_no_request_is_an_error_on_the_control_socket() {
+    let mut arena = Arena::new("none");
+    let path = arena.target.path("control");
+    let deep = [b"[".repeat(60_000), b"\n".to_vec()].concat();
+    let deep_params = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"list\",\"params\":{}{}}}\n",
+        "{\"a\":".repeat(9000),
+        "}".repeat(9000)
+    );
+    for (name, bytes) in [
+        ("an empty line", b"\n".to_vec()),
+        ("not JSON", b"hello\n".to_vec()),
+        ("half of it", b"{\"jsonrpc\"\n".to_vec()),
+        ("invalid UTF-8", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\xfe\"}\n".to_vec()),
+        ("binary", pattern(1, 1000).into_iter().filter(|byte| *byte != b'\n').chain([b'\n']).collect()),
+        ("zeroes", vec![0; 1000].into_iter().chain([b'\n']).collect()),
+        ("deep", deep),
+        ("deep parameters", deep_params.into_bytes()),
+        ("a number", b"1\n".to_vec()),
+        ("an array", b"[]\n".to_vec()),
+        ("null", b"null\n".to_vec()),
+        ("a number too large", b"{\"jsonrpc\":\"2.0\",\"id\":1e999,\"method\":\"list\"}\n".to_vec()),
+        ("another version", b"{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"list\"}\n".to_vec()),
+        ("a method of a wrong type", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}\n".to_vec()),
+        ("no such method", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"shutdown\"}\n".to_vec()),
+        ("parameters of a wrong type", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"list\",\"params\":7}\n".to_vec()),
+        ("a line too long", [vec![b'x'; 70_000], b"\n".to_vec()].concat()),
+        ("a line without end", vec![b'{'; 1 << 20]),
+    ] {
+        let answer = control(&path, &bytes);
+        assert!(answer["error"]["message"].is_string(), "{name}: {answer}");
+        arena.target.stats("victim", 0);
+    }
+    for params in [
+        json!({}),
+        json!({ "ctrlr": "victim" }),
+        json!({ "ctrlr": "victim", "policy": 7 }),
+        json!({ "ctrlr": "victim", "policy": "" }),
+        json!({ "ctrlr": "victim", "policy": "x".repeat(10_000) }),
+        json!({ "ctrlr": "victim", "policy": "nvme:thr=256" }),
+        json!({ "ctrlr": "nobody", "policy": "none" }),
+        json!({ "ctrlr": "victim", "queue": 1, "policy": "none" }),
+        json!({ "ctrlr": "victim", "queue": -1, "policy": "none" }),
+        json!({ "ctrlr": "victim", "queue": u64::MAX, "policy": "none" }),
+        json!({ "ctrlr": "victim", "policy": "none", "more": 1 }),
+    ] {
+        assert!(arena.target.call("set_policy", &params).is_err(), "{params}");
+    }
+    assert_eq!(arena.target.stats("victim", 0)["policy"], "none", "nothing has changed");
+    arena.assert_unharmed();
+}
+
+/// A client that never reads its answers, one that never asks, and many at a time.
+#[test]
+fn clients_of_the_control_socket_cannot_get_in_each_others_way() {
+    let mut arena = Arena::new("none");
+    let path = arena.target.path("control");
+    let silent: Vec<_> = (0..50).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let deaf = UnixStream::connect(&path).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    let request = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"get_stats\"}\n".repeat(20);
+    let mut deaf_mut = &deaf;
+    for _ in 0..10_000 {
+        if deaf_mut.write(&request).is_err() {
+            break; // both directions are full
+        }
+    }
+    assert_answers(&arena.target);
+    drop((silent, deaf));
+    wait_until("their files are closed", || arena.target.open_files() <= arena.files + 1);
+    arena.assert_unharmed();
+}
+
+/// More connections than there are files: some fail, and afterwards everything works again.
+#[test]
+fn running_out_of_files_is_not_for_ever() {
+    let directory = TempDir::new().unwrap();
+    write_config(&directory, &[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
+    let limited = |command: &mut std::process::Command| {
+        let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        *command = std::process::Command::new("sh");
+        command.args(["-c", "ulimit -n 48; exec \"$0\" \"$@\"", BINARY]).args(args);
+    };
+    let target = Target::spawn(directory, |command| {
+        limited(command);
+        command
+    });
+    let mut arena = Arena::on(target);
+    let path = arena.target.path("control");
+    for _ in 0..3 {
+        let crowd: Vec<_> = (0..100).map_while(|_| UnixStream::connect(&path).ok()).collect();
+        wait_until("it has no files left", || arena.target.open_files() >= 47);
+        drop(crowd);
+        let crowd: Vec<_> = (0..60).map_while(|_| UnixStream::connect(arena.target.path("victim")).ok()).collect();
+        drop(crowd);
+        wait_until("they are closed", || arena.target.open_files() <= arena.files + 1);
+        assert_answers(&arena.target);
+    }
+    arena.assert_unharmed();
+}
+
+/// Whoever reads what the target says may end before it.
+#[test]
+fn a_closed_standard_error_ends_nothing() {
+    let directory = TempDir::new().unwrap();
+    write_config(&directory, &[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
+    let mut child = std::process::Command::new(BINARY)
+        .args(["serve", "--config"])
+        .arg(directory.path().join("config.toml"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let mut said = Vec::new();
+    while said.iter().filter(|byte| **byte == b'\n').count() < 2 {
+        let mut byte = [0];
+        stderr.read_exact(&mut byte).unwrap();
+        said.extend(byte);
+    }
+    drop(stderr);
+    let outcome = std::panic::catch_unwind(|| {
+        for _ in 0..3 {
+            for disk in ["victim", "other"] {
+                serves_within_reason(&directory.path().join(disk));
+            }
+        }
+    });
+    let alive = child.try_wait().unwrap().is_none();
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(alive && outcome.is_ok(), "alive: {alive}");
+}
+
+/// The connection before this one may not have been noticed to be closed.
+fn serves_within_reason(path: &std::path::Path) {
+    wait_until("it is accepted", || {
+        let wire = Wire::connect(path);
+        wire.ask_u64(GET_FEATURES).is_ok()
+    });
+}
+
+#[test]
+fn whatever_comes_to_the_metrics_address_harms_nobody() {
+    let directory = TempDir::new().unwrap();
+    write_config(&directory, &[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
+    let address = free_address();
+    let mut arena = Arena::on(Target::spawn(directory, |command| command.args(["--metrics", &address])));
+    assert!(get(&address, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").contains("coalesce_"));
+    for request in [
+        "GET /metrics HTTP/1.1\r\nContent-Length: 18446744073709551615\r\nConnection: close\r\n\r\n",
+        "GET /metrics HTTP/1.1\r\nContent-Length: 1099511627776\r\nConnection: close\r\n\r\n",
+        "POST /metrics HTTP/1.1\r\nContent-Length: 9223372036854775807\r\nConnection: close\r\n\r\nabc",
+        "GET /metrics HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5000000000\r\nConnection: close\r\n\r\n",
+        "GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nffffffffffffffff\r\n",
+        "GET /metrics HTTP/1.1\r\nContent-Length: -1\r\nConnection: close\r\n\r\n",
+        "GET  HTTP/1.1\r\n\r\n",
+        "\r\n\r\n",
+        "\0\0\0\0",
+        "GET /\u{ff} HTTP/9.9\r\n\r\n",
+        "nonsense",
+    ] {
+        get(&address, request);
+        arena.target.assert_sound();
+    }
+    let long = format!("GET /{} HTTP/1.1\r\nConnection: close\r\n\r\n", "x".repeat(1 << 20));
+    get(&address, &long);
+    let answer = get(&address, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(answer.contains("coalesce_"), "it still answers: {answer}");
+    arena.assert_unharmed();
+}
+
+/// An address of this machine where nobody listens.
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// What comes back, until the connection is closed or nothing comes for a while: some requests wait for more.
+fn get(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let _ = stream.write_all(request.as_bytes());
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
