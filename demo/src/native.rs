@@ -1,0 +1,82 @@
+//! The native part: the built-in client, which counts every interrupt exactly.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use coalesce_load::{JobName, Queues, Report};
+use serde_json::json;
+
+use crate::jobs::{Job, ROUNDS, ROWS};
+use crate::options::Options;
+use crate::process::Stop;
+use crate::progress::Progress;
+use crate::results::{Cell, Latency, Part, Place, Sample};
+use crate::target::Target;
+
+/// Runs every job under every policy, in rounds.
+pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Part> {
+    let policies = &options.policies.0;
+    let target_before = target.stats()?;
+    let sockets: Vec<_> = target.sockets().collect();
+    let runs = Job::ALL.len() as u64 * ROUNDS * policies.len() as u64;
+    let progress = Progress::begin("native client", runs)?;
+    let (mut cells, mut raw) = (Vec::new(), Vec::new());
+    for job in Job::ALL {
+        let mut rows: Vec<_> =
+            job.rows().flat_map(|row| (0..policies.len()).map(move |policy| (row, policy, Vec::new()))).collect();
+        for round in 0..ROUNDS {
+            // All policies before the next round, each round with another one first: a slow spell, or the disk's
+            // warming up, hits all alike.
+            for turn in 0..policies.len() {
+                let policy = (turn + round as usize) % policies.len();
+                let label = &policies[policy].label;
+                progress.now(&format!("{} {label}", job.name()));
+                let load = job.options(sockets[policy], options.seconds, seed(round));
+                let what = || format!("native {} under {label}", job.name());
+                let report = coalesce_load::run(&load, |_| ()).with_context(what)?;
+                stop.check()?;
+                if let Some(failure) = report.failures.first() {
+                    bail!("{}: {failure}", what());
+                }
+                for (row, _, samples) in rows.iter_mut().filter(|(_, of, _)| *of == policy) {
+                    samples.push(sample(&report, row.requester).with_context(what)?);
+                }
+                raw.push(json!({ "jobname": job.name(), "policy": label, "round": round, "report": report }));
+                progress.step();
+            }
+        }
+        cells.extend(rows.into_iter().map(|(row, policy, rounds)| {
+            let row = ROWS.iter().position(|other| other.name == row.name).unwrap_or(0);
+            Cell { row, policy, rounds }
+        }));
+    }
+    drop(progress);
+    Ok(Part {
+        place: Place::Native,
+        cells,
+        baseline: options.policies.baseline(),
+        seconds: options.seconds,
+        raw,
+        target_before,
+        target_after: target.stats()?,
+        guest_interrupts: Vec::new(),
+        about: String::new(),
+    })
+}
+
+/// Every policy gets the same offsets, every round others.
+pub const fn seed(round: u64) -> u64 {
+    round + 1
+}
+
+fn sample(report: &Report, requester: JobName) -> Result<Sample> {
+    let of = |job: &&coalesce_load::JobReport| job.jobname == requester && job.queue == Queues::All;
+    let job = report.jobs.iter().find(of).with_context(|| format!("the client reported nothing about {requester}"))?;
+    let percentile = job.clat_ns.percentile.iter().map(|&(percent, ns)| (percent, ns as f64)).collect();
+    Ok(Sample {
+        iops: job.iops,
+        latency: Latency { n: job.clat_ns.N, percentile },
+        requests: report.total.total_ios,
+        interrupts: report.total.interrupts,
+    })
+}

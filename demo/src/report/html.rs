@@ -1,0 +1,82 @@
+//! Small pieces of HTML.
+
+use std::ops::Range;
+
+use crate::table::COLUMNS;
+
+/// Text as it may stand in HTML, in elements and in attributes.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A figure made of panels.
+pub fn figure(id: &str, title: &str, caption: &str, panels: &[String]) -> String {
+    let (title, panels) = (escape(title), panels.concat());
+    format!(
+        "<figure id=\"{id}\">\n<h3>{title}</h3>\n<div class=\"panels\">\n{panels}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n"
+    )
+}
+
+/// A table with a caption, a heading line and groups of lines; the columns in `numbers` are numbers, the others words.
+pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec<Vec<String>>]) -> String {
+    let class = |column| if numbers.contains(&column) { " class=\"n\"" } else { "" };
+    let heads = heads.iter().enumerate().map(|(column, head)| format!("<th{}>{}</th>", class(column), escape(head)));
+    // Not <caption>: that is as wide as the table, which a phone scrolls.
+    let mut html = format!(
+        "<p class=\"caption\">{}</p>\n<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n",
+        escape(caption),
+        heads.collect::<String>()
+    );
+    for group in groups {
+        html += "<tbody>\n";
+        for line in group {
+            let cells = line.iter().enumerate();
+            let cells = cells.map(|(column, cell)| format!("<td{}>{}</td>", class(column), escape(cell)));
+            html += &format!("<tr>{}</tr>\n", cells.collect::<String>());
+        }
+        html += "</tbody>\n";
+    }
+    html + "</table></div>\n"
+}
+
+/// The lines of the terminal's table, for [`table`].
+pub fn lines(groups: Vec<Vec<[String; COLUMNS]>>) -> Vec<Vec<Vec<String>>> {
+    groups.into_iter().map(|group| group.into_iter().map(Vec::from).collect()).collect()
+}
+
+/// A paragraph that must not be overlooked.
+pub fn notice(text: &str) -> String {
+    format!("<p class=\"notice\" role=\"note\">{}</p>\n", escape(text))
+}
+
+/// Commands.
+pub fn commands(lines: &str) -> String {
+    format!("<pre><code>{}</code></pre>\n", escape(lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_gets_through_unescaped() {
+        assert_eq!(escape("<a href=\"x\">'&amp;'</a>"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;&#39;&lt;/a&gt;");
+        assert_eq!(escape("p99 µs"), "p99 µs");
+        let html = table("<c>", &["<h>"], 0..1, &[vec![vec!["<d>".into()]]]);
+        assert!(
+            html.contains("<th class=\"n\">&lt;h&gt;</th>") && html.contains("&lt;d&gt;") && html.contains("&lt;c&gt;")
+        );
+        assert!(notice("<n>").contains("&lt;n&gt;") && commands("a && b").contains("a &amp;&amp; b"));
+    }
+}

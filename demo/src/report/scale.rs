@@ -1,0 +1,166 @@
+//! From values to coordinates, and where the ticks are.
+
+/// How values are spread along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    Linear,
+    Log,
+    /// Percentiles by their number of nines: 90, 99, 99.9 are one apart.
+    Nines,
+}
+
+/// An axis.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    spread: Spread,
+    domain: (f64, f64),
+    range: (f64, f64),
+    /// Values with a tick, and what is written there.
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// Percentiles that have a tick.
+pub const NINES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
+impl Scale {
+    /// From 0 to at least `max`, over `range` in pixels.
+    pub fn linear(max: f64, range: (f64, f64)) -> Self {
+        let max = if max > 0.0 { max } else { 1.0 };
+        let step = [0.1, 0.2, 0.25, 0.5].map(|part| part * 10f64.powf((max * 0.999).log10().ceil()));
+        let step = step.into_iter().find(|step| (max / step).ceil() <= 5.0).unwrap_or(max);
+        let steps = (max / step - 1e-9).ceil().max(1.0);
+        let ticks = (0..=steps as u32).map(|n| f64::from(n) * step).map(|value| (value, short(value))).collect();
+        Self { spread: Spread::Linear, domain: (0.0, steps * step), range, ticks }
+    }
+
+    /// From `min` to `max`, both positive, by factors.
+    pub fn log(min: f64, max: f64, range: (f64, f64)) -> Self {
+        let min = min.max(1e-3);
+        let domain = (min / 1.08, max.max(min * 1.5) * 1.08);
+        // As many ticks as there is room for.
+        let steps: &[f64] = match domain.1 / domain.0 {
+            factor if factor < 6.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0],
+            factor if factor < 200.0 => &[1.0, 2.0, 5.0],
+            _ => &[1.0],
+        };
+        let decades = domain.0.log10().floor() as i32..=domain.1.log10().ceil() as i32;
+        let all = decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
+        let ticks = all.filter(|tick| (domain.0..=domain.1).contains(tick)).map(|tick| (tick, short(tick)));
+        Self { spread: Spread::Log, domain, range, ticks: ticks.collect() }
+    }
+
+    /// Ratios around 1.
+    pub fn ratio(min: f64, max: f64, range: (f64, f64)) -> Self {
+        let domain = (min.clamp(0.02, 0.8) / 1.04, max.clamp(1.25, 50.0) * 1.04);
+        let all: &[f64] = if domain.1 / domain.0 < 6.0 {
+            &[0.25, 0.33, 0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0]
+        } else {
+            &[0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
+        };
+        let ticks = all.iter().filter(|&&tick| (domain.0..=domain.1).contains(&tick)).map(|&tick| (tick, short(tick)));
+        Self { spread: Spread::Log, domain, range, ticks: ticks.collect() }
+    }
+
+    /// From the median to `max`, one of [`NINES`].
+    pub fn nines(max: f64, range: (f64, f64)) -> Self {
+        let ticks = NINES.into_iter().filter(|&tick| tick <= max).map(|tick| (tick, format!("{tick}")));
+        Self { spread: Spread::Nines, domain: (NINES[0], max), range, ticks: ticks.collect() }
+    }
+
+    /// The coordinate of `value`; the end of the axis for what lies beyond.
+    pub fn at(&self, value: f64) -> f64 {
+        let (low, high) = (self.position(self.domain.0), self.position(self.domain.1));
+        let share = if high > low { (self.position(value) - low) / (high - low) } else { 0.0 };
+        self.range.0 + share.clamp(0.0, 1.0) * (self.range.1 - self.range.0)
+    }
+
+    /// Whether `value` lies beyond the axis.
+    pub fn is_beyond(&self, value: f64) -> bool {
+        !(self.domain.0..=self.domain.1).contains(&value)
+    }
+
+    fn position(&self, value: f64) -> f64 {
+        match self.spread {
+            Spread::Linear => value,
+            Spread::Log => value.max(f64::MIN_POSITIVE).log10(),
+            Spread::Nines => nines(value),
+        }
+    }
+}
+
+/// Number of nines of a percentile: 1 for 90, 2 for 99, 3 for 99.9.
+fn nines(percent: f64) -> f64 {
+    -(1.0 - percent / 100.0).max(1e-9).log10()
+}
+
+/// A number in at most four characters or so: 0.25, 1.5, 20, 500, 2k, 1M.
+pub fn short(value: f64) -> String {
+    let (value, unit) = match value {
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e4 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    let digits = if value >= 100.0 { 0 } else { 2 };
+    let text = format!("{value:.digits$}");
+    let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    [text, unit].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks(scale: &Scale) -> String {
+        scale.ticks.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-6
+    }
+
+    #[test]
+    fn each_nine_is_as_far_as_the_one_before() {
+        let scale = Scale::nines(99.99, (0.0, 100.0));
+        let x = NINES.map(|percent| scale.at(percent));
+        assert!(close(x[0], 0.0) && close(x[4], 100.0));
+        assert!(close(x[2] - x[1], x[3] - x[2]) && close(x[3] - x[2], x[4] - x[3]), "{x:?}");
+        assert!(close(nines(90.0), 1.0) && close(nines(99.9), 3.0) && nines(100.0).is_finite());
+        assert_eq!(ticks(&scale), "50 90 99 99.9 99.99");
+        assert_eq!(ticks(&Scale::nines(99.0, (0.0, 1.0))), "50 90 99");
+    }
+
+    #[test]
+    fn linear_ends_at_a_tick() {
+        for (max, expected) in [
+            (1.0, "0 0.2 0.4 0.6 0.8 1"),
+            (0.3, "0 0.1 0.2 0.3"),
+            (1.3, "0 0.5 1 1.5"),
+            (0.0, "0 0.2 0.4 0.6 0.8 1"),
+            (2.0, "0 0.5 1 1.5 2"),
+        ] {
+            assert_eq!(ticks(&Scale::linear(max, (0.0, 10.0))), expected, "{max}");
+        }
+        assert!(close(Scale::linear(1.0, (10.0, 20.0)).at(0.5), 15.0));
+    }
+
+    #[test]
+    fn log_goes_by_factors_and_covers_what_is_there() {
+        let scale = Scale::log(30.0, 700.0, (0.0, 1.0));
+        assert_eq!(ticks(&scale), "50 100 200 500");
+        assert!(!scale.is_beyond(30.0) && !scale.is_beyond(700.0) && scale.is_beyond(19.0));
+        assert!(close(scale.at(200.0) - scale.at(50.0), scale.at(400.0) - scale.at(100.0)));
+        assert_eq!(ticks(&Scale::log(5.0, 90_000.0, (0.0, 1.0))), "10 100 1000 10k");
+        assert_eq!(ticks(&Scale::log(450.0, 800.0, (0.0, 1.0))), "600 800");
+        assert_eq!(ticks(&Scale::ratio(0.9, 1.1, (0.0, 1.0))), "0.8 1 1.25");
+        assert!(close(Scale::ratio(0.5, 2.0, (0.0, 1.0)).at(1.0), 0.5));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in
+            [(0.0, "0"), (0.25, "0.25"), (1.5, "1.5"), (100.0, "100"), (2000.0, "2000"), (5e4, "50k"), (2e6, "2M")]
+        {
+            assert_eq!(short(value), text);
+        }
+    }
+}

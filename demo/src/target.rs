@@ -1,0 +1,208 @@
+//! The served process: images, configuration, start, statistics, end.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use coalesce_target::control;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::options::{Options, Policies};
+use crate::process::{Group, Stop};
+use crate::progress::Progress;
+
+/// Opening disks takes milliseconds; this is for machines that are very busy.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the images are filled with is random, so that no file system stores less than it seems to; the seed of it.
+pub const FILL_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A running coalesce-target with a disk per policy.
+#[derive(Debug)]
+pub struct Target {
+    // Dropped in this order: the process first, then what it has open.
+    process: Group,
+    work: TempDir,
+    #[expect(dead_code, reason = "removes the images when it is dropped")]
+    images: TempDir,
+    disks: Vec<Disk>,
+    /// Why the page cache is in the way; none: it is not.
+    pub not_direct: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Disk {
+    name: String,
+    socket: PathBuf,
+    file: PathBuf,
+    policy: String,
+    direct: bool,
+}
+
+#[derive(Serialize)]
+struct Configuration<'a> {
+    control: PathBuf,
+    disk: &'a [Disk],
+}
+
+impl Target {
+    /// Makes the images and starts to serve them.
+    pub fn start(options: &Options, stop: &Arc<Stop>) -> Result<Self> {
+        let program = options.target_path()?;
+        // Sockets have short names (108 bytes), so they are not in --image-dir, which may have a long one.
+        let work = tempdir(&std::env::temp_dir())?;
+        let images = tempdir(&options.image_dir.clone().unwrap_or_else(std::env::temp_dir))?;
+        let Policies(policies) = &options.policies;
+        let progress = Progress::begin("making disk images", policies.len() as u64)?;
+        let mut disks = Vec::new();
+        for (index, policy) in policies.iter().enumerate() {
+            stop.check()?;
+            progress.now(&policy.label);
+            let file = images.path().join(format!("{index}.img"));
+            make_image(&file, options.image_size.0, FILL_SEED.wrapping_add(index as u64))?;
+            let socket = work.path().join(format!("{index}.sock"));
+            disks.push(Disk { name: policy.label.clone(), socket, file, policy: policy.text.clone(), direct: true });
+            progress.step();
+        }
+        drop(progress);
+        // Whether a file system has direct I/O is only known by trying.
+        let (process, not_direct) = match serve(&program, work.path(), &disks, stop) {
+            Ok(process) => (process, None),
+            Err(problem) => {
+                stop.check()?;
+                disks.iter_mut().for_each(|disk| disk.direct = false);
+                let process = serve(&program, work.path(), &disks, stop)?;
+                (process, Some(format!("{problem:#}")))
+            }
+        };
+        Ok(Self { process, work, images, disks, not_direct })
+    }
+
+    /// Sockets of the disks, in the order of the policies.
+    pub fn sockets(&self) -> impl Iterator<Item = &Path> {
+        self.disks.iter().map(|disk| disk.socket.as_path())
+    }
+
+    /// A directory for files of this run.
+    pub fn work_dir(&self) -> &Path {
+        self.work.path()
+    }
+
+    /// What the target counted so far, a list by disk.
+    pub fn stats(&self) -> Result<Value> {
+        control::request(&control_socket(self.work.path()), "get_stats", &json!({}))
+    }
+
+    /// Ends the target. It must go without a complaint.
+    pub fn finish(mut self) -> Result<()> {
+        if let Some(status) = self.process.try_wait()? {
+            bail!("coalesce-target ended by itself ({status}): {}", last_line(&log_file(self.work.path())));
+        }
+        self.process.end();
+        let status = self.process.wait()?;
+        if !status.success() {
+            bail!("coalesce-target: {status}: {}", last_line(&log_file(self.work.path())));
+        }
+        Ok(())
+    }
+}
+
+fn tempdir(parent: &Path) -> Result<TempDir> {
+    let dir = tempfile::Builder::new().prefix("coalesce-demo.").tempdir_in(parent);
+    dir.with_context(|| format!("cannot make a directory in {}", parent.display()))
+}
+
+fn control_socket(work: &Path) -> PathBuf {
+    work.join("control")
+}
+
+fn log_file(work: &Path) -> PathBuf {
+    work.join("target.log")
+}
+
+/// Starts the target; returns when it answers.
+fn serve(program: &Path, work: &Path, disks: &[Disk], stop: &Arc<Stop>) -> Result<Group> {
+    let control = control_socket(work);
+    let configuration = Configuration { control: control.clone(), disk: disks };
+    let config_file = work.join("target.toml");
+    fs::write(&config_file, toml::to_string(&configuration)?).with_context(|| config_file.display().to_string())?;
+    let log = log_file(work);
+    let stderr = File::create(&log).with_context(|| log.display().to_string())?;
+    let mut command = Command::new(program);
+    command.args(["serve", "--config"]).arg(&config_file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let mut process = Group::spawn(&mut command, stop)?;
+    let begin = Instant::now();
+    while control::request(&control, "list", &json!({})).is_err() {
+        stop.check()?;
+        if let Some(status) = process.try_wait()? {
+            bail!("coalesce-target serve: {status}: {}", last_line(&log));
+        }
+        if begin.elapsed() > START_TIMEOUT {
+            bail!("coalesce-target does not serve after {} s: {}", START_TIMEOUT.as_secs(), last_line(&log));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(process)
+}
+
+/// The last line of a log that is not empty.
+pub fn last_line(log: &Path) -> String {
+    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let line = text.lines().rev().find(|line| !line.trim().is_empty());
+    line.unwrap_or("it said nothing").trim().to_owned()
+}
+
+/// Writes an image: filled, because what was never written is read without the device.
+fn make_image(path: &Path, bytes: u64, seed: u64) -> Result<()> {
+    let fill = || -> std::io::Result<()> {
+        let mut file = File::create(path)?;
+        let mut state = seed | 1;
+        let mut block = vec![0; 1 << 20];
+        for _ in 0..bytes >> 20 {
+            for word in block.chunks_exact_mut(8) {
+                // xorshift64: a period far beyond any disk, and fast enough for a debug build.
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                word.copy_from_slice(&state.to_le_bytes());
+            }
+            file.write_all(&block)?;
+        }
+        file.sync_all() // or the write-back would go on during the measurement
+    };
+    fill().with_context(|| format!("cannot write {bytes} bytes to {} (--image-dir chooses the place)", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn images_are_filled() {
+        let dir = tempdir(&std::env::temp_dir()).unwrap();
+        let path = dir.path().join("image");
+        make_image(&path, 2 << 20, FILL_SEED).unwrap();
+        let about = fs::metadata(&path).unwrap();
+        assert_eq!(about.len(), 2 << 20);
+        assert!(about.blocks() * 512 >= 2 << 20, "sparse: {} blocks", about.blocks());
+        let bytes = fs::read(&path).unwrap();
+        assert_ne!(bytes[..4096], bytes[4096..8192]);
+    }
+
+    #[test]
+    fn the_last_line_is_not_empty() {
+        let dir = tempdir(&std::env::temp_dir()).unwrap();
+        let log = dir.path().join("log");
+        assert_eq!(last_line(&log), "it said nothing");
+        fs::write(&log, "one\n two \n\n").unwrap();
+        assert_eq!(last_line(&log), "two");
+    }
+}
