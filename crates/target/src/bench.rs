@@ -1,5 +1,6 @@
 //! `coalesce-target bench`: the load generator on the command line.
 
+use crate::say;
 use clap::Args;
 use coalesce_load::{Error, Options, Progress, run, table};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -45,7 +46,7 @@ pub fn bench(bench: &Bench) -> ExitCode {
     match execute(bench) {
         Ok(failed) => ExitCode::from(u8::from(failed)),
         Err(error) => {
-            eprintln!("coalesce-target bench: {error}");
+            say!("coalesce-target bench: {error}");
             ExitCode::from(if matches!(error, Error::Usage(_)) { 2 } else { 1 })
         }
     }
@@ -64,7 +65,7 @@ fn execute(bench: &Bench) -> Result<bool, Error> {
         if bench.json { serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n" } else { table(&report) };
     std::io::stdout().write_all(text.as_bytes())?;
     for failure in &report.failures {
-        eprintln!("coalesce-target bench: {failure}");
+        say!("coalesce-target bench: {failure}");
     }
     Ok(report.failed())
 }

@@ -165,6 +165,14 @@ impl<E> Delivery<E> {
         Ok(self.act(ring, now, decision))
     }
 
+    /// The ring broke: what is posted is announced, asked for or not, and the rest is forgotten.
+    pub fn abandon<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
+        if self.held_since.len() > self.unposted.len() {
+            self.interrupt(ring);
+        }
+        self.forget(now);
+    }
+
     /// Forgets what is held: the ring is gone.
     pub fn forget(&mut self, now: u64) {
         self.policy.on_consumed(now);

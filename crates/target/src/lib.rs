@@ -21,3 +21,11 @@ pub mod server;
 pub mod socket;
 pub mod stats;
 pub mod vhost;
+
+/// Says a line on standard error, to whoever still reads it.
+#[macro_export]
+macro_rules! say {
+    ($($argument:tt)*) => {
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr().lock(), format_args!("{}\n", format_args!($($argument)*)));
+    };
+}

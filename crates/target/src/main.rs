@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand};
 use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{Config, DiskConfig, Loopback, Poll, Size};
 use coalesce_target::server::DiskServer;
-use coalesce_target::{control, metrics};
+use coalesce_target::{control, metrics, say};
 use nix::sys::signal::{SigSet, Signal};
 use policy::Spec;
 use serde_json::Value;
@@ -140,7 +140,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("coalesce-target: {error:#}");
+            say!("coalesce-target: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -190,11 +190,11 @@ fn serve(options: Serve) -> Result<()> {
     for disk in disks.iter() {
         let about = disk.about();
         let data = about.file.as_deref().unwrap_or("memory");
-        eprintln!("{}: {data}, {} bytes, {} queues, at {}", about.ctrlr, about.size, about.queues, about.socket);
+        say!("{}: {data}, {} bytes, {} queues, at {}", about.ctrlr, about.size, about.queues, about.socket);
     }
 
     let signal = signals.wait().context("signals")?;
-    eprintln!("{}: finishing", signal.as_str());
+    say!("{}: finishing", signal.as_str());
     signals.thread_unblock().context("signals")?; // a second one ends the process at once
     drop(control);
     disks.iter().for_each(DiskServer::stop);

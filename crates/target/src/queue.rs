@@ -13,6 +13,7 @@ use crate::vhost::vring::{Broken, Entry, Vring};
 use anyhow::{Context as _, Result};
 use io_uring::{IoUring, opcode, types};
 use policy::{Class, Completion, Hint, HintSource, Spec, SpecError, Ticket};
+use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +40,10 @@ pub enum Command {
     Start(Box<Vring>),
     /// Take requests, or do not.
     Enable(bool),
+    /// Be kicked through another eventfd.
+    SetKick(EventFd),
     /// Interrupt through another eventfd.
-    SetCall(Option<EventFd>),
+    SetCall(Option<File>),
     /// Report a broken ring through another eventfd.
     SetError(Option<EventFd>),
     /// Guest memory is mapped anew.
@@ -238,11 +241,19 @@ impl Queue {
                 self.vring = Some(vring);
                 self.is_broken = false;
             }
+            Command::SetKick(kick) => {
+                self.disarm_kick();
+                if let Some(vring) = &mut self.vring {
+                    vring.set_kick(kick);
+                }
+            }
             Command::Enable(enabled) => self.is_enabled = enabled,
             Command::SetCall(call) => {
                 if let Some(vring) = &mut self.vring {
                     vring.set_call(call);
-                    self.flush(); // what the old eventfd was told may never be seen
+                    if vring.owes_interrupt() {
+                        self.delivery.interrupt(&mut **vring);
+                    }
                 }
             }
             Command::SetError(error) => {
@@ -252,7 +263,8 @@ impl Queue {
             }
             Command::SetMemory(memory) => {
                 if let Some(vring) = &mut self.vring {
-                    vring.set_memory(memory);
+                    let ring = vring.set_memory(memory);
+                    self.note(ring);
                 }
             }
             Command::Stop(answer) => {
@@ -299,14 +311,7 @@ impl Queue {
             self.end_batch();
         }
         self.flush();
-        if self.is_kick_armed {
-            self.push(opcode::PollRemove::new(KICK | self.ring_number).build().user_data(CANCEL));
-            while self.is_kick_armed {
-                self.submit_and_wait(None);
-                self.reap();
-            }
-        }
-        self.ring_number += 1;
+        self.disarm_kick();
         self.is_enabled = false;
         let now = self.now();
         self.delivery.forget(now);
@@ -321,14 +326,26 @@ impl Queue {
         }
     }
 
+    /// Waits until io_uring looks at the kicks no more.
+    fn disarm_kick(&mut self) {
+        if self.is_kick_armed {
+            self.push(opcode::PollRemove::new(KICK | self.ring_number).build().user_data(CANCEL));
+            while self.is_kick_armed {
+                self.submit_and_wait(None);
+                self.reap();
+            }
+        }
+        self.ring_number += 1;
+    }
+
     /// The guest may break its ring at any time: then this queue rests until it is started anew.
     fn note(&mut self, ring: Result<(), Broken>) {
         if ring == Err(Broken) && !self.is_broken {
             self.is_broken = true;
             self.stats.broken_rings += 1;
             let now = self.now();
-            self.delivery.forget(now);
-            if let Some(vring) = &self.vring {
+            if let Some(vring) = self.vring.as_deref_mut() {
+                self.delivery.abandon(vring, now);
                 vring.report_broken();
             }
         }
@@ -373,7 +390,7 @@ impl Queue {
         let Some(&id) = self.free.last() else {
             return if vring.backlog()? > 0 { Err(Broken) } else { Ok(None) };
         };
-        let durable = !self.disk.write_back.load(Ordering::Relaxed);
+        let durable = !vring.can_flush() || !self.disk.write_back.load(Ordering::Relaxed);
         let slot = &mut self.slots[id];
         slot.buffers.clear();
         let Some(popped) = vring.pop(&self.disk.limits, durable, &mut slot.buffers)? else { return Ok(None) };

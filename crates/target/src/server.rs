@@ -3,7 +3,8 @@
 use crate::backend::{Backend, FileBackend, MemoryBackend};
 use crate::config::{DiskConfig, Size};
 use crate::queue::{Command, Disk, QueueConfig, QueueThread};
-use crate::socket::BoundSocket;
+use crate::say;
+use crate::socket::{BoundSocket, accept};
 use crate::stats::QueueStats;
 use crate::vhost::blk::{ID_LEN, Limits};
 use crate::vhost::{Connection, QUEUE_SIZE_MAX};
@@ -189,10 +190,14 @@ impl FrontDoor {
     fn run(self) {
         while let Some(stream) = self.accept() {
             self.set_connection(stream.try_clone().ok());
-            eprintln!("{}: connected", self.name);
+            say!("{}: connected", self.name);
             match self.serve(stream) {
-                Ok(()) => eprintln!("{}: disconnected", self.name),
-                Err(error) => eprintln!("{}: disconnected: {error}", self.name),
+                Ok(()) => {
+                    say!("{}: disconnected", self.name);
+                }
+                Err(error) => {
+                    say!("{}: disconnected: {error}", self.name);
+                }
             }
             self.set_connection(None);
         }
@@ -210,7 +215,7 @@ impl FrontDoor {
             if stop {
                 return None;
             }
-            if caller && let Ok((stream, _)) = self.socket.listener().accept() {
+            if caller && let Some(stream) = accept(self.socket.listener()) {
                 return Some(stream);
             }
         }
@@ -227,8 +232,9 @@ impl FrontDoor {
             if stop {
                 return Ok(());
             }
-            if caller && self.socket.listener().accept().is_ok() {
-                eprintln!("{}: refused a second connection", self.name);
+            // Who has hung up may be back already: its old connection ends first.
+            if caller && !has_hung_up(&watch) && accept(self.socket.listener()).is_some() {
+                say!("{}: refused a second connection", self.name);
             }
             if message {
                 match handler.handle_request() {
@@ -246,6 +252,11 @@ fn wait<const N: usize>(fds: [std::os::fd::BorrowedFd<'_>; N]) -> [bool; N] {
     let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     let _ = poll(&mut fds, PollTimeout::NONE); // EINTR: nothing has something to say
     fds.map(|fd| fd.revents().is_some_and(|events| !events.is_empty()))
+}
+
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLHUP)];
+    poll(&mut fds, PollTimeout::ZERO) == Ok(1)
 }
 
 fn serial(text: &str) -> [u8; ID_LEN] {

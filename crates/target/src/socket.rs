@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A listening socket and its place in the file system.
 #[derive(Debug)]
@@ -44,6 +45,16 @@ impl BoundSocket {
     pub const fn listener(&self) -> &UnixListener {
         &self.listener
     }
+}
+
+/// The next connection. None: it is gone already, or there is no descriptor for it, and after a while there may be.
+#[must_use]
+pub fn accept(listener: &UnixListener) -> Option<UnixStream> {
+    let accepted = listener.accept();
+    if accepted.is_err() {
+        std::thread::sleep(Duration::from_millis(10)); // it stays ready: trying at once would only be busy
+    }
+    accepted.ok().map(|(stream, _)| stream)
 }
 
 impl Drop for BoundSocket {

@@ -9,7 +9,7 @@ pub mod inflight;
 pub mod vring;
 
 use crate::queue::{Command, Disk, QueueThread};
-use inflight::region_len;
+use inflight::{InflightRegion, region_len};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io;
@@ -30,7 +30,7 @@ use virtio_bindings::bindings::virtio_blk::{
 use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vm_memory::mmap::MmapRegion;
-use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
+use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestMemoryRegion as _, GuestRegionMmap};
 use vmm_sys_util::eventfd::EventFd;
 use vring::{Setup, Vring};
 
@@ -56,7 +56,7 @@ struct RingState {
     addresses: Option<[u64; 3]>,
     next_avail: u16,
     kick: Option<EventFd>,
-    call: Option<EventFd>,
+    call: Option<File>,
     error: Option<EventFd>,
     is_enabled: bool,
     is_running: bool,
@@ -73,7 +73,7 @@ pub struct Connection {
     mappings: Vec<Mapping>,
     memory: Arc<GuestMemoryMmap>,
     rings: Vec<RingState>,
-    inflight: Option<Arc<MmapRegion>>,
+    inflight: Option<InflightRegion>,
 }
 
 impl Connection {
@@ -134,13 +134,14 @@ impl Connection {
 
     /// Starts a ring, if all is known that is needed.
     fn start(&mut self, index: usize) -> Result<()> {
-        let event_idx = self.features & 1 << VIRTIO_RING_F_EVENT_IDX != 0;
+        let has = |feature: u32| self.features & 1 << feature != 0;
+        let (event_idx, can_flush) = (has(VIRTIO_RING_F_EVENT_IDX), has(VIRTIO_BLK_F_FLUSH));
         let inflight = self.inflight.clone().map(|region| (region, index));
         let memory = self.memory.clone();
         let (ring, queue) = self.ring(index)?;
         let (Some(addresses), Some(kick), false) = (ring.addresses, &ring.kick, ring.is_running) else { return Ok(()) };
         let kick = kick.try_clone().map_err(Error::ReqHandlerError)?;
-        let setup = Setup { size: ring.size, addresses, next_avail: ring.next_avail, event_idx, inflight };
+        let setup = Setup { size: ring.size, addresses, next_avail: ring.next_avail, event_idx, can_flush, inflight };
         let mut vring = Vring::start(setup, memory, kick).map_err(|_| Error::InvalidParam)?;
         vring.set_call(ring.call.take());
         vring.set_error(ring.error.take());
@@ -170,14 +171,20 @@ impl Connection {
     /// Maps the region of requests in flight.
     fn map_inflight(&mut self, file: File, inflight: &VhostUserInflight) -> Result<()> {
         let (size, offset) = (inflight.mmap_size, inflight.mmap_offset);
-        let needed = region_len(inflight.queue_size) * usize::from(inflight.num_queues);
-        let end = file.metadata().map_err(Error::ReqHandlerError)?.len();
-        if size < needed as u64 || offset.checked_add(size).is_none_or(|last| last > end) {
+        self.check_inflight(inflight)?;
+        if size < inflight_len(inflight) || !holds(&file, offset, size)? {
             return Err(Error::InvalidParam);
         }
-        let region = MmapRegion::from_file(FileOffset::new(file, offset), size as usize);
-        self.inflight = Some(Arc::new(region.map_err(|error| Error::ReqHandlerError(io::Error::other(error)))?));
+        let region = MmapRegion::from_file(FileOffset::new(file, offset), size as usize).map_err(memory_error)?;
+        self.inflight = Some(InflightRegion { region: Arc::new(region), entries: inflight.queue_size });
         Ok(())
+    }
+
+    fn check_inflight(&self, inflight: &VhostUserInflight) -> Result<()> {
+        if !(1..=self.queues.len()).contains(&usize::from(inflight.num_queues)) {
+            return Err(Error::InvalidParam);
+        }
+        check_queue_size(inflight.queue_size)
     }
 }
 
@@ -191,7 +198,27 @@ fn unsupported<T>() -> Result<T> {
     Err(Error::InvalidOperation("not supported by this device"))
 }
 
+fn check_queue_size(size: u16) -> Result<()> {
+    if size.is_power_of_two() && size <= QUEUE_SIZE_MAX { Ok(()) } else { Err(Error::InvalidParam) }
+}
+
+/// Bytes of the whole region of requests in flight.
+fn inflight_len(inflight: &VhostUserInflight) -> u64 {
+    (region_len(inflight.queue_size) * usize::from(inflight.num_queues)) as u64
+}
+
+/// Whether a file has these bytes. What is mapped behind its end would be a fault when it is touched. Of a device
+/// nobody can tell.
+fn holds(file: &File, offset: u64, size: u64) -> Result<bool> {
+    let metadata = file.metadata().map_err(Error::ReqHandlerError)?;
+    Ok(offset.checked_add(size).is_some_and(|end| !metadata.is_file() || end <= metadata.len()))
+}
+
 fn map(region: &VhostUserMemoryRegion, file: File) -> Result<GuestRegionMmap> {
+    let wraps = |start: u64| start.checked_add(region.memory_size).is_none();
+    if wraps(region.user_addr) || !holds(&file, region.mmap_offset, region.memory_size)? {
+        return Err(Error::InvalidParam);
+    }
     GuestRegionMmap::new(region.mmap_region(file)?, GuestAddress(region.guest_phys_addr)).ok_or(Error::InvalidParam)
 }
 
@@ -248,7 +275,9 @@ impl VhostUserBackendReqHandlerMut for Connection {
         _: Option<bool>,
     ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
         let mapped: Result<Vec<_>> = regions.iter().zip(files).map(|(region, file)| map(region, file)).collect();
-        let memory = GuestMemoryMmap::from_regions(mapped?).map_err(memory_error)?;
+        let mut mapped = mapped?;
+        mapped.sort_unstable_by_key(|region| region.start_addr());
+        let memory = GuestMemoryMmap::from_regions(mapped).map_err(memory_error)?;
         self.mappings = regions
             .iter()
             .map(|r| Mapping { front_end: r.user_addr, guest: r.guest_phys_addr, size: r.memory_size })
@@ -259,9 +288,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
         let size = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
-        if !size.is_power_of_two() || size > QUEUE_SIZE_MAX {
-            return Err(Error::InvalidParam);
-        }
+        check_queue_size(size)?;
         self.ring(index)?.0.size = size;
         Ok(())
     }
@@ -292,17 +319,21 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let kick = file.ok_or(Error::InvalidOperation("a ring without kicks is not supported"))?;
-        self.ring(index)?.0.kick = Some(eventfd(kick));
+        let (ring, queue) = self.ring(index)?;
+        if ring.is_running {
+            queue.tell(Command::SetKick(eventfd(kick)));
+            return Ok(());
+        }
+        ring.kick = Some(eventfd(kick));
         self.start(usize::from(index))
     }
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let (ring, queue) = self.ring(index)?;
-        let call = file.map(eventfd);
         if ring.is_running {
-            queue.tell(Command::SetCall(call))
+            queue.tell(Command::SetCall(file))
         } else {
-            ring.call = call
+            ring.call = file
         }
         Ok(())
     }
@@ -362,10 +393,8 @@ impl VhostUserBackendReqHandlerMut for Connection {
     }
 
     fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        if usize::from(wanted.num_queues) > self.queues.len() || wanted.queue_size > QUEUE_SIZE_MAX {
-            return Err(Error::InvalidParam);
-        }
-        let size = (region_len(wanted.queue_size) * usize::from(wanted.num_queues)) as u64;
+        self.check_inflight(wanted)?;
+        let size = inflight_len(wanted);
         let file =
             memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC).map_err(|error| Error::ReqHandlerError(error.into()))?;
         let file = File::from(file);

@@ -2,8 +2,10 @@
 
 use coalesce_target::delivery::{Delivery, Ring};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};
+use nix::sys::eventfd::EfdFlags;
 use policy::{AnyPolicy, Completion, Decision, Hint, Spec};
 use proptest::prelude::*;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -17,7 +19,7 @@ const USED: u64 = 0x3000;
 struct Wire {
     memory: Arc<GuestMemoryMmap>,
     vring: Vring,
-    call: EventFd,
+    call: nix::sys::eventfd::EventFd,
     event_idx: bool,
     taken: u16,
 }
@@ -26,10 +28,10 @@ impl Wire {
     fn new(event_idx: bool) -> Self {
         let memory = Arc::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x10000)]).unwrap());
         let addresses = [TABLE, AVAILABLE, USED];
-        let setup = Setup { size: SIZE, addresses, next_avail: 0, event_idx, inflight: None };
+        let setup = Setup { size: SIZE, addresses, next_avail: 0, event_idx, can_flush: true, inflight: None };
         let mut vring = Vring::start(setup, memory.clone(), EventFd::new(EFD_NONBLOCK).unwrap()).unwrap();
-        let call = EventFd::new(EFD_NONBLOCK).unwrap();
-        vring.set_call(Some(call.try_clone().unwrap()));
+        let call = nix::sys::eventfd::EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap();
+        vring.set_call(Some(call.as_fd().try_clone_to_owned().unwrap().into()));
         Self { memory, vring, call, event_idx, taken: 0 }
     }
 

@@ -110,8 +110,7 @@ fn table(queue: &Queue, entries: &[Desc]) -> u64 {
 /// Chains that are no request, or a request that cannot be done. Ring size is 16; the header reads 512 bytes of sector 0.
 fn bad_chains(queue: &Queue) -> Vec<(&'static str, Vec<Desc>, Fails)> {
     use Fails::{Malformed, With};
-    let (head, data, status) =
-        ((queue.header(0), 16, 0), (queue.data(0), 512, WRITE), (queue.status_at(0), 1, WRITE));
+    let (head, data, status) = ((queue.header(0), 16, 0), (queue.data(0), 512, WRITE), (queue.status_at(0), 1, WRITE));
     let end = queue.end_of_memory();
     let usual = chained(&[head, data, status]);
     let at = table(queue, &usual);
@@ -379,6 +378,7 @@ fn what_is_held_when_a_ring_breaks_is_announced() {
         wait_until(name, || arena.counted("device/broken_rings") == 1);
         assert_eq!(queue.count_interrupts(), 1, "{name}");
         drop(driver);
+        arena.target.set_policy("victim", "none");
         arena.assert_unharmed();
     }
 }
@@ -512,6 +512,15 @@ fn a_ring_is_not_started_with_parts_missing() {
     }
 }
 
+/// Also when a check fails: a thread that never ends would hide that.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_flood_of_kicks_disturbs_nobody() {
     let mut arena = Arena::new("none");
@@ -519,6 +528,7 @@ fn a_flood_of_kicks_disturbs_nobody() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let kick = &driver.queues[0].kick;
+        let until_the_end = SetOnDrop(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let _ = kick.write(1);
@@ -528,7 +538,7 @@ fn a_flood_of_kicks_disturbs_nobody() {
             assert_serves(&arena.target.path("other"));
         }
         driver.wire.ask(GET_FEATURES, &[]).unwrap();
-        stop.store(true, Ordering::Relaxed);
+        drop(until_the_end);
     });
     assert_eq!(driver.queue().run(Op::Flush).status, OK);
     drop(driver);
@@ -667,7 +677,8 @@ fn memory_that_is_removed_while_requests_are_in_flight_stays_until_they_end() {
             driver.wire.tell(REM_MEM_REG, &payload, &[]).unwrap();
             assert_eq!(driver.queue().wait(16).len(), 16, "each is answered, well or not");
             assert!((0..16).all(|slot| [OK, IOERR].contains(&driver.queues[0].status(slot))));
-            offer_large(driver.queue(), GUEST);
+            let spare = driver.setup.spare();
+            offer_large(driver.queue(), spare);
             driver.share_memory(); // the same again, mapped anew
             assert_eq!(driver.queue().wait(16).len(), 16);
         }
@@ -697,6 +708,7 @@ fn a_ring_whose_memory_is_removed_breaks_and_is_counted() {
         assert_eq!(driver.queue().count_interrupts(), 1, "what was posted before is announced");
         driver.stop_queue(0);
         drop(driver);
+        arena.target.set_policy("victim", "none");
         arena.assert_unharmed();
     }
 }

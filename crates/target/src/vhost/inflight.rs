@@ -27,7 +27,16 @@ pub const fn region_len(size: u16) -> usize {
     (HEADER_LEN + ENTRY_LEN * size as usize).next_multiple_of(ALIGN)
 }
 
-/// One queue's region.
+/// The region of all queues, as the front end described it.
+#[derive(Clone, Debug)]
+pub struct InflightRegion {
+    /// Where it is mapped.
+    pub region: Arc<MmapRegion>,
+    /// Entries that it has for each queue; a ring may have fewer.
+    pub entries: u16,
+}
+
+/// One queue's part of it.
 #[derive(Debug)]
 pub struct Inflight {
     region: Arc<MmapRegion>,
@@ -37,11 +46,12 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// The region of queue `index`, of `size` entries; `used_idx` is the ring's own. `None`: it is not all there.
+    /// The part of queue `index`, a ring of `size` entries; `used_idx` is the ring's own. `None`: it is not all there.
     #[must_use]
-    pub fn new(region: Arc<MmapRegion>, index: usize, size: u16, used_idx: u16) -> Option<Self> {
-        let offset = index.checked_mul(region_len(size))?;
-        if offset.checked_add(region_len(size))? > region.size() {
+    pub fn new(all: InflightRegion, index: usize, size: u16, used_idx: u16) -> Option<Self> {
+        let InflightRegion { region, entries } = all;
+        let offset = index.checked_mul(region_len(entries))?;
+        if size > entries || offset.checked_add(region_len(entries))? > region.size() {
             return None;
         }
         let this = Self { region, offset, size, counter: 0 };
@@ -113,8 +123,12 @@ const fn entry(head: u16) -> usize {
 mod tests {
     use super::*;
 
+    fn all(region: &Arc<MmapRegion>) -> InflightRegion {
+        InflightRegion { region: region.clone(), entries: 8 }
+    }
+
     fn start(region: &Arc<MmapRegion>, used_idx: u16) -> Inflight {
-        Inflight::new(region.clone(), 1, 8, used_idx).expect("it fits")
+        Inflight::new(all(region), 1, 8, used_idx).expect("it fits")
     }
 
     #[test]
@@ -152,9 +166,9 @@ mod tests {
     #[test]
     fn a_region_that_is_too_small_or_foreign() {
         let region = Arc::new(MmapRegion::new(region_len(8)).expect("small"));
-        assert!(Inflight::new(region.clone(), 0, 8, 0).is_some());
-        assert!(Inflight::new(region.clone(), 1, 8, 0).is_none());
-        assert!(Inflight::new(region, usize::MAX, 8, 0).is_none());
+        assert!(Inflight::new(all(&region), 0, 8, 0).is_some());
+        assert!(Inflight::new(all(&region), 1, 8, 0).is_none());
+        assert!(Inflight::new(all(&region), usize::MAX, 8, 0).is_none());
         let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
         region.get_slice(0, region.size()).expect("all").copy_from(&[1_u8; 2 * region_len(8)]);
         assert!(start(&region, 0).unanswered().is_empty(), "another version: nothing in it counts");

@@ -1,9 +1,14 @@
 //! One split virtqueue of a guest, as the device sees it (virtio 1.2 §2.7).
 
 use super::blk::{Limits, Malformed, Parser, Request, Status};
-use super::inflight::Inflight;
+use super::inflight::{Inflight, InflightRegion};
 use crate::backend::Buffers;
 use crate::delivery::Ring;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
@@ -21,11 +26,19 @@ pub struct Vring {
     queue: Queue,
     memory: Arc<GuestMemoryMmap>,
     kick: EventFd,
-    call: Option<EventFd>,
+    call: Option<Call>,
     error: Option<EventFd>,
     inflight: Option<Inflight>,
     replay: Option<Replay>,
     parser: Parser,
+    can_flush: bool,
+}
+
+/// The eventfd that interrupts the guest.
+#[derive(Debug)]
+struct Call {
+    eventfd: File,
+    may_block: bool, // as its owner wants: it is the same for both sides
 }
 
 /// Requests that a device before us took and did not answer. Chains are read through an available ring only, and the
@@ -33,7 +46,8 @@ pub struct Vring {
 #[derive(Debug)]
 struct Replay {
     queue: Queue,
-    memory: GuestMemoryMmap,
+    ring: Arc<GuestRegionMmap>,
+    memory: GuestMemoryMmap, // the guest's, and the ring
 }
 
 /// Where our available ring is put: far above all guest memory.
@@ -70,8 +84,10 @@ pub struct Setup {
     pub next_avail: u16,
     /// Whether EVENT_IDX was negotiated.
     pub event_idx: bool,
+    /// Whether flushes were negotiated: without them, what is written must be durable at once (virtio 1.2 §5.2.6.2).
+    pub can_flush: bool,
     /// The region that remembers requests across restarts, and this queue's index in it.
-    pub inflight: Option<(Arc<MmapRegion>, usize)>,
+    pub inflight: Option<(InflightRegion, usize)>,
 }
 
 impl Vring {
@@ -80,7 +96,7 @@ impl Vring {
     /// # Errors
     /// A size or an address that cannot be.
     pub fn start(setup: Setup, memory: Arc<GuestMemoryMmap>, kick: EventFd) -> Result<Self, Broken> {
-        let Setup { size, addresses, next_avail, event_idx, inflight } = setup;
+        let Setup { size, addresses, next_avail, event_idx, can_flush, inflight } = setup;
         let mut queue = new_queue(size, addresses)?;
         queue.set_event_idx(event_idx);
         queue.set_next_avail(next_avail);
@@ -101,7 +117,8 @@ impl Vring {
             queue.set_next_avail(used_idx.wrapping_add(unanswered.len() as u16));
             Some(Replay::new(size, addresses, &memory, &unanswered).ok_or(Broken)?)
         };
-        Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, parser: Parser::default() })
+        let parser = Parser::default();
+        Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, parser, can_flush })
     }
 
     /// Entries of the ring.
@@ -110,10 +127,21 @@ impl Vring {
         self.queue.size()
     }
 
+    /// Whether the guest can ask for what was written to be durable; if not, all of it must be.
+    #[must_use]
+    pub const fn can_flush(&self) -> bool {
+        self.can_flush
+    }
+
     /// The eventfd that the guest kicks.
     #[must_use]
     pub const fn kick(&self) -> &EventFd {
         &self.kick
+    }
+
+    /// The guest kicks another eventfd.
+    pub fn set_kick(&mut self, kick: EventFd) {
+        self.kick = kick;
     }
 
     /// Guest memory as it is mapped now. Whoever keeps addresses in it keeps this.
@@ -123,13 +151,23 @@ impl Vring {
     }
 
     /// Guest memory is mapped anew.
-    pub fn set_memory(&mut self, memory: Arc<GuestMemoryMmap>) {
+    ///
+    /// # Errors
+    /// It leaves no room for what is to be taken over.
+    pub fn set_memory(&mut self, memory: Arc<GuestMemoryMmap>) -> Result<(), Broken> {
+        if let Some(replay) = &mut self.replay {
+            replay.memory = memory.insert_region(replay.ring.clone()).map_err(|_| Broken)?;
+        }
         self.memory = memory;
+        Ok(())
     }
 
     /// The eventfd that interrupts the guest.
-    pub fn set_call(&mut self, call: Option<EventFd>) {
-        self.call = call;
+    pub fn set_call(&mut self, call: Option<File>) {
+        self.call = call.map(|eventfd| {
+            let flags = fcntl(&eventfd, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
+            Call { may_block: !flags.is_ok_and(|flags| flags.contains(OFlag::O_NONBLOCK)), eventfd }
+        });
     }
 
     /// The eventfd that tells the front end that the ring is broken.
@@ -143,7 +181,8 @@ impl Vring {
         self.queue.next_avail()
     }
 
-    /// Whether a device before us posted what the guest has not taken: it may have ended before it interrupted.
+    /// Whether something was posted that the guest has not taken: who posted it may have ended before it interrupted, or
+    /// have interrupted through an eventfd that nobody looks at any more.
     #[must_use]
     pub fn owes_interrupt(&self) -> bool {
         let used_idx = self.queue.next_used();
@@ -174,7 +213,7 @@ impl Vring {
     /// # Errors
     /// The guest's index jumped, a descriptor index is outside the table, or the ring is not in its memory.
     pub fn pop(&mut self, limits: &Limits, durable: bool, buffers: &mut Buffers) -> Result<Option<Popped>, Broken> {
-        if let Some(Replay { queue, memory }) = &mut self.replay {
+        if let Some(Replay { queue, memory, .. }) = &mut self.replay {
             if let Some(chain) = queue.iter(&*memory).map_err(|_| Broken)?.next() {
                 let head = chain.head_index();
                 let request = self.parser.parse(chain, memory, limits, durable, buffers);
@@ -272,7 +311,12 @@ impl Ring for Vring {
     }
 
     fn interrupt(&mut self) -> bool {
-        self.call.as_ref().is_some_and(|call| call.write(1).is_ok())
+        // An eventfd that has no room for one more has not been looked at: the guest is interrupted already.
+        let is_full = |call: &Call| {
+            let mut fds = [PollFd::new(call.eventfd.as_fd(), PollFlags::POLLOUT)];
+            call.may_block && poll(&mut fds, PollTimeout::ZERO) == Ok(0)
+        };
+        self.call.as_ref().is_some_and(|call| is_full(call) || (&call.eventfd).write_all(&1_u64.to_ne_bytes()).is_ok())
     }
 }
 
@@ -280,14 +324,15 @@ impl Replay {
     fn new(size: u16, addresses: [u64; 3], memory: &GuestMemoryMmap, heads: &[u16]) -> Option<Self> {
         let ring = MmapRegion::new(4 + 2 * usize::from(size)).ok()?;
         let region = GuestRegionMmap::new(ring, REPLAY_ADDRESS)?;
-        let memory = memory.insert_region(Arc::new(region)).ok()?;
+        let ring = Arc::new(region);
+        let memory = memory.insert_region(ring.clone()).ok()?;
         memory.write_obj(u16::to_le(heads.len() as u16), REPLAY_ADDRESS.unchecked_add(2)).ok()?;
         for (i, head) in heads.iter().enumerate() {
             memory.write_obj(head.to_le(), REPLAY_ADDRESS.unchecked_add(4 + 2 * i as u64)).ok()?;
         }
         let [table, _, used] = addresses;
         let queue = new_queue(size, [table, REPLAY_ADDRESS.raw_value(), used]).ok()?;
-        Some(Self { queue, memory })
+        Some(Self { queue, ring, memory })
     }
 }
 

@@ -328,6 +328,13 @@ pub struct Wire {
     pub stream: UnixStream,
 }
 
+impl Drop for Wire {
+    /// To close it is not enough: a child of another test may have it, until it becomes another program.
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
 impl Wire {
     pub fn connect(path: &Path) -> Self {
         let stream = UnixStream::connect(path).unwrap();
