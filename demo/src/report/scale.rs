@@ -26,9 +26,12 @@ impl Scale {
     /// From 0 to at least `max`, over `range` in pixels.
     pub fn linear(max: f64, range: (f64, f64)) -> Self {
         let max = if max > 0.0 { max } else { 1.0 };
-        let step = [0.1, 0.2, 0.25, 0.5].map(|part| part * 10f64.powf((max * 0.999).log10().ceil()));
-        let step = step.into_iter().find(|step| (max / step).ceil() <= 5.0).unwrap_or(max);
-        let steps = (max / step - 1e-9).ceil().max(1.0);
+        let decade = 10f64.powf(max.log10().floor());
+        let steps = |step: &f64| (max / step - 1e-9).ceil(); // 0.3 / 0.1 is 3, whatever the last bit says
+        // The finest that makes at most five steps.
+        let step = [0.2, 0.5, 1.0].map(|part| part * decade).into_iter().find(|step| steps(step) <= 5.0);
+        let step = step.unwrap_or(2.0 * decade);
+        let steps = steps(&step);
         let ticks = (0..=steps as u32).map(|n| f64::from(n) * step).map(|value| (value, short(value))).collect();
         Self { spread: Spread::Linear, domain: (0.0, steps * step), range, ticks }
     }
@@ -100,7 +103,11 @@ pub fn short(value: f64) -> String {
         v if v >= 1e4 => (v / 1e3, "k"),
         v => (v, ""),
     };
-    let digits = if value >= 100.0 { 0 } else { 2 };
+    let digits = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 0.1 => 2,
+        _ => 4,
+    };
     let text = format!("{value:.digits$}");
     let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     [text, unit].concat()
@@ -137,6 +144,9 @@ mod tests {
             (1.3, "0 0.5 1 1.5"),
             (0.0, "0 0.2 0.4 0.6 0.8 1"),
             (2.0, "0 0.5 1 1.5 2"),
+            (4.2, "0 1 2 3 4 5"),
+            (9.0, "0 2 4 6 8 10"),
+            (0.013, "0 0.005 0.01 0.015"),
         ] {
             assert_eq!(ticks(&Scale::linear(max, (0.0, 10.0))), expected, "{max}");
         }
