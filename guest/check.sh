@@ -59,9 +59,9 @@ demo() {
   done)"
   expect "keys" 'all(has("disk", "job", "rc", "errors", "ios", "read_iops", "write_iops", "iops", "clat_us_mean",
     "clat_us_p50", "clat_us_p99",
-    "lat_us_mean", "lat_us_p50", "lat_us_p99", "irqs", "irqs_per_io", "flushes", "requests"))'
+    "lat_us_mean", "lat_us_p50", "lat_us_p90", "lat_us_p99", "lat_us_p99_9", "irqs", "irqs_per_io", "flushes", "requests"))'
   expect "no errors" 'all(.rc == 0 and .errors == 0)'
-  expect "I/O everywhere" 'all(.ios > 0 and .iops > 0 and .lat_us_p50 > 0 and .lat_us_p99 >= .lat_us_p50 and .lat_us_mean >= .clat_us_mean and .irqs > 0)'
+  expect "I/O everywhere" 'all(.ios > 0 and .iops > 0 and .lat_us_p50 > 0 and .lat_us_p90 >= .lat_us_p50 and .lat_us_p99 >= .lat_us_p90 and .lat_us_p99_9 >= .lat_us_p99 and .lat_us_mean >= .clat_us_mean and .irqs > 0)'
   expect "no interrupt without request" 'all(.irqs <= .requests)'
   expect "depth 1" "map(select(.job == \"depth1\")) | all($depth1)"
   # fio may stop, or end its ramp time, between a write and its flush.

@@ -46,7 +46,7 @@ measure() {
   name=$1; shift
   n0=$(requests) i0=$(irqs) f0=$(flushes) rc=0
   # shellcheck disable=SC2086 # lists of words
-  ${WITH:-} fio --output=fio.json --output-format=json --percentile_list=50:99 --lat_percentiles=1 --clat_percentiles=1 --name=global --filename="$DEV" \
+  ${WITH:-} fio --output=fio.json --output-format=json --percentile_list=50:90:99:99.9 --lat_percentiles=1 --clat_percentiles=1 --name=global --filename="$DEV" \
     --bs=4k --direct=1 --ioengine=libaio --randrepeat=0 --disk_util=0 ${GLOBAL:-} --name="$name" "$@" > fio.err 2>&1 || rc=$?
   i1=$(irqs) f1=$(flushes) n1=$(requests)
   awk -v disk="$DISK" -v name="$name" -v rc="$rc" -v irqs=$((i1 - i0)) -v flushes=$((f1 - f0)) -v n=$((n1 - n0)) '
@@ -58,8 +58,9 @@ measure() {
         v["read.iops"], v["write.iops"], v["read.iops"] + v["write.iops"]
       printf ",\"clat_us_mean\":%.1f,\"clat_us_p50\":%.1f,\"clat_us_p99\":%.1f", v[d ".clat_ns.mean"] / 1000,
         v[d ".clat_ns.percentile.50.000000"] / 1000, v[d ".clat_ns.percentile.99.000000"] / 1000
-      printf ",\"lat_us_mean\":%.1f,\"lat_us_p50\":%.1f,\"lat_us_p99\":%.1f", v[d ".lat_ns.mean"] / 1000,
-        v[d ".lat_ns.percentile.50.000000"] / 1000, v[d ".lat_ns.percentile.99.000000"] / 1000
+      printf ",\"lat_us_mean\":%.1f,\"lat_us_p50\":%.1f,\"lat_us_p90\":%.1f,\"lat_us_p99\":%.1f,\"lat_us_p99_9\":%.1f",
+        v[d ".lat_ns.mean"] / 1000, v[d ".lat_ns.percentile.50.000000"] / 1000, v[d ".lat_ns.percentile.90.000000"] / 1000,
+        v[d ".lat_ns.percentile.99.000000"] / 1000, v[d ".lat_ns.percentile.99.900000"] / 1000
       printf ",\"irqs\":%d,\"irqs_per_io\":%.4f,\"flushes\":%d,\"requests\":%d}\n", irqs, n ? irqs / n : 0, flushes, n
       seen = 1
     }
