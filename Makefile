@@ -7,7 +7,8 @@ help:
 	@echo "make lint   what the tests check before anything runs"
 
 demo: toolchain
-	guest/packages.sh
+	-guest/packages.sh
+	@command -v cc > /dev/null || guest/packages.sh build-essential
 	cargo build --locked --release --package coalesce-target --package coalesce-demo
 	target/release/coalesce-demo
 
