@@ -9,70 +9,63 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::jobs::{Job, ROWS};
+use crate::jobs::{self, Job, ROWS};
 use crate::options::Options;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
 use crate::results::{Cell, Latency, Part, Place, Sample, Section};
 use crate::target::{Target, last_line};
 
-/// What the kit calls on the host; packages.sh knows the packages.
-const TOOLS: [&str; 6] = ["qemu-system-x86_64", "cpio", "readelf", "ld", "modprobe", "xz"];
-
 /// What fio needs around each run of an emulated guest, at most.
 const OVERHEAD_SECONDS: u32 = 4;
 /// Booting under emulation, at most.
 const BOOT_SECONDS: u32 = 120;
 
-/// Runs the jobs in a guest, or says loudly why not.
+/// Runs the jobs in a guest, or says loudly why not: what was measured before is worth a report. An error: a signal.
 pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
-    match prepare(target, stop)? {
-        Ok(kit) => measure(&kit, options, target, stop),
-        Err(missing) => {
-            let notice = format!("SKIPPED: guest part: {missing}");
-            Ok(Section { notice: Some(notice), ..Section::default() })
+    let section = match prepare(target, stop) {
+        Ok(Ok(())) => measure(options, target, stop),
+        Ok(Err(missing)) => {
+            Ok(Section { notice: Some(format!("SKIPPED: guest part: {missing}")), ..Section::default() })
         }
-    }
+        Err(error) => Err(error),
+    };
+    section.or_else(|error| {
+        stop.check()?;
+        Ok(Section { notice: Some(format!("FAILED: guest part: {error:#}")), failed: true, ..Section::default() })
+    })
 }
 
-/// The directory of the kit once a guest is made, or what is missing.
-fn prepare(target: &Target, stop: &Arc<Stop>) -> Result<Result<PathBuf, String>> {
-    if std::env::consts::ARCH != "x86_64" {
-        return Ok(Err(format!("the guest kit is for x86_64, this is {}", std::env::consts::ARCH)));
-    }
-    let places = [Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest"), PathBuf::from("guest")];
-    let Some(kit) = places.iter().find(|kit| kit.join("run-guest.sh").is_file()) else {
-        return Ok(Err("guest/run-guest.sh is missing: run this in the repository".into()));
+fn kit(program: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest").join(program)
+}
+
+/// Makes the guest, or says what is missing for it.
+fn prepare(target: &Target, stop: &Arc<Stop>) -> Result<Result<(), String>> {
+    let ready = kit("ready.sh");
+    let Ok(answer) = Command::new(&ready).output() else {
+        return Ok(Err(format!("{} cannot be run: build this program in its repository", ready.display())));
     };
-    let kit = kit.canonicalize()?;
-    let missing: Vec<_> = TOOLS.into_iter().filter(|tool| !is_there(tool)).collect();
-    if !missing.is_empty() {
-        return Ok(Err(format!("{} missing: run {}", missing.join(", "), kit.join("packages.sh").display())));
+    if !answer.status.success() {
+        return Ok(Err(String::from_utf8_lossy(&answer.stdout).trim().to_owned()));
     }
     // Made beforehand, and not by run-guest.sh, to tell what is missing from what is broken.
     let progress = Progress::begin("making the guest (the first time it downloads a kernel and fio)", 1)?;
     progress.now("");
     let log = target.work_dir().join("make-guest.log");
-    let mut command = Command::new(kit.join("make-guest.sh"));
+    let mut command = Command::new(kit("make-guest.sh"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
     let status = Group::spawn(&mut command, stop)?.wait()?;
     stop.check()?;
-    Ok(if status.success() { Ok(kit) } else { Err(last_line(&log)) })
+    Ok(if status.success() { Ok(()) } else { Err(last_line(&log)) })
 }
 
-/// Whether a program is found, as the kit will look for it.
-fn is_there(tool: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/sbin".into(), "/sbin".into()];
-    std::env::split_paths(&path).chain(more).any(|dir| dir.join(tool).is_file())
-}
-
-fn measure(kit: &Path, options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
+fn measure(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
     let policies = options.policies.0.len();
     let runs = (Job::ALL.len() * policies) as u32;
     let target_before = target.stats()?;
     let log = target.work_dir().join("run-guest.log");
-    let mut command = Command::new(kit.join("run-guest.sh"));
+    let mut command = Command::new(kit("run-guest.sh"));
     command.arg("demo").args(target.sockets()).arg(format!("RUNTIME={}", options.guest_seconds));
     let timeout_seconds = BOOT_SECONDS + runs * (options.guest_seconds + OVERHEAD_SECONDS);
     command.env("TIMEOUT", timeout_seconds.to_string()).env_remove("RUNTIME").env_remove("COUNT");
@@ -191,7 +184,7 @@ fn describe(ready: &str) -> String {
 
 /// One RESULT; none: it failed, or is of a job that nobody knows here.
 fn parse_cell(result: &Value) -> Option<Cell> {
-    let row = ROWS.iter().position(|row| result["job"] == row.name)?;
+    let row = jobs::row(result["job"].as_str()?)?;
     let policy = parse_disk(result["disk"].as_str()?)?;
     if result["rc"] != 0 || result["errors"] != 0 {
         return None;

@@ -9,8 +9,10 @@ use coalesce_load::{Job as Load, JobName, Options, Rw, SyncIoprio};
 /// Every policy runs every job so often: three are the fewest with a middle one.
 pub const ROUNDS: u64 = 3;
 
-/// Not measured, at the begin of each run: vIC's epoch, after which it has a first rate to go by.
-const WARMUP_SECONDS: f64 = 0.2;
+/// Not measured, at the begin of each run of this length: vIC's epoch, after which it has a first rate to go by.
+pub const fn warmup_seconds(seconds: f64) -> f64 {
+    seconds.min(0.2)
+}
 
 /// One job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,11 @@ pub const ROWS: [Row; 7] = [
     Row { name: "fsync", job: Job::Fsync, about: "random writes, a flush after each", requester: JobName::Sync },
 ];
 
+/// The number in [`ROWS`] of the row with this name.
+pub fn row(name: &str) -> Option<usize> {
+    ROWS.iter().position(|row| row.name == name)
+}
+
 impl Job {
     /// Every job, in the order in which they run.
     pub const ALL: [Self; 6] = [Self::Depth1, Self::Depth8, Self::Depth32, Self::Mixed, Self::Batch4, Self::Fsync];
@@ -79,9 +86,9 @@ impl Job {
         }
     }
 
-    /// Its rows.
-    pub fn rows(self) -> impl Iterator<Item = &'static Row> {
-        ROWS.iter().filter(move |row| row.job == self)
+    /// The numbers of its rows in [`ROWS`].
+    pub fn rows(self) -> impl Iterator<Item = usize> {
+        (0..ROWS.len()).filter(move |&row| ROWS[row].job == self)
     }
 
     /// What the native client does for it.
@@ -89,7 +96,7 @@ impl Job {
         let common = Options {
             socket: socket.into(),
             seconds,
-            warmup_seconds: WARMUP_SECONDS.min(seconds),
+            warmup_seconds: warmup_seconds(seconds),
             event_idx: false,
             seed,
             ..Options::default()
@@ -148,8 +155,8 @@ mod tests {
 
     #[test]
     fn every_row_has_a_job_and_every_job_a_row() {
-        let rows: Vec<_> = Job::ALL.into_iter().flat_map(|job| job.rows().map(|row| row.name)).collect();
-        assert_eq!(rows, ROWS.iter().map(|row| row.name).collect::<Vec<_>>());
+        let rows: Vec<_> = Job::ALL.into_iter().flat_map(Job::rows).collect();
+        assert_eq!(rows, (0..ROWS.len()).collect::<Vec<_>>());
         for row in &ROWS {
             assert!(row.name.starts_with(row.job.name()));
         }

@@ -19,8 +19,9 @@ mod results;
 mod table;
 mod target;
 
+use std::fmt::Display;
 use std::fs;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -66,26 +67,24 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
         writable(path)?;
     }
     for policy in options.policies.0.iter().filter(|policy| policy.label != policy.text) {
-        println!("{} is {}", policy.label, policy.text);
+        say(format_args!("{} is {}", policy.label, policy.text))?;
     }
     let images = options.image_dir.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::look(&images); // before the load average is our own
     let target = Target::start(options, stop)?;
     if let Some(why) = &target.not_direct {
-        println!("Through the page cache, because direct I/O failed: {why}\n");
+        say(format_args!("Through the page cache, because direct I/O failed: {why}\n"))?;
     }
-    let native = if options.no_native { left_out("--no-native") } else { native(options, &target, stop)? };
-    show(&native, &options.policies);
+    let native = if options.no_native { left_out("--no-native") } else { native::run(options, &target, stop)? };
+    show(&native, &options.policies)?;
     let guest = if options.no_guest { left_out("--no-guest") } else { guest::run(options, &target, stop)? };
-    show(&guest, &options.policies);
-    let not_direct = target.not_direct.clone();
-    target.finish()?;
+    show(&guest, &options.policies)?;
 
     let demo = Demo {
         machine,
         policies: options.policies.clone(),
         image_bytes: options.image_size.0,
-        not_direct,
+        not_direct: target.not_direct.clone(),
         command: command_line(),
         native,
         guest,
@@ -94,32 +93,30 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     for (path, text) in [(&options.out, report::page(&demo)), (&options.json, json)] {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    println!(
-        "{} (open it in a browser) and {} after {:.0} s",
-        options.out.display(),
-        options.json.display(),
-        begin.elapsed().as_secs_f64()
-    );
+    target.finish()?;
+    let (out, json, seconds) = (options.out.display(), options.json.display(), begin.elapsed().as_secs());
+    say(format_args!("{out} (open it in a browser) and {json} after {seconds} s"))?;
     Ok(demo.failed())
-}
-
-fn native(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
-    let part = native::run(options, target, stop)?;
-    Ok(Section { part: Some(part), ..Section::default() })
 }
 
 fn left_out(option: &str) -> Section {
     Section { notice: Some(format!("Left out: {option}")), ..Section::default() }
 }
 
-fn show(section: &Section, policies: &Policies) {
+fn show(section: &Section, policies: &Policies) -> Result<()> {
     let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if let Some(part) = &section.part {
-        println!("{}", table::table(part, policies, bold));
+        say(table::table(part, policies, bold))?;
     }
     if let Some(notice) = &section.notice {
-        println!("{notice}\n");
+        say(format_args!("{notice}\n"))?;
     }
+    Ok(())
+}
+
+/// Like `println!`, which would panic when nobody reads, and leave the children behind.
+fn say(what: impl Display) -> Result<()> {
+    writeln!(std::io::stdout(), "{what}").context("standard output")
 }
 
 /// Tries to open a file for writing, and leaves everything as it was.

@@ -6,15 +6,15 @@ use anyhow::{Context as _, Result, bail};
 use coalesce_load::{JobName, Queues, Report};
 use serde_json::json;
 
-use crate::jobs::{Job, ROUNDS, ROWS};
+use crate::jobs::{Job, ROUNDS};
 use crate::options::Options;
 use crate::process::Stop;
 use crate::progress::Progress;
-use crate::results::{Cell, Latency, Part, Place, Sample};
+use crate::results::{Cell, Latency, Part, Place, Sample, Section};
 use crate::target::Target;
 
 /// Runs every job under every policy, in rounds.
-pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Part> {
+pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
     let policies = &options.policies.0;
     let target_before = target.stats()?;
     let sockets: Vec<_> = target.sockets().collect();
@@ -22,8 +22,8 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Part>
     let progress = Progress::begin("native client", runs)?;
     let (mut cells, mut raw) = (Vec::new(), Vec::new());
     for job in Job::ALL {
-        let mut rows: Vec<_> =
-            job.rows().flat_map(|row| (0..policies.len()).map(move |policy| (row, policy, Vec::new()))).collect();
+        let empty = |row| (0..policies.len()).map(move |policy| Cell { row, policy, rounds: Vec::new() });
+        let mut of_job: Vec<_> = job.rows().flat_map(empty).collect();
         for round in 0..ROUNDS {
             // All policies before the next round, each round with another one first: a slow spell, or the disk's
             // warming up, hits all alike.
@@ -38,20 +38,17 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Part>
                 if let Some(failure) = report.failures.first() {
                     bail!("{}: {failure}", what());
                 }
-                for (row, _, samples) in rows.iter_mut().filter(|(_, of, _)| *of == policy) {
-                    samples.push(sample(&report, row.requester).with_context(what)?);
+                for cell in of_job.iter_mut().filter(|cell| cell.policy == policy) {
+                    cell.rounds.push(sample(&report, cell.row().requester).with_context(what)?);
                 }
                 raw.push(json!({ "jobname": job.name(), "policy": label, "round": round, "report": report }));
                 progress.step();
             }
         }
-        cells.extend(rows.into_iter().map(|(row, policy, rounds)| {
-            let row = ROWS.iter().position(|other| other.name == row.name).unwrap_or(0);
-            Cell { row, policy, rounds }
-        }));
+        cells.append(&mut of_job);
     }
     drop(progress);
-    Ok(Part {
+    let part = Part {
         place: Place::Native,
         cells,
         baseline: options.policies.baseline(),
@@ -61,7 +58,8 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Part>
         target_after: target.stats()?,
         guest_interrupts: Vec::new(),
         about: String::new(),
-    })
+    };
+    Ok(Section { part: Some(part), ..Section::default() })
 }
 
 /// Every policy gets the same offsets, every round others.

@@ -9,7 +9,7 @@ use policy::Spec;
 use serde_json::Value;
 
 use crate::demo::Demo;
-use crate::jobs::{Job, ROWS};
+use crate::jobs::{self, Job};
 use crate::results::{Part, Place, Section};
 use crate::table;
 use figures::Figures;
@@ -18,7 +18,6 @@ use html::escape;
 const CSS: &str = include_str!("report/page.css");
 const HOW_TO_READ: &str = include_str!("report/how_to_read.html");
 
-/// The decision, in one sentence.
 const LEAD: &str = "Each time a storage device completes a request it must decide whether to interrupt its host now or to \
                     wait for more completions: this page shows what that decision saves in interrupts, and what it \
                     costs in throughput and latency, when it is made in different ways for the same load.";
@@ -35,7 +34,7 @@ pub fn page(demo: &Demo) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>Interrupt coalescing: {}</title>\n\
          <style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>{LEAD}</h1>\n{}{NAV}</header>\n{}{}{parts}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
+         <header>\n<h1>Interrupt coalescing, measured</h1>\n<p class=\"lead\">{LEAD}</p>\n{}{NAV}</header>\n{}{}{parts}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
         escape(&demo.machine.date),
         machine(demo),
         policies(demo),
@@ -58,6 +57,7 @@ fn machine(demo: &Demo) -> String {
         ("Commit", m.commit.clone().unwrap_or_else(|| "not known (no git)".into())),
         ("Version", m.version.to_owned()),
         ("Images", format!("{} MiB per policy, {}, {cache}", demo.image_bytes >> 20, m.file_system)),
+        ("Command", demo.command.clone()),
         ("Seeds", format!("native rounds {seeds}; in the guest fio's own, others each time")),
     ];
     let facts = facts.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>\n", escape(&value)));
@@ -88,10 +88,9 @@ fn policies(demo: &Demo) -> String {
 }
 
 /// A few numbers that say most of it.
-fn glance(demo: &Demo) -> String {
+fn glance<'a>(demo: &'a Demo) -> String {
     let parts: Vec<_> = [&demo.native, &demo.guest].into_iter().filter_map(|section| section.part.as_ref()).collect();
-    let row = |name| ROWS.iter().position(|row| row.name == name).unwrap_or(0);
-    let (deep, sync) = (row("depth32"), row("mixed-sync"));
+    let cell = |part: &'a Part, row, policy| part.cell(jobs::row(row)?, policy);
     let mut heads = vec!["policy".to_owned()];
     let base = &demo.policies.0[demo.policies.baseline()].label;
     for part in &parts {
@@ -105,7 +104,7 @@ fn glance(demo: &Demo) -> String {
     let lines = demo.policies.0.iter().enumerate().map(|(policy, about)| {
         let mut line = vec![about.label.clone()];
         for part in &parts {
-            let (deep, sync) = (part.cell(deep, policy), part.cell(sync, policy));
+            let (deep, sync) = (cell(part, "depth32", policy), cell(part, "mixed-sync", policy));
             let dash = || "-".to_owned();
             line.push(deep.map_or_else(dash, |cell| format!("{:.3}", cell.interrupts_per_io())));
             let ratio = deep.and_then(|cell| part.iops_ratio(cell));
@@ -147,6 +146,7 @@ fn part(demo: &Demo, section: &Section, place: Place) -> String {
         let heads = heads.each_ref().map(String::as_str);
         let groups = html::lines(table::groups(part, &demo.policies));
         html += &html::table(&table::caption(part), &heads, 2..heads.len(), &groups);
+        html += &format!("<p class=\"muted\">{}</p>\n", escape(&table::notes(part, &demo.policies)));
         html += &counts(demo, part);
     }
     html + "</section>\n"
@@ -209,7 +209,10 @@ fn repeat(demo: &Demo) -> String {
         lines += "\n# the native jobs on it\n";
         for job in Job::ALL {
             let (seconds, arguments) = (part.seconds, job.bench_arguments());
-            lines += &format!("coalesce-target bench --socket /tmp/disk --seconds {seconds} --seed 1 {arguments}\n");
+            let warmup = jobs::warmup_seconds(seconds);
+            lines += &format!(
+                "coalesce-target bench --socket /tmp/disk --seconds {seconds} --warmup {warmup} --seed 1 {arguments}\n"
+            );
         }
     }
     if let Some(part) = &demo.guest.part {

@@ -2,12 +2,12 @@
 
 use crate::jobs::ROWS;
 use crate::options::Policies;
-use crate::results::{Cell, Part, Place};
+use crate::results::{Cell, Part, Place, Ratio};
 
-/// Heads of the columns; units are in them. The ratios are to the baseline.
+/// Number of columns.
 pub const COLUMNS: usize = 8;
 
-/// Heads of the columns.
+/// Heads of the columns, with their units.
 pub fn heads(baseline: &str) -> [String; COLUMNS] {
     let ratio = format!("x {baseline}");
     ["job", "policy", "IOPS", &ratio, "p50 µs", "p99 µs", "interrupts/I/O", &ratio].map(str::to_owned)
@@ -24,8 +24,7 @@ pub fn groups(part: &Part, policies: &Policies) -> Vec<Vec<[String; COLUMNS]>> {
 }
 
 fn line(part: &Part, cell: &Cell, policies: &Policies) -> [String; COLUMNS] {
-    let ratio =
-        |ratio: Option<_>| ratio.map_or("-".into(), |ratio: crate::results::Ratio| format!("{:.2}", ratio.of_medians));
+    let ratio = |ratio: Option<Ratio>| ratio.map_or("-".into(), |ratio| format!("{:.2}", ratio.of_medians));
     let us = |percent| cell.latency_us(percent).map_or("-".into(), |us| format!("{us:.1}"));
     [
         cell.row().name.into(),
@@ -54,6 +53,15 @@ pub fn caption(part: &Part) -> String {
     }
 }
 
+/// What the heads of the columns are too short for.
+pub fn notes(part: &Part, policies: &Policies) -> String {
+    let baseline = &policies.0[part.baseline].label;
+    format!(
+        "x {baseline}: the number before it divided by that of {baseline}. Interrupts are the whole queue's: both readers of \
+         mixed share them,\nand fsync counts flushes as well as writes."
+    )
+}
+
 /// The table of one part for a terminal. `bold`: it is one.
 pub fn table(part: &Part, policies: &Policies, bold: bool) -> String {
     let heads = heads(&policies.0[part.baseline].label);
@@ -71,6 +79,7 @@ pub fn table(part: &Part, policies: &Policies, bold: bool) -> String {
         group.iter_mut().skip(1).for_each(|line| line[0].clear());
         lines.extend(group.iter().map(|line| aligned(line, &widths)));
     }
+    lines.extend([String::new(), notes(part, policies)]);
     lines.join("\n") + "\n"
 }
 

@@ -77,7 +77,8 @@ pub const ROWS_RANGE: (f64, f64) = (NAMES, WIDTH - NUMBERS);
 /// A panel with one row per policy.
 pub fn rows(head: &Head, x: &Scale, rows: &[RowMark]) -> String {
     let bottom = TOP + ROW * rows.len() as f64;
-    let mut svg = Svg::new(head, bottom + BOTTOM);
+    let numbers: Vec<_> = rows.iter().map(|row| row.hover.as_str()).collect();
+    let mut svg = Svg::new(head, bottom + BOTTOM, &numbers);
     svg.x_axis(x, (TOP - 4.0, bottom), head.axis);
     let one = matches!(rows.first(), Some(RowMark { mark: Mark::Ratio { .. }, .. }));
     if one {
@@ -123,8 +124,6 @@ pub struct Curve<'a> {
     pub series: Series<'a>,
     /// Percentile, value, and whether many requests are behind it.
     pub points: Vec<(f64, f64, bool)>,
-    /// What it is about, for the hover titles.
-    pub what: String,
 }
 
 /// Height of a panel with curves.
@@ -140,19 +139,23 @@ pub fn curves(head: &Head, y_axis: &str, marked: &[f64], curves: &[Curve]) -> St
     let last = all().map(|point| point.0).fold(50.0, f64::max);
     let x = Scale::nines(last, (left, right));
     let y = Scale::log(low, high, (bottom, top));
-    let mut svg = Svg::new(head, CURVES_HEIGHT);
+    let is_marked = |percent: f64| marked.iter().any(|mark| mark.total_cmp(&percent).is_eq());
+    let numbers = |curve: &Curve| {
+        let points = curve.points.iter().filter(|point| is_marked(point.0));
+        let points = points.map(|(percent, value, _)| format!("p{percent} {value:.1} µs"));
+        format!("{}: {}", curve.series.label, points.collect::<Vec<_>>().join(", "))
+    };
+    let hovers: Vec<_> = curves.iter().map(numbers).collect();
+    let mut svg = Svg::new(head, CURVES_HEIGHT, &hovers);
     svg.x_axis(&x, (top, bottom), head.axis);
     svg.y_axis(&y, (left, right), y_axis);
-    for curve in curves {
-        svg.begin(curve.series, &format!("{}: {}", curve.series.label, curve.what));
+    for (curve, hover) in curves.iter().zip(&hovers) {
+        svg.begin(curve.series, hover);
         let line = curve.points.iter().map(|point| format!("{:.1},{:.1}", x.at(point.0), y.at(point.1)));
         svg.add(format_args!(r#"<polyline class="curve" points="{}"/>"#, line.collect::<Vec<_>>().join(" ")));
         for &(percent, value, sure) in &curve.points {
-            if marked.iter().any(|mark| mark.total_cmp(&percent).is_eq()) {
-                let hover = format!("{}, {}: p{percent} {value:.1} µs", curve.series.label, curve.what);
-                svg.begin(curve.series, &hover);
+            if is_marked(percent) {
                 svg.marker(curve.series.style, (x.at(percent), y.at(value)), 3.6, !sure);
-                svg.end();
             }
         }
         svg.end();
@@ -218,13 +221,13 @@ struct Svg {
 }
 
 impl Svg {
-    fn new(head: &Head, height: f64) -> Self {
-        let (title, about) = (escape(head.title), escape(head.about));
-        let text = format!(
-            r#"<svg class="panel" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}: {about}; {}">"#,
-            escape(head.axis)
-        );
-        let mut svg = Self { text };
+    /// `numbers`: what is drawn, in words, for those who do not see it.
+    fn new(head: &Head, height: f64, numbers: &[impl AsRef<str>]) -> Self {
+        let Head { title, about, axis } = head;
+        let numbers = numbers.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("; ");
+        let mut svg = Self { text: format!(r#"<svg class="panel" viewBox="0 0 {WIDTH} {height}" role="img">"#) };
+        svg.add(format_args!("<title>{}</title>", escape(title)));
+        svg.add(format_args!("<desc>{}</desc>", escape(&format!("{about}; {axis}. {numbers}"))));
         svg.text((0.0, 15.0), "title", head.title);
         svg.text((0.0, 31.0), "about", head.about);
         svg
@@ -306,7 +309,11 @@ mod tests {
         let series = Series { label: "none", style: 0 };
         let mark = RowMark { series, mark: Mark::Bar(0.5), number: "0.5".into(), hover: "\"half\"".into() };
         let svg = rows(&head, &Scale::linear(1.0, ROWS_RANGE), &[mark]);
-        assert!(svg.contains("a&lt;b") && svg.contains("x &amp; y") && svg.contains("<title>&quot;half&quot;</title>"));
+        assert!(
+            svg.contains("<title>a&lt;b</title>")
+                && svg.contains("x &amp; y")
+                && svg.contains("<title>&quot;half&quot;</title>")
+        );
         assert!(!svg.contains("a<b"));
     }
 }

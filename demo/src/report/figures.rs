@@ -3,7 +3,7 @@
 use super::chart::{Curve, Head, Mark, ROWS_RANGE, RowMark, Series, curves, rows};
 use super::html::figure;
 use super::scale::{NINES, Scale};
-use crate::jobs::{Job, ROWS, Row};
+use crate::jobs::{self, Job, ROWS, Row};
 use crate::options::Policies;
 use crate::results::{Cell, Part, Place};
 
@@ -45,7 +45,7 @@ impl Figures<'_> {
 
     fn interrupts(&self) -> String {
         // Both halves of a job share the queue and its interrupts.
-        let jobs = Job::ALL.iter().filter_map(|job| ROWS.iter().position(|row| row.job == *job));
+        let jobs = Job::ALL.into_iter().filter_map(|job| job.rows().next());
         let panels: Vec<_> = jobs.map(|row| self.interrupts_panel(row, ROWS[row].job.name())).collect();
         let caption = match self.part.place {
             Place::Native => {
@@ -84,7 +84,7 @@ impl Figures<'_> {
         let panels: Vec<_> = (0..ROWS.len()).map(|row| self.throughput_panel(row, ROWS[row].name)).collect();
         let spread = match self.part.rounds() {
             0 | 1 => "Each was measured once, so small differences mean nothing.",
-            _ => "The thin line is the spread of single rounds: what lies within it is noise.",
+            _ => "The thin line spans the single rounds: where it crosses 1 the difference is noise.",
         };
         let caption = format!("Right of the line: more I/O per second than under {}. {spread}", self.baseline());
         figure(&self.id("throughput"), &format!("Throughput relative to {}", self.baseline()), &caption, &panels)
@@ -123,7 +123,7 @@ impl Figures<'_> {
                 "From submission until the client took the completion after an interrupt (clat), median of the rounds."
             }
             Place::Guest => {
-                "From fio's submission to its completion (lat). The kit reports these percentiles only. Emulated: for comparison between policies, not as times of this machine."
+                "From the start of fio's submission to the completion (lat). Emulated: for comparison between policies, not as times of this machine."
             }
         };
         let caption =
@@ -144,17 +144,14 @@ impl Figures<'_> {
         let lines: Vec<_> = self
             .cells(row)
             .map(of_policy)
-            .map(|(policy, points)| Curve { series: self.series(policy), points, what: ROWS[row].name.into() })
+            .map(|(policy, points)| Curve { series: self.series(policy), points })
             .collect();
-        curves(&head(&ROWS[row], "percentile of requests (by nines)"), "latency, µs (log)", &NINES, &lines)
+        curves(&head(&ROWS[row], "percentile (each nine as wide)"), "latency, µs (log)", &NINES, &lines)
     }
 
     /// The job that coalescing is most likely to hurt: someone waits for one request while many others complete.
     fn mixed(&self) -> String {
-        let (Some(sync), Some(bulk)) = (
-            ROWS.iter().position(|row| row.name == "mixed-sync"),
-            ROWS.iter().position(|row| row.name == "mixed-async"),
-        ) else {
+        let (Some(sync), Some(bulk)) = (jobs::row("mixed-sync"), jobs::row("mixed-async")) else {
             return String::new();
         };
         let panels = [

@@ -24,18 +24,22 @@ pub fn escape(text: &str) -> String {
 pub fn figure(id: &str, title: &str, caption: &str, panels: &[String]) -> String {
     let (title, panels) = (escape(title), panels.concat());
     format!(
-        "<figure id=\"{id}\">\n<h3>{title}</h3>\n<div class=\"panels\">\n{panels}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n"
+        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h3 id=\"{id}-title\">{title}</h3>\n<div class=\"panels\">\n{panels}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n"
     )
 }
 
 /// A table with a caption, a heading line and groups of lines; the columns in `numbers` are numbers, the others words.
 pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec<Vec<String>>]) -> String {
     let class = |column| if numbers.contains(&column) { " class=\"n\"" } else { "" };
-    let heads = heads.iter().enumerate().map(|(column, head)| format!("<th{}>{}</th>", class(column), escape(head)));
+    let heads = heads
+        .iter()
+        .enumerate()
+        .map(|(column, head)| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(head)));
     // Not <caption>: that is as wide as the table, which a phone scrolls.
+    let caption = escape(caption);
     let mut html = format!(
-        "<p class=\"caption\">{}</p>\n<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n",
-        escape(caption),
+        "<p class=\"caption\">{caption}</p>\n\
+         <div class=\"wide\" role=\"region\" aria-label=\"{caption}\" tabindex=\"0\"><table>\n<thead><tr>{}</tr></thead>\n",
         heads.collect::<String>()
     );
     for group in groups {
@@ -75,7 +79,9 @@ mod tests {
         assert_eq!(escape("p99 µs"), "p99 µs");
         let html = table("<c>", &["<h>"], 0..1, &[vec![vec!["<d>".into()]]]);
         assert!(
-            html.contains("<th class=\"n\">&lt;h&gt;</th>") && html.contains("&lt;d&gt;") && html.contains("&lt;c&gt;")
+            html.contains("<th scope=\"col\" class=\"n\">&lt;h&gt;</th>")
+                && html.contains("&lt;d&gt;")
+                && html.contains("&lt;c&gt;")
         );
         assert!(notice("<n>").contains("&lt;n&gt;") && commands("a && b").contains("a &amp;&amp; b"));
     }
