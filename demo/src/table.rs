@@ -57,8 +57,8 @@ pub fn caption(part: &Part) -> String {
 pub fn notes(part: &Part, policies: &Policies) -> String {
     let baseline = &policies.0[part.baseline].label;
     format!(
-        "x {baseline}: the number before it divided by that of {baseline}. Interrupts are the whole queue's: both readers of \
-         mixed share them,\nand fsync counts flushes as well as writes."
+        "x {baseline}: the number before it divided by that of {baseline}.\n\
+         Interrupts are the whole queue's: both readers of mixed share them, and fsync counts flushes as well as writes."
     )
 }
 
