@@ -1,10 +1,10 @@
 //! `coalesce-target bench`: the load generator on the command line.
 
-use crate::say;
+use crate::{print, say};
 use clap::Args;
 use coalesce_load::{Error, Options, Progress, run, table};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 /// Examples, for `--help`.
@@ -46,7 +46,11 @@ pub fn bench(bench: &Bench) -> ExitCode {
     match execute(bench) {
         Ok(failed) => ExitCode::from(u8::from(failed)),
         Err(error) => {
-            say!("coalesce-target bench: {error}");
+            let socket = bench.options.socket.display();
+            match &error {
+                Error::Usage(_) | Error::Io(_) => say!("coalesce-target bench: {error}"),
+                _ => say!("coalesce-target bench: {socket}: {error}"),
+            }
             ExitCode::from(if matches!(error, Error::Usage(_)) { 2 } else { 1 })
         }
     }
@@ -63,7 +67,7 @@ fn execute(bench: &Bench) -> Result<bool, Error> {
     let report = result?;
     let text =
         if bench.json { serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n" } else { table(&report) };
-    std::io::stdout().write_all(text.as_bytes())?;
+    print(&text).map_err(|error| std::io::Error::new(error.kind(), format!("standard output: {error}")))?;
     for failure in &report.failures {
         say!("coalesce-target bench: {failure}");
     }

@@ -1,7 +1,10 @@
 //! Disks and servers, from the command line or a TOML file.
 
+use crate::vhost::QUEUES_MAX;
+use crate::vhost::blk::ID_LEN;
 use anyhow::{Context as _, Result, bail};
 use policy::Spec;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +19,7 @@ pub struct Config {
     /// Address for Prometheus.
     pub metrics: Option<Loopback>,
     /// The disks.
-    #[serde(rename = "disk")]
+    #[serde(rename = "disk", default)]
     pub disks: Vec<DiskConfig>,
 }
 
@@ -33,7 +36,7 @@ pub struct DiskConfig {
     /// Instead of an image: this much memory.
     pub memory: Option<Size>,
     /// Queues.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "queues")]
     pub queues: u16,
     /// Policy of every queue.
     #[serde(default = "auto", deserialize_with = "from_text")]
@@ -73,6 +76,19 @@ where
     T::Err: std::fmt::Display,
 {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    parse_queues(&i64::deserialize(deserializer)?.to_string()).map_err(serde::de::Error::custom)
+}
+
+/// A number of queues.
+///
+/// # Errors
+/// It is no number, or none that a disk can have.
+pub fn parse_queues(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=QUEUES_MAX).contains(&usize::from(*number)));
+    number.ok_or_else(|| format!("queues is {text}, allowed are 1 to {QUEUES_MAX}"))
 }
 
 /// A size in bytes: `4096`, `64K`, `64M`, `2G`, `1T` (powers of 1024).
@@ -161,8 +177,16 @@ impl Config {
     /// # Errors
     /// What is wrong, with file and line.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("configuration {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("configuration {}", path.display()))
+        let named = || format!("configuration {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(named)?;
+        let config: Self = toml::from_str(&text).with_context(named)?;
+        if config.disks.is_empty() {
+            bail!("{} has no disk: it needs a table [[disk]] for each", named());
+        }
+        config
+            .check_disks()
+            .map_err(|(disk, problem)| problem.context(format!("{}, line {}", named(), line_of_disk(&text, disk))))?;
+        Ok(config)
     }
 
     /// Checks what only the whole can tell.
@@ -170,20 +194,34 @@ impl Config {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<()> {
-        if self.disks.is_empty() {
-            bail!("no disk: give one with --socket and --file or --memory, or [[disk]] in a configuration");
-        }
-        let mut names = Vec::new();
-        for disk in &self.disks {
-            let name = disk.name();
-            disk.check().with_context(|| format!("disk {name}"))?;
-            if names.contains(&name) {
-                bail!("two disks are called {name}: give each a name of its own");
+        self.check_disks().map_err(|(_, problem)| problem)?;
+        match &self.control {
+            Some(control) if self.disks.iter().any(|disk| disk.socket == *control) => {
+                bail!("socket {} is for a disk and for control: give each a socket of its own", control.display())
             }
-            names.push(name);
+            _ => Ok(()),
+        }
+    }
+
+    /// The first disk that is wrong, and what is wrong with it.
+    fn check_disks(&self) -> Result<(), (usize, anyhow::Error)> {
+        for (i, disk) in self.disks.iter().enumerate() {
+            let outcome = disk.check().and_then(|()| disk.check_against(&self.disks[..i]));
+            outcome.map_err(|problem| (i, problem.context(format!("disk {}", disk.name().escape_debug()))))?;
         }
         Ok(())
     }
+}
+
+/// The line where a disk begins in a configuration that is known to be right.
+fn line_of_disk(text: &str, index: usize) -> usize {
+    #[derive(Deserialize)]
+    struct Places {
+        disk: Vec<toml::Spanned<IgnoredAny>>,
+    }
+    let places = toml::from_str::<Places>(text).ok();
+    let start = places.and_then(|places| places.disk.get(index).map(|disk| disk.span().start));
+    text[..start.unwrap_or(0)].lines().count() + 1
 }
 
 impl DiskConfig {
@@ -198,8 +236,9 @@ impl DiskConfig {
         if self.file.is_some() == self.memory.is_some() {
             bail!("needs either a file or memory");
         }
-        if self.queues == 0 || usize::from(self.queues) > crate::vhost::QUEUES_MAX {
-            bail!("queues is {}, allowed are 1 to {}", self.queues, crate::vhost::QUEUES_MAX);
+        let name = self.name();
+        if name.is_empty() || name.contains(char::is_control) {
+            bail!("name is {name:?}, allowed are letters, digits and signs, at least one");
         }
         if self.direct && self.memory.is_some() {
             bail!("direct is for files: memory has no cache to go around");
@@ -209,8 +248,20 @@ impl DiskConfig {
         {
             bail!("block_size is {size}, allowed are powers of two from 512 to 65536");
         }
-        if self.serial.as_ref().is_some_and(|serial| serial.len() > crate::vhost::blk::ID_LEN) {
-            bail!("serial has more than {} bytes", crate::vhost::blk::ID_LEN);
+        match &self.serial {
+            Some(serial) if serial.len() > ID_LEN => {
+                bail!("serial has {} bytes, allowed are up to {ID_LEN}", serial.len())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_against(&self, others: &[Self]) -> Result<()> {
+        if others.iter().any(|other| other.name() == self.name()) {
+            bail!("another disk is called that too: give each a name of its own");
+        }
+        if let Some(other) = others.iter().find(|other| other.socket == self.socket) {
+            bail!("socket {} is that of disk {}: give each a socket of its own", self.socket.display(), other.name());
         }
         Ok(())
     }
@@ -270,17 +321,19 @@ mod tests {
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"vix\"", ["line 4", "unknown policy \"vix\""]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueue = 2", ["line 4", "unknown field `queue`"]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1Z\"", ["line 3", "unknown unit Z"]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueues = 17", ["line 4", "queues is 17, allowed are 1 to 16"]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npoll = \"1\"", ["line 4", "has no unit"]),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         }
         for (text, part) in [
-            ("disk = []", "no disk"),
             ("[[disk]]\nsocket = \"s\"", "either a file or memory"),
-            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueues = 17", "queues is 17, allowed are 1 to 16"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),
-            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\n[[disk]]\nsocket = \"x/s\"\nmemory = \"1M\"", "two disks"),
+            (
+                "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\n[[disk]]\nsocket = \"x/s\"\nmemory = \"1M\"",
+                "another disk is called",
+            ),
         ] {
             let error = toml::from_str::<Config>(text).unwrap().check().unwrap_err();
             assert!(format!("{error:#}").contains(part), "{error:#}");

@@ -2,7 +2,7 @@
 
 use crate::server::DiskServer;
 use crate::socket::{BoundSocket, accept};
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use policy::Spec;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -78,13 +78,13 @@ fn answer(line: &[u8], disks: &[DiskServer]) -> Option<Value> {
         let message = "not a JSON-RPC 2.0 request: an object with \"jsonrpc\": \"2.0\" and a \"method\"";
         return Some(error(id.unwrap_or(Value::Null), INVALID_REQUEST, message));
     };
-    let params = request.get("params").cloned().unwrap_or_else(|| json!({}));
+    let params = request.get("params").filter(|params| !params.is_null()).cloned().unwrap_or_else(|| json!({}));
     let outcome = call(method, params, disks);
     let id = id?;
     Some(match outcome {
         Ok(Some(result)) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Ok(None) => {
-            let message = format!("unknown method \"{method}\"; there are {}", METHODS.join(", "));
+            let message = format!("unknown method \"{method}\"; allowed are {}", METHODS.join(", "));
             error(id, METHOD_NOT_FOUND, &message)
         }
         Err(problem) => error(id, INVALID_PARAMS, &format!("{problem:#}")),
@@ -170,7 +170,7 @@ fn parse<T: DeserializeOwned>(params: Value) -> Result<T> {
 fn one<'a>(disks: &'a [DiskServer], name: &str) -> Result<&'a DiskServer> {
     let names = || disks.iter().map(|disk| disk.about().ctrlr.as_str()).collect::<Vec<_>>().join(", ");
     let found = disks.iter().find(|disk| disk.about().ctrlr == name);
-    found.ok_or_else(|| anyhow!("ctrlr is \"{name}\"; there are {}", names()))
+    found.ok_or_else(|| anyhow!("unknown ctrlr \"{name}\"; allowed are {}", names()))
 }
 
 fn chosen<'a>(disks: &'a [DiskServer], name: Option<&str>) -> Result<impl Iterator<Item = &'a DiskServer>> {
@@ -192,6 +192,9 @@ pub fn request(socket: &Path, method: &str, params: &Value) -> Result<Value> {
     stream.write_all(format!("{request}\n").as_bytes()).with_context(named)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).with_context(named)?;
+    if line.is_empty() {
+        bail!("{} gives no answer: is it the socket of a disk?", named());
+    }
     let mut answer: Value = serde_json::from_str(&line).with_context(named)?;
     match answer.get("error").and_then(|error| error.get("message")) {
         Some(message) => Err(anyhow!("{}", message.as_str().unwrap_or("error"))),

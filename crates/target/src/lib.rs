@@ -10,6 +10,7 @@
 
 pub mod backend;
 pub mod bench;
+pub mod bus_error;
 pub mod config;
 pub mod control;
 pub mod delivery;
@@ -22,10 +23,27 @@ pub mod socket;
 pub mod stats;
 pub mod vhost;
 
+/// Prints on standard output. Whoever reads it may have had enough before its end.
+///
+/// # Errors
+/// It cannot be written.
+pub fn print(text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// Says a line on standard error, to whoever still reads it.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// The same, with the arguments of `format!`.
 #[macro_export]
 macro_rules! say {
-    ($($argument:tt)*) => {
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr().lock(), format_args!("{}\n", format_args!($($argument)*)));
-    };
+    ($($argument:tt)*) => { $crate::say(format_args!($($argument)*)) };
 }

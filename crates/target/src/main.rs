@@ -1,11 +1,11 @@
 //! The command line.
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use coalesce_target::bench::{self, Bench};
-use coalesce_target::config::{Config, DiskConfig, Loopback, Poll, Size};
+use coalesce_target::config::{Config, DiskConfig, Loopback, Poll, Size, parse_queues};
 use coalesce_target::server::DiskServer;
-use coalesce_target::{control, metrics, say};
+use coalesce_target::{bus_error, control, metrics, print, say};
 use nix::sys::signal::{SigSet, Signal};
 use policy::Spec;
 use serde_json::Value;
@@ -55,53 +55,54 @@ EXAMPLES
       coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'";
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("disks").required(true).args(["socket", "config"]))]
 struct Serve {
     /// Socket where the virtual machine connects
-    #[arg(long, value_name = "PATH", conflicts_with = "config")]
+    #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
     /// Serve this raw image or block device
-    #[arg(long, value_name = "IMG", requires = "socket", conflicts_with = "memory")]
+    #[arg(long, value_name = "IMG", conflicts_with_all = ["memory", "config"])]
     file: Option<PathBuf>,
 
     /// Serve this much memory instead: 64M, 1G; gone when the target ends
-    #[arg(long, value_name = "SIZE", requires = "socket")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "config")]
     memory: Option<Size>,
 
     /// Queues, 1 to 16
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "socket")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_queues, conflicts_with = "config")]
     queues: u16,
 
     /// When to interrupt the guest: see `coalesce-target policies`
-    #[arg(long, value_name = "TEXT", default_value = "auto", requires = "socket")]
+    #[arg(long, value_name = "TEXT", default_value = "auto", conflicts_with = "config")]
     policy: Spec,
 
     /// Refuse writes
-    #[arg(long, requires = "socket")]
+    #[arg(long, conflicts_with = "config")]
     read_only: bool,
 
     /// Go around the page cache (O_DIRECT)
-    #[arg(long, requires = "file")]
+    #[arg(long, conflicts_with = "config")]
     direct: bool,
 
     /// Serial number that the guest sees, up to 20 bytes [default: the name of the socket]
-    #[arg(long, value_name = "TEXT", requires = "socket")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "config")]
     serial: Option<String>,
 
     /// Block size that the guest sees: 512 to 64K [default: what the image needs]
-    #[arg(long, value_name = "BYTES", requires = "socket")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "config")]
     block_size: Option<Size>,
 
     /// Poll up to this long before sleeping, as long as it pays; 0: never
-    #[arg(long, value_name = "TIME", default_value = "32us", requires = "socket")]
+    #[arg(long, value_name = "TIME", default_value = "32us", conflicts_with = "config")]
     poll: Poll,
 
     /// Do not offer EVENT_IDX: the guest then has no way to say when it wants an interrupt but to forbid it
-    #[arg(long, requires = "socket")]
+    #[arg(long, conflicts_with = "config")]
     no_event_idx: bool,
 
     /// Several disks, from a TOML file with a [[disk]] for each; its keys are these options
-    #[arg(long, value_name = "TOML", required_unless_present = "socket")]
+    #[arg(long, value_name = "TOML")]
     config: Option<PathBuf>,
 
     /// Socket for JSON-RPC: statistics, and policies changed while serving
@@ -131,10 +132,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(options) => serve(*options),
         Command::Bench(options) => return bench::bench(&options),
-        Command::Policies => {
-            print!("{}", policies());
-            Ok(())
-        }
+        Command::Policies => print(&policies()).context("standard output"),
         Command::Call(options) => call(&options),
     };
     match outcome {
@@ -181,12 +179,19 @@ fn serve(options: Serve) -> Result<()> {
     // Blocked before any thread is there, so that none of them is interrupted by a signal.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
     signals.thread_block().context("signals")?;
+    bus_error::survive()?;
 
     let disks: Arc<[DiskServer]> = config.disks.iter().map(DiskServer::start).collect::<Result<Vec<_>>>()?.into();
-    let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;
+    let outcome = serve_until_told(&config, &disks, &signals);
+    disks.iter().for_each(DiskServer::stop); // others share them: they would not be dropped
+    outcome
+}
+
+fn serve_until_told(config: &Config, disks: &Arc<[DiskServer]>, signals: &SigSet) -> Result<()> {
     if let Some(Loopback(address)) = config.metrics {
         metrics::listen(address, disks.clone())?;
     }
+    let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;
     for disk in disks.iter() {
         let about = disk.about();
         let data = about.file.as_deref().unwrap_or("memory");
@@ -197,7 +202,6 @@ fn serve(options: Serve) -> Result<()> {
     say!("{}: finishing", signal.as_str());
     signals.thread_unblock().context("signals")?; // a second one ends the process at once
     drop(control);
-    disks.iter().for_each(DiskServer::stop);
     Ok(())
 }
 
@@ -217,6 +221,5 @@ fn policies() -> String {
 fn call(options: &Call) -> Result<()> {
     let params: Value = serde_json::from_str(&options.params).context("the parameters are not JSON")?;
     let result = control::request(&options.control, &options.method, &params)?;
-    println!("{}", serde_json::to_string_pretty(&result)?);
-    Ok(())
+    print(&(serde_json::to_string_pretty(&result)? + "\n")).context("standard output")
 }

@@ -2,7 +2,7 @@
 
 use crate::server::DiskServer;
 use crate::stats::QueueStats;
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text};
 use prometheus_client::metrics::MetricType;
@@ -10,29 +10,72 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
-use std::net::SocketAddr;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use tiny_http::{Header, Response, Server};
+use std::time::{Duration, Instant};
 
-/// Answers at `address`, until the process ends.
+/// A request whose head is longer is refused.
+const HEAD_MAX: usize = 8 << 10;
+/// Who says or hears nothing for so long is left.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Answers at `address`, one request a connection, until the process ends.
 ///
 /// # Errors
 /// The address is not to be had.
 pub fn listen(address: SocketAddr, disks: Arc<[DiskServer]>) -> Result<()> {
-    let server = Server::http(address).map_err(|error| anyhow!("metrics at {address}: {error}"))?;
+    let listener = TcpListener::bind(address).with_context(|| format!("metrics at {address}"))?;
     let serve = move || {
-        for request in server.incoming_requests() {
-            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            let header = Header::from_bytes("Content-Type", content_type).expect("a constant header");
-            let _ = match (request.url(), text(&disks)) {
-                ("/metrics", Ok(text)) => request.respond(Response::from_string(text).with_header(header)),
-                ("/metrics", Err(_)) => request.respond(Response::empty(500)),
-                _ => request.respond(Response::from_string("see /metrics\n").with_status_code(404)),
-            };
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => drop(answer(stream, &disks)), // who leaves early gets no answer
+                Err(_) => std::thread::sleep(Duration::from_millis(10)), // no descriptors: after a while there may be
+            }
         }
     };
     std::thread::Builder::new().name("metrics".into()).spawn(serve).context("a thread")?;
     Ok(())
+}
+
+fn answer(mut stream: TcpStream, disks: &[DiskServer]) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let plain = "text/plain; charset=utf-8";
+    let (status, content_type, body) = match path(&mut stream)?.as_deref() {
+        Some("/metrics") => match text(disks) {
+            Ok(text) => ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
+            Err(fmt::Error) => ("500 Internal Server Error", plain, String::new()),
+        },
+        Some(_) => ("404 Not Found", plain, "see /metrics\n".into()),
+        None => ("400 Bad Request", plain, "GET /metrics is all there is\n".into()),
+    };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n");
+    stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes())
+}
+
+/// The path of a GET request; none: it is something else.
+fn path(stream: &mut TcpStream) -> io::Result<Option<String>> {
+    let until = Instant::now() + PATIENCE;
+    let mut bytes = Vec::new();
+    while bytes.len() < HEAD_MAX && Instant::now() < until {
+        let mut more = [0; 1024];
+        match stream.read(&mut more)? {
+            0 => break,
+            len => bytes.extend_from_slice(&more[..len]),
+        }
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut request = httparse::Request::new(&mut headers);
+        match request.parse(&bytes) {
+            Ok(httparse::Status::Partial) => {}
+            Ok(httparse::Status::Complete(_)) if request.method == Some("GET") => {
+                return Ok(request.path.map(ToOwned::to_owned));
+            }
+            Ok(httparse::Status::Complete(_)) | Err(_) => break,
+        }
+    }
+    Ok(None)
 }
 
 fn text(disks: &[DiskServer]) -> Result<String, fmt::Error> {
@@ -131,10 +174,15 @@ impl Snapshot {
             family.encode_family(&labels)?.encode_histogram::<[(&str, &str); 0]>(
                 hold.mean * hold.count as f64 / 1e9,
                 hold.count,
-                &hold.buckets.iter().map(|(ns, count)| (*ns as f64 / 1e9, *count)).collect::<Vec<_>>(),
+                &hold.buckets.iter().map(|(ns, count)| (seconds(*ns), *count)).collect::<Vec<_>>(),
                 None,
             )?;
         }
         Ok(())
     }
+}
+
+/// A bound in seconds. The last one has no end: the text form needs it to be infinite.
+fn seconds(ns: u64) -> f64 {
+    if ns == u64::MAX { f64::INFINITY } else { ns as f64 / 1e9 }
 }

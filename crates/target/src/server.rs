@@ -192,12 +192,8 @@ impl FrontDoor {
             self.set_connection(stream.try_clone().ok());
             say!("{}: connected", self.name);
             match self.serve(stream) {
-                Ok(()) => {
-                    say!("{}: disconnected", self.name);
-                }
-                Err(error) => {
-                    say!("{}: disconnected: {error}", self.name);
-                }
+                Ok(()) => say!("{}: disconnected", self.name),
+                Err(error) => say!("{}: disconnected: {error}", self.name),
             }
             self.set_connection(None);
         }

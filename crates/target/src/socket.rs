@@ -7,6 +7,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Bytes of a path that the address of a socket has room for, before the zero that ends it.
+const PATH_MAX: usize = 107;
+
 /// A listening socket and its place in the file system.
 #[derive(Debug)]
 pub struct BoundSocket {
@@ -22,6 +25,10 @@ impl BoundSocket {
     /// Somebody listens there, or something else is there, or it cannot be bound.
     pub fn bind(path: &Path) -> Result<Self> {
         let named = || format!("socket {}", path.display());
+        let len = path.as_os_str().len();
+        if len > PATH_MAX {
+            bail!("{}: the path has {len} bytes, allowed are {PATH_MAX}", named());
+        }
         match path.symlink_metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(named),

@@ -99,13 +99,12 @@ const BUCKETS: [u64; 10] = [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000
 impl HoldTimes {
     fn new(hold: &Histogram<u64>) -> Self {
         let percentile = PERCENTILES.iter().map(|&p| (format!("{p:.6}"), hold.value_at_percentile(p))).collect();
-        let mut above = 0;
-        let mut bucket = |bound| {
-            let count = hold.count_between(above, bound);
-            above = bound.saturating_add(1);
-            (bound, count)
-        };
-        let buckets = BUCKETS.into_iter().chain([u64::MAX]).map(&mut bucket).collect();
+        let mut buckets: Vec<_> = BUCKETS.into_iter().chain([u64::MAX]).map(|bound| (bound, 0)).collect();
+        for values in hold.iter_recorded() {
+            // A bound may lie among values that the histogram does not tell apart: they are counted once all the same.
+            let bucket = buckets.partition_point(|(bound, _)| *bound < values.value_iterated_to());
+            buckets[bucket].1 += values.count_since_last_iteration();
+        }
         Self { count: hold.len(), mean: hold.mean(), max: hold.max(), percentile, buckets }
     }
 }

@@ -76,7 +76,7 @@ impl Arena {
         for ((now, before), most) in memory.into_iter().zip(self.memory).zip(GROWTH_MAX) {
             assert!(now < before + most, "VmRSS, VmData in KiB: {:?}, then {memory:?}", self.memory);
         }
-        assert!(self.target.open_files() <= self.files + 1, "{} files, then {}", self.files, self.target.open_files());
+        wait_until("its files are closed", || self.target.open_files() <= self.files + 1);
     }
 }
 
@@ -143,7 +143,7 @@ fn bad_chains(queue: &Queue) -> Vec<(&'static str, Vec<Desc>, Fails)> {
         ("half an indirect descriptor", indirect(at, 8), Malformed),
         ("an indirect table of one and a half", indirect(at, 24), Malformed),
         ("an indirect table of 65536", indirect(at, 65536 * 16), Malformed),
-        ("an indirect table of 4 GiB", indirect(at, u32::MAX & !15), Malformed),
+        ("an indirect table of 4 GiB", indirect(at, !15), Malformed),
         ("an indirect table outside memory", indirect(end, 48), Malformed),
         ("an indirect table that leaves memory", indirect(half_out, 48), Malformed),
         ("an indirect table at the end of the address space", indirect(u64::MAX - 15, 48), Malformed),
@@ -322,7 +322,10 @@ fn long_requests_that_succeed_do_not_make_memory_grow_without_bound() {
 // ---------------------------------------------------------------------------------------------------------------------
 
 /// Ways to break a ring of 64 entries of which 16 are used.
-const BREAKS: [(&str, fn(&mut Queue)); 6] = [
+/// What is done to a queue, and its name.
+type Named = (&'static str, fn(&mut Queue));
+
+const BREAKS: [Named; 6] = [
     ("the index jumps by one too much", |queue| queue.set_avail_idx(16 + 65)),
     ("the index jumps far", |queue| queue.set_avail_idx(16 + 0x8000)),
     ("the index goes back", |queue| queue.set_avail_idx(15)),
@@ -402,7 +405,7 @@ fn a_head_that_is_given_out_twice_is_answered_twice_at_most() {
 #[test]
 fn a_ring_of_another_layout_does_harm_to_nobody_else() {
     let mut arena = Arena::new("none");
-    let layouts: [(&str, fn(&mut Queue)); 5] = [
+    let layouts: [Named; 5] = [
         ("used over available", |queue| queue.used = queue.avail),
         ("used over descriptors", |queue| queue.used = queue.desc),
         ("available over descriptors", |queue| queue.avail = queue.desc),
@@ -1112,7 +1115,9 @@ fn more_files_than_a_message_may_have_are_closed() {
             let wire = arena.wire();
             wire.negotiate(!0).unwrap();
             let _ = wire.send(message, VERSION, &u64s(&[0]), &vec![null.as_raw_fd(); count]);
-            wire.wait_closed();
+            if count <= 32 {
+                wire.wait_closed();
+            } // with more it is as if nothing had been said
         }
     }
     // Files that come with the payload instead of the header.

@@ -4,6 +4,7 @@ use super::{Buffers, Operation, Outcome, Step};
 use anyhow::{Context as _, Result, bail};
 use io_uring::{opcode, types::Fd};
 use libc::iovec;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
@@ -39,11 +40,12 @@ impl FileBackend {
     /// What is wrong with it: missing, not writable, locked, empty, or not a multiple of 512 bytes long.
     pub fn open(path: &Path, read_only: bool, direct: bool) -> Result<Self> {
         let named = || format!("image {}", path.display());
-        let mut file = OpenOptions::new().read(true).write(!read_only).open(path).with_context(named)?;
-        let file_type = file.metadata().with_context(named)?.file_type();
+        // Before it is opened: that would wait for the other end of a pipe.
+        let file_type = path.metadata().with_context(named)?.file_type();
         if !file_type.is_file() && !file_type.is_block_device() {
             bail!("{} is neither a file nor a block device", named());
         }
+        let mut file = OpenOptions::new().read(true).write(!read_only).open(path).with_context(named)?;
         lock(&file, read_only).with_context(named)?;
         let size = file.seek(SeekFrom::End(0)).with_context(named)?;
         let direct = direct.then(|| Direct::open(path, read_only)).transpose().with_context(named)?;
@@ -145,7 +147,11 @@ fn lock(file: &File, read_only: bool) -> Result<()> {
         l_len: 0,
         l_pid: 0,
     };
-    fcntl(file, FcntlArg::F_OFD_SETLK(&whole)).map(|_| ()).context("is locked: another process has it open")
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        Ok(_) => Ok(()),
+        Err(Errno::EAGAIN | Errno::EACCES) => bail!("is locked: another process or another disk has it open"),
+        Err(error) => Err(error).context("cannot be locked"),
+    }
 }
 
 impl Direct {
