@@ -42,3 +42,8 @@ fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
     let ticks = u64::try_from(u128::from(ns) * u128::from(tick_hz) / 1_000_000_000).unwrap_or(u64::MAX);
     if ns > 0 { ticks.max(1) } else { 0 }
 }
+
+// The README's example compiles and does what its comments say.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

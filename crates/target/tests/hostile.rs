@@ -321,10 +321,10 @@ fn long_requests_that_succeed_do_not_make_memory_grow_without_bound() {
 // Rings
 // ---------------------------------------------------------------------------------------------------------------------
 
-/// Ways to break a ring of 64 entries of which 16 are used.
 /// What is done to a queue, and its name.
 type Named = (&'static str, fn(&mut Queue));
 
+/// Ways to break a ring of 64 entries of which 16 are used.
 const BREAKS: [Named; 6] = [
     ("the index jumps by one too much", |queue| queue.set_avail_idx(16 + 65)),
     ("the index jumps far", |queue| queue.set_avail_idx(16 + 0x8000)),

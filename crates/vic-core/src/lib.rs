@@ -44,9 +44,9 @@
 //!     Ok(config) => config,
 //!     Err(_) => panic!("parameter out of range"),
 //! };
-//! static mut_free: Vic = Vic::new(CONFIG); // const-constructible
+//! static IDLE: Vic = Vic::new(CONFIG); // const-constructible
 //!
-//! let mut vic = mut_free;
+//! let mut vic = IDLE;
 //! let (now, cif) = (1_000, 1); // dd: one command at a time
 //! assert!(vic.on_completion(now, cif).is_deliver());
 //! assert_eq!(vic.deadline(), None);
