@@ -1,5 +1,6 @@
 //! The guest part: the kit in guest/ boots a Linux with all disks, runs the jobs with fio, and prints RESULT lines.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::jobs::{self, Job, ROWS};
+use crate::jobs::{self, Job, ROUNDS, ROWS};
 use crate::options::Options;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
@@ -17,9 +18,9 @@ use crate::results::{Cell, Latency, Part, Place, Sample, Section};
 use crate::target::{Target, last_line};
 
 /// What fio needs around each run of an emulated guest, at most.
-const OVERHEAD_SECONDS: u32 = 4;
+const OVERHEAD_SECONDS: f64 = 4.0;
 /// Booting under emulation, at most.
-const BOOT_SECONDS: u32 = 120;
+const BOOT_SECONDS: f64 = 120.0;
 
 /// Runs the jobs in a guest, or says loudly why not: what was measured before is worth a report. An error: a signal.
 pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
@@ -62,16 +63,16 @@ fn prepare(target: &Target, stop: &Arc<Stop>) -> Result<Result<(), String>> {
 
 fn measure(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
     let policies = options.policies.0.len();
-    let runs = (Job::ALL.len() * policies) as u32;
+    let runs = (Job::ALL.len() * policies * ROUNDS) as u64;
     let target_before = target.stats()?;
     let log = target.work_dir().join("run-guest.log");
     let mut command = Command::new(kit("run-guest.sh"));
-    command.arg("demo").args(target.sockets()).arg(format!("RUNTIME={}", options.guest_seconds));
-    let timeout_seconds = BOOT_SECONDS + runs * (options.guest_seconds + OVERHEAD_SECONDS);
-    command.env("TIMEOUT", timeout_seconds.to_string()).env_remove("RUNTIME").env_remove("COUNT");
+    command.arg("demo").args(target.sockets()).args(parameters(options.guest_seconds));
+    let timeout_seconds = BOOT_SECONDS + runs as f64 * (options.guest_seconds + OVERHEAD_SECONDS);
+    command.env("TIMEOUT", timeout_seconds.ceil().to_string()).env_remove("RUNTIME").env_remove("COUNT");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
 
-    let progress = Progress::begin("Linux guest", u64::from(runs))?;
+    let progress = Progress::begin("Linux guest", runs)?;
     progress.now("booting");
     let mut group = Group::spawn(&mut command, stop)?;
     let stdout = group.child.stdout.take().context("the guest's lines")?;
@@ -97,17 +98,23 @@ fn measure(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Secti
         place: Place::Guest,
         cells: guest.cells(policies),
         baseline: options.policies.baseline(),
-        seconds: f64::from(options.guest_seconds),
+        seconds: options.guest_seconds,
         guest_interrupts: guest.interrupts(policies),
         raw: guest.results,
         target_before,
         target_after: target.stats()?,
         about: guest.about,
     };
-    let failed = !guest.complaints.is_empty() || part.cells.len() < ROWS.len() * policies;
+    let results: usize = part.cells.iter().map(|cell| cell.rounds.len()).sum();
+    let failed = !guest.complaints.is_empty() || results < ROWS.len() * policies * ROUNDS;
     let why = guest.complaints.first().map_or("a job's result is missing", String::as_str);
     let notice = failed.then(|| format!("FAILED: guest part: {why}"));
     Ok(Section { part: (!part.cells.is_empty()).then_some(part), notice, failed })
+}
+
+/// The parameters of the kit's job for runs of this length.
+pub fn parameters(seconds: f64) -> [String; 2] {
+    [format!("RUNTIME={}ms", (seconds * 1e3).round()), format!("ROUNDS={ROUNDS}")]
 }
 
 /// What the guest said.
@@ -159,10 +166,12 @@ impl Guest {
     }
 
     fn cells(&self, policies: usize) -> Vec<Cell> {
-        let mut cells: Vec<_> = self.results.iter().filter_map(parse_cell).collect();
-        cells.retain(|cell| cell.policy < policies);
-        cells.sort_by_key(|cell| (cell.row, cell.policy));
-        cells
+        let mut cells = BTreeMap::<_, Vec<_>>::new();
+        for (row, policy, sample) in self.results.iter().filter_map(parse_result) {
+            cells.entry((row, policy)).or_default().push(sample);
+        }
+        cells.retain(|&(_, policy), _| policy < policies);
+        cells.into_iter().map(|((row, policy), rounds)| Cell { row, policy, rounds }).collect()
     }
 
     /// Interrupts by disk. The guest has no other virtio devices, so the order is the same.
@@ -182,8 +191,8 @@ fn describe(ready: &str) -> String {
     format!("Linux {} under QEMU ({accelerator})", value("kernel").unwrap_or("of unknown version"))
 }
 
-/// One RESULT; none: it failed, or is of a job that nobody knows here.
-fn parse_cell(result: &Value) -> Option<Cell> {
+/// Row, policy, and sample of one RESULT; none: it failed, or is of a job that nobody knows here.
+fn parse_result(result: &Value) -> Option<(usize, usize, Sample)> {
     let row = jobs::row(result["job"].as_str()?)?;
     let policy = parse_disk(result["disk"].as_str()?)?;
     if result["rc"] != 0 || result["errors"] != 0 {
@@ -202,7 +211,7 @@ fn parse_cell(result: &Value) -> Option<Cell> {
         requests: result["requests"].as_u64()?,
         interrupts: result["irqs"].as_u64()?,
     };
-    Some(Cell { row, policy, rounds: vec![sample] })
+    Some((row, policy, sample))
 }
 
 /// vda is the disk of the first policy.
@@ -232,7 +241,9 @@ mod tests {
         let mut guest = Guest::default();
         assert_eq!(guest.read(RESULT), Line::Result("mixed-sync vdb".into()));
         assert_eq!(guest.read(&RESULT.replace("-sync", "-async")), Line::Other);
+        assert_eq!(guest.read(RESULT), Line::Result("mixed-sync vdb".into()));
         let cells = guest.cells(2);
+        assert_eq!((cells[0].rounds.len(), cells[1].rounds.len()), (2, 1));
         assert_eq!((cells.len(), cells[0].row().name, cells[0].policy), (2, "mixed-sync", 1));
         let sample = &cells[0].rounds[0];
         assert_eq!((sample.requests, sample.interrupts, sample.latency.n), (45861, 6447, 3009));

@@ -7,7 +7,7 @@ use std::path::Path;
 use coalesce_load::{Job as Load, JobName, Options, Rw, SyncIoprio};
 
 /// Every policy runs every job so often: three are the fewest with a middle one.
-pub const ROUNDS: u64 = 3;
+pub const ROUNDS: usize = 3;
 
 /// Not measured, at the begin of each run of this length: vIC's epoch, after which it has a first rate to go by.
 pub const fn warmup_seconds(seconds: f64) -> f64 {

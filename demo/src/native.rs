@@ -18,7 +18,7 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Secti
     let policies = &options.policies.0;
     let target_before = target.stats()?;
     let sockets: Vec<_> = target.sockets().collect();
-    let runs = Job::ALL.len() as u64 * ROUNDS * policies.len() as u64;
+    let runs = (Job::ALL.len() * ROUNDS * policies.len()) as u64;
     let progress = Progress::begin("native client", runs)?;
     let (mut cells, mut raw) = (Vec::new(), Vec::new());
     for job in Job::ALL {
@@ -28,7 +28,7 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Secti
             // All policies before the next round, each round with another one first: a slow spell, or the disk's
             // warming up, hits all alike.
             for turn in 0..policies.len() {
-                let policy = (turn + round as usize) % policies.len();
+                let policy = (turn + round) % policies.len();
                 let label = &policies[policy].label;
                 progress.now(&format!("{} {label}", job.name()));
                 let load = job.options(sockets[policy], options.seconds, seed(round));
@@ -63,8 +63,8 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Secti
 }
 
 /// Every policy gets the same offsets, every round others.
-pub const fn seed(round: u64) -> u64 {
-    round + 1
+pub const fn seed(round: usize) -> u64 {
+    round as u64 + 1
 }
 
 fn sample(report: &Report, requester: JobName) -> Result<Sample> {

@@ -22,12 +22,12 @@ pub struct Options {
     pub json: PathBuf,
 
     /// Seconds per native run (may be fractional); there are 6 jobs x policies x 3 rounds of them
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.7, value_parser = parse_seconds)]
     pub seconds: f64,
 
-    /// Seconds per run in the guest; there are 6 jobs x policies of them
-    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
-    pub guest_seconds: u32,
+    /// Seconds per run in the guest; there are as many of them
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.4, value_parser = parse_seconds)]
+    pub guest_seconds: f64,
 
     /// Policies to compare, in any text form: none,vic,vic:cif_threshold=2,epoch=100ms (see coalesce-target policies)
     #[arg(long, value_name = "LIST", default_value = "none,nvme,vic,cint,auto", value_parser = parse_policies)]

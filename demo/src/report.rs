@@ -9,6 +9,7 @@ use policy::Spec;
 use serde_json::Value;
 
 use crate::demo::Demo;
+use crate::guest;
 use crate::jobs::{self, Job};
 use crate::results::{Part, Place, Section};
 use crate::table;
@@ -216,7 +217,8 @@ fn repeat(demo: &Demo) -> String {
         }
     }
     if let Some(part) = &demo.guest.part {
-        lines += &format!("\n# the guest's jobs on it\nguest/run-guest.sh demo /tmp/disk RUNTIME={}\n", part.seconds);
+        let parameters = guest::parameters(part.seconds).join(" ");
+        lines += &format!("\n# the guest's jobs on it\nguest/run-guest.sh demo /tmp/disk {parameters}\n");
     }
     lines += "\n# what the target counted; another policy while it serves\ncoalesce-target call --control /tmp/control get_stats\n";
     lines += "coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"disk\", \"policy\": \"vic\"}'\n";

@@ -40,17 +40,11 @@ fn line(part: &Part, cell: &Cell, policies: &Policies) -> [String; COLUMNS] {
 
 /// One line that says what a table shows.
 pub fn caption(part: &Part) -> String {
-    match part.place {
-        Place::Native => format!(
-            "Native: built-in client, EVENT_IDX off as NVMe (the device alone decides), median of {} rounds of {} s",
-            part.rounds(),
-            part.seconds
-        ),
-        Place::Guest => format!(
-            "Guest: fio in Linux under QEMU, EVENT_IDX on as Linux negotiates it, /proc/interrupts, {} s each",
-            part.seconds
-        ),
-    }
+    let what = match part.place {
+        Place::Native => "Native: built-in client, EVENT_IDX off as NVMe (the device alone decides)",
+        Place::Guest => "Guest: fio in Linux under QEMU, EVENT_IDX on, interrupts from /proc/interrupts",
+    };
+    format!("{what}, median of {} rounds of {} s", part.rounds(), part.seconds)
 }
 
 /// What the heads of the columns are too short for.

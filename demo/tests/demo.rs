@@ -277,7 +277,7 @@ fn a_linux_guest_runs_every_job() {
     }
     let place = Place::new();
     let (status, stdout, stderr) =
-        place.run("--no-native --guest-seconds 1 --image-size 64M --policies none,nvme:thr=7,time=20ms");
+        place.run("--no-native --guest-seconds 0.3 --image-size 64M --policies none,nvme:thr=7,time=20ms");
     assert_eq!(status, Some(0), "{stdout}{stderr}");
     let json = place.json();
     let guest = &json["guest"];

@@ -1,7 +1,8 @@
 # shellcheck shell=dash
 # What coalescing changes: interrupts per I/O and latency, for each disk in turn.
-#   RUNTIME   seconds per measurement, default 2      SIZE   part of the disk that is used, default 64M
-# Every job visits all disks before the next job starts, so that a slow spell of the host hits all alike.
+#   RUNTIME   seconds per measurement (or 500ms), default 2      SIZE   part of the disk that is used, default 64M
+#   ROUNDS    measurements of each job on each disk, default 1
+# Every round of a job visits all disks, each round another one first, so that a slow spell of the host hits all alike.
 # shellcheck source=/dev/null
 . /lib.sh
 # shellcheck disable=SC2317 # the functions are called through $job
@@ -22,9 +23,14 @@ batch4() {
 fsync() { write_back; measure fsync --rw=randwrite --ioengine=psync --fdatasync=1; }
 
 for job in "depth 1" "depth 8" "depth 32" mixed batch4 fsync; do
-  for disk in $DISK_LIST; do
-    use "$disk"
-    $job || fail "$disk $job"
+  # shellcheck disable=SC2086 # a list of words
+  set -- $DISK_LIST
+  for _ in $(seq "${ROUNDS:-1}"); do
+    for disk; do
+      use "$disk"
+      $job || fail "$disk $job"
+    done
+    first=$1; shift; set -- "$@" "$first"
   done
 done
 show_irqs

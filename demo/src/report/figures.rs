@@ -82,11 +82,11 @@ impl Figures<'_> {
 
     fn throughput(&self) -> String {
         let panels: Vec<_> = (0..ROWS.len()).map(|row| self.throughput_panel(row, ROWS[row].name)).collect();
-        let spread = match self.part.rounds() {
-            0 | 1 => "Each was measured once, so small differences mean nothing.",
-            _ => "The thin line spans the single rounds: where it crosses 1 the difference is noise.",
-        };
-        let caption = format!("Right of the line: more I/O per second than under {}. {spread}", self.baseline());
+        let caption = format!(
+            "Right of the dashed line: more I/O per second than under {}. The thin line spans the single rounds: where it \
+             crosses the dashed one the difference is noise.",
+            self.baseline()
+        );
         figure(&self.id("throughput"), &format!("Throughput relative to {}", self.baseline()), &caption, &panels)
     }
 
@@ -146,7 +146,7 @@ impl Figures<'_> {
             .map(of_policy)
             .map(|(policy, points)| Curve { series: self.series(policy), points })
             .collect();
-        curves(&head(&ROWS[row], "percentile (each nine as wide)"), "latency, µs (log)", &NINES, &lines)
+        curves(&head(&ROWS[row], "percentile of requests"), "latency, µs (log)", &NINES, &lines)
     }
 
     /// The job that coalescing is most likely to hurt: someone waits for one request while many others complete.
