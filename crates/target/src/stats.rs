@@ -175,3 +175,19 @@ impl QueueStats {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hold_is_in_one_bucket() {
+        let mut stats = DeliveryStats::default();
+        // At the bounds, and so close to them that the histogram does not tell them apart.
+        let holds = BUCKETS.iter().flat_map(|bound| [bound - 1, *bound, bound + 1, bound + bound / 200]);
+        holds.chain([1, HOLD_MAX_NS, u64::MAX]).for_each(|ns| stats.note_held(ns));
+        let hold = HoldTimes::new(&stats.hold_ns);
+        assert_eq!(hold.buckets.iter().map(|(_, count)| count).sum::<u64>(), hold.count);
+        assert!(hold.buckets.iter().all(|(_, count)| *count > 0), "{:?}", hold.buckets);
+    }
+}

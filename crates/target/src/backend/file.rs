@@ -11,6 +11,8 @@ use std::io::{Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// An image that nobody else has open.
 #[derive(Debug)]
@@ -32,6 +34,9 @@ struct Direct {
 /// Zeroes are written this many bytes at a time.
 const ZEROES_LEN: usize = 64 << 10;
 static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
+
+/// A lock is waited for so long: that of a target that was killed ends with the last request it had in flight.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl FileBackend {
     /// Opens and locks an image.
@@ -147,10 +152,14 @@ fn lock(file: &File, read_only: bool) -> Result<()> {
         l_len: 0,
         l_pid: 0,
     };
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
-        Ok(_) => Ok(()),
-        Err(Errno::EAGAIN | Errno::EACCES) => bail!("is locked: another process or another disk has it open"),
-        Err(error) => Err(error).context("cannot be locked"),
+    let start = Instant::now();
+    loop {
+        match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+            Ok(_) => return Ok(()),
+            Err(Errno::EAGAIN | Errno::EACCES) if start.elapsed() < LOCK_PATIENCE => sleep(Duration::from_millis(10)),
+            Err(Errno::EAGAIN | Errno::EACCES) => bail!("is locked: another process or another disk has it open"),
+            Err(error) => return Err(error).context("cannot be locked"),
+        }
     }
 }
 
