@@ -182,7 +182,7 @@ impl<P: Clone> Family<P> {
 
     fn key_names(&self) -> String {
         let names: Vec<_> = self.explain().iter().map(|key| key.name).collect();
-        if names.is_empty() { "none".into() } else { names.join(", ") }
+        names.join(", ")
     }
 }
 

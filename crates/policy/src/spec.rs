@@ -251,6 +251,9 @@ impl fmt::Display for SpecError {
                 let names: Vec<_> = Spec::policies().iter().map(|policy| policy.name).collect();
                 write!(f, "unknown policy \"{name}\"; allowed are {}", names.join(", "))
             }
+            Self::Key { policy, key, allowed } if allowed.is_empty() => {
+                write!(f, "{policy}: unknown key \"{key}\"; it has no keys")
+            }
             Self::Key { policy, key, allowed } => {
                 write!(f, "{policy}: unknown key \"{key}\"; allowed are {allowed}")
             }

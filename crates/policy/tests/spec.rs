@@ -39,7 +39,7 @@ fn says_what_is_wrong_and_what_is_allowed() {
     for (text, message) in [
         ("", "unknown policy \"\"; allowed are auto, cint, vic, none, nvme, batch, dim, spdk_vhost"),
         ("vix", "unknown policy \"vix\"; allowed are auto, cint, vic, none, nvme, batch, dim, spdk_vhost"),
-        ("none:x=1", "none: unknown key \"x\"; allowed are none"),
+        ("none:x=1", "none: unknown key \"x\"; it has no keys"),
         (
             "vic:thr=3",
             "vic: unknown key \"thr\"; allowed are profile, cif_threshold, iops_threshold, epoch, max_skip, max_hold, live_clamp, margin",

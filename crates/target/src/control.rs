@@ -11,9 +11,13 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A request of more bytes is refused.
 const LINE_MAX: u64 = 64 << 10;
+
+/// Whoever is asked and says nothing for so long is no target.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Listens for commands about `disks`, until the process ends.
 ///
@@ -188,6 +192,7 @@ fn chosen<'a>(disks: &'a [DiskServer], name: Option<&str>) -> Result<impl Iterat
 pub fn request(socket: &Path, method: &str, params: &Value) -> Result<Value> {
     let named = || format!("control socket {}", socket.display());
     let mut stream = UnixStream::connect(socket).with_context(named)?;
+    stream.set_read_timeout(Some(PATIENCE)).with_context(named)?;
     let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     stream.write_all(format!("{request}\n").as_bytes()).with_context(named)?;
     let mut line = String::new();
