@@ -195,20 +195,25 @@ fn a_missing_target_is_named() {
     assert!(stderr.contains("/nonexistent is missing: cargo build --release -p coalesce-target"), "{stderr}");
 }
 
-/// A run that is measuring, natively, for as long as it is let.
-fn measuring(place: &Place, stdout: Stdio) -> Child {
-    let mut command = place.command("--no-guest --seconds 600 --policies none,auto --image-size 16M");
-    let mut demo = command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+/// What does not come in a minute does not come at all.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < give_up);
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A run that is measuring, natively, for as long as it is let.
+fn measuring(place: &Place) -> Child {
+    let mut command = place.command("--no-guest --seconds 3600 --policies none,auto --image-size 16M");
+    let mut demo = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let completions = || {
         let sockets = fs::read_dir(place.temporary()).unwrap().map(|entry| entry.unwrap().path().join("control"));
         let stats = sockets.filter_map(|socket| control::request(&socket, "get_stats", &json!({})).ok()).next()?;
         stats[0]["queues"][0]["completions"].as_u64()
     };
-    while completions().is_none_or(|count| count == 0) {
-        assert!(demo.try_wait().unwrap().is_none() && Instant::now() < give_up, "it does not begin");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(|| demo.try_wait().unwrap().is_some() || completions().is_some_and(|count| count > 0));
     demo
 }
 
@@ -216,9 +221,10 @@ fn measuring(place: &Place, stdout: Stdio) -> Child {
 fn a_signal_leaves_nothing_behind() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let place = Place::new();
-        let demo = measuring(&place, Stdio::null());
+        let mut demo = measuring(&place);
         assert_eq!(place.processes().len(), 1, "coalesce-target");
         kill(Pid::from_raw(demo.id().try_into().unwrap()), signal).unwrap();
+        wait_until(|| demo.try_wait().unwrap().is_some());
         let (status, _, stderr) = outcome(&demo.wait_with_output().unwrap());
         assert_eq!((status, stderr.lines().last()), (Some(130), Some("coalesce-demo: stopped")), "{stderr}");
         assert!(!place.file("report.html").exists());
