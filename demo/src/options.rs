@@ -56,7 +56,7 @@ pub struct Options {
 
 const EXAMPLES: &str = "\
 EXAMPLES
-  Everything, in about three and a half minutes; then open report.html:
+  Everything, in three to four minutes; then open report.html:
       coalesce-demo
   Only the native part, quickly (the percentiles beyond p99 then mean little):
       coalesce-demo --no-guest --seconds 0.2
