@@ -245,6 +245,13 @@ impl AnyPolicy {
         }
     }
 
+    /// The queue was reset: what was submitted and has not completed never will. Tickets given before are not valid.
+    pub fn reset_tracking(&mut self) {
+        if let Machine::Cint(_, Some(tracker), _) = &mut self.machine {
+            tracker.reset_tracking();
+        }
+    }
+
     /// A command was aborted and will not complete.
     pub fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
         match &mut self.machine {

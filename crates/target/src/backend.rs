@@ -44,6 +44,8 @@ pub enum Operation {
         unmap: bool,
         /// The file system cannot do it: zeroes are written.
         by_hand: bool,
+        /// On the medium before the operation ends, not only in a cache.
+        durable: bool,
     },
 }
 

@@ -176,6 +176,7 @@ impl<E> Delivery<E> {
     /// Forgets what is held: the ring is gone.
     pub fn forget(&mut self, now: u64) {
         self.policy.on_consumed(now);
+        self.policy.reset_tracking();
         self.unposted.clear();
         self.held_since.clear();
     }

@@ -183,6 +183,7 @@ fn serve(options: Serve) -> Result<()> {
 
     let disks: Arc<[DiskServer]> = config.disks.iter().map(DiskServer::start).collect::<Result<Vec<_>>>()?.into();
     let outcome = serve_until_told(&config, &disks, &signals);
+    disks.iter().for_each(DiskServer::begin_stop); // so that none waits for another
     disks.iter().for_each(DiskServer::stop); // others share them: they would not be dropped
     outcome
 }

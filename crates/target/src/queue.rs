@@ -17,7 +17,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use vm_memory::{GuestAddress, GuestMemoryMmap};
@@ -36,8 +36,8 @@ pub struct Disk {
 
 /// What a queue is told.
 pub enum Command {
-    /// Serve this ring.
-    Start(Box<Vring>),
+    /// Serve this ring; take requests from it, or wait until that is enabled.
+    Start(Box<Vring>, bool),
     /// Take requests, or do not.
     Enable(bool),
     /// Be kicked through another eventfd.
@@ -61,7 +61,7 @@ pub enum Command {
 /// A queue's thread, from outside.
 #[derive(Debug)]
 pub struct QueueThread {
-    commands: Option<Sender<Command>>,
+    commands: Option<SyncSender<Command>>,
     wake: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,7 +83,7 @@ impl QueueThread {
     /// # Errors
     /// io_uring is not to be had, or the policy is not right for a clock in nanoseconds.
     pub fn spawn(name: &str, index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
-        let (commands, receiver) = channel();
+        let (commands, receiver) = sync_channel(COMMANDS_MAX);
         let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
         let queue = Queue::new(index, disk, config, receiver, wake.clone())?;
         let thread = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || queue.run());
@@ -132,6 +132,11 @@ struct Slot {
     hint: (Hint, Option<HintSource>),
     ticket: Option<Ticket>,
 }
+
+/// So much data is taken at once, about: a disk in memory does it all before it hears of anything else.
+const BATCH_BYTES_MAX: u64 = 16 << 20;
+/// Commands that wait, at most: who has more to say waits too.
+const COMMANDS_MAX: usize = 16;
 
 // What io_uring does for a queue besides slots. Both eventfds are only polled, never read: their counters say nothing.
 const WAKE: u64 = u64::MAX;
@@ -233,13 +238,13 @@ impl Queue {
 
     fn obey_one(&mut self, command: Command) {
         match command {
-            Command::Start(mut vring) => {
+            Command::Start(mut vring, is_enabled) => {
                 self.stop();
                 if vring.owes_interrupt() {
                     self.delivery.interrupt(&mut *vring);
                 }
                 self.vring = Some(vring);
-                self.is_broken = false;
+                (self.is_enabled, self.is_broken) = (is_enabled, false);
             }
             Command::SetKick(kick) => {
                 self.disarm_kick();
@@ -306,7 +311,8 @@ impl Queue {
     fn stop(&mut self) -> Option<u16> {
         self.vring.as_ref()?;
         while self.in_flight() > 0 {
-            self.submit_and_wait(None);
+            let now = self.now();
+            self.submit_and_wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(now)));
             self.reap();
             self.end_batch();
         }
@@ -329,7 +335,8 @@ impl Queue {
     /// Waits until io_uring looks at the kicks no more.
     fn disarm_kick(&mut self) {
         if self.is_kick_armed {
-            self.push(opcode::PollRemove::new(KICK | self.ring_number).build().user_data(CANCEL));
+            // Not PollRemove: that gives up where a kick is just being noticed.
+            self.push(opcode::AsyncCancel::new(KICK | self.ring_number).build().user_data(CANCEL));
             while self.is_kick_armed {
                 self.submit_and_wait(None);
                 self.reap();
@@ -357,19 +364,26 @@ impl Queue {
             return false;
         }
         self.batch.clear();
-        loop {
+        let mut bytes = 0;
+        let is_whole = loop {
+            if bytes >= BATCH_BYTES_MAX {
+                break false;
+            }
             match self.take_one() {
-                Ok(Some(slot)) => self.batch.push(slot),
-                Ok(None) => break,
+                Ok(Some(slot)) => {
+                    bytes += self.slots[slot].transferred;
+                    self.batch.push(slot);
+                }
+                Ok(None) => break true,
                 Err(broken) => {
                     self.note(Err(broken));
-                    break;
+                    break true;
                 }
             }
-        }
+        };
         let batch = std::mem::take(&mut self.batch);
         for (i, &slot) in batch.iter().enumerate() {
-            self.infer(slot, batch.len(), i + 1 == batch.len());
+            self.infer(slot, batch.len(), is_whole && i + 1 == batch.len());
         }
         for &slot in &batch {
             match self.slots[slot].operation {
@@ -485,14 +499,14 @@ impl Queue {
     fn count(&mut self, id: usize, is_ok: bool) {
         let slot = &self.slots[id];
         let stats = &mut self.stats;
-        let (counter, bytes) = match slot.operation {
-            Some(Operation::Read { .. }) => (&mut stats.reads, u64::from(slot.written)),
-            Some(Operation::Write { .. }) => (&mut stats.writes, slot.transferred),
-            Some(Operation::Flush) => (&mut stats.flushes, 0),
-            Some(Operation::Discard { .. } | Operation::WriteZeroes { .. }) | None => (&mut stats.others, 0),
+        let counter = match slot.operation {
+            Some(Operation::Read { .. }) => &mut stats.reads,
+            Some(Operation::Write { .. }) => &mut stats.writes,
+            Some(Operation::Flush) => &mut stats.flushes,
+            Some(Operation::Discard { .. } | Operation::WriteZeroes { .. }) | None => &mut stats.others,
         };
         *counter += 1;
-        stats.bytes += bytes;
+        stats.bytes += if is_ok { slot.transferred } else { 0 };
         stats.failed += u64::from(!is_ok);
     }
 

@@ -157,12 +157,17 @@ impl DiskServer {
         Ok(())
     }
 
-    /// Finishes what is in flight, delivers what is held, and removes the socket.
-    pub fn stop(&self) {
+    /// Begins to stop.
+    pub fn begin_stop(&self) {
         let _ = self.shared.stop.write(1);
         if let Some(connection) = &*self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = connection.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Finishes what is in flight, delivers what is held, and removes the socket.
+    pub fn stop(&self) {
+        self.begin_stop();
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }

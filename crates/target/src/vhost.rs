@@ -5,6 +5,7 @@
 //! timer; it cannot resume requests after a restart; and it stops a ring without waiting for what is in flight.
 
 pub mod blk;
+mod call;
 pub mod inflight;
 pub mod vring;
 
@@ -145,8 +146,7 @@ impl Connection {
         let mut vring = Vring::start(setup, memory, kick).map_err(|_| Error::InvalidParam)?;
         vring.set_call(ring.call.take());
         vring.set_error(ring.error.take());
-        queue.tell(Command::Start(Box::new(vring)));
-        queue.tell(Command::Enable(ring.is_enabled));
+        queue.tell(Command::Start(Box::new(vring), ring.is_enabled));
         ring.is_running = true;
         Ok(())
     }
@@ -262,7 +262,9 @@ impl VhostUserBackendReqHandlerMut for Connection {
         if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
             for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
                 ring.is_enabled = true; // there is no message for it without the feature
-                queue.tell(Command::Enable(true));
+                if ring.is_running {
+                    queue.tell(Command::Enable(true));
+                }
             }
         }
         Ok(())

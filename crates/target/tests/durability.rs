@@ -1,8 +1,10 @@
 //! A flush reaches the disk: shown by a block device of the kernel's that counts them.
 
+mod raw;
 mod served;
 
 use coalesce_load::{Options, Rw};
+use raw::{Disk, Driver, OK, Op, Setup, Target};
 use served::Served;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -26,6 +28,14 @@ impl Loop {
         Ok(Self { device: String::from_utf8(output.stdout).unwrap().trim().into() })
     }
 
+    fn new_or_skip(directory: &Path) -> Option<Self> {
+        let device = Self::new(directory);
+        if let Err(why) = &device {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: flushes of a loop device: {why}"); // not captured
+        }
+        device.ok()
+    }
+
     /// Flushes and writes that the kernel has sent to it.
     fn counts(&self) -> (u64, u64) {
         let path = Path::new("/sys/block").join(self.device.file_name().unwrap()).join("stat");
@@ -45,13 +55,7 @@ impl Drop for Loop {
 fn a_flush_reaches_the_disk_and_what_was_written_before_it_too() {
     for direct in [false, true] {
         let directory = tempfile::TempDir::new().unwrap();
-        let device = match Loop::new(directory.path()) {
-            Ok(device) => device,
-            Err(why) => {
-                let _ = writeln!(std::io::stderr(), "SKIPPED: flushes of a loop device: {why}"); // not captured
-                return;
-            }
-        };
+        let Some(device) = Loop::new_or_skip(directory.path()) else { return };
         let served = Served::new("auto", |_, disk| {
             (disk.memory, disk.file, disk.direct) = (None, Some(device.device.clone()), direct);
         });
@@ -65,4 +69,24 @@ fn a_flush_reaches_the_disk_and_what_was_written_before_it_too() {
         assert!(writes >= 50, "only {writes} writes reached the disk (direct: {direct})");
         drop(served);
     }
+}
+
+/// With its cache off a disk answers only what is on the medium, zeroes too.
+#[test]
+fn without_a_cache_every_write_is_durable() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let Some(device) = Loop::new_or_skip(directory.path()) else { return };
+    let target = Target::start(&[Disk::file("f", &device.device).policy("none")]);
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 64));
+    driver.set_config(32, &[0]).unwrap();
+    let data = [7; 4096];
+    for op in [Op::Write(0, &data), Op::WriteZeroes(0, 8, 0), Op::WriteZeroes(0, 8, 1)] {
+        let (before, _) = device.counts();
+        for _ in 0..10 {
+            assert_eq!(driver.queue().run(op).status, OK);
+        }
+        let flushes = device.counts().0 - before;
+        assert!(flushes >= 10, "{flushes} flushes reached the disk for 10 of {op:?}");
+    }
+    drop(target);
 }

@@ -876,6 +876,62 @@ fn another_kick_eventfd_is_listened_to() {
     }
 }
 
+/// Whoever was there before it: one without protocol features has no word for enabling.
+#[test]
+fn a_ring_rests_until_it_is_enabled() {
+    let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
+    for round in 0..100 {
+        let wire = Wire::connect(&target.path("m"));
+        let offered = wire.ask_u64(GET_FEATURES).unwrap();
+        wire.send(SET_FEATURES, VERSION, &u64s(&[offered & !F_PROTOCOL]), &[]).unwrap();
+        wire.ask_u64(GET_FEATURES).unwrap();
+        drop(wire);
+        wait_until("the connection is closed", || !is_connected(&target, "m"));
+        let mut driver = Driver::connect(&target.path("m"), &Setup::new(1, 64));
+        driver.queue().offer_many(1, &Op::Read(0, 512));
+        driver.queue().publish();
+        driver.set_up_queue(0);
+        driver.set_kick(0);
+        target.stats("m", 0); // it has heard of it, and has had time
+        assert_eq!(driver.queue().used_idx(), 0, "round {round}");
+        driver.enable(0, true);
+        assert_eq!(driver.queue().wait(1).len(), 1);
+        drop(driver);
+        wait_until("the connection is closed", || !is_connected(&target, "m"));
+    }
+}
+
+/// What was in flight when a ring broke is not waited for by the batches that come after.
+#[test]
+fn strict_barriers_work_after_a_broken_ring() {
+    let policy = "cint:barrier=strict,hints=all,in_flight=off,thr=1000,delta=10ms,max_hold=off,ooo=off";
+    let target = Target::start(&[Disk::memory("m", "1M").policy(policy)]);
+    let mut driver = Driver::start(&target.path("m"), &Setup::new(1, 64));
+    driver.queue().offer_many(2, &Op::Read(0, 512));
+    driver.queue().offer(1000); // there is no such head
+    driver.queue().publish();
+    wait_until("the ring breaks", || target.count("m", 0, "device/broken_rings") == 1);
+    driver.stop_queue(0);
+    driver.queue().reset();
+    driver.start_queue(0);
+    for _ in 0..5 {
+        driver.queue().offer_many(8, &Op::Read(0, 512));
+        driver.queue().publish();
+        assert_eq!(driver.queue().wait(8).len(), 8);
+    }
+    assert_eq!(target.count("m", 0, "delivered/barrier"), 5);
+}
+
+#[test]
+fn what_failed_moved_no_bytes() {
+    let (directory, image) = image();
+    let target = Target::start_in(directory, &[Disk::file("f", &image).policy("none")]);
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 64));
+    std::fs::File::options().write(true).open(&image).unwrap().set_len(0).unwrap();
+    assert_eq!(driver.queue().run(Op::Read(8, 4096)).status, IOERR);
+    assert_eq!((target.count("f", 0, "device/failed"), target.count("f", 0, "device/bytes")), (1, 0));
+}
+
 #[test]
 fn a_ring_that_is_disabled_rests_and_goes_on_when_it_is_enabled() {
     for event_idx in [true, false] {

@@ -35,7 +35,8 @@ struct Direct {
 const ZEROES_LEN: usize = 64 << 10;
 static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
 
-/// A lock is waited for so long: that of a target that was killed ends with the last request it had in flight.
+/// A lock is waited for so long: that of a target that was killed ends with the last request it had in flight, which must
+/// not land after ours.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl FileBackend {
@@ -51,7 +52,7 @@ impl FileBackend {
             bail!("{} is neither a file nor a block device", named());
         }
         let mut file = OpenOptions::new().read(true).write(!read_only).open(path).with_context(named)?;
-        lock(&file, read_only).with_context(named)?;
+        lock(&file, read_only, (0, if direct { DIRECT_START } else { 0 })).with_context(named)?;
         let size = file.seek(SeekFrom::End(0)).with_context(named)?;
         let direct = direct.then(|| Direct::open(path, read_only)).transpose().with_context(named)?;
         let block_size = direct.as_ref().map_or(512, |direct| direct.offset_align.max(512));
@@ -88,10 +89,11 @@ impl FileBackend {
                     .rw_flags(flags)
                     .build()
             }
-            Operation::Flush => opcode::Fsync::new(plain).flags(io_uring::types::FsyncFlags::DATASYNC).build(),
-            Operation::Discard { len: 0, .. } | Operation::WriteZeroes { len: 0, .. } => {
+            Operation::Flush => flush(plain),
+            Operation::Discard { len: 0, .. } | Operation::WriteZeroes { len: 0, durable: false, .. } => {
                 return Step::Ended(Outcome::Ok);
             }
+            Operation::WriteZeroes { len: 0, durable: true, .. } => flush(plain), // all is written
             Operation::WriteZeroes { offset, len, by_hand: true, .. } => {
                 let len = len.min(ZEROES_LEN as u64) as u32;
                 opcode::Write::new(plain, ZEROES.as_ptr(), len).offset(offset).build()
@@ -116,7 +118,8 @@ impl FileBackend {
             }
             Operation::Flush | Operation::Discard { .. } if result == 0 => return Step::Ended(Outcome::Ok),
             Operation::Discard { .. } if unsupported => return Step::Ended(Outcome::Ok), // it may read as anything
-            Operation::WriteZeroes { by_hand: false, .. } if result == 0 => return Step::Ended(Outcome::Ok),
+            Operation::WriteZeroes { len: 0, .. } if result == 0 => return Step::Ended(Outcome::Ok),
+            Operation::WriteZeroes { by_hand: false, len, .. } if result == 0 => *len = 0,
             Operation::WriteZeroes { by_hand, .. } if unsupported && !*by_hand => *by_hand = true,
             Operation::WriteZeroes { by_hand: true, offset, len, .. } if result > 0 => {
                 *offset += u64::from(result.unsigned_abs());
@@ -139,22 +142,30 @@ impl FileBackend {
     }
 }
 
+fn flush(fd: Fd) -> io_uring::squeue::Entry {
+    opcode::Fsync::new(fd).flags(io_uring::types::FsyncFlags::DATASYNC).build()
+}
+
 fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entry {
     opcode::Fallocate::new(fd, len).offset(offset).mode(mode | libc::FALLOC_FL_KEEP_SIZE).build()
 }
 
-/// Locks the whole file for as long as it is open, against others of us and against QEMU.
-fn lock(file: &File, read_only: bool) -> Result<()> {
-    let whole = libc::flock {
+/// A lock lasts as long as its open file is in use, so each of the two has one: the direct one from here on. No image is
+/// that long.
+const DIRECT_START: i64 = 1 << 62;
+
+/// Locks so many bytes of a file from a start on, 0: all, against others of us and against QEMU.
+fn lock(file: &File, read_only: bool, (start, len): (i64, i64)) -> Result<()> {
+    let part = libc::flock {
         l_type: if read_only { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: 0,
-        l_len: 0,
+        l_start: start,
+        l_len: len,
         l_pid: 0,
     };
     let start = Instant::now();
     loop {
-        match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        match fcntl(file, FcntlArg::F_OFD_SETLK(&part)) {
             Ok(_) => return Ok(()),
             Err(Errno::EAGAIN | Errno::EACCES) if start.elapsed() < LOCK_PATIENCE => sleep(Duration::from_millis(10)),
             Err(Errno::EAGAIN | Errno::EACCES) => bail!("is locked: another process or another disk has it open"),
@@ -171,6 +182,7 @@ impl Direct {
             .custom_flags(libc::O_DIRECT)
             .open(path)
             .context("cannot be opened for direct I/O")?;
+        lock(&file, read_only, (DIRECT_START, 0))?;
         // SAFETY: all zeroes is a valid statx.
         let mut statx: libc::statx = unsafe { std::mem::zeroed() };
         // SAFETY: the descriptor is open, the path is empty and ends with a zero byte, and statx is large enough.
@@ -183,5 +195,27 @@ impl Direct {
             (true, 0, _) | (true, _, 0) => bail!("its file system has no direct I/O"),
             (true, offset, memory) => Ok(Self { file, offset_align: u64::from(offset), memory_align: memory as usize }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that was killed lets go of each open file only when its last request has ended: each has a lock.
+    #[test]
+    fn the_open_file_for_direct_io_is_locked_by_itself() {
+        let path = std::env::temp_dir().join(format!("coalesce-lock-{}", std::process::id()));
+        File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        if let Ok(FileBackend { file, direct, .. }) = FileBackend::open(&path, false, true) {
+            drop(file);
+            for direct in [true, false] {
+                let error = FileBackend::open(&path, false, direct).unwrap_err();
+                assert!(format!("{error:#}").contains("is locked"), "{error:#}");
+            }
+            drop(direct);
+        } // else its file system has no direct I/O
+        FileBackend::open(&path, false, false).unwrap();
+        std::fs::remove_file(&path).unwrap();
     }
 }

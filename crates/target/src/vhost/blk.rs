@@ -189,7 +189,9 @@ impl Parser {
                 (operation.and_then(|operation| map(memory, readable, buffers).map(|()| operation)), 0)
             }
             VIRTIO_BLK_T_FLUSH => (Ok(Task::Operation(Operation::Flush)), 0),
-            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => (range_task(kind, memory, readable, limits), 0),
+            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => {
+                (range_task(kind, memory, readable, limits, durable), 0)
+            }
             _ => (Err(Status::Unsupported), 0),
         };
         Ok(match task {
@@ -213,7 +215,13 @@ fn write_task(sector: u64, readable: &Parts, writable: &Parts, limits: &Limits, 
 }
 
 /// Discard and write-zeroes: one segment, and no flags but what the request has.
-fn range_task(kind: u32, memory: &GuestMemoryMmap, readable: &mut Parts, limits: &Limits) -> Result<Task, Status> {
+fn range_task(
+    kind: u32,
+    memory: &GuestMemoryMmap,
+    readable: &mut Parts,
+    limits: &Limits,
+    durable: bool,
+) -> Result<Task, Status> {
     if limits.read_only || readable.len() != RANGE_LEN {
         return Err(Status::IoError);
     }
@@ -225,7 +233,7 @@ fn range_task(kind: u32, memory: &GuestMemoryMmap, readable: &mut Parts, limits:
         _ if sectors > RANGE_SECTORS_MAX => Err(Status::IoError),
         (VIRTIO_BLK_T_DISCARD, 0) => Ok(Task::Operation(Operation::Discard { offset, len })),
         (VIRTIO_BLK_T_WRITE_ZEROES, 0 | VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP) => {
-            Ok(Task::Operation(Operation::WriteZeroes { offset, len, unmap: flags != 0, by_hand: false }))
+            Ok(Task::Operation(Operation::WriteZeroes { offset, len, unmap: flags != 0, by_hand: false, durable }))
         }
         _ => Err(Status::Unsupported),
     }
@@ -238,11 +246,18 @@ fn transfer(sector: u64, len: u64, limits: &Limits) -> Result<u64, Status> {
     if len.is_multiple_of(SECTOR) && inside { Ok(offset) } else { Err(Status::IoError) }
 }
 
+/// Where a request's data may lie in this process: a segment can cross from one region of memory into the next. It is
+/// what Linux takes in one call.
+const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
+
 /// Puts the addresses of `data` in this process into `buffers`, if all of it is guest memory.
 fn map(memory: &GuestMemoryMmap, data: &Parts, buffers: &mut Buffers) -> Result<(), Status> {
     for &(address, len) in data.rest() {
         for slice in memory.get_slices(address, usize::try_from(len).map_err(|_| Status::IoError)?) {
             let slice = slice.map_err(|_| Status::IoError)?;
+            if buffers.rest().len() == PARTS_MAX {
+                return Err(Status::IoError);
+            }
             buffers.push(slice.ptr_guard_mut().as_ptr(), slice.len());
         }
     }

@@ -1,14 +1,11 @@
 //! One split virtqueue of a guest, as the device sees it (virtio 1.2 §2.7).
 
 use super::blk::{Limits, Malformed, Parser, Request, Status};
+use super::call::Call;
 use super::inflight::{Inflight, InflightRegion};
 use crate::backend::Buffers;
 use crate::delivery::Ring;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
-use std::io::Write as _;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
@@ -32,13 +29,6 @@ pub struct Vring {
     replay: Option<Replay>,
     parser: Parser,
     can_flush: bool,
-}
-
-/// The eventfd that interrupts the guest.
-#[derive(Debug)]
-struct Call {
-    eventfd: File,
-    may_block: bool, // as its owner wants: it is the same for both sides
 }
 
 /// Requests that a device before us took and did not answer. Chains are read through an available ring only, and the
@@ -164,10 +154,7 @@ impl Vring {
 
     /// The eventfd that interrupts the guest.
     pub fn set_call(&mut self, call: Option<File>) {
-        self.call = call.map(|eventfd| {
-            let flags = fcntl(&eventfd, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
-            Call { may_block: !flags.is_ok_and(|flags| flags.contains(OFlag::O_NONBLOCK)), eventfd }
-        });
+        self.call = call.and_then(|eventfd| Call::new(&eventfd).ok()); // what is no eventfd interrupts nobody
     }
 
     /// The eventfd that tells the front end that the ring is broken.
@@ -205,7 +192,8 @@ impl Vring {
     /// Completions that were posted and that the guest has not taken, as far as it tells.
     #[must_use]
     pub fn untaken(&self) -> u16 {
-        self.used_event().map_or(0, |used_event| self.queue.next_used().wrapping_sub(used_event))
+        let untaken = self.used_event().map_or(0, |used_event| self.queue.next_used().wrapping_sub(used_event));
+        if untaken <= self.queue.size() { untaken } else { 0 } // Linux writes 0 while it does not want interrupts
     }
 
     /// Takes the next request. Its data's addresses go to `buffers`.
@@ -311,12 +299,7 @@ impl Ring for Vring {
     }
 
     fn interrupt(&mut self) -> bool {
-        // An eventfd that has no room for one more has not been looked at: the guest is interrupted already.
-        let is_full = |call: &Call| {
-            let mut fds = [PollFd::new(call.eventfd.as_fd(), PollFlags::POLLOUT)];
-            call.may_block && poll(&mut fds, PollTimeout::ZERO) == Ok(0)
-        };
-        self.call.as_ref().is_some_and(|call| is_full(call) || (&call.eventfd).write_all(&1_u64.to_ne_bytes()).is_ok())
+        self.call.as_mut().is_some_and(Call::signal)
     }
 }
 
