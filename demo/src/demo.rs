@@ -18,8 +18,8 @@ pub struct Demo {
     pub policies: Policies,
     /// Bytes of each image.
     pub image_bytes: u64,
-    /// Why the page cache was in the way; none: direct I/O.
-    pub not_direct: Option<String>,
+    /// Around the page cache.
+    pub direct: bool,
     /// How this program was called.
     pub command: String,
     /// Without a virtual machine.
@@ -54,8 +54,7 @@ impl Demo {
             "bench": bench.collect::<serde_json::Map<_, _>>(),
             "seeds": { "native": Self::seeds(), "images": FILL_SEED, "guest": "fio's own, others each time" },
             "image_bytes": self.image_bytes,
-            "direct": self.not_direct.is_none(),
-            "not_direct": self.not_direct,
+            "direct": self.direct,
             "native": self.native.json(&self.policies),
             "guest": self.guest.json(&self.policies),
         })

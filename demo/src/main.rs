@@ -72,9 +72,6 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     let images = options.image_dir.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::look(&images); // before the load average is our own
     let target = Target::start(options, stop)?;
-    if let Some(why) = &target.not_direct {
-        say(format_args!("Through the page cache, because direct I/O failed: {why}\n"))?;
-    }
     let native = if options.no_native { left_out("--no-native") } else { native::run(options, &target, stop)? };
     show(&native, &options.policies)?;
     let guest = if options.no_guest { left_out("--no-guest") } else { guest::run(options, &target, stop)? };
@@ -84,7 +81,7 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
         machine,
         policies: options.policies.clone(),
         image_bytes: options.image_size.0,
-        not_direct: target.not_direct.clone(),
+        direct: options.direct,
         command: command_line(),
         native,
         guest,

@@ -45,6 +45,11 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub image_dir: Option<PathBuf>,
 
+    /// Around the page cache, where the file system allows that: the speed of this machine's disk [default: through the
+    /// cache, which answers as fast as a fast drive]
+    #[arg(long)]
+    pub direct: bool,
+
     /// Size of each disk image: 128M, 1G; the guest needs 64M
     #[arg(long, value_name = "SIZE", default_value = "128M")]
     pub image_size: Size,
@@ -62,8 +67,8 @@ EXAMPLES
       coalesce-demo --no-guest --seconds 0.2
   How much does vIC's threshold matter? Texts with commas need no quotes:
       coalesce-demo --policies none,vic,vic:cif_threshold=2,vic:cif_threshold=8,max_skip=4
-  A disk that is worth measuring: images on it, around the page cache where its file system allows that:
-      coalesce-demo --image-dir /mnt/nvme --image-size 1G --seconds 5
+  The disk itself, not what the page cache makes of it:
+      coalesce-demo --image-dir /mnt/nvme --direct --image-size 1G --seconds 5
 
 WHAT IS RUN
   depth1, depth8, depth32   4 KiB random reads, so many in flight

@@ -46,9 +46,7 @@ pub fn page(demo: &Demo) -> String {
 
 fn machine(demo: &Demo) -> String {
     let m = &demo.machine;
-    let cache = demo.not_direct.as_ref();
-    let cache =
-        cache.map_or("direct I/O".into(), |why| format!("through the page cache, because direct I/O failed: {why}"));
+    let cache = if demo.direct { "direct I/O" } else { "through the page cache" };
     let seeds = Demo::seeds().iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let facts = [
         ("Processor", format!("{}, {} CPUs", m.cpu, m.cores)),
@@ -201,7 +199,7 @@ fn queues<'a>(stats: &'a Value, disk: &str) -> Option<&'a [Value]> {
 fn repeat(demo: &Demo) -> String {
     let mut lines = format!("# all of this\n{}\n\n# one disk by hand\n", demo.command);
     lines += &format!("head -c {}M /dev/urandom > disk.img\n", demo.image_bytes >> 20);
-    let direct = if demo.not_direct.is_none() { " --direct" } else { "" };
+    let direct = if demo.direct { " --direct" } else { "" };
     let policy = demo.policies.0.last().map_or("auto", |policy| &policy.text);
     lines += &format!(
         "coalesce-target serve --socket /tmp/disk --file disk.img{direct} --policy '{policy}' --control /tmp/control &\n"

@@ -33,8 +33,6 @@ pub struct Target {
     #[expect(dead_code, reason = "removes the images when it is dropped")]
     images: TempDir,
     disks: Vec<Disk>,
-    /// Why the page cache is in the way; none: it is not.
-    pub not_direct: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -68,21 +66,18 @@ impl Target {
             let file = images.path().join(format!("{index}.img"));
             make_image(&file, options.image_size.0, FILL_SEED.wrapping_add(index as u64))?;
             let socket = work.path().join(format!("{index}.sock"));
-            disks.push(Disk { name: policy.label.clone(), socket, file, policy: policy.text.clone(), direct: true });
+            disks.push(Disk {
+                name: policy.label.clone(),
+                socket,
+                file,
+                policy: policy.text.clone(),
+                direct: options.direct,
+            });
             progress.step();
         }
         drop(progress);
-        // Whether a file system has direct I/O is only known by trying.
-        let (process, not_direct) = match serve(&program, work.path(), &disks, stop) {
-            Ok(process) => (process, None),
-            Err(problem) => {
-                stop.check()?;
-                disks.iter_mut().for_each(|disk| disk.direct = false);
-                let process = serve(&program, work.path(), &disks, stop)?;
-                (process, Some(format!("{problem:#}")))
-            }
-        };
-        Ok(Self { process, work, images, disks, not_direct })
+        let process = serve(&program, work.path(), &disks, stop)?;
+        Ok(Self { process, work, images, disks })
     }
 
     /// Sockets of the disks, in the order of the policies.
