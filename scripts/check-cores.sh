@@ -18,11 +18,11 @@ done
 # Machine code, which link-time optimisation would put off: of each crate, and of what is inlined into its callers.
 build=target/cores
 for crate in vic cint; do
-  CARGO_PROFILE_RELEASE_LTO=off cargo build --quiet --locked --release --package $crate-core --lib --example machine_code --target-dir $build
-  libraries=("$build/release/lib${crate}_core.rlib" "$build/release/examples/libmachine_code.rlib")
+  CARGO_PROFILE_RELEASE_LTO=off cargo build --quiet --locked --release --package $crate-core --lib --example ${crate}_machine_code --target-dir $build
+  libraries=("$build/release/lib${crate}_core.rlib" "$build/release/examples/lib${crate}_machine_code.rlib")
   defined=$(nm --demangle --defined-only "${libraries[@]}" 2> /dev/null | sed -n 's/^[0-9a-f]* [TtDdRrVWw] //p' | sort -u)
   called=$(nm --demangle --undefined-only "${libraries[@]}" 2> /dev/null | sed -n 's/^ *U //p' | sort -u)
-  grep -q 'machine_code::on_completion$' <<< "$defined" || die "$crate-core: on_completion is not there to look at"
+  grep -q '_machine_code::on_completion$' <<< "$defined" || die "$crate-core: on_completion is not there to look at"
   foreign=$(comm -13 <(echo "$defined") <(echo "$called") | grep -vE '^mem(cpy|set|move)$|core::fmt::|^$' || true)
   [ -z "$foreign" ] || die "$crate-core calls: $foreign"
   echo "check-cores: $crate-core: $(wc -l <<< "$defined") symbols, no call out"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The measurements of docs/measuring.md, one table each. Every comparison is side by side: in turns, on the same machine.
 #
-#   measure.sh [STAGE...]   stages: guest mixed daemon soak properties; all of them by default (about 20 minutes)
+#   measure.sh [STAGE...]   stages: guest turns mixed daemon soak properties; all of them by default (about 20 minutes)
 #
 # ROUNDS=N rounds of each comparison [5]; SECONDS_EACH=S of each run [2]; IMAGES=DIR for disk images [a temporary one].
 set -euo pipefail
@@ -41,6 +41,21 @@ guest() {
     target/release/coalesce-demo --no-native --policies none,auto --guest-seconds "$((2 * each))" \
       --image-dir "$images" $direct --out "$work/report.html" --json "$work/report.json"
   done
+}
+
+# The same disk under one policy after the other, at depth 1 and 32: what is compared differs in nothing else.
+turns() {
+  local direct on_step
+  image "$images/coalesce-a.img"
+  for direct in '' --direct; do
+    "$target" serve --socket "$work/a" --file "$images/coalesce-a.img" --control "$work/control" $direct 2> /dev/null &
+    wait_for "$work/control"
+    on_step="set_policy() { $PWD/$target call --control $work/control set_policy '{\"ctrlr\":\"a\",\"policy\":\"'\$1'\"}' > /dev/null; }; set_policy"
+    ON_STEP=$on_step guest/run-guest.sh turns "$work/a" TURNS=none,auto ROUNDS="$rounds" RUNTIME="$each" > "$work/lines"
+    sed -n 's/^RESULT //p' "$work/lines" | jq -r --arg how "${direct:---file}" '(.job | split("-")) as [$depth, $policy]
+      | ["\($how), \($depth)", $policy, .irqs_per_io, .iops, .lat_us_p50] | @tsv'
+    kill %%; wait %% || true
+  done | medians interrupts/IO IOPS p50_us
 }
 
 # One synchronous requester beside one with 32 in flight, on one queue, EVENT_IDX off: the device alone decides.
@@ -103,7 +118,7 @@ properties() {
   POLICY_TEST_TIMES=10 cargo test --locked --release --package vic-core --package cint-core --package policy
 }
 
-[ $# -gt 0 ] || set -- guest mixed daemon soak properties
+[ $# -gt 0 ] || set -- guest turns mixed daemon soak properties
 echo "$(date -u '+%Y-%m-%d %H:%M UTC'), $(git rev-parse --short=12 HEAD), Linux $(uname -r), $(nproc) CPUs:" \
   "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 for stage; do

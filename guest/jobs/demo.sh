@@ -3,16 +3,17 @@
 #   RUNTIME   seconds per measurement (or 500ms), default 2      SIZE   part of the disk that is used, default 64M
 #   ROUNDS    measurements of each job on each disk, default 1
 # Every round of a job visits all disks, each round another one first, so that a slow spell of the host hits all alike.
+# The I/O is submitted on the CPU that the disk interrupts, as it is where each CPU has a queue: otherwise disks would
+# differ by where Linux happened to put their interrupts.
 # shellcheck source=/dev/null
 . /lib.sh
 # shellcheck disable=SC2317 # the functions are called through $job
-# shellcheck disable=SC2034 # GLOBAL is for measure
-GLOBAL="--time_based --runtime=${RUNTIME:-2} --ramp_time=200ms --size=${SIZE:-64M}"
+global="--time_based --runtime=${RUNTIME:-2} --ramp_time=200ms --size=${SIZE:-64M}"
 
 depth() { measure "depth$1" --rw=randread --iodepth="$1"; }
-# A synchronous reader that someone waits for (real-time I/O priority) beside a bulk reader.
+# A synchronous reader that someone waits for (real-time I/O priority), on any CPU, beside a bulk reader.
 mixed() {
-  measure mixed-sync --rw=randread --ioengine=psync --prioclass=1 --prio=0 \
+  measure mixed-sync --rw=randread --ioengine=psync --prioclass=1 --prio=0 --cpus_allowed="$(cat /sys/devices/system/cpu/online)" \
     --name=mixed-async --rw=randread --iodepth=32
 }
 # Four reads at a time, and nothing until all four are back.
@@ -28,6 +29,8 @@ for job in "depth 1" "depth 8" "depth 32" mixed batch4 fsync; do
   for _ in $(seq "${ROUNDS:-1}"); do
     for disk; do
       use "$disk"
+      # shellcheck disable=SC2034 # for measure
+      GLOBAL="$global --cpus_allowed=$(irq_cpu)"
       $job || fail "$disk $job"
     done
     first=$1; shift; set -- "$@" "$first"

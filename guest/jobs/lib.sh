@@ -19,6 +19,10 @@ irqs() {
   awk -v name="$VIRTIO-req." 'index($NF, name) == 1 { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) sum += $i }
     END { printf "%d\n", sum }' /proc/interrupts
 }
+# The CPU that the disk's first request queue interrupts.
+irq_cpu() {
+  cat "/proc/irq/$(awk -v name="$VIRTIO-req.0" '$NF == name { print $1 + 0 }' /proc/interrupts)/effective_affinity_list"
+}
 # Requests the disk has completed so far (the kernel counts a flush as a write, too); flushes alone.
 requests() { awk '{ printf "%d\n", $1 + $5 }' "/sys/block/$DISK/stat"; }
 flushes() { awk '{ printf "%d\n", $16 }' "/sys/block/$DISK/stat"; }
