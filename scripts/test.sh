@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint cores tests loom guest; all of them by default
+#   test.sh [STAGE...]     stages: lint cores c_abi tests loom guest; all of them by default
 #
 # Installs the packages it needs. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
@@ -18,13 +18,14 @@ lint() {
   fi
 }
 cores() { scripts/check-cores.sh; }
+c_abi() { scripts/check-c-abi.sh; }
 tests() { cargo test --quiet --locked --workspace; }
 # Every interleaving of two threads: its own build, as loom replaces the atomics.
 loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
 # The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure.
 guest() { guest/check.sh stale failures; }
 
-[ $# -gt 0 ] || set -- lint cores tests loom guest
+[ $# -gt 0 ] || set -- lint cores c_abi tests loom guest
 # A machine where nothing can be installed may have it all, or skip what needs it.
 if ! { guest/packages.sh && guest/packages.sh build-essential shellcheck; } && [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
 

@@ -1,0 +1,613 @@
+/* libcoalesce: interrupt now, or wait for company?
+ *
+ * Made from crates/ffi by cbindgen: do not edit. */
+
+#ifndef COALESCE_H
+#define COALESCE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// The requester said nothing, or "do not hurry": burst detection decides.
+#define COALESCE_HINT_PLAIN 0
+
+// The last command of a batch: interrupt when the batch is complete.
+#define COALESCE_HINT_BARRIER 1
+
+// Somebody waits for this very command.
+#define COALESCE_HINT_URGENT 2
+
+// Commands in flight are not known: the `in_flight` rule is off for this completion.
+#define COALESCE_CIF_UNKNOWN 4294967295
+
+// `tick_hz`
+#define COALESCE_FIELD_TICK_HZ 1
+
+// `cif_threshold`
+#define COALESCE_FIELD_CIF_THRESHOLD 2
+
+// `epoch_ns`
+#define COALESCE_FIELD_EPOCH_NS 3
+
+// `max_skip`
+#define COALESCE_FIELD_MAX_SKIP 4
+
+// `max_hold_ns`
+#define COALESCE_FIELD_MAX_HOLD_NS 5
+
+// `margin_ns`
+#define COALESCE_FIELD_MARGIN_NS 6
+
+// `threshold_ns` of an IPI gate
+#define COALESCE_FIELD_IPI_THRESHOLD_NS 7
+
+// `live_clamp`
+#define COALESCE_FIELD_LIVE_CLAMP 8
+
+// `delta_ns`
+#define COALESCE_FIELD_DELTA_NS 9
+
+// `thr`
+#define COALESCE_FIELD_THR 10
+
+// `storm_max_rate`
+#define COALESCE_FIELD_STORM_MAX_RATE 11
+
+// `storm_shift`
+#define COALESCE_FIELD_STORM_SHIFT 12
+
+// `in_flight`
+#define COALESCE_FIELD_IN_FLIGHT 13
+
+// `ooo`
+#define COALESCE_FIELD_OOO 14
+
+// `reserved`, which must be 0
+#define COALESCE_FIELD_RESERVED 15
+
+// `threshold` of `nvme_coalescing`
+#define COALESCE_FIELD_AGGREGATION_THRESHOLD 16
+
+// `time_ns` of `nvme_coalescing`
+#define COALESCE_FIELD_AGGREGATION_TIME_NS 17
+
+// `vector`
+#define COALESCE_FIELD_VECTOR 18
+
+#if defined(COALESCE_HAS_IPI_GATE)
+// The paper's threshold (vIC §4.5), in ns.
+#define IPI_GATE_PAPER_NS 100000
+#endif
+
+// An instant that never comes: no deadline, no bound, not known.
+#define COALESCE_NEVER 18446744073709551615ull
+
+// No decision yet.
+#define COALESCE_REASON_NONE 0
+
+// Delivered: a completion was held for `max_hold`.
+#define COALESCE_REASON_MAX_HOLD 1
+
+// Delivered: the guest's timeslice ends before the next interrupt would be due.
+#define COALESCE_REASON_SLICE_END 2
+
+// Delivered: fewer than `cif_threshold` commands in flight.
+#define COALESCE_REASON_LOW_CIF 3
+
+// Delivered: it is this completion's turn in a cycle of the delivery ratio.
+#define COALESCE_REASON_RATIO 4
+
+// Delivered: the delivery ratio is 1.
+#define COALESCE_REASON_ALWAYS 5
+
+// Delivered: more would be held than the commands in flight justify now.
+#define COALESCE_REASON_LIVE_CLAMP 6
+
+// Delivered: a flush.
+#define COALESCE_REASON_FLUSH 7
+
+// Delivered: the guest was put on a CPU.
+#define COALESCE_REASON_SCHEDULE 8
+
+// Delivered: the guest was taken off its CPU.
+#define COALESCE_REASON_DESCHEDULE 9
+
+// Delivered: Δ passed without a completion.
+#define COALESCE_REASON_DELTA 10
+
+// Delivered: what the storm guard had put off.
+#define COALESCE_REASON_STORM 11
+
+// Delivered: a ticket that is not valid.
+#define COALESCE_REASON_ERROR 12
+
+// Delivered: a batch is complete.
+#define COALESCE_REASON_BARRIER 13
+
+// Delivered: somebody waits for this command.
+#define COALESCE_REASON_URGENT 14
+
+// Delivered: the burst has `thr` completions.
+#define COALESCE_REASON_COUNT 15
+
+// Delivered: more would be held than the commands in flight justify.
+#define COALESCE_REASON_IN_FLIGHT 16
+
+// Delivered: the device has posted all it had.
+#define COALESCE_REASON_BATCH_END 17
+
+// Held: it is not this completion's turn in a cycle of the delivery ratio.
+#define COALESCE_REASON_HOLD_RATIO 32
+
+// Held: an interrupt would announce nothing.
+#define COALESCE_REASON_HOLD_NOTHING_HELD 33
+
+// Held: the deadline has not come.
+#define COALESCE_REASON_HOLD_EARLY 34
+
+// Held: the new configuration is in force, and nothing is due under it.
+#define COALESCE_REASON_HOLD_RECONFIGURED 35
+
+// Held: the burst goes on.
+#define COALESCE_REASON_HOLD_BURST 36
+
+// Held: an interrupt is due, and the storm guard puts it off.
+#define COALESCE_REASON_HOLD_STORM 37
+
+// Held: the command is forgotten, and nothing is due.
+#define COALESCE_REASON_HOLD_CANCELLED 38
+
+// Changes with each change of a layout or of a meaning.
+#define COALESCE_ABI_VERSION 1
+
+// Version of the header.
+#define COALESCE_VERSION_MAJOR 0
+
+// Version of the header.
+#define COALESCE_VERSION_MINOR 1
+
+// Version of the header.
+#define COALESCE_VERSION_PATCH 0
+
+// Parameters of cinterrupts. Begin with `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
+typedef struct {
+  // `sizeof(cint_config)`
+  uint32_t struct_size;
+  // This many completions of a burst interrupt at once. 1 to 65535; 1: no coalescing.
+  uint32_t thr;
+  // Ticks of the caller's clock in a second. 1000 to 10000000000.
+  uint64_t tick_hz;
+  // Δ: so long without a completion ends a burst, in ns; 0: the caller says when, by `cint_on_batch_end`. 0 to 10 ms.
+  uint64_t delta_ns;
+  // How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: up to (thr - 1) * Δ.
+  uint64_t max_hold_ns;
+  // The storm guard: interrupts a second in the long run, at most. 1 to tick_hz / 5; 0: no guard.
+  uint64_t storm_max_rate;
+  // The weight of one gap between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16; the authors' is 7.
+  uint32_t storm_shift;
+  // The `in_flight` rule: below so many commands in flight every completion interrupts, and above no more are held than
+  // keep the device busy. 2 to 65535; 0: no rule.
+  uint32_t in_flight;
+  // 1: an urgent completion is announced alone, what is held stays held (§3.5); 0: it announces everything.
+  uint32_t ooo;
+  // 0
+  uint32_t reserved;
+} cint_config;
+
+// What to do, or what was wrong. Only `COALESCE_HOLD` suppresses an interrupt: on anything else, errors included,
+// deliver it. Numbers are never reused.
+typedef int32_t coalesce_status;
+
+// A cinterrupts machine for one interrupt vector, in the caller's memory: 128 bytes. Opaque. It has no pointers and owns
+// nothing: it may be moved and copied while nobody uses it, and needs no end.
+typedef struct {
+  // Do not look into it.
+  uint64_t opaque[16];
+} cint_state;
+
+// A parameter that is out of its range.
+typedef struct {
+  // The parameter: `COALESCE_FIELD_...`
+  uint32_t field;
+  // 0
+  uint32_t reserved;
+  // Its value.
+  uint64_t value;
+  // The smallest value allowed here.
+  uint64_t min;
+  // The largest value allowed here.
+  uint64_t max;
+} coalesce_error;
+
+// What a machine says of itself.
+typedef struct {
+  // Completions held: posted and not announced; those announced alone as urgent are not among them.
+  uint32_t held;
+  // 1: interrupts come faster than the storm guard allows, so that it spaces them.
+  uint32_t is_storming;
+  // How often a call was older than the one before it; stops at 65535.
+  uint32_t times_back;
+  // 0
+  uint32_t reserved;
+} cint_info;
+
+#if defined(COALESCE_HAS_IPI_GATE)
+// Limits inter-processor interrupts by when the last virtual interrupt was delivered (vIC §3.3). Opaque. Once
+// initialised, any number of threads may use it at the same time.
+typedef struct {
+  // Do not look into it.
+  uint64_t opaque[3];
+} ipi_gate;
+#endif
+
+// Feature 08h, Interrupt Coalescing: for all I/O completion queues of a controller.
+typedef struct {
+  // So many completions interrupt at once. 1 to 256; 1: no coalescing by count.
+  uint32_t threshold;
+  // 0
+  uint32_t reserved;
+  // How long a completion may be held, in ns; 0: no coalescing. On the wire in units of 100 µs, 25.5 ms at most.
+  uint64_t time_ns;
+} nvme_coalescing;
+
+// Parameters of vIC. Begin with `vic_config_default` or `vic_config_paper`.
+typedef struct {
+  // `sizeof(vic_config)`
+  uint32_t struct_size;
+  // Below this many commands in flight every completion interrupts. 2 to 65535.
+  uint32_t cif_threshold;
+  // Ticks of the caller's clock in a second. 1000 to 10000000000.
+  uint64_t tick_hz;
+  // How often the delivery ratio is determined anew, in ns. 1 ms to 60 s.
+  uint64_t epoch_ns;
+  // How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: until the device completes another one.
+  uint64_t max_hold_ns;
+  // Scheduler awareness: by how much the two clocks may differ, in ns. 0 to 100 ms.
+  uint64_t margin_ns;
+  // Below this many completions a second every completion interrupts; 0: never too few.
+  uint32_t iops_threshold;
+  // The longest cycle: one interrupt in `max_skip` completions at least. 2 to 65535.
+  uint32_t max_skip;
+  // 1: compare what is held with the commands in flight at each completion; 0: only at the start of an epoch.
+  uint32_t live_clamp;
+  // 0
+  uint32_t reserved;
+} vic_config;
+
+// A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It has no pointers and owns
+// nothing: it may be moved and copied while nobody uses it, and needs no end.
+typedef struct {
+  // Do not look into it.
+  uint64_t opaque[13];
+} vic_state;
+
+// What a machine says of itself.
+typedef struct {
+  // Completions held: posted and not announced.
+  uint32_t held;
+  // The delivery ratio: `count_up` interrupts...
+  uint32_t count_up;
+  // ...in `skip_up` completions.
+  uint32_t skip_up;
+  // How often a call was older than the one before it; stops at 65535.
+  uint32_t times_back;
+} vic_info;
+
+// Done. Where a decision was asked for: interrupt now, for everything that completed so far.
+#define COALESCE_OK 0
+
+// Interrupt now, for everything that completed so far.
+#define COALESCE_DELIVER 0
+
+// Do not interrupt now.
+#define COALESCE_HOLD 1
+
+// Interrupt now, for this urgent completion alone: what is held stays held (cinterrupts §3.5).
+#define COALESCE_DELIVER_URGENT 2
+
+// A pointer is null.
+#define COALESCE_E_NULL -1
+
+// A state is not aligned to 8 bytes.
+#define COALESCE_E_ALIGNMENT -2
+
+// The memory is no state of this kind that this library has initialised.
+#define COALESCE_E_STATE -3
+
+// A size is not the one in this library's header: header and library differ, or the memory is too small.
+#define COALESCE_E_SIZE -4
+
+// A parameter is out of its range; the `coalesce_error` says which, and what is allowed.
+#define COALESCE_E_CONFIG -5
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The paper's parameters for Optane, made safe: nothing is held longer than 100 µs, nor so much that the device could run
+// dry.
+//
+// # Safety
+// `config` is null or points to a `cint_config`.
+void cint_config_default(cint_config *config,
+                         uint64_t tick_hz);
+
+// What the paper describes for an Intel Optane P4800X and no more (§5.2): Δ = 6 µs, thr = 32.
+//
+// # Safety
+// As `cint_config_default`.
+void cint_config_optane(cint_config *config, uint64_t tick_hz);
+
+// The same for an Intel P3700: Δ = 15 µs.
+//
+// # Safety
+// As `cint_config_default`.
+void cint_config_p3700(cint_config *config, uint64_t tick_hz);
+
+// Makes a machine that has seen nothing. `state_size` is `sizeof(cint_state)`; `error` may be null. On an error the
+// memory is as it was.
+//
+// # Safety
+// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
+// its `struct_size` says; `error` is null or points to a `coalesce_error`.
+coalesce_status cint_init(cint_state *state, size_t state_size, const cint_config *config_, coalesce_error *error);
+
+// Takes a new configuration, with what is held, and decides about it. `tick_hz` stays; a storm guard that changes starts
+// anew. On an error nothing has changed; `error` may be null.
+//
+// # Safety
+// As `cint_init`, of a state that nobody else uses during the call.
+coalesce_status cint_reconfigure(cint_state *state,
+                                 const cint_config *config_,
+                                 uint64_t now,
+                                 coalesce_error *error);
+
+// A command completed, with `COALESCE_HINT_...`; one that is unknown delivers. `cif` commands were in flight, counting
+// this one: decrement your counter, then, inside the serialisation that protects the state, load it again, and add one;
+// or `COALESCE_CIF_UNKNOWN`.
+//
+// # Safety
+// `state` is null or points to a `cint_state` that nobody else uses during the call.
+coalesce_status cint_on_completion(cint_state *state, uint64_t now, uint32_t hint_, uint32_t cif);
+
+// When `cint_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
+// May change in every call.
+//
+// # Safety
+// `state` is null or points to a `cint_state` that nobody changes during the call.
+uint64_t cint_deadline(const cint_state *state);
+
+// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+//
+// # Safety
+// As `cint_on_completion`.
+coalesce_status cint_on_deadline(cint_state *state, uint64_t now);
+
+// The device has posted all it had. Ends a burst where Δ is 0.
+//
+// # Safety
+// As `cint_on_completion`.
+coalesce_status cint_on_batch_end(cint_state *state, uint64_t now);
+
+// Queue stop, reset, migration: announces what is held, storm or not. A failed command is `COALESCE_HINT_URGENT`.
+//
+// # Safety
+// As `cint_on_completion`.
+coalesce_status cint_flush(cint_state *state, uint64_t now);
+
+// The consumer has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation
+// that protects the state, the consumer's index equals what was posted.
+//
+// # Safety
+// As `cint_on_completion`.
+coalesce_status cint_on_consumed(cint_state *state, uint64_t now);
+
+// Looks at a machine. `info_size` is `sizeof(cint_info)`.
+//
+// # Safety
+// `state` is null or points to a `cint_state` that nobody changes during the call; `info` is null or points to
+// `info_size` bytes.
+coalesce_status cint_get_info(const cint_state *state, cint_info *info, size_t info_size);
+
+// Why the last decision was taken: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` if there was none, or no such state.
+//
+// # Safety
+// As `cint_deadline`.
+uint32_t cint_reason(const cint_state *state);
+
+// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, which the standard reserves (§4.2.1): bit 16 is
+// Urgent, bit 17 Barrier. `both_is_urgent`: what both bits mean; otherwise plain.
+uint32_t cint_hint_from_cdw12(uint32_t cdw12, bool both_is_urgent);
+
+// The hint in bits 5:4, the access latency, of Command Dword 13 of an NVMe read or write: 11b, low, is Urgent.
+uint32_t cint_hint_from_access_latency(uint32_t cdw13);
+
+// The hint of a request merged from two (§4.1.1): Urgent wins over Barrier, Barrier over plain. One that is unknown
+// counts as Urgent.
+uint32_t cint_hint_merge(uint32_t a, uint32_t b);
+
+// The hint of one part of a request that is split (§4.1.1): each keeps the mark, but a strict Barrier stays with the
+// last part. One that is unknown counts as Urgent.
+uint32_t cint_hint_split(uint32_t hint_, bool is_last, bool barriers_are_strict);
+
+// The name of a parameter, as in its configuration. Never null.
+const char *coalesce_field_name(uint32_t field);
+
+#if defined(COALESCE_HAS_IPI_GATE)
+// Makes a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
+//
+// `gate_size` is `sizeof(ipi_gate)`; `error` may be null.
+//
+// # Safety
+// `gate` is null or points to `gate_size` bytes that nobody else uses; `error` is null or points to a `coalesce_error`.
+coalesce_status ipi_gate_init(ipi_gate *gate,
+                              size_t gate_size,
+                              uint64_t threshold_ns,
+                              uint64_t tick_hz,
+                              coalesce_error *error);
+#endif
+
+#if defined(COALESCE_HAS_IPI_GATE)
+// The monitor has delivered a virtual interrupt.
+//
+// # Safety
+// `gate` is null or points to an `ipi_gate`.
+coalesce_status ipi_gate_delivered(const ipi_gate *gate, uint64_t now);
+#endif
+
+#if defined(COALESCE_HAS_IPI_GATE)
+// Whether the kernel, having posted a completion, must interrupt the CPU that the guest runs on. `COALESCE_HOLD`: not
+// yet; ask again at `*until`, which may be null, if the monitor has not come by then. Anything else: send it now.
+//
+// # Safety
+// As `ipi_gate_delivered`; `until` is null or points to a `uint64_t`.
+coalesce_status ipi_gate_should_send(const ipi_gate *gate, uint64_t now, uint64_t *until);
+#endif
+
+// Reads Command Dword 11 of Set Features 08h: THR, 0's based, in bits 7:0, and TIME in bits 15:8.
+//
+// # Safety
+// `out` is null or points to `out_size` bytes, which are `sizeof(nvme_coalescing)`.
+coalesce_status nvme_coalescing_decode(uint32_t cdw11, nvme_coalescing *out, size_t out_size);
+
+// Writes Command Dword 11 of Set Features 08h. A time that is not 0 is rounded up to the next 100 µs: it never turns
+// into "off".
+//
+// # Safety
+// `value` is null or points to a `nvme_coalescing`; `cdw11` is null or points to a `uint32_t`; `error` is null or points
+// to a `coalesce_error`.
+coalesce_status nvme_coalescing_encode(const nvme_coalescing *value,
+                                       uint32_t *cdw11,
+                                       coalesce_error *error);
+
+// Reads Command Dword 11 of Set Features 09h, Interrupt Vector Configuration: the vector in bits 15:0, and in bit 16
+// whether coalescing is disabled for it. Returns the vector.
+//
+// # Safety
+// `is_disabled` is null or points to a `bool`.
+uint32_t nvme_vector_decode(uint32_t cdw11, bool *is_disabled);
+
+// Writes Command Dword 11 of Set Features 09h.
+//
+// # Safety
+// `cdw11` is null or points to a `uint32_t`; `error` is null or points to a `coalesce_error`.
+coalesce_status nvme_vector_encode(uint32_t vector, bool is_disabled, uint32_t *cdw11, coalesce_error *error);
+
+// The message for a status, in English. Never null.
+const char *coalesce_strerror(coalesce_status status);
+
+// The name of a reason, as in traces and statistics. Never null.
+const char *coalesce_reason_name(uint32_t reason);
+
+// `COALESCE_ABI_VERSION` of the library. If it is not that of the header, every `..._init` fails.
+uint32_t coalesce_abi_version(void);
+
+// The version of the library, such as "0.1.0".
+const char *coalesce_version(void);
+
+// The paper's parameters, made safe: nothing is held longer than 500 µs, nor so much that the device could run dry.
+//
+// # Safety
+// `config` is null or points to a `vic_config`.
+void vic_config_default(vic_config *config, uint64_t tick_hz);
+
+// What the paper describes and no more (vIC §4). It has no time bound: a completion is held until the device completes
+// another one.
+//
+// # Safety
+// `config` is null or points to a `vic_config`.
+void vic_config_paper(vic_config *config, uint64_t tick_hz);
+
+// Makes a machine that has seen nothing: ratio 1, nothing held.
+//
+// `state_size` is `sizeof(vic_state)`; `error` may be null. On an error the memory is as it was.
+//
+// # Safety
+// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
+// its `struct_size` says; `error` is null or points to a `coalesce_error`.
+coalesce_status vic_init(vic_state *state, size_t state_size, const vic_config *config, coalesce_error *error);
+
+// Takes a new configuration, with what is held, and decides about it. The epoch that runs, its ratio, and `tick_hz` stay.
+// On an error nothing has changed; `error` may be null.
+//
+// # Safety
+// As `vic_init`, of a state that nobody else uses during the call.
+coalesce_status vic_reconfigure(vic_state *state,
+                                const vic_config *config_,
+                                uint64_t now,
+                                coalesce_error *error);
+
+// A command completed; `cif` commands were in flight, counting this one: decrement your counter, then, inside the
+// serialisation that protects the state, load it again, and add one.
+//
+// # Safety
+// `state` is null or points to a `vic_state` that nobody else uses during the call.
+coalesce_status vic_on_completion(vic_state *state, uint64_t now, uint32_t cif);
+
+// The same, with the instant at which the guest's timeslice ends (Xen §4). One that is not in the future says nothing.
+//
+// # Safety
+// As `vic_on_completion`.
+coalesce_status vic_on_completion_in_slice(vic_state *state, uint64_t now, uint32_t cif, uint64_t slice_end);
+
+// When `vic_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
+// May change in every call.
+//
+// # Safety
+// `state` is null or points to a `vic_state` that nobody changes during the call.
+uint64_t vic_deadline(const vic_state *state);
+
+// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+//
+// # Safety
+// As `vic_on_completion`.
+coalesce_status vic_on_deadline(vic_state *state, uint64_t now);
+
+// A failed command, queue stop, reset, migration: announces what is held.
+//
+// # Safety
+// As `vic_on_completion`.
+coalesce_status vic_flush(vic_state *state, uint64_t now);
+
+// The guest has been put on a CPU: announces what is held.
+//
+// # Safety
+// As `vic_on_completion`.
+coalesce_status vic_on_schedule(vic_state *state, uint64_t now);
+
+// The guest is taken off its CPU: announces what is held. Until `vic_on_schedule` neither time nor completions count for
+// the rate.
+//
+// # Safety
+// As `vic_on_completion`.
+coalesce_status vic_on_deschedule(vic_state *state,
+                                  uint64_t now);
+
+// The guest has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation that
+// protects the state, the guest's index equals what was posted.
+//
+// # Safety
+// As `vic_on_completion`.
+coalesce_status vic_on_consumed(vic_state *state, uint64_t now);
+
+// Looks at a machine. `info_size` is `sizeof(vic_info)`.
+//
+// # Safety
+// `state` is null or points to a `vic_state` that nobody changes during the call; `info` is null or points to
+// `info_size` bytes.
+coalesce_status vic_get_info(const vic_state *state, vic_info *info, size_t info_size);
+
+// Why the last decision was taken: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` if there was none, or no such state.
+//
+// # Safety
+// As `vic_deadline`.
+uint32_t vic_reason(const vic_state *state);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* COALESCE_H */

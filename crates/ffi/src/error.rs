@@ -1,0 +1,155 @@
+//! Which parameter is out of its range.
+
+use crate::status::{COALESCE_E_CONFIG, coalesce_status};
+use core::ffi::{CStr, c_char};
+
+/// A parameter that is out of its range.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct coalesce_error {
+    /// The parameter: `COALESCE_FIELD_...`
+    pub field: u32,
+    /// 0
+    pub reserved: u32,
+    /// Its value.
+    pub value: u64,
+    /// The smallest value allowed here.
+    pub min: u64,
+    /// The largest value allowed here.
+    pub max: u64,
+}
+
+impl coalesce_error {
+    pub(crate) const fn new(field: u32, value: u64, (min, max): (u64, u64)) -> Self {
+        Self { field, reserved: 0, value, min, max }
+    }
+}
+
+impl From<vic_core::ConfigError> for coalesce_error {
+    fn from(error: vic_core::ConfigError) -> Self {
+        use vic_core::Field;
+        let field = match error.field {
+            Field::TickHz => COALESCE_FIELD_TICK_HZ,
+            Field::CifThreshold => COALESCE_FIELD_CIF_THRESHOLD,
+            Field::Epoch => COALESCE_FIELD_EPOCH_NS,
+            Field::MaxSkip => COALESCE_FIELD_MAX_SKIP,
+            Field::MaxHold => COALESCE_FIELD_MAX_HOLD_NS,
+            Field::Margin => COALESCE_FIELD_MARGIN_NS,
+            Field::IpiThreshold => COALESCE_FIELD_IPI_THRESHOLD_NS,
+        };
+        Self::new(field, error.value, (error.min, error.max))
+    }
+}
+
+impl From<cint_core::ConfigError> for coalesce_error {
+    fn from(error: cint_core::ConfigError) -> Self {
+        use cint_core::Field;
+        let field = match error.field {
+            Field::TickHz => COALESCE_FIELD_TICK_HZ,
+            Field::Delta => COALESCE_FIELD_DELTA_NS,
+            Field::Thr => COALESCE_FIELD_THR,
+            Field::MaxHold | Field::MaxHoldInStorm => COALESCE_FIELD_MAX_HOLD_NS,
+            Field::StormMaxRate => COALESCE_FIELD_STORM_MAX_RATE,
+            Field::StormShift => COALESCE_FIELD_STORM_SHIFT,
+            Field::InFlight => COALESCE_FIELD_IN_FLIGHT,
+        };
+        Self::new(field, error.value, (error.min, error.max))
+    }
+}
+
+/// Why something is refused.
+pub(crate) enum Refused {
+    /// For this status.
+    Status(coalesce_status),
+    /// For this parameter.
+    Parameter(coalesce_error),
+}
+
+impl<E: Into<coalesce_error>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self::Parameter(error.into())
+    }
+}
+
+impl Refused {
+    /// Tells the caller.
+    ///
+    /// # Safety
+    /// `out` is null, or an error can be written there.
+    pub(crate) unsafe fn report(self, out: *mut coalesce_error) -> coalesce_status {
+        match self {
+            Self::Status(status) => status,
+            Self::Parameter(error) => {
+                if !out.is_null() {
+                    // SAFETY: the caller's promise.
+                    unsafe { out.write_unaligned(error) };
+                }
+                COALESCE_E_CONFIG
+            }
+        }
+    }
+}
+
+/// `tick_hz`
+pub const COALESCE_FIELD_TICK_HZ: u32 = 1;
+/// `cif_threshold`
+pub const COALESCE_FIELD_CIF_THRESHOLD: u32 = 2;
+/// `epoch_ns`
+pub const COALESCE_FIELD_EPOCH_NS: u32 = 3;
+/// `max_skip`
+pub const COALESCE_FIELD_MAX_SKIP: u32 = 4;
+/// `max_hold_ns`
+pub const COALESCE_FIELD_MAX_HOLD_NS: u32 = 5;
+/// `margin_ns`
+pub const COALESCE_FIELD_MARGIN_NS: u32 = 6;
+/// `threshold_ns` of an IPI gate
+pub const COALESCE_FIELD_IPI_THRESHOLD_NS: u32 = 7;
+/// `live_clamp`
+pub const COALESCE_FIELD_LIVE_CLAMP: u32 = 8;
+/// `delta_ns`
+pub const COALESCE_FIELD_DELTA_NS: u32 = 9;
+/// `thr`
+pub const COALESCE_FIELD_THR: u32 = 10;
+/// `storm_max_rate`
+pub const COALESCE_FIELD_STORM_MAX_RATE: u32 = 11;
+/// `storm_shift`
+pub const COALESCE_FIELD_STORM_SHIFT: u32 = 12;
+/// `in_flight`
+pub const COALESCE_FIELD_IN_FLIGHT: u32 = 13;
+/// `ooo`
+pub const COALESCE_FIELD_OOO: u32 = 14;
+/// `reserved`, which must be 0
+pub const COALESCE_FIELD_RESERVED: u32 = 15;
+/// `threshold` of `nvme_coalescing`
+pub const COALESCE_FIELD_AGGREGATION_THRESHOLD: u32 = 16;
+/// `time_ns` of `nvme_coalescing`
+pub const COALESCE_FIELD_AGGREGATION_TIME_NS: u32 = 17;
+/// `vector`
+pub const COALESCE_FIELD_VECTOR: u32 = 18;
+
+/// The name of a parameter, as in its configuration. Never null.
+#[unsafe(no_mangle)]
+pub extern "C" fn coalesce_field_name(field: u32) -> *const c_char {
+    let text: &CStr = match field {
+        COALESCE_FIELD_TICK_HZ => c"tick_hz",
+        COALESCE_FIELD_CIF_THRESHOLD => c"cif_threshold",
+        COALESCE_FIELD_EPOCH_NS => c"epoch_ns",
+        COALESCE_FIELD_MAX_SKIP => c"max_skip",
+        COALESCE_FIELD_MAX_HOLD_NS => c"max_hold_ns",
+        COALESCE_FIELD_MARGIN_NS => c"margin_ns",
+        COALESCE_FIELD_IPI_THRESHOLD_NS => c"threshold_ns",
+        COALESCE_FIELD_LIVE_CLAMP => c"live_clamp",
+        COALESCE_FIELD_DELTA_NS => c"delta_ns",
+        COALESCE_FIELD_THR => c"thr",
+        COALESCE_FIELD_STORM_MAX_RATE => c"storm_max_rate",
+        COALESCE_FIELD_STORM_SHIFT => c"storm_shift",
+        COALESCE_FIELD_IN_FLIGHT => c"in_flight",
+        COALESCE_FIELD_OOO => c"ooo",
+        COALESCE_FIELD_RESERVED => c"reserved",
+        COALESCE_FIELD_AGGREGATION_THRESHOLD => c"threshold",
+        COALESCE_FIELD_AGGREGATION_TIME_NS => c"time_ns",
+        COALESCE_FIELD_VECTOR => c"vector",
+        _ => c"unknown",
+    };
+    text.as_ptr()
+}

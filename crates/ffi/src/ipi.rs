@@ -1,0 +1,78 @@
+//! The gate before an inter-processor interrupt: `ipi_gate_...`. Shared by two threads.
+
+use crate::error::coalesce_error;
+use crate::status::*;
+use crate::tagged::{Tagged, kind, put};
+use vic_core::{Ipi, IpiGate};
+
+/// Limits inter-processor interrupts by when the last virtual interrupt was delivered (vIC §3.3). Opaque. Once
+/// initialised, any number of threads may use it at the same time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ipi_gate {
+    /// Do not look into it.
+    pub opaque: [u64; 3],
+}
+
+type State = Tagged<IpiGate>;
+const KIND: u32 = kind(b'I');
+
+/// The paper's threshold (vIC §4.5), in ns.
+pub const IPI_GATE_PAPER_NS: u64 = 100_000;
+const _: () = assert!(IPI_GATE_PAPER_NS == IpiGate::PAPER_THRESHOLD_NS);
+
+/// Makes a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
+///
+/// `gate_size` is `sizeof(ipi_gate)`; `error` may be null.
+///
+/// # Safety
+/// `gate` is null or points to `gate_size` bytes that nobody else uses; `error` is null or points to a `coalesce_error`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ipi_gate_init(
+    gate: *mut ipi_gate,
+    gate_size: usize,
+    threshold_ns: u64,
+    tick_hz: u64,
+    error: *mut coalesce_error,
+) -> coalesce_status {
+    let machine = IpiGate::new(threshold_ns, tick_hz).map_err(Into::into);
+    // SAFETY: the caller's promise.
+    unsafe { State::make(gate, gate_size, KIND, machine, error) }
+}
+
+/// The monitor has delivered a virtual interrupt.
+///
+/// # Safety
+/// `gate` is null or points to an `ipi_gate`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ipi_gate_delivered(gate: *const ipi_gate, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    match unsafe { State::look(gate, KIND) } {
+        Ok(state) => {
+            state.machine.delivered(now);
+            COALESCE_OK
+        }
+        Err(status) => status,
+    }
+}
+
+/// Whether the kernel, having posted a completion, must interrupt the CPU that the guest runs on. `COALESCE_HOLD`: not
+/// yet; ask again at `*until`, which may be null, if the monitor has not come by then. Anything else: send it now.
+///
+/// # Safety
+/// As `ipi_gate_delivered`; `until` is null or points to a `uint64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ipi_gate_should_send(gate: *const ipi_gate, now: u64, until: *mut u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    match unsafe { State::look(gate, KIND) } {
+        Ok(state) => match state.machine.should_send(now) {
+            Ipi::Send => COALESCE_DELIVER,
+            Ipi::Defer { until: instant } => {
+                // SAFETY: the caller's promise.
+                unsafe { put(until, instant) };
+                COALESCE_HOLD
+            }
+        },
+        Err(status) => status,
+    }
+}

@@ -1,0 +1,31 @@
+//! libcoalesce: the C ABI of the interrupt coalescing policies. C programs include `coalesce.h`, which is made from this
+//! crate and says everything that a caller needs; Rust programs use `vic-core` and `cint-core` themselves.
+//!
+//! Every function checks what it is given and makes one call of a core. An error never suppresses an interrupt: only
+//! `COALESCE_HOLD` does, and nothing but a sound machine returns it.
+#![no_std]
+#![expect(non_camel_case_types, reason = "types have their C names")]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+pub mod cint;
+pub mod error;
+#[cfg(target_has_atomic = "64")]
+pub mod ipi;
+pub mod nvme;
+pub mod status;
+mod tagged;
+pub mod version;
+pub mod vic;
+
+/// On bare metal without Rust there must be a panic handler. This one cannot be linked, so that whoever links this
+/// library has the proof that nothing in it panics.
+#[cfg(all(feature = "no-panic", not(feature = "std"), not(test)))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    unsafe extern "C" {
+        safe fn coalesce_can_panic() -> !;
+    }
+    coalesce_can_panic()
+}

@@ -1,0 +1,132 @@
+//! What a function answers, and why.
+
+use core::ffi::{CStr, c_char};
+
+/// What to do, or what was wrong. Only `COALESCE_HOLD` suppresses an interrupt: on anything else, errors included,
+/// deliver it. Numbers are never reused.
+pub type coalesce_status = i32;
+
+/// Done. Where a decision was asked for: interrupt now, for everything that completed so far.
+pub const COALESCE_OK: coalesce_status = 0;
+/// Interrupt now, for everything that completed so far.
+pub const COALESCE_DELIVER: coalesce_status = 0;
+/// Do not interrupt now.
+pub const COALESCE_HOLD: coalesce_status = 1;
+/// Interrupt now, for this urgent completion alone: what is held stays held (cinterrupts §3.5).
+pub const COALESCE_DELIVER_URGENT: coalesce_status = 2;
+/// A pointer is null.
+pub const COALESCE_E_NULL: coalesce_status = -1;
+/// A state is not aligned to 8 bytes.
+pub const COALESCE_E_ALIGNMENT: coalesce_status = -2;
+/// The memory is no state of this kind that this library has initialised.
+pub const COALESCE_E_STATE: coalesce_status = -3;
+/// A size is not the one in this library's header: header and library differ, or the memory is too small.
+pub const COALESCE_E_SIZE: coalesce_status = -4;
+/// A parameter is out of its range; the `coalesce_error` says which, and what is allowed.
+pub const COALESCE_E_CONFIG: coalesce_status = -5;
+
+/// An instant that never comes: no deadline, no bound, not known.
+pub const COALESCE_NEVER: u64 = 0xFFFF_FFFF_FFFF_FFFF;
+const _: () = assert!(COALESCE_NEVER == u64::MAX);
+
+/// The message for a status, in English. Never null.
+#[unsafe(no_mangle)]
+pub extern "C" fn coalesce_strerror(status: coalesce_status) -> *const c_char {
+    let text: &CStr = match status {
+        COALESCE_OK => c"done, or: interrupt now",
+        COALESCE_HOLD => c"do not interrupt now",
+        COALESCE_DELIVER_URGENT => c"interrupt now, for this urgent completion alone",
+        COALESCE_E_NULL => c"a pointer is null",
+        COALESCE_E_ALIGNMENT => c"a state is not aligned to 8 bytes",
+        COALESCE_E_STATE => c"the memory is no state of this kind that this library has initialised",
+        COALESCE_E_SIZE => c"a size is not the one in this library's header",
+        COALESCE_E_CONFIG => c"a parameter is out of its range",
+        _ => c"unknown status",
+    };
+    text.as_ptr()
+}
+
+/// No decision yet.
+pub const COALESCE_REASON_NONE: u32 = 0;
+/// Delivered: a completion was held for `max_hold`.
+pub const COALESCE_REASON_MAX_HOLD: u32 = 1;
+/// Delivered: the guest's timeslice ends before the next interrupt would be due.
+pub const COALESCE_REASON_SLICE_END: u32 = 2;
+/// Delivered: fewer than `cif_threshold` commands in flight.
+pub const COALESCE_REASON_LOW_CIF: u32 = 3;
+/// Delivered: it is this completion's turn in a cycle of the delivery ratio.
+pub const COALESCE_REASON_RATIO: u32 = 4;
+/// Delivered: the delivery ratio is 1.
+pub const COALESCE_REASON_ALWAYS: u32 = 5;
+/// Delivered: more would be held than the commands in flight justify now.
+pub const COALESCE_REASON_LIVE_CLAMP: u32 = 6;
+/// Delivered: a flush.
+pub const COALESCE_REASON_FLUSH: u32 = 7;
+/// Delivered: the guest was put on a CPU.
+pub const COALESCE_REASON_SCHEDULE: u32 = 8;
+/// Delivered: the guest was taken off its CPU.
+pub const COALESCE_REASON_DESCHEDULE: u32 = 9;
+/// Delivered: Δ passed without a completion.
+pub const COALESCE_REASON_DELTA: u32 = 10;
+/// Delivered: what the storm guard had put off.
+pub const COALESCE_REASON_STORM: u32 = 11;
+/// Delivered: a ticket that is not valid.
+pub const COALESCE_REASON_ERROR: u32 = 12;
+/// Delivered: a batch is complete.
+pub const COALESCE_REASON_BARRIER: u32 = 13;
+/// Delivered: somebody waits for this command.
+pub const COALESCE_REASON_URGENT: u32 = 14;
+/// Delivered: the burst has `thr` completions.
+pub const COALESCE_REASON_COUNT: u32 = 15;
+/// Delivered: more would be held than the commands in flight justify.
+pub const COALESCE_REASON_IN_FLIGHT: u32 = 16;
+/// Delivered: the device has posted all it had.
+pub const COALESCE_REASON_BATCH_END: u32 = 17;
+/// Held: it is not this completion's turn in a cycle of the delivery ratio.
+pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
+/// Held: an interrupt would announce nothing.
+pub const COALESCE_REASON_HOLD_NOTHING_HELD: u32 = 33;
+/// Held: the deadline has not come.
+pub const COALESCE_REASON_HOLD_EARLY: u32 = 34;
+/// Held: the new configuration is in force, and nothing is due under it.
+pub const COALESCE_REASON_HOLD_RECONFIGURED: u32 = 35;
+/// Held: the burst goes on.
+pub const COALESCE_REASON_HOLD_BURST: u32 = 36;
+/// Held: an interrupt is due, and the storm guard puts it off.
+pub const COALESCE_REASON_HOLD_STORM: u32 = 37;
+/// Held: the command is forgotten, and nothing is due.
+pub const COALESCE_REASON_HOLD_CANCELLED: u32 = 38;
+
+/// The name of a reason, as in traces and statistics. Never null.
+#[unsafe(no_mangle)]
+pub extern "C" fn coalesce_reason_name(reason: u32) -> *const c_char {
+    let text: &CStr = match reason {
+        COALESCE_REASON_NONE => c"none",
+        COALESCE_REASON_MAX_HOLD => c"max_hold",
+        COALESCE_REASON_SLICE_END => c"slice_end",
+        COALESCE_REASON_LOW_CIF => c"low_cif",
+        COALESCE_REASON_RATIO => c"ratio",
+        COALESCE_REASON_ALWAYS => c"always",
+        COALESCE_REASON_LIVE_CLAMP => c"live_clamp",
+        COALESCE_REASON_FLUSH => c"flush",
+        COALESCE_REASON_SCHEDULE => c"schedule",
+        COALESCE_REASON_DESCHEDULE => c"deschedule",
+        COALESCE_REASON_DELTA => c"delta",
+        COALESCE_REASON_STORM => c"storm",
+        COALESCE_REASON_ERROR => c"error",
+        COALESCE_REASON_BARRIER => c"barrier",
+        COALESCE_REASON_URGENT => c"urgent",
+        COALESCE_REASON_COUNT => c"count",
+        COALESCE_REASON_IN_FLIGHT => c"in_flight",
+        COALESCE_REASON_BATCH_END => c"batch_end",
+        COALESCE_REASON_HOLD_RATIO => c"ratio",
+        COALESCE_REASON_HOLD_NOTHING_HELD => c"nothing_held",
+        COALESCE_REASON_HOLD_EARLY => c"early",
+        COALESCE_REASON_HOLD_RECONFIGURED => c"reconfigured",
+        COALESCE_REASON_HOLD_BURST => c"burst",
+        COALESCE_REASON_HOLD_STORM => c"storm",
+        COALESCE_REASON_HOLD_CANCELLED => c"cancelled",
+        _ => c"unknown",
+    };
+    text.as_ptr()
+}

@@ -1,0 +1,138 @@
+//! A state in the caller's memory: a word that says what it is, and the machine.
+
+use crate::error::{Refused, coalesce_error};
+use crate::status::{
+    COALESCE_E_ALIGNMENT, COALESCE_E_NULL, COALESCE_E_SIZE, COALESCE_E_STATE, COALESCE_OK, coalesce_status,
+};
+use crate::version::COALESCE_ABI_VERSION;
+
+/// What a C state holds. `kind` differs for each type of machine and each version of the ABI.
+#[repr(C)]
+pub(crate) struct Tagged<T> {
+    kind: u32,
+    /// Why the last decision was taken.
+    pub(crate) reason: u32,
+    pub(crate) machine: T,
+}
+
+/// The kind of states whose type has this letter. Neither zeroes, nor ones, nor text.
+pub(crate) const fn kind(letter: u8) -> u32 {
+    u32::from_le_bytes([COALESCE_ABI_VERSION as u8, letter, 0xC0, 0xA1])
+}
+
+impl<T> Tagged<T> {
+    /// A state that a caller gave, if it is one of this kind.
+    ///
+    /// # Safety
+    /// `state` is null, or points to a `S`.
+    #[inline(always)]
+    unsafe fn check<S>(state: *const S, kind: u32) -> Result<*const Self, coalesce_status> {
+        const { assert!(size_of::<Self>() <= size_of::<S>() && align_of::<Self>() <= 8) };
+        let state = state.cast::<Self>();
+        if state.is_null() {
+            return Err(COALESCE_E_NULL);
+        }
+        if !state.is_aligned() {
+            return Err(COALESCE_E_ALIGNMENT);
+        }
+        // SAFETY: the memory is there, and any four bytes are a number.
+        if unsafe { (*state).kind } == kind { Ok(state) } else { Err(COALESCE_E_STATE) }
+    }
+
+    /// To change it.
+    ///
+    /// # Safety
+    /// `state` is null, or points to a `S` that nobody else uses during the call.
+    #[inline(always)]
+    pub(crate) unsafe fn at<'a, S>(state: *mut S, kind: u32) -> Result<&'a mut Self, coalesce_status> {
+        // SAFETY: the caller's promise; by its first word the memory is what `make` wrote.
+        unsafe { Self::check(state, kind).map(|state| &mut *state.cast_mut()) }
+    }
+
+    /// To look at it.
+    ///
+    /// # Safety
+    /// `state` is null, or points to a `S` that nobody changes during the call.
+    #[inline(always)]
+    pub(crate) unsafe fn look<'a, S>(state: *const S, kind: u32) -> Result<&'a Self, coalesce_status> {
+        // SAFETY: as above.
+        unsafe { Self::check(state, kind).map(|state| &*state) }
+    }
+
+    /// Makes a state in the caller's memory of `size` bytes.
+    ///
+    /// # Safety
+    /// `state` is null, or points to `size` bytes that nobody else uses; `error` is null, or an error can be written
+    /// there.
+    pub(crate) unsafe fn make<S>(
+        state: *mut S,
+        size: usize,
+        kind: u32,
+        machine: Result<T, Refused>,
+        error: *mut coalesce_error,
+    ) -> coalesce_status {
+        let place = state.cast::<Self>();
+        if place.is_null() {
+            return COALESCE_E_NULL;
+        }
+        if size != size_of::<S>() {
+            return COALESCE_E_SIZE;
+        }
+        if !place.is_aligned() {
+            return COALESCE_E_ALIGNMENT;
+        }
+        match machine {
+            Ok(machine) => {
+                // SAFETY: it is there, aligned, and large enough.
+                unsafe { place.write(Self { kind, reason: 0, machine }) };
+                COALESCE_OK
+            }
+            // SAFETY: the caller's promise.
+            Err(refused) => unsafe { refused.report(error) },
+        }
+    }
+}
+
+/// A configuration that a caller gave, if it is of this library's size.
+///
+/// # Safety
+/// `config` is null, or as many bytes are there as its first word says.
+pub(crate) unsafe fn config<C: Copy>(config: *const C) -> Result<C, Refused> {
+    if config.is_null() {
+        return Err(Refused::Status(COALESCE_E_NULL));
+    }
+    // SAFETY: a configuration begins with its size.
+    let size = unsafe { config.cast::<u32>().read_unaligned() };
+    if size as usize != size_of::<C>() {
+        return Err(Refused::Status(COALESCE_E_SIZE));
+    }
+    // SAFETY: so many bytes are there, and any are a configuration.
+    Ok(unsafe { config.read_unaligned() })
+}
+
+/// Writes a result, if it is wanted.
+///
+/// # Safety
+/// `out` is null, or a `T` can be written there.
+pub(crate) unsafe fn put<T>(out: *mut T, value: T) {
+    if !out.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { out.write_unaligned(value) };
+    }
+}
+
+/// Answers a question in the caller's memory of `size` bytes.
+///
+/// # Safety
+/// `out` is null, or points to `size` bytes.
+pub(crate) unsafe fn answer<T>(out: *mut T, size: usize, value: T) -> coalesce_status {
+    if out.is_null() {
+        return COALESCE_E_NULL;
+    }
+    if size != size_of::<T>() {
+        return COALESCE_E_SIZE;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { out.write_unaligned(value) };
+    COALESCE_OK
+}

@@ -1,0 +1,25 @@
+//! Which library this is.
+
+use core::ffi::c_char;
+
+/// Changes with each change of a layout or of a meaning.
+pub const COALESCE_ABI_VERSION: u32 = 1;
+/// Version of the header.
+pub const COALESCE_VERSION_MAJOR: u32 = 0;
+/// Version of the header.
+pub const COALESCE_VERSION_MINOR: u32 = 1;
+/// Version of the header.
+pub const COALESCE_VERSION_PATCH: u32 = 0;
+
+/// `COALESCE_ABI_VERSION` of the library. If it is not that of the header, every `..._init` fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn coalesce_abi_version() -> u32 {
+    COALESCE_ABI_VERSION
+}
+
+/// The version of the library, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn coalesce_version() -> *const c_char {
+    const TEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    TEXT.as_ptr().cast()
+}

@@ -1,0 +1,132 @@
+//! What is no state, and what is no configuration: an error each, and never `COALESCE_HOLD`.
+
+use coalesce::cint::*;
+use coalesce::error::*;
+use coalesce::status::*;
+use coalesce::vic::*;
+use std::ptr::{null, null_mut};
+
+/// A state of which every byte can be set, and room to put it in the wrong place.
+#[repr(C, align(8))]
+struct Memory([u8; 256]);
+
+/// Every function that decides, given any memory.
+fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
+    let (vic, cint) = (memory.cast::<vic_state>(), memory.cast::<cint_state>());
+    // SAFETY: the memory is ours, and larger than a state; or null.
+    unsafe {
+        vec![
+            ("vic_on_completion", vic_on_completion(vic, 1, 100)),
+            ("vic_on_completion_in_slice", vic_on_completion_in_slice(vic, 1, 100, 2)),
+            ("vic_on_deadline", vic_on_deadline(vic, 1)),
+            ("vic_flush", vic_flush(vic, 1)),
+            ("vic_on_schedule", vic_on_schedule(vic, 1)),
+            ("vic_on_deschedule", vic_on_deschedule(vic, 1)),
+            ("vic_on_consumed", vic_on_consumed(vic, 1)),
+            ("vic_reconfigure", vic_reconfigure(vic, null(), 1, null_mut())),
+            ("cint_on_completion", cint_on_completion(cint, 1, COALESCE_HINT_PLAIN, 100)),
+            ("cint_on_deadline", cint_on_deadline(cint, 1)),
+            ("cint_on_batch_end", cint_on_batch_end(cint, 1)),
+            ("cint_flush", cint_flush(cint, 1)),
+            ("cint_on_consumed", cint_on_consumed(cint, 1)),
+            ("cint_reconfigure", cint_reconfigure(cint, null(), 1, null_mut())),
+        ]
+    }
+}
+
+fn assert_refused(memory: *mut u8, expected: coalesce_status) {
+    for (name, status) in decisions(memory) {
+        assert_eq!(status, expected, "{name}");
+    }
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(vic_deadline(memory.cast()), COALESCE_NEVER);
+        assert_eq!(cint_deadline(memory.cast()), COALESCE_NEVER);
+        assert_eq!(vic_reason(memory.cast()), COALESCE_REASON_NONE);
+        assert_eq!(cint_reason(memory.cast()), COALESCE_REASON_NONE);
+    }
+}
+
+#[test]
+fn what_is_no_state_is_an_error() {
+    assert_refused(null_mut(), COALESCE_E_NULL);
+    for byte in [0, 1, 0x20, 0x55, 0xFF] {
+        let mut memory = Memory([byte; 256]);
+        assert_refused(memory.0.as_mut_ptr(), COALESCE_E_STATE);
+        for misaligned in [1, 2, 4, 7] {
+            assert_refused(memory.0[misaligned..].as_mut_ptr(), COALESCE_E_ALIGNMENT);
+        }
+        assert!(memory.0.iter().all(|other| *other == byte), "nothing was written");
+    }
+}
+
+#[test]
+fn a_state_of_another_machine_is_an_error() {
+    let mut memory = Memory([0; 256]);
+    let state = memory.0.as_mut_ptr();
+    // SAFETY: all of it is ours, and the configurations are large enough.
+    unsafe {
+        let mut config = std::mem::zeroed::<vic_config>();
+        vic_config_default(&raw mut config, 1_000_000_000);
+        assert_eq!(vic_init(state.cast(), size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_OK);
+        assert_eq!(cint_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100), COALESCE_E_STATE);
+        assert_eq!(vic_on_completion(state.cast(), 1, 1), COALESCE_DELIVER);
+        assert_eq!(vic_reason(state.cast()), COALESCE_REASON_LOW_CIF);
+        let mut config = std::mem::zeroed::<cint_config>();
+        cint_config_default(&raw mut config, 1_000_000_000);
+        assert_eq!(cint_init(state.cast(), size_of::<cint_state>(), &raw const config, null_mut()), COALESCE_OK);
+        assert_eq!(vic_on_completion(state.cast(), 1, 100), COALESCE_E_STATE);
+        assert_eq!(cint_on_completion(state.cast(), 1, 77, 100), COALESCE_DELIVER, "an unknown hint delivers");
+        assert_eq!(cint_reason(state.cast()), COALESCE_REASON_ERROR);
+    }
+}
+
+#[test]
+fn a_wrong_configuration_says_what_is_wrong_and_what_is_allowed() {
+    type Change = fn(&mut vic_config);
+    let cases: [(Change, u32, (u64, u64, u64)); 7] = [
+        (|c| c.tick_hz = 0, COALESCE_FIELD_TICK_HZ, (0, 1_000, 10_000_000_000)),
+        (|c| c.cif_threshold = 1, COALESCE_FIELD_CIF_THRESHOLD, (1, 2, 65_535)),
+        (|c| c.cif_threshold = 65_536, COALESCE_FIELD_CIF_THRESHOLD, (65_536, 2, 65_535)),
+        (|c| c.max_skip = u32::MAX, COALESCE_FIELD_MAX_SKIP, (u32::MAX.into(), 2, 65_535)),
+        (|c| c.max_hold_ns = 0, COALESCE_FIELD_MAX_HOLD_NS, (0, 1, 1_000_000_000)),
+        (|c| c.live_clamp = 2, COALESCE_FIELD_LIVE_CLAMP, (2, 0, 1)),
+        (|c| c.reserved = 1, COALESCE_FIELD_RESERVED, (1, 0, 0)),
+    ];
+    for (change, field, (value, min, max)) in cases {
+        let mut memory = Memory([0x55; 256]);
+        // SAFETY: all of it is ours.
+        unsafe {
+            let mut config = std::mem::zeroed::<vic_config>();
+            vic_config_default(&raw mut config, 1_000_000_000);
+            change(&mut config);
+            let mut error = coalesce_error { field: 0, reserved: 0, value: 0, min: 0, max: 0 };
+            let state = memory.0.as_mut_ptr().cast::<vic_state>();
+            let status = vic_init(state, size_of::<vic_state>(), &raw const config, &raw mut error);
+            assert_eq!(status, COALESCE_E_CONFIG);
+            assert_eq!(error, coalesce_error { field, reserved: 0, value, min, max });
+            assert_eq!(vic_init(state, size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_E_CONFIG);
+        }
+        assert!(memory.0.iter().all(|byte| *byte == 0x55), "the memory is as it was");
+    }
+}
+
+#[test]
+fn sizes_of_another_header_are_refused() {
+    let mut memory = Memory([0; 256]);
+    let state = memory.0.as_mut_ptr().cast::<vic_state>();
+    // SAFETY: all of it is ours.
+    unsafe {
+        let mut config = std::mem::zeroed::<vic_config>();
+        vic_config_default(&raw mut config, 1_000_000_000);
+        for size in [0, 8, size_of::<vic_state>() - 8, size_of::<vic_state>() + 8] {
+            assert_eq!(vic_init(state, size, &raw const config, null_mut()), COALESCE_E_SIZE);
+        }
+        for size in [0, 4, config.struct_size - 1, config.struct_size + 1] {
+            let config = vic_config { struct_size: size, ..config };
+            assert_eq!(vic_init(state, size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_E_SIZE);
+        }
+        assert_eq!(vic_init(state, size_of::<vic_state>(), null(), null_mut()), COALESCE_E_NULL);
+        assert_eq!(vic_init(null_mut(), size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_E_NULL);
+    }
+}

@@ -1,0 +1,242 @@
+//! The golden traces in `vectors/`, replayed through the exported functions: the same decisions, reasons and deadlines.
+
+use coalesce::cint::*;
+use coalesce::error::coalesce_error;
+use coalesce::status::*;
+use coalesce::vic::*;
+use policy_test::{Completion, Decision, Event, Hint, Policy, Promises, replay};
+use serde_json::Value;
+use std::ffi::CStr;
+use std::path::Path;
+use std::ptr::null_mut;
+
+fn reason_name(reason: u32) -> &'static str {
+    // SAFETY: it is a text of the library's.
+    unsafe { CStr::from_ptr(coalesce_reason_name(reason)) }.to_str().expect("ASCII")
+}
+
+fn decision(status: coalesce_status, reason: u32) -> Decision {
+    match status {
+        COALESCE_DELIVER => Decision::Deliver(reason_name(reason)),
+        COALESCE_DELIVER_URGENT => Decision::DeliverUrgent(reason_name(reason)),
+        COALESCE_HOLD => Decision::Hold(reason_name(reason)),
+        error => panic!("status {error}"),
+    }
+}
+
+fn instant(deadline: u64) -> Option<u64> {
+    (deadline != COALESCE_NEVER).then_some(deadline)
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().expect("a number")
+}
+
+struct VicMachine {
+    state: Box<vic_state>,
+    configs: Vec<vic_config>,
+}
+
+impl VicMachine {
+    fn new(configurations: &[Value]) -> Self {
+        let configs: Vec<_> = configurations
+            .iter()
+            .map(|value| vic_config {
+                struct_size: size_of::<vic_config>() as u32,
+                cif_threshold: number(value, "cif_threshold") as u32,
+                tick_hz: number(value, "tick_hz"),
+                epoch_ns: number(value, "epoch_ns"),
+                max_hold_ns: value["max_hold_ns"].as_u64().unwrap_or(COALESCE_NEVER),
+                margin_ns: number(value, "margin_ns"),
+                iops_threshold: number(value, "iops_threshold") as u32,
+                max_skip: number(value, "max_skip") as u32,
+                live_clamp: value["live_clamp"].as_bool().expect("a switch").into(),
+                reserved: 0,
+            })
+            .collect();
+        let mut state = Box::new(vic_state { opaque: [0; 13] });
+        // SAFETY: all of it is ours.
+        let status = unsafe { vic_init(&raw mut *state, size_of::<vic_state>(), &raw const configs[0], null_mut()) };
+        assert_eq!(status, COALESCE_OK);
+        Self { state, configs }
+    }
+
+    fn decide(&mut self, call: impl FnOnce(*mut vic_state) -> coalesce_status) -> Decision {
+        let status = call(&raw mut *self.state);
+        // SAFETY: the state is ours.
+        decision(status, unsafe { vic_reason(&raw const *self.state) })
+    }
+}
+
+impl Policy for VicMachine {
+    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+        self.decide(|state| match completion.slice_end {
+            // SAFETY: the state is ours.
+            Some(end) => unsafe { vic_on_completion_in_slice(state, now, completion.cif, end) },
+            // SAFETY: the state is ours.
+            None => unsafe { vic_on_completion(state, now, completion.cif) },
+        })
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        // SAFETY: the state is ours.
+        instant(unsafe { vic_deadline(&raw const *self.state) })
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { vic_on_deadline(state, now) })
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { vic_flush(state, now) })
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::default()
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        // SAFETY: the state is ours.
+        assert_eq!(unsafe { vic_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
+    }
+
+    fn on_schedule(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { vic_on_schedule(state, now) })
+    }
+
+    fn on_deschedule(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { vic_on_deschedule(state, now) })
+    }
+
+    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
+        let config = *self.configs.get(usize::from(choice))?;
+        let mut error = coalesce_error { field: 0, reserved: 0, value: 0, min: 0, max: 0 };
+        // SAFETY: all of it is ours.
+        let status = unsafe { vic_reconfigure(&raw mut *self.state, &raw const config, now, &raw mut error) };
+        if status == COALESCE_E_CONFIG {
+            assert_eq!(error.field, coalesce::error::COALESCE_FIELD_TICK_HZ);
+            return None;
+        }
+        Some(self.decide(|_| status))
+    }
+}
+
+struct CintMachine {
+    state: Box<cint_state>,
+    configs: Vec<cint_config>,
+}
+
+impl CintMachine {
+    fn new(configurations: &[Value]) -> Self {
+        let configs: Vec<_> = configurations
+            .iter()
+            .map(|value| cint_config {
+                struct_size: size_of::<cint_config>() as u32,
+                thr: number(value, "thr") as u32,
+                tick_hz: number(value, "tick_hz"),
+                delta_ns: number(value, "delta_ns"),
+                max_hold_ns: value["max_hold_ns"].as_u64().unwrap_or(COALESCE_NEVER),
+                storm_max_rate: value["storm_max_rate"].as_u64().unwrap_or(0),
+                storm_shift: value["storm_shift"].as_u64().unwrap_or(7) as u32,
+                in_flight: value["in_flight"].as_u64().unwrap_or(0) as u32,
+                ooo: value["ooo"].as_bool().expect("a switch").into(),
+                reserved: 0,
+            })
+            .collect();
+        let mut state = Box::new(cint_state { opaque: [0; 16] });
+        // SAFETY: all of it is ours.
+        let status = unsafe { cint_init(&raw mut *state, size_of::<cint_state>(), &raw const configs[0], null_mut()) };
+        assert_eq!(status, COALESCE_OK);
+        Self { state, configs }
+    }
+
+    fn decide(&mut self, call: impl FnOnce(*mut cint_state) -> coalesce_status) -> Decision {
+        let status = call(&raw mut *self.state);
+        // SAFETY: the state is ours.
+        decision(status, unsafe { cint_reason(&raw const *self.state) })
+    }
+}
+
+impl Policy for CintMachine {
+    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+        let hint = match completion.hint {
+            Hint::Plain => COALESCE_HINT_PLAIN,
+            Hint::Barrier => COALESCE_HINT_BARRIER,
+            Hint::Urgent => COALESCE_HINT_URGENT,
+        };
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { cint_on_completion(state, now, hint, completion.cif) })
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        // SAFETY: the state is ours.
+        instant(unsafe { cint_deadline(&raw const *self.state) })
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { cint_on_deadline(state, now) })
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { cint_flush(state, now) })
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::default()
+    }
+
+    fn on_batch_end(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { cint_on_batch_end(state, now) })
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        // SAFETY: the state is ours.
+        assert_eq!(unsafe { cint_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
+    }
+
+    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
+        let config = *self.configs.get(usize::from(choice))?;
+        // SAFETY: all of it is ours.
+        let status = unsafe { cint_reconfigure(&raw mut *self.state, &raw const config, now, null_mut()) };
+        (status != COALESCE_E_CONFIG).then(|| self.decide(|_| status))
+    }
+}
+
+/// How many events of the traces of one machine came out the same.
+fn replay_all<P: Policy>(machine: &str, build: impl Fn(&[Value]) -> P) -> usize {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
+    let mut events = 0;
+    for entry in std::fs::read_dir(directory).expect("vectors") {
+        let path = entry.expect("vectors").path();
+        let text = std::fs::read_to_string(&path).expect("a trace");
+        let mut lines = text.lines();
+        let header: Value = serde_json::from_str(lines.next().expect("a header")).expect("JSON");
+        if header["machine"] != machine || header["groups"].as_u64().is_some_and(|groups| groups > 0) {
+            continue;
+        }
+        let trace: Vec<Event> = lines.map(|line| serde_json::from_str(line).expect("an event")).collect();
+        events += trace.len();
+        if let Err(difference) = replay(&mut build(header["configurations"].as_array().expect("a list")), &trace) {
+            let (index, recorded, event) = *difference;
+            panic!("{}:{}: recorded {recorded:?}, now {event:?}", path.display(), index + 2);
+        }
+    }
+    events
+}
+
+#[test]
+fn vic_decides_the_same() {
+    assert!(replay_all("vic", VicMachine::new) > 1000);
+}
+
+#[test]
+fn cint_decides_the_same() {
+    assert!(replay_all("cint", CintMachine::new) > 1000);
+}
