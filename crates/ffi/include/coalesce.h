@@ -353,7 +353,7 @@ void cint_config_p3700(cint_config *config, uint64_t tick_hz);
 // # Safety
 // `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
 // its `struct_size` says; `error` is null or points to a `coalesce_error`.
-coalesce_status cint_init(cint_state *state, size_t state_size, const cint_config *config_, coalesce_error *error);
+coalesce_status cint_init(cint_state *state, size_t state_size, const cint_config *config, coalesce_error *error);
 
 // Takes a new configuration, with what is held, and decides about it. `tick_hz` stays; a storm guard that changes starts
 // anew. On an error nothing has changed; `error` may be null.
@@ -361,7 +361,7 @@ coalesce_status cint_init(cint_state *state, size_t state_size, const cint_confi
 // # Safety
 // As `cint_init`, of a state that nobody else uses during the call.
 coalesce_status cint_reconfigure(cint_state *state,
-                                 const cint_config *config_,
+                                 const cint_config *config,
                                  uint64_t now,
                                  coalesce_error *error);
 
@@ -371,7 +371,7 @@ coalesce_status cint_reconfigure(cint_state *state,
 //
 // # Safety
 // `state` is null or points to a `cint_state` that nobody else uses during the call.
-coalesce_status cint_on_completion(cint_state *state, uint64_t now, uint32_t hint_, uint32_t cif);
+coalesce_status cint_on_completion(cint_state *state, uint64_t now, uint32_t hint, uint32_t cif);
 
 // When `cint_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
 // May change in every call.
@@ -431,7 +431,7 @@ uint32_t cint_hint_merge(uint32_t a, uint32_t b);
 
 // The hint of one part of a request that is split (§4.1.1): each keeps the mark, but a strict Barrier stays with the
 // last part. One that is unknown counts as Urgent.
-uint32_t cint_hint_split(uint32_t hint_, bool is_last, bool barriers_are_strict);
+uint32_t cint_hint_split(uint32_t hint, bool is_last, bool barriers_are_strict);
 
 // The name of a parameter, as in its configuration. Never null.
 const char *coalesce_field_name(uint32_t field);
@@ -536,7 +536,7 @@ coalesce_status vic_init(vic_state *state, size_t state_size, const vic_config *
 // # Safety
 // As `vic_init`, of a state that nobody else uses during the call.
 coalesce_status vic_reconfigure(vic_state *state,
-                                const vic_config *config_,
+                                const vic_config *config,
                                 uint64_t now,
                                 coalesce_error *error);
 

@@ -5,7 +5,7 @@ use crate::error::{
     COALESCE_FIELD_THR, Refused, coalesce_error,
 };
 use crate::status::*;
-use crate::tagged::{Tagged, answer, config, kind, put};
+use crate::tagged::{Decides, Machine, Tagged, answer, kind, put, read_config};
 use cint_core::{
     Barriers, BothBits, Cint, Config, Decision, Event, Field, Hint, HoldReason, Params, Reason, StormParams,
 };
@@ -20,7 +20,11 @@ pub struct cint_state {
 }
 
 type State = Tagged<Cint>;
-const KIND: u32 = kind(b'C');
+
+impl Machine for Cint {
+    type State = cint_state;
+    const KIND: u32 = kind(b'C');
+}
 
 /// Parameters of cinterrupts. Begin with `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
 #[repr(C)]
@@ -131,13 +135,13 @@ pub unsafe extern "C" fn cint_config_p3700(config: *mut cint_config, tick_hz: u6
 pub unsafe extern "C" fn cint_init(
     state: *mut cint_state,
     state_size: usize,
-    config_: *const cint_config,
+    config: *const cint_config,
     error: *mut coalesce_error,
 ) -> coalesce_status {
     // SAFETY: the caller's promises are those of the two.
     unsafe {
-        let machine = config(config_).and_then(|config| config.check()).map(Cint::new);
-        State::make(state, state_size, KIND, machine, error)
+        let machine = read_config(config).and_then(|config| config.check()).map(Cint::new);
+        State::make(state, state_size, machine, error)
     }
 }
 
@@ -149,21 +153,14 @@ pub unsafe extern "C" fn cint_init(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_reconfigure(
     state: *mut cint_state,
-    config_: *const cint_config,
+    config: *const cint_config,
     now: u64,
     error: *mut coalesce_error,
 ) -> coalesce_status {
     // SAFETY: the caller's promises.
     unsafe {
-        let state = match State::at(state, KIND) {
-            Ok(state) => state,
-            Err(status) => return status,
-        };
-        let decided = config(config_).and_then(|config| Ok(state.machine.reconfigure(config.check()?, now)?));
-        match decided {
-            Ok(decision) => state.note(decision),
-            Err(refused) => refused.report(error),
-        }
+        let checked = read_config(config).and_then(|config| config.check());
+        State::try_decide(state, |cint| Ok(cint.reconfigure(checked?, now)?), error)
     }
 }
 
@@ -176,7 +173,7 @@ pub const COALESCE_HINT_URGENT: u32 = 2;
 /// Commands in flight are not known: the `in_flight` rule is off for this completion.
 pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF;
 
-fn hint(number: u32) -> Option<Hint> {
+fn known(number: u32) -> Option<Hint> {
     match number {
         COALESCE_HINT_PLAIN => Some(Hint::Plain),
         COALESCE_HINT_BARRIER => Some(Hint::Barrier),
@@ -200,11 +197,11 @@ const fn number(hint: Hint) -> u32 {
 /// # Safety
 /// `state` is null or points to a `cint_state` that nobody else uses during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hint_: u32, cif: u32) -> coalesce_status {
-    let event = hint(hint_).map_or(Event::Error, Event::from);
+pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hint: u32, cif: u32) -> coalesce_status {
+    let event = known(hint).map_or(Event::Error, Event::from);
     let cif = (cif != COALESCE_CIF_UNKNOWN).then_some(cif);
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |cint| cint.on_completion(now, event, cif)) }
+    unsafe { State::decide(state, |cint| cint.on_completion(now, event, cif)) }
 }
 
 /// When `cint_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
@@ -215,7 +212,7 @@ pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_deadline(state: *const cint_state) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { State::look(state, KIND) }.ok().and_then(|state| state.machine.deadline()).unwrap_or(COALESCE_NEVER)
+    unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).unwrap_or(COALESCE_NEVER)
 }
 
 /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
@@ -225,7 +222,7 @@ pub unsafe extern "C" fn cint_deadline(state: *const cint_state) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_deadline(state: *mut cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |cint| cint.on_deadline(now)) }
+    unsafe { State::decide(state, |cint| cint.on_deadline(now)) }
 }
 
 /// The device has posted all it had. Ends a burst where Δ is 0.
@@ -235,7 +232,7 @@ pub unsafe extern "C" fn cint_on_deadline(state: *mut cint_state, now: u64) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_batch_end(state: *mut cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |cint| cint.on_batch_end(now)) }
+    unsafe { State::decide(state, |cint| cint.on_batch_end(now)) }
 }
 
 /// Queue stop, reset, migration: announces what is held, storm or not. A failed command is `COALESCE_HINT_URGENT`.
@@ -245,7 +242,7 @@ pub unsafe extern "C" fn cint_on_batch_end(state: *mut cint_state, now: u64) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_flush(state: *mut cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |cint| cint.flush(now)) }
+    unsafe { State::decide(state, |cint| cint.flush(now)) }
 }
 
 /// The consumer has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation
@@ -256,13 +253,7 @@ pub unsafe extern "C" fn cint_flush(state: *mut cint_state, now: u64) -> coalesc
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_consumed(state: *mut cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    match unsafe { State::at(state, KIND) } {
-        Ok(state) => {
-            state.machine.on_consumed(now);
-            COALESCE_OK
-        }
-        Err(status) => status,
-    }
+    unsafe { State::tell(state, |cint| cint.on_consumed(now)) }
 }
 
 /// What a machine says of itself.
@@ -291,7 +282,7 @@ pub unsafe extern "C" fn cint_get_info(
     info_size: usize,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    let machine = match unsafe { State::look(state, KIND) } {
+    let machine = match unsafe { State::look(state) } {
         Ok(state) => &state.machine,
         Err(status) => return status,
     };
@@ -312,7 +303,7 @@ pub unsafe extern "C" fn cint_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_reason(state: *const cint_state) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { State::look(state, KIND) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
+    unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
 }
 
 const fn both(urgent: bool) -> BothBits {
@@ -336,36 +327,24 @@ pub extern "C" fn cint_hint_from_access_latency(cdw13: u32) -> u32 {
 /// counts as Urgent.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_merge(a: u32, b: u32) -> u32 {
-    let known = |number| hint(number).unwrap_or(Hint::Urgent);
-    number(known(a).merge(known(b)))
+    let or_urgent = |number| known(number).unwrap_or(Hint::Urgent);
+    number(or_urgent(a).merge(or_urgent(b)))
 }
 
 /// The hint of one part of a request that is split (§4.1.1): each keeps the mark, but a strict Barrier stays with the
 /// last part. One that is unknown counts as Urgent.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_split(hint_: u32, is_last: bool, barriers_are_strict: bool) -> u32 {
+pub extern "C" fn cint_hint_split(hint: u32, is_last: bool, barriers_are_strict: bool) -> u32 {
     let barriers = if barriers_are_strict { Barriers::Strict } else { Barriers::Relaxed };
-    number(hint(hint_).unwrap_or(Hint::Urgent).split(is_last, barriers))
+    number(known(hint).unwrap_or(Hint::Urgent).split(is_last, barriers))
 }
 
-/// # Safety
-/// As `cint_on_completion`.
-#[inline(always)]
-unsafe fn decide(state: *mut cint_state, call: impl FnOnce(&mut Cint) -> Decision) -> coalesce_status {
-    // SAFETY: the caller's promise.
-    match unsafe { State::at(state, KIND) } {
-        Ok(state) => {
-            let decision = call(&mut state.machine);
-            state.note(decision)
-        }
-        Err(status) => status,
-    }
-}
+impl Decides for Cint {
+    type Decision = Decision;
 
-impl State {
     #[inline(always)]
-    fn note(&mut self, decision: Decision) -> coalesce_status {
-        let (status, reason) = match decision {
+    fn answer(decision: Decision) -> (coalesce_status, u32) {
+        match decision {
             Decision::DeliverUrgent => (COALESCE_DELIVER_URGENT, COALESCE_REASON_URGENT),
             Decision::Deliver(reason) => (
                 COALESCE_DELIVER,
@@ -393,8 +372,6 @@ impl State {
                     HoldReason::Cancelled => COALESCE_REASON_HOLD_CANCELLED,
                 },
             ),
-        };
-        self.reason = reason;
-        status
+        }
     }
 }

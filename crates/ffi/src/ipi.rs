@@ -2,7 +2,7 @@
 
 use crate::error::coalesce_error;
 use crate::status::*;
-use crate::tagged::{Tagged, kind, put};
+use crate::tagged::{Machine, Tagged, kind, put};
 use vic_core::{Ipi, IpiGate};
 
 /// Limits inter-processor interrupts by when the last virtual interrupt was delivered (vIC §3.3). Opaque. Once
@@ -15,7 +15,11 @@ pub struct ipi_gate {
 }
 
 type State = Tagged<IpiGate>;
-const KIND: u32 = kind(b'I');
+
+impl Machine for IpiGate {
+    type State = ipi_gate;
+    const KIND: u32 = kind(b'I');
+}
 
 /// The paper's threshold (vIC §4.5), in ns.
 pub const IPI_GATE_PAPER_NS: u64 = 100_000;
@@ -37,7 +41,7 @@ pub unsafe extern "C" fn ipi_gate_init(
 ) -> coalesce_status {
     let machine = IpiGate::new(threshold_ns, tick_hz).map_err(Into::into);
     // SAFETY: the caller's promise.
-    unsafe { State::make(gate, gate_size, KIND, machine, error) }
+    unsafe { State::make(gate, gate_size, machine, error) }
 }
 
 /// The monitor has delivered a virtual interrupt.
@@ -47,7 +51,7 @@ pub unsafe extern "C" fn ipi_gate_init(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ipi_gate_delivered(gate: *const ipi_gate, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    match unsafe { State::look(gate, KIND) } {
+    match unsafe { State::look(gate) } {
         Ok(state) => {
             state.machine.delivered(now);
             COALESCE_OK
@@ -64,7 +68,7 @@ pub unsafe extern "C" fn ipi_gate_delivered(gate: *const ipi_gate, now: u64) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ipi_gate_should_send(gate: *const ipi_gate, now: u64, until: *mut u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    match unsafe { State::look(gate, KIND) } {
+    match unsafe { State::look(gate) } {
         Ok(state) => match state.machine.should_send(now) {
             Ipi::Send => COALESCE_DELIVER,
             Ipi::Defer { until: instant } => {

@@ -2,7 +2,8 @@
 
 use crate::error::{Refused, coalesce_error};
 use crate::status::{
-    COALESCE_E_ALIGNMENT, COALESCE_E_NULL, COALESCE_E_SIZE, COALESCE_E_STATE, COALESCE_OK, coalesce_status,
+    COALESCE_E_ALIGNMENT, COALESCE_E_NULL, COALESCE_E_SIZE, COALESCE_E_STATE, COALESCE_OK, COALESCE_REASON_NONE,
+    coalesce_status,
 };
 use crate::version::COALESCE_ABI_VERSION;
 
@@ -20,14 +21,30 @@ pub(crate) const fn kind(letter: u8) -> u32 {
     u32::from_le_bytes([COALESCE_ABI_VERSION as u8, letter, 0xC0, 0xA1])
 }
 
-impl<T> Tagged<T> {
+/// A machine that C keeps in a state of its own type.
+pub(crate) trait Machine: Sized {
+    /// What C sees of it.
+    type State;
+    /// The first word of its states: [`kind`].
+    const KIND: u32;
+}
+
+/// A machine that decides.
+pub(crate) trait Decides: Machine {
+    /// Its decision.
+    type Decision;
+    /// The decision in numbers: what to do, and why.
+    fn answer(decision: Self::Decision) -> (coalesce_status, u32);
+}
+
+impl<T: Machine> Tagged<T> {
     /// A state that a caller gave, if it is one of this kind.
     ///
     /// # Safety
-    /// `state` is null, or points to a `S`.
+    /// `state` is null, or points to a state.
     #[inline(always)]
-    unsafe fn check<S>(state: *const S, kind: u32) -> Result<*const Self, coalesce_status> {
-        const { assert!(size_of::<Self>() <= size_of::<S>() && align_of::<Self>() <= 8) };
+    unsafe fn check(state: *const T::State) -> Result<*const Self, coalesce_status> {
+        const { assert!(size_of::<Self>() <= size_of::<T::State>() && align_of::<Self>() <= 8) };
         let state = state.cast::<Self>();
         if state.is_null() {
             return Err(COALESCE_E_NULL);
@@ -36,27 +53,27 @@ impl<T> Tagged<T> {
             return Err(COALESCE_E_ALIGNMENT);
         }
         // SAFETY: the memory is there, and any four bytes are a number.
-        if unsafe { (*state).kind } == kind { Ok(state) } else { Err(COALESCE_E_STATE) }
+        if unsafe { (*state).kind } == T::KIND { Ok(state) } else { Err(COALESCE_E_STATE) }
     }
 
     /// To change it.
     ///
     /// # Safety
-    /// `state` is null, or points to a `S` that nobody else uses during the call.
+    /// `state` is null, or points to a state that nobody else uses during the call.
     #[inline(always)]
-    pub(crate) unsafe fn at<'a, S>(state: *mut S, kind: u32) -> Result<&'a mut Self, coalesce_status> {
+    unsafe fn at<'a>(state: *mut T::State) -> Result<&'a mut Self, coalesce_status> {
         // SAFETY: the caller's promise; by its first word the memory is what `make` wrote.
-        unsafe { Self::check(state, kind).map(|state| &mut *state.cast_mut()) }
+        unsafe { Self::check(state).map(|state| &mut *state.cast_mut()) }
     }
 
     /// To look at it.
     ///
     /// # Safety
-    /// `state` is null, or points to a `S` that nobody changes during the call.
+    /// `state` is null, or points to a state that nobody changes during the call.
     #[inline(always)]
-    pub(crate) unsafe fn look<'a, S>(state: *const S, kind: u32) -> Result<&'a Self, coalesce_status> {
+    pub(crate) unsafe fn look<'a>(state: *const T::State) -> Result<&'a Self, coalesce_status> {
         // SAFETY: as above.
-        unsafe { Self::check(state, kind).map(|state| &*state) }
+        unsafe { Self::check(state).map(|state| &*state) }
     }
 
     /// Makes a state in the caller's memory of `size` bytes.
@@ -64,10 +81,9 @@ impl<T> Tagged<T> {
     /// # Safety
     /// `state` is null, or points to `size` bytes that nobody else uses; `error` is null, or an error can be written
     /// there.
-    pub(crate) unsafe fn make<S>(
-        state: *mut S,
+    pub(crate) unsafe fn make(
+        state: *mut T::State,
         size: usize,
-        kind: u32,
         machine: Result<T, Refused>,
         error: *mut coalesce_error,
     ) -> coalesce_status {
@@ -75,7 +91,7 @@ impl<T> Tagged<T> {
         if place.is_null() {
             return COALESCE_E_NULL;
         }
-        if size != size_of::<S>() {
+        if size != size_of::<T::State>() {
             return COALESCE_E_SIZE;
         }
         if !place.is_aligned() {
@@ -84,12 +100,72 @@ impl<T> Tagged<T> {
         match machine {
             Ok(machine) => {
                 // SAFETY: it is there, aligned, and large enough.
-                unsafe { place.write(Self { kind, reason: 0, machine }) };
+                unsafe { place.write(Self { kind: T::KIND, reason: COALESCE_REASON_NONE, machine }) };
                 COALESCE_OK
             }
             // SAFETY: the caller's promise.
             Err(refused) => unsafe { refused.report(error) },
         }
+    }
+
+    /// Tells the machine something about which there is nothing to decide.
+    ///
+    /// # Safety
+    /// `state` is null, or points to a state that nobody else uses during the call.
+    pub(crate) unsafe fn tell(state: *mut T::State, call: impl FnOnce(&mut T)) -> coalesce_status {
+        // SAFETY: the caller's promise.
+        match unsafe { Self::at(state) } {
+            Ok(state) => {
+                call(&mut state.machine);
+                COALESCE_OK
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+impl<T: Decides> Tagged<T> {
+    /// Lets the machine decide.
+    ///
+    /// # Safety
+    /// `state` is null, or points to a state that nobody else uses during the call.
+    #[inline(always)]
+    pub(crate) unsafe fn decide(state: *mut T::State, call: impl FnOnce(&mut T) -> T::Decision) -> coalesce_status {
+        // SAFETY: the caller's promise.
+        match unsafe { Self::at(state) } {
+            Ok(state) => {
+                let decision = call(&mut state.machine);
+                state.note(decision)
+            }
+            Err(status) => status,
+        }
+    }
+
+    /// The same, where the call may be refused.
+    ///
+    /// # Safety
+    /// As there; `error` is null, or an error can be written there.
+    pub(crate) unsafe fn try_decide(
+        state: *mut T::State,
+        call: impl FnOnce(&mut T) -> Result<T::Decision, Refused>,
+        error: *mut coalesce_error,
+    ) -> coalesce_status {
+        // SAFETY: the caller's promise.
+        match unsafe { Self::at(state) } {
+            Ok(state) => match call(&mut state.machine) {
+                Ok(decision) => state.note(decision),
+                // SAFETY: the caller's promise.
+                Err(refused) => unsafe { refused.report(error) },
+            },
+            Err(status) => status,
+        }
+    }
+
+    #[inline(always)]
+    fn note(&mut self, decision: T::Decision) -> coalesce_status {
+        let (status, reason) = T::answer(decision);
+        self.reason = reason;
+        status
     }
 }
 
@@ -97,7 +173,7 @@ impl<T> Tagged<T> {
 ///
 /// # Safety
 /// `config` is null, or as many bytes are there as its first word says.
-pub(crate) unsafe fn config<C: Copy>(config: *const C) -> Result<C, Refused> {
+pub(crate) unsafe fn read_config<C: Copy>(config: *const C) -> Result<C, Refused> {
     if config.is_null() {
         return Err(Refused::Status(COALESCE_E_NULL));
     }

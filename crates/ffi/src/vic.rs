@@ -5,7 +5,7 @@ use crate::error::{
     coalesce_error,
 };
 use crate::status::*;
-use crate::tagged::{Tagged, config, kind, put};
+use crate::tagged::{Decides, Machine, Tagged, answer, kind, put, read_config};
 use vic_core::{Config, Decision, Field, HoldReason, Params, Reason, Vic};
 
 /// A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It has no pointers and owns
@@ -18,7 +18,11 @@ pub struct vic_state {
 }
 
 type State = Tagged<Vic>;
-const KIND: u32 = kind(b'V');
+
+impl Machine for Vic {
+    type State = vic_state;
+    const KIND: u32 = kind(b'V');
+}
 const _: () = assert!(size_of::<State>() == 104, "the paper's figure");
 
 /// Parameters of vIC. Begin with `vic_config_default` or `vic_config_paper`.
@@ -124,8 +128,8 @@ pub unsafe extern "C" fn vic_init(
 ) -> coalesce_status {
     // SAFETY: the caller's promises are those of the two.
     unsafe {
-        let machine = crate::tagged::config(config).and_then(|config| config.check()).map(Vic::new);
-        State::make(state, state_size, KIND, machine, error)
+        let machine = read_config(config).and_then(|config| config.check()).map(Vic::new);
+        State::make(state, state_size, machine, error)
     }
 }
 
@@ -137,21 +141,14 @@ pub unsafe extern "C" fn vic_init(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_reconfigure(
     state: *mut vic_state,
-    config_: *const vic_config,
+    config: *const vic_config,
     now: u64,
     error: *mut coalesce_error,
 ) -> coalesce_status {
     // SAFETY: the caller's promises.
     unsafe {
-        let state = match State::at(state, KIND) {
-            Ok(state) => state,
-            Err(status) => return status,
-        };
-        let decided = config(config_).and_then(|config| Ok(state.machine.reconfigure(config.check()?, now)?));
-        match decided {
-            Ok(decision) => state.note(decision),
-            Err(refused) => refused.report(error),
-        }
+        let checked = read_config(config).and_then(|config| config.check());
+        State::try_decide(state, |vic| Ok(vic.reconfigure(checked?, now)?), error)
     }
 }
 
@@ -163,7 +160,7 @@ pub unsafe extern "C" fn vic_reconfigure(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |vic| vic.on_completion(now, cif)) }
+    unsafe { State::decide(state, |vic| vic.on_completion(now, cif)) }
 }
 
 /// The same, with the instant at which the guest's timeslice ends (Xen §4). One that is not in the future says nothing.
@@ -178,7 +175,7 @@ pub unsafe extern "C" fn vic_on_completion_in_slice(
     slice_end: u64,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |vic| vic.on_completion_in_slice(now, cif, Some(slice_end))) }
+    unsafe { State::decide(state, |vic| vic.on_completion_in_slice(now, cif, Some(slice_end))) }
 }
 
 /// When `vic_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
@@ -189,7 +186,7 @@ pub unsafe extern "C" fn vic_on_completion_in_slice(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_deadline(state: *const vic_state) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { State::look(state, KIND) }.ok().and_then(|state| state.machine.deadline()).unwrap_or(COALESCE_NEVER)
+    unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).unwrap_or(COALESCE_NEVER)
 }
 
 /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
@@ -199,7 +196,7 @@ pub unsafe extern "C" fn vic_deadline(state: *const vic_state) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_deadline(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |vic| vic.on_deadline(now)) }
+    unsafe { State::decide(state, |vic| vic.on_deadline(now)) }
 }
 
 /// A failed command, queue stop, reset, migration: announces what is held.
@@ -209,7 +206,7 @@ pub unsafe extern "C" fn vic_on_deadline(state: *mut vic_state, now: u64) -> coa
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_flush(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |vic| vic.flush(now)) }
+    unsafe { State::decide(state, |vic| vic.flush(now)) }
 }
 
 /// The guest has been put on a CPU: announces what is held.
@@ -219,7 +216,7 @@ pub unsafe extern "C" fn vic_flush(state: *mut vic_state, now: u64) -> coalesce_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_schedule(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |vic| vic.on_schedule(now)) }
+    unsafe { State::decide(state, |vic| vic.on_schedule(now)) }
 }
 
 /// The guest is taken off its CPU: announces what is held. Until `vic_on_schedule` neither time nor completions count for
@@ -230,7 +227,7 @@ pub unsafe extern "C" fn vic_on_schedule(state: *mut vic_state, now: u64) -> coa
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_deschedule(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { decide(state, |vic| vic.on_deschedule(now)) }
+    unsafe { State::decide(state, |vic| vic.on_deschedule(now)) }
 }
 
 /// The guest has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation that
@@ -241,13 +238,7 @@ pub unsafe extern "C" fn vic_on_deschedule(state: *mut vic_state, now: u64) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_consumed(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    match unsafe { State::at(state, KIND) } {
-        Ok(state) => {
-            state.machine.on_consumed(now);
-            COALESCE_OK
-        }
-        Err(status) => status,
-    }
+    unsafe { State::tell(state, |vic| vic.on_consumed(now)) }
 }
 
 /// What a machine says of itself.
@@ -276,7 +267,7 @@ pub unsafe extern "C" fn vic_get_info(
     info_size: usize,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    let machine = match unsafe { State::look(state, KIND) } {
+    let machine = match unsafe { State::look(state) } {
         Ok(state) => &state.machine,
         Err(status) => return status,
     };
@@ -288,7 +279,7 @@ pub unsafe extern "C" fn vic_get_info(
         times_back: machine.times_back().into(),
     };
     // SAFETY: the caller's promise.
-    unsafe { crate::tagged::answer(info, info_size, value) }
+    unsafe { answer(info, info_size, value) }
 }
 
 /// Why the last decision was taken: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` if there was none, or no such state.
@@ -298,27 +289,15 @@ pub unsafe extern "C" fn vic_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_reason(state: *const vic_state) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { State::look(state, KIND) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
+    unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
 }
 
-/// # Safety
-/// As `vic_on_completion`.
-#[inline(always)]
-unsafe fn decide(state: *mut vic_state, call: impl FnOnce(&mut Vic) -> Decision) -> coalesce_status {
-    // SAFETY: the caller's promise.
-    match unsafe { State::at(state, KIND) } {
-        Ok(state) => {
-            let decision = call(&mut state.machine);
-            state.note(decision)
-        }
-        Err(status) => status,
-    }
-}
+impl Decides for Vic {
+    type Decision = Decision;
 
-impl State {
     #[inline(always)]
-    fn note(&mut self, decision: Decision) -> coalesce_status {
-        let (status, reason) = match decision {
+    fn answer(decision: Decision) -> (coalesce_status, u32) {
+        match decision {
             Decision::Deliver(reason) => (
                 COALESCE_DELIVER,
                 match reason {
@@ -342,8 +321,6 @@ impl State {
                     HoldReason::Reconfigured => COALESCE_REASON_HOLD_RECONFIGURED,
                 },
             ),
-        };
-        self.reason = reason;
-        status
+        }
     }
 }
