@@ -1,7 +1,7 @@
 //! The control socket: JSON-RPC 2.0, one object a line. Parameters have SPDK's names where SPDK has them.
 
 use crate::server::DiskServer;
-use crate::socket::{BoundSocket, accept};
+use crate::socket::{BoundSocket, accepted};
 use anyhow::{Context as _, Result, anyhow, bail};
 use policy::Spec;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ pub fn listen(path: &Path, disks: Arc<[DiskServer]>) -> Result<BoundSocket> {
     let listener = socket.listener().try_clone().context("control socket")?;
     let accept = move || {
         loop {
-            let Some(stream) = accept(&listener) else { continue };
+            let Some(stream) = accepted(listener.accept()) else { continue };
             let disks = disks.clone();
             // A client that says nothing must not keep others waiting.
             let _ = std::thread::Builder::new().name("control-client".into()).spawn(move || serve(&stream, &disks));

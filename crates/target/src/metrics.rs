@@ -1,6 +1,7 @@
 //! Statistics for Prometheus, over HTTP on a loopback address.
 
 use crate::server::DiskServer;
+use crate::socket::accepted;
 use crate::stats::QueueStats;
 use anyhow::{Context as _, Result};
 use prometheus_client::collector::Collector;
@@ -28,9 +29,8 @@ pub fn listen(address: SocketAddr, disks: Arc<[DiskServer]>) -> Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("metrics at {address}"))?;
     let serve = move || {
         loop {
-            match listener.accept() {
-                Ok((stream, _)) => drop(answer(stream, &disks)), // who leaves early gets no answer
-                Err(_) => std::thread::sleep(Duration::from_millis(10)), // no descriptors: after a while there may be
+            if let Some(stream) = accepted(listener.accept()) {
+                let _ = answer(stream, &disks); // who leaves early gets no answer
             }
         }
     };

@@ -238,12 +238,10 @@ impl Queue {
 
     fn obey_one(&mut self, command: Command) {
         match command {
-            Command::Start(mut vring, is_enabled) => {
+            Command::Start(vring, is_enabled) => {
                 self.stop();
-                if vring.owes_interrupt() {
-                    self.delivery.interrupt(&mut *vring);
-                }
                 self.vring = Some(vring);
+                self.announce_owed();
                 (self.is_enabled, self.is_broken) = (is_enabled, false);
             }
             Command::SetKick(kick) => {
@@ -256,10 +254,8 @@ impl Queue {
             Command::SetCall(call) => {
                 if let Some(vring) = &mut self.vring {
                     vring.set_call(call);
-                    if vring.owes_interrupt() {
-                        self.delivery.interrupt(&mut **vring);
-                    }
                 }
+                self.announce_owed();
             }
             Command::SetError(error) => {
                 if let Some(vring) = &mut self.vring {
@@ -329,6 +325,13 @@ impl Queue {
         if let Some(vring) = self.vring.as_deref_mut().filter(|_| !self.is_broken) {
             let ring = self.delivery.flush(vring, now);
             self.note(ring);
+        }
+    }
+
+    /// Interrupts through an eventfd that may not have been told what the guest has not taken.
+    fn announce_owed(&mut self) {
+        if let Some(vring) = self.vring.as_deref_mut().filter(|vring| vring.owes_interrupt()) {
+            self.delivery.interrupt(vring);
         }
     }
 

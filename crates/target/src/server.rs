@@ -4,7 +4,7 @@ use crate::backend::{Backend, FileBackend, MemoryBackend};
 use crate::config::{DiskConfig, Size};
 use crate::queue::{Command, Disk, QueueConfig, QueueThread};
 use crate::say;
-use crate::socket::{BoundSocket, accept};
+use crate::socket::{BoundSocket, accepted};
 use crate::stats::QueueStats;
 use crate::vhost::blk::{ID_LEN, Limits};
 use crate::vhost::{Connection, QUEUE_SIZE_MAX};
@@ -216,7 +216,7 @@ impl FrontDoor {
             if stop {
                 return None;
             }
-            if caller && let Some(stream) = accept(self.socket.listener()) {
+            if caller && let Some(stream) = accepted(self.socket.listener().accept()) {
                 return Some(stream);
             }
         }
@@ -234,7 +234,7 @@ impl FrontDoor {
                 return Ok(());
             }
             // Who has hung up may be back already: its old connection ends first.
-            if caller && !has_hung_up(&watch) && accept(self.socket.listener()).is_some() {
+            if caller && !has_hung_up(&watch) && accepted(self.socket.listener().accept()).is_some() {
                 say!("{}: refused a second connection", self.name);
             }
             if message {

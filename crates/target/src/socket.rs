@@ -54,14 +54,14 @@ impl BoundSocket {
     }
 }
 
-/// The next connection. None: it is gone already, or there is no descriptor for it, and after a while there may be.
+/// The connection that a listener accepted. None: it is gone already, or there is no descriptor for it, and after a while
+/// there may be.
 #[must_use]
-pub fn accept(listener: &UnixListener) -> Option<UnixStream> {
-    let accepted = listener.accept();
-    if accepted.is_err() {
+pub fn accepted<S, A>(outcome: std::io::Result<(S, A)>) -> Option<S> {
+    if outcome.is_err() {
         std::thread::sleep(Duration::from_millis(10)); // it stays ready: trying at once would only be busy
     }
-    accepted.ok().map(|(stream, _)| stream)
+    outcome.ok().map(|(stream, _)| stream)
 }
 
 impl Drop for BoundSocket {
