@@ -62,9 +62,9 @@ mod reaper;
 mod stats;
 mod storm;
 
-pub use barrier::{Ticket, Tracker};
+pub use barrier::{Ticket, Tracker, Window, Word};
 pub use cint::{Cint, Decision, Event, HoldReason, Reason};
 pub use config::{Config, ConfigError, Field, Params, StormParams};
 pub use hint::{Barriers, BothBits, Hint, SystemCall};
-pub use reaper::{Entry, Reaper};
+pub use reaper::{Cursor, Entry, Reaper};
 pub use stats::Stats;

@@ -46,26 +46,27 @@ impl Entry {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Reaper<const WORDS: usize> {
-    size: u16,
-    head: u16,
-    phase: bool,         // of a new entry at head
-    taken: [u64; WORDS], // entries at or behind head that are taken already
+    cursor: Cursor,
+    taken: [u64; WORDS],
 }
 
 impl<const WORDS: usize> Reaper<WORDS> {
     /// For an empty queue of `size` entries; `None`: not 2 to 64 * `WORDS`.
     #[must_use]
     pub const fn new(size: u16) -> Option<Self> {
-        if size < 2 || size as usize > WORDS.saturating_mul(64) {
+        if size as usize > WORDS.saturating_mul(64) {
             return None;
         }
-        Some(Self { size, head: 0, phase: true, taken: [0; WORDS] })
+        match Cursor::new(size) {
+            Some(cursor) => Some(Self { cursor, taken: [0; WORDS] }),
+            None => None,
+        }
     }
 
     /// The entry that the head doorbell stands at.
     #[must_use]
     pub const fn head(&self) -> u16 {
-        self.head
+        self.cursor.head
     }
 
     /// An urgent interrupt: takes the new entries that `is_urgent`, marks them, and leaves the others.
@@ -78,52 +79,76 @@ impl<const WORDS: usize> Reaper<WORDS> {
         is_urgent: impl Fn(Entry) -> bool,
         mut take: impl FnMut(Entry),
     ) -> Option<u16> {
-        let (mut index, mut phase) = (self.head, self.phase);
-        for _ in 0..self.size {
-            let entry = read(index);
-            if entry.phase() != phase {
-                break;
-            }
-            if !self.is_taken(index) && is_urgent(entry) {
-                self.mark(index, true);
+        self.cursor.reap(&mut self.taken, read, |entry| {
+            let urgent = is_urgent(entry);
+            if urgent {
                 take(entry);
             }
-            (index, phase) = self.after(index, phase);
-        }
-        self.move_head()
+            urgent
+        })
     }
 
     /// A normal interrupt: takes all new entries but those taken before. As [`reap_urgent`](Self::reap_urgent) else.
     pub fn reap(&mut self, read: impl Fn(u16) -> Entry, take: impl FnMut(Entry)) -> Option<u16> {
         self.reap_urgent(read, |_| true, take)
     }
+}
 
-    /// Moves the head over what is taken.
-    fn move_head(&mut self) -> Option<u16> {
+/// Where a consumer stands in a completion queue, for those who keep the memory of what is taken themselves; others take
+/// a [`Reaper`]. That memory, one bit an entry and all 0 at first, is given with each call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    size: u16,
+    head: u16,
+    phase: u32, // of a new entry at head
+}
+
+impl Cursor {
+    /// For an empty queue of `size` entries; `None`: fewer than 2.
+    #[must_use]
+    pub const fn new(size: u16) -> Option<Self> {
+        if size < 2 { None } else { Some(Self { size, head: 0, phase: 1 }) }
+    }
+
+    /// Shows each new entry that is not taken yet to `take`, which says whether it takes it. Returns what to write to the
+    /// head doorbell, if it moves: it does so only over entries that are taken.
+    ///
+    /// `read` reads an entry; it must read the phase tag before the rest, as the device writes it last.
+    pub fn reap(
+        &mut self,
+        taken: &mut [u64],
+        read: impl Fn(u16) -> Entry,
+        mut take: impl FnMut(Entry) -> bool,
+    ) -> Option<u16> {
         let before = self.head;
+        let mut at = *self;
+        let mut all_taken = true; // from the head up to `at`
         for _ in 0..self.size {
-            if !self.is_taken(self.head) {
+            let entry = read(at.head);
+            if u32::from(entry.phase()) != at.phase {
                 break;
             }
-            self.mark(self.head, false);
-            (self.head, self.phase) = self.after(self.head, self.phase);
+            let Some(word) = taken.get_mut(usize::from(at.head >> 6)) else { break };
+            let bit = 1 << (at.head & 63);
+            if *word & bit == 0 && take(entry) {
+                *word |= bit;
+            }
+            all_taken = all_taken && *word & bit != 0;
+            at.advance();
+            if all_taken {
+                *word &= !bit;
+                *self = at;
+            }
         }
         (self.head != before).then_some(self.head)
     }
 
-    const fn after(&self, index: u16, phase: bool) -> (u16, bool) {
-        let next = index.wrapping_add(1);
-        if next == self.size { (0, !phase) } else { (next, phase) }
-    }
-
-    fn is_taken(&self, index: u16) -> bool {
-        self.taken.get(usize::from(index >> 6)).is_some_and(|word| word & 1 << (index & 63) != 0)
-    }
-
-    fn mark(&mut self, index: u16, taken: bool) {
-        if let Some(word) = self.taken.get_mut(usize::from(index >> 6)) {
-            let bit = 1 << (index & 63);
-            if taken { *word |= bit } else { *word &= !bit }
+    const fn advance(&mut self) {
+        self.head = self.head.wrapping_add(1);
+        if self.head >= self.size {
+            self.head = 0;
+            self.phase ^= 1;
         }
     }
 }
