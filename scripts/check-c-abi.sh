@@ -10,8 +10,8 @@ header=crates/ffi/include/coalesce.h
 
 echo '#include "coalesce.h"' | tee "$work/header.c" > "$work/header.cpp"
 warnings=(-Wall -Wextra -Wpedantic -Werror -I crates/ffi/include)
-cc -std=c99 "${warnings[@]}" -DCOALESCE_HAS_IPI_GATE -c "$work/header.c" -o "$work/header.o"
-c++ -std=c++17 "${warnings[@]}" -DCOALESCE_HAS_IPI_GATE -c "$work/header.cpp" -o "$work/header.o"
+cc -std=c99 "${warnings[@]}" -c "$work/header.c" -o "$work/header.o"
+c++ -std=c++17 "${warnings[@]}" -c "$work/header.cpp" -o "$work/header.o"
 
 cargo rustc --quiet --locked --release --package coalesce-ffi --lib --crate-type staticlib --no-default-features \
   --features no-panic --target-dir target/c-abi
@@ -24,7 +24,7 @@ for name in "${exported[@]}"; do
   grep -q "\b$name(" "$header" || die "$name is not in the header"
 done
 {
-  printf '#define COALESCE_HAS_IPI_GATE\n#include "coalesce.h"\nvoid *volatile all[] = {\n'
+  printf '#include "coalesce.h"\nvoid *volatile all[] = {\n'
   printf '  (void *)%s,\n' "${exported[@]}"
   printf '};\nint main(void) { return all[0] == 0; }\n'
 } > "$work/all.c"

@@ -5,20 +5,20 @@
 #ifndef COALESCE_H
 #define COALESCE_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
-// The requester said nothing, or "do not hurry": burst detection decides.
-#define COALESCE_HINT_PLAIN 0
+/* Define COALESCE_BARE_METAL where the library is built for a device: it has no texts there. The IPI gate is where the CPU
+ * has 64-bit atomics. */
+#ifndef COALESCE_BARE_METAL
+#define COALESCE_HOSTED
+#define COALESCE_HAS_IPI_GATE
+#endif
 
-// The last command of a batch: interrupt when the batch is complete.
-#define COALESCE_HINT_BARRIER 1
-
-// Somebody waits for this very command.
-#define COALESCE_HINT_URGENT 2
+/* Memory for a window of so many commands, and for a reaper of so many entries, in words of uint64_t. */
+#define CINT_WINDOW_WORDS(commands) (5 + (commands) / 32)
+#define CINT_REAPER_WORDS(entries) (2 + ((entries) + 63) / 64)
 
 // Commands in flight are not known: the `in_flight` rule is off for this completion.
 #define COALESCE_CIF_UNKNOWN 4294967295
@@ -77,10 +77,64 @@
 // `vector`
 #define COALESCE_FIELD_VECTOR 18
 
+// `commands` of a window, a power of two
+#define COALESCE_FIELD_COMMANDS 19
+
+// `entries` of a reaper's queue
+#define COALESCE_FIELD_ENTRIES 20
+
+// The requester said nothing, or "do not hurry": burst detection decides.
+#define COALESCE_HINT_PLAIN 0
+
+// The last command of a batch: interrupt when the batch is complete.
+#define COALESCE_HINT_BARRIER 1
+
+// Somebody waits for this very command.
+#define COALESCE_HINT_URGENT 2
+
+// `read`, `pread`, `readv`, `preadv`
+#define COALESCE_CALL_READ 0
+
+// `write`, `pwrite`, `writev`, `pwritev`
+#define COALESCE_CALL_WRITE 1
+
+// `preadv2`, `pwritev2`
+#define COALESCE_CALL_VECTORED2 2
+
+// One request of an `io_submit`
+#define COALESCE_CALL_IO_SUBMIT 3
+
+// `sync`, `fsync`, `fdatasync`, `syncfs`
+#define COALESCE_CALL_SYNC 4
+
+// One request of an `msync`
+#define COALESCE_CALL_MSYNC 5
+
+// The file descriptor has `O_NONBLOCK`; of a vectored call: `RWF_NOWAIT`.
+#define COALESCE_CALL_NONBLOCK 1
+
+// The file descriptor has `O_DIRECT`.
+#define COALESCE_CALL_DIRECT 2
+
+// The paper's `RWF_URGENT`.
+#define COALESCE_CALL_URGENT 4
+
+// The paper's `RWF_BARRIER`.
+#define COALESCE_CALL_BARRIER 8
+
+// `MS_SYNC`
+#define COALESCE_CALL_MS_SYNC 16
+
+// It is the last request of its call.
+#define COALESCE_CALL_LAST 32
+
 #if defined(COALESCE_HAS_IPI_GATE)
 // The paper's threshold (vIC §4.5), in ns.
 #define IPI_GATE_PAPER_NS 100000
 #endif
+
+// The head doorbell stays.
+#define COALESCE_NO_DOORBELL 4294967295
 
 // An instant that never comes: no deadline, no bound, not known.
 #define COALESCE_NEVER 18446744073709551615ull
@@ -159,6 +213,9 @@
 
 // Held: the command is forgotten, and nothing is due.
 #define COALESCE_REASON_HOLD_CANCELLED 38
+
+// A command that has no ticket: its hint stands as it is.
+#define COALESCE_NO_TICKET 18446744073709551615ull
 
 // Changes with each change of a layout or of a meaning.
 #define COALESCE_ABI_VERSION 1
@@ -253,6 +310,25 @@ typedef struct {
   uint64_t time_ns;
 } nvme_coalescing;
 
+// An entry of an NVMe completion queue, in the byte order of the CPU. Dword 3 has the command identifier in bits 15:0, the
+// phase tag in bit 16, and the status behind it.
+typedef struct {
+  // Dwords 0 to 3.
+  uint32_t dword[4];
+} cint_entry;
+
+// Called for each new entry: returns whether it is taken. At an urgent interrupt take those that are urgent, at a normal
+// one all.
+typedef bool (*cint_take)(void *context, const cint_entry *entry);
+
+// How often each decision was taken: index it with `COALESCE_REASON_...`. Begin with zeroes.
+//
+// It is not part of the states, which stay small: count a state's reason after a decision.
+typedef struct {
+  // By reason. Counters stop at their maximum.
+  uint64_t decisions[64];
+} coalesce_stats;
+
 // Parameters of vIC. Begin with `vic_config_default` or `vic_config_paper`.
 typedef struct {
   // `sizeof(vic_config)`
@@ -311,7 +387,7 @@ typedef struct {
 // A pointer is null.
 #define COALESCE_E_NULL -1
 
-// A state is not aligned to 8 bytes.
+// A state is not aligned to 8 bytes, or a queue not to 4.
 #define COALESCE_E_ALIGNMENT -2
 
 // The memory is no state of this kind that this library has initialised.
@@ -418,6 +494,9 @@ coalesce_status cint_get_info(const cint_state *state, cint_info *info, size_t i
 // As `cint_deadline`.
 uint32_t cint_reason(const cint_state *state);
 
+// The name of a parameter, as in its configuration. Never null.
+const char *coalesce_field_name(uint32_t field);
+
 // The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, which the standard reserves (§4.2.1): bit 16 is
 // Urgent, bit 17 Barrier. `both_is_urgent`: what both bits mean; otherwise plain.
 uint32_t cint_hint_from_cdw12(uint32_t cdw12, bool both_is_urgent);
@@ -433,8 +512,11 @@ uint32_t cint_hint_merge(uint32_t a, uint32_t b);
 // last part. One that is unknown counts as Urgent.
 uint32_t cint_hint_split(uint32_t hint, bool is_last, bool barriers_are_strict);
 
-// The name of a parameter, as in its configuration. Never null.
-const char *coalesce_field_name(uint32_t field);
+// The hint of a request by the system call that caused it (cinterrupts Table 1): `COALESCE_CALL_...`, and the flags that
+// matter for it. A call that blocks its caller is Urgent, one that submits a batch puts a Barrier on its last request. A
+// call that is unknown is Urgent.
+uint32_t cint_hint_from_call(uint32_t call,
+                             uint32_t flags);
 
 #if defined(COALESCE_HAS_IPI_GATE)
 // Makes a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
@@ -496,11 +578,155 @@ uint32_t nvme_vector_decode(uint32_t cdw11, bool *is_disabled);
 // `cdw11` is null or points to a `uint32_t`; `error` is null or points to a `coalesce_error`.
 coalesce_status nvme_vector_encode(uint32_t vector, bool is_disabled, uint32_t *cdw11, coalesce_error *error);
 
+// Bytes of a reaper for a queue of so many entries, 2 to 65535; 0: other numbers. Where a constant is needed:
+// `uint64_t reaper[CINT_REAPER_WORDS(entries)]`.
+size_t cint_reaper_size(uint32_t entries);
+
+// Makes a reaper for an empty queue of so many entries, whose first round has phase tag 1. `reaper_size` is in bytes,
+// `cint_reaper_size(entries)` at least; `error` may be null. On an error the memory is as it was.
+//
+// # Safety
+// `reaper` is null or points to `reaper_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to a
+// `coalesce_error`.
+coalesce_status cint_reaper_init(uint64_t *reaper,
+                                 size_t reaper_size,
+                                 uint32_t entries,
+                                 coalesce_error *error);
+
+// Shows each new entry that is not taken yet to `take`, with `context`. `*doorbell` is what to write to the head doorbell,
+// or `COALESCE_NO_DOORBELL`: it moves only over entries that are taken, so that the device overwrites no other.
+//
+// # Safety
+// `reaper` is null or points to a reaper that nobody else uses during the call; `queue` is null or points to the entries of
+// its queue, which the device may write at any time; `take` does not use the reaper; `doorbell` is null or points to a
+// `uint32_t`.
+coalesce_status cint_reaper_reap(uint64_t *reaper,
+                                 const cint_entry *queue,
+                                 cint_take take,
+                                 void *context,
+                                 uint32_t *doorbell);
+
+// Counts a decision by its reason; what is no reason counts as `COALESCE_REASON_NONE`. `stats_size` is
+// `sizeof(coalesce_stats)`.
+//
+// # Safety
+// `stats` is null or points to `stats_size` bytes that nobody else uses during the call.
+coalesce_status coalesce_stats_count(coalesce_stats *stats, size_t stats_size, uint32_t reason);
+
 // The message for a status, in English. Never null.
 const char *coalesce_strerror(coalesce_status status);
 
 // The name of a reason, as in traces and statistics. Never null.
 const char *coalesce_reason_name(uint32_t reason);
+
+// Bytes of a window of so many commands, which are a power of two, 64 to 4096; 0: they are not. Where a constant is
+// needed: `uint64_t window[CINT_WINDOW_WORDS(commands)]`.
+size_t cint_window_size(uint32_t commands);
+
+// Makes a window for one group of submitters: it holds `commands` between the oldest that has not completed and the
+// newest submitted. `window_size` is in bytes, `cint_window_size(commands)` at least; `error` may be null. On an error the
+// memory is as it was.
+//
+// A window, like a state, has no pointers and owns nothing. All windows of a machine are protected by what protects it.
+//
+// # Safety
+// `window` is null or points to `window_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to a
+// `coalesce_error`.
+coalesce_status cint_window_init(uint64_t *window,
+                                 size_t window_size,
+                                 uint32_t commands,
+                                 coalesce_error *error);
+
+// A command is submitted. Returns its ticket, to be given back with its completion, once. `COALESCE_NO_TICKET`: the window
+// is full, or is none; the command is not tracked, its Barrier is relaxed.
+//
+// # Safety
+// `window` is null or points to a window that nobody else uses during the call.
+uint64_t cint_window_on_submit(uint64_t *window);
+
+// The controller was reset: every ticket is forgotten, and not given again.
+//
+// # Safety
+// As `cint_window_on_submit`.
+coalesce_status cint_window_reset(uint64_t *window);
+
+// As `cint_on_completion`, where Barriers are strict: with the command's window and its ticket. A ticket that was never
+// given, or is given back twice, delivers (`COALESCE_REASON_ERROR`); so does a window that is none, with its error.
+//
+// # Safety
+// As `cint_on_completion` and `cint_window_on_submit`.
+coalesce_status cint_on_completion_strict(cint_state *state,
+                                          uint64_t *window,
+                                          uint64_t now,
+                                          uint64_t ticket,
+                                          uint32_t hint,
+                                          uint32_t cif);
+
+// A command was aborted and will not complete. `window` may be null where Barriers are relaxed, with
+// `COALESCE_NO_TICKET`.
+//
+// # Safety
+// As `cint_on_completion_strict`.
+coalesce_status cint_on_cancel(cint_state *state, uint64_t *window, uint64_t now, uint64_t ticket);
+
+#if defined(COALESCE_HOSTED)
+// Writes an error as a sentence, such as "thr is 0, allowed are 1 to 65535". Returns the length of the whole sentence, as
+// `snprintf` does; 0: `error` is null.
+//
+// # Safety
+// `error` is null or points to a `coalesce_error`; `text` is null or points to `text_size` bytes.
+size_t coalesce_error_print(const coalesce_error *error,
+                            char *text,
+                            size_t text_size);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Reads parameters such as "vic", "vic:profile=paper" or "vic:cif_threshold=2,epoch=100ms", for a clock of `tick_hz`. On
+// `COALESCE_E_CONFIG` a sentence in `message`, which may be null, says what is wrong and what is allowed.
+//
+// # Safety
+// `text` is null or a text that ends with a zero; `config` is null or points to `config_size` bytes; `message` is null or
+// points to `message_size` bytes.
+coalesce_status vic_config_parse(const char *text,
+                                 uint64_t tick_hz,
+                                 vic_config *config,
+                                 size_t config_size,
+                                 char *message,
+                                 size_t message_size);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Reads parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32". As `vic_config_parse` else. The keys
+// `barrier`, `both` and `hints` are no parameters of the machine: only their defaults are accepted.
+//
+// # Safety
+// As `vic_config_parse`.
+coalesce_status cint_config_parse(const char *text,
+                                  uint64_t tick_hz,
+                                  cint_config *config,
+                                  size_t config_size,
+                                  char *message,
+                                  size_t message_size);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as `snprintf`
+// does; 0: the configuration is null, of another size, or a parameter is out of its range.
+//
+// # Safety
+// `config` is null or points to as many bytes as its `struct_size` says; `text` is null or points to `text_size` bytes.
+size_t vic_config_print(const vic_config *config,
+                        char *text,
+                        size_t text_size);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Writes parameters in their text form, which `cint_config_parse` reads. As `vic_config_print` else.
+//
+// # Safety
+// As `vic_config_print`.
+size_t cint_config_print(const cint_config *config, char *text, size_t text_size);
+#endif
 
 // `COALESCE_ABI_VERSION` of the library. If it is not that of the header, every `..._init` fails.
 uint32_t coalesce_abi_version(void);

@@ -4,11 +4,10 @@ use crate::error::{
     COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_RESERVED, COALESCE_FIELD_STORM_SHIFT,
     COALESCE_FIELD_THR, Refused, coalesce_error,
 };
+use crate::hint::known;
 use crate::status::*;
 use crate::tagged::{Decides, Machine, Tagged, answer, kind, put, read_config};
-use cint_core::{
-    Barriers, BothBits, Cint, Config, Decision, Event, Field, Hint, HoldReason, Params, Reason, StormParams,
-};
+use cint_core::{Cint, Config, Decision, Event, Field, HoldReason, Params, Reason, StormParams};
 
 /// A cinterrupts machine for one interrupt vector, in the caller's memory: 128 bytes. Opaque. It has no pointers and owns
 /// nothing: it may be moved and copied while nobody uses it, and needs no end.
@@ -54,7 +53,7 @@ pub struct cint_config {
 }
 
 impl cint_config {
-    fn new(params: &Params, tick_hz: u64) -> Self {
+    pub(crate) fn new(params: &Params, tick_hz: u64) -> Self {
         Self {
             struct_size: size_of::<Self>() as u32,
             thr: params.thr.into(),
@@ -70,6 +69,10 @@ impl cint_config {
     }
 
     pub(crate) fn check(&self) -> Result<Config, Refused> {
+        Ok(Config::new(self.params()?)?)
+    }
+
+    pub(crate) fn params(&self) -> Result<Params, Refused> {
         let narrow = |number: u32, value: u32, range: (u64, u64)| {
             u16::try_from(value).map_err(|_| coalesce_error::new(number, value.into(), range))
         };
@@ -81,7 +84,7 @@ impl cint_config {
         }
         let shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?.min(u8::MAX.into()) as u8;
         let in_flight = narrow(COALESCE_FIELD_IN_FLIGHT, self.in_flight, Field::InFlight.range())?;
-        let params = Params {
+        Ok(Params {
             tick_hz: self.tick_hz,
             delta_ns: self.delta_ns,
             thr: narrow(COALESCE_FIELD_THR, self.thr, Field::Thr.range())?,
@@ -89,8 +92,7 @@ impl cint_config {
             max_hold_ns: (self.max_hold_ns != COALESCE_NEVER).then_some(self.max_hold_ns),
             storm: (self.storm_max_rate != 0).then_some(StormParams { max_rate: self.storm_max_rate, shift }),
             in_flight: (in_flight != 0).then_some(in_flight),
-        };
-        Ok(Config::new(params)?)
+        })
     }
 }
 
@@ -164,31 +166,8 @@ pub unsafe extern "C" fn cint_reconfigure(
     }
 }
 
-/// The requester said nothing, or "do not hurry": burst detection decides.
-pub const COALESCE_HINT_PLAIN: u32 = 0;
-/// The last command of a batch: interrupt when the batch is complete.
-pub const COALESCE_HINT_BARRIER: u32 = 1;
-/// Somebody waits for this very command.
-pub const COALESCE_HINT_URGENT: u32 = 2;
 /// Commands in flight are not known: the `in_flight` rule is off for this completion.
 pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF;
-
-fn known(number: u32) -> Option<Hint> {
-    match number {
-        COALESCE_HINT_PLAIN => Some(Hint::Plain),
-        COALESCE_HINT_BARRIER => Some(Hint::Barrier),
-        COALESCE_HINT_URGENT => Some(Hint::Urgent),
-        _ => None,
-    }
-}
-
-const fn number(hint: Hint) -> u32 {
-    match hint {
-        Hint::Plain => COALESCE_HINT_PLAIN,
-        Hint::Barrier => COALESCE_HINT_BARRIER,
-        Hint::Urgent => COALESCE_HINT_URGENT,
-    }
-}
 
 /// A command completed, with `COALESCE_HINT_...`; one that is unknown delivers. `cif` commands were in flight, counting
 /// this one: decrement your counter, then, inside the serialisation that protects the state, load it again, and add one;
@@ -198,7 +177,16 @@ const fn number(hint: Hint) -> u32 {
 /// `state` is null or points to a `cint_state` that nobody else uses during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hint: u32, cif: u32) -> coalesce_status {
-    let event = known(hint).map_or(Event::Error, Event::from);
+    // SAFETY: the caller's promise.
+    unsafe { on_completion(state, now, known(hint).map_or(Event::Error, Event::from), cif) }
+}
+
+/// A command completed, and this is what it means.
+///
+/// # Safety
+/// As `cint_on_completion`.
+#[inline(always)]
+pub(crate) unsafe fn on_completion(state: *mut cint_state, now: u64, event: Event, cif: u32) -> coalesce_status {
     let cif = (cif != COALESCE_CIF_UNKNOWN).then_some(cif);
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |cint| cint.on_completion(now, event, cif)) }
@@ -304,39 +292,6 @@ pub unsafe extern "C" fn cint_get_info(
 pub unsafe extern "C" fn cint_reason(state: *const cint_state) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
-}
-
-const fn both(urgent: bool) -> BothBits {
-    if urgent { BothBits::Urgent } else { BothBits::Plain }
-}
-
-/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, which the standard reserves (§4.2.1): bit 16 is
-/// Urgent, bit 17 Barrier. `both_is_urgent`: what both bits mean; otherwise plain.
-#[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_from_cdw12(cdw12: u32, both_is_urgent: bool) -> u32 {
-    number(Hint::from_cdw12(cdw12, both(both_is_urgent)))
-}
-
-/// The hint in bits 5:4, the access latency, of Command Dword 13 of an NVMe read or write: 11b, low, is Urgent.
-#[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_from_access_latency(cdw13: u32) -> u32 {
-    number(Hint::from_access_latency(cdw13))
-}
-
-/// The hint of a request merged from two (§4.1.1): Urgent wins over Barrier, Barrier over plain. One that is unknown
-/// counts as Urgent.
-#[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_merge(a: u32, b: u32) -> u32 {
-    let or_urgent = |number| known(number).unwrap_or(Hint::Urgent);
-    number(or_urgent(a).merge(or_urgent(b)))
-}
-
-/// The hint of one part of a request that is split (§4.1.1): each keeps the mark, but a strict Barrier stays with the
-/// last part. One that is unknown counts as Urgent.
-#[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_split(hint: u32, is_last: bool, barriers_are_strict: bool) -> u32 {
-    let barriers = if barriers_are_strict { Barriers::Strict } else { Barriers::Relaxed };
-    number(known(hint).unwrap_or(Hint::Urgent).split(is_last, barriers))
 }
 
 impl Decides for Cint {

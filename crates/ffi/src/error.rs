@@ -126,6 +126,10 @@ pub const COALESCE_FIELD_AGGREGATION_THRESHOLD: u32 = 16;
 pub const COALESCE_FIELD_AGGREGATION_TIME_NS: u32 = 17;
 /// `vector`
 pub const COALESCE_FIELD_VECTOR: u32 = 18;
+/// `commands` of a window, a power of two
+pub const COALESCE_FIELD_COMMANDS: u32 = 19;
+/// `entries` of a reaper's queue
+pub const COALESCE_FIELD_ENTRIES: u32 = 20;
 
 /// The name of a parameter, as in its configuration. Never null.
 #[unsafe(no_mangle)]
@@ -149,6 +153,8 @@ pub extern "C" fn coalesce_field_name(field: u32) -> *const c_char {
         COALESCE_FIELD_AGGREGATION_THRESHOLD => c"threshold",
         COALESCE_FIELD_AGGREGATION_TIME_NS => c"time_ns",
         COALESCE_FIELD_VECTOR => c"vector",
+        COALESCE_FIELD_COMMANDS => c"commands",
+        COALESCE_FIELD_ENTRIES => c"entries",
         _ => c"unknown",
     };
     text.as_ptr()

@@ -9,13 +9,20 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+mod block;
 pub mod cint;
 pub mod error;
+pub mod hint;
 #[cfg(target_has_atomic = "64")]
 pub mod ipi;
 pub mod nvme;
+pub mod reaper;
+pub mod stats;
 pub mod status;
+pub mod strict;
 mod tagged;
+#[cfg(feature = "std")]
+pub mod text;
 pub mod version;
 pub mod vic;
 

@@ -16,7 +16,7 @@ pub const COALESCE_HOLD: coalesce_status = 1;
 pub const COALESCE_DELIVER_URGENT: coalesce_status = 2;
 /// A pointer is null.
 pub const COALESCE_E_NULL: coalesce_status = -1;
-/// A state is not aligned to 8 bytes.
+/// A state is not aligned to 8 bytes, or a queue not to 4.
 pub const COALESCE_E_ALIGNMENT: coalesce_status = -2;
 /// The memory is no state of this kind that this library has initialised.
 pub const COALESCE_E_STATE: coalesce_status = -3;
@@ -37,7 +37,7 @@ pub extern "C" fn coalesce_strerror(status: coalesce_status) -> *const c_char {
         COALESCE_HOLD => c"do not interrupt now",
         COALESCE_DELIVER_URGENT => c"interrupt now, for this urgent completion alone",
         COALESCE_E_NULL => c"a pointer is null",
-        COALESCE_E_ALIGNMENT => c"a state is not aligned to 8 bytes",
+        COALESCE_E_ALIGNMENT => c"a state is not aligned to 8 bytes, or a queue not to 4",
         COALESCE_E_STATE => c"the memory is no state of this kind that this library has initialised",
         COALESCE_E_SIZE => c"a size is not the one in this library's header",
         COALESCE_E_CONFIG => c"a parameter is out of its range",

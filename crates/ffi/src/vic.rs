@@ -52,7 +52,7 @@ pub struct vic_config {
 }
 
 impl vic_config {
-    fn new(params: &Params, tick_hz: u64) -> Self {
+    pub(crate) fn new(params: &Params, tick_hz: u64) -> Self {
         Self {
             struct_size: size_of::<Self>() as u32,
             cif_threshold: params.cif_threshold.into(),
@@ -68,6 +68,10 @@ impl vic_config {
     }
 
     pub(crate) fn check(&self) -> Result<Config, Refused> {
+        Ok(Config::new(self.params()?)?)
+    }
+
+    pub(crate) fn params(&self) -> Result<Params, Refused> {
         let narrow = |number: u32, value: u32, field: Field| {
             u16::try_from(value).map_err(|_| coalesce_error::new(number, value.into(), field.range()))
         };
@@ -77,7 +81,7 @@ impl vic_config {
         if self.reserved != 0 {
             return Err(coalesce_error::new(COALESCE_FIELD_RESERVED, self.reserved.into(), (0, 0)).into());
         }
-        let params = Params {
+        Ok(Params {
             tick_hz: self.tick_hz,
             cif_threshold: narrow(COALESCE_FIELD_CIF_THRESHOLD, self.cif_threshold, Field::CifThreshold)?,
             iops_threshold: self.iops_threshold,
@@ -86,8 +90,7 @@ impl vic_config {
             max_hold_ns: (self.max_hold_ns != COALESCE_NEVER).then_some(self.max_hold_ns),
             live_clamp: self.live_clamp == 1,
             margin_ns: self.margin_ns,
-        };
-        Ok(Config::new(params)?)
+        })
     }
 }
 

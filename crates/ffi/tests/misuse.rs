@@ -2,7 +2,10 @@
 
 use coalesce::cint::*;
 use coalesce::error::*;
+use coalesce::hint::*;
+use coalesce::reaper::*;
 use coalesce::status::*;
+use coalesce::strict::*;
 use coalesce::vic::*;
 use std::ptr::{null, null_mut};
 
@@ -30,6 +33,10 @@ fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
             ("cint_flush", cint_flush(cint, 1)),
             ("cint_on_consumed", cint_on_consumed(cint, 1)),
             ("cint_reconfigure", cint_reconfigure(cint, null(), 1, null_mut())),
+            ("cint_on_completion_strict", cint_on_completion_strict(cint, null_mut(), 1, COALESCE_NO_TICKET, 0, 100)),
+            ("cint_on_cancel", cint_on_cancel(cint, null_mut(), 1, COALESCE_NO_TICKET)),
+            ("cint_window_reset", cint_window_reset(memory.cast())),
+            ("cint_reaper_reap", cint_reaper_reap(memory.cast(), null(), None, null_mut(), null_mut())),
         ]
     }
 }
@@ -44,6 +51,7 @@ fn assert_refused(memory: *mut u8, expected: coalesce_status) {
         assert_eq!(cint_deadline(memory.cast()), COALESCE_NEVER);
         assert_eq!(vic_reason(memory.cast()), COALESCE_REASON_NONE);
         assert_eq!(cint_reason(memory.cast()), COALESCE_REASON_NONE);
+        assert_eq!(cint_window_on_submit(memory.cast()), COALESCE_NO_TICKET);
     }
 }
 
@@ -128,5 +136,51 @@ fn sizes_of_another_header_are_refused() {
         }
         assert_eq!(vic_init(state, size_of::<vic_state>(), null(), null_mut()), COALESCE_E_NULL);
         assert_eq!(vic_init(null_mut(), size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_E_NULL);
+    }
+}
+
+#[test]
+fn a_window_that_is_none_delivers_what_is_held_and_says_so() {
+    let mut memory = Memory([0; 256]);
+    let state = memory.0.as_mut_ptr().cast::<cint_state>();
+    let mut zeroes = [0; 64];
+    // SAFETY: all of it is ours.
+    unsafe {
+        let mut config = std::mem::zeroed::<cint_config>();
+        cint_config_default(&raw mut config, 1_000_000_000);
+        assert_eq!(cint_init(state, size_of::<cint_state>(), &raw const config, null_mut()), COALESCE_OK);
+        for (window, status) in [(null_mut(), COALESCE_E_NULL), (zeroes.as_mut_ptr(), COALESCE_E_STATE)] {
+            assert_eq!(cint_on_completion(state, 1, COALESCE_HINT_PLAIN, COALESCE_CIF_UNKNOWN), COALESCE_HOLD);
+            assert_eq!(
+                cint_on_completion_strict(state, window, 2, 0, COALESCE_HINT_PLAIN, COALESCE_CIF_UNKNOWN),
+                status
+            );
+            assert_eq!((cint_reason(state), cint_deadline(state)), (COALESCE_REASON_ERROR, COALESCE_NEVER));
+        }
+    }
+}
+
+#[test]
+fn blocks_of_a_wrong_size_are_refused() {
+    let mut memory = [0x55_u64; 200];
+    let block = memory.as_mut_ptr();
+    let mut error = coalesce_error { field: 0, reserved: 0, value: 0, min: 0, max: 0 };
+    // SAFETY: all of it is ours.
+    unsafe {
+        for commands in [0, 1, 63, 65, 100, 8192, u32::MAX] {
+            assert_eq!(cint_window_size(commands), 0);
+            assert_eq!(cint_window_init(block, size_of_val(&memory), commands, &raw mut error), COALESCE_E_CONFIG);
+            assert_eq!((error.field, error.value, error.max), (COALESCE_FIELD_COMMANDS, commands.into(), 4096));
+        }
+        for entries in [0, 1, 65_536, u32::MAX] {
+            assert_eq!(cint_reaper_size(entries), 0);
+            assert_eq!(cint_reaper_init(block, size_of_val(&memory), entries, &raw mut error), COALESCE_E_CONFIG);
+            assert_eq!((error.field, error.value, error.max), (COALESCE_FIELD_ENTRIES, entries.into(), 65_535));
+        }
+        assert_eq!(cint_window_init(block, cint_window_size(128) - 1, 128, null_mut()), COALESCE_E_SIZE);
+        assert_eq!(cint_reaper_init(block, cint_reaper_size(128) - 1, 128, null_mut()), COALESCE_E_SIZE);
+        assert_eq!(cint_window_init(null_mut(), 4096, 128, null_mut()), COALESCE_E_NULL);
+        assert_eq!(cint_window_init(block.byte_add(4), 1024, 128, null_mut()), COALESCE_E_ALIGNMENT);
+        assert!(memory.iter().all(|word| *word == 0x5555_5555_5555_5555 || *word == 0x55), "the memory is as it was");
     }
 }

@@ -2,7 +2,9 @@
 
 use coalesce::cint::*;
 use coalesce::error::coalesce_error;
+use coalesce::hint::*;
 use coalesce::status::*;
+use coalesce::strict::*;
 use coalesce::vic::*;
 use policy_test::{Completion, Decision, Event, Hint, Policy, Promises, replay};
 use serde_json::Value;
@@ -32,14 +34,18 @@ fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().expect("a number")
 }
 
+fn configurations(header: &Value) -> &[Value] {
+    header["configurations"].as_array().expect("a list")
+}
+
 struct VicMachine {
     state: Box<vic_state>,
     configs: Vec<vic_config>,
 }
 
 impl VicMachine {
-    fn new(configurations: &[Value]) -> Self {
-        let configs: Vec<_> = configurations
+    fn new(header: &Value) -> Self {
+        let configs: Vec<_> = configurations(header)
             .iter()
             .map(|value| vic_config {
                 struct_size: size_of::<vic_config>() as u32,
@@ -128,11 +134,15 @@ impl Policy for VicMachine {
 struct CintMachine {
     state: Box<cint_state>,
     configs: Vec<cint_config>,
+    windows: Vec<Vec<u64>>, // of each group; none: Barriers are relaxed
 }
 
+/// Where the traces put the group of a ticket.
+const GROUP_SHIFT: u32 = 56;
+
 impl CintMachine {
-    fn new(configurations: &[Value]) -> Self {
-        let configs: Vec<_> = configurations
+    fn new(header: &Value) -> Self {
+        let configs: Vec<_> = configurations(header)
             .iter()
             .map(|value| cint_config {
                 struct_size: size_of::<cint_config>() as u32,
@@ -151,7 +161,8 @@ impl CintMachine {
         // SAFETY: all of it is ours.
         let status = unsafe { cint_init(&raw mut *state, size_of::<cint_state>(), &raw const configs[0], null_mut()) };
         assert_eq!(status, COALESCE_OK);
-        Self { state, configs }
+        let windows = (0..header["groups"].as_u64().unwrap_or(0)).map(|_| window(header)).collect();
+        Self { state, configs, windows }
     }
 
     fn decide(&mut self, call: impl FnOnce(*mut cint_state) -> coalesce_status) -> Decision {
@@ -159,6 +170,32 @@ impl CintMachine {
         // SAFETY: the state is ours.
         decision(status, unsafe { cint_reason(&raw const *self.state) })
     }
+
+    /// The window and the ticket in it; null: the ticket's group has none.
+    fn window(&mut self, ticket: Option<u64>) -> (*mut u64, u64) {
+        let Some(ticket) = ticket else { return (null_mut(), COALESCE_NO_TICKET) };
+        let window = self.windows.get_mut((ticket >> GROUP_SHIFT) as usize);
+        (window.map_or(null_mut(), |window| window.as_mut_ptr()), ticket & !(u64::MAX << GROUP_SHIFT))
+    }
+
+    /// A window that is null is an error, and the machine has decided all the same.
+    fn decide_strict(&mut self, call: impl FnOnce(*mut cint_state) -> coalesce_status) -> Decision {
+        self.decide(|state| match call(state) {
+            // SAFETY: the state is ours.
+            COALESCE_E_NULL if unsafe { cint_reason(state) } == COALESCE_REASON_ERROR => COALESCE_DELIVER,
+            COALESCE_E_NULL => COALESCE_HOLD,
+            status => status,
+        })
+    }
+}
+
+fn window(header: &Value) -> Vec<u64> {
+    let commands = number(header, "window") as u32;
+    let mut window = vec![0; cint_window_size(commands) / 8];
+    // SAFETY: the memory is ours.
+    let status = unsafe { cint_window_init(window.as_mut_ptr(), window.len() * 8, commands, null_mut()) };
+    assert_eq!(status, COALESCE_OK);
+    window
 }
 
 impl Policy for CintMachine {
@@ -168,8 +205,35 @@ impl Policy for CintMachine {
             Hint::Barrier => COALESCE_HINT_BARRIER,
             Hint::Urgent => COALESCE_HINT_URGENT,
         };
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { cint_on_completion(state, now, hint, completion.cif) })
+        if self.windows.is_empty() {
+            // SAFETY: the state is ours.
+            return self.decide(|state| unsafe { cint_on_completion(state, now, hint, completion.cif) });
+        }
+        let (window, ticket) = self.window(completion.ticket);
+        // SAFETY: state and window are ours.
+        self.decide_strict(|state| unsafe {
+            cint_on_completion_strict(state, window, now, ticket, hint, completion.cif)
+        })
+    }
+
+    fn on_submit(&mut self, group: u8) -> Option<u64> {
+        let window = self.windows.get_mut(usize::from(group)).map_or(null_mut(), |window| window.as_mut_ptr());
+        // SAFETY: the window is ours.
+        let ticket = unsafe { cint_window_on_submit(window) };
+        (ticket != COALESCE_NO_TICKET).then_some(u64::from(group) << GROUP_SHIFT | ticket)
+    }
+
+    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
+        let (window, ticket) = self.window(ticket.filter(|_| !self.windows.is_empty()));
+        // SAFETY: state and window are ours.
+        self.decide_strict(|state| unsafe { cint_on_cancel(state, window, now, ticket) })
+    }
+
+    fn reset_tracking(&mut self) {
+        for window in &mut self.windows {
+            // SAFETY: the window is ours.
+            assert_eq!(unsafe { cint_window_reset(window.as_mut_ptr()) }, COALESCE_OK);
+        }
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -210,7 +274,7 @@ impl Policy for CintMachine {
 }
 
 /// How many events of the traces of one machine came out the same.
-fn replay_all<P: Policy>(machine: &str, build: impl Fn(&[Value]) -> P) -> usize {
+fn replay_all<P: Policy>(machine: &str, build: impl Fn(&Value) -> P) -> usize {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
     let mut events = 0;
     for entry in std::fs::read_dir(directory).expect("vectors") {
@@ -218,12 +282,12 @@ fn replay_all<P: Policy>(machine: &str, build: impl Fn(&[Value]) -> P) -> usize 
         let text = std::fs::read_to_string(&path).expect("a trace");
         let mut lines = text.lines();
         let header: Value = serde_json::from_str(lines.next().expect("a header")).expect("JSON");
-        if header["machine"] != machine || header["groups"].as_u64().is_some_and(|groups| groups > 0) {
+        if header["machine"] != machine {
             continue;
         }
         let trace: Vec<Event> = lines.map(|line| serde_json::from_str(line).expect("an event")).collect();
         events += trace.len();
-        if let Err(difference) = replay(&mut build(header["configurations"].as_array().expect("a list")), &trace) {
+        if let Err(difference) = replay(&mut build(&header), &trace) {
             let (index, recorded, event) = *difference;
             panic!("{}:{}: recorded {recorded:?}, now {event:?}", path.display(), index + 2);
         }

@@ -49,18 +49,38 @@ pub struct CintSpec {
 }
 
 impl CintSpec {
-    const fn of(params: &cint_core::Params) -> Self {
+    /// The machine's parameters, with the defaults of all others.
+    #[must_use]
+    pub const fn of(params: &cint_core::Params) -> Self {
+        let (storm_max_rate, storm_shift) = match params.storm {
+            Some(StormParams { max_rate, shift }) => (Some(max_rate), shift),
+            None => (None, 7), // the authors' 1/128
+        };
         Self {
             delta_ns: params.delta_ns,
             thr: params.thr,
             ooo: params.ooo,
             max_hold_ns: params.max_hold_ns,
-            storm_max_rate: None,
-            storm_shift: 7, // the authors' 1/128
+            storm_max_rate,
+            storm_shift,
             in_flight: params.in_flight,
             barrier: Barriers::Relaxed,
             both: BothBits::Urgent,
             hints: HintSources::EXPLICIT,
+        }
+    }
+
+    /// The machine's parameters, for a clock of `tick_hz` ticks per second.
+    #[must_use]
+    pub fn params(&self, tick_hz: u64) -> cint_core::Params {
+        cint_core::Params {
+            tick_hz,
+            delta_ns: self.delta_ns,
+            thr: self.thr,
+            ooo: self.ooo,
+            max_hold_ns: self.max_hold_ns,
+            storm: self.storm_max_rate.map(|max_rate| StormParams { max_rate, shift: self.storm_shift }),
+            in_flight: self.in_flight,
         }
     }
 
@@ -141,16 +161,7 @@ impl Spec {
     }
 
     pub(crate) fn cint_config(&self, spec: &CintSpec, tick_hz: u64) -> Result<cint_core::Config, SpecError> {
-        let params = cint_core::Params {
-            tick_hz,
-            delta_ns: spec.delta_ns,
-            thr: spec.thr,
-            ooo: spec.ooo,
-            max_hold_ns: spec.max_hold_ns,
-            storm: spec.storm_max_rate.map(|max_rate| StormParams { max_rate, shift: spec.storm_shift }),
-            in_flight: spec.in_flight,
-        };
-        cint_core::Config::new(params).map_err(|error| self.wrong_cint(error))
+        cint_core::Config::new(spec.params(tick_hz)).map_err(|error| self.wrong_cint(error))
     }
 
     pub(crate) fn wrong_vic(&self, error: vic_core::ConfigError) -> SpecError {

@@ -1,0 +1,40 @@
+//! Counting decisions, by those who want to.
+
+use crate::status::{COALESCE_E_NULL, COALESCE_E_SIZE, COALESCE_OK, coalesce_status};
+
+/// How often each decision was taken: index it with `COALESCE_REASON_...`. Begin with zeroes.
+///
+/// It is not part of the states, which stay small: count a state's reason after a decision.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct coalesce_stats {
+    /// By reason. Counters stop at their maximum.
+    pub decisions: [u64; 64],
+}
+
+/// Counts a decision by its reason; what is no reason counts as `COALESCE_REASON_NONE`. `stats_size` is
+/// `sizeof(coalesce_stats)`.
+///
+/// # Safety
+/// `stats` is null or points to `stats_size` bytes that nobody else uses during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_stats_count(
+    stats: *mut coalesce_stats,
+    stats_size: usize,
+    reason: u32,
+) -> coalesce_status {
+    if stats.is_null() {
+        return COALESCE_E_NULL;
+    }
+    if stats_size != size_of::<coalesce_stats>() {
+        return COALESCE_E_SIZE;
+    }
+    let counters = stats.cast::<u64>();
+    let index = if reason < 64 { reason as usize } else { 0 };
+    // SAFETY: the caller's promise, and the index is below 64.
+    unsafe {
+        let counter = counters.add(index);
+        counter.write_unaligned(counter.read_unaligned().saturating_add(1));
+    }
+    COALESCE_OK
+}

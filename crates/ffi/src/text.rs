@@ -1,0 +1,177 @@
+//! Texts, on hosts: parameters in the form that command lines and configuration files use, and errors as sentences.
+
+use crate::cint::cint_config;
+use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error, coalesce_field_name};
+use crate::status::*;
+use crate::tagged::read_config;
+use crate::vic::vic_config;
+use core::ffi::{CStr, c_char};
+use core::fmt::Display;
+use policy::{AnyPolicy, CintSpec, Spec};
+use std::format;
+use std::string::{String, ToString};
+
+/// Writes as much of a text as there is room for, and a zero behind it. Returns the bytes of all of it, without the zero.
+///
+/// # Safety
+/// `out` is null, or points to `size` bytes.
+unsafe fn write_text(out: *mut c_char, size: usize, text: &dyn Display) -> usize {
+    let text = text.to_string();
+    if !out.is_null() && size > 0 {
+        let mut end = text.len().min(size - 1);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        // SAFETY: `end` bytes and the zero fit.
+        unsafe {
+            out.copy_from_nonoverlapping(text.as_ptr().cast(), end);
+            out.add(end).write(0);
+        }
+    }
+    text.len()
+}
+
+/// Writes an error as a sentence, such as "thr is 0, allowed are 1 to 65535". Returns the length of the whole sentence, as
+/// `snprintf` does; 0: `error` is null.
+///
+/// # Safety
+/// `error` is null or points to a `coalesce_error`; `text` is null or points to `text_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_error_print(
+    error: *const coalesce_error,
+    text: *mut c_char,
+    text_size: usize,
+) -> usize {
+    if error.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's promise; any bytes are such an error.
+    let coalesce_error { field, value, min, max, .. } = unsafe { error.read_unaligned() };
+    // SAFETY: it is a text of this library's.
+    let name = unsafe { CStr::from_ptr(coalesce_field_name(field)) }.to_string_lossy();
+    let allowed = match field {
+        COALESCE_FIELD_COMMANDS => format!("allowed are powers of two from {min} to {max}"),
+        _ if min == max => format!("allowed is {min}"),
+        _ => format!("allowed are {min} to {max}"),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { write_text(text, text_size, &format_args!("{name} is {value}, {allowed}")) }
+}
+
+/// Reads a text into a configuration for a clock of `tick_hz`.
+///
+/// # Safety
+/// As `vic_config_parse`.
+unsafe fn parse<C>(
+    text: *const c_char,
+    tick_hz: u64,
+    config: *mut C,
+    config_size: usize,
+    message: *mut c_char,
+    message_size: usize,
+    read: impl FnOnce(Spec) -> Result<C, String>,
+) -> coalesce_status {
+    if text.is_null() || config.is_null() {
+        return COALESCE_E_NULL;
+    }
+    if config_size != size_of::<C>() {
+        return COALESCE_E_SIZE;
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    let spec = text.parse::<Spec>().and_then(|spec| AnyPolicy::new(spec, tick_hz)).map(|policy| policy.spec().clone());
+    match spec.map_err(|error| error.to_string()).and_then(read) {
+        Ok(value) => {
+            // SAFETY: the caller's promise.
+            unsafe { config.write_unaligned(value) };
+            COALESCE_OK
+        }
+        Err(problem) => {
+            // SAFETY: the caller's promise.
+            unsafe { write_text(message, message_size, &problem) };
+            COALESCE_E_CONFIG
+        }
+    }
+}
+
+/// Reads parameters such as "vic", "vic:profile=paper" or "vic:cif_threshold=2,epoch=100ms", for a clock of `tick_hz`. On
+/// `COALESCE_E_CONFIG` a sentence in `message`, which may be null, says what is wrong and what is allowed.
+///
+/// # Safety
+/// `text` is null or a text that ends with a zero; `config` is null or points to `config_size` bytes; `message` is null or
+/// points to `message_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vic_config_parse(
+    text: *const c_char,
+    tick_hz: u64,
+    config: *mut vic_config,
+    config_size: usize,
+    message: *mut c_char,
+    message_size: usize,
+) -> coalesce_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        parse(text, tick_hz, config, config_size, message, message_size, |spec| match spec {
+            Spec::Vic(params) => Ok(vic_config::new(&params, tick_hz)),
+            _ => Err(format!("{spec}: not a vic policy")),
+        })
+    }
+}
+
+/// Reads parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32". As `vic_config_parse` else. The keys
+/// `barrier`, `both` and `hints` are no parameters of the machine: only their defaults are accepted.
+///
+/// # Safety
+/// As `vic_config_parse`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cint_config_parse(
+    text: *const c_char,
+    tick_hz: u64,
+    config: *mut cint_config,
+    config_size: usize,
+    message: *mut c_char,
+    message_size: usize,
+) -> coalesce_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        parse(text, tick_hz, config, config_size, message, message_size, |spec| {
+            let Spec::Cint(cint) = &spec else { return Err(format!("{spec}: not a cint policy")) };
+            let CintSpec { barrier, both, hints, .. } = CintSpec::DEFAULT;
+            if (cint.barrier, cint.both, &cint.hints) != (barrier, both, &hints) {
+                return Err(format!("{spec}: barrier, both and hints are up to the program, not to the machine"));
+            }
+            Ok(cint_config::new(&cint.params(tick_hz), tick_hz))
+        })
+    }
+}
+
+/// Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as `snprintf`
+/// does; 0: the configuration is null, of another size, or a parameter is out of its range.
+///
+/// # Safety
+/// `config` is null or points to as many bytes as its `struct_size` says; `text` is null or points to `text_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vic_config_print(config: *const vic_config, text: *mut c_char, text_size: usize) -> usize {
+    // SAFETY: the caller's promises.
+    unsafe {
+        match read_config(config).and_then(|config| config.check().and(config.params())) {
+            Ok(params) => write_text(text, text_size, &Spec::Vic(params)),
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Writes parameters in their text form, which `cint_config_parse` reads. As `vic_config_print` else.
+///
+/// # Safety
+/// As `vic_config_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cint_config_print(config: *const cint_config, text: *mut c_char, text_size: usize) -> usize {
+    // SAFETY: the caller's promises.
+    unsafe {
+        match read_config(config).and_then(|config| config.check().and(config.params())) {
+            Ok(params) => write_text(text, text_size, &Spec::Cint(CintSpec::of(&params))),
+            Err(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Parameters and errors as texts.
+
+use coalesce::cint::*;
+use coalesce::error::*;
+use coalesce::stats::*;
+use coalesce::status::*;
+use coalesce::text::*;
+use coalesce::vic::*;
+use std::ffi::{CStr, CString, c_char};
+use std::mem::zeroed;
+use std::ptr::{null, null_mut};
+
+const HZ: u64 = 1_000_000_000;
+
+/// What a function that prints prints.
+fn printed(print: impl Fn(*mut c_char, usize) -> usize) -> String {
+    let length = print(null_mut(), 0);
+    let mut text = vec![0x55_u8; length + 1];
+    assert_eq!(print(text.as_mut_ptr().cast(), text.len()), length);
+    let whole = CString::from_vec_with_nul(text).expect("a zero at its end only").into_string().expect("UTF-8");
+    if length > 3 {
+        let mut cut = [0x55_u8; 4];
+        assert_eq!(print(cut.as_mut_ptr().cast(), 4), length, "the length of the whole text");
+        assert_eq!(cut, [whole.as_bytes()[0], whole.as_bytes()[1], whole.as_bytes()[2], 0]);
+    }
+    whole
+}
+
+fn vic(text: &str) -> Result<vic_config, String> {
+    let text = CString::new(text).expect("no zero");
+    let mut message = [0_u8; 200];
+    // SAFETY: all of it is ours.
+    unsafe {
+        let mut config = zeroed::<vic_config>();
+        let (out, size) = (&raw mut config, size_of::<vic_config>());
+        match vic_config_parse(text.as_ptr(), HZ, out, size, message.as_mut_ptr().cast(), message.len()) {
+            COALESCE_OK => Ok(config),
+            COALESCE_E_CONFIG => Err(CStr::from_bytes_until_nul(&message).expect("a text").to_string_lossy().into()),
+            status => panic!("status {status}"),
+        }
+    }
+}
+
+fn cint(text: &str) -> Result<cint_config, String> {
+    let text = CString::new(text).expect("no zero");
+    let mut message = [0_u8; 200];
+    // SAFETY: all of it is ours.
+    unsafe {
+        let mut config = zeroed::<cint_config>();
+        let (out, size) = (&raw mut config, size_of::<cint_config>());
+        match cint_config_parse(text.as_ptr(), HZ, out, size, message.as_mut_ptr().cast(), message.len()) {
+            COALESCE_OK => Ok(config),
+            COALESCE_E_CONFIG => Err(CStr::from_bytes_until_nul(&message).expect("a text").to_string_lossy().into()),
+            status => panic!("status {status}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_read_is_written_again() {
+    for text in ["vic", "vic:profile=paper", "vic:cif_threshold=2,epoch=100ms", "vic:max_hold=off"] {
+        let config = vic(text).expect(text);
+        // SAFETY: all of it is ours.
+        assert_eq!(printed(|out, size| unsafe { vic_config_print(&raw const config, out, size) }), text);
+    }
+    for text in ["cint", "cint:profile=p3700", "cint:delta=20us,thr=8,ooo=off,storm=100000,storm_shift=5,in_flight=off"]
+    {
+        let config = cint(text).expect(text);
+        // SAFETY: all of it is ours.
+        assert_eq!(printed(|out, size| unsafe { cint_config_print(&raw const config, out, size) }), text);
+    }
+}
+
+#[test]
+fn the_defaults_are_the_same_as_a_text_and_as_a_function() {
+    // SAFETY: all of it is ours.
+    unsafe {
+        let mut config = zeroed::<vic_config>();
+        vic_config_default(&raw mut config, HZ);
+        assert_eq!(vic("vic"), Ok(config));
+        vic_config_paper(&raw mut config, HZ);
+        assert_eq!(vic("vic:profile=paper"), Ok(config));
+        let mut config = zeroed::<cint_config>();
+        cint_config_default(&raw mut config, HZ);
+        assert_eq!(cint("cint"), Ok(config));
+        cint_config_p3700(&raw mut config, HZ);
+        assert_eq!(cint("cint:profile=p3700"), Ok(config));
+    }
+}
+
+#[test]
+fn a_wrong_text_says_what_is_wrong() {
+    for (text, problem) in [
+        ("", "unknown policy"),
+        ("cint", "not a vic policy"),
+        ("vic:epoch=100", "has no unit"),
+        ("vic:cif_threshold=1", "allowed are 2 to 65535"),
+    ] {
+        let message = vic(text).expect_err(text);
+        assert!(message.contains(problem), "{text}: {message}");
+    }
+    for (text, problem) in [
+        ("vic", "not a cint policy"),
+        ("auto", "not a cint policy"),
+        ("cint:barrier=strict", "up to the program"),
+        ("cint:storm=1000,max_hold=1us", "shorter than the interval"),
+    ] {
+        let message = cint(text).expect_err(text);
+        assert!(message.contains(problem), "{text}: {message}");
+    }
+    // SAFETY: all of it is ours.
+    unsafe {
+        let mut config = zeroed::<vic_config>();
+        let (out, size) = (&raw mut config, size_of::<vic_config>());
+        assert_eq!(vic_config_parse(null(), HZ, out, size, null_mut(), 0), COALESCE_E_NULL);
+        assert_eq!(vic_config_parse(c"vic".as_ptr(), HZ, null_mut(), size, null_mut(), 0), COALESCE_E_NULL);
+        assert_eq!(vic_config_parse(c"vic".as_ptr(), HZ, out, size - 1, null_mut(), 0), COALESCE_E_SIZE);
+        assert_eq!(vic_config_parse(c"vic".as_ptr(), 1, out, size, null_mut(), 0), COALESCE_E_CONFIG);
+        assert_eq!(vic_config_parse(c"\xff".as_ptr(), HZ, out, size, null_mut(), 0), COALESCE_E_CONFIG);
+        assert_eq!(vic_config_print(null(), null_mut(), 0), 0);
+        config.cif_threshold = 1;
+        assert_eq!(vic_config_print(&raw const config, null_mut(), 0), 0);
+    }
+}
+
+#[test]
+fn an_error_is_a_sentence() {
+    let sentence = |field, value, min, max| {
+        let error = coalesce_error { field, reserved: 0, value, min, max };
+        // SAFETY: all of it is ours.
+        printed(|out, size| unsafe { coalesce_error_print(&raw const error, out, size) })
+    };
+    assert_eq!(sentence(COALESCE_FIELD_THR, 0, 1, 65_535), "thr is 0, allowed are 1 to 65535");
+    assert_eq!(sentence(COALESCE_FIELD_RESERVED, 7, 0, 0), "reserved is 7, allowed is 0");
+    assert_eq!(
+        sentence(COALESCE_FIELD_COMMANDS, 7, 64, 4096),
+        "commands is 7, allowed are powers of two from 64 to 4096"
+    );
+    assert_eq!(sentence(99, 7, 0, 1), "unknown is 7, allowed are 0 to 1");
+    // SAFETY: null is allowed.
+    assert_eq!(unsafe { coalesce_error_print(null(), null_mut(), 0) }, 0);
+}
+
+#[test]
+fn decisions_are_counted_by_their_reason() {
+    let mut stats = coalesce_stats { decisions: [0; 64] };
+    let size = size_of::<coalesce_stats>();
+    stats.decisions[COALESCE_REASON_COUNT as usize] = u64::MAX;
+    // SAFETY: all of it is ours.
+    unsafe {
+        for reason in [COALESCE_REASON_HOLD_BURST, COALESCE_REASON_HOLD_BURST, COALESCE_REASON_COUNT, 64, u32::MAX] {
+            assert_eq!(coalesce_stats_count(&raw mut stats, size, reason), COALESCE_OK);
+        }
+        assert_eq!(coalesce_stats_count(&raw mut stats, size - 8, 1), COALESCE_E_SIZE);
+        assert_eq!(coalesce_stats_count(null_mut(), size, 1), COALESCE_E_NULL);
+    }
+    assert_eq!(stats.decisions[COALESCE_REASON_HOLD_BURST as usize], 2);
+    assert_eq!(stats.decisions[COALESCE_REASON_COUNT as usize], u64::MAX);
+    assert_eq!(stats.decisions[COALESCE_REASON_NONE as usize], 2);
+    assert_eq!(stats.decisions.iter().filter(|count| **count > 0).count(), 3);
+}
