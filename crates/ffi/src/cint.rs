@@ -200,7 +200,7 @@ pub(crate) unsafe fn on_completion(state: *mut cint_state, now: u64, event: Even
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_deadline(state: *const cint_state) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).unwrap_or(COALESCE_NEVER)
+    unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
 }
 
 /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.

@@ -29,6 +29,11 @@ pub const COALESCE_E_CONFIG: coalesce_status = -5;
 pub const COALESCE_NEVER: u64 = 0xFFFF_FFFF_FFFF_FFFF;
 const _: () = assert!(COALESCE_NEVER == u64::MAX);
 
+/// A deadline in numbers. At the end of the clock's range it comes early: it must not look like none.
+pub(crate) const fn instant(deadline: u64) -> u64 {
+    if deadline == COALESCE_NEVER { COALESCE_NEVER - 1 } else { deadline }
+}
+
 /// The message for a status, in English. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn coalesce_strerror(status: coalesce_status) -> *const c_char {

@@ -189,7 +189,7 @@ pub unsafe extern "C" fn vic_on_completion_in_slice(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_deadline(state: *const vic_state) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).unwrap_or(COALESCE_NEVER)
+    unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
 }
 
 /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.

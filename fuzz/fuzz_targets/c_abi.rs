@@ -1,0 +1,418 @@
+//! Arbitrary memory as a state, arbitrary parameters, arbitrary calls with arbitrary arguments: nothing crashes, what is
+//! wrong is an error and never `COALESCE_HOLD`, and no interrupt is lost: whatever is held has a deadline, or parameters
+//! without a bound, and the next flush announces it.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use coalesce::cint::*;
+use coalesce::error::*;
+use coalesce::nvme::*;
+use coalesce::reaper::*;
+use coalesce::status::*;
+use coalesce::strict::*;
+use coalesce::vic::*;
+use libfuzzer_sys::fuzz_target;
+use std::ffi::c_void;
+use std::mem::zeroed;
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    memory: [u64; 17],
+    misaligned: bool,
+    vic: VicParams,
+    cint: CintParams,
+    commands: u8,
+    calls: Vec<Call>,
+    reaps: Vec<Reap>,
+    cdw11: u32,
+}
+
+#[derive(Arbitrary, Debug)]
+struct VicParams {
+    tick_hz: Number,
+    cif_threshold: u32,
+    epoch_ns: Number,
+    max_hold_ns: Number,
+    margin_ns: Number,
+    iops_threshold: u32,
+    max_skip: u32,
+    live_clamp: u32,
+    reserved: bool,
+    sound: u8,
+}
+
+#[derive(Arbitrary, Debug)]
+struct CintParams {
+    thr: u32,
+    tick_hz: Number,
+    delta_ns: Number,
+    max_hold_ns: Number,
+    storm_max_rate: Number,
+    storm_shift: u32,
+    in_flight: u32,
+    ooo: u32,
+    reserved: bool,
+    sound: u8,
+}
+
+/// Numbers that are often sensible, and can be anything.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Number {
+    Small(u8),
+    Kilo(u16),
+    Mega(u16),
+    Any(u64),
+    Never,
+}
+
+impl Number {
+    fn get(self) -> u64 {
+        match self {
+            Self::Small(n) => n.into(),
+            Self::Kilo(n) => u64::from(n) * 1_000,
+            Self::Mega(n) => u64::from(n) * 1_000_000,
+            Self::Any(n) => n,
+            Self::Never => COALESCE_NEVER,
+        }
+    }
+}
+
+#[derive(Arbitrary, Debug)]
+enum Call {
+    Complete { cif: u32, hint: u32, strict: bool, ticket: Option<u64>, slice_end: Option<Number> },
+    Submit,
+    Cancel { ticket: u64 },
+    Wait { ticks: Number },
+    Back { ticks: u32 },
+    Deadline,
+    BatchEnd,
+    Flush,
+    Consumed,
+    Schedule,
+    Deschedule,
+    ResetWindow,
+    Reconfigure { vic: VicParams, cint: CintParams },
+}
+
+#[derive(Arbitrary, Debug)]
+struct Reap {
+    index: u8,
+    dword3: u32,
+    take: u8,
+}
+
+impl VicParams {
+    /// With `sound` bits set, fields are as they should be: or else hardly any parameters would be accepted.
+    fn config(&self) -> vic_config {
+        // SAFETY: any bytes are a configuration.
+        let mut config = unsafe { zeroed::<vic_config>() };
+        // SAFETY: it is ours.
+        unsafe { vic_config_default(&raw mut config, 1_000_000_000) };
+        let keep = |bit: u8| self.sound >> bit & 1 == 1;
+        if !keep(0) {
+            config.tick_hz = self.tick_hz.get()
+        }
+        if !keep(1) {
+            config.cif_threshold = self.cif_threshold % 65_538
+        }
+        if !keep(2) {
+            config.epoch_ns = self.epoch_ns.get()
+        }
+        if !keep(3) {
+            config.max_hold_ns = self.max_hold_ns.get()
+        }
+        if !keep(4) {
+            config.margin_ns = self.margin_ns.get()
+        }
+        if !keep(5) {
+            config.iops_threshold = self.iops_threshold
+        }
+        if !keep(6) {
+            config.max_skip = self.max_skip % 65_538
+        }
+        if !keep(7) {
+            config.live_clamp = self.live_clamp % 3
+        }
+        config.reserved = self.reserved.into();
+        config
+    }
+}
+
+impl CintParams {
+    fn config(&self) -> cint_config {
+        // SAFETY: any bytes are a configuration.
+        let mut config = unsafe { zeroed::<cint_config>() };
+        // SAFETY: it is ours.
+        unsafe { cint_config_default(&raw mut config, 1_000_000_000) };
+        let keep = |bit: u8| self.sound >> bit & 1 == 1;
+        if !keep(0) {
+            config.tick_hz = self.tick_hz.get()
+        }
+        if !keep(1) {
+            config.thr = self.thr % 65_538
+        }
+        if !keep(2) {
+            config.delta_ns = self.delta_ns.get()
+        }
+        if !keep(3) {
+            config.max_hold_ns = self.max_hold_ns.get()
+        }
+        if !keep(4) {
+            config.storm_max_rate = self.storm_max_rate.get()
+        }
+        if !keep(5) {
+            config.storm_shift = self.storm_shift % 18
+        }
+        if !keep(6) {
+            config.in_flight = self.in_flight % 65_538
+        }
+        if !keep(7) {
+            config.ooo = self.ooo % 3
+        }
+        config.reserved = self.reserved.into();
+        config
+    }
+}
+
+/// Where the clock stops: at the end of its range a deadline comes early, and again.
+const LAST: u64 = u64::MAX >> 1;
+
+const NO_ERROR: coalesce_error = coalesce_error { field: 0, reserved: 0, value: 0, min: 0, max: 0 };
+
+/// What is no state: an error each, and not a byte is written.
+fn not_a_state(input: &Input) {
+    let mut memory = input.memory;
+    let state = memory.as_mut_ptr().cast::<u8>().wrapping_add(usize::from(input.misaligned));
+    let is_kind = |letter: u8| !input.misaligned && memory[0] as u32 == u32::from_le_bytes([1, letter, 0xC0, 0xA1]);
+    if [b'V', b'C', b'W', b'R', b'I'].into_iter().any(is_kind) {
+        return;
+    }
+    let (vic, cint) = (state.cast::<vic_state>(), state.cast::<cint_state>());
+    // SAFETY: the memory is ours, and larger than any state.
+    unsafe {
+        for status in [
+            vic_on_completion(vic, 1, 100),
+            vic_on_completion_in_slice(vic, 1, 100, 5),
+            vic_on_deadline(vic, 1),
+            vic_flush(vic, 1),
+            vic_on_schedule(vic, 1),
+            vic_on_deschedule(vic, 1),
+            vic_on_consumed(vic, 1),
+            cint_on_completion(cint, 1, 0, 100),
+            cint_on_deadline(cint, 1),
+            cint_on_batch_end(cint, 1),
+            cint_flush(cint, 1),
+            cint_on_consumed(cint, 1),
+            cint_on_completion_strict(cint, state.cast(), 1, 0, 0, 100),
+            cint_on_cancel(cint, state.cast(), 1, 0),
+            cint_window_reset(state.cast()),
+            cint_reaper_reap(state.cast(), std::ptr::null(), None, std::ptr::null_mut(), std::ptr::null_mut()),
+            vic_get_info(vic, std::ptr::null_mut(), 0),
+            cint_get_info(cint, std::ptr::null_mut(), 0),
+        ] {
+            assert!(status < 0, "status {status}");
+        }
+        assert_eq!((vic_deadline(vic), cint_deadline(cint)), (COALESCE_NEVER, COALESCE_NEVER));
+        assert_eq!(cint_window_on_submit(state.cast()), COALESCE_NO_TICKET);
+    }
+    assert_eq!(memory, input.memory);
+}
+
+/// What a machine owes: completions that were posted and not announced.
+struct Owed {
+    count: u64,
+    bounded: bool,
+}
+
+impl Owed {
+    fn decided(&mut self, posted: u64, status: coalesce_status) {
+        assert!(status >= 0, "status {status} from a sound state");
+        match status {
+            COALESCE_HOLD => self.count += posted,
+            COALESCE_DELIVER_URGENT => {}
+            _ => self.count = 0,
+        }
+    }
+
+    fn check(&self, held: u32, deadline: u64) {
+        assert_eq!(u64::from(held), self.count, "what the machine says it holds");
+        if self.count == 0 {
+            assert_eq!(deadline, COALESCE_NEVER, "a deadline, and nothing is held");
+        } else if self.bounded {
+            assert!(deadline != COALESCE_NEVER, "{held} held for ever");
+        }
+    }
+}
+
+fn vic_calls(input: &Input) {
+    let config = input.vic.config();
+    let (mut state, mut error) = (vic_state { opaque: [0x5555_5555_5555_5555; 13] }, NO_ERROR);
+    let state = &raw mut state;
+    // SAFETY: all of it is ours.
+    unsafe {
+        let status = vic_init(state, size_of::<vic_state>(), &raw const config, &raw mut error);
+        if status != COALESCE_OK {
+            assert_eq!(status, COALESCE_E_CONFIG);
+            assert!(error.value < error.min || error.value > error.max, "{error:?}");
+            return;
+        }
+        let mut owed = Owed { count: 0, bounded: config.max_hold_ns != COALESCE_NEVER };
+        let mut now = 0_u64;
+        for call in &input.calls {
+            match call {
+                Call::Complete { cif, slice_end: None, .. } => owed.decided(1, vic_on_completion(state, now, *cif)),
+                Call::Complete { cif, slice_end: Some(end), .. } => {
+                    let end = now.saturating_add(end.get());
+                    owed.decided(1, vic_on_completion_in_slice(state, now, *cif, end));
+                }
+                Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
+                Call::Back { ticks } => now = now.saturating_sub((*ticks).into()),
+                Call::Deadline => {
+                    now = now.max(Some(vic_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
+                    owed.decided(0, vic_on_deadline(state, now));
+                    assert!(owed.count == 0 || vic_deadline(state) == COALESCE_NEVER, "nothing at the deadline");
+                }
+                Call::Flush => {
+                    owed.decided(0, vic_flush(state, now));
+                    assert_eq!(owed.count, 0);
+                }
+                Call::Consumed => {
+                    assert_eq!(vic_on_consumed(state, now), COALESCE_OK);
+                    owed.count = 0;
+                }
+                Call::Schedule => owed.decided(0, vic_on_schedule(state, now)),
+                Call::Deschedule => owed.decided(0, vic_on_deschedule(state, now)),
+                Call::Reconfigure { vic, .. } => {
+                    let config = vic.config();
+                    match vic_reconfigure(state, &raw const config, now, &raw mut error) {
+                        COALESCE_E_CONFIG => assert!(error.value < error.min || error.value > error.max, "{error:?}"),
+                        status => {
+                            owed.bounded = config.max_hold_ns != COALESCE_NEVER;
+                            owed.decided(0, status);
+                        }
+                    }
+                }
+                Call::Submit | Call::Cancel { .. } | Call::BatchEnd | Call::ResetWindow => {}
+            }
+            let mut info = vic_info::default();
+            assert_eq!(vic_get_info(state, &raw mut info, size_of::<vic_info>()), COALESCE_OK);
+            owed.check(info.held, vic_deadline(state));
+        }
+        owed.decided(0, vic_flush(state, now));
+        assert_eq!(owed.count, 0);
+    }
+}
+
+fn cint_calls(input: &Input) {
+    let config = input.cint.config();
+    let (mut state, mut error) = (cint_state { opaque: [0x5555_5555_5555_5555; 16] }, NO_ERROR);
+    let state = &raw mut state;
+    let commands = 64_u32 << (input.commands % 7);
+    let mut window = vec![0_u64; cint_window_size(commands) / 8];
+    let window = window.as_mut_ptr();
+    // SAFETY: all of it is ours.
+    unsafe {
+        let status = cint_init(state, size_of::<cint_state>(), &raw const config, &raw mut error);
+        if status != COALESCE_OK {
+            assert_eq!(status, COALESCE_E_CONFIG);
+            assert!(error.value < error.min || error.value > error.max, "{error:?}");
+            return;
+        }
+        assert_eq!(cint_window_init(window, cint_window_size(commands), commands, &raw mut error), COALESCE_OK);
+        let bounded = |config: &cint_config| config.max_hold_ns != COALESCE_NEVER || config.delta_ns > 0;
+        let mut owed = Owed { count: 0, bounded: bounded(&config) };
+        let (mut now, mut tickets) = (0_u64, Vec::new());
+        for call in &input.calls {
+            match call {
+                Call::Complete { cif, hint, strict: false, .. } => {
+                    owed.decided(1, cint_on_completion(state, now, hint % 4, *cif));
+                }
+                Call::Complete { cif, hint, ticket, .. } => {
+                    let ticket = ticket.or_else(|| tickets.pop()).unwrap_or(COALESCE_NO_TICKET);
+                    owed.decided(1, cint_on_completion_strict(state, window, now, ticket, hint % 4, *cif));
+                }
+                Call::Submit => tickets.push(cint_window_on_submit(window)),
+                Call::Cancel { ticket } => owed.decided(0, cint_on_cancel(state, window, now, *ticket)),
+                Call::ResetWindow => assert_eq!(cint_window_reset(window), COALESCE_OK),
+                Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
+                Call::Back { ticks } => now = now.saturating_sub((*ticks).into()),
+                Call::Deadline => {
+                    now = now.max(Some(cint_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
+                    owed.decided(0, cint_on_deadline(state, now));
+                    assert!(owed.count == 0 || cint_deadline(state) == COALESCE_NEVER, "nothing at the deadline");
+                }
+                Call::BatchEnd => owed.decided(0, cint_on_batch_end(state, now)),
+                Call::Flush => {
+                    owed.decided(0, cint_flush(state, now));
+                    assert_eq!(owed.count, 0);
+                }
+                Call::Consumed => {
+                    assert_eq!(cint_on_consumed(state, now), COALESCE_OK);
+                    owed.count = 0;
+                }
+                Call::Reconfigure { cint, .. } => {
+                    let config = cint.config();
+                    match cint_reconfigure(state, &raw const config, now, &raw mut error) {
+                        COALESCE_E_CONFIG => assert!(error.value < error.min || error.value > error.max, "{error:?}"),
+                        status => {
+                            owed.bounded = bounded(&config);
+                            owed.decided(0, status);
+                        }
+                    }
+                }
+                Call::Schedule | Call::Deschedule => {}
+            }
+            let mut info = cint_info::default();
+            assert_eq!(cint_get_info(state, &raw mut info, size_of::<cint_info>()), COALESCE_OK);
+            owed.check(info.held, cint_deadline(state));
+        }
+        owed.decided(0, cint_flush(state, now));
+        assert_eq!(owed.count, 0);
+    }
+}
+
+/// A device that writes anything into its queue at any time: the driver's calls end, and the doorbell stays in the queue.
+fn reaps(input: &Input) {
+    const ENTRIES: u32 = 130;
+    unsafe extern "C" fn take(context: *mut c_void, entry: *const cint_entry) -> bool {
+        // SAFETY: the caller below, and an entry of the library's.
+        unsafe { (*entry).dword[3] as u8 & *context.cast::<u8>() == 0 }
+    }
+    let mut reaper = [0_u64; 5];
+    let mut queue = [cint_entry { dword: [0; 4] }; ENTRIES as usize];
+    // SAFETY: all of it is ours.
+    unsafe {
+        assert_eq!(cint_reaper_init(reaper.as_mut_ptr(), 40, ENTRIES, std::ptr::null_mut()), COALESCE_OK);
+        for Reap { index, dword3, take: mask } in &input.reaps {
+            queue[usize::from(*index) % ENTRIES as usize].dword[3] = *dword3;
+            let (mut mask, mut doorbell) = (*mask, 0);
+            let context = (&raw mut mask).cast();
+            let status = cint_reaper_reap(reaper.as_mut_ptr(), queue.as_ptr(), Some(take), context, &raw mut doorbell);
+            assert_eq!(status, COALESCE_OK);
+            assert!(doorbell < ENTRIES || doorbell == COALESCE_NO_DOORBELL);
+        }
+    }
+}
+
+/// What is read is what is written.
+fn features(cdw11: u32) {
+    let (mut value, mut written, mut disabled) = (nvme_coalescing::default(), 0, false);
+    // SAFETY: all of it is ours.
+    unsafe {
+        let size = size_of::<nvme_coalescing>();
+        assert_eq!(nvme_coalescing_decode(cdw11, &raw mut value, size), COALESCE_OK);
+        assert_eq!(nvme_coalescing_encode(&raw const value, &raw mut written, std::ptr::null_mut()), COALESCE_OK);
+        assert_eq!(written, cdw11 & 0xffff);
+        let vector = nvme_vector_decode(cdw11, &raw mut disabled);
+        assert_eq!(nvme_vector_encode(vector, disabled, &raw mut written, std::ptr::null_mut()), COALESCE_OK);
+        assert_eq!(written, cdw11 & 0x1_ffff);
+    }
+}
+
+fuzz_target!(|input: Input| {
+    not_a_state(&input);
+    vic_calls(&input);
+    cint_calls(&input);
+    reaps(&input);
+    features(input.cdw11);
+});
