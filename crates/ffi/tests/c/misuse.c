@@ -1,0 +1,430 @@
+// What is no state, no size and no parameter: an error each, never COALESCE_HOLD, and nothing is written. Every function of
+// the library is called here.
+#include <coalesce.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *about = "";
+
+#define CHECK(condition)                                                                 \
+    do {                                                                                 \
+        if (!(condition)) {                                                              \
+            fprintf(stderr, "misuse.c:%d: %s: FAILED: %s\n", __LINE__, about, #condition); \
+            exit(1);                                                                     \
+        }                                                                                \
+    } while (0)
+
+// Valid arguments beside the wrong one.
+static vic_config a_vic_config;
+static cint_config a_cint_config;
+static cint_state a_cint;
+static uint64_t a_window[CINT_WINDOW_WORDS(64)];
+static cint_entry a_queue[2];
+
+static bool take_all(void *context, const cint_entry *entry)
+{
+    (void)context, (void)entry;
+    return true;
+}
+
+// Every function that takes a state, given any memory as one.
+typedef enum { VIC, CINT, GATE, WINDOW, REAPER, KINDS } kind;
+static const size_t sizes[KINDS] = {sizeof(vic_state), sizeof(cint_state), sizeof(ipi_gate), sizeof a_window,
+                                    CINT_REAPER_WORDS(64) * sizeof(uint64_t)};
+
+#define FUNCTIONS(X)                                                                                        \
+    X(VIC, vic_state, vic_on_completion(state, 1, 100))                                                     \
+    X(VIC, vic_state, vic_on_completion_in_slice(state, 1, 100, 2))                                         \
+    X(VIC, vic_state, vic_on_deadline(state, 1))                                                            \
+    X(VIC, vic_state, vic_on_consumed(state, 1))                                                            \
+    X(VIC, vic_state, vic_on_schedule(state, 1))                                                            \
+    X(VIC, vic_state, vic_on_deschedule(state, 1))                                                          \
+    X(VIC, vic_state, vic_flush(state, 1))                                                                  \
+    X(VIC, vic_state, vic_reconfigure(state, &a_vic_config, 1, NULL))                                       \
+    X(VIC, vic_state, vic_get_info(state, (vic_info *)out, sizeof(vic_info)))                               \
+    X(CINT, cint_state, cint_on_completion(state, 1, COALESCE_HINT_PLAIN, 100))                             \
+    X(CINT, cint_state, cint_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100))          \
+    X(CINT, cint_state, cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                             \
+    X(CINT, cint_state, cint_on_deadline(state, 1))                                                         \
+    X(CINT, cint_state, cint_on_batch_end(state, 1))                                                        \
+    X(CINT, cint_state, cint_on_consumed(state, 1))                                                         \
+    X(CINT, cint_state, cint_flush(state, 1))                                                               \
+    X(CINT, cint_state, cint_reconfigure(state, &a_cint_config, 1, NULL))                                   \
+    X(CINT, cint_state, cint_get_info(state, (cint_info *)out, sizeof(cint_info)))                          \
+    X(GATE, ipi_gate, ipi_gate_delivered(state, 1))                                                         \
+    X(GATE, ipi_gate, ipi_gate_should_send(state, 1, (uint64_t *)out))                                      \
+    X(WINDOW, uint64_t, cint_window_reset(state))                                                           \
+    X(WINDOW, uint64_t, cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100))          \
+    X(WINDOW, uint64_t, cint_on_cancel(&a_cint, state, 1, 0))                                               \
+    X(REAPER, uint64_t, cint_reaper_reap(state, a_queue, take_all, NULL, (uint32_t *)out))
+
+#define ALL_REFUSE(of, type, call)                  \
+    if (which == of) {                              \
+        type *state = (type *)memory;               \
+        about = #call;                              \
+        CHECK((call) == expected);                  \
+        CHECK(out[0] == 0x5555 && out[1] == 0x5555); \
+    }
+
+static void refused(kind which, void *memory, coalesce_status expected)
+{
+    uint64_t out[4] = {0x5555, 0x5555, 0, 0};
+    CHECK(expected != COALESCE_HOLD && expected != COALESCE_DELIVER && expected != COALESCE_DELIVER_URGENT);
+    FUNCTIONS(ALL_REFUSE)
+    if (which == VIC)
+        CHECK(vic_deadline((vic_state *)memory) == COALESCE_NEVER && vic_reason((vic_state *)memory) == COALESCE_REASON_NONE);
+    if (which == CINT)
+        CHECK(cint_deadline((cint_state *)memory) == COALESCE_NEVER &&
+              cint_reason((cint_state *)memory) == COALESCE_REASON_NONE);
+    if (which == WINDOW)
+        CHECK(cint_window_on_submit((uint64_t *)memory) == COALESCE_NO_TICKET);
+}
+
+static coalesce_status init(kind which, void *memory, size_t size)
+{
+    switch (which) {
+    case VIC: return vic_init((vic_state *)memory, size, &a_vic_config, NULL);
+    case CINT: return cint_init((cint_state *)memory, size, &a_cint_config, NULL);
+    case GATE: return ipi_gate_init((ipi_gate *)memory, size, IPI_GATE_PAPER_NS, 1000000000, NULL);
+    case WINDOW: return cint_window_init((uint64_t *)memory, size, 64, NULL);
+    default: return cint_reaper_init((uint64_t *)memory, size, 64, NULL);
+    }
+}
+
+// Memory of its own for each attempt and no larger than a state, so that a sanitizer sees who leaves it.
+static void what_is_no_state(kind which)
+{
+    size_t size = sizes[which];
+    refused(which, NULL, COALESCE_E_NULL);
+    CHECK(init(which, NULL, size) == COALESCE_E_NULL);
+    const int patterns[] = {0, 0x01, 0x55, ' ', 'C', 'V', 0xff};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        char *memory = (char *)malloc(size + 8), *copy = (char *)malloc(size + 8);
+        memset(memory, patterns[i], size + 8);
+        memset(copy, patterns[i], size + 8);
+        refused(which, memory, COALESCE_E_STATE);
+        for (int by = 1; by < 8; by++) {
+            refused(which, memory + by, COALESCE_E_ALIGNMENT);
+            CHECK(init(which, memory + by, size) == COALESCE_E_ALIGNMENT);
+        }
+        const size_t others[] = {0, 1, size - 8, size - 1};
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            CHECK(init(which, memory, others[k]) == COALESCE_E_SIZE);
+        if (which < WINDOW) // the size of the others is up to the caller
+            CHECK(init(which, memory, size + 8) == COALESCE_E_SIZE);
+        CHECK(memcmp(memory, copy, size + 8) == 0);
+        free(memory), free(copy);
+    }
+}
+
+// A sound state of one kind is none of another, and none of another version of the ABI.
+static void what_is_another_state(kind made)
+{
+    unsigned char *memory = (unsigned char *)calloc(1, 4096);
+    CHECK(init(made, memory, sizes[made]) == COALESCE_OK);
+    for (int other = VIC; other < KINDS; other++)
+        if (other != (int)made)
+            refused((kind)other, memory, COALESCE_E_STATE);
+    for (int byte = 0; byte < 4; byte++)
+        for (int bit = 0; bit < 8; bit++) {
+            memory[byte] ^= (unsigned char)(1 << bit);
+            refused(made, memory, COALESCE_E_STATE);
+            memory[byte] ^= (unsigned char)(1 << bit);
+        }
+    free(memory);
+}
+
+// What `call` says of a parameter with a value out of its range: which, and what is allowed.
+#define REFUSED(call, parameter, number, wrong, smallest, largest)                                                   \
+    do {                                                                                                             \
+        about = #call ": " #parameter;                                                                               \
+        memset(&error, 0x55, sizeof error);                                                                          \
+        parameter = (wrong);                                                                                         \
+        CHECK((call) == COALESCE_E_CONFIG);                                                                          \
+        CHECK(error.field == (number) && error.value == (wrong) && error.min == (smallest) && error.max == (largest)); \
+        CHECK(error.reserved == 0);                                                                                  \
+    } while (0)
+
+// The same for all that is just outside its bounds; at the bounds it is accepted.
+#define BELOW(call, parameter, number, smallest, largest)                            \
+    do {                                                                             \
+        REFUSED(call, parameter, number, (smallest)-1, smallest, largest);           \
+        parameter = (smallest);                                                      \
+        CHECK((call) == COALESCE_OK);                                                \
+    } while (0)
+#define ABOVE(call, parameter, number, smallest, largest)                            \
+    do {                                                                             \
+        REFUSED(call, parameter, number, (largest) + 1, smallest, largest);          \
+        parameter = (largest);                                                       \
+        CHECK((call) == COALESCE_OK);                                                \
+    } while (0)
+#define BOUNDS(call, parameter, number, smallest, largest)                           \
+    do {                                                                             \
+        BELOW(call, parameter, number, smallest, largest);                           \
+        ABOVE(call, parameter, number, smallest, largest);                           \
+    } while (0)
+
+static coalesce_error error;
+
+static void parameters_of_vic(void)
+{
+    vic_config c;
+    vic_state state;
+    for (int profile = 0; profile < 2; profile++) {
+        profile == 0 ? vic_config_default(&c, 1000000000) : vic_config_paper(&c, 1000000000);
+        vic_config sound = c;
+#define VIC_INIT vic_init(&state, sizeof state, &c, &error)
+        CHECK(VIC_INIT == COALESCE_OK);
+        BOUNDS(VIC_INIT, c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 10000000000u);
+        c = sound;
+        BOUNDS(VIC_INIT, c.cif_threshold, COALESCE_FIELD_CIF_THRESHOLD, 2u, 65535u);
+        REFUSED(VIC_INIT, c.cif_threshold, COALESCE_FIELD_CIF_THRESHOLD, UINT32_MAX, 2u, 65535u);
+        c = sound;
+        BOUNDS(VIC_INIT, c.epoch_ns, COALESCE_FIELD_EPOCH_NS, 1000000u, 60000000000u);
+        BOUNDS(VIC_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 1u, 1000000000u);
+        REFUSED(VIC_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, COALESCE_NEVER - 1, 1u, 1000000000u);
+        c = sound;
+        ABOVE(VIC_INIT, c.margin_ns, COALESCE_FIELD_MARGIN_NS, 0u, 100000000u);
+        BOUNDS(VIC_INIT, c.max_skip, COALESCE_FIELD_MAX_SKIP, 2u, 65535u);
+        ABOVE(VIC_INIT, c.live_clamp, COALESCE_FIELD_LIVE_CLAMP, 0u, 1u);
+        ABOVE(VIC_INIT, c.reserved, COALESCE_FIELD_RESERVED, 0u, 0u);
+        about = "vic_init";
+        CHECK(vic_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
+        c.reserved = 1;
+        CHECK(vic_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
+        // A machine keeps its clock, and what it was if the new parameters are wrong.
+        c = sound;
+        CHECK(VIC_INIT == COALESCE_OK);
+        CHECK(vic_on_completion(&state, 1, 1) == COALESCE_DELIVER);
+        REFUSED(vic_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u, 1000000000u);
+        CHECK(vic_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
+        for (c.struct_size = 0; c.struct_size < 2 * sizeof c; c.struct_size++)
+            if (c.struct_size != sizeof c) {
+                vic_config *exact = (vic_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
+                memcpy(exact, &c.struct_size, 4);
+                CHECK(vic_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
+                CHECK(vic_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
+                CHECK(vic_config_print(exact, NULL, 0) == 0);
+                free(exact);
+            }
+        CHECK(vic_reason(&state) == COALESCE_REASON_LOW_CIF);
+    }
+}
+
+static void parameters_of_cint(void)
+{
+    cint_config c, sound;
+    cint_state state;
+#define CINT_INIT cint_init(&state, sizeof state, &c, &error)
+    for (int profile = 0; profile < 3; profile++) {
+        (profile == 0 ? cint_config_default : profile == 1 ? cint_config_optane : cint_config_p3700)(&c, 1000000000);
+        CHECK(CINT_INIT == COALESCE_OK);
+        sound = c;
+        BOUNDS(CINT_INIT, c.thr, COALESCE_FIELD_THR, 1u, 65535u);
+        REFUSED(CINT_INIT, c.thr, COALESCE_FIELD_THR, UINT32_MAX, 1u, 65535u);
+        c = sound;
+        BOUNDS(CINT_INIT, c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 10000000000u);
+        c = sound;
+        ABOVE(CINT_INIT, c.delta_ns, COALESCE_FIELD_DELTA_NS, 0u, 10000000u);
+        BOUNDS(CINT_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 1u, 1000000000u);
+        BOUNDS(CINT_INIT, c.in_flight, COALESCE_FIELD_IN_FLIGHT, 2u, 65535u);
+        ABOVE(CINT_INIT, c.ooo, COALESCE_FIELD_OOO, 0u, 1u);
+        ABOVE(CINT_INIT, c.reserved, COALESCE_FIELD_RESERVED, 0u, 0u);
+        // With the storm guard: 0 is none, and a completion waits for at least one interval of it.
+        c = sound;
+        c.max_hold_ns = COALESCE_NEVER;
+        ABOVE(CINT_INIT, c.storm_max_rate, COALESCE_FIELD_STORM_MAX_RATE, 1u, 200000000u);
+        BOUNDS(CINT_INIT, c.storm_shift, COALESCE_FIELD_STORM_SHIFT, 5u, 16u);
+        REFUSED(CINT_INIT, c.storm_shift, COALESCE_FIELD_STORM_SHIFT, 65536u + 7u, 5u, 16u);
+        c = sound;
+        c.storm_max_rate = 10000;
+        BELOW(CINT_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 100000u, 1000000000u);
+        about = "cint_init";
+        CHECK(cint_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
+        c.reserved = 1;
+        CHECK(cint_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
+    }
+    c = sound;
+    CHECK(CINT_INIT == COALESCE_OK);
+    CHECK(cint_on_completion(&state, 1, COALESCE_HINT_BARRIER, 100) == COALESCE_DELIVER);
+    REFUSED(cint_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u, 1000000000u);
+    CHECK(cint_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
+    for (c.struct_size = 0; c.struct_size < 2 * sizeof c; c.struct_size++)
+        if (c.struct_size != sizeof c) {
+            cint_config *exact = (cint_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
+            memcpy(exact, &c.struct_size, 4);
+            CHECK(cint_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
+            CHECK(cint_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
+            CHECK(cint_config_print(exact, NULL, 0) == 0);
+            free(exact);
+        }
+    CHECK(cint_reason(&state) == COALESCE_REASON_BARRIER);
+}
+
+static void parameters_of_the_others(void)
+{
+    ipi_gate gate;
+    uint64_t threshold_ns = 0, tick_hz = 1000000000;
+#define GATE_INIT ipi_gate_init(&gate, sizeof gate, threshold_ns, tick_hz, &error)
+    ABOVE(GATE_INIT, threshold_ns, COALESCE_FIELD_IPI_THRESHOLD_NS, 0u, 1000000000u);
+    BOUNDS(GATE_INIT, tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 10000000000u);
+
+    nvme_coalescing value = {1, 0, 0};
+    uint32_t cdw11, vector;
+    BOUNDS(nvme_coalescing_encode(&value, &cdw11, &error), value.threshold, COALESCE_FIELD_AGGREGATION_THRESHOLD, 1u, 256u);
+    ABOVE(nvme_coalescing_encode(&value, &cdw11, &error), value.time_ns, COALESCE_FIELD_AGGREGATION_TIME_NS, 0u, 25500000u);
+    ABOVE(nvme_vector_encode(vector, true, &cdw11, &error), vector, COALESCE_FIELD_VECTOR, 0u, 65535u);
+
+    uint64_t memory[CINT_WINDOW_WORDS(4096)];
+    uint32_t commands, entries;
+#define WINDOW_INIT cint_window_init(memory, sizeof memory, commands, &error)
+    BOUNDS(WINDOW_INIT, commands, COALESCE_FIELD_COMMANDS, 64u, 4096u);
+    REFUSED(WINDOW_INIT, commands, COALESCE_FIELD_COMMANDS, 0u, 64u, 4096u);
+    REFUSED(WINDOW_INIT, commands, COALESCE_FIELD_COMMANDS, 100u, 64u, 4096u);
+    REFUSED(WINDOW_INIT, commands, COALESCE_FIELD_COMMANDS, UINT32_MAX, 64u, 4096u);
+    static uint64_t large[CINT_REAPER_WORDS(65535)];
+#define REAPER_INIT cint_reaper_init(large, sizeof large, entries, &error)
+    BOUNDS(REAPER_INIT, entries, COALESCE_FIELD_ENTRIES, 2u, 65535u);
+    REFUSED(REAPER_INIT, entries, COALESCE_FIELD_ENTRIES, 0u, 2u, 65535u);
+    REFUSED(REAPER_INIT, entries, COALESCE_FIELD_ENTRIES, UINT32_MAX, 2u, 65535u);
+
+    // The sizes that the functions tell are those of the macros, and 0 for what is refused.
+    about = "sizes";
+    for (uint32_t n = 0; n < 70000; n++) {
+        bool is_window = n >= 64 && n <= 4096 && (n & (n - 1)) == 0, is_queue = n >= 2 && n <= 65535;
+        CHECK(cint_window_size(n) == (is_window ? CINT_WINDOW_WORDS(n) * sizeof(uint64_t) : 0));
+        CHECK(cint_reaper_size(n) == (is_queue ? CINT_REAPER_WORDS(n) * sizeof(uint64_t) : 0));
+    }
+}
+
+static void arguments_beside_the_state(void)
+{
+    about = "null, and sizes of another header";
+    vic_config_default(NULL, 1), vic_config_paper(NULL, 1);
+    cint_config_default(NULL, 1), cint_config_optane(NULL, 1), cint_config_p3700(NULL, 1);
+
+    vic_state vic;
+    vic_info vic_about;
+    cint_info cint_about;
+    ipi_gate gate;
+    CHECK(vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
+    CHECK(vic_get_info(&vic, NULL, sizeof vic_about) == COALESCE_E_NULL);
+    CHECK(vic_get_info(&vic, &vic_about, sizeof vic_about - 1) == COALESCE_E_SIZE);
+    CHECK(cint_get_info(&a_cint, NULL, sizeof cint_about) == COALESCE_E_NULL);
+    CHECK(cint_get_info(&a_cint, &cint_about, sizeof cint_about + 1) == COALESCE_E_SIZE);
+    CHECK(ipi_gate_init(&gate, sizeof gate, 100, 1000000000, NULL) == COALESCE_OK);
+    CHECK(ipi_gate_delivered(&gate, 5) == COALESCE_OK);
+    CHECK(ipi_gate_should_send(&gate, 5, NULL) == COALESCE_HOLD);
+
+    // A hint that is unknown, and a ticket that was never given, deliver.
+    for (uint32_t hint = 3; hint < 100; hint++) {
+        CHECK(cint_on_completion(&a_cint, 1, hint, 100) == COALESCE_DELIVER);
+        CHECK(cint_reason(&a_cint) == COALESCE_REASON_ERROR);
+        CHECK(cint_on_completion_strict(&a_cint, a_window, 1, COALESCE_NO_TICKET, hint, 100) == COALESCE_DELIVER);
+        CHECK(cint_on_completion_strict(&a_cint, a_window, 1, hint, COALESCE_HINT_PLAIN, 100) == COALESCE_DELIVER);
+        CHECK(cint_hint_merge(hint, COALESCE_HINT_PLAIN) == COALESCE_HINT_URGENT);
+        CHECK(cint_hint_split(hint, true, true) == COALESCE_HINT_URGENT);
+        CHECK(cint_hint_from_call(hint + 3, 0) == COALESCE_HINT_URGENT);
+    }
+    for (uint32_t bits = 0; bits < 32; bits++) {
+        CHECK(cint_hint_from_cdw12(1u << bits, true) <= COALESCE_HINT_URGENT);
+        CHECK(cint_hint_from_access_latency(1u << bits) <= COALESCE_HINT_URGENT);
+    }
+
+    uint64_t reaper[CINT_REAPER_WORDS(2)];
+    uint32_t doorbell, cdw11;
+    CHECK(cint_reaper_init(reaper, sizeof reaper, 2, NULL) == COALESCE_OK);
+    CHECK(cint_reaper_reap(reaper, NULL, take_all, NULL, &doorbell) == COALESCE_E_NULL);
+    CHECK(cint_reaper_reap(reaper, a_queue, NULL, NULL, &doorbell) == COALESCE_E_NULL);
+    CHECK(cint_reaper_reap(reaper, a_queue, take_all, NULL, NULL) == COALESCE_E_NULL);
+    const cint_entry *misaligned = (const cint_entry *)((const char *)a_queue + 1);
+    CHECK(cint_reaper_reap(reaper, misaligned, take_all, NULL, &doorbell) == COALESCE_E_ALIGNMENT);
+
+    nvme_coalescing value = {1, 0, 0};
+    bool is_disabled;
+    CHECK(nvme_coalescing_decode(0xffff, NULL, sizeof value) == COALESCE_E_NULL);
+    CHECK(nvme_coalescing_decode(0xffff, &value, sizeof value - 1) == COALESCE_E_SIZE);
+    CHECK(nvme_coalescing_encode(NULL, &cdw11, NULL) == COALESCE_E_NULL);
+    CHECK(nvme_coalescing_encode(&value, NULL, NULL) == COALESCE_E_NULL);
+    CHECK(nvme_vector_encode(1, true, NULL, NULL) == COALESCE_E_NULL);
+    CHECK(nvme_vector_decode(0x10007, NULL) == 7 && nvme_vector_decode(0x10007, &is_disabled) == 7 && is_disabled);
+
+    coalesce_stats stats;
+    memset(&stats, 0, sizeof stats);
+    CHECK(coalesce_stats_count(NULL, sizeof stats, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_stats_count(&stats, sizeof stats - 1, 1) == COALESCE_E_SIZE);
+    CHECK(coalesce_stats_count(&stats, sizeof stats, 64) == COALESCE_OK);
+    CHECK(coalesce_stats_count(&stats, sizeof stats, UINT32_MAX) == COALESCE_OK);
+    CHECK(stats.decisions[COALESCE_REASON_NONE] == 2);
+}
+
+static void texts(void)
+{
+    about = "texts";
+    for (int status = -100; status < 100; status++)
+        CHECK(strlen(coalesce_strerror(status)) > 0);
+    CHECK(strcmp(coalesce_strerror(COALESCE_E_NULL), coalesce_strerror(-100)) != 0);
+    for (uint32_t number = 0; number < 1000; number++)
+        CHECK(strlen(coalesce_reason_name(number)) > 0 && strlen(coalesce_field_name(number)) > 0);
+    CHECK(strcmp(coalesce_field_name(COALESCE_FIELD_THR), "thr") == 0);
+
+    // Texts are cut where the room ends, and end with a zero.
+    vic_config vic;
+    cint_config cint;
+    const char *sentence = "thr is 0, allowed are 1 to 65535";
+    coalesce_error wrong = {COALESCE_FIELD_THR, 0, 0, 1, 65535};
+    for (size_t room = 0; room < 40; room++) {
+        char *text = (char *)malloc(room > 0 ? room : 1);
+        CHECK(coalesce_error_print(&wrong, text, room) == strlen(sentence));
+        CHECK(room == 0 || (strlen(text) < room && strncmp(text, sentence, strlen(text)) == 0));
+        CHECK(vic_config_print(&a_vic_config, text, room) > 0 && (room == 0 || strlen(text) < room));
+        CHECK(cint_config_print(&a_cint_config, text, room) > 0 && (room == 0 || strlen(text) < room));
+        CHECK(vic_config_parse("vic:max_skip=1", 1000000000, &vic, sizeof vic, text, room) == COALESCE_E_CONFIG);
+        CHECK(room == 0 || strlen(text) < room);
+        CHECK(cint_config_parse("cint:thr=0", 1000000000, &cint, sizeof cint, text, room) == COALESCE_E_CONFIG);
+        CHECK(room == 0 || strlen(text) < room);
+        free(text);
+    }
+    CHECK(coalesce_error_print(NULL, NULL, 0) == 0 && coalesce_error_print(&wrong, NULL, 7) == strlen(sentence));
+    CHECK(vic_config_print(NULL, NULL, 0) == 0 && cint_config_print(NULL, NULL, 0) == 0);
+    CHECK(vic_config_parse(NULL, 1000000000, &vic, sizeof vic, NULL, 0) == COALESCE_E_NULL);
+    CHECK(vic_config_parse("vic", 1000000000, NULL, sizeof vic, NULL, 0) == COALESCE_E_NULL);
+    CHECK(vic_config_parse("vic", 1000000000, &vic, sizeof vic - 1, NULL, 0) == COALESCE_E_SIZE);
+    CHECK(cint_config_parse(NULL, 1000000000, &cint, sizeof cint, NULL, 0) == COALESCE_E_NULL);
+    CHECK(cint_config_parse("cint", 1000000000, NULL, sizeof cint, NULL, 0) == COALESCE_E_NULL);
+    CHECK(cint_config_parse("cint", 1000000000, &cint, sizeof cint + 1, NULL, 0) == COALESCE_E_SIZE);
+    const char *nonsense[] = {"", "none", "vic,", "\xff\xfe", "cint:thr", "cint:thr=", "cint:thr=1,thr=2", "vic:=1"};
+    for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+        about = nonsense[i];
+        memset(&vic, 0x55, sizeof vic);
+        CHECK(vic_config_parse(nonsense[i], 1000000000, &vic, sizeof vic, NULL, 0) == COALESCE_E_CONFIG);
+        CHECK(cint_config_parse(nonsense[i], 1000000000, &cint, sizeof cint, NULL, 0) == COALESCE_E_CONFIG);
+        CHECK(vic.struct_size == 0x55555555);
+    }
+
+    about = "header and library";
+    char version[32];
+    snprintf(version, sizeof version, "%u.%u.%u", COALESCE_VERSION_MAJOR, COALESCE_VERSION_MINOR, COALESCE_VERSION_PATCH);
+    CHECK(strcmp(coalesce_version(), version) == 0);
+    CHECK(coalesce_abi_version() == COALESCE_ABI_VERSION);
+}
+
+int main(void)
+{
+    vic_config_default(&a_vic_config, 1000000000);
+    cint_config_default(&a_cint_config, 1000000000);
+    CHECK(cint_init(&a_cint, sizeof a_cint, &a_cint_config, NULL) == COALESCE_OK);
+    CHECK(cint_window_init(a_window, sizeof a_window, 64, NULL) == COALESCE_OK);
+    for (int which = VIC; which < KINDS; which++) {
+        what_is_no_state((kind)which);
+        what_is_another_state((kind)which);
+    }
+    parameters_of_vic();
+    parameters_of_cint();
+    parameters_of_the_others();
+    arguments_beside_the_state();
+    texts();
+    printf("misuse: every error is one\n");
+    return 0;
+}
