@@ -1,5 +1,12 @@
 /* libcoalesce: interrupt now, or wait for company?
  *
+ *     if (vic_on_completion(&queue->vic, now, cif) != COALESCE_HOLD)
+ *         interrupt(queue);
+ *
+ * A state is memory of the caller's, for one thread at a time. Time is the caller's, too: ticks of one monotonic clock. No
+ * function blocks or keeps a pointer, and only those that read or write texts allocate. What is wrong is answered with a
+ * negative status: interrupt.
+ *
  * Made from crates/ffi by cbindgen: do not edit. */
 
 #ifndef COALESCE_H
@@ -9,11 +16,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Define COALESCE_BARE_METAL where the library is built for a device: it has no texts there. The IPI gate is where the CPU
- * has 64-bit atomics. */
+/* Define COALESCE_BARE_METAL where the library is built for a device: it has no texts there. */
 #ifndef COALESCE_BARE_METAL
 #define COALESCE_HOSTED
+#endif
+
+/* The IPI gate is where the CPU has 64-bit atomics. */
+#if defined(__GCC_ATOMIC_LLONG_LOCK_FREE) && __GCC_ATOMIC_LLONG_LOCK_FREE == 2
 #define COALESCE_HAS_IPI_GATE
+#endif
+
+#ifdef __GNUC__
+#define COALESCE_MUST_USE __attribute__((warn_unused_result))
+#else
+#define COALESCE_MUST_USE
+#endif
+
+/* The compiler lays out a type as the library does; before C11 and C++11 the size alone is checked. */
+#if defined(__cplusplus) && __cplusplus >= 201103L
+#define COALESCE_LAYOUT(type, size, word) static_assert(sizeof(type) == size && alignof(type) == alignof(word), #type)
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define COALESCE_LAYOUT(type, size, word) _Static_assert(sizeof(type) == size && _Alignof(type) == _Alignof(word), #type)
+#else
+#define COALESCE_LAYOUT(type, size, word) typedef char coalesce_layout_of_##type[sizeof(type) == size ? 1 : -1]
 #endif
 
 /* Memory for a window of so many commands, and for a reaper of so many entries, in words of uint64_t. */
@@ -21,7 +46,7 @@
 #define CINT_REAPER_WORDS(entries) (2 + ((entries) + 63) / 64)
 
 // Commands in flight are not known: the `in_flight` rule is off for this completion.
-#define COALESCE_CIF_UNKNOWN 4294967295
+#define COALESCE_CIF_UNKNOWN 4294967295u
 
 // `tick_hz`
 #define COALESCE_FIELD_TICK_HZ 1
@@ -134,7 +159,7 @@
 #endif
 
 // The head doorbell stays.
-#define COALESCE_NO_DOORBELL 4294967295
+#define COALESCE_NO_DOORBELL 4294967295u
 
 // An instant that never comes: no deadline, no bound, not known.
 #define COALESCE_NEVER 18446744073709551615ull
@@ -220,13 +245,13 @@
 // Changes with each change of a layout or of a meaning.
 #define COALESCE_ABI_VERSION 1
 
-// Version of the header.
+// Version of the header: `COALESCE_VERSION_MAJOR.COALESCE_VERSION_MINOR.COALESCE_VERSION_PATCH`.
 #define COALESCE_VERSION_MAJOR 0
 
-// Version of the header.
+// Of the header.
 #define COALESCE_VERSION_MINOR 1
 
-// Version of the header.
+// Of the header.
 #define COALESCE_VERSION_PATCH 0
 
 // Parameters of cinterrupts. Begin with `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
@@ -253,6 +278,7 @@ typedef struct {
   // 0
   uint32_t reserved;
 } cint_config;
+COALESCE_LAYOUT(cint_config, 56, uint64_t);
 
 // What to do, or what was wrong. Only `COALESCE_HOLD` suppresses an interrupt: on anything else, errors included,
 // deliver it. Numbers are never reused.
@@ -264,6 +290,7 @@ typedef struct {
   // Do not look into it.
   uint64_t opaque[16];
 } cint_state;
+COALESCE_LAYOUT(cint_state, 128, uint64_t);
 
 // A parameter that is out of its range.
 typedef struct {
@@ -278,6 +305,7 @@ typedef struct {
   // The largest value allowed here.
   uint64_t max;
 } coalesce_error;
+COALESCE_LAYOUT(coalesce_error, 32, uint64_t);
 
 // What a machine says of itself.
 typedef struct {
@@ -290,6 +318,7 @@ typedef struct {
   // 0
   uint32_t reserved;
 } cint_info;
+COALESCE_LAYOUT(cint_info, 16, uint32_t);
 
 #if defined(COALESCE_HAS_IPI_GATE)
 // Limits inter-processor interrupts by when the last virtual interrupt was delivered (vIC §3.3). Opaque. Once
@@ -298,6 +327,7 @@ typedef struct {
   // Do not look into it.
   uint64_t opaque[3];
 } ipi_gate;
+COALESCE_LAYOUT(ipi_gate, 24, uint64_t);
 #endif
 
 // Feature 08h, Interrupt Coalescing: for all I/O completion queues of a controller.
@@ -309,6 +339,7 @@ typedef struct {
   // How long a completion may be held, in ns; 0: no coalescing. On the wire in units of 100 µs, 25.5 ms at most.
   uint64_t time_ns;
 } nvme_coalescing;
+COALESCE_LAYOUT(nvme_coalescing, 16, uint64_t);
 
 // An entry of an NVMe completion queue, in the byte order of the CPU. Dword 3 has the command identifier in bits 15:0, the
 // phase tag in bit 16, and the status behind it.
@@ -316,6 +347,7 @@ typedef struct {
   // Dwords 0 to 3.
   uint32_t dword[4];
 } cint_entry;
+COALESCE_LAYOUT(cint_entry, 16, uint32_t);
 
 // Called for each new entry: returns whether it is taken. At an urgent interrupt take those that are urgent, at a normal
 // one all.
@@ -328,6 +360,7 @@ typedef struct {
   // By reason. Counters stop at their maximum.
   uint64_t decisions[64];
 } coalesce_stats;
+COALESCE_LAYOUT(coalesce_stats, 512, uint64_t);
 
 // Parameters of vIC. Begin with `vic_config_default` or `vic_config_paper`.
 typedef struct {
@@ -352,6 +385,7 @@ typedef struct {
   // 0
   uint32_t reserved;
 } vic_config;
+COALESCE_LAYOUT(vic_config, 56, uint64_t);
 
 // A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It has no pointers and owns
 // nothing: it may be moved and copied while nobody uses it, and needs no end.
@@ -359,6 +393,7 @@ typedef struct {
   // Do not look into it.
   uint64_t opaque[13];
 } vic_state;
+COALESCE_LAYOUT(vic_state, 104, uint64_t);
 
 // What a machine says of itself.
 typedef struct {
@@ -371,6 +406,7 @@ typedef struct {
   // How often a call was older than the one before it; stops at 65535.
   uint32_t times_back;
 } vic_info;
+COALESCE_LAYOUT(vic_info, 16, uint32_t);
 
 // Done. Where a decision was asked for: interrupt now, for everything that completed so far.
 #define COALESCE_OK 0
@@ -406,36 +442,41 @@ extern "C" {
 // The paper's parameters for Optane, made safe: nothing is held longer than 100 µs, nor so much that the device could run
 // dry.
 //
-// # Safety
+// Requires:
 // `config` is null or points to a `cint_config`.
 void cint_config_default(cint_config *config,
                          uint64_t tick_hz);
 
 // What the paper describes for an Intel Optane P4800X and no more (§5.2): Δ = 6 µs, thr = 32.
 //
-// # Safety
+// Requires:
 // As `cint_config_default`.
 void cint_config_optane(cint_config *config, uint64_t tick_hz);
 
 // The same for an Intel P3700: Δ = 15 µs.
 //
-// # Safety
+// Requires:
 // As `cint_config_default`.
 void cint_config_p3700(cint_config *config, uint64_t tick_hz);
 
 // Makes a machine that has seen nothing. `state_size` is `sizeof(cint_state)`; `error` may be null. On an error the
 // memory is as it was.
 //
-// # Safety
+// Requires:
 // `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
 // its `struct_size` says; `error` is null or points to a `coalesce_error`.
-coalesce_status cint_init(cint_state *state, size_t state_size, const cint_config *config, coalesce_error *error);
+COALESCE_MUST_USE
+coalesce_status cint_init(cint_state *state,
+                          size_t state_size,
+                          const cint_config *config,
+                          coalesce_error *error);
 
 // Takes a new configuration, with what is held, and decides about it. `tick_hz` stays; a storm guard that changes starts
 // anew. On an error nothing has changed; `error` may be null.
 //
-// # Safety
+// Requires:
 // As `cint_init`, of a state that nobody else uses during the call.
+COALESCE_MUST_USE
 coalesce_status cint_reconfigure(cint_state *state,
                                  const cint_config *config,
                                  uint64_t now,
@@ -445,52 +486,52 @@ coalesce_status cint_reconfigure(cint_state *state,
 // this one: decrement your counter, then, inside the serialisation that protects the state, load it again, and add one;
 // or `COALESCE_CIF_UNKNOWN`.
 //
-// # Safety
+// Requires:
 // `state` is null or points to a `cint_state` that nobody else uses during the call.
-coalesce_status cint_on_completion(cint_state *state, uint64_t now, uint32_t hint, uint32_t cif);
+COALESCE_MUST_USE coalesce_status cint_on_completion(cint_state *state, uint64_t now, uint32_t hint, uint32_t cif);
 
 // When `cint_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
 // May change in every call.
 //
-// # Safety
+// Requires:
 // `state` is null or points to a `cint_state` that nobody changes during the call.
 uint64_t cint_deadline(const cint_state *state);
 
 // The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
 //
-// # Safety
+// Requires:
 // As `cint_on_completion`.
-coalesce_status cint_on_deadline(cint_state *state, uint64_t now);
+COALESCE_MUST_USE coalesce_status cint_on_deadline(cint_state *state, uint64_t now);
 
 // The device has posted all it had. Ends a burst where Δ is 0.
 //
-// # Safety
+// Requires:
 // As `cint_on_completion`.
-coalesce_status cint_on_batch_end(cint_state *state, uint64_t now);
+COALESCE_MUST_USE coalesce_status cint_on_batch_end(cint_state *state, uint64_t now);
 
 // Queue stop, reset, migration: announces what is held, storm or not. A failed command is `COALESCE_HINT_URGENT`.
 //
-// # Safety
+// Requires:
 // As `cint_on_completion`.
-coalesce_status cint_flush(cint_state *state, uint64_t now);
+COALESCE_MUST_USE coalesce_status cint_flush(cint_state *state, uint64_t now);
 
 // The consumer has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation
 // that protects the state, the consumer's index equals what was posted.
 //
-// # Safety
+// Requires:
 // As `cint_on_completion`.
 coalesce_status cint_on_consumed(cint_state *state, uint64_t now);
 
 // Looks at a machine. `info_size` is `sizeof(cint_info)`.
 //
-// # Safety
+// Requires:
 // `state` is null or points to a `cint_state` that nobody changes during the call; `info` is null or points to
 // `info_size` bytes.
 coalesce_status cint_get_info(const cint_state *state, cint_info *info, size_t info_size);
 
 // Why the last decision was taken: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` if there was none, or no such state.
 //
-// # Safety
+// Requires:
 // As `cint_deadline`.
 uint32_t cint_reason(const cint_state *state);
 
@@ -523,8 +564,9 @@ uint32_t cint_hint_from_call(uint32_t call,
 //
 // `gate_size` is `sizeof(ipi_gate)`; `error` may be null.
 //
-// # Safety
+// Requires:
 // `gate` is null or points to `gate_size` bytes that nobody else uses; `error` is null or points to a `coalesce_error`.
+COALESCE_MUST_USE
 coalesce_status ipi_gate_init(ipi_gate *gate,
                               size_t gate_size,
                               uint64_t threshold_ns,
@@ -535,7 +577,7 @@ coalesce_status ipi_gate_init(ipi_gate *gate,
 #if defined(COALESCE_HAS_IPI_GATE)
 // The monitor has delivered a virtual interrupt.
 //
-// # Safety
+// Requires:
 // `gate` is null or points to an `ipi_gate`.
 coalesce_status ipi_gate_delivered(const ipi_gate *gate, uint64_t now);
 #endif
@@ -544,21 +586,21 @@ coalesce_status ipi_gate_delivered(const ipi_gate *gate, uint64_t now);
 // Whether the kernel, having posted a completion, must interrupt the CPU that the guest runs on. `COALESCE_HOLD`: not
 // yet; ask again at `*until`, which may be null, if the monitor has not come by then. Anything else: send it now.
 //
-// # Safety
+// Requires:
 // As `ipi_gate_delivered`; `until` is null or points to a `uint64_t`.
-coalesce_status ipi_gate_should_send(const ipi_gate *gate, uint64_t now, uint64_t *until);
+COALESCE_MUST_USE coalesce_status ipi_gate_should_send(const ipi_gate *gate, uint64_t now, uint64_t *until);
 #endif
 
 // Reads Command Dword 11 of Set Features 08h: THR, 0's based, in bits 7:0, and TIME in bits 15:8.
 //
-// # Safety
+// Requires:
 // `out` is null or points to `out_size` bytes, which are `sizeof(nvme_coalescing)`.
 coalesce_status nvme_coalescing_decode(uint32_t cdw11, nvme_coalescing *out, size_t out_size);
 
 // Writes Command Dword 11 of Set Features 08h. A time that is not 0 is rounded up to the next 100 µs: it never turns
 // into "off".
 //
-// # Safety
+// Requires:
 // `value` is null or points to a `nvme_coalescing`; `cdw11` is null or points to a `uint32_t`; `error` is null or points
 // to a `coalesce_error`.
 coalesce_status nvme_coalescing_encode(const nvme_coalescing *value,
@@ -568,13 +610,13 @@ coalesce_status nvme_coalescing_encode(const nvme_coalescing *value,
 // Reads Command Dword 11 of Set Features 09h, Interrupt Vector Configuration: the vector in bits 15:0, and in bit 16
 // whether coalescing is disabled for it. Returns the vector.
 //
-// # Safety
+// Requires:
 // `is_disabled` is null or points to a `bool`.
 uint32_t nvme_vector_decode(uint32_t cdw11, bool *is_disabled);
 
 // Writes Command Dword 11 of Set Features 09h.
 //
-// # Safety
+// Requires:
 // `cdw11` is null or points to a `uint32_t`; `error` is null or points to a `coalesce_error`.
 coalesce_status nvme_vector_encode(uint32_t vector, bool is_disabled, uint32_t *cdw11, coalesce_error *error);
 
@@ -585,9 +627,10 @@ size_t cint_reaper_size(uint32_t entries);
 // Makes a reaper for an empty queue of so many entries, whose first round has phase tag 1. `reaper_size` is in bytes,
 // `cint_reaper_size(entries)` at least; `error` may be null. On an error the memory is as it was.
 //
-// # Safety
+// Requires:
 // `reaper` is null or points to `reaper_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to a
 // `coalesce_error`.
+COALESCE_MUST_USE
 coalesce_status cint_reaper_init(uint64_t *reaper,
                                  size_t reaper_size,
                                  uint32_t entries,
@@ -596,10 +639,11 @@ coalesce_status cint_reaper_init(uint64_t *reaper,
 // Shows each new entry that is not taken yet to `take`, with `context`. `*doorbell` is what to write to the head doorbell,
 // or `COALESCE_NO_DOORBELL`: it moves only over entries that are taken, so that the device overwrites no other.
 //
-// # Safety
+// Requires:
 // `reaper` is null or points to a reaper that nobody else uses during the call; `queue` is null or points to the entries of
 // its queue, which the device may write at any time; `take` does not use the reaper; `doorbell` is null or points to a
 // `uint32_t`.
+COALESCE_MUST_USE
 coalesce_status cint_reaper_reap(uint64_t *reaper,
                                  const cint_entry *queue,
                                  cint_take take,
@@ -609,7 +653,7 @@ coalesce_status cint_reaper_reap(uint64_t *reaper,
 // Counts a decision by its reason; what is no reason counts as `COALESCE_REASON_NONE`. `stats_size` is
 // `sizeof(coalesce_stats)`.
 //
-// # Safety
+// Requires:
 // `stats` is null or points to `stats_size` bytes that nobody else uses during the call.
 coalesce_status coalesce_stats_count(coalesce_stats *stats, size_t stats_size, uint32_t reason);
 
@@ -629,9 +673,10 @@ size_t cint_window_size(uint32_t commands);
 //
 // A window, like a state, has no pointers and owns nothing. All windows of a machine are protected by what protects it.
 //
-// # Safety
+// Requires:
 // `window` is null or points to `window_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to a
 // `coalesce_error`.
+COALESCE_MUST_USE
 coalesce_status cint_window_init(uint64_t *window,
                                  size_t window_size,
                                  uint32_t commands,
@@ -640,21 +685,23 @@ coalesce_status cint_window_init(uint64_t *window,
 // A command is submitted. Returns its ticket, to be given back with its completion, once. `COALESCE_NO_TICKET`: the window
 // is full, or is none; the command is not tracked, its Barrier is relaxed.
 //
-// # Safety
+// Requires:
 // `window` is null or points to a window that nobody else uses during the call.
+COALESCE_MUST_USE
 uint64_t cint_window_on_submit(uint64_t *window);
 
 // The controller was reset: every ticket is forgotten, and not given again.
 //
-// # Safety
+// Requires:
 // As `cint_window_on_submit`.
 coalesce_status cint_window_reset(uint64_t *window);
 
 // As `cint_on_completion`, where Barriers are strict: with the command's window and its ticket. A ticket that was never
 // given, or is given back twice, delivers (`COALESCE_REASON_ERROR`); so does a window that is none, with its error.
 //
-// # Safety
+// Requires:
 // As `cint_on_completion` and `cint_window_on_submit`.
+COALESCE_MUST_USE
 coalesce_status cint_on_completion_strict(cint_state *state,
                                           uint64_t *window,
                                           uint64_t now,
@@ -665,15 +712,15 @@ coalesce_status cint_on_completion_strict(cint_state *state,
 // A command was aborted and will not complete. `window` may be null where Barriers are relaxed, with
 // `COALESCE_NO_TICKET`.
 //
-// # Safety
+// Requires:
 // As `cint_on_completion_strict`.
-coalesce_status cint_on_cancel(cint_state *state, uint64_t *window, uint64_t now, uint64_t ticket);
+COALESCE_MUST_USE coalesce_status cint_on_cancel(cint_state *state, uint64_t *window, uint64_t now, uint64_t ticket);
 
 #if defined(COALESCE_HOSTED)
 // Writes an error as a sentence, such as "thr is 0, allowed are 1 to 65535". Returns the length of the whole sentence, as
 // `snprintf` does; 0: `error` is null.
 //
-// # Safety
+// Requires:
 // `error` is null or points to a `coalesce_error`; `text` is null or points to `text_size` bytes.
 size_t coalesce_error_print(const coalesce_error *error,
                             char *text,
@@ -684,7 +731,7 @@ size_t coalesce_error_print(const coalesce_error *error,
 // Reads parameters such as "vic", "vic:profile=paper" or "vic:cif_threshold=2,epoch=100ms", for a clock of `tick_hz`. On
 // `COALESCE_E_CONFIG` a sentence in `message`, which may be null, says what is wrong and what is allowed.
 //
-// # Safety
+// Requires:
 // `text` is null or a text that ends with a zero; `config` is null or points to `config_size` bytes; `message` is null or
 // points to `message_size` bytes.
 coalesce_status vic_config_parse(const char *text,
@@ -699,7 +746,7 @@ coalesce_status vic_config_parse(const char *text,
 // Reads parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32". As `vic_config_parse` else. The keys
 // `barrier`, `both` and `hints` are no parameters of the machine: only their defaults are accepted.
 //
-// # Safety
+// Requires:
 // As `vic_config_parse`.
 coalesce_status cint_config_parse(const char *text,
                                   uint64_t tick_hz,
@@ -713,7 +760,7 @@ coalesce_status cint_config_parse(const char *text,
 // Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as `snprintf`
 // does; 0: the configuration is null, of another size, or a parameter is out of its range.
 //
-// # Safety
+// Requires:
 // `config` is null or points to as many bytes as its `struct_size` says; `text` is null or points to `text_size` bytes.
 size_t vic_config_print(const vic_config *config,
                         char *text,
@@ -723,12 +770,12 @@ size_t vic_config_print(const vic_config *config,
 #if defined(COALESCE_HOSTED)
 // Writes parameters in their text form, which `cint_config_parse` reads. As `vic_config_print` else.
 //
-// # Safety
+// Requires:
 // As `vic_config_print`.
 size_t cint_config_print(const cint_config *config, char *text, size_t text_size);
 #endif
 
-// `COALESCE_ABI_VERSION` of the library. If it is not that of the header, every `..._init` fails.
+// `COALESCE_ABI_VERSION` of the library. If it is not that of the header, the two do not belong together.
 uint32_t coalesce_abi_version(void);
 
 // The version of the library, such as "0.1.0".
@@ -736,14 +783,14 @@ const char *coalesce_version(void);
 
 // The paper's parameters, made safe: nothing is held longer than 500 µs, nor so much that the device could run dry.
 //
-// # Safety
+// Requires:
 // `config` is null or points to a `vic_config`.
 void vic_config_default(vic_config *config, uint64_t tick_hz);
 
 // What the paper describes and no more (vIC §4). It has no time bound: a completion is held until the device completes
 // another one.
 //
-// # Safety
+// Requires:
 // `config` is null or points to a `vic_config`.
 void vic_config_paper(vic_config *config, uint64_t tick_hz);
 
@@ -751,16 +798,21 @@ void vic_config_paper(vic_config *config, uint64_t tick_hz);
 //
 // `state_size` is `sizeof(vic_state)`; `error` may be null. On an error the memory is as it was.
 //
-// # Safety
+// Requires:
 // `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
 // its `struct_size` says; `error` is null or points to a `coalesce_error`.
-coalesce_status vic_init(vic_state *state, size_t state_size, const vic_config *config, coalesce_error *error);
+COALESCE_MUST_USE
+coalesce_status vic_init(vic_state *state,
+                         size_t state_size,
+                         const vic_config *config,
+                         coalesce_error *error);
 
 // Takes a new configuration, with what is held, and decides about it. The epoch that runs, its ratio, and `tick_hz` stay.
 // On an error nothing has changed; `error` may be null.
 //
-// # Safety
+// Requires:
 // As `vic_init`, of a state that nobody else uses during the call.
+COALESCE_MUST_USE
 coalesce_status vic_reconfigure(vic_state *state,
                                 const vic_config *config,
                                 uint64_t now,
@@ -769,66 +821,71 @@ coalesce_status vic_reconfigure(vic_state *state,
 // A command completed; `cif` commands were in flight, counting this one: decrement your counter, then, inside the
 // serialisation that protects the state, load it again, and add one.
 //
-// # Safety
+// Requires:
 // `state` is null or points to a `vic_state` that nobody else uses during the call.
-coalesce_status vic_on_completion(vic_state *state, uint64_t now, uint32_t cif);
+COALESCE_MUST_USE coalesce_status vic_on_completion(vic_state *state, uint64_t now, uint32_t cif);
 
 // The same, with the instant at which the guest's timeslice ends (Xen §4). One that is not in the future says nothing.
 //
-// # Safety
+// Requires:
 // As `vic_on_completion`.
-coalesce_status vic_on_completion_in_slice(vic_state *state, uint64_t now, uint32_t cif, uint64_t slice_end);
+COALESCE_MUST_USE
+coalesce_status vic_on_completion_in_slice(vic_state *state,
+                                           uint64_t now,
+                                           uint32_t cif,
+                                           uint64_t slice_end);
 
 // When `vic_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
 // May change in every call.
 //
-// # Safety
+// Requires:
 // `state` is null or points to a `vic_state` that nobody changes during the call.
 uint64_t vic_deadline(const vic_state *state);
 
 // The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
 //
-// # Safety
+// Requires:
 // As `vic_on_completion`.
-coalesce_status vic_on_deadline(vic_state *state, uint64_t now);
+COALESCE_MUST_USE coalesce_status vic_on_deadline(vic_state *state, uint64_t now);
 
 // A failed command, queue stop, reset, migration: announces what is held.
 //
-// # Safety
+// Requires:
 // As `vic_on_completion`.
-coalesce_status vic_flush(vic_state *state, uint64_t now);
+COALESCE_MUST_USE coalesce_status vic_flush(vic_state *state, uint64_t now);
 
 // The guest has been put on a CPU: announces what is held.
 //
-// # Safety
+// Requires:
 // As `vic_on_completion`.
-coalesce_status vic_on_schedule(vic_state *state, uint64_t now);
+COALESCE_MUST_USE coalesce_status vic_on_schedule(vic_state *state, uint64_t now);
 
 // The guest is taken off its CPU: announces what is held. Until `vic_on_schedule` neither time nor completions count for
 // the rate.
 //
-// # Safety
+// Requires:
 // As `vic_on_completion`.
+COALESCE_MUST_USE
 coalesce_status vic_on_deschedule(vic_state *state,
                                   uint64_t now);
 
 // The guest has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation that
 // protects the state, the guest's index equals what was posted.
 //
-// # Safety
+// Requires:
 // As `vic_on_completion`.
 coalesce_status vic_on_consumed(vic_state *state, uint64_t now);
 
 // Looks at a machine. `info_size` is `sizeof(vic_info)`.
 //
-// # Safety
+// Requires:
 // `state` is null or points to a `vic_state` that nobody changes during the call; `info` is null or points to
 // `info_size` bytes.
 coalesce_status vic_get_info(const vic_state *state, vic_info *info, size_t info_size);
 
 // Why the last decision was taken: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` if there was none, or no such state.
 //
-// # Safety
+// Requires:
 // As `vic_deadline`.
 uint32_t vic_reason(const vic_state *state);
 

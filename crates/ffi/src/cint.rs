@@ -133,6 +133,7 @@ pub unsafe extern "C" fn cint_config_p3700(config: *mut cint_config, tick_hz: u6
 /// # Safety
 /// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
 /// its `struct_size` says; `error` is null or points to a `coalesce_error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_init(
     state: *mut cint_state,
@@ -152,6 +153,7 @@ pub unsafe extern "C" fn cint_init(
 ///
 /// # Safety
 /// As `cint_init`, of a state that nobody else uses during the call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_reconfigure(
     state: *mut cint_state,
@@ -167,7 +169,7 @@ pub unsafe extern "C" fn cint_reconfigure(
 }
 
 /// Commands in flight are not known: the `in_flight` rule is off for this completion.
-pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF;
+pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 
 /// A command completed, with `COALESCE_HINT_...`; one that is unknown delivers. `cif` commands were in flight, counting
 /// this one: decrement your counter, then, inside the serialisation that protects the state, load it again, and add one;
@@ -175,6 +177,7 @@ pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF;
 ///
 /// # Safety
 /// `state` is null or points to a `cint_state` that nobody else uses during the call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hint: u32, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -207,6 +210,7 @@ pub unsafe extern "C" fn cint_deadline(state: *const cint_state) -> u64 {
 ///
 /// # Safety
 /// As `cint_on_completion`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_deadline(state: *mut cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -217,6 +221,7 @@ pub unsafe extern "C" fn cint_on_deadline(state: *mut cint_state, now: u64) -> c
 ///
 /// # Safety
 /// As `cint_on_completion`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_batch_end(state: *mut cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -227,6 +232,7 @@ pub unsafe extern "C" fn cint_on_batch_end(state: *mut cint_state, now: u64) -> 
 ///
 /// # Safety
 /// As `cint_on_completion`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_flush(state: *mut cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.

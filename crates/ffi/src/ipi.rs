@@ -31,6 +31,7 @@ const _: () = assert!(IPI_GATE_PAPER_NS == IpiGate::PAPER_THRESHOLD_NS);
 ///
 /// # Safety
 /// `gate` is null or points to `gate_size` bytes that nobody else uses; `error` is null or points to a `coalesce_error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ipi_gate_init(
     gate: *mut ipi_gate,
@@ -65,6 +66,7 @@ pub unsafe extern "C" fn ipi_gate_delivered(gate: *const ipi_gate, now: u64) -> 
 ///
 /// # Safety
 /// As `ipi_gate_delivered`; `until` is null or points to a `uint64_t`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ipi_gate_should_send(gate: *const ipi_gate, now: u64, until: *mut u64) -> coalesce_status {
     // SAFETY: the caller's promise.

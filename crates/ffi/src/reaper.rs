@@ -27,7 +27,7 @@ pub struct cint_entry {
 pub type cint_take = Option<unsafe extern "C" fn(context: *mut c_void, entry: *const cint_entry) -> bool>;
 
 /// The head doorbell stays.
-pub const COALESCE_NO_DOORBELL: u32 = 0xFFFF_FFFF;
+pub const COALESCE_NO_DOORBELL: u32 = 0xFFFF_FFFF_u32;
 
 /// Words of 64 entries; `None`: not a size of a queue.
 fn words(entries: u32) -> Option<u32> {
@@ -47,6 +47,7 @@ pub extern "C" fn cint_reaper_size(entries: u32) -> usize {
 /// # Safety
 /// `reaper` is null or points to `reaper_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to a
 /// `coalesce_error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_reaper_init(
     reaper: *mut u64,
@@ -71,6 +72,7 @@ pub unsafe extern "C" fn cint_reaper_init(
 /// `reaper` is null or points to a reaper that nobody else uses during the call; `queue` is null or points to the entries of
 /// its queue, which the device may write at any time; `take` does not use the reaper; `doorbell` is null or points to a
 /// `uint32_t`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_reaper_reap(
     reaper: *mut u64,

@@ -40,6 +40,7 @@ pub extern "C" fn cint_window_size(commands: u32) -> usize {
 /// # Safety
 /// `window` is null or points to `window_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to a
 /// `coalesce_error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_window_init(
     window: *mut u64,
@@ -61,6 +62,7 @@ pub unsafe extern "C" fn cint_window_init(
 ///
 /// # Safety
 /// `window` is null or points to a window that nobody else uses during the call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_window_on_submit(window: *mut u64) -> u64 {
     // SAFETY: the caller's promise.
@@ -89,6 +91,7 @@ pub unsafe extern "C" fn cint_window_reset(window: *mut u64) -> coalesce_status 
 ///
 /// # Safety
 /// As `cint_on_completion` and `cint_window_on_submit`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_completion_strict(
     state: *mut cint_state,
@@ -107,6 +110,7 @@ pub unsafe extern "C" fn cint_on_completion_strict(
 ///
 /// # Safety
 /// As `cint_on_completion_strict`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_cancel(
     state: *mut cint_state,

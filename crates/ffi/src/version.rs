@@ -4,14 +4,14 @@ use core::ffi::c_char;
 
 /// Changes with each change of a layout or of a meaning.
 pub const COALESCE_ABI_VERSION: u32 = 1;
-/// Version of the header.
+/// Version of the header: `COALESCE_VERSION_MAJOR.COALESCE_VERSION_MINOR.COALESCE_VERSION_PATCH`.
 pub const COALESCE_VERSION_MAJOR: u32 = 0;
-/// Version of the header.
+/// Of the header.
 pub const COALESCE_VERSION_MINOR: u32 = 1;
-/// Version of the header.
+/// Of the header.
 pub const COALESCE_VERSION_PATCH: u32 = 0;
 
-/// `COALESCE_ABI_VERSION` of the library. If it is not that of the header, every `..._init` fails.
+/// `COALESCE_ABI_VERSION` of the library. If it is not that of the header, the two do not belong together.
 #[unsafe(no_mangle)]
 pub extern "C" fn coalesce_abi_version() -> u32 {
     COALESCE_ABI_VERSION

@@ -122,6 +122,7 @@ pub unsafe extern "C" fn vic_config_paper(config: *mut vic_config, tick_hz: u64)
 /// # Safety
 /// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
 /// its `struct_size` says; `error` is null or points to a `coalesce_error`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_init(
     state: *mut vic_state,
@@ -141,6 +142,7 @@ pub unsafe extern "C" fn vic_init(
 ///
 /// # Safety
 /// As `vic_init`, of a state that nobody else uses during the call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_reconfigure(
     state: *mut vic_state,
@@ -160,6 +162,7 @@ pub unsafe extern "C" fn vic_reconfigure(
 ///
 /// # Safety
 /// `state` is null or points to a `vic_state` that nobody else uses during the call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -170,6 +173,7 @@ pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif:
 ///
 /// # Safety
 /// As `vic_on_completion`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_completion_in_slice(
     state: *mut vic_state,
@@ -196,6 +200,7 @@ pub unsafe extern "C" fn vic_deadline(state: *const vic_state) -> u64 {
 ///
 /// # Safety
 /// As `vic_on_completion`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_deadline(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -206,6 +211,7 @@ pub unsafe extern "C" fn vic_on_deadline(state: *mut vic_state, now: u64) -> coa
 ///
 /// # Safety
 /// As `vic_on_completion`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_flush(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -216,6 +222,7 @@ pub unsafe extern "C" fn vic_flush(state: *mut vic_state, now: u64) -> coalesce_
 ///
 /// # Safety
 /// As `vic_on_completion`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_schedule(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -227,6 +234,7 @@ pub unsafe extern "C" fn vic_on_schedule(state: *mut vic_state, now: u64) -> coa
 ///
 /// # Safety
 /// As `vic_on_completion`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_deschedule(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.

@@ -1,19 +1,56 @@
 //! `include/coalesce.h` is what the sources say. To write it anew: `UPDATE=1 cargo test -p coalesce-ffi --test header`.
 
+use coalesce::{cint::*, error::*, ipi::*, nvme::*, reaper::*, stats::*, version::*, vic::*};
 use std::path::Path;
 
-#[test]
-fn the_header_is_what_the_sources_say() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+/// The lines that check the layout of types.
+macro_rules! layouts {
+    ($($type:ident)*) => {
+        [$((
+            concat!("\n} ", stringify!($type), ";\n"),
+            format!(
+                "COALESCE_LAYOUT({}, {}, {});\n",
+                stringify!($type),
+                size_of::<$type>(),
+                if align_of::<$type>() == align_of::<u64>() { "uint64_t" } else { "uint32_t" },
+            ),
+        )),*]
+    };
+}
+
+/// What cbindgen makes of the sources, and the layouts.
+fn make(root: &Path) -> String {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let bindings = cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap();
     let mut made = Vec::new();
     bindings.write(&mut made);
-    let made = String::from_utf8(made).unwrap();
+    let mut made = String::from_utf8(made).unwrap().replace("// # Safety\n", "// Requires:\n");
+    let layouts = layouts![
+        cint_config cint_entry cint_info cint_state coalesce_error coalesce_stats ipi_gate nvme_coalescing vic_config
+        vic_info vic_state
+    ];
+    assert_eq!(made.matches("\ntypedef struct").count(), layouts.len(), "a type without its layout");
+    for (end, layout) in layouts {
+        assert_eq!(made.matches(end).count(), 1, "{end}");
+        made = made.replace(end, &format!("{end}{layout}"));
+    }
+    made
+}
+
+#[test]
+fn the_header_is_what_the_sources_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let made = make(root);
     let path = root.join("include/coalesce.h");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &made).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(made == committed, "include/coalesce.h is not up to date: run this test with UPDATE=1");
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let version = format!("{COALESCE_VERSION_MAJOR}.{COALESCE_VERSION_MINOR}.{COALESCE_VERSION_PATCH}");
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
 }
