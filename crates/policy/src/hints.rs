@@ -1,4 +1,7 @@
-//! Where a target may get hints from, when the guest was not changed to give them.
+//! What an unmodified guest gives away about who waits for a request, and where a target may look for it.
+
+use cint_core::Hint;
+use std::collections::BTreeMap;
 
 /// Something that an unmodified guest does, and that says what its requester wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,5 +62,136 @@ impl HintSources {
     #[must_use]
     pub const fn has(self, source: HintSource) -> bool {
         self.0 & 1 << source as u8 != 0
+    }
+}
+
+/// What there is to infer from, when a request is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Clues {
+    /// It is a flush.
+    pub flush: bool,
+    /// It is a write that must be on the medium before it ends.
+    pub durable: bool,
+    /// Scheduling class and level that the guest gives it: class in bits 15:13 (Linux `ioprio`).
+    pub ioprio: u16,
+    /// How many requests came with it, counting it.
+    pub batch_len: usize,
+    /// It is the last of those.
+    pub last_of_batch: bool,
+    /// Requests that the guest has submitted and not taken back, counting it.
+    pub outstanding: u32,
+}
+
+const CLASS_SHIFT: u16 = 13;
+const CLASS_REAL_TIME: u16 = 1;
+const CLASS_IDLE: u16 = 3;
+
+/// The hint of a request, and where it came from. Sources that are not in `sources` are not looked at.
+#[must_use]
+pub fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSource>) {
+    let class = clues.ioprio >> CLASS_SHIFT;
+    let candidates = [
+        (HintSource::Ioprio, Hint::Plain, class == CLASS_IDLE),
+        (HintSource::Flush, Hint::Urgent, clues.flush),
+        (HintSource::Fua, Hint::Urgent, clues.durable),
+        (HintSource::Ioprio, Hint::Urgent, class == CLASS_REAL_TIME),
+        (HintSource::Single, Hint::Urgent, clues.outstanding == 1),
+        (
+            HintSource::Batch,
+            Hint::Barrier,
+            clues.batch_len > 1 && clues.last_of_batch && clues.outstanding as usize == clues.batch_len,
+        ),
+    ];
+    let found = candidates.into_iter().find(|(source, _, applies)| *applies && sources.has(*source));
+    found.map_or((Hint::Plain, None), |(source, hint, _)| (hint, Some(source)))
+}
+
+/// What is left of a request's hint when it ends. Where nothing is in flight any more, nobody else will interrupt; and
+/// where the policy expects that more will be submitted anyway, the end of a batch says nothing.
+#[must_use]
+pub fn at_completion(
+    sources: HintSources,
+    (hint, source): (Hint, Option<HintSource>),
+    cif: u32,
+    expects_more: bool,
+) -> (Hint, Option<HintSource>) {
+    match source {
+        None if cif == 1 && sources.has(HintSource::Idle) => (Hint::Urgent, Some(HintSource::Idle)),
+        Some(HintSource::Batch) if expects_more => (Hint::Plain, None),
+        _ => (hint, source),
+    }
+}
+
+/// How many hints came from where.
+#[derive(Clone, Debug, Default)]
+pub struct HintCounts([u64; HintSource::ALL.len()]);
+
+impl HintCounts {
+    /// Counts the source of a hint.
+    pub const fn count(&mut self, source: Option<HintSource>) {
+        if let Some(source) = source {
+            self.0[source as usize] += 1;
+        }
+    }
+
+    /// The sources that were seen, by name.
+    #[must_use]
+    pub fn by_source(&self) -> BTreeMap<&'static str, u64> {
+        let all = HintSource::ALL.iter().map(|source| (source.name(), self.0[*source as usize]));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Clues =
+        Clues { flush: false, durable: false, ioprio: 0x4004, batch_len: 1, last_of_batch: true, outstanding: 32 };
+
+    #[test]
+    fn each_source_is_found_and_can_be_switched_off() {
+        for (clues, hint, source) in [
+            (Clues { flush: true, ..NONE }, Hint::Urgent, HintSource::Flush),
+            (Clues { durable: true, ..NONE }, Hint::Urgent, HintSource::Fua),
+            (Clues { ioprio: 0x2000, ..NONE }, Hint::Urgent, HintSource::Ioprio),
+            (Clues { ioprio: 0x2007, ..NONE }, Hint::Urgent, HintSource::Ioprio),
+            (Clues { ioprio: 0x6000, outstanding: 1, ..NONE }, Hint::Plain, HintSource::Ioprio),
+            (Clues { outstanding: 1, ..NONE }, Hint::Urgent, HintSource::Single),
+            (Clues { batch_len: 4, outstanding: 4, ..NONE }, Hint::Barrier, HintSource::Batch),
+        ] {
+            assert_eq!(infer(HintSources::ALL, &clues), (hint, Some(source)), "{clues:?}");
+            let others = HintSource::ALL.iter().filter(|other| **other != source);
+            let without = others.fold(HintSources::NONE, |set, other| set.with(*other));
+            assert_ne!(infer(without, &clues).1, Some(source), "{clues:?}");
+        }
+        for clues in [
+            NONE,
+            Clues { outstanding: 2, ..NONE },
+            Clues { batch_len: 4, ..NONE },
+            Clues { batch_len: 4, last_of_batch: false, outstanding: 4, ..NONE },
+            Clues { ioprio: 0, ..NONE },
+        ] {
+            assert_eq!(infer(HintSources::ALL, &clues), (Hint::Plain, None), "{clues:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_in_flight_is_urgent_unless_it_is_idle_class() {
+        let all = HintSources::ALL;
+        assert_eq!(at_completion(all, (Hint::Plain, None), 1, false), (Hint::Urgent, Some(HintSource::Idle)));
+        assert_eq!(at_completion(all, (Hint::Plain, None), 2, false), (Hint::Plain, None));
+        let idle_class = (Hint::Plain, Some(HintSource::Ioprio));
+        assert_eq!(at_completion(all, idle_class, 1, false), idle_class);
+        assert_eq!(at_completion(HintSources::EXPLICIT, (Hint::Plain, None), 1, false), (Hint::Plain, None));
+    }
+
+    #[test]
+    fn a_batch_says_nothing_where_more_is_expected() {
+        let batch = (Hint::Barrier, Some(HintSource::Batch));
+        assert_eq!(at_completion(HintSources::ALL, batch, 4, false), batch);
+        assert_eq!(at_completion(HintSources::ALL, batch, 4, true), (Hint::Plain, None));
+        let flush = (Hint::Urgent, Some(HintSource::Flush));
+        assert_eq!(at_completion(HintSources::ALL, flush, 4, true), flush);
     }
 }

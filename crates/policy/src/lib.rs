@@ -32,7 +32,7 @@ mod value;
 pub use any::{AnyPolicy, Class, Completion};
 pub use cint_core::{Barriers, BothBits, Hint, Ticket};
 pub use decision::{Decision, HoldReason, Reason, Stats};
-pub use hints::{HintSource, HintSources};
+pub use hints::{Clues, HintCounts, HintSource, HintSources, at_completion, infer};
 pub use keys::KeyInfo;
 pub use spec::{CintSpec, PolicyInfo, Spec, SpecError};
 pub use value::parse_duration;

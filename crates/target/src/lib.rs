@@ -2,9 +2,9 @@
 //!
 //! `coalesce-target serve` offers disks over vhost-user to virtual machines, one socket each. The way of one request:
 //!
-//! guest kick → [`vhost::vring`] takes it → [`vhost::blk`] understands it → [`hint`] infers what its requester wants →
-//! [`backend`] does it, through io_uring → [`delivery`] posts it, asks the policy, and interrupts. A deadline of the
-//! policy leads to the same delivery.
+//! guest kick → [`vhost::vring`] takes it → [`vhost::blk`] understands it → [`policy::infer`] says what its requester
+//! wants → [`backend`] does it, through io_uring → [`delivery`] posts it, asks the policy, and interrupts. A deadline of
+//! the policy leads to the same delivery.
 //!
 //! Requests, hints, delivery, statistics, control and back ends know nothing of virtio.
 
@@ -14,7 +14,6 @@ pub mod bus_error;
 pub mod config;
 pub mod control;
 pub mod delivery;
-pub mod hint;
 pub mod metrics;
 pub mod poll;
 pub mod queue;

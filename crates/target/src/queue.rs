@@ -5,14 +5,13 @@
 
 use crate::backend::{Backend, Buffers, Operation, Outcome, Step};
 use crate::delivery::Delivery;
-use crate::hint::{self, Clues, HintCounts};
 use crate::poll::AdaptivePoll;
 use crate::stats::{DeviceStats, QueueStats};
 use crate::vhost::blk::{Limits, Status, Task};
 use crate::vhost::vring::{Broken, Entry, Vring};
 use anyhow::{Context as _, Result};
 use io_uring::{IoUring, opcode, types};
-use policy::{Class, Completion, Hint, HintSource, Spec, SpecError, Ticket};
+use policy::{Class, Clues, Completion, Hint, HintCounts, HintSource, Spec, SpecError, Ticket};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
@@ -451,7 +450,7 @@ impl Queue {
             last_of_batch,
             outstanding,
         };
-        slot.hint = hint::infer(self.delivery.policy().spec().hints(), &clues);
+        slot.hint = policy::infer(self.delivery.policy().spec().hints(), &clues);
         slot.ticket = self.delivery.on_submit(outstanding);
     }
 
@@ -486,7 +485,7 @@ impl Queue {
 
         let cif = self.cif() + 1; // after this one has left, and with it
         let policy = self.delivery.policy();
-        let (hint, source) = hint::at_completion(policy.spec().hints(), hint, cif, policy.expects_more());
+        let (hint, source) = policy::at_completion(policy.spec().hints(), hint, cif, policy.expects_more());
         self.hints.count(source);
         let now = self.now();
         let Some(vring) = self.vring.as_deref_mut().filter(|_| !self.is_broken) else { return };

@@ -1,8 +1,7 @@
 //! What is counted, per queue, and how it is shown.
 
-use crate::hint::HintCounts;
 use hdrhistogram::Histogram;
-use policy::Stats as PolicyStats;
+use policy::{HintCounts, Stats as PolicyStats};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
