@@ -158,6 +158,36 @@
 #define IPI_GATE_PAPER_NS 100000
 #endif
 
+#if defined(COALESCE_HOSTED)
+// A flush.
+#define COALESCE_REQUEST_FLUSH 1
+#endif
+
+#if defined(COALESCE_HOSTED)
+// A write that must be on the medium before it ends.
+#define COALESCE_REQUEST_DURABLE 2
+#endif
+
+#if defined(COALESCE_HOSTED)
+// The last of the requests that came with one kick.
+#define COALESCE_REQUEST_LAST 4
+#endif
+
+#if defined(COALESCE_HOSTED)
+// A command of an I/O queue.
+#define COALESCE_CLASS_IO 0
+#endif
+
+#if defined(COALESCE_HOSTED)
+// A command of the admin queue.
+#define COALESCE_CLASS_ADMIN 1
+#endif
+
+#if defined(COALESCE_HOSTED)
+// A command that failed.
+#define COALESCE_CLASS_FAILED 2
+#endif
+
 // The head doorbell stays.
 #define COALESCE_NO_DOORBELL 4294967295u
 
@@ -254,6 +284,11 @@
 // Of the header.
 #define COALESCE_VERSION_PATCH 0
 
+#if defined(COALESCE_HOSTED)
+// A policy for one interrupt vector. The one object that this library allocates: it is as large as its policy needs.
+typedef struct coalesce_policy coalesce_policy;
+#endif
+
 // Parameters of cinterrupts. Begin with `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
 typedef struct {
   // `sizeof(cint_config)`
@@ -340,6 +375,66 @@ typedef struct {
   uint64_t time_ns;
 } nvme_coalescing;
 COALESCE_LAYOUT(nvme_coalescing, 16, uint64_t);
+
+#if defined(COALESCE_HOSTED)
+// What is known of a request when it is submitted.
+typedef struct {
+  // `sizeof(coalesce_request)`
+  uint32_t struct_size;
+  // `COALESCE_REQUEST_...`, added up.
+  uint32_t flags;
+  // How many its guest has submitted and not taken back, counting it.
+  uint32_t outstanding;
+  // How many came with one kick, counting it.
+  uint32_t batch_len;
+  // Linux I/O priority: class in bits 15:13; 0: not given.
+  uint32_t ioprio;
+  // What the requester said itself: `COALESCE_HINT_...`. What else is known counts where it said nothing.
+  uint32_t hint;
+  // Which group of submitters it belongs to, for strict Barriers. 0 to 15.
+  uint32_t group;
+  // 0
+  uint32_t reserved;
+} coalesce_request;
+COALESCE_LAYOUT(coalesce_request, 32, uint32_t);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// What a policy wants back when the request completes.
+typedef struct {
+  // For strict Barriers.
+  uint64_t ticket;
+  // `COALESCE_HINT_...`
+  uint32_t hint;
+  // Where the hint came from.
+  uint32_t source;
+} coalesce_mark;
+COALESCE_LAYOUT(coalesce_mark, 16, uint64_t);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// What is known of a command when it completes.
+typedef struct {
+  // `sizeof(coalesce_completion)`
+  uint32_t struct_size;
+  // Commands in flight on this interrupt vector, counting this one.
+  uint32_t cif;
+  // What `coalesce_policy_on_submit` gave.
+  coalesce_mark mark;
+  // When the guest's timeslice ends; `COALESCE_NEVER`: not known.
+  uint64_t slice_end;
+  // `COALESCE_CLASS_...`; one that is unknown counts as failed.
+  uint32_t class_of;
+  // 0
+  uint32_t reserved;
+} coalesce_completion;
+COALESCE_LAYOUT(coalesce_completion, 40, uint64_t);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Called for each counter.
+typedef void (*coalesce_counter)(void *context, const char *reason, bool is_hold, uint64_t count);
+#endif
 
 // An entry of an NVMe completion queue, in the byte order of the CPU. Dword 3 has the command identifier in bits 15:0, the
 // phase tag in bit 16, and the status behind it.
@@ -619,6 +714,152 @@ uint32_t nvme_vector_decode(uint32_t cdw11, bool *is_disabled);
 // Requires:
 // `cdw11` is null or points to a `uint32_t`; `error` is null or points to a `coalesce_error`.
 coalesce_status nvme_vector_encode(uint32_t vector, bool is_disabled, uint32_t *cdw11, coalesce_error *error);
+
+#if defined(COALESCE_HOSTED)
+// Makes a policy of a text such as "auto", "vic:cif_threshold=2", "cint:delta=20us" or "none", for a clock of `tick_hz`.
+// Null: the text is refused, and a sentence in `message`, which may be null, says why.
+//
+// Requires:
+// `text` is null or a text that ends with a zero; `message` is null or points to `message_size` bytes.
+coalesce_policy *coalesce_policy_new(const char *text,
+                                     uint64_t tick_hz,
+                                     char *message,
+                                     size_t message_size);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Ends a policy; null is allowed. Whatever it holds must have been announced: flush it first.
+//
+// Requires:
+// `policy` is null, or a policy that nobody uses any more.
+void coalesce_policy_free(coalesce_policy *policy);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Takes another policy, or other parameters, with what is held, and decides about it. `COALESCE_E_CONFIG`: the text is
+// refused, `message` says why, and nothing has changed; do not interrupt for that.
+//
+// Requires:
+// As `coalesce_policy_new`; `policy` is null or a policy that nobody else uses during the call.
+coalesce_status coalesce_policy_reconfigure(coalesce_policy *policy,
+                                            uint64_t now,
+                                            const char *text,
+                                            char *message,
+                                            size_t message_size);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// The text form of a policy. Returns the length of the whole text, as `snprintf` does.
+//
+// Requires:
+// `policy` is null or a policy that nobody changes during the call; `text` is null or points to `text_size` bytes.
+size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t text_size);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// A request is submitted. Keep its `mark`, and give it back when it completes. A request that is null or of another size
+// is urgent: on an error its completion interrupts.
+//
+// Requires:
+// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as its
+// `struct_size` says; `mark` is null or points to a `coalesce_mark`.
+coalesce_status coalesce_policy_on_submit(coalesce_policy *policy,
+                                          const coalesce_request *request,
+                                          coalesce_mark *mark);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// A command completed.
+//
+// Requires:
+// `policy` is null or a policy that nobody else uses during the call; `completion` is null or points to as many bytes as
+// its `struct_size` says.
+coalesce_status coalesce_policy_on_completion(coalesce_policy *policy,
+                                              uint64_t now,
+                                              const coalesce_completion *completion);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// When `coalesce_policy_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not
+// bounded. May change in every call.
+//
+// Requires:
+// As `coalesce_policy_print`.
+uint64_t coalesce_policy_deadline(const coalesce_policy *policy);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+coalesce_status coalesce_policy_on_deadline(coalesce_policy *policy, uint64_t now);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Whether `coalesce_policy_on_batch_end` must be called after each poll of the device.
+//
+// Requires:
+// As `coalesce_policy_print`.
+bool coalesce_policy_wants_batch_end(const coalesce_policy *policy);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// The device has posted all it had.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+coalesce_status coalesce_policy_on_batch_end(coalesce_policy *policy, uint64_t now);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Queue stop, reset, migration: announces what is held.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+coalesce_status coalesce_policy_flush(coalesce_policy *policy, uint64_t now);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// The guest has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation that
+// protects the policy, the guest's index equals what was posted.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t now);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// The queue was reset: what was submitted and has not completed never will.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+coalesce_status coalesce_policy_reset(coalesce_policy *policy, uint64_t now);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Completions held: posted and not announced.
+//
+// Requires:
+// As `coalesce_policy_print`.
+uint64_t coalesce_policy_held(const coalesce_policy *policy);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// How often each decision was taken, by its reason.
+//
+// Requires:
+// As `coalesce_policy_print`; `counter` does not use the policy.
+coalesce_status coalesce_policy_stats(const coalesce_policy *policy, coalesce_counter counter, void *context);
+#endif
+
+#if defined(COALESCE_HOSTED)
+// Forgets how often each decision was taken.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+coalesce_status coalesce_policy_reset_stats(coalesce_policy *policy);
+#endif
 
 // Bytes of a reaper for a queue of so many entries, 2 to 65535; 0: other numbers. Where a constant is needed:
 // `uint64_t reaper[CINT_REAPER_WORDS(entries)]`.

@@ -72,6 +72,15 @@ impl<E: Into<coalesce_error>> From<E> for Refused {
 }
 
 impl Refused {
+    /// The status, where there is no room for more.
+    #[cfg(feature = "std")]
+    pub(crate) const fn status(&self) -> coalesce_status {
+        match self {
+            Self::Status(status) => *status,
+            Self::Parameter(_) => COALESCE_E_CONFIG,
+        }
+    }
+
     /// Tells the caller.
     ///
     /// # Safety

@@ -18,7 +18,8 @@ pub(crate) fn known(number: u32) -> Option<Hint> {
     }
 }
 
-const fn number(hint: Hint) -> u32 {
+/// The number of a hint.
+pub(crate) const fn number(hint: Hint) -> u32 {
     match hint {
         Hint::Plain => COALESCE_HINT_PLAIN,
         Hint::Barrier => COALESCE_HINT_BARRIER,

@@ -16,6 +16,8 @@ pub mod hint;
 #[cfg(target_has_atomic = "64")]
 pub mod ipi;
 pub mod nvme;
+#[cfg(feature = "std")]
+pub mod policy;
 pub mod reaper;
 pub mod stats;
 pub mod status;

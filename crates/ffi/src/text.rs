@@ -8,6 +8,9 @@ use crate::vic::vic_config;
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
 use policy::{AnyPolicy, CintSpec, Spec};
+use std::borrow::Cow;
+use std::boxed::Box;
+use std::error::Error;
 use std::format;
 use std::string::{String, ToString};
 
@@ -15,7 +18,7 @@ use std::string::{String, ToString};
 ///
 /// # Safety
 /// `out` is null, or points to `size` bytes.
-unsafe fn write_text(out: *mut c_char, size: usize, text: &dyn Display) -> usize {
+pub(crate) unsafe fn write_text(out: *mut c_char, size: usize, text: &dyn Display) -> usize {
     let text = text.to_string();
     if !out.is_null() && size > 0 {
         let mut end = text.len().min(size - 1);
@@ -29,6 +32,18 @@ unsafe fn write_text(out: *mut c_char, size: usize, text: &dyn Display) -> usize
         }
     }
     text.len()
+}
+
+/// Reads a text; null is none.
+///
+/// # Safety
+/// `text` is null, or a text that ends with a zero.
+pub(crate) unsafe fn read_text<'a>(text: *const c_char) -> Result<Cow<'a, str>, Box<dyn Error>> {
+    if text.is_null() {
+        return Err("no text: the pointer is null".into());
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
 /// Writes an error as a sentence, such as "thr is 0, allowed are 1 to 65535". Returns the length of the whole sentence, as
@@ -78,9 +93,8 @@ unsafe fn parse<C>(
         return COALESCE_E_SIZE;
     }
     // SAFETY: the caller's promise.
-    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-    let spec = text.parse::<Spec>().and_then(|spec| AnyPolicy::new(spec, tick_hz)).map(|policy| policy.spec().clone());
-    match spec.map_err(|error| error.to_string()).and_then(read) {
+    let spec = unsafe { read_text(text) }.and_then(|text| Ok(AnyPolicy::new(text.parse()?, tick_hz)?.spec().clone()));
+    match spec.and_then(|spec| Ok(read(spec)?)) {
         Ok(value) => {
             // SAFETY: the caller's promise.
             unsafe { config.write_unaligned(value) };

@@ -1,6 +1,6 @@
 //! `include/coalesce.h` is what the sources say. To write it anew: `UPDATE=1 cargo test -p coalesce-ffi --test header`.
 
-use coalesce::{cint::*, error::*, ipi::*, nvme::*, reaper::*, stats::*, version::*, vic::*};
+use coalesce::{cint::*, error::*, ipi::*, nvme::*, policy::*, reaper::*, stats::*, version::*, vic::*};
 use std::path::Path;
 
 /// The lines that check the layout of types.
@@ -26,10 +26,11 @@ fn make(root: &Path) -> String {
     bindings.write(&mut made);
     let mut made = String::from_utf8(made).unwrap().replace("// # Safety\n", "// Requires:\n");
     let layouts = layouts![
-        cint_config cint_entry cint_info cint_state coalesce_error coalesce_stats ipi_gate nvme_coalescing vic_config
+        cint_config cint_entry cint_info cint_state coalesce_completion coalesce_error coalesce_mark coalesce_request
+        coalesce_stats ipi_gate nvme_coalescing vic_config
         vic_info vic_state
     ];
-    assert_eq!(made.matches("\ntypedef struct").count(), layouts.len(), "a type without its layout");
+    assert_eq!(made.matches("\ntypedef struct {").count(), layouts.len(), "a type without its layout");
     for (end, layout) in layouts {
         assert_eq!(made.matches(end).count(), 1, "{end}");
         made = made.replace(end, &format!("{end}{layout}"));

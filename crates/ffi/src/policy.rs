@@ -1,0 +1,398 @@
+//! Any policy behind one handle, on hosts: `coalesce_policy_...`. For a target whose users choose a policy by its text form,
+//! `auto` and the baselines among them, and whose guests were not changed to give hints.
+
+use crate::hint::{known, number};
+use crate::status::*;
+use crate::strict::COALESCE_NO_TICKET;
+use crate::tagged::{put, read_config};
+use crate::text::{read_text, write_text};
+use ::policy::{AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Spec, Ticket};
+use core::ffi::{c_char, c_void};
+use std::boxed::Box;
+use std::ffi::CString;
+
+/// A policy for one interrupt vector. The one object that this library allocates: it is as large as its policy needs.
+#[derive(Debug)]
+pub struct coalesce_policy(AnyPolicy);
+
+fn status(decision: Decision) -> coalesce_status {
+    match decision {
+        Decision::Deliver(_) => COALESCE_DELIVER,
+        Decision::DeliverUrgent => COALESCE_DELIVER_URGENT,
+        Decision::Hold(_) => COALESCE_HOLD,
+    }
+}
+
+/// Lets a policy decide; null delivers.
+///
+/// # Safety
+/// `policy` is null, or a policy that nobody else uses during the call.
+unsafe fn decide(policy: *mut coalesce_policy, call: impl FnOnce(&mut AnyPolicy) -> Decision) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| status(call(&mut policy.0)))
+}
+
+/// Looks at a policy.
+///
+/// # Safety
+/// `policy` is null, or a policy that nobody changes during the call.
+unsafe fn look<T>(policy: *const coalesce_policy, absent: T, call: impl FnOnce(&AnyPolicy) -> T) -> T {
+    // SAFETY: the caller's promise.
+    unsafe { policy.as_ref() }.map_or(absent, |policy| call(&policy.0))
+}
+
+/// Makes a policy of a text such as "auto", "vic:cif_threshold=2", "cint:delta=20us" or "none", for a clock of `tick_hz`.
+/// Null: the text is refused, and a sentence in `message`, which may be null, says why.
+///
+/// # Safety
+/// `text` is null or a text that ends with a zero; `message` is null or points to `message_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_new(
+    text: *const c_char,
+    tick_hz: u64,
+    message: *mut c_char,
+    message_size: usize,
+) -> *mut coalesce_policy {
+    // SAFETY: the caller's promise.
+    let spec = unsafe { read_text(text) }.and_then(|text| Ok(text.parse::<Spec>()?));
+    match spec.and_then(|spec| Ok(AnyPolicy::new(spec, tick_hz)?)) {
+        Ok(policy) => Box::into_raw(Box::new(coalesce_policy(policy))),
+        Err(problem) => {
+            // SAFETY: the caller's promise.
+            unsafe { write_text(message, message_size, &problem) };
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// Ends a policy; null is allowed. Whatever it holds must have been announced: flush it first.
+///
+/// # Safety
+/// `policy` is null, or a policy that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_free(policy: *mut coalesce_policy) {
+    if !policy.is_null() {
+        // SAFETY: it came from `coalesce_policy_new`.
+        drop(unsafe { Box::from_raw(policy) });
+    }
+}
+
+/// Takes another policy, or other parameters, with what is held, and decides about it. `COALESCE_E_CONFIG`: the text is
+/// refused, `message` says why, and nothing has changed; do not interrupt for that.
+///
+/// # Safety
+/// As `coalesce_policy_new`; `policy` is null or a policy that nobody else uses during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_reconfigure(
+    policy: *mut coalesce_policy,
+    now: u64,
+    text: *const c_char,
+    message: *mut c_char,
+    message_size: usize,
+) -> coalesce_status {
+    // SAFETY: the caller's promises.
+    let Some(policy) = (unsafe { policy.as_mut() }) else { return COALESCE_E_NULL };
+    // SAFETY: the caller's promise.
+    let spec = unsafe { read_text(text) }.and_then(|text| Ok(text.parse::<Spec>()?));
+    match spec.and_then(|spec| Ok(policy.0.reconfigure(spec, now)?)) {
+        Ok(decision) => status(decision),
+        Err(problem) => {
+            // SAFETY: the caller's promise.
+            unsafe { write_text(message, message_size, &problem) };
+            COALESCE_E_CONFIG
+        }
+    }
+}
+
+/// The text form of a policy. Returns the length of the whole text, as `snprintf` does.
+///
+/// # Safety
+/// `policy` is null or a policy that nobody changes during the call; `text` is null or points to `text_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_print(
+    policy: *const coalesce_policy,
+    text: *mut c_char,
+    text_size: usize,
+) -> usize {
+    // SAFETY: the caller's promises.
+    unsafe { look(policy, 0, |policy| write_text(text, text_size, policy.spec())) }
+}
+
+/// A flush.
+pub const COALESCE_REQUEST_FLUSH: u32 = 1;
+/// A write that must be on the medium before it ends.
+pub const COALESCE_REQUEST_DURABLE: u32 = 2;
+/// The last of the requests that came with one kick.
+pub const COALESCE_REQUEST_LAST: u32 = 4;
+
+/// What is known of a request when it is submitted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct coalesce_request {
+    /// `sizeof(coalesce_request)`
+    pub struct_size: u32,
+    /// `COALESCE_REQUEST_...`, added up.
+    pub flags: u32,
+    /// How many its guest has submitted and not taken back, counting it.
+    pub outstanding: u32,
+    /// How many came with one kick, counting it.
+    pub batch_len: u32,
+    /// Linux I/O priority: class in bits 15:13; 0: not given.
+    pub ioprio: u32,
+    /// What the requester said itself: `COALESCE_HINT_...`. What else is known counts where it said nothing.
+    pub hint: u32,
+    /// Which group of submitters it belongs to, for strict Barriers. 0 to 15.
+    pub group: u32,
+    /// 0
+    pub reserved: u32,
+}
+
+/// What a policy wants back when the request completes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct coalesce_mark {
+    /// For strict Barriers.
+    pub ticket: u64,
+    /// `COALESCE_HINT_...`
+    pub hint: u32,
+    /// Where the hint came from.
+    pub source: u32,
+}
+
+/// What comes without a source: the requester said it, or nobody.
+const NO_SOURCE: u32 = u32::MAX;
+
+/// A request is submitted. Keep its `mark`, and give it back when it completes. A request that is null or of another size
+/// is urgent: on an error its completion interrupts.
+///
+/// # Safety
+/// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as its
+/// `struct_size` says; `mark` is null or points to a `coalesce_mark`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_submit(
+    policy: *mut coalesce_policy,
+    request: *const coalesce_request,
+    mark: *mut coalesce_mark,
+) -> coalesce_status {
+    let urgent = coalesce_mark { ticket: COALESCE_NO_TICKET, hint: number(Hint::Urgent), source: NO_SOURCE };
+    // SAFETY: the caller's promise.
+    unsafe { put(mark, urgent) };
+    // SAFETY: the caller's promise.
+    let Some(policy) = (unsafe { policy.as_mut() }) else { return COALESCE_E_NULL };
+    // SAFETY: the caller's promise.
+    let request = match unsafe { read_config(request) } {
+        Ok(request) => request,
+        Err(refused) => return refused.status(),
+    };
+    let clues = Clues {
+        flush: request.flags & COALESCE_REQUEST_FLUSH != 0,
+        durable: request.flags & COALESCE_REQUEST_DURABLE != 0,
+        ioprio: request.ioprio as u16,
+        batch_len: request.batch_len as usize,
+        last_of_batch: request.flags & COALESCE_REQUEST_LAST != 0,
+        outstanding: request.outstanding,
+    };
+    let (hint, source) = match known(request.hint) {
+        Some(Hint::Plain) => ::policy::infer(policy.0.spec().hints(), &clues),
+        Some(hint) => (hint, None),
+        None => (Hint::Urgent, None),
+    };
+    let group = u8::try_from(request.group).unwrap_or(u8::MAX);
+    let ticket = policy.0.on_submit(group, request.outstanding).map_or(COALESCE_NO_TICKET, Ticket::to_number);
+    let source = source.map_or(NO_SOURCE, |source| source as u32);
+    // SAFETY: the caller's promise.
+    unsafe { put(mark, coalesce_mark { ticket, hint: number(hint), source }) };
+    COALESCE_OK
+}
+
+/// A command of an I/O queue.
+pub const COALESCE_CLASS_IO: u32 = 0;
+/// A command of the admin queue.
+pub const COALESCE_CLASS_ADMIN: u32 = 1;
+/// A command that failed.
+pub const COALESCE_CLASS_FAILED: u32 = 2;
+
+/// What is known of a command when it completes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct coalesce_completion {
+    /// `sizeof(coalesce_completion)`
+    pub struct_size: u32,
+    /// Commands in flight on this interrupt vector, counting this one.
+    pub cif: u32,
+    /// What `coalesce_policy_on_submit` gave.
+    pub mark: coalesce_mark,
+    /// When the guest's timeslice ends; `COALESCE_NEVER`: not known.
+    pub slice_end: u64,
+    /// `COALESCE_CLASS_...`; one that is unknown counts as failed.
+    pub class_of: u32,
+    /// 0
+    pub reserved: u32,
+}
+
+/// A command completed.
+///
+/// # Safety
+/// `policy` is null or a policy that nobody else uses during the call; `completion` is null or points to as many bytes as
+/// its `struct_size` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_completion(
+    policy: *mut coalesce_policy,
+    now: u64,
+    completion: *const coalesce_completion,
+) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    let completion = unsafe { read_config(completion) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match completion {
+            Ok(completion) => decide(policy, |policy| {
+                let coalesce_completion { cif, mark, slice_end, class_of, .. } = completion;
+                let source = HintSource::ALL.get(mark.source as usize).copied();
+                let hint = (known(mark.hint).unwrap_or(Hint::Urgent), source);
+                let (hint, _) = ::policy::at_completion(policy.spec().hints(), hint, cif, policy.expects_more());
+                let class = match class_of {
+                    COALESCE_CLASS_IO => Class::Io,
+                    COALESCE_CLASS_ADMIN => Class::Admin,
+                    _ => Class::Failed,
+                };
+                let ticket = (mark.ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(mark.ticket));
+                let slice_end = (slice_end != COALESCE_NEVER).then_some(slice_end);
+                policy.on_completion(now, &Completion { cif, hint, class, ticket, slice_end })
+            }),
+            // The caller interrupts, and the policy must know.
+            Err(refused) => decide(policy, |policy| policy.flush(now)).min(refused.status()),
+        }
+    }
+}
+
+/// When `coalesce_policy_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not
+/// bounded. May change in every call.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_deadline(policy: *const coalesce_policy) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, None, AnyPolicy::deadline) }.map_or(COALESCE_NEVER, instant)
+}
+
+/// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { decide(policy, |policy| policy.on_deadline(now)) }
+}
+
+/// Whether `coalesce_policy_on_batch_end` must be called after each poll of the device.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_wants_batch_end(policy: *const coalesce_policy) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, false, AnyPolicy::wants_batch_end) }
+}
+
+/// The device has posted all it had.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_batch_end(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { decide(policy, |policy| policy.on_batch_end(now)) }
+}
+
+/// Queue stop, reset, migration: announces what is held.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_flush(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { decide(policy, |policy| policy.flush(now)) }
+}
+
+/// The guest has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation that
+/// protects the policy, the guest's index equals what was posted.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_consumed(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
+        policy.0.on_consumed(now);
+        COALESCE_OK
+    })
+}
+
+/// The queue was reset: what was submitted and has not completed never will.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_reset(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
+        policy.0.on_consumed(now);
+        policy.0.reset_tracking();
+        COALESCE_OK
+    })
+}
+
+/// Completions held: posted and not announced.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_held(policy: *const coalesce_policy) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, 0, AnyPolicy::held) }
+}
+
+/// Called for each counter.
+pub type coalesce_counter =
+    Option<unsafe extern "C" fn(context: *mut c_void, reason: *const c_char, is_hold: bool, count: u64)>;
+
+/// How often each decision was taken, by its reason.
+///
+/// # Safety
+/// As `coalesce_policy_print`; `counter` does not use the policy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_stats(
+    policy: *const coalesce_policy,
+    counter: coalesce_counter,
+    context: *mut c_void,
+) -> coalesce_status {
+    let Some(counter) = counter else { return COALESCE_E_NULL };
+    let tell = |(name, count): (&str, u64), is_hold| {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: the caller's function, called as it expects.
+        unsafe { counter(context, name.as_ptr(), is_hold, count) };
+    };
+    let each = |policy: &AnyPolicy| {
+        policy.stats().delivered().for_each(|delivered| tell(delivered, false));
+        policy.stats().held().for_each(|held| tell(held, true));
+        COALESCE_OK
+    };
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, COALESCE_E_NULL, each) }
+}
+
+/// Forgets how often each decision was taken.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_reset_stats(policy: *mut coalesce_policy) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
+        policy.0.reset_stats();
+        COALESCE_OK
+    })
+}

@@ -1,0 +1,187 @@
+//! Any policy behind one handle: it decides as the policy does that Rust programs use.
+
+use coalesce::policy::*;
+use coalesce::status::*;
+use coalesce::strict::COALESCE_NO_TICKET;
+use policy::{AnyPolicy, Clues, Completion, Decision};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::{null, null_mut};
+
+const HZ: u64 = 1_000_000_000;
+
+fn make(text: &str) -> Result<*mut coalesce_policy, String> {
+    let text = CString::new(text).expect("no zero");
+    let mut message = [0_u8; 200];
+    // SAFETY: all of it is ours.
+    let policy = unsafe { coalesce_policy_new(text.as_ptr(), HZ, message.as_mut_ptr().cast(), message.len()) };
+    if policy.is_null() {
+        return Err(CStr::from_bytes_until_nul(&message).expect("a text").to_string_lossy().into());
+    }
+    Ok(policy)
+}
+
+fn status(decision: Decision) -> coalesce_status {
+    match decision {
+        Decision::Deliver(_) => COALESCE_DELIVER,
+        Decision::DeliverUrgent => COALESCE_DELIVER_URGENT,
+        Decision::Hold(_) => COALESCE_HOLD,
+    }
+}
+
+unsafe extern "C" fn count(context: *mut c_void, reason: *const c_char, is_hold: bool, count: u64) {
+    // SAFETY: the map below, and a text of the library's.
+    let (map, reason) = unsafe { (&mut *context.cast::<BTreeMap<(bool, String), u64>>(), CStr::from_ptr(reason)) };
+    map.insert((is_hold, reason.to_string_lossy().into()), count);
+}
+
+/// Numbers that look random, the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+#[test]
+fn it_decides_as_in_rust() {
+    for text in ["auto", "cint", "cint:barrier=strict,ooo=off", "vic", "none", "nvme", "batch", "dim", "spdk_vhost"] {
+        let handle = make(text).expect(text);
+        let mut twin = AnyPolicy::new(text.parse().expect(text), HZ).expect(text);
+        let (mut numbers, mut now, mut in_flight) = (Numbers(7), 0, Vec::new());
+        // SAFETY: all of it is ours.
+        unsafe {
+            for _ in 0..20_000 {
+                now += numbers.below(4) * 3_000;
+                match numbers.below(20) {
+                    0..=7 => {
+                        let request = coalesce_request {
+                            struct_size: size_of::<coalesce_request>() as u32,
+                            flags: numbers.below(8) as u32,
+                            outstanding: in_flight.len() as u32 + 1,
+                            batch_len: numbers.below(4) as u32,
+                            ioprio: [0, 0x2000, 0x4004, 0x6000][numbers.below(4) as usize],
+                            hint: 0,
+                            group: numbers.below(18) as u32,
+                            reserved: 0,
+                        };
+                        let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
+                        assert_eq!(coalesce_policy_on_submit(handle, &raw const request, &raw mut mark), COALESCE_OK);
+                        let clues = Clues {
+                            flush: request.flags & COALESCE_REQUEST_FLUSH != 0,
+                            durable: request.flags & COALESCE_REQUEST_DURABLE != 0,
+                            last_of_batch: request.flags & COALESCE_REQUEST_LAST != 0,
+                            ioprio: request.ioprio as u16,
+                            batch_len: request.batch_len as usize,
+                            outstanding: request.outstanding,
+                        };
+                        let hint = policy::infer(twin.spec().hints(), &clues);
+                        let ticket = twin.on_submit(request.group as u8, request.outstanding);
+                        assert_eq!(mark.ticket, ticket.map_or(COALESCE_NO_TICKET, policy::Ticket::to_number));
+                        in_flight.push((mark, hint, ticket));
+                    }
+                    8..=16 if !in_flight.is_empty() => {
+                        let cif = in_flight.len() as u32;
+                        let (mark, hint, ticket) = in_flight.swap_remove(numbers.below(cif.into()) as usize);
+                        let completion = coalesce_completion {
+                            struct_size: size_of::<coalesce_completion>() as u32,
+                            cif,
+                            mark,
+                            slice_end: COALESCE_NEVER,
+                            class_of: COALESCE_CLASS_IO,
+                            reserved: 0,
+                        };
+                        let (hint, _) = policy::at_completion(twin.spec().hints(), hint, cif, twin.expects_more());
+                        let expected =
+                            twin.on_completion(now, &Completion { cif, hint, ticket, ..Completion::default() });
+                        assert_eq!(
+                            coalesce_policy_on_completion(handle, now, &raw const completion),
+                            status(expected),
+                            "{text}: {expected:?}"
+                        );
+                    }
+                    17 => {
+                        assert_eq!(coalesce_policy_on_deadline(handle, now), status(twin.on_deadline(now)), "{text}")
+                    }
+                    18 if twin.wants_batch_end() => {
+                        assert_eq!(coalesce_policy_on_batch_end(handle, now), status(twin.on_batch_end(now)), "{text}")
+                    }
+                    19 if numbers.below(50) == 0 => {
+                        assert_eq!(coalesce_policy_flush(handle, now), status(twin.flush(now)), "{text}");
+                    }
+                    _ => {}
+                }
+                assert_eq!(coalesce_policy_deadline(handle), twin.deadline().unwrap_or(COALESCE_NEVER), "{text}");
+                assert_eq!(coalesce_policy_held(handle), twin.held(), "{text}");
+                assert_eq!(coalesce_policy_wants_batch_end(handle), twin.wants_batch_end());
+            }
+            let mut counted = BTreeMap::<(bool, String), u64>::new();
+            assert_eq!(coalesce_policy_stats(handle, Some(count), (&raw mut counted).cast()), COALESCE_OK);
+            let delivered = twin.stats().delivered().map(|(name, count)| ((false, name.to_owned()), count));
+            let held = twin.stats().held().map(|(name, count)| ((true, name.to_owned()), count));
+            assert_eq!(counted, delivered.chain(held).collect());
+            assert!(counted.values().sum::<u64>() > 5_000, "{text}: {counted:?}");
+            coalesce_policy_free(handle);
+        }
+    }
+}
+
+#[test]
+fn another_policy_takes_over_what_is_held() {
+    let handle = make("cint").expect("a policy");
+    let mut message = [0_u8; 200];
+    let completion = coalesce_completion {
+        struct_size: size_of::<coalesce_completion>() as u32,
+        cif: 100,
+        mark: coalesce_mark { ticket: COALESCE_NO_TICKET, hint: 0, source: u32::MAX },
+        slice_end: COALESCE_NEVER,
+        class_of: COALESCE_CLASS_IO,
+        reserved: 0,
+    };
+    // SAFETY: all of it is ours.
+    unsafe {
+        assert_eq!(coalesce_policy_on_completion(handle, 1, &raw const completion), COALESCE_HOLD);
+        let (out, size) = (message.as_mut_ptr().cast::<c_char>(), message.len());
+        assert_eq!(coalesce_policy_reconfigure(handle, 2, c"vic:epoch=1".as_ptr(), out, size), COALESCE_E_CONFIG);
+        assert!(CStr::from_ptr(out).to_string_lossy().contains("has no unit"));
+        assert_eq!(coalesce_policy_held(handle), 1, "nothing has changed");
+        assert_eq!(coalesce_policy_reconfigure(handle, 2, c"vic".as_ptr(), out, size), COALESCE_DELIVER);
+        let mut text = [0; 8];
+        assert_eq!(coalesce_policy_print(handle, text.as_mut_ptr(), text.len()), 3);
+        assert_eq!(CStr::from_ptr(text.as_ptr()), c"vic");
+        coalesce_policy_free(handle);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_an_error_and_never_a_hold() {
+    assert!(make("vic:cif_threshold=1").expect_err("refused").contains("allowed are 2 to 65535"));
+    let handle = make("auto").expect("a policy");
+    let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
+    // SAFETY: all of it is ours.
+    unsafe {
+        assert!(coalesce_policy_new(null(), HZ, null_mut(), 0).is_null());
+        coalesce_policy_free(null_mut());
+        assert_eq!(coalesce_policy_on_submit(handle, null(), &raw mut mark), COALESCE_E_NULL);
+        assert_eq!(mark.hint, coalesce::hint::COALESCE_HINT_URGENT, "on an error its completion interrupts");
+        assert_eq!(coalesce_policy_on_completion(handle, 1, null()), COALESCE_E_NULL);
+        assert_eq!(coalesce_policy_stats(handle, None, null_mut()), COALESCE_E_NULL);
+        for status in [
+            coalesce_policy_on_submit(null_mut(), null(), null_mut()),
+            coalesce_policy_on_completion(null_mut(), 1, null()),
+            coalesce_policy_on_deadline(null_mut(), 1),
+            coalesce_policy_on_batch_end(null_mut(), 1),
+            coalesce_policy_flush(null_mut(), 1),
+            coalesce_policy_on_consumed(null_mut(), 1),
+            coalesce_policy_reset(null_mut(), 1),
+            coalesce_policy_reset_stats(null_mut()),
+            coalesce_policy_reconfigure(null_mut(), 1, null(), null_mut(), 0),
+        ] {
+            assert_eq!(status, COALESCE_E_NULL);
+        }
+        assert_eq!((coalesce_policy_deadline(null()), coalesce_policy_held(null())), (COALESCE_NEVER, 0));
+        coalesce_policy_free(handle);
+    }
+}
