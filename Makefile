@@ -3,6 +3,7 @@
 help:
 	@echo "make demo   serve a disk under every policy, load it natively and from a Linux guest: two tables, report.html"
 	@echo "make test   run every test"
+	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
 	@echo "make fmt    format the code"
 	@echo "make lint   what the tests check before anything runs"
 
@@ -15,6 +16,15 @@ demo: toolchain
 test: toolchain
 	scripts/test.sh
 
+libcoalesce: toolchain
+	scripts/install.sh build
+
+install:
+	scripts/install.sh install
+
+uninstall:
+	scripts/install.sh uninstall
+
 fmt: toolchain
 	cargo fmt --all
 
@@ -24,4 +34,4 @@ lint: toolchain
 toolchain:
 	@command -v cargo > /dev/null || { echo "a Rust toolchain is missing (1.89 or newer): see https://rustup.rs" >&2; exit 1; }
 
-.PHONY: help demo test fmt lint toolchain
+.PHONY: help demo test libcoalesce install uninstall fmt lint toolchain

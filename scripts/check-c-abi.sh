@@ -1,21 +1,41 @@
 #!/usr/bin/env bash
-# What libcoalesce promises to C: the header compiles by itself as C99 and as C++17, and a program that uses every exported
-# function links with the bare-metal library although its panic handler cannot be linked: nothing in it panics.
+# What libcoalesce promises to C: the header compiles by itself as C99 and as C++17; the shared library exports what
+# symbols.txt lists; and a program that uses every function links with the bare-metal library although its panic handler
+# cannot be linked: nothing in it panics.
+#
+# UPDATE=1 adds new functions to symbols.txt. One that was released is never taken off.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'check-c-abi: %s\n' "$*" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+target=${CARGO_TARGET_DIR:-target}
 header=crates/ffi/include/coalesce.h
 
 echo '#include "coalesce.h"' | tee "$work/header.c" > "$work/header.cpp"
 warnings=(-Wall -Wextra -Wpedantic -Werror -I crates/ffi/include)
 cc -std=c99 "${warnings[@]}" -c "$work/header.c" -o "$work/header.o"
 c++ -std=c++17 "${warnings[@]}" -c "$work/header.cpp" -o "$work/header.o"
+# Who drops a decision is warned.
+printf '#include "coalesce.h"\nvoid drop(vic_state *s) { vic_flush(s, 1); }\n' > "$work/drop.c"
+! cc -std=c99 "${warnings[@]}" -c "$work/drop.c" -o "$work/drop.o" 2> /dev/null || die "a decision may be dropped without a warning"
+
+scripts/install.sh build
+symbols=crates/ffi/symbols.txt
+nm --dynamic --defined-only "$target/release/libcoalesce.so" | sed 's/.* //' | LC_ALL=C sort > "$work/exported"
+listed() { sed '/^#/d; s/ .*//' "$symbols"; }
+if [ -n "${UPDATE:-}" ]; then
+  version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+  new=$(listed | LC_ALL=C comm -13 - "$work/exported" | sed "s/$/ $version/")
+  { sed -n '/^#/p' "$symbols"; { sed '/^#/d' "$symbols"; echo "$new"; } | sed '/^$/d' | LC_ALL=C sort; } > "$work/symbols"
+  cp "$work/symbols" "$symbols"
+fi
+listed | diff - "$work/exported" ||
+  die "symbols.txt (<) and the shared library (>) differ: UPDATE=1 adds new functions, released ones stay"
 
 cargo rustc --quiet --locked --release --package coalesce-ffi --lib --crate-type staticlib --no-default-features \
-  --features no-panic --target-dir target/c-abi
-library=target/c-abi/release/libcoalesce.a
+  --features no-panic --target-dir "$target/c-abi"
+library=$target/c-abi/release/libcoalesce.a
 # Compiler's own members have names of their own; ours are C names.
 mapfile -t exported < <(nm --plugin /dev/null --defined-only "$library" 2> /dev/null |
   sed -n 's/^[0-9a-f]* T \(\(vic\|cint\|ipi_gate\|nvme\|coalesce\)_.*\)$/\1/p' | sort -u)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint cores c_abi tests loom fuzz guest; all of them by default
+#   test.sh [STAGE...]     stages: lint cores c_abi examples install tests loom fuzz guest; all of them by default
 #
 # Installs the packages it needs. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
@@ -20,6 +20,8 @@ lint() {
 }
 cores() { scripts/check-cores.sh; }
 c_abi() { scripts/check-c-abi.sh; }
+examples() { scripts/check-examples.sh; }
+install() { scripts/check-install.sh; }
 tests() { cargo test --quiet --locked --workspace; }
 # Every interleaving of two threads: its own build, as loom replaces the atomics.
 loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
@@ -28,9 +30,9 @@ fuzz() { scripts/fuzz.sh 60; }
 # The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure.
 guest() { guest/check.sh stale failures; }
 
-[ $# -gt 0 ] || set -- lint cores c_abi tests loom fuzz guest
+[ $# -gt 0 ] || set -- lint cores c_abi examples install tests loom fuzz guest
 # A machine where nothing can be installed may have it all, or skip what needs it.
-if ! { guest/packages.sh && guest/packages.sh build-essential shellcheck; } && [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
+if ! { guest/packages.sh && guest/packages.sh build-essential shellcheck valgrind pkg-config; } && [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

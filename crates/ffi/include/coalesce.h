@@ -4,8 +4,8 @@
  *         interrupt(queue);
  *
  * A state is memory of the caller's, for one thread at a time. Time is the caller's, too: ticks of one monotonic clock. No
- * function blocks or keeps a pointer, and only those that read or write texts allocate. What is wrong is answered with a
- * negative status: interrupt.
+ * function blocks or keeps a pointer, and only those of texts and of coalesce_policy allocate. What is wrong is answered with
+ * a negative status: interrupt.
  *
  * Made from crates/ffi by cbindgen: do not edit. */
 
@@ -161,29 +161,19 @@
 #if defined(COALESCE_HOSTED)
 // A flush.
 #define COALESCE_REQUEST_FLUSH 1
-#endif
 
-#if defined(COALESCE_HOSTED)
 // A write that must be on the medium before it ends.
 #define COALESCE_REQUEST_DURABLE 2
-#endif
 
-#if defined(COALESCE_HOSTED)
 // The last of the requests that came with one kick.
 #define COALESCE_REQUEST_LAST 4
-#endif
 
-#if defined(COALESCE_HOSTED)
 // A command of an I/O queue.
 #define COALESCE_CLASS_IO 0
-#endif
 
-#if defined(COALESCE_HOSTED)
 // A command of the admin queue.
 #define COALESCE_CLASS_ADMIN 1
-#endif
 
-#if defined(COALESCE_HOSTED)
 // A command that failed.
 #define COALESCE_CLASS_FAILED 2
 #endif
@@ -397,9 +387,7 @@ typedef struct {
   uint32_t reserved;
 } coalesce_request;
 COALESCE_LAYOUT(coalesce_request, 32, uint32_t);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // What a policy wants back when the request completes.
 typedef struct {
   // For strict Barriers.
@@ -410,9 +398,7 @@ typedef struct {
   uint32_t source;
 } coalesce_mark;
 COALESCE_LAYOUT(coalesce_mark, 16, uint64_t);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // What is known of a command when it completes.
 typedef struct {
   // `sizeof(coalesce_completion)`
@@ -429,9 +415,7 @@ typedef struct {
   uint32_t reserved;
 } coalesce_completion;
 COALESCE_LAYOUT(coalesce_completion, 40, uint64_t);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Called for each counter.
 typedef void (*coalesce_counter)(void *context, const char *reason, bool is_hold, uint64_t count);
 #endif
@@ -667,17 +651,13 @@ coalesce_status ipi_gate_init(ipi_gate *gate,
                               uint64_t threshold_ns,
                               uint64_t tick_hz,
                               coalesce_error *error);
-#endif
 
-#if defined(COALESCE_HAS_IPI_GATE)
 // The monitor has delivered a virtual interrupt.
 //
 // Requires:
 // `gate` is null or points to an `ipi_gate`.
 coalesce_status ipi_gate_delivered(const ipi_gate *gate, uint64_t now);
-#endif
 
-#if defined(COALESCE_HAS_IPI_GATE)
 // Whether the kernel, having posted a completion, must interrupt the CPU that the guest runs on. `COALESCE_HOLD`: not
 // yet; ask again at `*until`, which may be null, if the monitor has not come by then. Anything else: send it now.
 //
@@ -721,42 +701,36 @@ coalesce_status nvme_vector_encode(uint32_t vector, bool is_disabled, uint32_t *
 //
 // Requires:
 // `text` is null or a text that ends with a zero; `message` is null or points to `message_size` bytes.
+COALESCE_MUST_USE
 coalesce_policy *coalesce_policy_new(const char *text,
                                      uint64_t tick_hz,
                                      char *message,
                                      size_t message_size);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Ends a policy; null is allowed. Whatever it holds must have been announced: flush it first.
 //
 // Requires:
 // `policy` is null, or a policy that nobody uses any more.
 void coalesce_policy_free(coalesce_policy *policy);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Takes another policy, or other parameters, with what is held, and decides about it. `COALESCE_E_CONFIG`: the text is
 // refused, `message` says why, and nothing has changed; do not interrupt for that.
 //
 // Requires:
 // As `coalesce_policy_new`; `policy` is null or a policy that nobody else uses during the call.
+COALESCE_MUST_USE
 coalesce_status coalesce_policy_reconfigure(coalesce_policy *policy,
                                             uint64_t now,
                                             const char *text,
                                             char *message,
                                             size_t message_size);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // The text form of a policy. Returns the length of the whole text, as `snprintf` does.
 //
 // Requires:
 // `policy` is null or a policy that nobody changes during the call; `text` is null or points to `text_size` bytes.
 size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t text_size);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // A request is submitted. Keep its `mark`, and give it back when it completes. A request that is null or of another size
 // is urgent: on an error its completion interrupts.
 //
@@ -766,94 +740,73 @@ size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t t
 coalesce_status coalesce_policy_on_submit(coalesce_policy *policy,
                                           const coalesce_request *request,
                                           coalesce_mark *mark);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // A command completed.
 //
 // Requires:
 // `policy` is null or a policy that nobody else uses during the call; `completion` is null or points to as many bytes as
 // its `struct_size` says.
+COALESCE_MUST_USE
 coalesce_status coalesce_policy_on_completion(coalesce_policy *policy,
                                               uint64_t now,
                                               const coalesce_completion *completion);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // When `coalesce_policy_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not
 // bounded. May change in every call.
 //
 // Requires:
 // As `coalesce_policy_print`.
 uint64_t coalesce_policy_deadline(const coalesce_policy *policy);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
-coalesce_status coalesce_policy_on_deadline(coalesce_policy *policy, uint64_t now);
-#endif
+COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *policy, uint64_t now);
 
-#if defined(COALESCE_HOSTED)
 // Whether `coalesce_policy_on_batch_end` must be called after each poll of the device.
 //
 // Requires:
 // As `coalesce_policy_print`.
 bool coalesce_policy_wants_batch_end(const coalesce_policy *policy);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // The device has posted all it had.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
-coalesce_status coalesce_policy_on_batch_end(coalesce_policy *policy, uint64_t now);
-#endif
+COALESCE_MUST_USE coalesce_status coalesce_policy_on_batch_end(coalesce_policy *policy, uint64_t now);
 
-#if defined(COALESCE_HOSTED)
 // Queue stop, reset, migration: announces what is held.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
-coalesce_status coalesce_policy_flush(coalesce_policy *policy, uint64_t now);
-#endif
+COALESCE_MUST_USE coalesce_status coalesce_policy_flush(coalesce_policy *policy, uint64_t now);
 
-#if defined(COALESCE_HOSTED)
 // The guest has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation that
 // protects the policy, the guest's index equals what was posted.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
 coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t now);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // The queue was reset: what was submitted and has not completed never will.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
 coalesce_status coalesce_policy_reset(coalesce_policy *policy, uint64_t now);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Completions held: posted and not announced.
 //
 // Requires:
 // As `coalesce_policy_print`.
 uint64_t coalesce_policy_held(const coalesce_policy *policy);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // How often each decision was taken, by its reason.
 //
 // Requires:
 // As `coalesce_policy_print`; `counter` does not use the policy.
 coalesce_status coalesce_policy_stats(const coalesce_policy *policy, coalesce_counter counter, void *context);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Forgets how often each decision was taken.
 //
 // Requires:
@@ -966,9 +919,7 @@ COALESCE_MUST_USE coalesce_status cint_on_cancel(cint_state *state, uint64_t *wi
 size_t coalesce_error_print(const coalesce_error *error,
                             char *text,
                             size_t text_size);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Reads parameters such as "vic", "vic:profile=paper" or "vic:cif_threshold=2,epoch=100ms", for a clock of `tick_hz`. On
 // `COALESCE_E_CONFIG` a sentence in `message`, which may be null, says what is wrong and what is allowed.
 //
@@ -981,9 +932,7 @@ coalesce_status vic_config_parse(const char *text,
                                  size_t config_size,
                                  char *message,
                                  size_t message_size);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Reads parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32". As `vic_config_parse` else. The keys
 // `barrier`, `both` and `hints` are no parameters of the machine: only their defaults are accepted.
 //
@@ -995,9 +944,7 @@ coalesce_status cint_config_parse(const char *text,
                                   size_t config_size,
                                   char *message,
                                   size_t message_size);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as `snprintf`
 // does; 0: the configuration is null, of another size, or a parameter is out of its range.
 //
@@ -1006,9 +953,7 @@ coalesce_status cint_config_parse(const char *text,
 size_t vic_config_print(const vic_config *config,
                         char *text,
                         size_t text_size);
-#endif
 
-#if defined(COALESCE_HOSTED)
 // Writes parameters in their text form, which `cint_config_parse` reads. As `vic_config_print` else.
 //
 // Requires:

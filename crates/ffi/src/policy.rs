@@ -46,6 +46,7 @@ unsafe fn look<T>(policy: *const coalesce_policy, absent: T, call: impl FnOnce(&
 ///
 /// # Safety
 /// `text` is null or a text that ends with a zero; `message` is null or points to `message_size` bytes.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_new(
     text: *const c_char,
@@ -82,6 +83,7 @@ pub unsafe extern "C" fn coalesce_policy_free(policy: *mut coalesce_policy) {
 ///
 /// # Safety
 /// As `coalesce_policy_new`; `policy` is null or a policy that nobody else uses during the call.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_reconfigure(
     policy: *mut coalesce_policy,
@@ -235,6 +237,7 @@ pub struct coalesce_completion {
 /// # Safety
 /// `policy` is null or a policy that nobody else uses during the call; `completion` is null or points to as many bytes as
 /// its `struct_size` says.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_on_completion(
     policy: *mut coalesce_policy,
@@ -281,6 +284,7 @@ pub unsafe extern "C" fn coalesce_policy_deadline(policy: *const coalesce_policy
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -301,6 +305,7 @@ pub unsafe extern "C" fn coalesce_policy_wants_batch_end(policy: *const coalesce
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_on_batch_end(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -311,6 +316,7 @@ pub unsafe extern "C" fn coalesce_policy_on_batch_end(policy: *mut coalesce_poli
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_flush(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.

@@ -18,19 +18,36 @@ macro_rules! layouts {
     };
 }
 
-/// What cbindgen makes of the sources, and the layouts.
+/// One `#if` over neighbours with the same condition.
+fn join_conditions(text: &str) -> String {
+    let mut lines = Vec::new();
+    let mut condition = "";
+    for line in text.lines() {
+        if line.starts_with("#if") && line == condition && lines.ends_with(&["#endif", ""]) {
+            lines.truncate(lines.len() - 2);
+            lines.push("");
+            continue;
+        }
+        if line.starts_with("#if") {
+            condition = line;
+        }
+        lines.push(line);
+    }
+    lines.join("\n") + "\n"
+}
+
+/// What cbindgen makes of the sources, in C's terms, and the layouts.
 fn make(root: &Path) -> String {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let bindings = cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap();
     let mut made = Vec::new();
     bindings.write(&mut made);
-    let mut made = String::from_utf8(made).unwrap().replace("// # Safety\n", "// Requires:\n");
+    let mut made = join_conditions(&String::from_utf8(made).unwrap()).replace("// # Safety\n", "// Requires:\n");
     let layouts = layouts![
         cint_config cint_entry cint_info cint_state coalesce_completion coalesce_error coalesce_mark coalesce_request
-        coalesce_stats ipi_gate nvme_coalescing vic_config
-        vic_info vic_state
+        coalesce_stats ipi_gate nvme_coalescing vic_config vic_info vic_state
     ];
-    assert_eq!(made.matches("\ntypedef struct {").count(), layouts.len(), "a type without its layout");
+    assert_eq!(made.matches("\ntypedef struct {").count(), layouts.len(), "a type is missing in `layouts`");
     for (end, layout) in layouts {
         assert_eq!(made.matches(end).count(), 1, "{end}");
         made = made.replace(end, &format!("{end}{layout}"));

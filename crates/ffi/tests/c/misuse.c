@@ -359,6 +359,78 @@ static void arguments_beside_the_state(void)
     CHECK(stats.decisions[COALESCE_REASON_NONE] == 2);
 }
 
+static void count(void *counters, const char *reason, bool is_hold, uint64_t times)
+{
+    CHECK(strlen(reason) > 0);
+    ((uint64_t *)counters)[is_hold] += times;
+}
+
+static void policies(void)
+{
+    about = "a policy that is null";
+    uint64_t counters[2] = {0, 0};
+    coalesce_request request;
+    memset(&request, 0, sizeof request);
+    request.struct_size = sizeof request;
+    coalesce_mark mark;
+    coalesce_completion completion;
+    memset(&completion, 0, sizeof completion);
+    completion.struct_size = sizeof completion;
+    completion.cif = 100;
+    completion.slice_end = COALESCE_NEVER;
+    coalesce_policy_free(NULL);
+    CHECK(coalesce_policy_on_submit(NULL, &request, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
+    completion.mark = mark;
+    CHECK(coalesce_policy_on_completion(NULL, 1, &completion) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_deadline(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_batch_end(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_flush(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_consumed(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_reset(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_reset_stats(NULL) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_reconfigure(NULL, 1, "none", NULL, 0) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_stats(NULL, count, counters) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_deadline(NULL) == COALESCE_NEVER && coalesce_policy_held(NULL) == 0);
+    CHECK(coalesce_policy_print(NULL, NULL, 0) == 0 && !coalesce_policy_wants_batch_end(NULL));
+
+    const char *refused[] = {NULL, "", "nonsense", "cint:thr=0", "vic:max_skip", "\xff"};
+    coalesce_policy *policy = coalesce_policy_new("cint:delta=20us", 1000000000, NULL, 0);
+    CHECK(policy != NULL);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        about = refused[i] != NULL ? refused[i] : "null";
+        char message[200] = "", small[4];
+        CHECK(coalesce_policy_new(refused[i], 1000000000, message, sizeof message) == NULL && strlen(message) > 0);
+        CHECK(coalesce_policy_new(refused[i], 1000000000, small, sizeof small) == NULL && strlen(small) < sizeof small);
+        CHECK(coalesce_policy_new(refused[i], 1000000000, NULL, 0) == NULL);
+        CHECK(coalesce_policy_reconfigure(policy, 1, refused[i], message, sizeof message) == COALESCE_E_CONFIG);
+    }
+    CHECK(coalesce_policy_new("vic", 999, NULL, 0) == NULL);
+
+    about = "arguments of a policy";
+    CHECK(coalesce_policy_on_submit(policy, NULL, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
+    CHECK(coalesce_policy_on_submit(policy, &request, NULL) == COALESCE_OK);
+    request.struct_size--;
+    CHECK(coalesce_policy_on_submit(policy, &request, &mark) == COALESCE_E_SIZE && mark.hint == COALESCE_HINT_URGENT);
+    request.struct_size++;
+    request.outstanding = request.batch_len = 100;
+    CHECK(coalesce_policy_on_submit(policy, &request, &mark) == COALESCE_OK);
+    completion.mark = mark;
+    CHECK(coalesce_policy_on_completion(policy, 1, &completion) == COALESCE_HOLD && coalesce_policy_held(policy) == 1);
+    // What is held is announced by an error, and the policy knows.
+    CHECK(coalesce_policy_on_completion(policy, 1, NULL) == COALESCE_E_NULL && coalesce_policy_held(policy) == 0);
+    completion.struct_size++;
+    CHECK(coalesce_policy_on_completion(policy, 1, &completion) == COALESCE_E_SIZE);
+    completion.struct_size--;
+    completion.class_of = 77;
+    CHECK(coalesce_policy_on_completion(policy, 1, &completion) != COALESCE_HOLD);
+    completion.class_of = COALESCE_CLASS_IO;
+    completion.mark.hint = 77;
+    CHECK(coalesce_policy_on_completion(policy, 1, &completion) != COALESCE_HOLD);
+    CHECK(coalesce_policy_stats(policy, NULL, counters) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_stats(policy, count, counters) == COALESCE_OK && counters[false] > 0 && counters[true] > 0);
+    coalesce_policy_free(policy);
+}
+
 static void texts(void)
 {
     about = "texts";
@@ -424,6 +496,7 @@ int main(void)
     parameters_of_cint();
     parameters_of_the_others();
     arguments_beside_the_state();
+    policies();
     texts();
     printf("misuse: every error is one\n");
     return 0;

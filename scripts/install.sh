@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Build libcoalesce for C, and install or remove it: the header, the static and the shared library, the pkg-config file.
+#
+#   install.sh build|install|uninstall
+#
+#   PREFIX=DIR [/usr/local]   LIBDIR=DIR [PREFIX/lib]   INCLUDEDIR=DIR [PREFIX/include]
+#   DESTDIR=DIR               put everything below this, as packagers do
+#
+# Where root has no Rust toolchain: build as yourself, then install as root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+die() { printf 'install: %s\n' "$*" >&2; exit 1; }
+
+prefix=${PREFIX:-/usr/local}
+libdir=${LIBDIR:-$prefix/lib}
+includedir=${INCLUDEDIR:-$prefix/include}
+built=${CARGO_TARGET_DIR:-target}/release
+header=crates/ffi/include/coalesce.h
+number() { sed -n "s/^#define COALESCE_VERSION_$1 //p" "$header"; }
+version=$(number MAJOR).$(number MINOR).$(number PATCH)
+soname=libcoalesce.so.$(number MAJOR)
+
+build() {
+  local log
+  log=$(mktemp)
+  cargo rustc --locked --release --package coalesce-ffi --lib --crate-type staticlib,cdylib -- \
+    --print native-static-libs 2> "$log" || { cat "$log" >&2; rm "$log"; die "the build failed"; }
+  # What a program needs that links the static library.
+  sed -n 's/^note: native-static-libs: //p' "$log" > "$built/libcoalesce.private"
+  rm "$log"
+  [ -s "$built/libcoalesce.private" ] || die "rustc does not say what the static library needs"
+}
+
+install() {
+  if command -v cargo > /dev/null; then
+    build
+  else
+    [ -e "$built/libcoalesce.private" ] || die "not built, and no cargo to build it with"
+  fi
+  local lib=${DESTDIR:-}$libdir include=${DESTDIR:-}$includedir
+  command install -d "$lib/pkgconfig" "$include"
+  command install -m 644 "$header" "$include"
+  command install -m 644 "$built/libcoalesce.a" "$lib"
+  command install -m 755 "$built/libcoalesce.so" "$lib/libcoalesce.so.$version"
+  ln -sf "libcoalesce.so.$version" "$lib/$soname"
+  ln -sf "$soname" "$lib/libcoalesce.so"
+  # Below the prefix, so that pkg-config finds it wherever it is moved to.
+  sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|${libdir/#"$prefix"/\$\{prefix\}}|" -e "s|@version@|$version|" \
+    -e "s|@includedir@|${includedir/#"$prefix"/\$\{prefix\}}|" -e "s|@private@|$(cat "$built/libcoalesce.private")|" \
+    crates/ffi/coalesce.pc.in > "$lib/pkgconfig/coalesce.pc"
+}
+
+uninstall() {
+  local lib=${DESTDIR:-}$libdir
+  rm -f "${DESTDIR:-}$includedir/coalesce.h" "$lib/pkgconfig/coalesce.pc" "$lib/libcoalesce.a" "$lib/libcoalesce.so" \
+    "$lib/$soname" "$lib/libcoalesce.so.$version"
+}
+
+case ${1:-} in
+  build | install | uninstall) "$1" ;;
+  *) die "build, install or uninstall?" ;;
+esac
