@@ -1,5 +1,6 @@
 //! Parameters, checked once; every later step adds and compares.
 
+use crate::divide::{divide, divide_up};
 use core::fmt;
 
 /// Parameters of cinterrupts, as a user states them. Start from [`Params::DEFAULT`], [`Params::OPTANE`] or
@@ -108,12 +109,12 @@ impl Config {
             }
             rest = tail;
         }
-        if let Err(error) = Field::StormMaxRate.check(max_rate, 1, tick_hz.saturating_div(5)) {
+        if let Err(error) = Field::StormMaxRate.check(max_rate, 1, divide(tick_hz, 5).0) {
             return Err(error);
         }
 
         let storm_interval = match storm {
-            Some(_) => tick_hz.div_ceil(max_rate),
+            Some(_) => divide_up(tick_hz, max_rate),
             None => 0,
         };
         let max_hold = match max_hold_ns {
@@ -127,7 +128,7 @@ impl Config {
                     Some(ns) => ns,
                     None => 0,
                 },
-                min: storm_interval.saturating_mul(NS_PER_S).div_ceil(tick_hz),
+                min: divide_up(storm_interval.saturating_mul(NS_PER_S), tick_hz),
                 max: NS_PER_S,
             });
         }
@@ -175,7 +176,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 /// Nanoseconds, up to 1 s, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
 const fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
-    let ticks = ns.saturating_mul(tick_hz).saturating_div(NS_PER_S);
+    let ticks = divide(ns.saturating_mul(tick_hz), NS_PER_S).0;
     if ticks == 0 && ns > 0 { 1 } else { ticks }
 }
 

@@ -57,6 +57,7 @@
 mod barrier;
 mod cint;
 mod config;
+mod divide;
 mod hint;
 mod reaper;
 mod stats;
