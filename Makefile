@@ -4,6 +4,7 @@ help:
 	@echo "make demo   serve a disk under every policy, load it natively and from a Linux guest: two tables, report.html"
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
+	@echo "make size   the bytes of libcoalesce, on x86-64 and on three bare-metal targets: a table"
 	@echo "make fmt    format the code"
 	@echo "make lint   what the tests check before anything runs"
 
@@ -25,6 +26,9 @@ install:
 uninstall:
 	scripts/install.sh uninstall
 
+size: toolchain
+	scripts/size.sh
+
 fmt: toolchain
 	cargo fmt --all
 
@@ -34,4 +38,4 @@ lint: toolchain
 toolchain:
 	@command -v cargo > /dev/null || { echo "a Rust toolchain is missing (1.89 or newer): see https://rustup.rs" >&2; exit 1; }
 
-.PHONY: help demo test libcoalesce install uninstall fmt lint toolchain
+.PHONY: help demo test libcoalesce install uninstall size fmt lint toolchain
