@@ -109,7 +109,7 @@ impl Config {
             }
             rest = tail;
         }
-        if let Err(error) = Field::StormMaxRate.check(max_rate, 1, divide(tick_hz, 5).0) {
+        if let Err(error) = Field::StormMaxRate.check(max_rate, 1, divide(tick_hz, 5)) {
             return Err(error);
         }
 
@@ -176,7 +176,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 /// Nanoseconds, up to 1 s, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
 const fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
-    let ticks = divide(ns.saturating_mul(tick_hz), NS_PER_S).0;
+    let ticks = divide(ns.saturating_mul(tick_hz), NS_PER_S);
     if ticks == 0 && ns > 0 { 1 } else { ticks }
 }
 
