@@ -12,9 +12,7 @@ tests=crates/ffi/tests/c
 
 scripts/install.sh build
 hosted=$target/release/libcoalesce.a
-cargo rustc --quiet --locked --release --package coalesce-ffi --lib --crate-type staticlib --no-default-features \
-  --features no-panic --target-dir "$target/c-abi"
-bare_metal=$target/c-abi/release/libcoalesce.a
+bare_metal=$(scripts/bare-library.sh)
 
 while read -r name _; do
   [ "$name" = '#' ] || grep -q "\b$name(" $tests/misuse.c || die "$name is not called by misuse.c"
@@ -63,4 +61,13 @@ for c in "${compilers[@]}"; do
     runs=$((runs + 1))
   done
 done
+# The firmware on a real processor: nothing is missing but a board.
+if command -v arm-none-eabi-gcc > /dev/null && library=$(scripts/bare-library.sh thumbv7em-none-eabihf); then
+  arm-none-eabi-gcc -std=c99 -Wall -Wextra -Wpedantic -Werror -O2 -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard \
+    -ffreestanding -nostdlib -I crates/ffi/include "$examples/bare_metal_irq.c" "$library" -Wl,--gc-sections \
+    -Wl,--entry=reset_handler -Wl,--undefined=flash_handler -Wl,--undefined=timer_handler -Wl,--defsym=board=0x40000000 \
+    -Wl,-z,noexecstack -o "$work/firmware" || die "bare_metal_irq does not link for Cortex-M4"
+else
+  echo "SKIPPED: bare_metal_irq for Cortex-M4: no compilers"
+fi
 echo "check-examples: $runs runs of ${#names[@]} programs"

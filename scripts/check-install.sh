@@ -34,6 +34,7 @@ export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
 read -ra cflags <<< "$(pkg-config --cflags coalesce)"
 read -ra shared <<< "$(pkg-config --libs coalesce)"
 read -ra static <<< "$(pkg-config --libs --static coalesce)"
+[ "${#static[@]}" -gt "${#shared[@]}" ] || die "pkg-config does not say what the static library needs"
 compile=(cc -std=c99 -pthread "${cflags[@]}" eventfd_loop.c)
 
 "${compile[@]}" "${shared[@]}" -o shared
@@ -45,4 +46,6 @@ rm "$work/prefix/lib/libcoalesce.so" # where both are, a linker takes the shared
 "${compile[@]}" "${static[@]}" -o static
 ! readelf --dynamic static | grep -q libcoalesce || die "the static program needs the shared library"
 ./static
+"${compile[@]}" -static "${static[@]}" -o all-static
+./all-static
 echo "check-install: $version, shared and static"

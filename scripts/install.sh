@@ -25,8 +25,8 @@ build() {
   log=$(mktemp)
   cargo rustc --locked --release --package coalesce-ffi --lib --crate-type staticlib,cdylib -- \
     --print native-static-libs 2> "$log" || { cat "$log" >&2; rm "$log"; die "the build failed"; }
-  # What a program needs that links the static library.
-  sed -n 's/^note: native-static-libs: //p' "$log" > "$built/libcoalesce.private"
+  # What a program needs that links the static library; -lgcc_s the C compiler adds itself, and not for -static.
+  sed -n 's/^note: native-static-libs: //p' "$log" | sed 's/-lgcc_s *//' > "$built/libcoalesce.private"
   rm "$log"
   [ -s "$built/libcoalesce.private" ] || die "rustc does not say what the static library needs"
 }

@@ -4,7 +4,7 @@
 
 #define COMMANDS 20000u
 #define ENTRIES 32u // of either queue
-#define DEPTH 24u   // commands in flight; their identifiers are 0 to 23
+#define DEPTH 28u   // commands in flight; their identifiers are 0 to 27
 #define CDW12_URGENT 0x10000u
 
 // What both sides see. The tail of the submission queue is free-running, to keep this short.
@@ -93,6 +93,7 @@ int main(void)
     static uint64_t reaper[CINT_REAPER_WORDS(ENTRIES)];
     cint_config config;
     cint_config_optane(&config, 1000000000); // urgent ones are announced alone
+    config.thr = 64;                         // more than fit: the queue becomes full behind entries that are left
     must(cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "cint_init");
     must(cint_reaper_init(reaper, sizeof reaper, ENTRIES, NULL) == COALESCE_OK, "cint_reaper_init");
     doorbell = eventfd(0, EFD_NONBLOCK);

@@ -135,6 +135,26 @@ static void what_is_another_state(kind made)
     free(memory);
 }
 
+#define ALL_RUN(of, type, call)             \
+    if (which == of) {                      \
+        type *state = (type *)memory;       \
+        about = #call;                      \
+        CHECK((call) >= COALESCE_OK);       \
+    }
+
+// A sound state and what it says of itself, in memory of exactly their size: every function stays within.
+static void what_is_a_state(kind which)
+{
+    void *memory = malloc(sizes[which]), *out = malloc(sizeof(vic_info));
+    about = "init";
+    CHECK(init(which, memory, sizes[which]) == COALESCE_OK);
+    if (which == WINDOW)
+        for (uint64_t ticket = 0; ticket < 65; ticket++)
+            CHECK(cint_window_on_submit((uint64_t *)memory) == (ticket < 64 ? ticket : COALESCE_NO_TICKET));
+    FUNCTIONS(ALL_RUN)
+    free(memory), free(out);
+}
+
 // What `call` says of a parameter with a value out of its range: which, and what is allowed.
 #define REFUSED(call, parameter, number, wrong, smallest, largest)                                                   \
     do {                                                                                                             \
@@ -489,6 +509,7 @@ int main(void)
     CHECK(cint_init(&a_cint, sizeof a_cint, &a_cint_config, NULL) == COALESCE_OK);
     CHECK(cint_window_init(a_window, sizeof a_window, 64, NULL) == COALESCE_OK);
     for (int which = VIC; which < KINDS; which++) {
+        what_is_a_state((kind)which);
         what_is_no_state((kind)which);
         what_is_another_state((kind)which);
     }
