@@ -22,6 +22,8 @@ mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 log=$dir/log
 rustlib=$dir/usr/lib/rustlib
+exec 9> "$dir/lock"
+flock 9 # one at a time
 
 # Packages, with what they need that is not installed. The lists are its own, as those of the system may be missing or
 # out of date, and only root may update them.
