@@ -58,6 +58,7 @@
 //! ends. It knows nothing of the requester's intentions: for that see `cint-core`.
 
 mod config;
+mod divide;
 #[cfg(target_has_atomic = "64")]
 mod ipi;
 mod ratio;

@@ -1,5 +1,7 @@
 //! Delivery ratio from commands in flight (vIC §3.2.1, Algorithm 1 and Table 1).
 
+use crate::divide::divide;
+
 /// Deliver `count_up` of every `skip_up` completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
@@ -30,12 +32,9 @@ impl Ratio {
             Self { count_up: 2, skip_up: 3 }
         } else {
             // The one 32-bit division, once an epoch.
-            let cycle = match cif.checked_div(t.saturating_mul(2)) {
-                Some(cycle) if cycle < max_skip as u32 => cycle,
-                _ => max_skip as u32,
-            };
-            #[expect(clippy::cast_possible_truncation, reason = "at most max_skip")]
-            Self { count_up: 1, skip_up: cycle as u16 }
+            let cycle = divide(cif as u64, (t as u64).saturating_mul(2));
+            #[expect(clippy::cast_possible_truncation, reason = "below max_skip")]
+            Self { count_up: 1, skip_up: if cycle < max_skip as u64 { cycle as u16 } else { max_skip } }
         }
     }
 }

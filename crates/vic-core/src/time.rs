@@ -1,23 +1,25 @@
 //! Durations to ticks. All divisions of a configuration happen here, once.
 
+use crate::divide::{divide, divide_up};
+
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Nanoseconds to ticks, rounded up: for thresholds. Exact for `ns` up to 60 s and `tick_hz` up to 10 GHz.
 pub(crate) const fn ticks_up(ns: u64, tick_hz: u64) -> u64 {
     let (whole, rest) = split(ns, tick_hz);
-    whole.saturating_add(rest.div_ceil(NS_PER_S))
+    whole.saturating_add(divide_up(rest, NS_PER_S))
 }
 
 /// Nanoseconds to ticks, rounded down, but at least 1 unless `ns` is 0: for promises.
 pub(crate) const fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
     let (whole, rest) = split(ns, tick_hz);
-    let ticks = whole.saturating_add(rest.saturating_div(NS_PER_S));
+    let ticks = whole.saturating_add(divide(rest, NS_PER_S));
     if ticks == 0 && ns > 0 { 1 } else { ticks }
 }
 
 /// Ticks of the whole seconds, and ticks times 10^9 of the rest, so that neither product overflows.
 const fn split(ns: u64, tick_hz: u64) -> (u64, u64) {
-    let seconds = ns.saturating_div(NS_PER_S);
+    let seconds = divide(ns, NS_PER_S);
     let rest = ns.saturating_sub(seconds.saturating_mul(NS_PER_S));
     (seconds.saturating_mul(tick_hz), rest.saturating_mul(tick_hz))
 }
