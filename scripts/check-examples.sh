@@ -53,7 +53,7 @@ for c in "${compilers[@]}"; do
       read -ra compiler <<< "$how"
       build "$name" "${compiler[@]}" -O1 -g "${sanitize[@]}"
       "$work/$name" > /dev/null || die "$name fails: $how ${sanitize[*]}"
-      build "$name" "${compiler[@]}" -O2 -g
+      build "$name" "${compiler[@]}" -O2 -gdwarf-4 # which every valgrind reads
       "$work/$name" || die "$name fails: $how"
       runs=$((runs + 2))
     done
