@@ -262,7 +262,7 @@
 // A command that has no ticket: its hint stands as it is.
 #define COALESCE_NO_TICKET 18446744073709551615ull
 
-// Changes with each change of a layout or of a meaning.
+// Changes when states change inside.
 #define COALESCE_ABI_VERSION 1
 
 // Version of the header: `COALESCE_VERSION_MAJOR.COALESCE_VERSION_MINOR.COALESCE_VERSION_PATCH`.
@@ -961,7 +961,7 @@ size_t vic_config_print(const vic_config *config,
 size_t cint_config_print(const cint_config *config, char *text, size_t text_size);
 #endif
 
-// `COALESCE_ABI_VERSION` of the library. If it is not that of the header, the two do not belong together.
+// `COALESCE_ABI_VERSION` of the library: it refuses states that one with another made.
 uint32_t coalesce_abi_version(void);
 
 // The version of the library, such as "0.1.0".

@@ -2,7 +2,7 @@
 
 use core::ffi::c_char;
 
-/// Changes with each change of a layout or of a meaning.
+/// Changes when states change inside.
 pub const COALESCE_ABI_VERSION: u32 = 1;
 /// Version of the header: `COALESCE_VERSION_MAJOR.COALESCE_VERSION_MINOR.COALESCE_VERSION_PATCH`.
 pub const COALESCE_VERSION_MAJOR: u32 = 0;
@@ -11,7 +11,7 @@ pub const COALESCE_VERSION_MINOR: u32 = 1;
 /// Of the header.
 pub const COALESCE_VERSION_PATCH: u32 = 0;
 
-/// `COALESCE_ABI_VERSION` of the library. If it is not that of the header, the two do not belong together.
+/// `COALESCE_ABI_VERSION` of the library: it refuses states that one with another made.
 #[unsafe(no_mangle)]
 pub extern "C" fn coalesce_abi_version() -> u32 {
     COALESCE_ABI_VERSION

@@ -1,0 +1,102 @@
+// A target whose user chooses the policy: policy_by_text [POLICY], such as "auto", "vic:cif_threshold=2" or "nvme". It may
+// be changed at any time; this program takes "none" for its second half, and tells at the end what was decided, and why.
+#include "example.h"
+
+#define COMMANDS 10000u
+#define DEPTH 32u
+
+static uint32_t submitted, posted, taken; // free-running counts; the device writes the second, the guest the others
+static int call;                          // eventfd: an interrupt
+static uint64_t interrupts;
+
+static void act(coalesce_status decision)
+{
+    if (decision != COALESCE_HOLD) {
+        signal_eventfd(call);
+        interrupts++;
+    }
+}
+
+// What is known of a request tells what its guest may be waiting for; the mark comes back with the completion.
+static void submit(coalesce_policy *policy, uint32_t index, uint32_t end, coalesce_mark *mark)
+{
+    coalesce_request request = {sizeof request, 0, 0, 0, 0, COALESCE_HINT_PLAIN, 0, 0};
+    request.flags = index + 1 == end ? COALESCE_REQUEST_LAST : 0;
+    request.batch_len = end - index;
+    request.outstanding = index + 1 - __atomic_load_n(&taken, __ATOMIC_ACQUIRE);
+    must(coalesce_policy_on_submit(policy, &request, mark) == COALESCE_OK, "coalesce_policy_on_submit");
+}
+
+static void complete(coalesce_policy *policy, const coalesce_mark *mark)
+{
+    uint32_t index = posted;
+    __atomic_store_n(&posted, index + 1, __ATOMIC_SEQ_CST);
+    uint32_t cif = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - index; // this one counts
+    coalesce_completion completion = {sizeof completion, cif, *mark, COALESCE_NEVER, COALESCE_CLASS_IO, 0};
+    act(coalesce_policy_on_completion(policy, now_ns(), &completion));
+}
+
+static void run_device(coalesce_policy *policy, uint32_t until)
+{
+    coalesce_mark marks[DEPTH];
+    for (uint32_t known = posted; posted != until;) {
+        uint32_t end = __atomic_load_n(&submitted, __ATOMIC_ACQUIRE);
+        for (end = end < until ? end : until; known != end; known++)
+            submit(policy, known, end, &marks[known % DEPTH]);
+        while (posted != end)
+            complete(policy, &marks[posted % DEPTH]);
+        if (coalesce_policy_wants_batch_end(policy))
+            act(coalesce_policy_on_batch_end(policy, now_ns()));
+        if (now_ns() >= coalesce_policy_deadline(policy))
+            act(coalesce_policy_on_deadline(policy, now_ns()));
+    }
+}
+
+static void *guest(void *seen)
+{
+    while (taken != COMMANDS) {
+        __atomic_store_n(&submitted, COMMANDS - taken > DEPTH ? taken + DEPTH : COMMANDS, __ATOMIC_SEQ_CST);
+        wait_for(&call, 1);
+        *(uint64_t *)seen += take_eventfd(call);
+        __atomic_store_n(&taken, __atomic_load_n(&posted, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+static void tell(void *context, const char *reason, bool is_hold, uint64_t count)
+{
+    uint64_t *decisions = (uint64_t *)context;
+    *decisions += count;
+    if (count > 0)
+        printf("    %s %s %llu\n", is_hold ? "hold" : "deliver", reason, (unsigned long long)count);
+}
+
+int main(int argc, char **argv)
+{
+    char message[200];
+    coalesce_policy *policy = coalesce_policy_new(argc > 1 ? argv[1] : "auto", 1000000000, message, sizeof message);
+    must(policy != NULL, message); // such as "cint: thr=0 is out of range; allowed are 1 to 65535"
+    call = eventfd(0, EFD_NONBLOCK);
+    uint64_t seen = 0;
+    pthread_t thread;
+    must(pthread_create(&thread, NULL, guest, &seen) == 0, "pthread_create");
+
+    run_device(policy, COMMANDS / 2);
+    coalesce_status decision = coalesce_policy_reconfigure(policy, now_ns(), "none", message, sizeof message);
+    must(decision != COALESCE_E_CONFIG, message);
+    act(decision);
+    uint64_t before = interrupts;
+    run_device(policy, COMMANDS);
+    act(coalesce_policy_flush(policy, now_ns())); // the queue stops: what is held goes out
+
+    must(interrupts - before == COMMANDS - COMMANDS / 2, "under \"none\" each command interrupts, once");
+    must(pthread_join(thread, NULL) == 0, "pthread_join");
+    seen += take_eventfd(call);
+    must(seen == interrupts, "the guest saw every interrupt");
+    printf("policy_by_text: %u commands, %llu interrupts\n", COMMANDS, (unsigned long long)seen);
+    uint64_t decisions = 0;
+    must(coalesce_policy_stats(policy, tell, &decisions) == COALESCE_OK, "coalesce_policy_stats");
+    must(decisions >= COMMANDS, "every decision was counted");
+    coalesce_policy_free(policy);
+    return 0;
+}
