@@ -37,7 +37,7 @@ void board_print(const char *text, size_t length);
 int board_create(const char *name);
 bool board_write(int file, const void *bytes, size_t length);
 // Ends the emulation: 0 is success.
-_Noreturn void board_exit(int status);
+void board_exit(int status) __attribute__((noreturn));
 
 // What runs on the board.
 int main(void);

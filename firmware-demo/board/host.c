@@ -1,0 +1,124 @@
+// Not a board: the firmware as a program of the machine it is built on, for sanitizers and for time that runs oddly. With
+// a number in the environment variable SEED the clock jumps ahead at random at each look: what is decided must not change.
+#include "board.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+const uint32_t BOARD_TICK_HZ = 25000000;
+
+static uint64_t now, flash_at = BOARD_NEVER, deadline_at = BOARD_NEVER, random_state;
+static uint32_t pending, is_blocked;
+static enum { MAIN, HOST, TIMERS } priority;
+
+// Takes what is pending and not blocked.
+static void take_interrupts(void)
+{
+    int before = priority;
+    while (!is_blocked) {
+        void (*handler)(void) = 0;
+        unsigned line = 0;
+        if (before < TIMERS && flash_at <= now) {
+            flash_at = BOARD_NEVER;
+            handler = flash_interrupt;
+        } else if (before < TIMERS && deadline_at <= now) {
+            deadline_at = BOARD_NEVER;
+            handler = deadline_interrupt;
+        } else if (before < HOST && pending) {
+            line = pending & 1 ? 0 : 1;
+            pending &= ~(1u << line);
+        } else {
+            return;
+        }
+        priority = handler ? TIMERS : HOST;
+        if (handler)
+            handler();
+        else
+            host_interrupt(line);
+        priority = before;
+    }
+}
+
+uint64_t board_now(void)
+{
+    if (random_state) {
+        random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+        now += random_state >> 33 & 63;
+        take_interrupts();
+    }
+    return now;
+}
+
+void board_arm_flash(uint64_t at)
+{
+    flash_at = at;
+    take_interrupts();
+}
+
+void board_arm_deadline(uint64_t at)
+{
+    deadline_at = at;
+    take_interrupts();
+}
+
+void board_pend(unsigned line)
+{
+    pending |= 1u << line;
+    take_interrupts();
+}
+
+uint32_t board_block(void)
+{
+    uint32_t before = is_blocked;
+    is_blocked = 1;
+    return before;
+}
+
+void board_restore(uint32_t before)
+{
+    is_blocked = before;
+    take_interrupts();
+}
+
+void board_sleep(void)
+{
+    uint64_t next = flash_at < deadline_at ? flash_at : deadline_at;
+    if (next == BOARD_NEVER && !pending) {
+        fprintf(stderr, "asleep for ever\n");
+        exit(1);
+    }
+    if (!pending && now < next)
+        now = next;
+}
+
+void board_print(const char *text, size_t length)
+{
+    fwrite(text, 1, length, stdout);
+}
+
+int board_create(const char *name)
+{
+    return open(name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+}
+
+bool board_write(int file, const void *bytes, size_t length)
+{
+    return write(file, bytes, length) == (ssize_t)length;
+}
+
+void board_exit(int status)
+{
+    exit(status);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *seed = getenv("SEED");
+    random_state = seed ? strtoull(seed, 0, 10) : 0;
+}
+
+// Rust's core library as it comes for hosts refers to it, though nothing here unwinds.
+__attribute__((weak)) void rust_eh_personality(void)
+{
+}

@@ -1,0 +1,221 @@
+#include "coalescing.h"
+#include "board.h"
+#include "device.h"
+#include "nvme.h"
+#include "vector.h"
+
+// ---- NVMe's own ----
+
+static coalesce_status nvme_deliver(struct nvme *nvme, const char *reason)
+{
+    nvme->held = 0;
+    nvme->reason = reason;
+    return COALESCE_DELIVER;
+}
+
+static coalesce_status nvme_hold(struct nvme *nvme, const char *reason)
+{
+    nvme->reason = reason;
+    return COALESCE_HOLD;
+}
+
+static uint64_t nvme_deadline(const struct nvme *nvme)
+{
+    return nvme->held > 0 ? nvme->first + nvme->time : COALESCE_NEVER;
+}
+
+static coalesce_status nvme_on_completion(struct nvme *nvme, uint64_t now, bool has_failed)
+{
+    if (nvme_deadline(nvme) <= now)
+        return nvme_deliver(nvme, "time");
+    if (nvme->threshold == 1 || nvme->time == 0)
+        return nvme_deliver(nvme, "disabled");
+    if (has_failed)
+        return nvme_deliver(nvme, "error");
+    if (nvme->held + 1 >= nvme->threshold)
+        return nvme_deliver(nvme, "count");
+    if (nvme->held++ == 0)
+        nvme->first = now;
+    return nvme_hold(nvme, "aggregate");
+}
+
+static coalesce_status nvme_on_deadline(struct nvme *nvme, uint64_t now)
+{
+    if (nvme_deadline(nvme) <= now)
+        return nvme_deliver(nvme, "time");
+    return nvme_hold(nvme, nvme->held > 0 ? "early" : "nothing_held");
+}
+
+static coalesce_status nvme_flush(struct nvme *nvme)
+{
+    return nvme->held > 0 ? nvme_deliver(nvme, "flush") : nvme_hold(nvme, "nothing_held");
+}
+
+// ---- Any policy ----
+
+static const char *reason(const struct coalescing *c)
+{
+    switch (c->policy) {
+    case POLICY_VIC:
+        return coalesce_reason_name(vic_reason(&c->vic));
+    case POLICY_CINT:
+    case POLICY_STRICT:
+        return coalesce_reason_name(cint_reason(&c->cint));
+    default:
+        return c->nvme.reason;
+    }
+}
+
+static void note(const struct coalescing *c, struct traced traced, const char *why)
+{
+    traced.queue = (uint8_t)c->queue;
+    traced.deadline = coalescing_deadline(c);
+    for (traced.reason = why; why[traced.reason_length];)
+        traced.reason_length++;
+    trace(&traced);
+}
+
+// The one place that interrupts the host for a decision. COALESCE_HOLD alone suppresses it: an error delivers.
+static void act(const struct coalescing *c, struct traced traced, coalesce_status status)
+{
+    bool is_urgent = status == COALESCE_DELIVER_URGENT;
+    traced.decision = status == COALESCE_HOLD ? DECISION_HOLD : is_urgent ? DECISION_DELIVER_URGENT : DECISION_DELIVER;
+    note(c, traced, reason(c));
+    if (status != COALESCE_HOLD)
+        vector_raise(c->queue - 1, is_urgent ? CAUSE_URGENT : CAUSE_NORMAL);
+}
+
+static coalesce_status flush(struct coalescing *c, uint64_t now)
+{
+    switch (c->policy) {
+    case POLICY_VIC:
+        return vic_flush(&c->vic, now);
+    case POLICY_CINT:
+    case POLICY_STRICT:
+        return cint_flush(&c->cint, now);
+    default:
+        return nvme_flush(&c->nvme);
+    }
+}
+
+void coalescing_flush(struct coalescing *c, uint64_t now)
+{
+    coalesce_status status = flush(c, now);
+    act(c, (struct traced){.call = CALL_FLUSH, .now = now}, status);
+}
+
+void coalescing_reset(struct coalescing *c, unsigned queue)
+{
+    *c = (struct coalescing){.queue = queue, .policy = POLICY_NVME, .nvme = {.threshold = 1}};
+}
+
+bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rate)
+{
+    vic_config vic;
+    vic_config_default(&vic, BOARD_TICK_HZ);
+    vic.epoch_ns = 1000000;
+    cint_config cint;
+    cint_config_default(&cint, BOARD_TICK_HZ);
+    cint.delta_ns = 30000;
+    if (policy == POLICY_STRICT) {
+        cint.delta_ns = cint.max_hold_ns = 1000000;
+        cint.in_flight = 0;
+    }
+    cint.storm_max_rate = storm_rate;
+    cint.storm_shift = STORM_SHIFT;
+
+    bool is_good = policy < POLICIES && vic_init(&c->vic, sizeof c->vic, &vic, NULL) == COALESCE_OK &&
+                   cint_init(&c->cint, sizeof c->cint, &cint, NULL) == COALESCE_OK &&
+                   cint_window_init(c->window, sizeof c->window, WINDOW, NULL) == COALESCE_OK;
+    if (is_good)
+        c->policy = policy;
+    return is_good;
+}
+
+void coalescing_set(struct coalescing *c, uint32_t threshold, uint64_t time)
+{
+    c->nvme.threshold = threshold;
+    c->nvme.time = time;
+}
+
+void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now)
+{
+    c->is_disabled = is_disabled;
+    if (is_disabled)
+        coalescing_flush(c, now);
+}
+
+uint64_t coalescing_on_submit(struct coalescing *c)
+{
+    return c->policy == POLICY_STRICT ? cint_window_on_submit(c->window) : COALESCE_NO_TICKET;
+}
+
+void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct slot *command, uint32_t cif)
+{
+    bool has_failed = command->status != STATUS_SUCCESS, must_deliver = c->is_disabled;
+    uint32_t hint = has_failed ? COALESCE_HINT_URGENT : command->hint;
+    coalesce_status status;
+    switch (c->policy) {
+    case POLICY_VIC:
+        status = vic_on_completion(&c->vic, now, cif);
+        must_deliver = must_deliver || has_failed; // it knows no hints
+        break;
+    case POLICY_CINT:
+        status = cint_on_completion(&c->cint, now, hint, cif);
+        break;
+    case POLICY_STRICT:
+        status = cint_on_completion_strict(&c->cint, c->window, now, command->ticket, hint, cif);
+        break;
+    default:
+        status = nvme_on_completion(&c->nvme, now, has_failed);
+    }
+    if (status == COALESCE_HOLD && must_deliver)
+        status = flush(c, now);
+    act(c, (struct traced){.call = CALL_COMPLETION, .now = now, .cif = cif, .hint = (uint8_t)hint}, status);
+}
+
+uint64_t coalescing_deadline(const struct coalescing *c)
+{
+    switch (c->policy) {
+    case POLICY_VIC:
+        return vic_deadline(&c->vic);
+    case POLICY_CINT:
+    case POLICY_STRICT:
+        return cint_deadline(&c->cint);
+    default:
+        return nvme_deadline(&c->nvme);
+    }
+}
+
+void coalescing_on_deadline(struct coalescing *c, uint64_t now)
+{
+    coalesce_status status;
+    switch (c->policy) {
+    case POLICY_VIC:
+        status = vic_on_deadline(&c->vic, now);
+        break;
+    case POLICY_CINT:
+    case POLICY_STRICT:
+        status = cint_on_deadline(&c->cint, now);
+        break;
+    default:
+        status = nvme_on_deadline(&c->nvme, now);
+    }
+    act(c, (struct traced){.call = CALL_DEADLINE, .now = now}, status);
+}
+
+void coalescing_on_consumed(struct coalescing *c, uint64_t now)
+{
+    switch (c->policy) {
+    case POLICY_VIC:
+        vic_on_consumed(&c->vic, now);
+        break;
+    case POLICY_CINT:
+    case POLICY_STRICT:
+        cint_on_consumed(&c->cint, now);
+        break;
+    default:
+        c->nvme.held = 0;
+    }
+    note(c, (struct traced){.call = CALL_CONSUMED, .now = now}, "");
+}

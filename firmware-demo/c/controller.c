@@ -1,0 +1,203 @@
+// The controller: takes events in the order of their stamps, one at a time, and sleeps when there is none.
+#include "board.h"
+#include "coalescing.h"
+#include "device.h"
+#include "features.h"
+#include "nvme.h"
+#include "queue.h"
+#include "ring.h"
+#include "vector.h"
+
+static struct queue queues[QUEUES];
+static struct coalescing vectors[IO_QUEUES];
+static struct features features;
+static struct ring finished;
+static uint64_t now; // the instant of the event at hand
+static bool is_fatal;
+
+// ---- Interrupts ----
+
+// What finished goes to the main loop. It is as much as there are slots, at most.
+void flash_interrupt(void)
+{
+    struct flash_done done;
+    while (flash_collect(&done))
+        ring_push(&finished, done);
+}
+
+// It has ended the sleep: the main loop sees for itself that the deadline has passed.
+void deadline_interrupt(void)
+{
+}
+
+// ---- Commands ----
+
+// Posts what is finished and has room. An entry is there before its interrupt is decided upon.
+static void post(struct queue *queue)
+{
+    const struct slot *command;
+    while ((command = queue_post(queue)) != NULL) {
+        if (queue->id == 0)
+            vector_raise(0, CAUSE_ADMIN); // never coalesced
+        else
+            coalescing_on_completion(&vectors[queue->id - 1], now, command, queue_in_flight(queue) + 1);
+    }
+}
+
+static void finish(struct queue *queue, unsigned slot, uint32_t status)
+{
+    queue->slots[slot].status = (uint16_t)status;
+    queue_finish(queue, slot);
+    post(queue);
+}
+
+// Checks every field of a read or write.
+static uint32_t check(const struct sq_entry *entry)
+{
+    uint32_t opcode = entry->dword[0] & 0xff;
+    if (opcode != IO_READ && opcode != IO_WRITE)
+        return STATUS_INVALID_OPCODE;
+    if (entry->dword[1] != 1)
+        return STATUS_INVALID_NAMESPACE;
+    bool is_plain = (entry->dword[0] & 0xff00) == 0 && (entry->dword[12] & 0xffff) == 0; // not fused, PRP; one block
+    if (!is_plain || entry->dword[6] % BLOCK_BYTES != 0 || entry->dword[6] >= sizeof host_memory.data || entry->dword[7] != 0)
+        return STATUS_INVALID_FIELD;
+    if (entry->dword[10] >= BLOCKS || entry->dword[11] != 0)
+        return STATUS_LBA_OUT_OF_RANGE;
+    return STATUS_SUCCESS;
+}
+
+static void begin(struct queue *queue, unsigned index, const struct sq_entry *entry)
+{
+    struct slot *slot = &queue->slots[index];
+    if (queue->id == 0) {
+        bool is_busy = false;
+        for (unsigned i = 1; i < QUEUES; i++)
+            is_busy = is_busy || queue_in_flight(&queues[i]) > 0 || !queue_is_reaped(&queues[i]);
+        finish(queue, index, features_execute(&features, vectors, entry, is_busy, now, &slot->result));
+        return;
+    }
+    slot->ticket = coalescing_on_submit(&vectors[queue->id - 1]);
+    slot->hint = (uint8_t)cint_hint_merge(cint_hint_from_cdw12(entry->dword[12], true),
+                                          cint_hint_from_access_latency(entry->dword[13]));
+    uint32_t status = check(entry);
+    if (status != STATUS_SUCCESS)
+        finish(queue, index, status);
+    else
+        flash_start((queue->id - 1) * SLOTS + index, (entry->dword[0] & 0xff) == IO_WRITE, entry->dword[10], entry->dword[6], now);
+}
+
+// ---- Events ----
+
+// A doorbell with an impossible value is ignored and reported. Of the admin queue it is fatal: who cannot talk to us there
+// can only reset us.
+static void report_doorbell(unsigned queue)
+{
+    uint32_t none = 0;
+    __atomic_compare_exchange_n(&registers.event, &none, EVENT_DOORBELL_VALUE | queue << 16, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    if (queue != 0)
+        return;
+    is_fatal = true;
+    flash_abort();
+    __atomic_store_n(&registers.csts, CSTS_READY | CSTS_FATAL, __ATOMIC_RELEASE);
+}
+
+static bool serve_doorbells(struct queue *queue)
+{
+    bool has_rung = queue_has_rung(queue);
+    if (has_rung) {
+        if (!queue_read_doorbells(queue))
+            report_doorbell(queue->id);
+        if (queue->id != 0 && queue_is_reaped(queue) && coalescing_deadline(&vectors[queue->id - 1]) != COALESCE_NEVER)
+            coalescing_on_consumed(&vectors[queue->id - 1], now);
+        post(queue); // there may be room now
+    }
+    struct sq_entry entry;
+    unsigned slot;
+    while (!is_fatal && queue_fetch(queue, &entry, &slot))
+        begin(queue, slot, &entry);
+    return has_rung;
+}
+
+// The vector whose deadline is the earliest.
+static struct coalescing *earliest(void)
+{
+    return coalescing_deadline(&vectors[0]) <= coalescing_deadline(&vectors[1]) ? &vectors[0] : &vectors[1];
+}
+
+// Takes the next event, by its stamp: a command that finished, or a deadline. False: there is none now.
+static bool take_event(void)
+{
+    struct coalescing *vector = earliest();
+    uint64_t deadline = coalescing_deadline(vector);
+    bool is_past = flash_is_past(deadline); // before a look at the ring: then all that finished until the deadline is in it
+    const struct flash_done *done = ring_peek(&finished);
+    if (done && done->stamp <= deadline) {
+        struct flash_done taken = ring_pop(&finished);
+        now = taken.stamp;
+        finish(&queues[1 + taken.slot / SLOTS], taken.slot % SLOTS, taken.failed ? STATUS_UNRECOVERED_READ : STATUS_SUCCESS);
+        return true;
+    }
+    if (done || is_past) {
+        now = deadline > now ? deadline : now;
+        coalescing_on_deadline(vector, now);
+        return true;
+    }
+    return false;
+}
+
+// ---- The main loop ----
+
+static bool is_enabled(void)
+{
+    return __atomic_load_n(&registers.cc, __ATOMIC_ACQUIRE) & CC_ENABLE;
+}
+
+// What the host asks for comes before the next event, also what it asks for meanwhile; but not for ever.
+static bool work(void)
+{
+    bool has_rung = true;
+    for (unsigned round = 0; round < SQ_ENTRIES && has_rung; round++) {
+        has_rung = false;
+        for (unsigned i = 0; i < QUEUES && !is_fatal; i++)
+            has_rung = serve_doorbells(&queues[i]) || has_rung;
+    }
+    return !is_fatal && take_event();
+}
+
+// Interrupts are blocked between the last look and the sleep: what comes in between ends the sleep.
+static void sleep(void)
+{
+    uint64_t deadline = is_fatal ? BOARD_NEVER : coalescing_deadline(earliest());
+    board_arm_deadline(deadline);
+    uint32_t before = board_block();
+    bool is_idle = is_enabled() && (is_fatal || (ring_peek(&finished) == NULL && !flash_is_past(deadline)));
+    for (unsigned i = 0; i < QUEUES; i++)
+        is_idle = is_idle && (is_fatal || !queue_has_rung(&queues[i]));
+    if (is_idle)
+        board_sleep();
+    board_restore(before);
+}
+
+void device_run(uint64_t start)
+{
+    now = start;
+    is_fatal = false;
+    features = (struct features){0};
+    finished = (struct ring){.tail = 0};
+    for (unsigned i = 0; i < QUEUES; i++)
+        queue_init(&queues[i], i);
+    for (unsigned i = 0; i < IO_QUEUES; i++)
+        coalescing_reset(&vectors[i], i + 1);
+    __atomic_store_n(&registers.csts, CSTS_READY, __ATOMIC_RELEASE);
+
+    while (is_enabled())
+        if (!work())
+            sleep();
+
+    flash_abort();
+    board_arm_deadline(BOARD_NEVER);
+    for (unsigned i = 0; i < IO_QUEUES && !is_fatal; i++)
+        coalescing_flush(&vectors[i], now);
+    __atomic_store_n(&registers.csts, 0, __ATOMIC_RELEASE);
+}

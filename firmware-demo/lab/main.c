@@ -1,0 +1,149 @@
+// Runs every workload under every policy, then the golden traces; prints a table, and ends with 0 if every check holds.
+#include "board.h"
+#include "device.h"
+#include "flash.h"
+#include "host.h"
+#include "nvme.h"
+#include "text.h"
+#include "trace.h"
+#include "vectors.h"
+
+static const struct {
+    const char *name;
+    uint32_t hold_us; // the longest that it holds a completion
+    bool knows_hints;
+} policies[POLICIES] = {
+    [POLICY_NVME] = {"nvme", NVME_TIME * 100, false},
+    [POLICY_VIC] = {"vic", 500, false},
+    [POLICY_CINT] = {"cint", 100, true},
+    [POLICY_STRICT] = {"strict", 1000, true},
+};
+
+// What a completion waits beside: other interrupts are handled first, and the code takes its time.
+#define SLACK_US 20u
+
+static const struct {
+    struct workload workload;
+    uint32_t most[POLICIES]; // interrupts for 1000 I/Os, at most; 0: any number
+} runs[] = {
+    {{"sync", .ios = 1000, .requesters = {{1, 1, URGENT}, {2, 1, LOW_LATENCY}}}, {0}},
+    {{"async", .ios = 4000, .requesters = {{1, 32, PLAIN}, {2, 32, PLAIN}}}, {200, 400, 400, 100}},
+    {{"mixed", .ios = 4000, .requesters = {{1, 31, PLAIN}, {1, 1, URGENT}, {2, 8, PLAIN}}}, {0}},
+    {{"batch", .ios = 2000, .requesters = {{1, 8, BATCH}, {2, 8, BATCH}}}, {0}},
+    {{"batches", .ios = 4000, .requesters = {{1, 8, BATCH}, {1, 8, BATCH}, {2, 8, BATCH}, {2, 8, BATCH}}}, {0}},
+    {{"storm", .ios = 4000, .storm_rate = 20000, .requesters = {{1, 32, URGENT}, {2, 1, URGENT}}}, {0}},
+    {{"vector", .ios = 4000, .is_uncoalesced = true, .requesters = {{1, 32, PLAIN}, {2, 32, PLAIN}}}, {0}},
+    {{"hostile", .ios = 0, .is_hostile = true, .requesters = {{2, 8, PLAIN}}}, {0}},
+};
+
+static bool all_good = true;
+
+static void check(bool is_good, const char *what)
+{
+    if (is_good)
+        return;
+    struct text line = {.length = 0};
+    text_add(&line, "FAILED: ");
+    text_add(&line, what);
+    text_add(&line, "\n");
+    text_print(&line);
+    all_good = false;
+}
+
+static const char *const columns[] = {"I/Os", "interrupts", "per I/O", "mean us", "worst us", "urgent us", "spurious", "lost", "wrong"};
+#define FIRST_COLUMN 16u
+#define COLUMN 11u
+
+static void print_header(void)
+{
+    struct text line = {.length = 0};
+    text_add(&line, "workload policy");
+    for (unsigned i = 0; i < sizeof columns / sizeof *columns; i++) {
+        size_t start = line.length;
+        text_add(&line, columns[i]);
+        text_align_right(&line, start, FIRST_COLUMN + (i + 1) * COLUMN);
+    }
+    text_add(&line, "\n");
+    text_print(&line);
+}
+
+static void print_row(const char *workload, const char *policy, const struct result *result)
+{
+    const uint64_t us = BOARD_TICK_HZ / 1000000u, ios = result->ios[1] + result->ios[2];
+    const uint64_t interrupts = result->interrupts[1] + result->interrupts[2];
+    const struct {
+        uint64_t numerator, denominator;
+        unsigned decimals;
+    } cells[] = {
+        {ios, 1, 0},
+        {interrupts, 1, 0},
+        {interrupts, ios, 3},
+        {result->delay, result->measured * us, 1},
+        {result->delay_worst, us, 1},
+        {result->urgent_worst, us, 1},
+        {result->spurious, 1, 0},
+        {result->lost, 1, 0},
+        {result->wrong, 1, 0},
+    };
+    struct text line = {.length = 0};
+    text_add(&line, workload);
+    text_pad(&line, 9);
+    text_add(&line, policy);
+    for (unsigned i = 0; i < sizeof cells / sizeof *cells; i++) {
+        size_t start = line.length;
+        text_add_ratio(&line, cells[i].numerator, cells[i].denominator, cells[i].decimals);
+        text_align_right(&line, start, FIRST_COLUMN + (i + 1) * COLUMN);
+    }
+    text_add(&line, "\n");
+    text_print(&line);
+}
+
+static void check_result(unsigned run, unsigned policy, const struct result *result)
+{
+    const struct workload *workload = &runs[run].workload;
+    const uint64_t us = BOARD_TICK_HZ / 1000000u, ios = result->ios[1] + result->ios[2];
+    const uint64_t interrupts = result->interrupts[1] + result->interrupts[2];
+    const uint32_t most = runs[run].most[policy], rate = policy == POLICY_CINT || policy == POLICY_STRICT ? workload->storm_rate : 0;
+
+    check(result->lost == 0, "an interrupt was lost");
+    check(result->spurious == 0, "an interrupt announced nothing");
+    check(result->wrong == 0, "something was answered wrongly");
+    check(workload->is_hostile || ios >= workload->ios, "not all was done");
+    check(most == 0 || interrupts * 1000 <= ios * most, "too many interrupts");
+    check(!workload->is_uncoalesced || result->interrupts[1] == result->ios[1], "a vector without coalescing held something");
+    check(policy != POLICY_STRICT || result->partial == 0, "a Barrier was announced before its batch was complete");
+
+    uint32_t hold_us = policies[policy].hold_us + (rate > 0 ? 1000000u / rate : 0);
+    check(result->delay_worst <= (hold_us + SLACK_US) * us, "a completion was held for too long");
+    check(!policies[policy].knows_hints || rate > 0 || result->urgent_worst <= SLACK_US * us, "an Urgent one was held");
+    // The guard's average may lag behind: (2 << shift) + 2 interrupts are its burst.
+    for (unsigned queue = 1; rate > 0 && queue <= IO_QUEUES; queue++)
+        check(result->interrupts[queue] <= result->ticks * rate / BOARD_TICK_HZ + (2u << STORM_SHIFT) + 2, "a storm was not stopped");
+}
+
+static void run(unsigned index, unsigned policy)
+{
+    const struct workload *workload = &runs[index].workload;
+    flash_begin(index + 1);
+    host_begin(workload, policy);
+    uint64_t now = board_now();
+    trace_begin(now);
+    device_run(now);
+    print_row(workload->name, policies[policy].name, host_result());
+    check(trace_write(workload->name, policies[policy].name), "the trace cannot be written");
+    check(registers.csts == 0, "the controller was not reset");
+    check(flash_faults() == 0, "the device used the flash wrongly, or is slower");
+    check_result(index, policy, host_result());
+}
+
+int main(void)
+{
+    check(trace_create(), "trace.txt cannot be created");
+    host_format();
+    print_header();
+    for (unsigned i = 0; i < sizeof runs / sizeof *runs; i++)
+        for (unsigned policy = 0; policy < POLICIES; policy++)
+            run(i, policy);
+    check(vectors_replay(), "the golden traces");
+    board_exit(all_good ? 0 : 1);
+}

@@ -1,0 +1,94 @@
+// What host and device share: queue entries, registers, and where they are. In the shape of NVMe (NVM Express Base
+// Specification 1.4), and smaller: three queues that are always there, one block a command.
+#ifndef NVME_H
+#define NVME_H
+
+#include <stdint.h>
+
+#define IO_QUEUES 2u
+#define QUEUES (1u + IO_QUEUES) // queue 0 is the admin queue; queue n > 0 interrupts on line n - 1, the admin queue on line 0
+#define SQ_ENTRIES 64u
+#define CQ_ENTRIES 48u // fewer, so that a host that stops reaping fills it
+
+#define BLOCK_WORDS 8u
+#define BLOCK_BYTES (4u * BLOCK_WORDS)
+#define BLOCKS 4096u               // of the one namespace
+#define BAD_BLOCK (BLOCKS - 1u)    // cannot be read
+#define BUFFERS (IO_QUEUES * 64u)  // of the host, a block each
+
+struct sq_entry {
+    uint32_t dword[16];
+};
+
+struct cq_entry {
+    uint32_t dword[4]; // 0: result; 2: SQ head 15:0, SQ identifier 31:16; 3: command identifier 15:0, phase tag 16, status 31:17
+};
+
+// The host's memory, as far as the device may reach. A data pointer (PRP1) is a byte offset into `data`.
+struct host_memory {
+    struct sq_entry sq[QUEUES][SQ_ENTRIES];
+    struct cq_entry cq[QUEUES][CQ_ENTRIES];
+    uint32_t data[BUFFERS * BLOCK_WORDS];
+};
+extern struct host_memory host_memory;
+
+// Either side may change a register at any instant: each is loaded and stored whole.
+struct registers {
+    uint32_t cc;              // host: CC_ENABLE
+    uint32_t csts;            // device: CSTS_...
+    uint32_t event;           // device: the first EVENT_... since the host cleared it, and its queue in bits 31:16
+    uint32_t cause[IO_QUEUES]; // device: why a line was raised, CAUSE_... added up; the host takes them and leaves 0
+    struct {
+        uint32_t sq_tail, cq_head; // host: doorbells
+    } doorbell[QUEUES];
+};
+extern struct registers registers;
+
+#define CC_ENABLE 1u
+#define CSTS_READY 1u
+#define CSTS_FATAL 2u
+#define EVENT_DOORBELL_VALUE 0x0100u // as in an asynchronous event: Invalid Doorbell Write Value; it is ignored
+
+// An urgent entry may be announced alone (cinterrupts §3.5): the host takes it, and leaves the others to their interrupt.
+#define CAUSE_NORMAL 1u // take everything
+#define CAUSE_URGENT 2u // take urgent entries, and failed ones
+#define CAUSE_ADMIN 4u  // take the admin queue's
+
+// Command Dword 0: opcode 7:0, fused operation 9:8, PRP or SGL 15:14, command identifier 31:16.
+#define ADMIN_SET_FEATURES 0x09u
+#define ADMIN_GET_FEATURES 0x0au
+#define IO_WRITE 0x01u
+#define IO_READ 0x02u
+
+// Command Dword 12 of a read or write: number of blocks 15:0, 0's based, and the hint in 17:16. Dword 13: the access
+// latency in 5:4.
+#define CDW12_URGENT (1u << 16)
+#define CDW12_BARRIER (1u << 17)
+#define CDW13_LOW_LATENCY (3u << 4)
+
+// Features. Of Set and Get Features, Command Dword 10 has the number in 7:0 and "save" in 31, Dword 11 the value.
+#define FEATURE_COALESCING 0x08u // THR 7:0, 0's based; TIME 15:8 in units of 100 µs
+#define FEATURE_VECTOR 0x09u     // vector 15:0; coalescing disabled 16
+// Vendor specific: how to decide. It changes while all I/O is done and reaped. Dword 11: POLICY_...; Dword 12: the storm guard of cint,
+// in interrupts a second, with STORM_SHIFT; 0: none.
+#define FEATURE_POLICY 0xc0u
+#define STORM_SHIFT 5u
+
+// In ticks of the device's clock, whose nanoseconds are rounded down:
+#define POLICY_NVME 0u   // Feature 08h and no more
+#define POLICY_VIC 1u    // the default, with an epoch of 1 ms: a run here lasts for some twenty
+#define POLICY_CINT 2u   // the default, with Δ = 30 µs: this flash is slow
+#define POLICY_STRICT 3u // cint with strict Barriers, which alone end a burst: Δ = 1 ms, thr = 32, max_hold = 1 ms
+#define POLICIES 4u
+
+// Status, as in bits 31:17 of a completion's Dword 3: code 7:0, type 10:8.
+#define STATUS_SUCCESS 0x000u
+#define STATUS_INVALID_OPCODE 0x001u
+#define STATUS_INVALID_FIELD 0x002u
+#define STATUS_INVALID_NAMESPACE 0x00bu
+#define STATUS_SEQUENCE_ERROR 0x00cu
+#define STATUS_LBA_OUT_OF_RANGE 0x080u
+#define STATUS_NOT_SAVEABLE 0x10du
+#define STATUS_UNRECOVERED_READ 0x281u
+
+#endif

@@ -1,0 +1,60 @@
+// The golden traces of vectors/, packed by crates/policy-test/examples/pack.rs: records of fixed size, little-endian. The
+// number of traces in 64 bits; then of each trace its record, its configurations, its events.
+#ifndef VECTORS_H
+#define VECTORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct vector_trace {
+    char file[32];
+    uint32_t is_cint; // 0: vic
+    uint32_t groups;  // of strict Barriers, each with a window of 64 commands; 0: Barriers are relaxed
+    uint32_t configs; // the machine begins with the first
+    uint32_t events;
+};
+
+// What the machine has not is 0. A max_hold_ns that is none is UINT64_MAX.
+struct vector_config {
+    uint64_t tick_hz, max_hold_ns;
+    uint64_t epoch_ns, margin_ns;                                 // vic
+    uint64_t delta_ns, storm_max_rate;                            // cint; 0: no guard
+    uint32_t cif_threshold, iops_threshold, max_skip, live_clamp; // vic
+    uint32_t thr, storm_shift, in_flight, ooo;                    // cint; in_flight 0: no rule
+};
+
+enum vector_call {
+    ON_SUBMIT,
+    ON_COMPLETION,
+    ON_DEADLINE,
+    ON_BATCH_END,
+    ON_CONSUMED,
+    ON_SCHEDULE,
+    ON_DESCHEDULE,
+    ON_CANCEL,
+    RESET_TRACKING,
+    FLUSH,
+    RECONFIGURE,
+};
+
+// A call, and what it answered. No ticket, no slice_end, no deadline are NEVER; decisions and hints are those of device.h.
+struct vector_event {
+    uint64_t now, ticket, slice_end, deadline;
+    uint32_t cif;
+    uint8_t call, hint, decision;
+    uint8_t choice;  // the group of a submission, the index of a configuration
+    char reason[16]; // filled with zeroes; it may be all zero
+};
+
+// What the call answered here.
+struct vector_answer {
+    uint64_t ticket, deadline;
+    const char *reason; // which stays
+    uint32_t reason_length;
+    uint32_t decision;
+};
+
+// Replays every trace. Prints how many events came out the same; false: one did not.
+bool vectors_replay(void);
+
+#endif
