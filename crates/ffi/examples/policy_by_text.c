@@ -1,8 +1,9 @@
-// A target whose user chooses the policy: policy_by_text [POLICY], such as "auto", "vic:cif_threshold=2" or "nvme". It may
-// be changed at any time; this program takes "none" for its second half, and tells at the end what was decided, and why.
+// A target whose user chooses the policy: policy_by_text [POLICY], such as "auto", "vic:cif_threshold=2" or "dim". It may be
+// changed at any time; this program takes others after it, and tells at the end what was decided, and why.
 #include "example.h"
 
-#define COMMANDS 10000u
+#define POLICIES 4u
+#define COMMANDS 10000u // a quarter of them under each
 #define DEPTH 32u
 
 static uint32_t submitted, posted, taken; // free-running counts; the device writes the second, the guest the others
@@ -73,23 +74,26 @@ static void tell(void *context, const char *reason, bool is_hold, uint64_t count
 
 int main(int argc, char **argv)
 {
+    const char *texts[POLICIES] = {argc > 1 ? argv[1] : "auto", "cint:profile=optane,thr=100", "nvme", "none"};
     char message[200];
-    coalesce_policy *policy = coalesce_policy_new(argc > 1 ? argv[1] : "auto", 1000000000, message, sizeof message);
+    coalesce_policy *policy = coalesce_policy_new(texts[0], 1000000000, message, sizeof message);
     must(policy != NULL, message); // such as "cint: thr=0 is out of range; allowed are 1 to 65535"
     call = eventfd(0, EFD_NONBLOCK);
-    uint64_t seen = 0;
+    uint64_t seen = 0, before = 0;
     pthread_t thread;
     must(pthread_create(&thread, NULL, guest, &seen) == 0, "pthread_create");
 
-    run_device(policy, COMMANDS / 2);
-    coalesce_status decision = coalesce_policy_reconfigure(policy, now_ns(), "none", message, sizeof message);
-    must(decision != COALESCE_E_CONFIG, message);
-    act(decision);
-    uint64_t before = interrupts;
-    run_device(policy, COMMANDS);
+    for (uint32_t i = 0; i < POLICIES; i++) {
+        coalesce_status decision = coalesce_policy_reconfigure(policy, now_ns(), texts[i], message, sizeof message);
+        must(decision != COALESCE_E_CONFIG, message);
+        act(decision); // what is held may be due under the new one
+        before = interrupts;
+        run_device(policy, COMMANDS / POLICIES * (i + 1));
+        printf("    %s: %llu interrupts\n", texts[i], (unsigned long long)(interrupts - before));
+    }
+    must(interrupts - before == COMMANDS / POLICIES, "under \"none\" each command interrupts, once");
     act(coalesce_policy_flush(policy, now_ns())); // the queue stops: what is held goes out
 
-    must(interrupts - before == COMMANDS - COMMANDS / 2, "under \"none\" each command interrupts, once");
     must(pthread_join(thread, NULL) == 0, "pthread_join");
     seen += take_eventfd(call);
     must(seen == interrupts, "the guest saw every interrupt");
