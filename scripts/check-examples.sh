@@ -54,7 +54,7 @@ for c in "${compilers[@]}"; do
       build "$name" "${compiler[@]}" -O1 -g "${sanitize[@]}"
       "$work/$name" > /dev/null || die "$name fails: $how ${sanitize[*]}"
       build "$name" "${compiler[@]}" -O2 -gdwarf-4 # which every valgrind reads
-      "$work/$name" || die "$name fails: $how"
+      "$work/$name" | grep "^$name: " || die "$name fails: $how"
       runs=$((runs + 2))
     done
     "${valgrind[@]}" "$work/$name" > /dev/null || die "$name fails under valgrind"
