@@ -1,0 +1,102 @@
+//! A decision of any policy, and the trace that it is noted in.
+
+use crate::board::NEVER;
+use cint_core::Hint;
+
+/// What to do now, and why. Only `Hold` suppresses an interrupt.
+#[derive(Clone, Copy)]
+#[must_use = "dropping a decision can lose an interrupt"]
+pub enum Decision {
+    Deliver(&'static str),
+    DeliverUrgent(&'static str),
+    Hold(&'static str),
+}
+
+impl From<vic_core::Decision> for Decision {
+    fn from(decision: vic_core::Decision) -> Self {
+        match decision {
+            vic_core::Decision::Deliver(reason) => Self::Deliver(reason.name()),
+            vic_core::Decision::Hold(reason) => Self::Hold(reason.name()),
+        }
+    }
+}
+
+impl From<cint_core::Decision> for Decision {
+    fn from(decision: cint_core::Decision) -> Self {
+        match decision {
+            cint_core::Decision::Deliver(reason) => Self::Deliver(reason.name()),
+            cint_core::Decision::DeliverUrgent => Self::DeliverUrgent(cint_core::Reason::Urgent.name()),
+            cint_core::Decision::Hold(reason) => Self::Hold(reason.name()),
+        }
+    }
+}
+
+/// What was decided about.
+#[derive(Clone, Copy)]
+pub enum Call {
+    Completion { hint: Hint, cif: u32 },
+    Deadline,
+    Consumed,
+    Flush,
+}
+
+/// `struct traced` of `lab/device.h`
+#[repr(C)]
+struct Traced {
+    now: u64,
+    deadline: u64,
+    reason: *const u8,
+    reason_length: u32,
+    cif: u32,
+    queue: u8,
+    call: u8,
+    hint: u8,
+    decision: u8,
+}
+
+unsafe extern "C" {
+    fn trace(traced: *const Traced);
+}
+
+/// The number of a hint in traces.
+pub const fn hint_number(hint: Hint) -> u8 {
+    match hint {
+        Hint::Plain => 0,
+        Hint::Barrier => 1,
+        Hint::Urgent => 2,
+    }
+}
+
+/// Number and reason of a decision in traces; of none, if there was nothing to decide.
+pub const fn numbers(decision: Option<Decision>) -> (u8, &'static str) {
+    match decision {
+        None => (0, ""),
+        Some(Decision::Deliver(reason)) => (1, reason),
+        Some(Decision::DeliverUrgent(reason)) => (2, reason),
+        Some(Decision::Hold(reason)) => (3, reason),
+    }
+}
+
+/// Notes a decision, with the deadline after it.
+pub fn note(queue: u8, call: Call, now: u64, decision: Option<Decision>, deadline: Option<u64>) {
+    let (call, hint, cif) = match call {
+        Call::Completion { hint, cif } => (0, hint_number(hint), cif),
+        Call::Deadline => (1, 0, 0),
+        Call::Consumed => (2, 0, 0),
+        Call::Flush => (3, 0, 0),
+    };
+    let (decision, reason) = numbers(decision);
+    let traced = Traced {
+        now,
+        deadline: deadline.unwrap_or(NEVER),
+        reason: reason.as_ptr(),
+        reason_length: reason.len() as u32,
+        cif,
+        queue,
+        call,
+        hint,
+        decision,
+    };
+    // SAFETY: it is copied, and its reason is a static text.
+    unsafe { trace(&raw const traced) }
+}

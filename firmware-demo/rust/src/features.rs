@@ -1,0 +1,81 @@
+//! The admin queue's commands: Get and Set Features.
+
+use crate::board::TICK_HZ;
+use crate::coalescing::{Choice, Coalescing};
+use crate::host::{IO_QUEUES, Status};
+use crate::queue::Entry;
+use crate::vector::Vector;
+
+const COALESCING: u32 = 0x08;
+const VECTOR: u32 = 0x09;
+const POLICY: u32 = 0xc0; // the vendor's
+
+pub struct Features {
+    coalescing: u32, // Dword 11 of Feature 08h
+    policy: u32,
+}
+
+impl Features {
+    pub const NEW: Self = Self { coalescing: 0, policy: Choice::Nvme as u32 };
+
+    /// Executes a command at the instant `now`: its result. `is_busy`: I/O is not done, or not reaped.
+    pub fn execute<V: Vector>(
+        &mut self,
+        vectors: &mut [Coalescing<V>; IO_QUEUES],
+        entry: &Entry,
+        is_busy: bool,
+        now: u64,
+    ) -> Result<u32, Status> {
+        let (feature, save, value) = (entry[10] & 0xff, entry[10] >> 31 != 0, entry[11]);
+        match (entry[0] & 0xff, feature) {
+            (0x0a, COALESCING) => Ok(self.coalescing),
+            (0x0a, VECTOR) => {
+                let vector = value & 0xffff;
+                let is_disabled = vectors.get(vector as usize).ok_or(Status::InvalidField)?.is_disabled();
+                Ok(vector | u32::from(is_disabled) << 16)
+            }
+            (0x0a, POLICY) => Ok(self.policy),
+            (0x09, _) if save => Err(Status::NotSaveable),
+            (0x09, COALESCING) => self.set_coalescing(vectors, value),
+            (0x09, VECTOR) => set_vector(vectors, value, now),
+            (0x09, POLICY) if is_busy => Err(Status::SequenceError),
+            (0x09, POLICY) => self.set_policy(vectors, value, entry[12]),
+            (0x09 | 0x0a, _) => Err(Status::InvalidField),
+            _ => Err(Status::InvalidOpcode),
+        }
+    }
+
+    fn set_coalescing<V: Vector>(&mut self, vectors: &mut [Coalescing<V>], value: u32) -> Result<u32, Status> {
+        if value >> 16 != 0 {
+            return Err(Status::InvalidField);
+        }
+        self.coalescing = value;
+        for vector in vectors {
+            vector.set((value & 0xff) + 1, u64::from(value >> 8) * u64::from(TICK_HZ / 10_000)); // of 100 µs
+        }
+        Ok(0)
+    }
+
+    fn set_policy<V: Vector>(
+        &mut self,
+        vectors: &mut [Coalescing<V>],
+        policy: u32,
+        storm_rate: u32,
+    ) -> Result<u32, Status> {
+        let choice = Choice::try_from(policy).map_err(|()| Status::InvalidField)?;
+        for vector in vectors {
+            vector.choose(choice, storm_rate).map_err(|()| Status::InvalidField)?; // if it is wrong, then for the first
+        }
+        self.policy = policy;
+        Ok(0)
+    }
+}
+
+fn set_vector<V: Vector>(vectors: &mut [Coalescing<V>], value: u32, now: u64) -> Result<u32, Status> {
+    if value >> 17 != 0 {
+        return Err(Status::InvalidField);
+    }
+    let vector = vectors.get_mut((value & 0xffff) as usize).ok_or(Status::InvalidField)?;
+    vector.disable(value >> 16 != 0, now);
+    Ok(0)
+}

@@ -1,0 +1,187 @@
+//! A submission queue, its completion queue, and the commands between them. Whatever the host writes is checked here.
+
+use crate::host::{CQ_ENTRIES, Doorbells, MEMORY, REGISTERS, SQ_ENTRIES, Status};
+use cint_core::{Hint, Ticket};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use heapless::{Deque, Vec};
+
+/// Commands in flight of one queue: its own, so that no queue takes those of another.
+pub const SLOTS: usize = 32;
+
+/// A command's place among those of its queue.
+#[derive(Clone, Copy)]
+pub struct SlotId(u8);
+
+impl SlotId {
+    pub const fn new(number: usize) -> Self {
+        Self((number % SLOTS) as u8)
+    }
+
+    pub const fn index(self) -> usize {
+        self.0 as usize % SLOTS
+    }
+}
+
+/// A command in flight.
+#[derive(Clone, Copy)]
+pub struct Command {
+    cid: u16,
+    pub hint: Hint,
+    pub ticket: Option<Ticket>,
+    pub status: Status,
+    pub result: u32,
+}
+
+/// A submission queue entry, copied: what is checked is what is used.
+pub type Entry = [u32; 16];
+
+/// An index that the host moves by a doorbell.
+struct Doorbell {
+    seen: u32,  // as it was last read
+    value: u32, // the last one that was right
+}
+
+impl Doorbell {
+    const NEW: Self = Self { seen: 0, value: 0 };
+}
+
+/// A doorbell has a value that cannot be. It is ignored.
+pub struct BadDoorbell;
+
+pub struct Queue {
+    id: usize,
+    sq_tail: Doorbell,
+    sq_head: u32, // fetched so far
+    cq_head: Doorbell,
+    cq_tail: u32, // posted so far
+    phase: u32,
+    commands: [Command; SLOTS],
+    free: Vec<SlotId, SLOTS>,
+    finished: Deque<SlotId, SLOTS>, // in the order of their end, before they are posted
+}
+
+impl Queue {
+    pub const fn new(id: usize) -> Self {
+        const NONE: Command = Command { cid: 0, hint: Hint::Plain, ticket: None, status: Status::Success, result: 0 };
+        Self {
+            id,
+            sq_tail: Doorbell::NEW,
+            sq_head: 0,
+            cq_head: Doorbell::NEW,
+            cq_tail: 0,
+            phase: 1,
+            commands: [NONE; SLOTS],
+            free: Vec::new(),
+            finished: Deque::new(),
+        }
+    }
+
+    /// Empty, as after a reset.
+    pub fn reset(&mut self) {
+        (self.sq_tail, self.cq_head) = (Doorbell::NEW, Doorbell::NEW);
+        (self.sq_head, self.cq_tail, self.phase) = (0, 0, 1);
+        self.finished.clear();
+        self.free.clear();
+        self.free.extend((0..SLOTS).map(SlotId::new));
+    }
+
+    /// Commands fetched, and not posted.
+    pub fn in_flight(&self) -> u32 {
+        (SLOTS - self.free.len()) as u32
+    }
+
+    fn doorbells(&self) -> &'static Doorbells {
+        &REGISTERS.doorbells[self.id]
+    }
+
+    /// Whether the host wrote to a doorbell since the last look.
+    pub fn has_rung(&self) -> bool {
+        self.doorbells().sq_tail.load(Acquire) != self.sq_tail.seen
+            || self.doorbells().cq_head.load(Acquire) != self.cq_head.seen
+    }
+
+    /// Reads the doorbells, each once: the host may change it meanwhile.
+    pub fn read_doorbells(&mut self) -> Result<(), BadDoorbell> {
+        let mut result = Ok(());
+        let tail = self.doorbells().sq_tail.load(Acquire);
+        if tail != self.sq_tail.seen {
+            self.sq_tail.seen = tail;
+            let waiting = distance(self.sq_head, self.sq_tail.value, SQ_ENTRIES);
+            if tail < SQ_ENTRIES && distance(self.sq_tail.value, tail, SQ_ENTRIES) < SQ_ENTRIES - waiting {
+                self.sq_tail.value = tail;
+            } else {
+                result = Err(BadDoorbell);
+            }
+        }
+        let head = self.doorbells().cq_head.load(Acquire);
+        if head != self.cq_head.seen {
+            self.cq_head.seen = head;
+            let posted = distance(self.cq_head.value, self.cq_tail, CQ_ENTRIES);
+            if head < CQ_ENTRIES && distance(self.cq_head.value, head, CQ_ENTRIES) <= posted {
+                self.cq_head.value = head;
+            } else {
+                result = Err(BadDoorbell);
+            }
+        }
+        result
+    }
+
+    /// Fetches a command into a slot. `None`: there is none, or no slot.
+    pub fn fetch(&mut self) -> Option<(SlotId, Entry)> {
+        if self.sq_head == self.sq_tail.value {
+            return None;
+        }
+        let slot = self.free.pop()?;
+        let place = &MEMORY.sq[self.id][self.sq_head as usize];
+        let entry: Entry = core::array::from_fn(|i| place[i].load(Relaxed));
+        self.sq_head = (self.sq_head + 1) % SQ_ENTRIES;
+        let cid = (entry[0] >> 16) as u16;
+        *self.command(slot) = Command { cid, hint: Hint::Plain, ticket: None, status: Status::Success, result: 0 };
+        Some((slot, entry))
+    }
+
+    pub const fn command(&mut self, slot: SlotId) -> &mut Command {
+        &mut self.commands[slot.index()]
+    }
+
+    /// A command has come to its end.
+    pub fn finish(&mut self, slot: SlotId, status: Status, result: u32) {
+        let command = self.command(slot);
+        (command.status, command.result) = (status, result);
+        let room = self.finished.push_back(slot); // a slot is in here once
+        debug_assert!(room.is_ok());
+    }
+
+    /// Posts the command that finished first. `None`: there is none, or no room for its entry.
+    pub fn post(&mut self) -> Option<Command> {
+        let next = if self.cq_tail + 1 == CQ_ENTRIES { 0 } else { self.cq_tail + 1 };
+        if next == self.cq_head.value {
+            return None;
+        }
+        let slot = self.finished.pop_front()?;
+        let command = *self.command(slot);
+        let entry = &MEMORY.cq[self.id][self.cq_tail as usize];
+        entry[0].store(command.result, Relaxed);
+        entry[1].store(0, Relaxed);
+        entry[2].store(self.sq_head | (self.id as u32) << 16, Relaxed);
+        // The phase tag is last: with it the entry is the host's.
+        entry[3].store(u32::from(command.cid) | self.phase << 16 | (command.status as u32) << 17, Release);
+        self.cq_tail = next;
+        if next == 0 {
+            self.phase ^= 1;
+        }
+        let room = self.free.push(slot);
+        debug_assert!(room.is_ok());
+        Some(command)
+    }
+
+    /// Whether the host has taken everything that was posted.
+    pub const fn is_reaped(&self) -> bool {
+        self.cq_head.value == self.cq_tail
+    }
+}
+
+/// From an index of a ring with `size` entries forward to another.
+const fn distance(from: u32, to: u32, size: u32) -> u32 {
+    if to >= from { to - from } else { size - from + to }
+}

@@ -1,0 +1,221 @@
+//! The golden traces, replayed on the cores.
+
+use crate::board::NEVER;
+use crate::decision::{Decision, numbers};
+use crate::owned::Owned;
+use cint_core::{Cint, Hint, StormParams, Ticket, Tracker};
+use vic_core::Vic;
+
+const GROUPS: usize = 2;
+
+#[repr(C)]
+struct Trace {
+    file: [u8; 32],
+    is_cint: u32,
+    groups: u32,
+    configs: u32,
+    events: u32,
+}
+
+#[repr(C)]
+struct Config {
+    tick_hz: u64,
+    max_hold_ns: u64,
+    epoch_ns: u64,
+    margin_ns: u64,
+    delta_ns: u64,
+    storm_max_rate: u64,
+    cif_threshold: u32,
+    iops_threshold: u32,
+    max_skip: u32,
+    live_clamp: u32,
+    thr: u32,
+    storm_shift: u32,
+    in_flight: u32,
+    ooo: u32,
+}
+
+#[repr(C)]
+struct Event {
+    now: u64,
+    ticket: u64,
+    slice_end: u64,
+    deadline: u64,
+    cif: u32,
+    call: u8,
+    hint: u8,
+    decision: u8,
+    choice: u8,
+    reason: [u8; 16],
+}
+
+#[repr(C)]
+struct Answer {
+    ticket: u64,
+    deadline: u64,
+    reason: *const u8,
+    reason_length: u32,
+    decision: u32,
+}
+
+/// What a number is if it is not "none".
+fn some(number: u64) -> Option<u64> {
+    (number != NEVER).then_some(number)
+}
+
+impl Config {
+    /// `None`: it is none that the machine accepts.
+    fn vic(&self) -> Option<vic_core::Config> {
+        vic_core::Config::new(vic_core::Params {
+            tick_hz: self.tick_hz,
+            cif_threshold: self.cif_threshold.try_into().ok()?,
+            iops_threshold: self.iops_threshold,
+            epoch_ns: self.epoch_ns,
+            max_skip: self.max_skip.try_into().ok()?,
+            max_hold_ns: some(self.max_hold_ns),
+            live_clamp: self.live_clamp != 0,
+            margin_ns: self.margin_ns,
+        })
+        .ok()
+    }
+
+    /// As [`vic`](Self::vic).
+    fn cint(&self) -> Option<cint_core::Config> {
+        let storm = StormParams { max_rate: self.storm_max_rate, shift: self.storm_shift.try_into().ok()? };
+        let in_flight = self.in_flight.try_into().ok()?;
+        cint_core::Config::new(cint_core::Params {
+            tick_hz: self.tick_hz,
+            delta_ns: self.delta_ns,
+            thr: self.thr.try_into().ok()?,
+            ooo: self.ooo != 0,
+            max_hold_ns: some(self.max_hold_ns),
+            storm: (self.storm_max_rate > 0).then_some(storm),
+            in_flight: (in_flight > 0).then_some(in_flight),
+        })
+        .ok()
+    }
+}
+
+enum Machine {
+    None,
+    Vic(Vic),
+    Cint(Cint, Tracker<GROUPS, 1>),
+}
+
+struct Replay {
+    machine: Machine,
+    configs: &'static [Config],
+    are_strict: bool, // Barriers
+}
+
+static REPLAY: Owned<Replay> = Owned::new(Replay { machine: Machine::None, configs: &[], are_strict: false });
+
+/// Begins a trace: a new machine.
+///
+/// # Safety
+/// `trace` and the configurations behind `configs` are there, and stay.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn replay_begin(trace: *const Trace, configs: *const Config) {
+    // SAFETY: the caller's promise; the main loop calls this, and nobody else.
+    let (trace, replay) = unsafe { (&*trace, REPLAY.get()) };
+    // SAFETY: the caller's promise.
+    replay.configs = unsafe { core::slice::from_raw_parts(configs, trace.configs as usize) };
+    replay.are_strict = trace.groups as usize == GROUPS;
+    let first = replay.configs.first();
+    replay.machine = if trace.is_cint == 0 {
+        first.and_then(Config::vic).map_or(Machine::None, |config| Machine::Vic(Vic::new(config)))
+    } else {
+        first.and_then(Config::cint).map_or(Machine::None, |config| Machine::Cint(Cint::new(config), Tracker::new()))
+    };
+}
+
+/// Answers an event.
+///
+/// # Safety
+/// `event` is there, and `answer` can be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
+    // SAFETY: the caller's promise; the main loop calls this, and nobody else.
+    let (event, answer, replay) = unsafe { (&*event, &mut *answer, REPLAY.get()) };
+    let decision = match &mut replay.machine {
+        Machine::None => None,
+        Machine::Vic(vic) => replay_vic(vic, event, replay.configs),
+        Machine::Cint(cint, tracker) => {
+            if event.call == 0 {
+                let ticket = tracker.on_submit(event.choice);
+                answer.ticket = ticket.map_or(NEVER, Ticket::to_number);
+            }
+            replay_cint(cint, tracker, event, replay.configs, replay.are_strict)
+        }
+    };
+    let (number, reason) = match decision {
+        Some(Some(decision)) => numbers(Some(decision)),
+        Some(None) => (4, ""), // refused
+        None => numbers(None),
+    };
+    (answer.decision, answer.reason, answer.reason_length) = (number.into(), reason.as_ptr(), reason.len() as u32);
+    answer.deadline = match &replay.machine {
+        Machine::None => None,
+        Machine::Vic(vic) => vic.deadline(),
+        Machine::Cint(cint, _) => cint.deadline(),
+    }
+    .unwrap_or(NEVER);
+}
+
+/// `None`: there is nothing to decide; `Some(None)`: a configuration is refused.
+fn replay_vic(vic: &mut Vic, event: &Event, configs: &[Config]) -> Option<Option<Decision>> {
+    let now = event.now;
+    let decision = match event.call {
+        1 => vic.on_completion_in_slice(now, event.cif, some(event.slice_end)),
+        2 => vic.on_deadline(now),
+        4 => {
+            vic.on_consumed(now);
+            return None;
+        }
+        5 => vic.on_schedule(now),
+        6 => vic.on_deschedule(now),
+        9 => vic.flush(now),
+        10 => {
+            let config = configs.get(usize::from(event.choice)).and_then(Config::vic)?;
+            return Some(vic.reconfigure(config, now).ok().map(Decision::from));
+        }
+        _ => return None,
+    };
+    Some(Some(decision.into()))
+}
+
+/// As [`replay_vic`].
+fn replay_cint(
+    cint: &mut Cint,
+    tracker: &mut Tracker<GROUPS, 1>,
+    event: &Event,
+    configs: &[Config],
+    are_strict: bool,
+) -> Option<Option<Decision>> {
+    let now = event.now;
+    let ticket = some(event.ticket).filter(|_| are_strict).map(Ticket::from_number);
+    let decision = match event.call {
+        1 => {
+            let hint = [Hint::Plain, Hint::Barrier, Hint::Urgent][usize::from(event.hint % 3)];
+            cint.on_completion(now, tracker.on_completion(ticket, hint), Some(event.cif))
+        }
+        2 => cint.on_deadline(now),
+        3 => cint.on_batch_end(now),
+        4 => {
+            cint.on_consumed(now);
+            return None;
+        }
+        7 => cint.on_cancel(now, tracker.cancel(ticket)),
+        8 => {
+            tracker.reset_tracking();
+            return None;
+        }
+        9 => cint.flush(now),
+        10 => {
+            let config = configs.get(usize::from(event.choice)).and_then(Config::cint)?;
+            return Some(cint.reconfigure(config, now).ok().map(Decision::from));
+        }
+        _ => return None,
+    };
+    Some(Some(decision.into()))
+}
