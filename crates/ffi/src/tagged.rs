@@ -37,6 +37,13 @@ pub(crate) trait Decides: Machine {
     fn answer(decision: Self::Decision) -> (coalesce_status, u32);
 }
 
+/// With memory that is not null and no such state. Out of the way of those that are.
+#[cold]
+#[inline(never)]
+const fn what_is_wrong(is_aligned: bool) -> coalesce_status {
+    if is_aligned { COALESCE_E_STATE } else { COALESCE_E_ALIGNMENT }
+}
+
 impl<T: Machine> Tagged<T> {
     /// A state that a caller gave, if it is one of this kind.
     ///
@@ -49,11 +56,11 @@ impl<T: Machine> Tagged<T> {
         if state.is_null() {
             return Err(COALESCE_E_NULL);
         }
-        if !state.is_aligned() {
-            return Err(COALESCE_E_ALIGNMENT);
-        }
         // SAFETY: the memory is there, and any four bytes are a number.
-        if unsafe { (*state).kind } == T::KIND { Ok(state) } else { Err(COALESCE_E_STATE) }
+        if !state.is_aligned() || unsafe { (*state).kind } != T::KIND {
+            return Err(what_is_wrong(state.is_aligned()));
+        }
+        Ok(state)
     }
 
     /// To change it.
@@ -138,6 +145,22 @@ impl<T: Decides> Tagged<T> {
                 state.note(decision)
             }
             Err(status) => status,
+        }
+    }
+
+    /// The same, if the machine can decide at once. `None`: it cannot, and nothing has happened.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(crate) unsafe fn decide_at_once(
+        state: *mut T::State,
+        call: impl FnOnce(&mut T) -> Option<T::Decision>,
+    ) -> Option<coalesce_status> {
+        // SAFETY: the caller's promise.
+        match unsafe { Self::at(state) } {
+            Ok(state) => call(&mut state.machine).map(|decision| state.note(decision)),
+            Err(status) => Some(status),
         }
     }
 

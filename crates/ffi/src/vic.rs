@@ -166,7 +166,12 @@ pub unsafe extern "C" fn vic_reconfigure(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |vic| vic.on_completion(now, cif)) }
+    unsafe {
+        match State::decide_at_once(state, |vic| vic.short_cut(now, cif)) {
+            Some(status) => status,
+            None => vic_on_completion_in_slice(state, now, cif, COALESCE_NEVER),
+        }
+    }
 }
 
 /// The same, with the instant at which the guest's timeslice ends (Xen §4). One that is not in the future says nothing.
@@ -175,6 +180,7 @@ pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif:
 /// As `vic_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
+#[inline(never)]
 pub unsafe extern "C" fn vic_on_completion_in_slice(
     state: *mut vic_state,
     now: u64,

@@ -147,11 +147,16 @@ impl AnyPolicy {
             Machine::Batch(batch) => batch.on_completion(now),
             Machine::Dim(dim) => dim.on_completion(now),
             Machine::SpdkVhost(spdk) => spdk.on_completion(now),
-            Machine::Vic(vic) => match (vic.on_completion_in_slice(now, cif, slice_end), class) {
-                (decision, Class::Io) => decision.into(),
-                (decision, _) if decision.is_deliver() => decision.into(),
-                (_, Class::Admin | Class::Failed) => vic.flush(now).into(),
-            },
+            Machine::Vic(vic) => {
+                let decision = match slice_end {
+                    Some(_) => vic.on_completion_in_slice(now, cif, slice_end),
+                    None => vic.on_completion(now, cif),
+                };
+                match class {
+                    Class::Admin | Class::Failed if !decision.is_deliver() => vic.flush(now).into(),
+                    _ => decision.into(),
+                }
+            }
             Machine::Cint(cint, tracker, requester) => {
                 let hint = if class == Class::Io { hint } else { Hint::Urgent };
                 let event = tracker.as_mut().map_or(Event::from(hint), |tracker| tracker.on_completion(ticket, hint));

@@ -1,6 +1,6 @@
 //! Parameters, checked once; every later step multiplies and compares.
 
-use crate::time::{ticks_down, ticks_up};
+use crate::time::{U40, ticks_down, ticks_up};
 use core::fmt;
 
 /// Parameters of vIC, as a user states them. Start from [`Params::DEFAULT`] or [`Params::PAPER`].
@@ -48,17 +48,15 @@ impl Params {
 /// Checked parameters, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    pub(crate) tick_hz: u64,
-    pub(crate) epoch: u64,
-    pub(crate) max_hold: u64, // NO_MAX_HOLD: none
+    pub(crate) tick_hz: U40,
+    pub(crate) epoch: U40,
+    pub(crate) max_hold: U40, // U40::MAX: none
+    pub(crate) live_clamp: bool,
     pub(crate) iops_threshold: u32,
     pub(crate) margin: u32,
     pub(crate) cif_threshold: u16,
     pub(crate) max_skip: u16,
-    pub(crate) live_clamp: bool,
 }
-
-pub(crate) const NO_MAX_HOLD: u64 = u64::MAX;
 
 impl Config {
     /// Checks `params` and converts them to ticks: the epoch and the margin rounded up, `max_hold` down.
@@ -90,25 +88,28 @@ impl Config {
             rest = tail;
         }
         Ok(Self {
-            tick_hz,
-            epoch: ticks_up(epoch_ns, tick_hz),
+            tick_hz: U40::new(tick_hz),
+            epoch: U40::new(ticks_up(epoch_ns, tick_hz)),
             max_hold: match max_hold_ns {
-                Some(ns) => ticks_down(ns, tick_hz),
-                None => NO_MAX_HOLD,
+                Some(ns) => U40::new(ticks_down(ns, tick_hz)),
+                None => U40::MAX,
             },
+            live_clamp,
             iops_threshold,
             #[expect(clippy::cast_possible_truncation, reason = "100 ms at 10 GHz are 10^9 ticks")]
             margin: ticks_up(margin_ns, tick_hz) as u32,
             cif_threshold,
             max_skip,
-            live_clamp,
         })
     }
 
     /// The longest time, in ticks, that a completion is held if deadlines are met on time; `None`: no bound.
     #[must_use]
     pub const fn max_hold(&self) -> Option<u64> {
-        if self.max_hold == NO_MAX_HOLD { None } else { Some(self.max_hold) }
+        match self.max_hold {
+            U40::MAX => None,
+            ticks => Some(ticks.get()),
+        }
     }
 }
 

@@ -4,8 +4,6 @@
 use crate::ratio::Ratio;
 use crate::vic::{Decision, Reason, Vic};
 
-pub(crate) const NO_SLICE: u64 = u64::MAX;
-
 impl Vic {
     /// The guest has been put on a CPU: announces what is held. A machine that is never told counts as running.
     pub fn on_schedule(&mut self, now: u64) -> Decision {
@@ -23,6 +21,7 @@ impl Vic {
         self.advance(now);
         if self.running {
             self.running = false;
+            self.no_short_cut();
             self.run_start = self.since(self.run_start);
         }
         self.deliver_held(Reason::Deschedule)
@@ -63,10 +62,10 @@ impl Window {
     }
 
     /// The last instant at which an interrupt is in time, for a slice that this window does not [reach](Self::reaches).
-    pub(crate) const fn deadline(self, now: u64, left: u64, margin: u32) -> u64 {
+    pub(crate) const fn deadline(self, now: u64, left: u64, margin: u32) -> Option<u64> {
         match self.0.checked_sub(1) {
-            Some(ticks) => now.wrapping_add(left).wrapping_sub(ticks as u64).wrapping_sub(margin as u64),
-            None => NO_SLICE,
+            Some(ticks) => Some(now.wrapping_add(left).wrapping_sub(ticks as u64).wrapping_sub(margin as u64)),
+            None => None,
         }
     }
 }

@@ -2,6 +2,24 @@
 
 use crate::divide::{divide, divide_up};
 
+/// A number of 40 bits. No parameter is larger: 60 s at 10 GHz are 6 * 10^11 ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct U40([u8; 5]);
+
+impl U40 {
+    pub(crate) const MAX: Self = Self([0xFF; 5]);
+
+    pub(crate) const fn new(number: u64) -> Self {
+        let [a, b, c, d, e, ..] = number.to_le_bytes();
+        Self([a, b, c, d, e])
+    }
+
+    pub(crate) const fn get(self) -> u64 {
+        let [a, b, c, d, e] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])
+    }
+}
+
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Nanoseconds to ticks, rounded up: for thresholds. Exact for `ns` up to 60 s and `tick_hz` up to 10 GHz.

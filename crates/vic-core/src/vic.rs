@@ -1,8 +1,8 @@
 //! The machine: Algorithm 2 of the vIC paper, and what keeps it safe.
 
-use crate::config::{Config, ConfigError, Field, NO_MAX_HOLD};
+use crate::config::{Config, ConfigError, Field};
 use crate::ratio::Ratio;
-use crate::schedule::{NO_SLICE, Window};
+use crate::schedule::Window;
 
 /// Why an interrupt is delivered. Where several apply, the first in this order is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,111 +95,152 @@ impl Decision {
 /// See the [crate documentation](crate) for the contract.
 #[derive(Clone, Copy, Debug)]
 pub struct Vic {
-    // Config, laid out flat: no padding, 96 bytes.
-    tick_hz: u64,
-    epoch: u64,
-    max_hold: u64, // NO_MAX_HOLD: none
-    iops_threshold: u32,
-    margin: u32,
-    cif_threshold: u16,
-    max_skip: u16,
-    live_clamp: bool,
+    config: Config,
     // Algorithm 2
+    ratio: Cycle,  // at its beginning
+    cycle: Cycle,  // as it stands
     started: bool, // the first completion has come
-    count_up: u8,
-    skip_up: u16,
-    counter: u16,
     epoch_start: u64,
     epoch_completions: u32,
-    // What is held
-    held: u16, // below skip_up, as counter moves on with each
-    first_held: u64,
+    first_held: u64, // when the oldest held completion was posted
     // Time
     last: u64, // of the previous call
     times_back: u16,
+    // The short cut: from `last` until `wake`, a CIF below `low` delivers, and above `high` the cycle alone decides.
+    wake: u64, // when the slice's end is known: the last instant at which an interrupt comes before it
+    low: u32,
+    high: u32, // u32::MAX: no CIF is
     // Scheduler awareness
     pub(crate) running: bool,
     pub(crate) run_start: u64, // while running: the epoch's start, moved on by the time not run; else: time run in the epoch
     window: Window,
-    slice_deadline: u64, // NO_SLICE: none
 }
 
 const _: () = assert!(size_of::<Vic>() == 96, "the paper's figure is 104 bytes; a C caller adds a word to it");
+
+/// A cycle of the delivery ratio. The paper's counter runs up from 1 to `skipUp`; `left` runs down from `skipUp` to 1.
+#[derive(Clone, Copy, Debug)]
+struct Cycle {
+    left: u16,  // completions to come; the last of them is delivered,
+    skips: u16, // and so many before it are held
+}
+
+impl Cycle {
+    const fn new(Ratio { count_up, skip_up }: Ratio) -> Self {
+        Self { left: skip_up, skips: skip_up.wrapping_sub(count_up as u16) }
+    }
+
+    const fn ratio(self) -> Ratio {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 4")]
+        Ratio { count_up: self.left.wrapping_sub(self.skips) as u8, skip_up: self.left }
+    }
+
+    const fn held(self) -> u16 {
+        self.skips.wrapping_add(1).saturating_sub(self.left)
+    }
+}
 
 impl Vic {
     /// A machine that has seen nothing: ratio 1, nothing held. Usable in a `static`.
     #[must_use]
     pub const fn new(config: Config) -> Self {
-        let Config { tick_hz, epoch, max_hold, iops_threshold, margin, cif_threshold, max_skip, live_clamp } = config;
-        let Ratio { count_up, skip_up } = Ratio::ONE;
         Self {
-            tick_hz,
-            epoch,
-            max_hold,
-            iops_threshold,
-            margin,
-            cif_threshold,
-            max_skip,
-            live_clamp,
+            config,
+            ratio: Cycle::new(Ratio::ONE),
+            cycle: Cycle::new(Ratio::ONE),
             started: false,
-            count_up,
-            skip_up,
-            counter: 1,
             epoch_start: 0,
             epoch_completions: 0,
-            held: 0,
             first_held: 0,
             last: 0,
             times_back: 0,
+            wake: 0,
+            low: 0,
+            high: 0,
             running: true,
             run_start: 0,
             window: Window::NONE,
-            slice_deadline: NO_SLICE,
         }
     }
 
     /// A command completed; `cif` commands were in flight, counting this one. The slice's end is unknown.
     #[inline]
     pub fn on_completion(&mut self, now: u64, cif: u32) -> Decision {
-        self.on_completion_in_slice(now, cif, None)
+        match self.short_cut(now, cif) {
+            Some(decision) => decision,
+            None => self.on_completion_in_slice(now, cif, None),
+        }
+    }
+
+    /// The usual case of [`on_completion`](Self::on_completion), for those who inline that alone: no epoch is over, no
+    /// deadline has come, and there are few enough commands in flight, or many. `None`: call `on_completion`; nothing has
+    /// happened.
+    #[inline(always)]
+    pub fn short_cut(&mut self, now: u64, cif: u32) -> Option<Decision> {
+        if now < self.last || now >= self.wake {
+            return None;
+        }
+        if cif > self.high {
+            self.count(now);
+            Some(self.next_in_cycle())
+        } else if cif < self.low {
+            self.count(now);
+            Some(self.deliver(Reason::LowCif))
+        } else if self.ratio.skips == 0 {
+            self.count(now);
+            Some(self.deliver(Reason::Always))
+        } else {
+            None
+        }
     }
 
     /// As [`on_completion`](Self::on_completion), with the instant at which the guest's timeslice ends, if it is
     /// known (Xen §4, Algorithm 1). An instant that is not in the future says nothing, nor does `u64::MAX`.
-    #[inline]
+    #[inline(never)]
     pub fn on_completion_in_slice(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
         self.advance(now);
         let expired = self.expired(); // before anything else: this completion rides on it
         self.epoch_completions = self.epoch_completions.saturating_add(u32::from(self.running));
         if !self.started {
             self.start_epoch();
-        } else if self.since(self.epoch_start) > self.epoch {
+        } else if self.since(self.epoch_start) > self.config.epoch.get() {
             self.roll(cif);
         }
-        if let Some(reason) = expired {
-            return self.deliver(reason);
-        }
+        let slice_left = slice_end.filter(|&end| end > now && end != u64::MAX).map(|end| end.wrapping_sub(now));
 
-        let slice_left = slice_end.filter(|&end| end > now && end != NO_SLICE).map(|end| end.wrapping_sub(now));
-        if slice_left.is_some_and(|left| self.window.reaches(left, self.margin)) {
-            return self.deliver(Reason::SliceEnd); // before the interrupt after this one, the guest is off the CPU
-        }
-
-        // Algorithm 2
-        if cif < u32::from(self.cif_threshold) {
+        let decision = if let Some(reason) = expired {
+            self.deliver(reason)
+        } else if slice_left.is_some_and(|left| self.window.reaches(left, self.config.margin)) {
+            self.deliver(Reason::SliceEnd) // before the interrupt after this one, the guest is off the CPU
+        } else if cif < u32::from(self.config.cif_threshold) {
             self.deliver(Reason::LowCif)
-        } else if self.counter < u16::from(self.count_up) {
-            self.counter = self.counter.wrapping_add(1);
-            self.deliver_in_turn(Reason::Ratio)
-        } else if self.counter >= self.skip_up {
-            self.counter = 1;
-            self.deliver_in_turn(if self.skip_up == 1 { Reason::Always } else { Reason::Ratio })
-        } else if self.live_clamp && self.held > 0 && self.exceeds(cif) {
+        } else if self.ratio.skips == 0 {
+            self.deliver(Reason::Always)
+        } else if self.exceeds(cif) {
             self.deliver(Reason::LiveClamp)
         } else {
-            self.counter = self.counter.wrapping_add(1);
-            self.hold(slice_left)
+            self.next_in_cycle()
+        };
+        self.look_ahead(slice_left);
+        decision
+    }
+
+    /// Algorithm 2 with `cifThreshold` commands in flight or more.
+    #[inline(always)]
+    fn next_in_cycle(&mut self) -> Decision {
+        let Cycle { left, skips } = self.cycle;
+        let left = left.wrapping_sub(1);
+        if left == 0 {
+            return self.deliver(Reason::Ratio);
         }
+        if left == skips {
+            self.first_held = self.last;
+        } else if left > skips {
+            self.cycle.left = left;
+            return Decision::Deliver(Reason::Ratio);
+        }
+        self.cycle.left = left;
+        Decision::Hold(HoldReason::Ratio)
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before. May change in every call
@@ -207,24 +248,16 @@ impl Vic {
     #[inline]
     #[must_use]
     pub const fn deadline(&self) -> Option<u64> {
-        if self.held == 0 {
-            return None;
-        }
-        match (self.hold_deadline(), self.slice_deadline) {
-            (None, NO_SLICE) => None,
-            (None, slice) => Some(slice),
-            (Some(hold), slice) => Some(if hold < slice { hold } else { slice }),
+        match self.pending() {
+            Some((deadline, _)) => Some(deadline),
+            None => None,
         }
     }
 
     /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
     pub fn on_deadline(&mut self, now: u64) -> Decision {
         self.advance(now);
-        match self.expired() {
-            Some(reason) => self.deliver(reason),
-            None if self.held > 0 => Decision::Hold(HoldReason::Early),
-            None => Decision::Hold(HoldReason::NothingHeld),
-        }
+        self.deliver_expired(HoldReason::Early)
     }
 
     /// Queue stop, reset, migration: announces what is held. The epoch and the ratio stay.
@@ -237,7 +270,9 @@ impl Vic {
     /// serialisation that protects the machine, the guest's index equals what was posted.
     pub const fn on_consumed(&mut self, now: u64) {
         self.advance(now);
-        self.held = 0;
+        if self.held() > 0 {
+            self.cycle.skips = self.cycle.left.wrapping_sub(1);
+        }
     }
 
     /// Takes a new configuration, with what is held. The running epoch, the ratio and the window stay until the next
@@ -246,49 +281,38 @@ impl Vic {
     /// # Errors
     /// `tick_hz` differs; then nothing has happened, not even at `now`.
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
-        if config.tick_hz != self.tick_hz {
-            let tick_hz = self.tick_hz;
-            return Err(ConfigError { field: Field::TickHz, value: config.tick_hz, min: tick_hz, max: tick_hz });
+        let (new, old) = (config.tick_hz.get(), self.config.tick_hz.get());
+        if new != old {
+            return Err(ConfigError { field: Field::TickHz, value: new, min: old, max: old });
         }
         self.advance(now);
-        if self.slice_deadline != NO_SLICE {
-            let without_margin = self.slice_deadline.saturating_add(u64::from(self.margin));
-            self.slice_deadline = without_margin.saturating_sub(u64::from(config.margin));
+        match self.slice_deadline() {
+            Some(slice) => {
+                let without_margin = slice.saturating_add(u64::from(self.config.margin));
+                self.wake = without_margin.saturating_sub(u64::from(config.margin));
+            }
+            None => self.no_short_cut(),
         }
-        *self = Self {
-            epoch: config.epoch,
-            max_hold: config.max_hold,
-            iops_threshold: config.iops_threshold,
-            margin: config.margin,
-            cif_threshold: config.cif_threshold,
-            max_skip: config.max_skip,
-            live_clamp: config.live_clamp,
-            ..*self
-        };
-        Ok(match self.expired() {
-            Some(reason) => self.deliver(reason),
-            None if self.held > 0 => Decision::Hold(HoldReason::Reconfigured),
-            None => Decision::Hold(HoldReason::NothingHeld),
-        })
+        self.config = config;
+        Ok(self.deliver_expired(HoldReason::Reconfigured))
     }
 
     /// The configuration in force.
     #[must_use]
     pub const fn config(&self) -> Config {
-        let Self { tick_hz, epoch, max_hold, iops_threshold, margin, cif_threshold, max_skip, live_clamp, .. } = *self;
-        Config { tick_hz, epoch, max_hold, iops_threshold, margin, cif_threshold, max_skip, live_clamp }
+        self.config
     }
 
     /// The delivery ratio in force.
     #[must_use]
     pub const fn ratio(&self) -> Ratio {
-        Ratio { count_up: self.count_up, skip_up: self.skip_up }
+        self.ratio.ratio()
     }
 
     /// Completions held: posted and not announced.
     #[must_use]
     pub const fn held(&self) -> u16 {
-        self.held
+        self.cycle.held()
     }
 
     /// How often a call was older than the one before it; stops at 65535.
@@ -306,12 +330,43 @@ impl Vic {
             if self.running {
                 self.run_start = self.run_start.wrapping_sub(by);
             }
-            if self.slice_deadline != NO_SLICE {
-                self.slice_deadline = self.slice_deadline.saturating_sub(by);
-            }
+            self.wake = self.wake.saturating_sub(by);
             self.times_back = self.times_back.saturating_add(1);
         }
         self.last = now;
+    }
+
+    /// A completion in the short cut. Should the count pass 2^32 in an epoch, the rate is low, which delivers.
+    const fn count(&mut self, now: u64) {
+        self.last = now;
+        self.epoch_completions = self.epoch_completions.wrapping_add(1);
+    }
+
+    /// Until when, and with what in flight, the short cut may be taken. It ends with the epoch; it ends after
+    /// `max_hold`, as what is held from now on is due then at the earliest; it ends where the live clamp may act on as
+    /// many as this cycle can hold.
+    fn look_ahead(&mut self, slice_left: Option<u64>) {
+        let Self { config, cycle, .. } = *self;
+        let slice_deadline = slice_left.and_then(|left| self.window.deadline(self.last, left, config.margin));
+        if let (Some(deadline), 1..) = (slice_deadline, cycle.held()) {
+            (self.wake, self.low, self.high) = (deadline, 0, u32::MAX);
+            return;
+        }
+        let waited = if cycle.held() > 0 { self.since(self.first_held) } else { 0 };
+        let hold = config.max_hold.get().saturating_sub(waited);
+        let epoch = config.epoch.get().saturating_sub(self.since(self.epoch_start));
+        self.wake = if self.running { self.last.saturating_add(hold.min(epoch)) } else { 0 };
+
+        self.low = u32::from(config.cif_threshold);
+        self.high = match u32::from(self.ratio.skips) {
+            0 => u32::MAX,
+            most if most > 1 && config.live_clamp => self.low.saturating_mul(2).saturating_mul(most).wrapping_sub(1),
+            _ => self.low.wrapping_sub(1),
+        };
+    }
+
+    pub(crate) const fn no_short_cut(&mut self) {
+        (self.wake, self.high) = (0, 0);
     }
 
     /// Ticks since `instant`. It may lie before 0 in the caller's clock, as its difference does not.
@@ -319,23 +374,34 @@ impl Vic {
         self.last.wrapping_sub(instant)
     }
 
-    /// When the oldest held completion has been held for `max_hold`. Past instants are exact, if not before 0.
-    const fn hold_deadline(&self) -> Option<u64> {
-        if self.max_hold == NO_MAX_HOLD {
+    /// The earliest deadline, and the reason it will give. An instant before 0 is reported as 0.
+    const fn pending(&self) -> Option<(u64, Reason)> {
+        if self.held() == 0 {
             return None;
         }
-        let waited = self.since(self.first_held);
-        Some(if waited <= self.max_hold {
-            self.last.saturating_add(self.max_hold.wrapping_sub(waited))
-        } else {
-            self.last.saturating_sub(waited.wrapping_sub(self.max_hold))
-        })
+        match (self.hold_deadline(), self.slice_deadline()) {
+            (Some(hold), Some(slice)) if slice < hold => Some((slice, Reason::SliceEnd)),
+            (Some(hold), _) => Some((hold, Reason::MaxHold)),
+            (None, Some(slice)) => Some((slice, Reason::SliceEnd)),
+            (None, None) => None,
+        }
     }
 
-    /// The reason of the earliest deadline that has come.
+    /// When the oldest held completion has been held for `max_hold`.
+    const fn hold_deadline(&self) -> Option<u64> {
+        let Some(max_hold) = self.config.max_hold() else { return None };
+        let left = 0_i64.saturating_add_unsigned(max_hold).saturating_sub_unsigned(self.since(self.first_held));
+        Some(self.last.saturating_add_signed(left))
+    }
+
+    /// The last instant at which an interrupt comes before the slice's end, if that is known.
+    const fn slice_deadline(&self) -> Option<u64> {
+        if self.high == u32::MAX && self.ratio.skips > 0 { Some(self.wake) } else { None }
+    }
+
+    /// The reason of a deadline that has come.
     fn expired(&self) -> Option<Reason> {
-        let deadline = self.deadline().filter(|&deadline| deadline <= self.last)?;
-        Some(if Some(deadline) == self.hold_deadline() { Reason::MaxHold } else { Reason::SliceEnd })
+        self.pending().filter(|&(deadline, _)| deadline <= self.last).map(|(_, reason)| reason)
     }
 
     const fn start_epoch(&mut self) {
@@ -352,52 +418,58 @@ impl Vic {
         let ratio = if self.is_low_rate(completions, elapsed) {
             Ratio::ONE
         } else {
-            Ratio::for_cif(cif, self.cif_threshold, self.max_skip)
+            Ratio::for_cif(cif, self.config.cif_threshold, self.config.max_skip)
         };
-        (self.count_up, self.skip_up) = (ratio.count_up, ratio.skip_up);
+        self.change_ratio(Cycle::new(ratio));
         self.window = Window::between_interrupts(ratio, elapsed, completions);
         self.epoch_completions = 0;
         self.start_epoch();
     }
 
+    /// In mid-cycle the paper's counter stays.
+    fn change_ratio(&mut self, ratio: Cycle) {
+        let gone = self.ratio.left.wrapping_sub(self.cycle.left);
+        let left = ratio.left.saturating_sub(gone).max(1);
+        let skips = if left.wrapping_sub(1) > ratio.skips {
+            ratio.skips // the completion that rolls is delivered, and what is held with it
+        } else {
+            left.wrapping_sub(1).wrapping_add(self.held())
+        };
+        (self.ratio, self.cycle) = (ratio, Cycle { left, skips });
+    }
+
     /// completions / elapsed < iops_threshold, without a division. What does not fit in 64 bits is a low rate.
     const fn is_low_rate(&self, completions: u32, elapsed: u64) -> bool {
-        match elapsed.checked_mul(self.iops_threshold as u64) {
-            Some(needed) => self.tick_hz.saturating_mul(completions as u64) < needed,
+        match elapsed.checked_mul(self.config.iops_threshold as u64) {
+            Some(needed) => self.config.tick_hz.get().saturating_mul(completions as u64) < needed,
             None => true,
         }
     }
 
-    /// Whether one more would be more than CIF / 2T, the paper's ratio for the commands in flight now.
+    /// Whether one more held would be more than CIF / 2T, the paper's ratio for the commands in flight now.
     const fn exceeds(&self, cif: u32) -> bool {
-        let held = (self.held as u64).wrapping_add(1);
-        held.wrapping_mul(self.cif_threshold as u64).wrapping_mul(2) > cif as u64
+        let held = self.held() as u64;
+        self.config.live_clamp
+            && self.cycle.left > 1
+            && held > 0
+            && held.wrapping_add(1).wrapping_mul(self.config.cif_threshold as u64).wrapping_mul(2) > cif as u64
     }
 
-    fn hold(&mut self, slice_left: Option<u64>) -> Decision {
-        if self.held == 0 {
-            self.first_held = self.last;
-        }
-        self.held = self.held.wrapping_add(1);
-        self.slice_deadline = match slice_left {
-            Some(left) => self.window.deadline(self.last, left, self.margin),
-            None => NO_SLICE,
-        };
-        Decision::Hold(HoldReason::Ratio)
-    }
-
-    /// A delivery that is not a turn of the ratio begins a new cycle.
+    /// A delivery, and a new cycle.
     fn deliver(&mut self, reason: Reason) -> Decision {
-        self.counter = 1;
-        self.deliver_in_turn(reason)
-    }
-
-    fn deliver_in_turn(&mut self, reason: Reason) -> Decision {
-        self.held = 0;
+        self.cycle = self.ratio;
         Decision::Deliver(reason)
     }
 
     pub(crate) fn deliver_held(&mut self, reason: Reason) -> Decision {
-        if self.held > 0 { self.deliver(reason) } else { Decision::Hold(HoldReason::NothingHeld) }
+        if self.held() > 0 { self.deliver(reason) } else { Decision::Hold(HoldReason::NothingHeld) }
+    }
+
+    fn deliver_expired(&mut self, otherwise: HoldReason) -> Decision {
+        match self.expired() {
+            Some(reason) => self.deliver(reason),
+            None if self.held() > 0 => Decision::Hold(otherwise),
+            None => Decision::Hold(HoldReason::NothingHeld),
+        }
     }
 }

@@ -232,6 +232,18 @@ fn slice_information_is_replaced() {
     assert_eq!(vic.deadline(), None);
 }
 
+/// A slice that ends later hides no other deadline; of two at the same instant `max_hold` is the reason.
+#[test]
+fn a_slice_hides_no_other_deadline() {
+    let params = Params { iops_threshold: 0, live_clamp: false, ..Params::DEFAULT };
+    for (slice_left, cif) in [(SLICE, 1), (SLICE, 32), (WINDOW + 500 * US, 1)] {
+        let (mut vic, now) = warm(params, 32, MS);
+        assert!(!vic.on_completion_in_slice(now, 32, Some(now + slice_left)).is_deliver());
+        assert_eq!(vic.deadline(), Some(now + 500 * US));
+        assert_eq!(vic.on_completion(now + 500 * US, cif), Decision::Deliver(Reason::MaxHold), "{slice_left} ns left");
+    }
+}
+
 /// Xen, future work: a guest that runs half of the time and completes 3000 commands per second of running time is not
 /// slow, though it completes 1500 per second.
 #[test]

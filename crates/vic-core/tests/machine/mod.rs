@@ -26,7 +26,10 @@ fn decision(decision: vic_core::Decision) -> Decision {
 
 impl Policy for Machine {
     fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        decision(self.vic.on_completion_in_slice(now, completion.cif, completion.slice_end))
+        decision(match completion.slice_end {
+            Some(_) => self.vic.on_completion_in_slice(now, completion.cif, completion.slice_end),
+            None => self.vic.on_completion(now, completion.cif),
+        })
     }
 
     fn deadline(&self) -> Option<u64> {
