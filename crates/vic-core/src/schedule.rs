@@ -1,6 +1,7 @@
 //! Scheduler awareness: an interrupt for a guest that is off the CPU waits until the guest runs again, so what is held
 //! goes out before the timeslice ends (Xen §4).
 
+use crate::divide::divide_up;
 use crate::ratio::Ratio;
 use crate::vic::{Decision, Reason, Vic};
 
@@ -47,7 +48,7 @@ impl Window {
         let double = (ratio.count_up as u16).wrapping_mul(2);
         let cycle = if ratio.skip_up < double { 2 } else { ratio.skip_up };
         // The one 64-by-32-bit division, once an epoch.
-        let ticks = elapsed.saturating_mul(cycle as u64).div_ceil(completions as u64);
+        let ticks = divide_up(elapsed.saturating_mul(cycle as u64), completions as u64);
         #[expect(clippy::cast_possible_truncation, reason = "compared before")]
         if ticks < Self::UNBOUNDED.0 as u64 { Self((ticks as u32).wrapping_add(1)) } else { Self::UNBOUNDED }
     }
