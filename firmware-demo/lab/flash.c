@@ -112,7 +112,7 @@ bool flash_collect(struct flash_done *done)
         *(command->is_write ? &cell[i] : &memory[i]) = *(command->is_write ? &memory[i] : &cell[i]);
     done->stamp = command->finish;
     done->slot = (uint16_t)(command - commands);
-    done->failed = !command->is_write && command->block == BAD_BLOCK;
+    done->failed = !command->is_write && IS_BAD(command->block);
     return true;
 }
 

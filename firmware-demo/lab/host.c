@@ -60,6 +60,12 @@ void host_complain(void)
     result.wrong++;
 }
 
+void host_check_in_flight(unsigned queue, uint32_t cif)
+{
+    if (cif == 0 || queue >= QUEUES || cif > host_queues[queue].outstanding)
+        host_complain();
+}
+
 // ---- Submission ----
 
 void host_submit(unsigned queue, unsigned cid, const struct sq_entry *entry, uint32_t status, uint32_t expected)
@@ -80,7 +86,7 @@ void host_submit(unsigned queue, unsigned cid, const struct sq_entry *entry, uin
 void host_submit_io(unsigned queue, unsigned cid, bool is_write, uint32_t hint, unsigned requester)
 {
     uint32_t block = ((queue - 1) * CIDS + cid) * BLOCKS_PER_CID + turns[queue][cid]++ % BLOCKS_PER_CID;
-    if (block == BAD_BLOCK)
+    if (IS_BAD(block) && !workload->has_errors)
         block--;
     uint32_t *data = buffer(queue, cid);
     if (is_write)
@@ -93,7 +99,7 @@ void host_submit_io(unsigned queue, unsigned cid, bool is_write, uint32_t hint, 
     entry.dword[10] = block;
     entry.dword[12] = hint & (CDW12_URGENT | CDW12_BARRIER);
     entry.dword[13] = hint & CDW13_LOW_LATENCY;
-    host_submit(queue, cid, &entry, STATUS_SUCCESS, 0);
+    host_submit(queue, cid, &entry, IS_BAD(block) && !is_write ? STATUS_UNRECOVERED_READ : STATUS_SUCCESS, 0);
 
     struct command *command = &commands[queue][cid];
     command->block = block;
@@ -148,7 +154,7 @@ static bool is_as_expected(unsigned queue, unsigned cid, const struct cq_entry *
     if (entry->dword[3] >> 17 != command->status || entry->dword[0] != command->result ||
         entry->dword[2] >> 16 != queue || (entry->dword[2] & 0xffff) >= SQ_ENTRIES)
         return false;
-    for (unsigned i = 0; command->is_io && i < BLOCK_WORDS; i++)
+    for (unsigned i = 0; command->is_io && command->status == STATUS_SUCCESS && i < BLOCK_WORDS; i++)
         if (buffer(queue, cid)[i] != pattern(command->block, i))
             return false;
     return true;
@@ -161,7 +167,7 @@ static void measure(const struct command *command, uint64_t now)
     result.measured++;
     if (result.delay_worst < delay)
         result.delay_worst = delay;
-    if (command->is_urgent && result.urgent_worst < delay)
+    if ((command->is_urgent || command->status != STATUS_SUCCESS) && result.urgent_worst < delay)
         result.urgent_worst = delay;
 }
 
@@ -249,7 +255,7 @@ uint64_t host_alarm(void)
 void host_is_impatient(void)
 {
     is_impatient = true;
-    alarm = NEVER; // until the host has looked
+    be_patient(board_now());
     board_pend(0);
 }
 
@@ -310,6 +316,8 @@ void host_interrupt(unsigned line)
         result.interrupts[queue]++;
         if (!host_queues[queue].is_deaf)
             found += reap(queue, !(cause & CAUSE_NORMAL), now);
+        if (workload->is_polled && queue == 2)
+            host_reap(1);
     }
     if (was_impatient) {
         is_impatient = false;

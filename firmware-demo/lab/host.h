@@ -21,13 +21,15 @@ struct workload {
     uint32_t storm_rate; // the storm guard's limit, in interrupts a second; 0: no guard
     bool is_uncoalesced; // the vector of queue 1 has its coalescing disabled (Feature 09h)
     bool is_hostile;     // queue 1 belongs to hostile.c
+    bool is_polled;      // every interrupt of queue 2 reaps queue 1 as well
+    bool has_errors;     // one block in 32 cannot be read
     struct requester requesters[REQUESTERS];
 };
 
 struct result {
     uint32_t ios[3], interrupts[3]; // by queue
     uint64_t delay, delay_worst;    // from the end of a command to the entry of the interrupt's handler, in ticks
-    uint64_t urgent_worst;          // of Urgent ones alone
+    uint64_t urgent_worst;          // of Urgent and failed ones alone
     uint32_t measured;              // how many
     uint32_t partial;               // interrupts that announced a Barrier without the whole of its batch
     uint32_t spurious;              // interrupts that announced nothing
@@ -42,6 +44,9 @@ void host_format(void);
 void host_begin(const struct workload *workload, uint32_t policy);
 // What came of it.
 const struct result *host_result(void);
+
+// For the trace: whether a queue can have so many commands in flight.
+void host_check_in_flight(unsigned queue, uint32_t cif);
 
 // For the flash, whose timer is the host's too: when the host stops waiting for an interrupt, and that it does.
 uint64_t host_alarm(void);

@@ -22,7 +22,7 @@ static const struct {
     {1, STATUS_INVALID_FIELD, {{IO_READ, 1, [12] = 1}}},                                     // two blocks
     {1, STATUS_LBA_OUT_OF_RANGE, {{IO_READ, 1, [10] = BLOCKS}}},                             // behind the namespace
     {1, STATUS_LBA_OUT_OF_RANGE, {{IO_WRITE, 1, [10] = 0, [11] = 1}}},                       // far behind it
-    {1, STATUS_UNRECOVERED_READ, {{IO_READ, 1, [10] = BAD_BLOCK}}},                          // the flash's fault
+    {1, STATUS_UNRECOVERED_READ, {{IO_READ, 1, [10] = BLOCKS - 1}}},                         // the flash's fault
     {1, STATUS_SUCCESS, {{IO_READ, 1, [10] = 0, [12] = CDW12_URGENT | CDW12_BARRIER}}},      // both: it is Urgent
     {1, STATUS_SUCCESS, {{IO_READ, 1, [10] = 0, [12] = CDW12_BARRIER, [13] = CDW13_LOW_LATENCY}}},
     {0, STATUS_INVALID_OPCODE, {{0x7f}}},

@@ -12,9 +12,9 @@
 
 #define BLOCK_WORDS 8u
 #define BLOCK_BYTES (4u * BLOCK_WORDS)
-#define BLOCKS 4096u               // of the one namespace
-#define BAD_BLOCK (BLOCKS - 1u)    // cannot be read
-#define BUFFERS (IO_QUEUES * 64u)  // of the host, a block each
+#define BLOCKS 4096u                         // of the one namespace
+#define IS_BAD(block) ((block) % 32u == 31u) // it cannot be read
+#define BUFFERS (IO_QUEUES * 64u)            // of the host, a block each
 
 struct sq_entry {
     uint32_t dword[16];

@@ -1,6 +1,7 @@
 #include "trace.h"
 #include "board.h"
 #include "device.h"
+#include "host.h"
 #include "text.h"
 
 static struct traced all[16384];
@@ -22,6 +23,8 @@ void trace_begin(uint64_t instant)
 
 void trace(const struct traced *traced)
 {
+    if (traced->call == CALL_COMPLETION)
+        host_check_in_flight(traced->queue, traced->cif);
     if (count < sizeof all / sizeof *all)
         all[count] = *traced;
     count++;

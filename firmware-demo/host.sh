@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Both firmwares as programs of this machine (board/host.c): the C one under sanitizers, the Rust one with its debug
+# assertions. Their decisions must be the same, whatever time their code takes.
+#
+#   host.sh [RUNS]     so many runs with time that passes at random, besides the one where it passes in sleep alone [8]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+runs=${1:-8}
+target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
+work=$target/firmware-host
+mkdir -p "$work"
+
+cargo run --quiet --locked --package policy-test --example pack -- "$work/vectors.bin" vectors/*.jsonl
+cargo rustc --quiet --locked --release --package coalesce-ffi --lib --crate-type staticlib
+cargo build --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --target-dir "$work/cargo"
+
+build() { # NAME ARGUMENT...
+  cc -std=c99 -D_POSIX_C_SOURCE=200809L -g -O1 -Wall -Wextra -Wpedantic -Werror \
+    -I firmware-demo/board -I firmware-demo/lab -I crates/ffi/include -DVECTORS="\"\\\"$work/vectors.bin\\\"\"" -DSLACK_US=60u \
+    -o "$work/$1" firmware-demo/board/host.c firmware-demo/lab/*.c "${@:2}"
+}
+build c -fsanitize=address,undefined -fno-sanitize-recover=all firmware-demo/c/*.c "$target/release/libcoalesce.a" \
+  -ldl -lm -lpthread
+build rust "$work/cargo/debug/libfirmware.a"
+
+run() { # FIRMWARE RUN
+  local directory=$work/$1-$2
+  mkdir -p "$directory"
+  (cd "$directory" && SEED=$2 "$work/$1" > table) || { cat "$directory/table"; echo "host: $1 failed, SEED=$2" >&2; exit 1; }
+  cmp "$directory/trace.txt" "$work/c-0/trace.txt" || { echo "host: $1 decides otherwise, SEED=$2" >&2; exit 1; }
+}
+for seed in $(seq 0 "$runs"); do
+  run c "$seed"
+  run rust "$seed"
+done
+cat "$work/c-0/table"
+echo "host: $((2 * runs + 2)) runs, $(grep -vc '^#' "$work/c-0/trace.txt") decisions each, all the same"
