@@ -4,55 +4,6 @@
 #include "nvme.h"
 #include "vector.h"
 
-// ---- NVMe's own ----
-
-static coalesce_status nvme_deliver(struct nvme *nvme, const char *reason)
-{
-    nvme->held = 0;
-    nvme->reason = reason;
-    return COALESCE_DELIVER;
-}
-
-static coalesce_status nvme_hold(struct nvme *nvme, const char *reason)
-{
-    nvme->reason = reason;
-    return COALESCE_HOLD;
-}
-
-static uint64_t nvme_deadline(const struct nvme *nvme)
-{
-    return nvme->held > 0 ? nvme->first + nvme->time : COALESCE_NEVER;
-}
-
-static coalesce_status nvme_on_completion(struct nvme *nvme, uint64_t now, bool has_failed)
-{
-    if (nvme_deadline(nvme) <= now)
-        return nvme_deliver(nvme, "time");
-    if (nvme->threshold == 1 || nvme->time == 0)
-        return nvme_deliver(nvme, "disabled");
-    if (has_failed)
-        return nvme_deliver(nvme, "error");
-    if (nvme->held + 1 >= nvme->threshold)
-        return nvme_deliver(nvme, "count");
-    if (nvme->held++ == 0)
-        nvme->first = now;
-    return nvme_hold(nvme, "aggregate");
-}
-
-static coalesce_status nvme_on_deadline(struct nvme *nvme, uint64_t now)
-{
-    if (nvme_deadline(nvme) <= now)
-        return nvme_deliver(nvme, "time");
-    return nvme_hold(nvme, nvme->held > 0 ? "early" : "nothing_held");
-}
-
-static coalesce_status nvme_flush(struct nvme *nvme)
-{
-    return nvme->held > 0 ? nvme_deliver(nvme, "flush") : nvme_hold(nvme, "nothing_held");
-}
-
-// ---- Any policy ----
-
 static const char *reason(const struct coalescing *c)
 {
     switch (c->policy) {
@@ -62,7 +13,7 @@ static const char *reason(const struct coalescing *c)
     case POLICY_STRICT:
         return coalesce_reason_name(cint_reason(&c->cint));
     default:
-        return c->nvme.reason;
+        return c->aggregation.reason;
     }
 }
 
@@ -94,7 +45,7 @@ static coalesce_status flush(struct coalescing *c, uint64_t now)
     case POLICY_STRICT:
         return cint_flush(&c->cint, now);
     default:
-        return nvme_flush(&c->nvme);
+        return aggregation_flush(&c->aggregation);
     }
 }
 
@@ -106,7 +57,7 @@ void coalescing_flush(struct coalescing *c, uint64_t now)
 
 void coalescing_reset(struct coalescing *c, unsigned queue)
 {
-    *c = (struct coalescing){.queue = queue, .policy = POLICY_NVME, .nvme = {.threshold = 1}};
+    *c = (struct coalescing){.queue = queue, .policy = POLICY_NVME, .aggregation = {.threshold = 1}};
 }
 
 bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rate)
@@ -134,8 +85,8 @@ bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rat
 
 void coalescing_set(struct coalescing *c, uint32_t threshold, uint64_t time)
 {
-    c->nvme.threshold = threshold;
-    c->nvme.time = time;
+    c->aggregation.threshold = threshold;
+    c->aggregation.time = time;
 }
 
 void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now)
@@ -167,7 +118,7 @@ void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct s
         status = cint_on_completion_strict(&c->cint, c->window, now, command->ticket, hint, cif);
         break;
     default:
-        status = nvme_on_completion(&c->nvme, now, has_failed);
+        status = aggregation_on_completion(&c->aggregation, now, has_failed);
     }
     if (status == COALESCE_HOLD && must_deliver)
         status = flush(c, now);
@@ -183,7 +134,7 @@ uint64_t coalescing_deadline(const struct coalescing *c)
     case POLICY_STRICT:
         return cint_deadline(&c->cint);
     default:
-        return nvme_deadline(&c->nvme);
+        return aggregation_deadline(&c->aggregation);
     }
 }
 
@@ -199,7 +150,7 @@ void coalescing_on_deadline(struct coalescing *c, uint64_t now)
         status = cint_on_deadline(&c->cint, now);
         break;
     default:
-        status = nvme_on_deadline(&c->nvme, now);
+        status = aggregation_on_deadline(&c->aggregation, now);
     }
     act(c, (struct traced){.call = CALL_DEADLINE, .now = now}, status);
 }
@@ -215,7 +166,7 @@ void coalescing_on_consumed(struct coalescing *c, uint64_t now)
         cint_on_consumed(&c->cint, now);
         break;
     default:
-        c->nvme.held = 0;
+        c->aggregation.held = 0;
     }
     note(c, (struct traced){.call = CALL_CONSUMED, .now = now}, "");
 }

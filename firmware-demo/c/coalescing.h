@@ -3,17 +3,8 @@
 #ifndef COALESCING_H
 #define COALESCING_H
 
-#define COALESCE_BARE_METAL
+#include "aggregation.h"
 #include "queue.h"
-#include <coalesce.h>
-#include <stdbool.h>
-
-// NVMe's own: so many completions, or so long after the first. It needs no library.
-struct nvme {
-    uint32_t threshold, held; // threshold 1: no coalescing
-    uint64_t time, first;     // time 0: no coalescing
-    const char *reason;
-};
 
 #define WINDOW 256u // commands between the oldest in flight and the newest
 
@@ -21,7 +12,7 @@ struct coalescing {
     unsigned queue;
     uint32_t policy; // POLICY_...
     bool is_disabled;
-    struct nvme nvme;
+    struct aggregation aggregation;
     vic_state vic;
     cint_state cint;
     uint64_t window[CINT_WINDOW_WORDS(WINDOW)]; // of strict Barriers

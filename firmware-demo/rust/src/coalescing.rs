@@ -1,10 +1,10 @@
 //! Interrupt now, or wait for company? One vector, and its policy: which one is for the host to say. Every decision is noted
 //! in the trace, and then acted upon, in one place.
 
+use crate::aggregation::Aggregation;
 use crate::board::TICK_HZ;
 use crate::decision::{Call, Decision, note};
 use crate::host::{Cause, REGISTERS};
-use crate::nvme::Nvme;
 use crate::vector::Vector;
 use cint_core::{Cint, Hint, StormParams, Ticket, Tracker};
 use core::sync::atomic::Ordering;
@@ -74,19 +74,19 @@ pub struct Coalescing<V> {
     queue: u8,
     vector: V,
     policy: Policy,
-    nvme: Nvme,
+    aggregation: Aggregation,
     is_disabled: bool,
 }
 
 impl<V: Vector> Coalescing<V> {
     pub const fn new(queue: u8, vector: V) -> Self {
-        Self { queue, vector, policy: Policy::Nvme, nvme: Nvme::OFF, is_disabled: false }
+        Self { queue, vector, policy: Policy::Nvme, aggregation: Aggregation::OFF, is_disabled: false }
     }
 
     /// As after a reset: NVMe's own coalescing, which is off.
     pub fn reset(&mut self) {
         self.policy = Policy::Nvme;
-        self.nvme = Nvme::OFF;
+        self.aggregation = Aggregation::OFF;
         self.is_disabled = false;
     }
 
@@ -98,7 +98,7 @@ impl<V: Vector> Coalescing<V> {
 
     /// Feature 08h: so many completions, so many ticks.
     pub const fn set(&mut self, threshold: u32, time: u64) {
-        self.nvme.set(threshold, time);
+        self.aggregation.set(threshold, time);
     }
 
     /// Feature 09h. When it is disabled what is held is announced.
@@ -127,7 +127,7 @@ impl<V: Vector> Coalescing<V> {
         let hint = if has_failed { Hint::Urgent } else { hint };
         let mut must_deliver = self.is_disabled;
         let mut decision: Decision = match &mut self.policy {
-            Policy::Nvme => self.nvme.on_completion(now, has_failed),
+            Policy::Nvme => self.aggregation.on_completion(now, has_failed),
             Policy::Vic(vic) => {
                 must_deliver |= has_failed; // it knows no hints
                 vic.on_completion(now, cif).into()
@@ -147,7 +147,7 @@ impl<V: Vector> Coalescing<V> {
     /// When to call [`on_deadline`](Self::on_deadline).
     pub fn deadline(&self) -> Option<u64> {
         match &self.policy {
-            Policy::Nvme => self.nvme.deadline(),
+            Policy::Nvme => self.aggregation.deadline(),
             Policy::Vic(vic) => vic.deadline(),
             Policy::Cint(cint) | Policy::Strict(cint, _) => cint.deadline(),
         }
@@ -155,7 +155,7 @@ impl<V: Vector> Coalescing<V> {
 
     pub fn on_deadline(&mut self, now: u64) {
         let decision = match &mut self.policy {
-            Policy::Nvme => self.nvme.on_deadline(now),
+            Policy::Nvme => self.aggregation.on_deadline(now),
             Policy::Vic(vic) => vic.on_deadline(now).into(),
             Policy::Cint(cint) | Policy::Strict(cint, _) => cint.on_deadline(now).into(),
         };
@@ -165,7 +165,7 @@ impl<V: Vector> Coalescing<V> {
     /// The host has taken everything, without an interrupt.
     pub fn on_consumed(&mut self, now: u64) {
         match &mut self.policy {
-            Policy::Nvme => self.nvme.on_consumed(),
+            Policy::Nvme => self.aggregation.on_consumed(),
             Policy::Vic(vic) => vic.on_consumed(now),
             Policy::Cint(cint) | Policy::Strict(cint, _) => cint.on_consumed(now),
         }
@@ -180,7 +180,7 @@ impl<V: Vector> Coalescing<V> {
 
     fn decide_flush(&mut self, now: u64) -> Decision {
         match &mut self.policy {
-            Policy::Nvme => self.nvme.flush(),
+            Policy::Nvme => self.aggregation.flush(),
             Policy::Vic(vic) => vic.flush(now).into(),
             Policy::Cint(cint) | Policy::Strict(cint, _) => cint.flush(now).into(),
         }

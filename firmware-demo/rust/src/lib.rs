@@ -5,6 +5,7 @@
 //! and `features.rs` are what NVMe asks of any device. This file has the entry points, and what interrupts and main loop
 //! share.
 
+mod aggregation;
 mod board;
 mod coalescing;
 mod command;
@@ -12,7 +13,6 @@ mod controller;
 mod decision;
 mod features;
 mod host;
-mod nvme;
 mod owned;
 mod queue;
 mod replay;

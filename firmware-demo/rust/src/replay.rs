@@ -8,6 +8,21 @@ use vic_core::Vic;
 
 const GROUPS: usize = 2;
 
+// `enum vector_call`
+const ON_SUBMIT: u8 = 0;
+const ON_COMPLETION: u8 = 1;
+const ON_DEADLINE: u8 = 2;
+const ON_BATCH_END: u8 = 3;
+const ON_CONSUMED: u8 = 4;
+const ON_SCHEDULE: u8 = 5;
+const ON_DESCHEDULE: u8 = 6;
+const ON_CANCEL: u8 = 7;
+const RESET_TRACKING: u8 = 8;
+const FLUSH: u8 = 9;
+const RECONFIGURE: u8 = 10;
+
+const REFUSED: u8 = 4; // a decision beside those of `decision.rs`
+
 #[repr(C)]
 struct Trace {
     file: [u8; 32],
@@ -141,7 +156,7 @@ unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
         Machine::None => None,
         Machine::Vic(vic) => replay_vic(vic, event, replay.configs),
         Machine::Cint(cint, tracker) => {
-            if event.call == 0 {
+            if event.call == ON_SUBMIT {
                 let ticket = tracker.on_submit(event.choice);
                 answer.ticket = ticket.map_or(NEVER, Ticket::to_number);
             }
@@ -150,7 +165,7 @@ unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
     };
     let (number, reason) = match decision {
         Some(Some(decision)) => numbers(Some(decision)),
-        Some(None) => (4, ""), // refused
+        Some(None) => (REFUSED, ""),
         None => numbers(None),
     };
     (answer.decision, answer.reason, answer.reason_length) = (number.into(), reason.as_ptr(), reason.len() as u32);
@@ -166,16 +181,16 @@ unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
 fn replay_vic(vic: &mut Vic, event: &Event, configs: &[Config]) -> Option<Option<Decision>> {
     let now = event.now;
     let decision = match event.call {
-        1 => vic.on_completion_in_slice(now, event.cif, some(event.slice_end)),
-        2 => vic.on_deadline(now),
-        4 => {
+        ON_COMPLETION => vic.on_completion_in_slice(now, event.cif, some(event.slice_end)),
+        ON_DEADLINE => vic.on_deadline(now),
+        ON_CONSUMED => {
             vic.on_consumed(now);
             return None;
         }
-        5 => vic.on_schedule(now),
-        6 => vic.on_deschedule(now),
-        9 => vic.flush(now),
-        10 => {
+        ON_SCHEDULE => vic.on_schedule(now),
+        ON_DESCHEDULE => vic.on_deschedule(now),
+        FLUSH => vic.flush(now),
+        RECONFIGURE => {
             let config = configs.get(usize::from(event.choice)).and_then(Config::vic)?;
             return Some(vic.reconfigure(config, now).ok().map(Decision::from));
         }
@@ -195,23 +210,23 @@ fn replay_cint(
     let now = event.now;
     let ticket = some(event.ticket).filter(|_| are_strict).map(Ticket::from_number);
     let decision = match event.call {
-        1 => {
+        ON_COMPLETION => {
             let hint = [Hint::Plain, Hint::Barrier, Hint::Urgent][usize::from(event.hint % 3)];
             cint.on_completion(now, tracker.on_completion(ticket, hint), Some(event.cif))
         }
-        2 => cint.on_deadline(now),
-        3 => cint.on_batch_end(now),
-        4 => {
+        ON_DEADLINE => cint.on_deadline(now),
+        ON_BATCH_END => cint.on_batch_end(now),
+        ON_CONSUMED => {
             cint.on_consumed(now);
             return None;
         }
-        7 => cint.on_cancel(now, tracker.cancel(ticket)),
-        8 => {
+        ON_CANCEL => cint.on_cancel(now, tracker.cancel(ticket)),
+        RESET_TRACKING => {
             tracker.reset_tracking();
             return None;
         }
-        9 => cint.flush(now),
-        10 => {
+        FLUSH => cint.flush(now),
+        RECONFIGURE => {
             let config = configs.get(usize::from(event.choice)).and_then(Config::cint)?;
             return Some(cint.reconfigure(config, now).ok().map(Decision::from));
         }

@@ -2,14 +2,14 @@
 
 use crate::decision::Decision;
 
-pub struct Nvme {
+pub struct Aggregation {
     threshold: u32, // 1: no coalescing
     time: u64,      // 0: no coalescing
     held: u32,
     first: u64,
 }
 
-impl Nvme {
+impl Aggregation {
     pub const OFF: Self = Self { threshold: 1, time: 0, held: 0, first: 0 };
 
     /// So many completions, so many ticks.
