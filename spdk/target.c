@@ -1,0 +1,262 @@
+#include "target.h"
+
+#include <spdk/env.h>
+#include <spdk/string.h>
+#include <spdk/thread.h>
+#include <spdk/util.h>
+
+#include <sys/timerfd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // the lists, and policies' texts
+static SLIST_HEAD(, target) targets = SLIST_HEAD_INITIALIZER(targets);
+static TAILQ_HEAD(, home) homes = TAILQ_HEAD_INITIALIZER(homes);
+
+static struct target *look_up(enum target_kind kind, const char *name)
+{
+    struct target *target;
+    SLIST_FOREACH(target, &targets, link)
+        if (target->kind == kind && strcmp(target->name, name) == 0)
+            return target;
+    return NULL;
+}
+
+struct target *target_add(enum target_kind kind, const char *name)
+{
+    pthread_mutex_lock(&mutex);
+    struct target *target = look_up(kind, name);
+    if (!target && (target = calloc(1, sizeof(*target)))) {
+        *target = (struct target){.kind = kind, .name = strdup(name), .policy = strdup(DEFAULT_POLICY)};
+        if (target->name && target->policy) {
+            SLIST_INSERT_HEAD(&targets, target, link);
+        } else {
+            free(target->name);
+            free(target->policy);
+            free(target);
+            target = NULL;
+        }
+    }
+    if (target)
+        target->exists = true;
+    pthread_mutex_unlock(&mutex);
+    return target;
+}
+
+struct target *target_find(enum target_kind kind, const char *name)
+{
+    pthread_mutex_lock(&mutex);
+    struct target *target = look_up(kind, name);
+    if (target && !target->exists)
+        target = NULL;
+    pthread_mutex_unlock(&mutex);
+    return target;
+}
+
+void target_remove(struct target *target)
+{
+    target_set_policy(target, DEFAULT_POLICY);
+    pthread_mutex_lock(&mutex);
+    target->exists = false;
+    pthread_mutex_unlock(&mutex);
+}
+
+struct target *target_next(struct target *target)
+{
+    pthread_mutex_lock(&mutex);
+    target = target ? SLIST_NEXT(target, link) : SLIST_FIRST(&targets);
+    while (target && !target->exists)
+        target = SLIST_NEXT(target, link);
+    pthread_mutex_unlock(&mutex);
+    return target;
+}
+
+char *target_policy(struct target *target)
+{
+    pthread_mutex_lock(&mutex);
+    char *policy = strdup(target->policy);
+    pthread_mutex_unlock(&mutex);
+    return policy;
+}
+
+bool target_set_policy(struct target *target, const char *policy)
+{
+    char *copy = strdup(policy);
+    if (!copy)
+        return false;
+    pthread_mutex_lock(&mutex);
+    char *old = target->policy;
+    target->policy = copy;
+    pthread_mutex_unlock(&mutex);
+    free(old);
+    return true;
+}
+
+static void set_timer(struct home *home, uint64_t deadline, uint64_t now)
+{
+    uint64_t ticks = deadline > now ? deadline - now : 0;
+    uint64_t ns = spdk_max((uint64_t)((unsigned __int128)ticks * SPDK_SEC_TO_NSEC / spdk_get_ticks_hz()), 1);
+    struct itimerspec at = {{0, 0}, {(time_t)(ns / SPDK_SEC_TO_NSEC), (long)(ns % SPDK_SEC_TO_NSEC)}};
+    timerfd_settime(home->timer, 0, &at, NULL);
+    home->timer_set = deadline;
+}
+
+static int on_timer(void *context)
+{
+    struct home *home = context;
+    uint64_t count, now = spdk_get_ticks();
+    if (read(home->timer, &count, sizeof(count)) < 0)
+        return SPDK_POLLER_IDLE;
+    home->timer_set = COALESCE_NEVER;
+    struct line *line;
+    SLIST_FOREACH(line, &home->lines, link) {
+        if (!line->is_running)
+            continue;
+        if (line->delivery.deadline <= now)
+            home->wake(line, now);
+        else
+            home_watch(line, now);
+    }
+    return SPDK_POLLER_BUSY;
+}
+
+bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now))
+{
+    static uint64_t ids;
+    *home = (struct home){.thread = spdk_get_thread(), .wake = wake, .timer = -1, .timer_set = COALESCE_NEVER};
+    pthread_mutex_init(&home->mutex, NULL);
+    if (spdk_interrupt_mode_is_enabled()) {
+        home->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+        if (home->timer < 0)
+            return false;
+        home->timer_interrupt = SPDK_INTERRUPT_REGISTER(home->timer, on_timer, home);
+    }
+    pthread_mutex_lock(&mutex);
+    home->id = ++ids;
+    TAILQ_INSERT_TAIL(&homes, home, link);
+    pthread_mutex_unlock(&mutex);
+    return true;
+}
+
+static void free_unvisited(struct home *home)
+{
+    if (!home->is_gone || home->visits > 0)
+        return;
+    while (!SLIST_EMPTY(&home->lines)) {
+        struct line *line = SLIST_FIRST(&home->lines);
+        SLIST_REMOVE_HEAD(&home->lines, link);
+        delivery_free(&line->delivery);
+        free(line);
+    }
+    pthread_mutex_destroy(&home->mutex);
+    free(home);
+}
+
+void home_free(struct home *home)
+{
+    spdk_interrupt_unregister(&home->timer_interrupt);
+    if (home->timer >= 0)
+        close(home->timer);
+    pthread_mutex_lock(&mutex);
+    TAILQ_REMOVE(&homes, home, link);
+    home->is_gone = true;
+    free_unvisited(home);
+    pthread_mutex_unlock(&mutex);
+}
+
+struct line *home_take_line(struct home *home, struct target *target, uint32_t queue, uint32_t entries, size_t line_size)
+{
+    struct line *line, *taken = NULL;
+    SLIST_FOREACH(line, &home->lines, link)
+        if (!line->is_running && line->target == target && line->queue == queue && line->delivery.held_size >= entries)
+            taken = line;
+    char *policy = target_policy(target);
+    if (!policy)
+        return NULL;
+    if (taken) {
+        delivery_reconfigure(&taken->delivery, spdk_get_ticks(), policy);
+    } else if ((taken = calloc(1, line_size))) {
+        taken->target = target;
+        taken->home = home;
+        taken->queue = queue;
+        if (delivery_init(&taken->delivery, policy, entries)) {
+            SLIST_INSERT_HEAD(&home->lines, taken, link);
+        } else {
+            free(taken);
+            taken = NULL;
+        }
+    }
+    free(policy);
+    if (taken)
+        taken->is_running = true;
+    return taken;
+}
+
+void home_watch(const struct line *line, uint64_t now)
+{
+    struct home *home = line->home;
+    if (home->timer >= 0 && line->delivery.deadline < home->timer_set)
+        set_timer(home, line->delivery.deadline, now);
+}
+
+struct tour {
+    struct target *target;
+    void (*visit)(struct line *line, void *context);
+    void (*done)(void *context);
+    void *context;
+    struct spdk_thread *origin;
+    struct home *home;
+    uint64_t last; // id of the home that was visited last
+};
+
+static void go_on(void *context);
+
+static void arrive(void *context)
+{
+    struct tour *tour = context;
+    struct home *home = tour->home;
+    if (!home->is_gone) {
+        struct line *line;
+        pthread_mutex_lock(&home->mutex);
+        SLIST_FOREACH(line, &home->lines, link)
+            if (!tour->target || line->target == tour->target)
+                tour->visit(line, tour->context);
+        pthread_mutex_unlock(&home->mutex);
+    }
+    pthread_mutex_lock(&mutex);
+    home->visits--;
+    free_unvisited(home);
+    pthread_mutex_unlock(&mutex);
+    spdk_thread_send_msg(tour->origin, go_on, tour);
+}
+
+static void go_on(void *context)
+{
+    struct tour *tour = context;
+    pthread_mutex_lock(&mutex);
+    struct home *home;
+    TAILQ_FOREACH(home, &homes, link)
+        if (home->id > tour->last)
+            break;
+    tour->home = home;
+    if (home) {
+        tour->last = home->id;
+        home->visits++;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (home) {
+        spdk_thread_send_msg(home->thread, arrive, tour);
+    } else {
+        tour->done(tour->context);
+        free(tour);
+    }
+}
+
+bool visit_lines(struct target *target, void (*visit)(struct line *line, void *context), void (*done)(void *context),
+                 void *context)
+{
+    struct tour *tour = calloc(1, sizeof(*tour));
+    if (!tour)
+        return false;
+    *tour = (struct tour){.target = target, .visit = visit, .done = done, .context = context, .origin = spdk_get_thread()};
+    go_on(tour);
+    return true;
+}
