@@ -31,6 +31,9 @@ void board_restore(uint32_t before);
 // interrupt that comes between the look and the sleep ends the sleep.
 void board_sleep(void);
 
+// The most of the stack that was in use since the last call, in bytes.
+size_t board_stack_used(void);
+
 // The console, through semihosting.
 void board_print(const char *text, size_t length);
 // A file on the machine that emulates the board, for writing; -1: it cannot be opened. Write returns whether all went out.
