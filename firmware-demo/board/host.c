@@ -100,6 +100,11 @@ void board_sleep(void)
         now = next;
 }
 
+size_t board_stack_used(void)
+{
+    return 0;
+}
+
 void board_print(const char *text, size_t length)
 {
     fwrite(text, 1, length, stdout);

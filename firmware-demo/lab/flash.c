@@ -5,9 +5,10 @@
 
 // Channels work at the same time, and one command after the other; so commands finish out of order.
 #define CHANNELS 8u // a block is on one, as if the FTL had put it anywhere
-#define COMMAND_US 2u // from the submission to the flash
-#define READ_US 40u
-#define WRITE_US 80u
+#define WAKE_US 200u  // until the first command comes to it
+#define COMMAND_US 2u // until a command comes to it, one behind the other
+#define READ_US 50u
+#define WRITE_US 90u
 #define SPREAD_US 32u
 #define RETRY_US 150u // a read that needs another voltage, one in 64
 
@@ -20,7 +21,7 @@ struct command {
 
 static struct command commands[FLASH_SLOTS];
 static struct command *first; // by the instant at which they finish
-static uint64_t free_at[CHANNELS], stamps[BLOCKS], collected;
+static uint64_t bus_free_at, free_at[CHANNELS], stamps[BLOCKS], collected;
 static uint32_t random, faults;
 uint32_t flash_cells[BLOCKS][BLOCK_WORDS];
 
@@ -30,6 +31,11 @@ static uint32_t next_random(void)
     random ^= random >> 17;
     random ^= random << 5;
     return random;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 static uint64_t latency(bool is_write)
@@ -54,7 +60,8 @@ void flash_begin(uint32_t seed)
     flash_abort();
     for (unsigned i = 0; i < CHANNELS; i++)
         free_at[i] = 0;
-    collected = 0;
+    bus_free_at = collected = 0;
+    faults = 0;
     random = seed;
     arm();
 }
@@ -75,10 +82,12 @@ void flash_start(unsigned slot, bool is_write, uint32_t block, uint32_t address,
         faults++;
         return;
     }
-    uint64_t *channel = &free_at[block * 2654435761u >> 29], start = now + COMMAND_US * (BOARD_TICK_HZ / 1000000u);
-    if (start < *channel)
-        start = *channel;
-    *channel = start + latency(is_write);
+    const uint32_t us = BOARD_TICK_HZ / 1000000u;
+    uint64_t *channel = &free_at[block * 2654435761u >> 29];
+    if (bus_free_at == 0)
+        bus_free_at = now + WAKE_US * us;
+    bus_free_at = later(now, bus_free_at) + COMMAND_US * us;
+    *channel = later(bus_free_at, *channel) + latency(is_write);
 
     struct command *command = &commands[slot];
     *command = (struct command){*channel, 0, block, address, is_write, true};

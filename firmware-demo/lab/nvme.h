@@ -10,7 +10,7 @@
 #define SQ_ENTRIES 64u
 #define CQ_ENTRIES 48u // fewer, so that a host that stops reaping fills it
 
-#define BLOCK_WORDS 8u
+#define BLOCK_WORDS 4u
 #define BLOCK_BYTES (4u * BLOCK_WORDS)
 #define BLOCKS 4096u                         // of the one namespace
 #define IS_BAD(block) ((block) % 32u == 31u) // it cannot be read

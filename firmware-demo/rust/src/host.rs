@@ -8,7 +8,7 @@ pub const QUEUES: usize = 1 + IO_QUEUES; // queue 0 is the admin queue
 pub const SQ_ENTRIES: u32 = 64;
 pub const CQ_ENTRIES: u32 = 48;
 
-pub const BLOCK_BYTES: u32 = 32;
+pub const BLOCK_BYTES: u32 = 16;
 pub const BLOCKS: u32 = 4096;
 pub const DATA_BYTES: u32 = 64 * IO_QUEUES as u32 * BLOCK_BYTES;
 
