@@ -120,6 +120,7 @@ const _: () = assert!(size_of::<Vic>() == 96, "the paper's figure is 104 bytes; 
 
 /// A cycle of the delivery ratio. The paper's counter runs up from 1 to `skipUp`; `left` runs down from `skipUp` to 1.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(4))] // copied as one word
 struct Cycle {
     left: u16,  // completions to come; the last of them is delivered,
     skips: u16, // and so many before it are held
@@ -208,21 +209,27 @@ impl Vic {
         }
         let slice_left = slice_end.filter(|&end| end > now && end != u64::MAX).map(|end| end.wrapping_sub(now));
 
-        let decision = if let Some(reason) = expired {
-            self.deliver(reason)
-        } else if slice_left.is_some_and(|left| self.window.reaches(left, self.config.margin)) {
-            self.deliver(Reason::SliceEnd) // before the interrupt after this one, the guest is off the CPU
-        } else if cif < u32::from(self.config.cif_threshold) {
-            self.deliver(Reason::LowCif)
-        } else if self.ratio.skips == 0 {
-            self.deliver(Reason::Always)
-        } else if self.exceeds(cif) {
-            self.deliver(Reason::LiveClamp)
-        } else {
-            self.next_in_cycle()
+        let decision = match expired.or_else(|| self.reason_now(cif, slice_left)) {
+            Some(reason) => self.deliver(reason),
+            None => self.next_in_cycle(),
         };
         self.look_ahead(slice_left);
         decision
+    }
+
+    /// The first reason to deliver that is not the place in the cycle.
+    fn reason_now(&self, cif: u32, slice_left: Option<u64>) -> Option<Reason> {
+        if slice_left.is_some_and(|left| self.window.reaches(left, self.config.margin)) {
+            Some(Reason::SliceEnd) // before the interrupt after this one, the guest is off the CPU
+        } else if cif < u32::from(self.config.cif_threshold) {
+            Some(Reason::LowCif)
+        } else if self.ratio.skips == 0 {
+            Some(Reason::Always)
+        } else if self.exceeds(cif) {
+            Some(Reason::LiveClamp)
+        } else {
+            None
+        }
     }
 
     /// Algorithm 2 with `cifThreshold` commands in flight or more.
@@ -346,21 +353,21 @@ impl Vic {
     /// `max_hold`, as what is held from now on is due then at the earliest; it ends where the live clamp may act on as
     /// many as this cycle can hold.
     fn look_ahead(&mut self, slice_left: Option<u64>) {
-        let Self { config, cycle, .. } = *self;
-        let slice_deadline = slice_left.and_then(|left| self.window.deadline(self.last, left, config.margin));
-        if let (Some(deadline), 1..) = (slice_deadline, cycle.held()) {
+        let margin = self.config.margin;
+        if self.held() == 0 {
+            self.first_held = self.last;
+        } else if let Some(deadline) = slice_left.and_then(|left| self.window.deadline(self.last, left, margin)) {
             (self.wake, self.low, self.high) = (deadline, 0, u32::MAX);
             return;
         }
-        let waited = if cycle.held() > 0 { self.since(self.first_held) } else { 0 };
-        let hold = config.max_hold.get().saturating_sub(waited);
-        let epoch = config.epoch.get().saturating_sub(self.since(self.epoch_start));
-        self.wake = if self.running { self.last.saturating_add(hold.min(epoch)) } else { 0 };
+        let epoch_left = self.config.epoch.get().saturating_sub(self.since(self.epoch_start));
+        let epoch_end = self.last.saturating_add(epoch_left);
+        self.wake = if self.running { self.hold_deadline().map_or(epoch_end, |hold| hold.min(epoch_end)) } else { 0 };
 
-        self.low = u32::from(config.cif_threshold);
+        self.low = u32::from(self.config.cif_threshold);
         self.high = match u32::from(self.ratio.skips) {
             0 => u32::MAX,
-            most if most > 1 && config.live_clamp => self.low.saturating_mul(2).saturating_mul(most).wrapping_sub(1),
+            most if most > 1 && self.config.live_clamp => self.low.wrapping_mul(2).saturating_mul(most).wrapping_sub(1),
             _ => self.low.wrapping_sub(1),
         };
     }
@@ -375,6 +382,7 @@ impl Vic {
     }
 
     /// The earliest deadline, and the reason it will give. An instant before 0 is reported as 0.
+    #[inline(never)]
     const fn pending(&self) -> Option<(u64, Reason)> {
         if self.held() == 0 {
             return None;
@@ -390,8 +398,11 @@ impl Vic {
     /// When the oldest held completion has been held for `max_hold`.
     const fn hold_deadline(&self) -> Option<u64> {
         let Some(max_hold) = self.config.max_hold() else { return None };
-        let left = 0_i64.saturating_add_unsigned(max_hold).saturating_sub_unsigned(self.since(self.first_held));
-        Some(self.last.saturating_add_signed(left))
+        let waited = self.since(self.first_held);
+        Some(match max_hold.checked_sub(waited) {
+            Some(left) => self.last.saturating_add(left),
+            None => self.last.saturating_sub(waited.wrapping_sub(max_hold)),
+        })
     }
 
     /// The last instant at which an interrupt comes before the slice's end, if that is known.
