@@ -16,7 +16,8 @@ cargo build --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --tar
 
 build() { # NAME ARGUMENT...
   cc -std=c99 -D_POSIX_C_SOURCE=200809L -g -O1 -Wall -Wextra -Wpedantic -Werror \
-    -I firmware-demo/board -I firmware-demo/lab -I crates/ffi/include -DVECTORS="\"\\\"$work/vectors.bin\\\"\"" -DSLACK_US=60u \
+    -I firmware-demo/board -I firmware-demo/lab -I crates/ffi/include \
+    -DVECTORS="\"\\\"$work/vectors.bin\\\"\"" -DSLACK_US=60u \
     -o "$work/$1" firmware-demo/board/host.c firmware-demo/lab/*.c "${@:2}"
 }
 build c -fsanitize=address,undefined -fno-sanitize-recover=all firmware-demo/c/*.c "$target/release/libcoalesce.a" \

@@ -1,6 +1,7 @@
 // The controller: takes events in the order of their stamps, one at a time, and sleeps when there is none.
 #include "board.h"
 #include "coalescing.h"
+#include "command.h"
 #include "device.h"
 #include "features.h"
 #include "nvme.h"
@@ -51,22 +52,6 @@ static void finish(struct queue *queue, unsigned slot, uint32_t status)
     post(queue);
 }
 
-// Checks every field of a read or write.
-static uint32_t check(const struct sq_entry *entry)
-{
-    uint32_t opcode = entry->dword[0] & 0xff;
-    if (opcode != IO_READ && opcode != IO_WRITE)
-        return STATUS_INVALID_OPCODE;
-    if (entry->dword[1] != 1)
-        return STATUS_INVALID_NAMESPACE;
-    bool is_plain = (entry->dword[0] & 0xff00) == 0 && (entry->dword[12] & 0xffff) == 0; // not fused, PRP; one block
-    if (!is_plain || entry->dword[6] % BLOCK_BYTES != 0 || entry->dword[6] >= sizeof host_memory.data || entry->dword[7] != 0)
-        return STATUS_INVALID_FIELD;
-    if (entry->dword[10] >= BLOCKS || entry->dword[11] != 0)
-        return STATUS_LBA_OUT_OF_RANGE;
-    return STATUS_SUCCESS;
-}
-
 static void begin(struct queue *queue, unsigned index, const struct sq_entry *entry)
 {
     struct slot *slot = &queue->slots[index];
@@ -78,13 +63,13 @@ static void begin(struct queue *queue, unsigned index, const struct sq_entry *en
         return;
     }
     slot->ticket = coalescing_on_submit(&vectors[queue->id - 1]);
-    slot->hint = (uint8_t)cint_hint_merge(cint_hint_from_cdw12(entry->dword[12], true),
-                                          cint_hint_from_access_latency(entry->dword[13]));
-    uint32_t status = check(entry);
-    if (status != STATUS_SUCCESS)
-        finish(queue, index, status);
+    slot->hint = (uint8_t)command_hint(entry);
+    struct command command;
+    uint32_t status = command_decode(entry, &command);
+    if (status == STATUS_SUCCESS)
+        flash_start((queue->id - 1) * SLOTS + index, command.is_write, command.block, command.address, now);
     else
-        flash_start((queue->id - 1) * SLOTS + index, (entry->dword[0] & 0xff) == IO_WRITE, entry->dword[10], entry->dword[6], now);
+        finish(queue, index, status);
 }
 
 // ---- Events ----
@@ -93,8 +78,8 @@ static void begin(struct queue *queue, unsigned index, const struct sq_entry *en
 // can only reset us.
 static void report_doorbell(unsigned queue)
 {
-    uint32_t none = 0;
-    __atomic_compare_exchange_n(&registers.event, &none, EVENT_DOORBELL_VALUE | queue << 16, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    uint32_t none = 0, event = EVENT_DOORBELL_VALUE | queue << 16; // the first one stays
+    __atomic_compare_exchange_n(&registers.event, &none, event, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     if (queue != 0)
         return;
     is_fatal = true;

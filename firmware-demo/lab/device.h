@@ -62,8 +62,8 @@ struct traced {
     uint64_t now, deadline; // the deadline after the call
     const char *reason;     // which stays
     uint32_t reason_length;
-    uint32_t cif;                          // of a completion
-    uint8_t queue, call, hint, decision;   // of the enumerations above
+    uint32_t cif;                        // of a completion
+    uint8_t queue, call, hint, decision; // of the enumerations above
 };
 
 // Notes a decision. Call it before the interrupt is raised.

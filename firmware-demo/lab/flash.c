@@ -4,9 +4,9 @@
 #include "host.h"
 
 // Channels work at the same time, and one command after the other; so commands finish out of order.
-#define CHANNELS 8u // a block is on one, as if the FTL had put it anywhere
-#define WAKE_US 200u  // until the first command comes to it
-#define COMMAND_US 2u // until a command comes to it, one behind the other
+#define CHANNELS 8u   // a block is on one, as if the FTL had put it anywhere
+#define WAKE_US 200u  // until the first command comes to the flash
+#define COMMAND_US 2u // until any comes to it, one behind the other
 #define READ_US 50u
 #define WRITE_US 90u
 #define SPREAD_US 32u
@@ -118,7 +118,10 @@ bool flash_collect(struct flash_done *done)
     stamps[command->block] = collected = command->finish;
     uint32_t *memory = &host_memory.data[command->address / 4], *cell = flash_cells[command->block];
     for (unsigned i = 0; i < BLOCK_WORDS; i++)
-        *(command->is_write ? &cell[i] : &memory[i]) = *(command->is_write ? &memory[i] : &cell[i]);
+        if (command->is_write)
+            cell[i] = memory[i];
+        else
+            memory[i] = cell[i];
     done->stamp = command->finish;
     done->slot = (uint16_t)(command - commands);
     done->failed = !command->is_write && IS_BAD(command->block);

@@ -14,8 +14,8 @@ void flash_begin(uint32_t seed);
 // When the last command on a block finished.
 uint64_t flash_stamp(uint32_t block);
 
-// What of this run the flash cannot do with a device: a slot in use, a block or an address that is not there, and a command that
-// finished, by its stamp, before one that was collected, because the device was slower than the flash. 0, or it is broken.
+// How often the flash could not do what the device of this run asked for: its slot was in use, its block or address is none,
+// or it finished, by its stamp, before another one that was collected: the device is slower than the flash.
 uint32_t flash_faults(void);
 
 #endif

@@ -21,12 +21,12 @@ static struct command {
     bool is_busy, is_write, is_urgent, is_barrier, is_io;
 } commands[QUEUES][CIDS];
 
-static uint32_t turns[QUEUES][CIDS];   // which of its blocks is next
-static uint32_t versions[BLOCKS];      // how often a block was written
-static bool taken[QUEUES][CQ_ENTRIES]; // urgent entries, before their turn
+static uint32_t turns[QUEUES][CIDS];                  // which of its blocks is next
+static uint32_t versions[BLOCKS];                     // how often a block was written
+static bool taken[QUEUES][CQ_ENTRIES];                // urgent entries, before their turn
 static uint32_t rung_tail[QUEUES], rung_head[QUEUES]; // the doorbells, as they were last written
 static uint32_t in_flight[REQUESTERS], submitted;
-static uint32_t barriers, batches; // that one interrupt announces; those complete
+static uint32_t barriers, batches; // that one interrupt announces: Barriers, and batches that are complete
 static const struct workload *workload;
 static struct result result;
 static uint64_t alarm = NEVER, begun;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define IO_QUEUES 2u
-#define QUEUES (1u + IO_QUEUES) // queue 0 is the admin queue; queue n > 0 interrupts on line n - 1, the admin queue on line 0
+#define QUEUES (1u + IO_QUEUES) // queue 0 is the admin queue, and has line 0; queue n has line n - 1
 #define SQ_ENTRIES 64u
 #define CQ_ENTRIES 48u // fewer, so that a host that stops reaping fills it
 
@@ -20,8 +20,9 @@ struct sq_entry {
     uint32_t dword[16];
 };
 
+// Dword 0: result. 2: SQ head 15:0, SQ identifier 31:16. 3: command identifier 15:0, phase tag 16, status 31:17.
 struct cq_entry {
-    uint32_t dword[4]; // 0: result; 2: SQ head 15:0, SQ identifier 31:16; 3: command identifier 15:0, phase tag 16, status 31:17
+    uint32_t dword[4];
 };
 
 // The host's memory, as far as the device may reach. A data pointer (PRP1) is a byte offset into `data`.
@@ -34,12 +35,12 @@ extern struct host_memory host_memory;
 
 // Either side may change a register at any instant: each is loaded and stored whole.
 struct registers {
-    uint32_t cc;              // host: CC_ENABLE
-    uint32_t csts;            // device: CSTS_...
-    uint32_t event;           // device: the first EVENT_... since the host cleared it, and its queue in bits 31:16
-    uint32_t cause[IO_QUEUES]; // device: why a line was raised, CAUSE_... added up; the host takes them and leaves 0
+    uint32_t cc;               // host: CC_ENABLE
+    uint32_t csts;             // device: CSTS_...
+    uint32_t event;            // device: the first EVENT_... since the host cleared it, and its queue in bits 31:16
+    uint32_t cause[IO_QUEUES]; // device: why a line was raised, all CAUSE_... of it; the host takes them and leaves 0
     struct {
-        uint32_t sq_tail, cq_head; // host: doorbells
+        uint32_t sq_tail, cq_head; // host
     } doorbell[QUEUES];
 };
 extern struct registers registers;
@@ -69,12 +70,11 @@ extern struct registers registers;
 // Features. Of Set and Get Features, Command Dword 10 has the number in 7:0 and "save" in 31, Dword 11 the value.
 #define FEATURE_COALESCING 0x08u // THR 7:0, 0's based; TIME 15:8 in units of 100 µs
 #define FEATURE_VECTOR 0x09u     // vector 15:0; coalescing disabled 16
-// Vendor specific: how to decide. It changes while all I/O is done and reaped. Dword 11: POLICY_...; Dword 12: the storm guard of cint,
-// in interrupts a second, with STORM_SHIFT; 0: none.
+// Vendor specific: how to decide. It changes only while all I/O is done and reaped. Dword 11: POLICY_...; Dword 12: the
+// limit of cint's storm guard, in interrupts a second; 0: no guard.
 #define FEATURE_POLICY 0xc0u
 #define STORM_SHIFT 5u
 
-// In ticks of the device's clock, whose nanoseconds are rounded down:
 #define POLICY_NVME 0u   // Feature 08h and no more
 #define POLICY_VIC 1u    // the default, with an epoch of 1 ms: a run here lasts for some twenty
 #define POLICY_CINT 2u   // the default, with Δ = 30 µs: this flash is slow

@@ -4,6 +4,9 @@ use crate::host::{BLOCK_BYTES, BLOCKS, DATA_BYTES, Status};
 use crate::queue::Entry;
 use cint_core::{BothBits, Hint};
 
+const WRITE: u32 = 0x01;
+const READ: u32 = 0x02;
+
 pub struct ReadOrWrite {
     pub is_write: bool,
     pub block: u32,
@@ -15,22 +18,24 @@ impl TryFrom<&Entry> for ReadOrWrite {
 
     fn try_from(entry: &Entry) -> Result<Self, Status> {
         let is_write = match entry[0] & 0xff {
-            0x01 => true,
-            0x02 => false,
+            WRITE => true,
+            READ => false,
             _ => return Err(Status::InvalidOpcode),
         };
         if entry[1] != 1 {
             return Err(Status::InvalidNamespace);
         }
-        let is_plain = entry[0] & 0xff00 == 0 && entry[12] & 0xffff == 0; // not fused, PRP; one block
-        let address = entry[6];
-        if !is_plain || !address.is_multiple_of(BLOCK_BYTES) || address >= DATA_BYTES || entry[7] != 0 {
+        let (block, address, blocks) = (entry[10], entry[6], (entry[12] & 0xffff) + 1);
+        if entry[0] & 0xff00 != 0 || blocks != 1 {
+            return Err(Status::InvalidField); // fused, or with an SGL
+        }
+        if !address.is_multiple_of(BLOCK_BYTES) || address >= DATA_BYTES || entry[7] != 0 {
             return Err(Status::InvalidField);
         }
-        if entry[10] >= BLOCKS || entry[11] != 0 {
+        if block >= BLOCKS || entry[11] != 0 {
             return Err(Status::LbaOutOfRange);
         }
-        Ok(Self { is_write, block: entry[10], address })
+        Ok(Self { is_write, block, address })
     }
 }
 

@@ -6,6 +6,9 @@ use crate::host::{IO_QUEUES, Status};
 use crate::queue::Entry;
 use crate::vector::Vector;
 
+const SET: u32 = 0x09;
+const GET: u32 = 0x0a;
+
 const COALESCING: u32 = 0x08;
 const VECTOR: u32 = 0x09;
 const POLICY: u32 = 0xc0; // the vendor's
@@ -28,19 +31,19 @@ impl Features {
     ) -> Result<u32, Status> {
         let (feature, save, value) = (entry[10] & 0xff, entry[10] >> 31 != 0, entry[11]);
         match (entry[0] & 0xff, feature) {
-            (0x0a, COALESCING) => Ok(self.coalescing),
-            (0x0a, VECTOR) => {
+            (GET, COALESCING) => Ok(self.coalescing),
+            (GET, VECTOR) => {
                 let vector = value & 0xffff;
                 let is_disabled = vectors.get(vector as usize).ok_or(Status::InvalidField)?.is_disabled();
                 Ok(vector | u32::from(is_disabled) << 16)
             }
-            (0x0a, POLICY) => Ok(self.policy),
-            (0x09, _) if save => Err(Status::NotSaveable),
-            (0x09, COALESCING) => self.set_coalescing(vectors, value),
-            (0x09, VECTOR) => set_vector(vectors, value, now),
-            (0x09, POLICY) if is_busy => Err(Status::SequenceError),
-            (0x09, POLICY) => self.set_policy(vectors, value, entry[12]),
-            (0x09 | 0x0a, _) => Err(Status::InvalidField),
+            (GET, POLICY) => Ok(self.policy),
+            (SET, _) if save => Err(Status::NotSaveable),
+            (SET, COALESCING) => self.set_coalescing(vectors, value),
+            (SET, VECTOR) => set_vector(vectors, value, now),
+            (SET, POLICY) if is_busy => Err(Status::SequenceError),
+            (SET, POLICY) => self.set_policy(vectors, value, entry[12]),
+            (SET | GET, _) => Err(Status::InvalidField),
             _ => Err(Status::InvalidOpcode),
         }
     }
