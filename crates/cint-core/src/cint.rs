@@ -1,6 +1,6 @@
 //! The machine: Algorithm 2 of the cinterrupts paper, and what keeps it safe.
 
-use crate::config::{Config, ConfigError, Field, NO_MAX_HOLD};
+use crate::config::{Config, ConfigError, Field, NEVER};
 use crate::hint::Hint;
 use crate::storm::Storm;
 
@@ -137,7 +137,10 @@ pub struct Cint {
     held: u32,
     batch: u32,           // Alg. 2 `coalesced`
     first_held: u64,      // when the oldest held completion was posted
+    limit: u64,           // `max_hold` after that
     last_completion: u64, // the quiet time Δ starts here
+    due: u64,
+    due_for: Option<Reason>, // what the deadline `due` will give; None: there is none
     // The storm guard
     storm: Storm,
     last_delivery: u64,
@@ -148,7 +151,7 @@ pub struct Cint {
     last: u64, // of the previous call
 }
 
-const _: () = assert!(size_of::<Cint>() <= 112, "128 bytes with a word that a C caller adds");
+const _: () = assert!(size_of::<Cint>() <= 120, "128 bytes with a word that a C caller adds");
 
 /// What a completion asks for.
 enum Due {
@@ -166,7 +169,10 @@ impl Cint {
             held: 0,
             batch: 0,
             first_held: 0,
+            limit: 0,
             last_completion: 0,
+            due: 0,
+            due_for: None,
             storm: Storm::cold(&config),
             last_delivery: 0,
             delivered: false,
@@ -181,32 +187,58 @@ impl Cint {
     #[inline]
     pub fn on_completion(&mut self, now: u64, event: impl Into<Event>, cif: Option<u32>) -> Decision {
         let event = event.into();
+        let decision = if event == Event::Plain { self.short_cut(now, cif) } else { None };
+        decision.unwrap_or_else(|| self.on_event(now, event, cif))
+    }
+
+    /// The usual case of a plain completion, for those who inline that alone: the burst goes on, and there is no storm.
+    /// `None`: call [`on_completion`](Self::on_completion); nothing has happened.
+    #[inline(always)]
+    pub fn short_cut(&mut self, now: u64, cif: Option<u32>) -> Option<Decision> {
+        let is_usual = now >= self.last
+            && (now < self.due || self.due_for.is_none())
+            && !self.storm.is_storming()
+            && self.batch < u32::from(self.config.thr).saturating_sub(1)
+            && !self.starves(cif, self.held.saturating_add(1));
+        if !is_usual {
+            return None;
+        }
+        self.last = now;
+        Some(self.hold(HoldReason::Burst))
+    }
+
+    /// As [`on_completion`](Self::on_completion), without the short cut.
+    #[inline(never)]
+    pub fn on_event(&mut self, now: u64, event: Event, cif: Option<u32>) -> Decision {
         self.advance(now);
-        if let Some(reason) = self.expired() {
-            return self.deliver(reason); // this completion rides on it
+        if let Some(decision) = self.deliver_expired() {
+            return decision; // this completion rides on it
         }
         if event == Event::Error {
             return self.deliver(Reason::Error);
         }
 
         let paced = self.is_paced();
-        if paced && !self.put_off && self.own_deadline().is_some_and(|(left, _)| left <= 0) {
-            return self.put_off(); // what is held was due, but not yet allowed
-        }
-        match self.due(event, cif) {
-            Due::Nothing => self.hold(HoldReason::Burst),
-            _ if paced => self.put_off(),
-            Due::UrgentAlone => self.deliver_urgent(),
-            Due::Everything(reason) => self.deliver(reason),
-        }
+        let was_due = paced && !self.put_off && self.own_deadline().is_some_and(|(left, _)| left <= 0);
+        let due = if was_due { Due::Everything(Reason::Storm) } else { self.due(event, cif) };
+        let reason = match due {
+            Due::Nothing => HoldReason::Burst,
+            _ if paced => {
+                self.put_off = true; // due, but not yet allowed
+                HoldReason::Storm
+            }
+            Due::UrgentAlone => return self.deliver_urgent(),
+            Due::Everything(reason) => return self.deliver(reason),
+        };
+        self.hold(reason)
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before. May change in every call
     /// that takes `&mut self`; a timer armed for an earlier instant may be left as it is.
     #[inline]
     #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
-        self.pending().map(|(left, _)| self.last.saturating_add_signed(left))
+    pub const fn deadline(&self) -> Option<u64> {
+        if self.due_for.is_some() { Some(self.due) } else { None }
     }
 
     /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
@@ -221,7 +253,7 @@ impl Cint {
         if let Some(decision) = self.deliver_expired() {
             return decision;
         }
-        if self.config.delta > 0 {
+        if self.config.delta != NEVER {
             return self.nothing_due(HoldReason::Early);
         }
         self.deliver_held_paced(Reason::BatchEnd)
@@ -275,7 +307,10 @@ impl Cint {
             _ if self.put_off => self.deliver(Reason::Storm),
             Some((left, reason)) if self.has_come(left) => self.deliver(reason),
             _ if self.held > 0 && self.batch >= u32::from(config.thr) => self.deliver(Reason::Count),
-            _ => self.nothing_due(HoldReason::Reconfigured),
+            _ => {
+                self.look_ahead();
+                self.nothing_due(HoldReason::Reconfigured)
+            }
         })
     }
 
@@ -304,15 +339,24 @@ impl Cint {
     }
 
     /// Takes the time of a call. A clock that went back: no time has passed, and all that is stored moves back too.
-    const fn advance(&mut self, now: u64) {
+    #[inline(always)]
+    fn advance(&mut self, now: u64) {
         if now < self.last {
-            let by = self.last.wrapping_sub(now);
-            self.first_held = self.first_held.wrapping_sub(by);
-            self.last_completion = self.last_completion.wrapping_sub(by);
-            self.last_delivery = self.last_delivery.wrapping_sub(by);
-            self.times_back = self.times_back.saturating_add(1);
+            self.go_back(now);
         }
         self.last = now;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn go_back(&mut self, now: u64) {
+        let by = self.last.wrapping_sub(now);
+        self.last = now;
+        self.first_held = self.first_held.wrapping_sub(by);
+        self.last_completion = self.last_completion.wrapping_sub(by);
+        self.last_delivery = self.last_delivery.wrapping_sub(by);
+        self.times_back = self.times_back.saturating_add(1);
+        self.look_ahead();
     }
 
     /// Ticks since `instant`. It may lie before 0 in the caller's clock, as its difference does not.
@@ -335,8 +379,8 @@ impl Cint {
             return None;
         }
         let delta =
-            (self.config.delta > 0).then(|| (self.left(self.last_completion, self.config.delta), Reason::Delta));
-        let max_hold = (self.config.max_hold != NO_MAX_HOLD)
+            (self.config.delta != NEVER).then(|| (self.left(self.last_completion, self.config.delta), Reason::Delta));
+        let max_hold = (self.config.max_hold != NEVER)
             .then(|| (self.left(self.first_held, self.config.max_hold), Reason::MaxHold));
         match (delta, max_hold) {
             (Some(delta), Some(max_hold)) => Some(if max_hold.0 < delta.0 { max_hold } else { delta }),
@@ -344,22 +388,24 @@ impl Cint {
         }
     }
 
-    /// The deadline, in ticks from now, and the reason it will give. In a storm nothing comes before its pace.
-    fn pending(&self) -> Option<(i64, Reason)> {
+    /// Finds the deadline of what is held, anew.
+    #[cold]
+    #[inline(never)]
+    fn look_ahead(&mut self) {
         let own = self.own_deadline();
-        if !self.storm.is_storming() {
-            return own;
-        }
         let pace = (self.left(self.last_delivery, self.config.storm_interval), Reason::Storm);
-        if self.put_off {
-            return Some(pace);
-        }
-        own.map(|own| if own.0 < pace.0 { pace } else { own })
-    }
-
-    /// The reason of a deadline that has come.
-    fn expired(&self) -> Option<Reason> {
-        self.pending().filter(|&(left, _)| self.has_come(left)).map(|(_, reason)| reason)
+        let next = match own {
+            _ if !self.storm.is_storming() => own,
+            _ if self.put_off => Some(pace), // in a storm nothing comes before its pace
+            Some(own) if own.0 >= pace.0 => Some(own),
+            own => own.map(|_| pace),
+        };
+        self.due_for = next.map(|(_, reason)| reason);
+        self.due = self.last.saturating_add_signed(next.map_or(0, |(left, _)| left));
+        self.limit = match self.config.max_hold {
+            NEVER => NEVER,
+            max_hold => self.last.saturating_add_signed(self.left(self.first_held, max_hold)),
+        };
     }
 
     /// In a storm, and too soon after the last interrupt for another.
@@ -394,19 +440,22 @@ impl Cint {
         }
     }
 
+    #[inline(always)]
     fn hold(&mut self, reason: HoldReason) -> Decision {
         if self.held == 0 {
             self.first_held = self.last;
+            self.limit = self.last.saturating_add(self.config.max_hold);
         }
         self.last_completion = self.last;
         self.held = self.held.saturating_add(1);
         self.batch = self.batch.saturating_add(1);
+        let quiet = self.last.saturating_add(self.config.delta);
+        (self.due, self.due_for) =
+            if self.limit < quiet { (self.limit, Some(Reason::MaxHold)) } else { (quiet, Some(Reason::Delta)) };
+        if self.due == NEVER || self.storm.is_storming() {
+            self.look_ahead();
+        }
         Decision::Hold(reason)
-    }
-
-    fn put_off(&mut self) -> Decision {
-        self.put_off = true;
-        self.hold(HoldReason::Storm)
     }
 
     fn deliver(&mut self, reason: Reason) -> Decision {
@@ -417,16 +466,20 @@ impl Cint {
 
     /// Plain ones that are held see an urgent one pass: it counts in their batch, so that they do not starve.
     fn deliver_urgent(&mut self) -> Decision {
+        self.interrupt();
         if self.held > 0 {
             self.last_completion = self.last;
             self.batch = self.batch.saturating_add(1);
+            self.look_ahead();
         }
-        self.interrupt();
         Decision::DeliverUrgent
     }
 
     fn deliver_expired(&mut self) -> Option<Decision> {
-        self.expired().map(|reason| self.deliver(reason))
+        match self.due_for {
+            Some(reason) if self.last >= self.due => Some(self.deliver(reason)),
+            _ => None,
+        }
     }
 
     fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
@@ -435,6 +488,7 @@ impl Cint {
         }
         if self.is_paced() {
             self.put_off = true;
+            self.look_ahead();
             return Decision::Hold(HoldReason::Storm);
         }
         self.deliver(reason)
@@ -448,9 +502,11 @@ impl Cint {
         self.held = 0;
         self.batch = 0;
         self.put_off = false;
+        self.due_for = None;
     }
 
     /// Every interrupt but the first is a sample for the storm guard.
+    #[inline(never)]
     fn interrupt(&mut self) {
         if self.delivered && self.config.storm_interval > 0 {
             self.storm.sample(self.since(self.last_delivery), &self.config);

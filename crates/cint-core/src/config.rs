@@ -58,8 +58,8 @@ impl Params {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(crate) tick_hz: u64,
-    pub(crate) delta: u64,          // 0: none
-    pub(crate) max_hold: u64,       // NO_MAX_HOLD: none
+    pub(crate) delta: u64,          // NEVER: none
+    pub(crate) max_hold: u64,       // NEVER: none
     pub(crate) storm_interval: u64, // 0: no storm guard
     pub(crate) thr: u16,
     pub(crate) cif_threshold: u16, // 0: no in_flight rule
@@ -67,7 +67,7 @@ pub struct Config {
     pub(crate) ooo: bool,
 }
 
-pub(crate) const NO_MAX_HOLD: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Config {
     /// Checks `params` and converts them to ticks: Δ and `max_hold` rounded down, the interval of the storm guard up.
@@ -119,7 +119,7 @@ impl Config {
         };
         let max_hold = match max_hold_ns {
             Some(ns) => ticks_down(ns, tick_hz),
-            None => NO_MAX_HOLD,
+            None => NEVER,
         };
         if max_hold < storm_interval {
             return Err(ConfigError {
@@ -134,7 +134,10 @@ impl Config {
         }
         Ok(Self {
             tick_hz,
-            delta: ticks_down(delta_ns, tick_hz),
+            delta: match delta_ns {
+                0 => NEVER,
+                ns => ticks_down(ns, tick_hz),
+            },
             max_hold,
             storm_interval,
             thr,
@@ -152,8 +155,8 @@ impl Config {
     #[must_use]
     pub const fn max_hold(&self) -> Option<u64> {
         let hold = match (self.max_hold, self.delta) {
-            (NO_MAX_HOLD, 0) => return None,
-            (NO_MAX_HOLD, delta) => delta.saturating_mul((self.thr as u64).saturating_sub(1)),
+            (NEVER, NEVER) => return None,
+            (NEVER, delta) => delta.saturating_mul((self.thr as u64).saturating_sub(1)),
             (max_hold, _) => max_hold,
         };
         Some(hold.saturating_add(self.storm_interval))
@@ -162,7 +165,7 @@ impl Config {
     /// Whether a burst ends only when the caller says so, with [`on_batch_end`](crate::Cint::on_batch_end): Δ is 0.
     #[must_use]
     pub const fn waits_for_batch_end(&self) -> bool {
-        self.delta == 0
+        self.delta == NEVER
     }
 
     /// Ticks between two interrupts that the storm guard allows in the long run; `None`: off.

@@ -4,7 +4,7 @@ use crate::error::{
     COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_RESERVED, COALESCE_FIELD_STORM_SHIFT,
     COALESCE_FIELD_THR, Refused, coalesce_error,
 };
-use crate::hint::known;
+use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
 use crate::tagged::{Decides, Machine, Tagged, answer, kind, put, read_config};
 use cint_core::{Cint, Config, Decision, Event, Field, HoldReason, Params, Reason, StormParams};
@@ -181,18 +181,28 @@ pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hint: u32, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { on_completion(state, now, known(hint).map_or(Event::Error, Event::from), cif) }
+    unsafe {
+        let at_once = |cint: &mut Cint| (hint == COALESCE_HINT_PLAIN).then(|| cint.short_cut(now, in_flight(cif)))?;
+        match State::decide_at_once(state, at_once) {
+            Some(status) => status,
+            None => on_completion(state, now, known(hint).map_or(Event::Error, Event::from), cif),
+        }
+    }
+}
+
+/// Commands in flight, if they are known.
+fn in_flight(cif: u32) -> Option<u32> {
+    (cif != COALESCE_CIF_UNKNOWN).then_some(cif)
 }
 
 /// A command completed, and this is what it means.
 ///
 /// # Safety
 /// As `cint_on_completion`.
-#[inline(always)]
+#[inline(never)]
 pub(crate) unsafe fn on_completion(state: *mut cint_state, now: u64, event: Event, cif: u32) -> coalesce_status {
-    let cif = (cif != COALESCE_CIF_UNKNOWN).then_some(cif);
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |cint| cint.on_completion(now, event, cif)) }
+    unsafe { State::decide(state, |cint| cint.on_event(now, event, in_flight(cif))) }
 }
 
 /// When `cint_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
