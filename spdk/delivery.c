@@ -59,16 +59,20 @@ void delivery_complete(struct delivery *line, uint64_t now, uint32_t cif, const 
         .class_of = class_of,
     };
     line->stats.completions++;
-    line->is_batch = true;
+    line->is_batch = line->is_news = true;
     if (act(line, coalesce_policy_on_completion(line->policy, now, &completion)))
         line->held_since[line->held++ & (line->held_size - 1)] = now;
 }
 
-bool delivery_may_interrupt(struct delivery *line, uint64_t now)
+void delivery_end_batch(struct delivery *line, uint64_t now)
 {
     if (!line->is_due && line->is_batch && coalesce_policy_wants_batch_end(line->policy))
         act(line, coalesce_policy_on_batch_end(line->policy, now));
     line->is_batch = false;
+}
+
+bool delivery_may_interrupt(struct delivery *line, uint64_t now)
+{
     if (!line->is_due && line->deadline <= now)
         act(line, coalesce_policy_on_deadline(line->policy, now));
     return line->is_due || line->held == 0;
@@ -96,6 +100,8 @@ static void forget_held(struct delivery *line, uint64_t now)
 void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
 {
     forget_held(line, now);
+    line->stats.owed += is_sent && !line->is_news;
+    line->is_news = false;
     line->stats.interrupts += is_sent;
     line->stats.suppressed += !is_sent;
 }
@@ -111,7 +117,7 @@ void delivery_reset(struct delivery *line, uint64_t now)
 {
     forget_held(line, now);
     coalesce_policy_reset(line->policy, now);
-    line->is_batch = false;
+    line->is_batch = line->is_news = false;
     line->deadline = coalesce_policy_deadline(line->policy);
 }
 
@@ -169,6 +175,7 @@ void delivery_write_stats(const struct delivery *line, struct spdk_json_write_ct
     spdk_json_write_named_string(w, "policy", text);
     spdk_json_write_named_uint64(w, "completions", line->stats.completions);
     spdk_json_write_named_uint64(w, "interrupts", line->stats.interrupts);
+    spdk_json_write_named_uint64(w, "owed", line->stats.owed);
     spdk_json_write_named_uint64(w, "suppressed", line->stats.suppressed);
     spdk_json_write_named_uint64(w, "held", line->held);
     for (int is_hold = 0; is_hold <= 1; is_hold++) {

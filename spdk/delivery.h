@@ -14,13 +14,14 @@ struct delivery {
     uint64_t deadline; // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
     bool is_due;       // the policy has decided to interrupt, and nobody has yet
     bool is_batch;     // completions came after the last end of a batch
+    bool is_news;      // completions came after the consumer was told of them
 
     uint64_t held;        // completions that the policy held and no interrupt has told of
     uint64_t *held_since; // the last `held_size` of them, in ticks
     uint32_t held_size;   // a power of two
 
     struct {
-        uint64_t completions, interrupts, suppressed, urgent, barrier;
+        uint64_t completions, interrupts, suppressed, owed, urgent, barrier;
     } stats;
     struct spdk_histogram_data *hold; // in ticks
     uint64_t hold_sum, hold_max;
@@ -38,6 +39,9 @@ void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_
 
 // A command completed: the consumer can see it, or will before the next delivery_may_interrupt.
 void delivery_complete(struct delivery *line, uint64_t now, uint32_t cif, const coalesce_mark *mark, uint32_t class_of);
+
+// The device has posted all it had, for now.
+void delivery_end_batch(struct delivery *line, uint64_t now);
 
 // Somebody wants to interrupt: now? Also true where nothing is held, as then it is not about completions of ours.
 bool delivery_may_interrupt(struct delivery *line, uint64_t now);

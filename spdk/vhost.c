@@ -152,7 +152,7 @@ int __wrap_spdk_vhost_set_coalescing(struct spdk_vhost_dev *vdev, uint32_t delay
     return __real_spdk_vhost_set_coalescing(vdev, delay_base_us, iops_threshold);
 }
 
-// A queue starts with its first request, and ends when SPDK tells DPDK where it would go on.
+// A queue starts when SPDK first does something with it, and ends when SPDK tells DPDK where it would go on.
 
 // Where nobody polls, SPDK looks at a queue when it is kicked, and then asks.
 static void kick(struct line *line, uint64_t now)
@@ -246,10 +246,11 @@ static int interrupt(struct vring_line *vring, uint64_t now)
 
 int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t queue)
 {
-    struct vring_line *vring = find_line(vid, queue);
+    struct vring_line *vring = find_or_start(vid, queue);
     if (!vring)
         return __real_rte_vhost_vring_call_nonblock(vid, queue);
     uint64_t now = spdk_get_ticks();
+    delivery_end_batch(&vring->line.delivery, now);
     if (delivery_may_interrupt(&vring->line.delivery, now))
         return interrupt(vring, now);
     home_watch(&vring->line, now);

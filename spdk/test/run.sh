@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Tests coalesce_spdk_tgt: run.sh COALESCE_SPDK_TGT RPC_PY [CASE...]
+#
+# RPC_PY: SPDK's rpc.py, or the spdk-rpc that it installs. No hugepages, no root. Cases: see the end; all of them by default.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$here/../..
+app=$1 rpc_py=$2
+shift 2
+client=${CARGO_TARGET_DIR:-$root/target}/release/coalesce-target
+work=$(mktemp -d)
+pids=()
+trap 'kill -9 "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
+export PYTHONPATH=$here/..${PYTHONPATH:+:$PYTHONPATH}
+
+fail() { printf 'FAILED: %s\n' "$*" >&2; tail -n 20 "$work/log" >&2; exit 1; }
+rpc() { "$rpc_py" -s "$work/rpc" --plugin coalesce_rpc "$@"; }
+expect() { [ "$2" = "$3" ] || fail "$1: expected $3, got $2"; }
+
+# start [OPTION...]: the application; a controller NAME on BDEV: controller NAME BDEV
+start() {
+  "$app" --no-huge -s 1024 --iova-mode va -u -m 0x1 -S "$work" -r "$work/rpc" "$@" > "$work/log" 2>&1 &
+  pid=$! pids+=("$!")
+  for _ in $(seq 200); do rpc spdk_get_version > /dev/null 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
+  fail "$app does not start"
+}
+# SPDK itself never ends if a connection closes while it ends: clients are gone by then.
+stop() {
+  kill "$pid"
+  for _ in $(seq 200); do kill -0 "$pid" 2> /dev/null || { wait "$pid"; return; }; sleep 0.1; done
+  fail "it does not end"
+}
+connectable() {
+  "$here/mem_slots.py" "$work/$1.slots" "$work/$1" & pids+=("$!")
+  for _ in $(seq 100); do [ -S "$work/$1.slots" ] && return; sleep 0.05; done
+  fail "no socket for $1"
+}
+controller() { rpc vhost_create_blk_controller "$1" "$2"; connectable "$1"; }
+bench() { local name=$1; shift; exec timeout 60 "$client" bench --socket "$work/$name.slots" --event-idx off --quiet --json "$@"; }
+# What the statistics of a controller's queues add up to, as one object.
+stats() {
+  rpc coalesce_get_stats -c "$1" | jq -c '.[0].queues | {queues: length, interrupts: (map(.interrupts) | add),
+    completions: (map(.completions) | add), owed: (map(.owed) | add), held: (map(.held) | add)}'
+}
+bdevs() {
+  rpc bdev_null_create null0 1024 512 > /dev/null
+  rpc bdev_malloc_create -b malloc0 64 512 > /dev/null
+  rpc bdev_malloc_create -b malloc1 64 512 > /dev/null
+  rpc bdev_delay_create -b malloc1 -d slow0 -r 80 -t 200 -w 80 -n 200 > /dev/null
+}
+
+# The client's eventfd and the statistics count the same, under every policy; everything comes back, and nothing stays held.
+# SPDK interrupts for nothing when a queue starts ("owed"), and the client may be there already.
+counts() {
+  start "$@"; bdevs; controller c0 null0; controller c1 slow0
+  for policy in none auto vic cint cint:ooo=on cint:delta=0s nvme batch dim spdk_vhost; do
+    for load in "c0 --depth 1" "c0 --depth 32 --queues 2" "c1 --job batch --batch 4" "c1 --job mixed --depth 16"; do
+      read -r ctrlr options <<< "$load"
+      rpc coalesce_set_policy -c "$ctrlr" "$policy"
+      rpc coalesce_reset_stats -c "$ctrlr"
+      # shellcheck disable=SC2086
+      (bench "$ctrlr" --warmup 0 --ops 2000 $options) > "$work/result" || fail "$policy, $load"
+      stats "$ctrlr" > "$work/stats"
+      jq -se '.[0] as $client | .[1] | .held == 0 and .completions == $client.total_ios and .owed <= .queues
+        and $client.interrupts <= .interrupts and $client.interrupts >= .interrupts - .owed' "$work/result" "$work/stats" > /dev/null ||
+        fail "$policy, $load: $(jq -c '{interrupts, total_ios}' "$work/result") but $(cat "$work/stats")"
+    done
+  done
+  stop
+}
+# Where nobody polls, a timer wakes SPDK for a deadline.
+interrupt_mode() { counts --interrupt-mode; }
+
+# Depth 1 interrupts once for each request; depth 32 needs fewer than SPDK alone, which announces together what it finds
+# together.
+coalesces() {
+  start; bdevs; controller c0 slow0
+  for policy in none auto; do
+    rpc coalesce_set_policy -c c0 "$policy"
+    expect "$policy at depth 1" "$(bench c0 --ops 1000 --warmup 0 --depth 1 | jq '.interrupts_per_io <= 1.01 and .interrupts_per_io >= 1')" true
+    (bench c0 --ops 50000 --warmup 0 --depth 32) | jq .interrupts_per_io > "$work/$policy"
+  done
+  expect "auto below none: $(cat "$work/auto" "$work/none" | tr '\n' ' ')" \
+    "$(jq -s '.[0] < .[1]' "$work/auto" "$work/none")" true
+  stop
+}
+
+# The data is right, and flushes are there, while the policy changes.
+data() {
+  start; bdevs; controller c0 malloc0
+  bench c0 --rw randwrite --write-percent 50 --verify --fsync-every 16 --ops 100000 --depth 16 > "$work/result" & local client_pid=$!
+  while kill -0 "$client_pid" 2> /dev/null; do
+    for policy in auto vic none cint; do rpc coalesce_set_policy -c c0 "$policy"; done
+  done
+  wait "$client_pid" || fail "data"
+  expect errors "$(jq .errors "$work/result")" 0
+  stop
+}
+
+# Sessions come and go while something is held; a client is killed in the middle; nothing hangs.
+sessions() {
+  start "$@"; bdevs; controller c0 slow0
+  rpc coalesce_set_policy -c c0 "cint:delta=10ms,thr=1000,in_flight=off,max_hold=off"
+  local i client_pid
+  for i in $(seq 25); do
+    (bench c0 --ops 20 --warmup 0 --depth 8 --queues 2) > /dev/null || fail "session $i"
+    "$client" bench --socket "$work/c0.slots" --event-idx off --quiet --seconds 30 --depth 8 > /dev/null 2>&1 & client_pid=$!
+    sleep 0.1
+    kill -9 "$client_pid"
+    wait "$client_pid" 2> /dev/null || true
+  done
+  # Hot remove: requests fail, and every failure interrupts.
+  (bench c0 --seconds 3 --depth 8) > "$work/result" 2> "$work/errors" & client_pid=$!
+  sleep 0.5
+  rpc bdev_delay_delete slow0
+  wait "$client_pid" || true
+  expect "after a hot remove: $(cat "$work/result" "$work/errors")" "$(jq '.unfinished == 0 and .errors > 0' "$work/result")" true
+  expect held "$(stats c0 | jq .held)" 0
+  rpc vhost_delete_controller c0
+  expect "after deletion" "$(rpc coalesce_get_policy | jq length)" 0
+  stop
+}
+sessions_interrupt_mode() { sessions --interrupt-mode; }
+
+# RPCs: what is refused, and with which sentence; save_config and load_config.
+rpcs() {
+  start; bdevs; rpc vhost_create_blk_controller c0 null0; rpc vhost_create_scsi_controller scsi0
+  refused() { local what=$1; shift; ! rpc "$@" > "$work/answer" 2>&1 || fail "accepted: $*"; grep -qF "$what" "$work/answer" || fail "$* says $(cat "$work/answer")"; }
+  refused 'no vhost-blk controller \"c1\"' coalesce_set_policy -c c1 auto
+  refused 'no vhost-blk controller \"scsi0\"' coalesce_set_policy -c scsi0 auto
+  refused 'no NVMe subsystem \"nqn.2016-06.io.spdk:no\"' coalesce_set_policy -q nqn.2016-06.io.spdk:no auto
+  refused 'unknown policy \"fast\"' coalesce_set_policy -c c0 fast
+  refused 'no vhost-blk controller' coalesce_get_stats -c c1
+  rpc vhost_controller_set_coalescing c0 50 60000
+  refused "SPDK's own coalescing is on" coalesce_set_policy -c c0 auto
+  rpc vhost_controller_set_coalescing c0 0 60000
+  rpc coalesce_set_policy -c c0 "cint:delta=20us"
+  refused '' vhost_controller_set_coalescing c0 50 60000
+  expect policy "$(rpc coalesce_get_policy -c c0 | jq -r '.[0].policy')" "cint:delta=20us"
+  rpc save_config > "$work/config"
+  expect saved "$(jq -c '.subsystems[] | select(.subsystem == "coalesce").config' "$work/config")" \
+    '[{"method":"coalesce_set_policy","params":{"ctrlr":"c0","policy":"cint:delta=20us"}}]'
+  stop
+  start --json "$work/config"
+  expect "loaded policy" "$(rpc coalesce_get_policy -c c0 | jq -r '.[0].policy')" "cint:delta=20us"
+  stop
+}
+
+[ $# -gt 0 ] || set -- rpcs counts interrupt_mode coalesces data sessions sessions_interrupt_mode
+for case; do
+  before=$SECONDS
+  "$case"
+  printf '%s: ok, %s s\n' "$case" $((SECONDS - before))
+done
