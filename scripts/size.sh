@@ -11,7 +11,7 @@
 #   in use         all that is called after init, but for reconfigure and questions
 #   all            these as well
 #
-# Exit status 1 if a budget is exceeded.
+# Exit status 1 if a budget is exceeded: what it was when it was measured last, and a little more (docs/measuring.md).
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
@@ -22,11 +22,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # A name, its functions; with a budget, also its target and its bytes.
-sums="vic, the paper's; vic_(on_completion|deadline); x86_64-unknown-linux-gnu; 400
+sums="vic, the paper's; vic_(on_completion|deadline); x86_64-unknown-linux-gnu; 2000
 vic, in use; vic_(on_.*|deadline|flush)
 vic, all; vic_.*
 cint, the paper's; cint_(on_completion|deadline|on_deadline)
-cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 700
+cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 4000
 cint, in use, strict barriers; cint_(on_.*|deadline|flush|window_on_.*)
 cint, all; cint_.*
 ipi_gate, all; ipi_gate_.*
