@@ -5,6 +5,7 @@ help:
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
 	@echo "make size   the bytes of libcoalesce, on x86-64 and on three bare-metal targets: a table"
+	@echo "make spdk [SPDK=PREFIX]   SPDK's target with our policies, from an installed SPDK: see spdk/README.md"
 	@echo "make fmt    format the code"
 	@echo "make lint   what the tests check before anything runs"
 
@@ -29,6 +30,9 @@ uninstall:
 size: toolchain
 	scripts/size.sh
 
+spdk: toolchain
+	$(MAKE) --no-print-directory -C spdk
+
 fmt: toolchain
 	cargo fmt --all
 
@@ -38,4 +42,4 @@ lint: toolchain
 toolchain:
 	@command -v cargo > /dev/null || { echo "a Rust toolchain is missing (1.89 or newer): see https://rustup.rs" >&2; exit 1; }
 
-.PHONY: help demo test libcoalesce install uninstall size fmt lint toolchain
+.PHONY: help demo test libcoalesce install uninstall size spdk fmt lint toolchain

@@ -12,7 +12,7 @@
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin LC_ALL=C # depmod, modprobe
 metas=${KERNEL_META:-linux-image-cloud-amd64 linux-image-virtual linux-image-generic linux-image-amd64}
-modules="virtio_pci virtio_blk"
+modules="virtio_pci virtio_blk nvme"
 # fio's own packages with the libraries its jobs use; the others it is linked with are stubbed below.
 used='^(libc6|libaio1|libnuma1|zlib1g|libgcc-s1)(t64)?$'
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint cores c_abi examples install tests loom fuzz guest; all of them by default
+#   test.sh [STAGE...]     stages: lint cores c_abi examples install tests loom fuzz guest spdk; all of them by default
 #
 # Installs the packages it needs. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
@@ -13,7 +13,7 @@ lint() {
   cargo fmt --manifest-path fuzz/Cargo.toml --check
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
-    shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh .ci/run
+    shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh spdk/test/*.sh .ci/run
   else
     echo "SKIPPED: lint of the scripts: no shellcheck"
   fi
@@ -27,10 +27,18 @@ tests() { cargo test --quiet --locked --workspace; }
 loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
 # One minute of arbitrary bytes for libcoalesce.
 fuzz() { scripts/fuzz.sh 60; }
+# SPDK's target with our policies, where there is an SPDK: SPDK=PREFIX, or PKG_CONFIG_PATH.
+spdk() {
+  if [ -n "${SPDK:-}" ] || pkg-config --exists spdk_event 2> /dev/null; then
+    make --no-print-directory -C spdk test
+  else
+    echo "SKIPPED: spdk: no SPDK found by pkg-config"
+  fi
+}
 # The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure.
 guest() { guest/check.sh stale failures; }
 
-[ $# -gt 0 ] || set -- lint cores c_abi examples install tests loom fuzz guest
+[ $# -gt 0 ] || set -- lint cores c_abi examples install tests loom fuzz guest spdk
 # A machine where nothing can be installed may have it all, or skip what needs it.
 if ! { guest/packages.sh && guest/packages.sh build-essential shellcheck valgrind pkg-config; } && [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
 

@@ -19,7 +19,7 @@ expect() { [ "$2" = "$3" ] || fail "$1: expected $3, got $2"; }
 
 # start [OPTION...]: the application; a controller NAME on BDEV: controller NAME BDEV
 start() {
-  "$app" --no-huge -s 1024 --iova-mode va -u -m 0x1 -S "$work" -r "$work/rpc" "$@" > "$work/log" 2>&1 &
+  "$app" --no-huge -s 1536 --iova-mode va -u -m 0x1 -S "$work" -r "$work/rpc" "$@" > "$work/log" 2>&1 &
   pid=$! pids+=("$!")
   for _ in $(seq 200); do rpc spdk_get_version > /dev/null 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
   fail "$app does not start"
@@ -44,8 +44,8 @@ stats() {
 }
 bdevs() {
   rpc bdev_null_create null0 1024 512 > /dev/null
-  rpc bdev_malloc_create -b malloc0 64 512 > /dev/null
-  rpc bdev_malloc_create -b malloc1 64 512 > /dev/null
+  rpc bdev_malloc_create -b malloc0 128 512 > /dev/null
+  rpc bdev_malloc_create -b malloc1 16 512 > /dev/null
   rpc bdev_delay_create -b malloc1 -d slow0 -r 80 -t 200 -w 80 -n 200 > /dev/null
 }
 
@@ -146,7 +146,56 @@ rpcs() {
   stop
 }
 
-[ $# -gt 0 ] || set -- rpcs counts interrupt_mode coalesces data sessions sessions_interrupt_mode
+# In a Linux guest, while the policy changes: the data is right, and at depth 1 every request interrupts once.
+switch_policies() { while true; do for policy in auto vic none cint; do rpc coalesce_set_policy "$@" "$policy" > /dev/null 2>&1; done; done; }
+guest() {
+  command -v qemu-system-x86_64 > /dev/null || { echo "SKIPPED: spdk, a guest over vhost-user-blk: no QEMU"; return; }
+  start; bdevs; rpc vhost_create_blk_controller c0 malloc0
+  switch_policies -c c0 & pids+=("$!")
+  "$root/guest/run-guest.sh" verify "$work/c0" > "$work/result" 2>&1 || fail "verify: $(tail -n 30 "$work/result")"
+  kill "$!"; wait "$!" 2> /dev/null || true
+  rpc coalesce_set_policy -c c0 auto
+  "$root/guest/run-guest.sh" irqs "$work/c0" COUNT=2000 PAUSE=0 > "$work/result" 2>&1 || fail "irqs: $(tail -n 30 "$work/result")"
+  sed -n 's/^RESULT //p' "$work/result"
+  expect "interrupts per request at depth 1" "$(sed -n 's/^RESULT //p' "$work/result" | jq 'select(.job == "count1").irqs_per_io')" 1
+  stop
+}
+
+# The same over vfio-user, with each of SPDK's two ways to interrupt.
+guest_nvme() {
+  local nqn=nqn.2016-06.io.spdk:c0 qemu=${QEMU:-qemu-system-x86_64} adaptive
+  "$qemu" -device vfio-user-pci,help > /dev/null 2>&1 ||
+    { echo "SKIPPED: spdk, a guest over vfio-user: $qemu has no vfio-user-pci (QEMU 10.1 or newer has; give QEMU)"; return; }
+  for adaptive in '' --disable-adaptive-irq; do
+    start; bdevs; rpc vhost_create_blk_controller c0 null0
+    # shellcheck disable=SC2086
+    rpc nvmf_create_transport -t VFIOUSER $adaptive
+    rpc nvmf_create_subsystem "$nqn" -a
+    rpc nvmf_subsystem_add_ns "$nqn" malloc0 > /dev/null
+    mkdir -p "$work/nvme"
+    rpc nvmf_subsystem_add_listener "$nqn" -t VFIOUSER -a "$work/nvme" -s 0
+    for policy in none auto cint vic; do
+      rpc coalesce_set_policy -q "$nqn" "$policy"
+      rpc coalesce_reset_stats -q "$nqn"
+      QEMU=$qemu "$root/guest/run-guest.sh" "$here/nvme.sh" "$work/c0" -- \
+        -device "{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$work/nvme/cntrl\"}}" \
+        > "$work/result" 2>&1 || fail "nvme: $(tail -n 30 "$work/result")"
+      sed -n 's/^RESULT //p' "$work/result" | jq -c --arg policy "$policy${adaptive:+, not adaptive}" \
+        '{$policy, job, ios, iops, irqs, errors}'
+      expect "$policy: one interrupt per request at depth 1" \
+        "$(sed -n 's/^RESULT //p' "$work/result" | jq 'select(.job == "nvme1") | .irqs == .ios')" true
+      expect "$policy: held" "$(rpc coalesce_get_stats -q "$nqn" | jq '[.[0].queues[].held] | add')" 0
+    done
+    rpc save_config > "$work/config"
+    expect saved "$(jq -c '.subsystems[] | select(.subsystem == "coalesce").config[].params' "$work/config")" \
+      "{\"nqn\":\"$nqn\",\"policy\":\"vic\"}"
+    rpc nvmf_delete_subsystem "$nqn"
+    expect "after deletion" "$(rpc coalesce_get_policy | jq -c 'map(.nqn // empty)')" "[]"
+    stop
+  done
+}
+
+[ $# -gt 0 ] || set -- rpcs counts interrupt_mode coalesces data sessions sessions_interrupt_mode guest guest_nvme
 for case; do
   before=$SECONDS
   "$case"
