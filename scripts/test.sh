@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint cores c_abi examples install tests loom fuzz guest spdk; all of them by default
+#   test.sh [STAGE...]     stages: lint cores c_abi bare_metal examples install tests loom fuzz firmware guest spdk; all of them by default
 #
 # Installs the packages it needs. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
@@ -20,6 +20,17 @@ lint() {
 }
 cores() { scripts/check-cores.sh; }
 c_abi() { scripts/check-c-abi.sh; }
+# What firmware gets. The compilers for it are Debian's.
+bare_metal() {
+  if guest/packages.sh gcc-arm-none-eabi && scripts/bare-metal.sh > /dev/null; then
+    scripts/check-bare-metal.sh
+    scripts/size.sh > /dev/null
+  elif [ -n "${REQUIRE_QEMU:-}" ]; then
+    return 1
+  else
+    echo "SKIPPED: bare metal: no compilers for it"
+  fi
+}
 examples() { scripts/check-examples.sh; }
 install() { scripts/check-install.sh; }
 tests() { cargo test --quiet --locked --workspace; }
@@ -27,6 +38,17 @@ tests() { cargo test --quiet --locked --workspace; }
 loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
 # One minute of arbitrary bytes for libcoalesce.
 fuzz() { scripts/fuzz.sh 60; }
+# The controller of firmware-demo, in C and in Rust, on two emulated boards.
+firmware() {
+  if guest/packages.sh qemu-system-arm gcc-arm-none-eabi && scripts/bare-metal.sh > /dev/null; then
+    scripts/firmware.sh > target/firmware.log || { tail -n 20 target/firmware.log; return 1; }
+    tail -n 3 target/firmware.log
+  elif [ -n "${REQUIRE_QEMU:-}" ]; then
+    return 1
+  else
+    echo "SKIPPED: firmware: no emulator or no compilers for it"
+  fi
+}
 # SPDK's target with our policies, where there is an SPDK: SPDK=PREFIX, or PKG_CONFIG_PATH.
 spdk() {
   if [ -n "${SPDK:-}" ] || pkg-config --exists spdk_event 2> /dev/null; then
@@ -38,7 +60,7 @@ spdk() {
 # The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure.
 guest() { guest/check.sh stale failures; }
 
-[ $# -gt 0 ] || set -- lint cores c_abi examples install tests loom fuzz guest spdk
+[ $# -gt 0 ] || set -- lint cores c_abi bare_metal examples install tests loom fuzz firmware guest spdk
 # A machine where nothing can be installed may have it all, or skip what needs it.
 if ! { guest/packages.sh && guest/packages.sh build-essential shellcheck valgrind pkg-config; } && [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
 

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Runs firmware-demo in QEMU, in C and in Rust on each board, and prints its tables and its figures.
+#
+#   firmware.sh
+#
+# Exit status 1: a board or a firmware fails, C and Rust decide differently, two runs differ, or a budget is exceeded.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+die() { printf 'firmware: %s\n' "$*" >&2; exit 1; }
+made=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")/firmware
+demo() { make --no-print-directory --silent -C firmware-demo "$@"; } # TARGET BOARD=... DEVICE=...
+
+# The board keeps its promises; and what it reports reaches us, as that a file cannot be written.
+check_board() { # BOARD
+  local here=$made/$1/test
+  demo run BOARD="$1" DEVICE=test || die "$1 does not keep its promises"
+  [ "$(cat "$here/board.txt")" = "written by the board" ] || die "$1: no file came out"
+  mkdir -p "$here/failing/board.txt"
+  ! demo run BOARD="$1" DEVICE=test directory="$here/failing" > "$here/failing/output" || die "$1: a failure is no failure"
+  grep -q '^FAILED: a file cannot be written$' "$here/failing/output" || die "$1: a failure has no name"
+}
+
+# Two runs, which have to be the same, with what they count.
+run() { # BOARD DEVICE
+  local here=$made/$1/$2 i
+  for i in 1 2; do
+    demo count BOARD="$1" DEVICE="$2" > "$here.$i" || { cat "$here.$i"; die "$1, $2: failed"; }
+    cat "$here/trace.txt" "$here/count" >> "$here.$i"
+  done
+  cmp "$here.1" "$here.2" || die "$1, $2: two runs are not the same"
+  demo sizes BOARD="$1" DEVICE="$2"
+}
+
+# Lines of: bytes, what. A function of strict Barriers is one that a firmware without them does not have.
+sizes() { # BOARD DEVICE
+  awk '
+    function add(what) { bytes[what] += $2 }
+    $3 !~ /^[tT]$/ { next }
+    { name = substr($0, index($0, $4)); part = name ~ /init|config|time::/ ? "to set up" : "to decide" }
+    name ~ /^aggregation_|^firmware::aggregation/ { add("nvme, " part) }
+    name ~ /^vic_|^vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
+    name ~ /^cint_|^cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
+    END { for (what in bytes) printf "%d\t%s\n", bytes[what], what }' "$made/$1/$2/sizes" | sort -k 2 -t "$(printf '\t')"
+}
+
+figures() { # BOARD DEVICE
+  arm-none-eabi-size "$made/$1/$2/firmware.elf" | awk 'NR == 2 { printf "\n.text %d, .data %d, .bss %d bytes, all with the lab\n", $1, $2, $3 }'
+  printf '\nbytes of code\n'
+  sizes "$1" "$2" | awk -F '\t' '{ printf "%9d  %s\n", $1, $2 }'
+  printf '\n%9s %9s %9s %9s %9s  instructions of\n' calls least median mean worst
+  sort "$made/$1/$2/count" | awk -F '\t' '{ printf "%9d %9d %9d %9.1f %9d  %s\n", $2, $3, $4, $5, $6, $1 }'
+}
+
+budget() { # WHAT NUMBER LIMIT
+  echo "budget: $1: $2, allowed are $3"
+  [ "$2" -le "$3" ] || over=1
+}
+
+over=
+for board in mps2-an386 versatilepb; do
+  check_board "$board"
+  for device in c rust; do
+    run "$board" "$device"
+    printf '\n== %s, %s\n\n' "$board" "$device"
+    sed -n '1,/^vectors: /p' "$made/$board/$device.1"
+    figures "$board" "$device"
+  done
+  cmp "$made/$board"/{c,rust}/trace.txt || die "$board: C and Rust decide differently"
+  echo "C and Rust decide the same: $(grep -vc '^#' "$made/$board/c/trace.txt") decisions"
+done
+# What it was when it was measured last, and a little more (docs/measuring.md).
+echo
+budget "bytes of cint, in C on Cortex-M4" "$(sizes mps2-an386 c | awk -F '\t' '/cint, to/ { bytes += $1 } END { print bytes }')" 5600
+budget "instructions of vic_on_completion on Cortex-M4, median" "$(awk -F '\t' '$1 == "vic_on_completion" { print $4 }' "$made/mps2-an386/c/count")" 45
+[ -z "$over" ] || die "a budget is exceeded"
