@@ -7,6 +7,7 @@ help:
 	@echo "make size   the bytes of libcoalesce, on x86-64 and on three bare-metal targets: a table"
 	@echo "make spdk [SPDK=PREFIX]   SPDK's target with our policies, from an installed SPDK: see spdk/README.md"
 	@echo "make firmware   the controller of firmware-demo on two emulated boards, in C and in Rust: tables and figures"
+	@echo "make cost   instructions of a decision, beside the paper's algorithm in plain C"
 	@echo "make fmt    format the code"
 	@echo "make lint   what the tests check before anything runs"
 
@@ -38,6 +39,10 @@ firmware: toolchain
 	guest/packages.sh qemu-system-arm gcc-arm-none-eabi
 	scripts/firmware.sh
 
+cost: toolchain
+	guest/packages.sh build-essential valgrind
+	scripts/cost.sh
+
 fmt: toolchain
 	cargo fmt --all
 
@@ -47,4 +52,4 @@ lint: toolchain
 toolchain:
 	@command -v cargo > /dev/null || { echo "a Rust toolchain is missing (1.89 or newer): see https://rustup.rs" >&2; exit 1; }
 
-.PHONY: help demo test firmware libcoalesce install uninstall size spdk fmt lint toolchain
+.PHONY: help demo test firmware cost libcoalesce install uninstall size spdk fmt lint toolchain

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint cores c_abi bare_metal examples install tests loom fuzz firmware guest spdk; all of them by default
+#   test.sh [STAGE...]     stages: lint cores c_abi bare_metal cost examples install tests loom fuzz firmware guest spdk; all of them by default
 #
 # Installs the packages it needs. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
@@ -31,6 +31,8 @@ bare_metal() {
     echo "SKIPPED: bare metal: no compilers for it"
   fi
 }
+# Instructions of a decision.
+cost() { scripts/cost.sh; }
 examples() { scripts/check-examples.sh; }
 install() { scripts/check-install.sh; }
 tests() { cargo test --quiet --locked --workspace; }
@@ -60,7 +62,7 @@ spdk() {
 # The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure.
 guest() { guest/check.sh stale failures; }
 
-[ $# -gt 0 ] || set -- lint cores c_abi bare_metal examples install tests loom fuzz firmware guest spdk
+[ $# -gt 0 ] || set -- lint cores c_abi bare_metal cost examples install tests loom fuzz firmware guest spdk
 # A machine where nothing can be installed may have it all, or skip what needs it.
 if ! { guest/packages.sh && guest/packages.sh build-essential shellcheck valgrind pkg-config; } && [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
 

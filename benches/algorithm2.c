@@ -1,0 +1,40 @@
+// What a C programmer writes who has the paper at hand: Algorithms 1 and 2 of vIC, and no more. Against libcoalesce it lacks a
+// bound on holding, a clock that goes back, a check of the state, reasons, the live clamp, and the guest's timeslices.
+#include "algorithm2.h"
+
+static void __attribute__((noinline, cold)) recalculate(struct algorithm2 *v, uint64_t now, uint32_t cif)
+{
+    uint32_t t = v->cif_threshold;
+    if ((uint64_t)v->completions * v->tick_hz < (now - v->epoch_start) * v->iops_threshold || cif < t)
+        v->count_up = v->skip_up = 1;
+    else if (cif < 2 * t)
+        v->count_up = 4, v->skip_up = 5;
+    else if (cif < 3 * t)
+        v->count_up = 3, v->skip_up = 4;
+    else if (cif < 4 * t)
+        v->count_up = 2, v->skip_up = 3;
+    else
+        v->count_up = 1, v->skip_up = cif / (2 * t);
+    v->epoch_start = now;
+    v->completions = 0;
+}
+
+int algorithm2_on_completion(struct algorithm2 *v, uint64_t now, uint32_t cif)
+{
+    v->completions++;
+    if (now - v->epoch_start > v->epoch)
+        recalculate(v, now, cif);
+    if (cif < v->cif_threshold) {
+        v->counter = 1;
+        return 0;
+    } else if (v->counter < v->count_up) {
+        v->counter++;
+        return 0;
+    } else if (v->counter >= v->skip_up) {
+        v->counter = 1;
+        return 0;
+    } else {
+        v->counter++;
+        return 1;
+    }
+}
