@@ -153,7 +153,7 @@ int __wrap_vfu_irq_trigger(struct vfu_ctx *endpoint, uint32_t vector)
     return __real_vfu_irq_trigger(endpoint, vector);
 }
 
-// A deadline has passed, where nobody polls; or the policy has changed.
+// A deadline has passed.
 static void wake(struct line *line, uint64_t now)
 {
     struct queue_line *queue = (struct queue_line *)line;

@@ -114,9 +114,8 @@ static void apply_policy(struct line *line, void *context)
     struct call *call = context;
     uint64_t now = spdk_get_ticks();
     delivery_reconfigure(&line->delivery, now, call->policy);
-    if (line->is_running && line->delivery.is_due)
-        line->home->wake(line, now);
-    home_watch(line, now);
+    if (line->is_running)
+        home_watch(line, now);
 }
 
 // SPDK's own coalescing delays the question; the two together would hold twice.

@@ -110,7 +110,7 @@ static int on_timer(void *context)
     SLIST_FOREACH(line, &home->lines, link) {
         if (!line->is_running)
             continue;
-        if (line->delivery.deadline <= now)
+        if (line->delivery.is_due || line->delivery.deadline <= now)
             home->wake(line, now);
         else
             home_watch(line, now);
@@ -193,8 +193,9 @@ struct line *home_take_line(struct home *home, struct target *target, uint32_t q
 void home_watch(const struct line *line, uint64_t now)
 {
     struct home *home = line->home;
-    if (home->timer >= 0 && line->delivery.deadline < home->timer_set)
-        set_timer(home, line->delivery.deadline, now);
+    uint64_t deadline = line->delivery.is_due ? now : line->delivery.deadline;
+    if (home->timer >= 0 && deadline < home->timer_set)
+        set_timer(home, deadline, now);
 }
 
 struct tour {
@@ -209,6 +210,14 @@ struct tour {
 
 static void go_on(void *context);
 
+static void end_visit(struct home *home)
+{
+    pthread_mutex_lock(&mutex);
+    home->visits--;
+    free_unvisited(home);
+    pthread_mutex_unlock(&mutex);
+}
+
 static void arrive(void *context)
 {
     struct tour *tour = context;
@@ -221,32 +230,33 @@ static void arrive(void *context)
                 tour->visit(line, tour->context);
         pthread_mutex_unlock(&home->mutex);
     }
-    pthread_mutex_lock(&mutex);
-    home->visits--;
-    free_unvisited(home);
-    pthread_mutex_unlock(&mutex);
+    end_visit(home);
     spdk_thread_send_msg(tour->origin, go_on, tour);
 }
 
 static void go_on(void *context)
 {
     struct tour *tour = context;
-    pthread_mutex_lock(&mutex);
-    struct home *home;
-    TAILQ_FOREACH(home, &homes, link)
-        if (home->id > tour->last)
-            break;
-    tour->home = home;
-    if (home) {
-        tour->last = home->id;
-        home->visits++;
-    }
-    pthread_mutex_unlock(&mutex);
-    if (home) {
-        spdk_thread_send_msg(home->thread, arrive, tour);
-    } else {
-        tour->done(tour->context);
-        free(tour);
+    while (true) {
+        pthread_mutex_lock(&mutex);
+        struct home *home;
+        TAILQ_FOREACH(home, &homes, link)
+            if (home->id > tour->last)
+                break;
+        tour->home = home;
+        if (home) {
+            tour->last = home->id;
+            home->visits++;
+        }
+        pthread_mutex_unlock(&mutex);
+        if (!home) {
+            tour->done(tour->context);
+            free(tour);
+            return;
+        }
+        if (spdk_thread_send_msg(home->thread, arrive, tour) == 0)
+            return;
+        end_visit(home); // the thread has ended
     }
 }
 

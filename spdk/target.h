@@ -36,7 +36,7 @@ struct line {
 struct home {
     struct spdk_thread *thread;
     SLIST_HEAD(, line) lines;
-    // A line's deadline has passed, or its policy has changed its mind: interrupt.
+    // A line is due, or its deadline has passed, where nobody polls: interrupt.
     void (*wake)(struct line *line, uint64_t now);
     // In interrupt mode nobody polls: a timer for the earliest deadline.
     int timer;
@@ -71,7 +71,7 @@ void home_free(struct home *home);
 // A line for a queue of `entries`: one that rests, or a new one of `line_size` bytes, whose first member is a struct line.
 // Null: no memory.
 struct line *home_take_line(struct home *home, struct target *target, uint32_t queue, uint32_t entries, size_t line_size);
-// Sees to it that what `line` holds is announced at its deadline, where nobody polls.
+// Sees to it that what `line` holds is announced at its deadline, or now if it is due, where nobody polls.
 void home_watch(const struct line *line, uint64_t now);
 
 // Calls `visit` for each line of `target`, or of all if null, on the line's thread; then `done` on the caller's. False: no

@@ -16,6 +16,7 @@
 
 #define SESSIONS_MAX 1024 // of DPDK: RTE_MAX_VHOST_DEVICE
 #define QUEUES_MAX 256    // of a session
+#define CHAIN_MAX 256     // descriptors of a request; SPDK takes fewer
 #define NO_SOURCE UINT32_MAX
 
 // One request that SPDK has taken.
@@ -157,9 +158,12 @@ int __wrap_spdk_vhost_set_coalescing(struct spdk_vhost_dev *vdev, uint32_t delay
 // Where nobody polls, SPDK looks at a queue when it is kicked, and then asks.
 static void kick(struct line *line, uint64_t now)
 {
+    struct rte_vhost_vring ring; // the front end may have given it another eventfd meanwhile
     uint64_t one = 1;
-    ssize_t written = write(((struct vring_line *)line)->ring.kickfd, &one, sizeof(one));
-    (void)written; // full: it is kicked already
+    if (rte_vhost_get_vhost_vring(((struct vring_line *)line)->vid, line->queue, &ring) == 0) {
+        ssize_t written = write(ring.kickfd, &one, sizeof(one));
+        (void)written; // full: it is kicked already
+    }
 }
 
 static struct vring_line *make_line(int vid, uint16_t queue)
@@ -306,7 +310,7 @@ static bool parse(const struct vring_line *vring, uint16_t index, struct virtio_
     last = first;
     for (uint32_t seen = 1; last.flags & VRING_DESC_F_NEXT; seen++) {
         next = last.next;
-        if (seen >= size || next >= size)
+        if (seen >= CHAIN_MAX || next >= size)
             return false;
         last = table[next];
     }

@@ -161,27 +161,32 @@ guest() {
   stop
 }
 
-# The same over vfio-user, with each of SPDK's two ways to interrupt.
+# The same over vfio-user, with each of SPDK's two ways to interrupt, and where nobody polls.
 guest_nvme() {
-  local nqn=nqn.2016-06.io.spdk:c0 qemu=${QEMU:-qemu-system-x86_64} adaptive
+  local nqn=nqn.2016-06.io.spdk:c0 qemu=${QEMU:-qemu-system-x86_64} how
   "$qemu" -device vfio-user-pci,help > /dev/null 2>&1 ||
     { echo "SKIPPED: spdk, a guest over vfio-user: $qemu has no vfio-user-pci (QEMU 10.1 or newer has; give QEMU)"; return; }
-  for adaptive in '' --disable-adaptive-irq; do
-    start; bdevs; rpc vhost_create_blk_controller c0 null0
-    # shellcheck disable=SC2086
-    rpc nvmf_create_transport -t VFIOUSER $adaptive
+  for how in adaptive not-adaptive interrupt-mode; do
+    if [ "$how" = interrupt-mode ]; then start --interrupt-mode; else start; fi
+    bdevs; rpc vhost_create_blk_controller c0 null0
+    case $how in
+      adaptive) set -- ;;
+      not-adaptive) set -- --disable-adaptive-irq ;;
+      interrupt-mode) set -- --disable-mappable-bar0 ;;
+    esac
+    rpc nvmf_create_transport -t VFIOUSER "$@"
     rpc nvmf_create_subsystem "$nqn" -a
     rpc nvmf_subsystem_add_ns "$nqn" malloc0 > /dev/null
     mkdir -p "$work/nvme"
     rpc nvmf_subsystem_add_listener "$nqn" -t VFIOUSER -a "$work/nvme" -s 0
-    for policy in none auto cint vic; do
+    for policy in none auto vic; do
       rpc coalesce_set_policy -q "$nqn" "$policy"
       rpc coalesce_reset_stats -q "$nqn"
       QEMU=$qemu "$root/guest/run-guest.sh" "$here/nvme.sh" "$work/c0" -- \
         -device "{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$work/nvme/cntrl\"}}" \
         > "$work/result" 2>&1 || fail "nvme: $(tail -n 30 "$work/result")"
-      sed -n 's/^RESULT //p' "$work/result" | jq -c --arg policy "$policy${adaptive:+, not adaptive}" \
-        '{$policy, job, ios, iops, irqs, errors}'
+      sed -n 's/^RESULT //p' "$work/result" | jq -c --arg policy "$policy" --arg how "$how" \
+        '{$how, $policy, job, ios, iops, irqs, errors}'
       expect "$policy: one interrupt per request at depth 1" \
         "$(sed -n 's/^RESULT //p' "$work/result" | jq 'select(.job == "nvme1") | .irqs == .ios')" true
       expect "$policy: held" "$(rpc coalesce_get_stats -q "$nqn" | jq '[.[0].queues[].held] | add')" 0
