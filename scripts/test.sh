@@ -11,9 +11,10 @@ lint() {
   cargo fmt --all --check
   cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
   cargo fmt --manifest-path fuzz/Cargo.toml --check
+  cargo fmt --manifest-path firmware-demo/rust/Cargo.toml --check
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
-    shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh spdk/test/*.sh .ci/run
+    shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh firmware-demo/*.sh spdk/test/*.sh .ci/run
   else
     echo "SKIPPED: lint of the scripts: no shellcheck"
   fi
@@ -40,8 +41,10 @@ tests() { cargo test --quiet --locked --workspace; }
 loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
 # One minute of arbitrary bytes for libcoalesce.
 fuzz() { scripts/fuzz.sh 60; }
-# The controller of firmware-demo, in C and in Rust, on two emulated boards.
+# The controller of firmware-demo, in C and in Rust: here, under sanitizers, and on two emulated boards.
 firmware() {
+  firmware-demo/host.sh > target/firmware-host.log || { tail -n 20 target/firmware-host.log; return 1; }
+  tail -n 1 target/firmware-host.log
   if guest/packages.sh qemu-system-arm gcc-arm-none-eabi && scripts/bare-metal.sh > /dev/null; then
     scripts/firmware.sh > target/firmware.log || { tail -n 20 target/firmware.log; return 1; }
     tail -n 3 target/firmware.log
