@@ -1,0 +1,18 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+/// What every interrupt coalescing policy would do: simulated, or replayed from a trace
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {}
+}
