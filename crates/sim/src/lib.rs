@@ -1,5 +1,18 @@
 //! What every interrupt coalescing policy would do: simulated, or replayed from a trace.
 //!
-//! Everything here is deterministic: one seed gives the same bytes on every machine.
+//! Everything here is deterministic: one seed gives the same bytes on every machine. Time is in nanoseconds.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`contender`] | names what can decide: any policy, and one that only the simulator has |
+//! | [`line`] | one interrupt line: a policy, what is in flight behind it, what it holds, what it announced |
+//! | [`event`] | what happened on a line, for time lines |
+//! | [`check`] | checks a line from its events alone |
 
 #![forbid(unsafe_code)]
+
+pub mod check;
+pub mod contender;
+pub mod event;
+pub mod line;
+mod xen;

@@ -1,0 +1,457 @@
+//! One interrupt line: a policy, the commands in flight behind it, what is held, and what was announced and not taken.
+//!
+//! The engine and the replay of traces both tell a line what happens, and it says when to interrupt. All times are true
+//! ones, in ns; the clock that the policy sees may jump.
+
+use crate::check::{Checker, Verdict};
+use crate::contender::{Contender, Machine};
+use crate::event::{Event, Timeline, What};
+use hdrhistogram::Histogram;
+use policy::{
+    Class, Clues, Completion, Decision, Hint, HintCounts, HintSource, HintSources, Reason, SpecError, Stats, Ticket,
+    at_completion, infer,
+};
+use std::collections::VecDeque;
+
+/// Delays are recorded up to this long, in ns.
+const DELAY_MAX: u64 = 10_000_000_000;
+
+/// What a requester says about a command, and what else a target sees, when it is submitted.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission {
+    /// What the requester says; `Plain`: it says nothing, and the policy's hint sources are asked.
+    pub hint: Hint,
+    /// Submitter group, for strict Barriers.
+    pub group: u8,
+    /// It is a flush.
+    pub flush: bool,
+    /// It is a write that must be on the medium before it ends.
+    pub durable: bool,
+    /// How many commands are submitted together, counting this one.
+    pub batch_len: usize,
+    /// It is the last of those.
+    pub last_of_batch: bool,
+}
+
+impl Default for Submission {
+    fn default() -> Self {
+        Self { hint: Hint::Plain, group: 0, flush: false, durable: false, batch_len: 1, last_of_batch: true }
+    }
+}
+
+/// A command in flight, as the line knows it: [`Line::submit`] gives it, its completion takes it back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Command {
+    hint: Hint,
+    source: Option<HintSource>,
+    ticket: Option<Ticket>,
+}
+
+/// Interrupt now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Why.
+    pub reason: Reason,
+    /// Completions that it announces.
+    pub covers: u32,
+}
+
+/// Takes completions of entries `T`, and interrupts.
+#[derive(Clone, Debug)]
+pub struct Line<T> {
+    machine: Machine,
+    sources: HintSources,
+    posts_late: bool, // OOO: what is held is not posted
+    clock: i64,       // the policy's clock is so far ahead
+    in_flight: u32,
+    held: VecDeque<(u64, T)>,
+    announced: VecDeque<T>,
+    completions: u64,
+    interrupts: u64,
+    consumed: u64,
+    hints: HintCounts,
+    delay: Histogram<u64>,
+    checker: Checker,
+    timeline: Option<Timeline>,
+}
+
+impl<T> Line<T> {
+    /// A line with nothing in flight.
+    ///
+    /// # Errors
+    /// A parameter that a clock in ns cannot carry.
+    pub fn new(contender: &Contender) -> Result<Self, SpecError> {
+        let machine = Machine::new(contender)?;
+        let checker = Checker::new(machine.bound());
+        Ok(Self {
+            machine,
+            sources: contender.hints(),
+            posts_late: contender.is_ooo(),
+            clock: 0,
+            in_flight: 0,
+            held: VecDeque::new(),
+            announced: VecDeque::new(),
+            completions: 0,
+            interrupts: 0,
+            consumed: 0,
+            hints: HintCounts::default(),
+            delay: Histogram::new_with_bounds(1, DELAY_MAX, 3).expect("the bounds are in order"),
+            checker,
+            timeline: None,
+        })
+    }
+
+    /// From now on keeps events for a report.
+    pub fn keep(&mut self, timeline: Timeline) {
+        self.timeline = Some(timeline);
+    }
+
+    /// A command is submitted.
+    pub fn submit(&mut self, submission: &Submission) -> Command {
+        self.in_flight += 1;
+        let outstanding = self.outstanding();
+        let Submission { hint, group, flush, durable, batch_len, last_of_batch } = *submission;
+        let ticket = self.machine.on_submit(group, outstanding);
+        let (hint, source) = match hint {
+            Hint::Plain if self.sources != HintSources::NONE => {
+                infer(self.sources, &Clues { flush, durable, ioprio: 0, batch_len, last_of_batch, outstanding })
+            }
+            hint => (hint, None),
+        };
+        Command { hint, source, ticket }
+    }
+
+    /// A command completed, posted as `entry`. `slice_end`: when the guest's timeslice ends, if it is known. One whose
+    /// submission was not seen counts itself as in flight.
+    pub fn complete(
+        &mut self,
+        now: u64,
+        command: Command,
+        class: Class,
+        slice_end: Option<u64>,
+        entry: T,
+    ) -> Option<Interrupt> {
+        let cif = self.in_flight.max(1);
+        self.in_flight = cif - 1;
+        let said = (command.hint, command.source);
+        let (hint, source) = if said.0 == Hint::Plain || said.1.is_some() {
+            at_completion(self.sources, said, cif, self.machine.expects_more())
+        } else {
+            said
+        };
+        self.hints.count(source);
+        self.completions += 1;
+        self.held.push_back((now, entry));
+        self.see(now, What::Completion { hint, cif });
+        let slice_end = slice_end.map(|end| self.policy_time(end));
+        let completion = Completion { cif, hint, class, ticket: command.ticket, slice_end };
+        let decision = self.machine.on_completion(self.policy_time(now), &completion);
+        self.act(now, decision)
+    }
+
+    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        self.machine.deadline().map(|deadline| deadline.saturating_add_signed(-self.clock))
+    }
+
+    /// The deadline has passed.
+    pub fn on_deadline(&mut self, now: u64) -> Option<Interrupt> {
+        self.see(now, What::Deadline);
+        let decision = self.machine.on_deadline(self.policy_time(now));
+        self.act(now, decision)
+    }
+
+    /// Whether [`on_batch_end`](Self::on_batch_end) must be called after each poll of the device.
+    #[must_use]
+    pub fn wants_batch_end(&self) -> bool {
+        self.machine.wants_batch_end()
+    }
+
+    /// The device has posted all it had.
+    pub fn on_batch_end(&mut self, now: u64) -> Option<Interrupt> {
+        self.see(now, What::BatchEnd);
+        let decision = self.machine.on_batch_end(self.policy_time(now));
+        self.act(now, decision)
+    }
+
+    /// The guest has been put on a CPU.
+    pub fn on_schedule(&mut self, now: u64) -> Option<Interrupt> {
+        self.other(now, Machine::on_schedule)
+    }
+
+    /// The guest is taken off its CPU.
+    pub fn on_deschedule(&mut self, now: u64) -> Option<Interrupt> {
+        self.other(now, Machine::on_deschedule)
+    }
+
+    /// Announces what is held: queue stop, reset, the end of a trace.
+    pub fn flush(&mut self, now: u64) -> Option<Interrupt> {
+        self.other(now, Machine::flush)
+    }
+
+    /// A command was aborted and will not complete.
+    pub fn cancel(&mut self, now: u64, command: Command) -> Option<Interrupt> {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.other(now, |machine, now| machine.on_cancel(now, command.ticket))
+    }
+
+    /// The queue is reset: no command is in flight any more. What is held is announced.
+    pub fn reset(&mut self, now: u64) -> Option<Interrupt> {
+        self.in_flight = 0;
+        self.machine.reset_tracking();
+        self.flush(now)
+    }
+
+    /// The consumer takes the next completion it was told of.
+    pub fn take(&mut self) -> Option<T> {
+        self.announced.pop_front()
+    }
+
+    /// The consumer is awake and takes the next completion that is posted, announced or not.
+    pub fn reap(&mut self, now: u64) -> Option<T> {
+        if let Some(entry) = self.announced.pop_front() {
+            return Some(entry);
+        }
+        if self.posts_late {
+            return None;
+        }
+        let (since, entry) = self.held.pop_front()?;
+        self.consumed += 1;
+        self.delay.saturating_record(now - since);
+        self.see(now, What::Consumed { count: 1 });
+        if self.held.is_empty() {
+            self.machine.on_consumed(self.policy_time(now));
+        }
+        Some(entry)
+    }
+
+    /// The policy's clock jumps. A timer that is armed does not notice.
+    pub fn jump_clock(&mut self, by: i64) {
+        self.clock = self.clock.saturating_add(by);
+        self.checker.excuse_held();
+    }
+
+    /// A deadline will be missed: no bound is asked of what is held now.
+    pub fn excuse_held(&mut self) {
+        self.checker.excuse_held();
+    }
+
+    /// The end of the run: no command is in flight, every deadline was met, every poll has ended.
+    pub fn finish(&mut self, now: u64) {
+        self.checker.finish(now);
+    }
+
+    /// Commands submitted and not taken back by the consumer.
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.in_flight + u32::try_from(self.held.len() + self.announced.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Commands in flight.
+    #[must_use]
+    pub const fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Completions posted and not announced.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Commands that completed.
+    #[must_use]
+    pub const fn completions(&self) -> u64 {
+        self.completions
+    }
+
+    /// Interrupts.
+    #[must_use]
+    pub const fn interrupts(&self) -> u64 {
+        self.interrupts
+    }
+
+    /// Completions that the consumer took without an interrupt while they were held.
+    #[must_use]
+    pub const fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Completions that no interrupt of their own announced.
+    #[must_use]
+    pub fn coalesced(&self) -> u64 {
+        (self.completions - self.held.len() as u64).saturating_sub(self.interrupts)
+    }
+
+    /// From each completion to its announcement, in ns.
+    #[must_use]
+    pub const fn delay(&self) -> &Histogram<u64> {
+        &self.delay
+    }
+
+    /// How often each decision was taken.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        self.machine.stats()
+    }
+
+    /// How many hints were inferred, and from what.
+    #[must_use]
+    pub const fn hints(&self) -> &HintCounts {
+        &self.hints
+    }
+
+    /// The longest that the policy promises to hold a completion, in ns.
+    #[must_use]
+    pub fn bound(&self) -> Option<u64> {
+        self.machine.bound()
+    }
+
+    /// Whether every rule held so far.
+    #[must_use]
+    pub const fn verdict(&self) -> &Verdict {
+        self.checker.verdict()
+    }
+
+    /// The events that were kept.
+    #[must_use]
+    pub const fn timeline(&self) -> Option<&Timeline> {
+        self.timeline.as_ref()
+    }
+
+    fn other(&mut self, now: u64, call: impl FnOnce(&mut Machine, u64) -> Decision) -> Option<Interrupt> {
+        self.see(now, What::Other);
+        let now_there = self.policy_time(now);
+        let decision = call(&mut self.machine, now_there);
+        self.act(now, decision)
+    }
+
+    fn act(&mut self, now: u64, decision: Decision) -> Option<Interrupt> {
+        let interrupt = match decision {
+            Decision::Hold(reason) => {
+                self.see(now, What::Hold { reason });
+                None
+            }
+            Decision::Deliver(reason) => {
+                let covers = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+                for (since, entry) in self.held.drain(..) {
+                    self.delay.saturating_record(now - since);
+                    self.announced.push_back(entry);
+                }
+                self.see(now, What::Interrupt { reason, covers });
+                Some(Interrupt { reason, covers })
+            }
+            Decision::DeliverUrgent => {
+                if let Some((since, entry)) = self.held.pop_back() {
+                    self.delay.saturating_record(now - since);
+                    self.announced.push_back(entry);
+                }
+                self.see(now, What::UrgentAlone);
+                Some(Interrupt { reason: Reason::Urgent, covers: 1 })
+            }
+        };
+        self.interrupts += u64::from(interrupt.is_some());
+        self.checker.compare(now, self.machine.held(), self.held.len());
+        interrupt
+    }
+
+    fn see(&mut self, at: u64, what: What) {
+        let event = Event { at, what };
+        self.checker.see(event);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.see(event);
+        }
+    }
+
+    const fn policy_time(&self, time: u64) -> u64 {
+        time.saturating_add_signed(self.clock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(policy: &str) -> Line<u32> {
+        Line::new(&policy.parse().unwrap()).unwrap()
+    }
+
+    fn run(line: &mut Line<u32>, submissions: &[(Hint, u64)]) -> Vec<Option<Interrupt>> {
+        let commands: Vec<_> = submissions
+            .iter()
+            .map(|&(hint, at)| (line.submit(&Submission { hint, ..Submission::default() }), at))
+            .collect();
+        (0..).zip(commands).map(|(i, (command, at))| line.complete(at, command, Class::Io, None, i)).collect()
+    }
+
+    #[test]
+    fn a_burst_is_one_interrupt_at_its_deadline() {
+        let mut line = line("cint:delta=10us,thr=32,max_hold=100us,in_flight=off");
+        let interrupts = run(&mut line, &[(Hint::Plain, 1000), (Hint::Plain, 3000)]);
+        assert_eq!(interrupts, [None, None]);
+        assert_eq!(line.deadline(), Some(13_000));
+        assert_eq!(line.on_deadline(13_000), Some(Interrupt { reason: Reason::Delta, covers: 2 }));
+        assert_eq!((line.take(), line.take(), line.take()), (Some(0), Some(1), None));
+        assert_eq!((line.completions(), line.interrupts(), line.coalesced()), (2, 1, 1));
+        line.finish(13_000);
+        assert!(line.verdict().is_clean(), "{:?}", line.verdict());
+    }
+
+    #[test]
+    fn urgent_overtakes_what_is_not_posted() {
+        let mut line = line("cint:delta=10us,ooo=on,in_flight=off");
+        let interrupts = run(&mut line, &[(Hint::Plain, 1), (Hint::Urgent, 2)]);
+        assert_eq!(interrupts, [None, Some(Interrupt { reason: Reason::Urgent, covers: 1 })]);
+        assert_eq!((line.reap(3), line.reap(3), line.held()), (Some(1), None, 1));
+    }
+
+    #[test]
+    fn what_the_consumer_finds_needs_no_interrupt() {
+        let mut line = line("cint:delta=10us,ooo=off,in_flight=off");
+        run(&mut line, &[(Hint::Plain, 1), (Hint::Plain, 2)]);
+        assert_eq!((line.reap(3), line.reap(4), line.deadline()), (Some(0), Some(1), None));
+        assert_eq!((line.consumed(), line.interrupts()), (2, 0));
+        line.finish(5);
+        assert!(line.verdict().is_clean(), "{:?}", line.verdict());
+    }
+
+    #[test]
+    fn a_missed_deadline_is_a_late_interrupt() {
+        let mut line = line("cint:delta=10us,max_hold=100us,in_flight=off");
+        run(&mut line, &[(Hint::Plain, 0)]);
+        line.on_deadline(200_000);
+        assert_eq!((line.verdict().late, line.verdict().wrong), (1, 0));
+    }
+
+    #[test]
+    fn an_excused_one_is_not() {
+        let mut line = line("cint:delta=10us,max_hold=100us,in_flight=off");
+        run(&mut line, &[(Hint::Plain, 0)]);
+        line.excuse_held();
+        line.on_deadline(200_000);
+        assert!(line.verdict().is_clean());
+    }
+
+    #[test]
+    fn what_is_held_at_the_end_is_lost() {
+        let mut line = line("cint:delta=10us,in_flight=off");
+        run(&mut line, &[(Hint::Plain, 0)]);
+        line.finish(1);
+        assert_eq!(line.verdict().wrong, 1);
+        assert!(line.verdict().violations[0].what.contains("lost"), "{:?}", line.verdict());
+    }
+
+    /// A clock that goes back by 1 s: the deadline moves with it as soon as the policy is called.
+    #[test]
+    fn the_policys_clock_may_jump() {
+        let mut line = line("cint:delta=10us,in_flight=off");
+        let start = 2_000_000_000;
+        run(&mut line, &[(Hint::Plain, start)]);
+        line.jump_clock(-1_000_000_000);
+        assert_eq!(line.on_deadline(start + 10_000), None);
+        let deadline = line.deadline().unwrap();
+        assert_eq!(deadline, start + 20_000, "no time has passed for the policy, until it is called");
+        assert!(line.on_deadline(deadline).is_some());
+    }
+}
