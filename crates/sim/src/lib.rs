@@ -8,6 +8,8 @@
 //! | [`line`] | one interrupt line: a policy, what is in flight behind it, what it holds, what it announced |
 //! | [`event`] | what happened on a line, for time lines |
 //! | [`check`] | checks a line from its events alone |
+//! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one |
+//! | [`report`] | what was found, for people and for other programs |
 
 #![forbid(unsafe_code)]
 
@@ -15,4 +17,6 @@ pub mod check;
 pub mod contender;
 pub mod event;
 pub mod line;
+pub mod replay;
+pub mod report;
 mod xen;

@@ -27,6 +27,8 @@ pub struct Submission {
     pub flush: bool,
     /// It is a write that must be on the medium before it ends.
     pub durable: bool,
+    /// Scheduling class and level that the guest gives it: class in bits 15:13 (Linux `ioprio`).
+    pub ioprio: u16,
     /// How many commands are submitted together, counting this one.
     pub batch_len: usize,
     /// It is the last of those.
@@ -35,7 +37,15 @@ pub struct Submission {
 
 impl Default for Submission {
     fn default() -> Self {
-        Self { hint: Hint::Plain, group: 0, flush: false, durable: false, batch_len: 1, last_of_batch: true }
+        Self {
+            hint: Hint::Plain,
+            group: 0,
+            flush: false,
+            durable: false,
+            ioprio: 0,
+            batch_len: 1,
+            last_of_batch: true,
+        }
     }
 }
 
@@ -110,11 +120,11 @@ impl<T> Line<T> {
     pub fn submit(&mut self, submission: &Submission) -> Command {
         self.in_flight += 1;
         let outstanding = self.outstanding();
-        let Submission { hint, group, flush, durable, batch_len, last_of_batch } = *submission;
+        let Submission { hint, group, flush, durable, ioprio, batch_len, last_of_batch } = *submission;
         let ticket = self.machine.on_submit(group, outstanding);
         let (hint, source) = match hint {
             Hint::Plain if self.sources != HintSources::NONE => {
-                infer(self.sources, &Clues { flush, durable, ioprio: 0, batch_len, last_of_batch, outstanding })
+                infer(self.sources, &Clues { flush, durable, ioprio, batch_len, last_of_batch, outstanding })
             }
             hint => (hint, None),
         };

@@ -11,8 +11,12 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Replay(coalesce_sim::replay::command::Command),
+}
 
 fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {}
+    match Cli::parse().command {
+        Command::Replay(command) => command.run(),
+    }
 }

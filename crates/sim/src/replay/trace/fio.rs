@@ -1,0 +1,62 @@
+//! Logs of fio's `write_lat_log`: `time, value, direction, block size[, offset], priority[, issue time]`.
+//!
+//! The time is in ms, which is too coarse for anything that coalescing is about. With `log_issue_time=1` (and
+//! `log_offset=1`), the clat log has the time of issue in ns: completion is then issue time plus latency, exactly.
+//! Averages (`log_avg_msec`) are not commands and cannot be told from them.
+
+use super::text::number;
+use super::{Op, Request, Sink};
+
+const MS: u64 = 1_000_000;
+
+/// Whether this is a line of such a log.
+pub fn is_sample(line: &str) -> bool {
+    let mut fields = line.split(',').map(str::trim);
+    let is_number = |text: &str| {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    (4..=7).contains(&line.split(',').count()) && fields.all(is_number)
+}
+
+/// Understands a line, and says how fine its time is, in ns.
+pub fn line(line: &str, sink: &mut Sink) -> Result<u64, String> {
+    let fields: Vec<_> = line.split(',').map(str::trim).collect();
+    // Priority and offset came one after the other into fio's logs: 4, 5, 6 fields, and 7 with the issue time.
+    let issue = match fields.len() {
+        4..=6 => None,
+        7 => Some(number::<u64>("issue time", fields[6])?),
+        8 => return Err("has 8 fields: averages with maxima are not commands".into()),
+        count => return Err(format!("has {count} fields, not 4 to 7")),
+    };
+    let time: u64 = number("time", fields[0])?;
+    let latency: u64 = number("latency", fields[1])?;
+    let op = match number::<u32>("direction", fields[2])? {
+        0 => Op::Read,
+        1 => Op::Write,
+        2 => Op::Other,
+        3..=5 => Op::Flush,
+        other => return Err(format!("direction is {other}, not 0 to 5")),
+    };
+    let _: u64 = number("block size", fields[3])?;
+    let priority = match fields.get(5).or(fields.get(4)) {
+        Some(text) => match text.strip_prefix("0x") {
+            Some(digits) => {
+                u16::from_str_radix(digits, 16).map_err(|_| format!("priority is {text:?}, not 16 bits"))?
+            }
+            None if *text == "1" => 1 << 13, // real time, the highest class
+            None if fields.len() == 5 => 0,  // an offset, from before there were priorities
+            None if *text == "0" => 0,
+            None => return Err(format!("priority is {text:?}, not 0, 1 or 0x...")),
+        },
+        None => 0,
+    };
+    let at = match issue {
+        Some(0) => return Err("issue time is 0: only clat and slat logs have it".into()),
+        Some(issue) => issue.saturating_add(latency),
+        None => time.checked_mul(MS).ok_or("time is too large")?,
+    };
+    let queue = sink.queue("fio");
+    sink.command(at, latency, queue, Request { op, ioprio: priority, ..Request::default() });
+    Ok(if issue.is_some() { 1 } else { MS })
+}

@@ -1,0 +1,3 @@
+//! What was found, for people and for other programs.
+
+pub mod text;

@@ -1,0 +1,364 @@
+//! Replay: every format is read right, what is wrong with a trace is said, and policies do what they must with it.
+
+use coalesce_sim::contender::Contender;
+use coalesce_sim::replay::trace::{Counts, Format, Moment, Options, Step, Trace};
+use coalesce_sim::replay::{Replay, replay};
+use std::io::{BufReader, Cursor, Read};
+use std::path::PathBuf;
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap()
+}
+
+fn of_text(text: &str, options: Options) -> Trace {
+    Trace::new(Box::new(Cursor::new(text.to_owned().into_bytes())), options)
+}
+
+const LENIENT: Options = Options { format: None, lenient: true, per_cpu: false };
+
+fn steps(trace: &mut Trace) -> Vec<Step> {
+    std::iter::from_fn(|| trace.step().unwrap()).collect()
+}
+
+fn counts(text: &str) -> Counts {
+    let mut trace = of_text(text, Options::default());
+    steps(&mut trace);
+    trace.counts()
+}
+
+fn error(text: &str) -> String {
+    let mut trace = of_text(text, Options::default());
+    loop {
+        match trace.step() {
+            Ok(Some(_)) => {}
+            Ok(None) => return String::new(),
+            Err(error) => return error.to_string(),
+        }
+    }
+}
+
+fn contenders(texts: &[&str]) -> Vec<Contender> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn run(text: &str, policies: &[&str]) -> Replay {
+    replay(&mut of_text(text, Options::default()), &contenders(policies), None).unwrap()
+}
+
+const ALL: [&str; 8] = ["none", "nvme", "batch", "spdk_vhost", "dim", "vic", "cint", "auto"];
+
+/// The same commands in three formats that have all of it: every policy does the same.
+#[test]
+fn formats_with_exact_times_agree() {
+    let summary = |name: &str| {
+        let replay = run(&text(name), &ALL);
+        let of = |outcome: &coalesce_sim::replay::Outcome| {
+            (
+                outcome.interrupts,
+                outcome.completions,
+                outcome.delay.max(),
+                outcome.latency.max(),
+                outcome.delay.mean().to_bits(),
+            )
+        };
+        (replay.span, replay.outcomes.iter().map(of).collect::<Vec<_>>())
+    };
+    let expected = summary("nvme.jsonl");
+    assert_eq!(expected.1[0].0, 392);
+    for name in ["nvme.blkparse", "nvme_clat.log"] {
+        assert_eq!(summary(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn each_format_is_recognised_and_counted() {
+    for (name, format, lines, completions, other, in_flight_max) in [
+        ("nvme.blkparse", Format::Blkparse, 1181, 392, 395, 16),
+        ("nvme.biosnoop", Format::Biosnoop, 393, 392, 1, 16),
+        ("libbpf.biosnoop", Format::Biosnoop, 81, 80, 1, 14),
+        ("bpftrace.biosnoop", Format::Biosnoop, 43, 40, 2, 1),
+        ("nvme_clat.log", Format::Fio, 392, 392, 0, 16),
+        ("fio-3.33_clat.log", Format::Fio, 40, 40, 0, 32),
+        ("nvme.jsonl", Format::Json, 784, 392, 0, 16),
+    ] {
+        let mut trace = Trace::open(&path(name), Options::default()).unwrap();
+        let steps = steps(&mut trace);
+        assert!(steps.is_sorted_by_key(|step| step.at), "{name}");
+        assert_eq!(trace.format(), Some(format), "{name}");
+        let expected =
+            Counts { lines, other, submissions: completions, completions, in_flight_max, ..Counts::default() };
+        assert_eq!(trace.counts(), expected, "{name}");
+    }
+}
+
+#[test]
+fn coarse_times_are_known() {
+    for (name, resolution) in [
+        ("nvme.blkparse", 1),
+        ("nvme.biosnoop", 1000),
+        ("bpftrace.biosnoop", 1_000_000),
+        ("fio-3.33_clat.log", 1_000_000),
+        ("nvme_clat.log", 1),
+    ] {
+        let mut trace = Trace::open(&path(name), Options::default()).unwrap();
+        steps(&mut trace);
+        assert_eq!(trace.resolution(), resolution, "{name}");
+    }
+}
+
+/// With neither hints nor limits, cint interrupts once for each gap that is longer than Δ, and at the end.
+#[test]
+fn bursts_are_those_between_long_gaps() {
+    let mut trace = Trace::open(&path("nvme.jsonl"), Options::default()).unwrap();
+    let ends: Vec<_> = steps(&mut trace)
+        .iter()
+        .filter(|step| matches!(step.what, Moment::Complete { .. }))
+        .map(|step| step.at)
+        .collect();
+    for delta in [1003, 2503, 6003, 15_003, 100_003] {
+        assert!(ends.windows(2).all(|pair| pair[1] - pair[0] != delta), "there both are right");
+        let bursts = 1 + ends.windows(2).filter(|pair| pair[1] - pair[0] > delta).count() as u64;
+        let policy = format!("cint:delta={delta}ns,thr=65535,max_hold=off,in_flight=off,hints=none");
+        let outcome = &run(&text("nvme.jsonl"), &[&policy]).outcomes[0];
+        assert_eq!(outcome.interrupts, bursts, "{delta}");
+    }
+}
+
+#[test]
+fn rules_hold_and_what_is_reported_adds_up() {
+    let replay = run(&text("nvme.blkparse"), &ALL);
+    for outcome in &replay.outcomes {
+        assert!(outcome.verdict.is_clean(), "{}: {:?}", outcome.contender, outcome.verdict);
+        assert_eq!((outcome.completions, outcome.delay.len(), outcome.latency.len()), (392, 392, 392));
+        if let Some(bound) = outcome.bound {
+            // The histogram has three digits.
+            assert!(outcome.delay.max() <= bound + bound / 500, "{}", outcome.contender);
+        }
+    }
+    let none = &replay.outcomes[0];
+    assert_eq!((none.interrupts, none.delay.max()), (392, 0));
+}
+
+/// The policy is told what the trace says: durable writes and flushes, I/O priorities, batches, hints.
+#[test]
+fn what_a_trace_says_reaches_the_policy() {
+    let submit =
+        |time: u64, id: u64, more: &str| format!(r#"{{"time_ns":{time},"event":"submit","id":{id}{more}}}"#) + "\n";
+    let complete =
+        |time: u64, id: u64, more: &str| format!(r#"{{"time_ns":{time},"event":"complete","id":{id}{more}}}"#) + "\n";
+    let reason = |policy: &str, more: &str, end: &str| {
+        let lines = submit(1000, 1, "") + &submit(1001, 2, more) + &complete(9000, 2, end) + &complete(500_000, 1, "");
+        let replay = run(&lines, &[policy]);
+        let delivered: Vec<_> =
+            replay.outcomes[0].stats.delivered().filter(|(_, count)| *count > 0).map(|(name, _)| name).collect();
+        delivered.join(" ")
+    };
+    let policy = "cint:ooo=off,in_flight=off,hints=flush+fua+ioprio";
+    assert_eq!(reason(policy, "", ""), "delta");
+    assert_eq!(reason(policy, r#","op":"flush""#, ""), "urgent delta");
+    assert_eq!(reason(policy, r#","op":"write","durable":true"#, ""), "urgent delta");
+    assert_eq!(reason(policy, r#","op":"write""#, ""), "delta");
+    assert_eq!(reason(policy, r#","ioprio":8192"#, ""), "urgent delta");
+    assert_eq!(reason(policy, r#","hint":"barrier""#, ""), "barrier delta");
+    assert_eq!(reason(policy, r#","hint":"urgent""#, ""), "urgent delta");
+    assert_eq!(reason(policy, "", r#","failed":true"#), "urgent delta");
+
+    let batch = submit(1000, 1, "") + &submit(1000, 2, "") + &complete(9000, 1, "") + &complete(9001, 2, "");
+    let policy = "cint:ooo=off,in_flight=off,hints=batch";
+    assert_eq!(run(&batch, &[policy]).outcomes[0].interrupts, 1);
+    let stats = &run(&batch, &[policy]).outcomes[0].stats;
+    assert!(stats.delivered().any(|(name, count)| name == "barrier" && count == 1), "{stats:?}");
+    let one_by_one = batch.replacen("1000", "999", 1);
+    let stats = &run(&one_by_one, &[policy]).outcomes[0].stats;
+    assert!(stats.delivered().all(|(name, count)| name != "barrier" || count == 0), "{stats:?}");
+}
+
+#[test]
+fn a_malformed_line_is_named() {
+    for (name, wrong, says) in [
+        ("nvme.blkparse", "259,0 0 zwei 0.1 0 D R 8 + 8 [x]", "sequence number is \"zwei\""),
+        ("nvme.blkparse", "259,0 0 3 1 0 C R 8 + 8 x", "ends before the error"),
+        ("nvme.blkparse", "8.0 0 3 1.5 0 C R 8 + 8 [0]", "device is \"8.0\""),
+        ("nvme.biosnoop", "0.000123 fio 12 nvme0n1 R", "has 5 fields"),
+        ("nvme.biosnoop", "0.0o0123 fio 12 nvme0n1 R 8 4096 0.01", "time is \"0.0o0123\""),
+        ("nvme.biosnoop", "0.000123 fio 12 nvme0n1 R 8 4096 -1", "latency is \"-1\""),
+        ("nvme_clat.log", "0, 1000, 0, 4096, 0, 0, 7x", "issue time is \"7x\""),
+        ("nvme_clat.log", "0, 1000, 0, 4096, 0, 0, 0", "issue time is 0"),
+        ("nvme_clat.log", "0, 1000, 9, 4096, 0, 0, 5", "direction is 9"),
+        ("nvme_clat.log", "0, 1000, 1000, 0, 4096, 0, 0, 5", "has 8 fields"),
+        ("nvme.jsonl", r#"{"time_ns":-5,"event":"submit","id":1}"#, "invalid value"),
+        ("nvme.jsonl", r#"{"time_ns":5,"event":"submits","id":1}"#, "unknown variant `submits`"),
+        ("nvme.jsonl", r#"{"time_ns":5,"event":"submit"}"#, "has no id"),
+        ("nvme.jsonl", r#"{"time_ns":5,"event":"submit","id":1,"durible":true}"#, "unknown field `durible`"),
+        ("nvme.jsonl", r#"{"time_ns":5,"#, "EOF"),
+    ] {
+        let good = text(name);
+        let mut lines: Vec<_> = good.lines().collect();
+        lines.insert(20, wrong);
+        let text = lines.join("\n");
+        let error = error(&text);
+        assert!(error.starts_with("line 21: ") && error.contains(says), "{wrong}: {error}");
+
+        let mut trace = of_text(&text, LENIENT);
+        steps(&mut trace);
+        let (counts, expected) = (trace.counts(), self::counts(&good));
+        assert_eq!((counts.malformed, counts.completions), (1, expected.completions), "{wrong}");
+    }
+}
+
+#[test]
+fn what_is_no_trace_is_refused() {
+    assert!(error("hello\n").contains("line 1: of no format that is known"));
+    assert!(error(&"x".repeat(200_000)).contains("line 1: "));
+    let mut trace = of_text("hello\nworld\n", LENIENT);
+    assert!(trace.step().unwrap_err().to_string().contains("no format"));
+    let mut trace = of_text("\u{0}\u{1}\n", Options { format: Some(Format::Json), ..Options::default() });
+    assert!(trace.step().is_err());
+    assert!(error("TIME(h) COMM PID LAT(ms)\n").contains("no TIME in s, ms or us"));
+    assert_eq!(counts(""), Counts::default());
+}
+
+const SUBMIT_1: &str = "{\"time_ns\":10,\"event\":\"submit\",\"id\":1}\n";
+const COMPLETE_1: &str = "{\"time_ns\":20,\"event\":\"complete\",\"id\":1}\n";
+
+/// Commands in flight are those submitted and not completed, whatever the trace has lost.
+#[test]
+fn what_does_not_fit_is_counted() {
+    let lines = |lines: &[&str]| counts(&lines.concat());
+    assert_eq!(lines(&[COMPLETE_1, SUBMIT_1]).out_of_order, 1);
+    let unmatched = lines(&[COMPLETE_1]);
+    assert_eq!((unmatched.unmatched, unmatched.completions, unmatched.in_flight_end), (1, 1, 0));
+    let twice = lines(&[SUBMIT_1, SUBMIT_1, COMPLETE_1]);
+    assert_eq!((twice.resubmitted, twice.submissions, twice.in_flight_max, twice.in_flight_end), (1, 2, 1, 0));
+    let unfinished = lines(&[SUBMIT_1]);
+    assert_eq!((unfinished.in_flight_max, unfinished.in_flight_end), (1, 1));
+}
+
+/// A completion whose submission was not seen is in flight itself; nothing becomes negative.
+#[test]
+fn lost_submissions_do_not_make_cif_negative() {
+    let complete = |time: u64, id: u64| format!("{{\"time_ns\":{time},\"event\":\"complete\",\"id\":{id}}}\n");
+    let text: String = (0..100).map(|i| complete(i * 1000, i)).collect();
+    let replay = run(&text, &["vic", "auto"]);
+    assert!(replay.outcomes.iter().all(|outcome| outcome.interrupts == 100), "each is alone");
+    assert_eq!(replay.outcomes[0].latency.len(), 0, "nobody knows when they were submitted");
+}
+
+#[test]
+fn what_is_out_of_order_is_put_in_order() {
+    let good = text("nvme.jsonl");
+    let mut lines: Vec<_> = good.lines().collect();
+    for pair in lines.chunks_mut(7) {
+        pair.reverse();
+    }
+    let shuffled = lines.join("\n");
+    let mut trace = of_text(&shuffled, Options::default());
+    let sorted = steps(&mut trace);
+    assert_eq!(sorted, steps(&mut of_text(&good, Options::default())));
+    assert!(trace.counts().out_of_order > 300 && trace.counts().late == 0, "{:?}", trace.counts());
+}
+
+/// What is earlier than the window reaches back happens late; time never goes back.
+#[test]
+fn what_is_far_out_of_order_is_late() {
+    let line = |time: u64, id: u64, event: &str| format!("{{\"time_ns\":{time},\"event\":\"{event}\",\"id\":{id}}}\n");
+    let mut text: String = (0..10_000).map(|i| line(1_000_000 + i, i, "submit")).collect();
+    text += &line(5, 0, "complete");
+    let mut trace = of_text(&text, Options::default());
+    let steps = steps(&mut trace);
+    assert!(steps.is_sorted_by_key(|step| step.at));
+    assert_eq!((trace.counts().out_of_order, trace.counts().late), (1, 1));
+}
+
+#[test]
+fn two_commands_alike_and_a_requeued_one_are_told_apart() {
+    let line = |time: u32, action: &str| {
+        let tail = if action == "C" { "[0]" } else { "[x]" };
+        format!("8,0 0 1 0.{time:09} 1 {action} R 8 + 8 {tail}\n")
+    };
+    let alike = counts(&[line(1, "D"), line(2, "D"), line(3, "C"), line(4, "C")].concat());
+    assert_eq!((alike.in_flight_max, alike.in_flight_end, alike.unmatched), (2, 0, 0));
+    let requeued = counts(&[line(1, "D"), line(2, "R"), line(3, "D"), line(4, "C")].concat());
+    assert_eq!((requeued.in_flight_max, requeued.in_flight_end, requeued.requeued, requeued.submissions), (1, 0, 1, 1));
+    let failed = counts(&[line(1, "D"), line(4, "C").replace("[0]", "[-5]")].concat());
+    assert_eq!((failed.failed, failed.completions), (1, 1));
+}
+
+#[test]
+fn a_vector_for_each_cpu() {
+    let mut trace = of_text(&text("nvme.blkparse"), Options { per_cpu: true, ..Options::default() });
+    let steps = steps(&mut trace);
+    assert_eq!(trace.queues(), ["259,0 cpu 0", "259,0 cpu 1"]);
+    let on = |queue| steps.iter().filter(|step| step.queue == queue).count();
+    assert!(on(0) > 400 && on(1) > 200 && on(0) + on(1) == steps.len());
+    // A completion belongs to the queue of its submission.
+    let text = "8,0 0 1 0.1 1 D R 8 + 8 [x]\n8,0 1 1 0.2 0 C R 8 + 8 [0]\n";
+    let mut trace = of_text(text, Options { per_cpu: true, ..Options::default() });
+    assert_eq!(self::steps(&mut trace).iter().map(|step| step.queue).collect::<Vec<_>>(), [0, 0]);
+}
+
+/// Lines that are made while they are read.
+struct Endless {
+    left: u64,
+    line: Vec<u8>,
+    place: usize,
+    time: u64,
+}
+
+impl Read for Endless {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if self.place == self.line.len() {
+            if self.left == 0 {
+                return Ok(0);
+            }
+            self.left -= 1;
+            self.time += 3;
+            let Self { time, .. } = self;
+            self.line = format!("{}.{:09} fio 1 nvme0n1 R 8 4096 0.010\n", *time / 1_000_000, *time % 1_000_000 * 1000)
+                .into_bytes();
+            self.place = 0;
+        }
+        let len = into.len().min(self.line.len() - self.place);
+        into[..len].copy_from_slice(&self.line[self.place..self.place + len]);
+        self.place += len;
+        Ok(len)
+    }
+}
+
+/// The peak of this process's memory, in KiB.
+fn memory_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// What was read is forgotten: ten times the lines need no more memory.
+#[test]
+fn memory_does_not_depend_on_length() {
+    let peak = |lines| {
+        let heading: &[u8] = b"TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n";
+        let input = heading.chain(Endless { left: lines, line: Vec::new(), place: 0, time: 100 });
+        let mut trace = Trace::new(Box::new(BufReader::new(input)), Options::default());
+        let replay = replay(&mut trace, &contenders(&["cint", "auto"]), None).unwrap();
+        assert_eq!((replay.outcomes[0].completions, trace.counts().in_flight_max), (lines, 4));
+        memory_peak()
+    };
+    let (few, many) = (peak(200_000), peak(2_000_000));
+    assert!(many < few + 4096, "{few} KiB for 200,000 lines, {many} KiB for 2,000,000");
+}
+
+/// Time lines are of the same stretch for every policy.
+#[test]
+fn time_lines_begin_together() {
+    let replay = run(&text("nvme.jsonl"), &["none", "cint"]);
+    let first: Vec<_> = replay.outcomes.iter().map(|outcome| outcome.timeline.first().unwrap().at).collect();
+    assert_eq!(first[0], first[1]);
+    assert!(replay.outcomes.iter().all(|outcome| outcome.timeline.len() > 96));
+    let mut trace = Trace::open(&path("nvme.jsonl"), Options::default()).unwrap();
+    let at = coalesce_sim::replay::replay(&mut trace, &contenders(&["none"]), Some(1_000_000)).unwrap();
+    assert!((1_000_000..1_050_000).contains(&(at.outcomes[0].timeline[0].at - 1000)));
+}
