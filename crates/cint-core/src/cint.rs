@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ConfigError, Field, NEVER};
 use crate::hint::Hint;
-use crate::storm::Storm;
+use crate::storm::Average;
 
 /// What a completion, or a cancellation, means for the machine. A [`Hint`] is one as it stands; a
 /// [`Tracker`](crate::Tracker) turns hints into these where Barriers are strict.
@@ -30,29 +30,29 @@ impl From<Hint> for Event {
 }
 
 /// Why an interrupt is delivered. Where several apply, the first in this order is given; of several deadlines the
-/// earliest.
+/// earliest. The numbers are those of the C ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Δ passed without a completion: the burst is over.
-    Delta,
+    Delta = 10,
     /// A completion was held for `max_hold`.
-    MaxHold,
+    MaxHold = 1,
     /// What the storm guard had put off.
-    Storm,
+    Storm = 11,
     /// A completion or cancellation with a ticket that is not valid.
-    Error,
+    Error = 12,
     /// A batch is complete.
-    Barrier,
+    Barrier = 13,
     /// Somebody waits for this command.
-    Urgent,
+    Urgent = 14,
     /// The burst has `thr` completions.
-    Count,
+    Count = 15,
     /// More would be held than the commands in flight justify.
-    InFlight,
+    InFlight = 16,
     /// [`Cint::on_batch_end`]
-    BatchEnd,
+    BatchEnd = 17,
     /// [`Cint::flush`]
-    Flush,
+    Flush = 7,
 }
 
 impl Reason {
@@ -74,21 +74,21 @@ impl Reason {
     }
 }
 
-/// Why no interrupt is delivered.
+/// Why no interrupt is delivered. The numbers are those of the C ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldReason {
     /// The burst goes on.
-    Burst,
+    Burst = 36,
     /// An interrupt is due, and the storm guard puts it off.
-    Storm,
+    Storm = 37,
     /// Nothing is held: an interrupt would announce nothing.
-    NothingHeld,
+    NothingHeld = 33,
     /// The deadline has not come.
-    Early,
+    Early = 34,
     /// The new configuration is in force, and nothing is due under it.
-    Reconfigured,
+    Reconfigured = 35,
     /// The command is forgotten, and nothing is due.
-    Cancelled,
+    Cancelled = 38,
 }
 
 impl HoldReason {
@@ -135,14 +135,16 @@ pub struct Cint {
     config: Config,
     // The burst
     held: u32,
-    batch: u32,           // Alg. 2 `coalesced`
+    room: u32,            // the short cut: with fewer held another one can be; 0 in a storm
+    passed: u16,          // urgent ones announced alone since then; they count in the batch, Alg. 2 `coalesced`
+    needed: u64,          // with fewer commands in flight none can be held
     first_held: u64,      // when the oldest held completion was posted
     limit: u64,           // `max_hold` after that
     last_completion: u64, // the quiet time Δ starts here
-    due: u64,
-    due_for: Option<Reason>, // what the deadline `due` will give; None: there is none
+    due: u64,             // the deadline; NEVER: there is none, or it is the end of the clock
     // The storm guard
-    storm: Storm,
+    average: Average,
+    storming: bool,
     last_delivery: u64,
     delivered: bool, // last_delivery is valid
     put_off: bool,   // what is held was due, and waits for the storm guard
@@ -152,6 +154,13 @@ pub struct Cint {
 }
 
 const _: () = assert!(size_of::<Cint>() <= 120, "128 bytes with a word that a C caller adds");
+
+/// Commands in flight are not known.
+pub const CIF_UNKNOWN: u32 = u32::MAX;
+
+const fn is_fewer(cif: u32, needed: u64) -> bool {
+    (cif as u64) < needed && cif != CIF_UNKNOWN
+}
 
 /// What a completion asks for.
 enum Due {
@@ -167,13 +176,15 @@ impl Cint {
         Self {
             config,
             held: 0,
-            batch: 0,
+            room: config.room(),
+            passed: 0,
             first_held: 0,
             limit: 0,
             last_completion: 0,
-            due: 0,
-            due_for: None,
-            storm: Storm::cold(&config),
+            due: NEVER,
+            average: Average::cold(&config),
+            storming: false,
+            needed: config.needed(),
             last_delivery: 0,
             delivered: false,
             put_off: false,
@@ -187,6 +198,7 @@ impl Cint {
     #[inline]
     pub fn on_completion(&mut self, now: u64, event: impl Into<Event>, cif: Option<u32>) -> Decision {
         let event = event.into();
+        let cif = cif.unwrap_or(CIF_UNKNOWN);
         let decision = if event == Event::Plain { self.short_cut(now, cif) } else { None };
         decision.unwrap_or_else(|| self.on_event(now, event, cif))
     }
@@ -194,43 +206,52 @@ impl Cint {
     /// The usual case of a plain completion, for those who inline that alone: the burst goes on, and there is no storm.
     /// `None`: call [`on_completion`](Self::on_completion); nothing has happened.
     #[inline(always)]
-    pub fn short_cut(&mut self, now: u64, cif: Option<u32>) -> Option<Decision> {
-        let is_usual = now >= self.last
-            && (now < self.due || self.due_for.is_none())
-            && !self.storm.is_storming()
-            && self.batch < u32::from(self.config.thr).saturating_sub(1)
-            && !self.starves(cif, self.held.saturating_add(1));
-        if !is_usual {
+    pub fn short_cut(&mut self, now: u64, cif: u32) -> Option<Decision> {
+        if now < self.last {
+            return None;
+        }
+        if now >= self.due {
+            return None;
+        }
+        if u64::from(cif) < self.needed {
+            return None;
+        }
+        if self.held >= self.room {
             return None;
         }
         self.last = now;
-        Some(self.hold(HoldReason::Burst))
+        self.hold();
+        Some(Decision::Hold(HoldReason::Burst))
     }
 
     /// As [`on_completion`](Self::on_completion), without the short cut.
     #[inline(never)]
-    pub fn on_event(&mut self, now: u64, event: Event, cif: Option<u32>) -> Decision {
+    pub fn on_event(&mut self, now: u64, event: Event, cif: u32) -> Decision {
         self.advance(now);
-        if let Some(decision) = self.deliver_expired() {
-            return decision; // this completion rides on it
+        if let Some(reason) = self.expired() {
+            return self.deliver(reason); // this completion rides on it
         }
-        if event == Event::Error {
-            return self.deliver(Reason::Error);
-        }
-
-        let paced = self.is_paced();
-        let was_due = paced && !self.put_off && self.own_deadline().is_some_and(|(left, _)| left <= 0);
-        let due = if was_due { Due::Everything(Reason::Storm) } else { self.due(event, cif) };
-        let reason = match due {
-            Due::Nothing => HoldReason::Burst,
-            _ if paced => {
-                self.put_off = true; // due, but not yet allowed
-                HoldReason::Storm
+        match self.due(event, cif) {
+            Due::Everything(Reason::Error) => self.deliver(Reason::Error),
+            due if self.is_paced() => self.wait(due),
+            Due::Everything(reason) => self.deliver(reason),
+            Due::UrgentAlone => self.deliver_urgent(),
+            Due::Nothing => {
+                self.hold_another();
+                Decision::Hold(HoldReason::Burst)
             }
-            Due::UrgentAlone => return self.deliver_urgent(),
-            Due::Everything(reason) => return self.deliver(reason),
-        };
-        self.hold(reason)
+        }
+    }
+
+    /// A completion before the storm guard allows the next interrupt.
+    #[cold]
+    #[inline(never)]
+    fn wait(&mut self, due: Due) -> Decision {
+        let was_due = !self.put_off && self.own_deadline().is_some_and(|(left, _)| left <= 0);
+        let is_due = was_due || !matches!(due, Due::Nothing);
+        self.put_off |= is_due;
+        self.hold_another();
+        Decision::Hold(if is_due { HoldReason::Storm } else { HoldReason::Burst })
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before. May change in every call
@@ -238,20 +259,23 @@ impl Cint {
     #[inline]
     #[must_use]
     pub const fn deadline(&self) -> Option<u64> {
-        if self.due_for.is_some() { Some(self.due) } else { None }
+        if self.due == NEVER && self.next_deadline().is_none() { None } else { Some(self.due) }
     }
 
     /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
     pub fn on_deadline(&mut self, now: u64) -> Decision {
         self.advance(now);
-        self.deliver_expired().unwrap_or_else(|| self.nothing_due(HoldReason::Early))
+        match self.expired() {
+            Some(reason) => self.deliver(reason),
+            None => self.nothing_due(HoldReason::Early),
+        }
     }
 
     /// The device has posted all it had. Ends a burst where Δ is 0.
     pub fn on_batch_end(&mut self, now: u64) -> Decision {
         self.advance(now);
-        if let Some(decision) = self.deliver_expired() {
-            return decision;
+        if let Some(reason) = self.expired() {
+            return self.deliver(reason);
         }
         if self.config.delta != NEVER {
             return self.nothing_due(HoldReason::Early);
@@ -278,8 +302,8 @@ impl Cint {
         if self.held == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
         }
-        if let Some(decision) = self.deliver_expired() {
-            return decision;
+        if let Some(reason) = self.expired() {
+            return self.deliver(reason);
         }
         match event {
             Event::Error => self.deliver(Reason::Error),
@@ -300,13 +324,15 @@ impl Cint {
         }
         self.advance(now);
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
-            self.storm = Storm::cold(&config);
+            (self.average, self.storming) = (Average::cold(&config), false);
         }
         self.config = config;
+        self.needed = self.needed(self.held.saturating_add(1));
+        self.make_room();
         Ok(match self.own_deadline() {
             _ if self.put_off => self.deliver(Reason::Storm),
             Some((left, reason)) if self.has_come(left) => self.deliver(reason),
-            _ if self.held > 0 && self.batch >= u32::from(config.thr) => self.deliver(Reason::Count),
+            _ if self.held > 0 && self.batch() >= u32::from(config.thr) => self.deliver(Reason::Count),
             _ => {
                 self.look_ahead();
                 self.nothing_due(HoldReason::Reconfigured)
@@ -329,7 +355,7 @@ impl Cint {
     /// Whether interrupts come faster than the storm guard allows, so that it spaces them.
     #[must_use]
     pub const fn is_storming(&self) -> bool {
-        self.storm.is_storming()
+        self.storming
     }
 
     /// How often a call was older than the one before it; stops at 65535.
@@ -374,17 +400,34 @@ impl Cint {
     }
 
     /// When what is held is due, the storm guard aside: Δ after the last completion, `max_hold` after the first held.
-    fn own_deadline(&self) -> Option<(i64, Reason)> {
+    #[inline(never)]
+    const fn own_deadline(&self) -> Option<(i64, Reason)> {
         if self.held == 0 {
             return None;
         }
-        let delta =
-            (self.config.delta != NEVER).then(|| (self.left(self.last_completion, self.config.delta), Reason::Delta));
-        let max_hold = (self.config.max_hold != NEVER)
-            .then(|| (self.left(self.first_held, self.config.max_hold), Reason::MaxHold));
+        let Config { delta, max_hold, .. } = self.config;
+        let quiet = (self.left(self.last_completion, delta), Reason::Delta);
+        let limit = (self.left(self.first_held, max_hold), Reason::MaxHold);
         match (delta, max_hold) {
-            (Some(delta), Some(max_hold)) => Some(if max_hold.0 < delta.0 { max_hold } else { delta }),
-            (delta, max_hold) => delta.or(max_hold),
+            (NEVER, NEVER) => None,
+            (NEVER, _) => Some(limit),
+            (_, NEVER) => Some(quiet),
+            _ => Some(if limit.0 < quiet.0 { limit } else { quiet }),
+        }
+    }
+
+    /// When what is held is due, and the reason it will give.
+    #[inline(never)]
+    const fn next_deadline(&self) -> Option<(i64, Reason)> {
+        let own = self.own_deadline();
+        if !self.storming {
+            return own;
+        }
+        let pace = (self.left(self.last_delivery, self.config.storm_interval), Reason::Storm);
+        match own {
+            _ if self.put_off => Some(pace), // in a storm nothing comes before its pace
+            Some((left, _)) if left < pace.0 => Some(pace),
+            own => own,
         }
     }
 
@@ -392,70 +435,80 @@ impl Cint {
     #[cold]
     #[inline(never)]
     fn look_ahead(&mut self) {
-        let own = self.own_deadline();
-        let pace = (self.left(self.last_delivery, self.config.storm_interval), Reason::Storm);
-        let next = match own {
-            _ if !self.storm.is_storming() => own,
-            _ if self.put_off => Some(pace), // in a storm nothing comes before its pace
-            Some(own) if own.0 >= pace.0 => Some(own),
-            own => own.map(|_| pace),
-        };
-        self.due_for = next.map(|(_, reason)| reason);
-        self.due = self.last.saturating_add_signed(next.map_or(0, |(left, _)| left));
+        self.due = self.next_deadline().map_or(NEVER, |(left, _)| self.last.saturating_add_signed(left));
         self.limit = match self.config.max_hold {
             NEVER => NEVER,
             max_hold => self.last.saturating_add_signed(self.left(self.first_held, max_hold)),
         };
     }
 
+    /// The reason of a deadline that has come.
+    #[inline(always)]
+    fn expired(&self) -> Option<Reason> {
+        if self.last < self.due { None } else { self.why_due() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn why_due(&self) -> Option<Reason> {
+        self.next_deadline().map(|(_, reason)| reason)
+    }
+
+    /// Alg. 2 `coalesced`
+    const fn batch(&self) -> u32 {
+        self.held.saturating_add(self.passed as u32)
+    }
+
+    const fn make_room(&mut self) {
+        self.room = if self.storming { 0 } else { self.config.room().saturating_sub(self.passed as u32) };
+    }
+
     /// In a storm, and too soon after the last interrupt for another.
     fn is_paced(&self) -> bool {
-        self.storm.is_storming() && self.since(self.last_delivery) < self.config.storm_interval
+        self.storming && self.since(self.last_delivery) < self.config.storm_interval
     }
 
     /// Algorithm 2, with `>=` at `thr` and without the fall-through of Urgent: what this completion asks for.
-    fn due(&self, event: Event, cif: Option<u32>) -> Due {
+    fn due(&self, event: Event, cif: u32) -> Due {
         match event {
             Event::Error => Due::Everything(Reason::Error),
             Event::Barrier => Due::Everything(Reason::Barrier),
             Event::Urgent if !self.config.ooo => Due::Everything(Reason::Urgent),
             Event::Urgent if self.held == 0 => Due::UrgentAlone,
-            _ if self.batch.saturating_add(1) >= u32::from(self.config.thr) => Due::Everything(Reason::Count),
-            Event::Urgent if self.starves(cif, self.held) => Due::Everything(Reason::InFlight),
+            _ if self.batch().saturating_add(1) >= u32::from(self.config.thr) => Due::Everything(Reason::Count),
+            Event::Urgent if is_fewer(cif, self.needed(self.held)) => Due::Everything(Reason::InFlight),
             Event::Urgent => Due::UrgentAlone,
-            Event::Plain if self.starves(cif, self.held.saturating_add(1)) => Due::Everything(Reason::InFlight),
+            Event::Plain if is_fewer(cif, self.needed) => Due::Everything(Reason::InFlight),
             Event::Plain => Due::Nothing,
         }
     }
 
-    /// The `in_flight` rule: whether holding `held` completions leaves the device too little to do.
-    const fn starves(&self, cif: Option<u32>, held: u32) -> bool {
-        let threshold = self.config.cif_threshold as u64;
-        match cif {
-            Some(cif) if threshold > 0 => {
-                (cif as u64) < threshold
-                    || held > 1 && (held as u64).wrapping_mul(threshold).wrapping_mul(2) > cif as u64
-            }
-            _ => false,
-        }
+    /// The `in_flight` rule: with fewer commands in flight, holding `held` completions leaves the device too little to do.
+    const fn needed(&self, held: u32) -> u64 {
+        let per_held = self.config.in_flight_per_held as u64;
+        if held > 1 { per_held.wrapping_mul(held as u64) } else { per_held >> 1 }
     }
 
     #[inline(always)]
-    fn hold(&mut self, reason: HoldReason) -> Decision {
+    const fn hold(&mut self) {
         if self.held == 0 {
             self.first_held = self.last;
             self.limit = self.last.saturating_add(self.config.max_hold);
+            self.needed = self.config.in_flight_per_held as u64;
         }
+        self.needed = self.needed.wrapping_add(self.config.in_flight_per_held as u64);
         self.last_completion = self.last;
         self.held = self.held.saturating_add(1);
-        self.batch = self.batch.saturating_add(1);
         let quiet = self.last.saturating_add(self.config.delta);
-        (self.due, self.due_for) =
-            if self.limit < quiet { (self.limit, Some(Reason::MaxHold)) } else { (quiet, Some(Reason::Delta)) };
-        if self.due == NEVER || self.storm.is_storming() {
+        self.due = if self.limit < quiet { self.limit } else { quiet };
+    }
+
+    #[inline(never)]
+    fn hold_another(&mut self) {
+        self.hold();
+        if self.storming {
             self.look_ahead();
         }
-        Decision::Hold(reason)
     }
 
     fn deliver(&mut self, reason: Reason) -> Decision {
@@ -469,19 +522,14 @@ impl Cint {
         self.interrupt();
         if self.held > 0 {
             self.last_completion = self.last;
-            self.batch = self.batch.saturating_add(1);
+            self.passed = self.passed.saturating_add(1);
+            self.make_room();
             self.look_ahead();
         }
         Decision::DeliverUrgent
     }
 
-    fn deliver_expired(&mut self) -> Option<Decision> {
-        match self.due_for {
-            Some(reason) if self.last >= self.due => Some(self.deliver(reason)),
-            _ => None,
-        }
-    }
-
+    #[inline(never)]
     fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
         if self.held == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
@@ -500,16 +548,20 @@ impl Cint {
 
     const fn forget_held(&mut self) {
         self.held = 0;
-        self.batch = 0;
+        self.passed = 0;
         self.put_off = false;
-        self.due_for = None;
+        self.due = NEVER;
+        self.needed = self.config.needed();
+        self.make_room();
     }
 
     /// Every interrupt but the first is a sample for the storm guard.
     #[inline(never)]
     fn interrupt(&mut self) {
         if self.delivered && self.config.storm_interval > 0 {
-            self.storm.sample(self.since(self.last_delivery), &self.config);
+            self.average.sample(self.since(self.last_delivery), &self.config);
+            self.storming = self.average.is_storm(self.storming, &self.config);
+            self.make_room();
         }
         self.delivered = true;
         self.last_delivery = self.last;

@@ -62,7 +62,7 @@ pub struct Config {
     pub(crate) max_hold: u64,       // NEVER: none
     pub(crate) storm_interval: u64, // 0: no storm guard
     pub(crate) thr: u16,
-    pub(crate) cif_threshold: u16, // 0: no in_flight rule
+    pub(crate) in_flight_per_held: u32, // twice the threshold; 0: no in_flight rule
     pub(crate) storm_shift: u8,
     pub(crate) ooo: bool,
 }
@@ -141,8 +141,8 @@ impl Config {
             max_hold,
             storm_interval,
             thr,
-            cif_threshold: match in_flight {
-                Some(threshold) => threshold,
+            in_flight_per_held: match in_flight {
+                Some(threshold) => (threshold as u32).wrapping_mul(2),
                 None => 0,
             },
             storm_shift: shift,
@@ -160,6 +160,16 @@ impl Config {
             (max_hold, _) => max_hold,
         };
         Some(hold.saturating_add(self.storm_interval))
+    }
+
+    /// With fewer commands in flight none can be held.
+    pub(crate) const fn needed(&self) -> u64 {
+        (self.in_flight_per_held >> 1) as u64
+    }
+
+    /// With fewer held another one can be, if a burst is all there is.
+    pub(crate) const fn room(&self) -> u32 {
+        (self.thr as u32).wrapping_sub(1)
     }
 
     /// Whether a burst ends only when the caller says so, with [`on_batch_end`](crate::Cint::on_batch_end): Δ is 0.

@@ -64,7 +64,7 @@ mod stats;
 mod storm;
 
 pub use barrier::{Ticket, Tracker, Window, Word};
-pub use cint::{Cint, Decision, Event, HoldReason, Reason};
+pub use cint::{CIF_UNKNOWN, Cint, Decision, Event, HoldReason, Reason};
 pub use config::{Config, ConfigError, Field, Params, StormParams};
 pub use hint::{Barriers, BothBits, Hint, SystemCall};
 pub use reaper::{Cursor, Entry, Reaper};

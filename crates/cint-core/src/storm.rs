@@ -2,34 +2,26 @@
 
 use crate::config::Config;
 
-/// A moving average of the gaps between interrupts, and whether they come too fast.
+/// A moving average of the gaps between interrupts, in 2^-shift ticks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Storm {
-    average: u64, // in 2^-shift ticks
-    storming: bool,
-}
+pub(crate) struct Average(u64);
 
-impl Storm {
+impl Average {
     /// As if interrupts had come at half the allowed rate.
     pub(crate) const fn cold(config: &Config) -> Self {
-        Self { average: config.storm_interval.wrapping_mul(2) << config.storm_shift, storming: false }
+        Self(config.storm_interval.wrapping_mul(2) << config.storm_shift)
     }
 
-    pub(crate) const fn is_storming(&self) -> bool {
-        self.storming
-    }
-
-    /// An interrupt came `gap` ticks after the one before it. Storming begins when the average falls below the
-    /// interval, and ends above twice that.
+    /// An interrupt came `gap` ticks after the one before it.
     pub(crate) const fn sample(&mut self, gap: u64, config: &Config) {
-        let interval = config.storm_interval; // at most 10^10 ticks: no product below overflows
-        let longest = interval.wrapping_mul(4);
+        let longest = config.storm_interval.wrapping_mul(4); // at most 10^10 ticks: no product here overflows
         let gap = if gap < longest { gap } else { longest };
-        self.average = self.average.wrapping_sub(self.average >> config.storm_shift).wrapping_add(gap);
-        if self.average < interval << config.storm_shift {
-            self.storming = true;
-        } else if self.average > interval.wrapping_mul(2) << config.storm_shift {
-            self.storming = false;
-        }
+        self.0 = self.0.wrapping_sub(self.0 >> config.storm_shift).wrapping_add(gap);
+    }
+
+    /// Whether interrupts come too fast: from below the interval until above twice that.
+    pub(crate) const fn is_storm(&self, was: bool, config: &Config) -> bool {
+        let interval = config.storm_interval << config.storm_shift;
+        self.0 < interval || was && self.0 <= interval.wrapping_mul(2)
     }
 }

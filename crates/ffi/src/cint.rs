@@ -7,7 +7,7 @@ use crate::error::{
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
 use crate::tagged::{Decides, Machine, Tagged, answer, kind, put, read_config};
-use cint_core::{Cint, Config, Decision, Event, Field, HoldReason, Params, Reason, StormParams};
+use cint_core::{Cint, Config, Decision, Event, Field, Params, Reason, StormParams};
 
 /// A cinterrupts machine for one interrupt vector, in the caller's memory: 128 bytes. Opaque. It has no pointers and owns
 /// nothing: it may be moved and copied while nobody uses it, and needs no end.
@@ -182,17 +182,12 @@ pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hint: u32, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe {
-        let at_once = |cint: &mut Cint| (hint == COALESCE_HINT_PLAIN).then(|| cint.short_cut(now, in_flight(cif)))?;
+        let at_once = |cint: &mut Cint| (hint == COALESCE_HINT_PLAIN).then(|| cint.short_cut(now, cif))?;
         match State::decide_at_once(state, at_once) {
             Some(status) => status,
             None => on_completion(state, now, known(hint).map_or(Event::Error, Event::from), cif),
         }
     }
-}
-
-/// Commands in flight, if they are known.
-fn in_flight(cif: u32) -> Option<u32> {
-    (cif != COALESCE_CIF_UNKNOWN).then_some(cif)
 }
 
 /// A command completed, and this is what it means.
@@ -202,7 +197,7 @@ fn in_flight(cif: u32) -> Option<u32> {
 #[inline(never)]
 pub(crate) unsafe fn on_completion(state: *mut cint_state, now: u64, event: Event, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |cint| cint.on_event(now, event, in_flight(cif))) }
+    unsafe { State::decide(state, |cint| cint.on_event(now, event, cif)) }
 }
 
 /// When `cint_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
@@ -316,33 +311,9 @@ impl Decides for Cint {
     #[inline(always)]
     fn answer(decision: Decision) -> (coalesce_status, u32) {
         match decision {
-            Decision::DeliverUrgent => (COALESCE_DELIVER_URGENT, COALESCE_REASON_URGENT),
-            Decision::Deliver(reason) => (
-                COALESCE_DELIVER,
-                match reason {
-                    Reason::Delta => COALESCE_REASON_DELTA,
-                    Reason::MaxHold => COALESCE_REASON_MAX_HOLD,
-                    Reason::Storm => COALESCE_REASON_STORM,
-                    Reason::Error => COALESCE_REASON_ERROR,
-                    Reason::Barrier => COALESCE_REASON_BARRIER,
-                    Reason::Urgent => COALESCE_REASON_URGENT,
-                    Reason::Count => COALESCE_REASON_COUNT,
-                    Reason::InFlight => COALESCE_REASON_IN_FLIGHT,
-                    Reason::BatchEnd => COALESCE_REASON_BATCH_END,
-                    Reason::Flush => COALESCE_REASON_FLUSH,
-                },
-            ),
-            Decision::Hold(reason) => (
-                COALESCE_HOLD,
-                match reason {
-                    HoldReason::Burst => COALESCE_REASON_HOLD_BURST,
-                    HoldReason::Storm => COALESCE_REASON_HOLD_STORM,
-                    HoldReason::NothingHeld => COALESCE_REASON_HOLD_NOTHING_HELD,
-                    HoldReason::Early => COALESCE_REASON_HOLD_EARLY,
-                    HoldReason::Reconfigured => COALESCE_REASON_HOLD_RECONFIGURED,
-                    HoldReason::Cancelled => COALESCE_REASON_HOLD_CANCELLED,
-                },
-            ),
+            Decision::DeliverUrgent => (COALESCE_DELIVER_URGENT, Reason::Urgent as u32),
+            Decision::Deliver(reason) => (COALESCE_DELIVER, reason as u32),
+            Decision::Hold(reason) => (COALESCE_HOLD, reason as u32),
         }
     }
 }

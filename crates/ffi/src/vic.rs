@@ -6,7 +6,7 @@ use crate::error::{
 };
 use crate::status::*;
 use crate::tagged::{Decides, Machine, Tagged, answer, kind, put, read_config};
-use vic_core::{Config, Decision, Field, HoldReason, Params, Reason, Vic};
+use vic_core::{Config, Decision, Field, Params, Vic};
 
 /// A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It has no pointers and owns
 /// nothing: it may be moved and copied while nobody uses it, and needs no end.
@@ -315,29 +315,8 @@ impl Decides for Vic {
     #[inline(always)]
     fn answer(decision: Decision) -> (coalesce_status, u32) {
         match decision {
-            Decision::Deliver(reason) => (
-                COALESCE_DELIVER,
-                match reason {
-                    Reason::MaxHold => COALESCE_REASON_MAX_HOLD,
-                    Reason::SliceEnd => COALESCE_REASON_SLICE_END,
-                    Reason::LowCif => COALESCE_REASON_LOW_CIF,
-                    Reason::Ratio => COALESCE_REASON_RATIO,
-                    Reason::Always => COALESCE_REASON_ALWAYS,
-                    Reason::LiveClamp => COALESCE_REASON_LIVE_CLAMP,
-                    Reason::Flush => COALESCE_REASON_FLUSH,
-                    Reason::Schedule => COALESCE_REASON_SCHEDULE,
-                    Reason::Deschedule => COALESCE_REASON_DESCHEDULE,
-                },
-            ),
-            Decision::Hold(reason) => (
-                COALESCE_HOLD,
-                match reason {
-                    HoldReason::Ratio => COALESCE_REASON_HOLD_RATIO,
-                    HoldReason::NothingHeld => COALESCE_REASON_HOLD_NOTHING_HELD,
-                    HoldReason::Early => COALESCE_REASON_HOLD_EARLY,
-                    HoldReason::Reconfigured => COALESCE_REASON_HOLD_RECONFIGURED,
-                },
-            ),
+            Decision::Deliver(reason) => (COALESCE_DELIVER, reason as u32),
+            Decision::Hold(reason) => (COALESCE_HOLD, reason as u32),
         }
     }
 }

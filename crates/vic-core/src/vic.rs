@@ -4,27 +4,28 @@ use crate::config::{Config, ConfigError, Field};
 use crate::ratio::Ratio;
 use crate::schedule::Window;
 
-/// Why an interrupt is delivered. Where several apply, the first in this order is given.
+/// Why an interrupt is delivered. Where several apply, the first in this order is given. The numbers are those of the C
+/// ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A completion was held for `max_hold`.
-    MaxHold,
+    MaxHold = 1,
     /// The guest's timeslice ends before the next interrupt would be due.
-    SliceEnd,
+    SliceEnd = 2,
     /// Fewer than `cif_threshold` commands in flight.
-    LowCif,
+    LowCif = 3,
     /// It is this completion's turn in a cycle of the delivery ratio.
-    Ratio,
+    Ratio = 4,
     /// The delivery ratio is 1.
-    Always,
+    Always = 5,
     /// More would be held than the commands in flight justify now.
-    LiveClamp,
+    LiveClamp = 6,
     /// [`Vic::flush`]
-    Flush,
+    Flush = 7,
     /// [`Vic::on_schedule`]
-    Schedule,
+    Schedule = 8,
     /// [`Vic::on_deschedule`]
-    Deschedule,
+    Deschedule = 9,
 }
 
 impl Reason {
@@ -45,17 +46,17 @@ impl Reason {
     }
 }
 
-/// Why no interrupt is delivered.
+/// Why no interrupt is delivered. The numbers are those of the C ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldReason {
     /// It is not this completion's turn in a cycle of the delivery ratio.
-    Ratio,
+    Ratio = 32,
     /// Nothing is held: an interrupt would announce nothing.
-    NothingHeld,
+    NothingHeld = 33,
     /// The deadline has not come.
-    Early,
+    Early = 34,
     /// The new configuration is in force, and nothing is due under it.
-    Reconfigured,
+    Reconfigured = 35,
 }
 
 impl HoldReason {
@@ -329,18 +330,24 @@ impl Vic {
     }
 
     /// Takes the time of a call. A clock that went back: no time has passed, and all that is stored moves back too.
+    #[inline(always)]
     pub(crate) const fn advance(&mut self, now: u64) {
         if now < self.last {
-            let by = self.last.wrapping_sub(now);
-            self.epoch_start = self.epoch_start.wrapping_sub(by);
-            self.first_held = self.first_held.wrapping_sub(by);
-            if self.running {
-                self.run_start = self.run_start.wrapping_sub(by);
-            }
-            self.wake = self.wake.saturating_sub(by);
-            self.times_back = self.times_back.saturating_add(1);
+            self.go_back(self.last.wrapping_sub(now));
         }
         self.last = now;
+    }
+
+    #[cold]
+    #[inline(never)]
+    const fn go_back(&mut self, by: u64) {
+        self.epoch_start = self.epoch_start.wrapping_sub(by);
+        self.first_held = self.first_held.wrapping_sub(by);
+        if self.running {
+            self.run_start = self.run_start.wrapping_sub(by);
+        }
+        self.wake = self.wake.saturating_sub(by);
+        self.times_back = self.times_back.saturating_add(1);
     }
 
     /// A completion in the short cut. Should the count pass 2^32 in an epoch, the rate is low, which delivers.
@@ -396,6 +403,7 @@ impl Vic {
     }
 
     /// When the oldest held completion has been held for `max_hold`.
+    #[inline(never)]
     const fn hold_deadline(&self) -> Option<u64> {
         let Some(max_hold) = self.config.max_hold() else { return None };
         let waited = self.since(self.first_held);
