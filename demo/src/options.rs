@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use charts::series::{STYLES, styles};
 use clap::Parser;
 use coalesce_target::config::Size;
 use policy::Spec;
@@ -131,14 +132,6 @@ impl Policies {
     }
 }
 
-/// Names with a style of their own; the styles after these are for a name's second and later forms.
-const STYLED: [&str; 8] = ["none", "nvme", "vic", "cint", "auto", "batch", "dim", "spdk_vhost"];
-/// Styles that `page.css` defines.
-pub const STYLES: usize = 11;
-
-/// Most policies: as many as there are styles, so that no two look alike.
-const POLICIES_MAX: usize = STYLES;
-
 /// A comma separates policies as well as the keys of one; a piece `key=value` goes on with the policy before it.
 fn parse_policies(list: &str) -> Result<Policies, String> {
     let mut texts: Vec<String> = Vec::new();
@@ -151,20 +144,17 @@ fn parse_policies(list: &str) -> Result<Policies, String> {
     }
     let specs = texts.iter().map(|text| text.parse::<Spec>().map_err(|error| error.to_string()));
     let specs: Vec<_> = specs.collect::<Result<_, _>>()?;
-    if specs.len() > POLICIES_MAX {
-        return Err(format!("at most {POLICIES_MAX} policies"));
+    if specs.len() > STYLES {
+        return Err(format!("at most {STYLES} policies"));
     }
-    let mut spare = STYLED.len()..STYLES;
+    let names: Vec<_> = specs.iter().map(Spec::name).collect();
+    let styles = styles(&names).ok_or("at most three policies of the same name more")?;
     let mut policies: Vec<Policy> = Vec::new();
-    for (index, spec) in specs.iter().enumerate() {
+    for (spec, (label, style)) in specs.iter().zip(styles) {
         let text = spec.to_string();
         if policies.iter().any(|policy| policy.text == text) {
             return Err(format!("{text} is given twice"));
         }
-        let nth = 1 + specs[..index].iter().filter(|other| other.name() == spec.name()).count();
-        let own_style = STYLED.iter().position(|&name| name == spec.name()).filter(|_| nth == 1);
-        let style = own_style.or_else(|| spare.next()).ok_or("at most three policies of the same name more")?;
-        let label = if nth == 1 { spec.name().into() } else { format!("{}#{nth}", spec.name()) };
         policies.push(Policy { label, text, style });
     }
     Ok(Policies(policies))

@@ -1,8 +1,10 @@
 //! Which pictures there are of one part.
 
-use super::chart::{Curve, Head, Mark, ROWS_RANGE, RowMark, Series, curves, rows};
-use super::html::figure;
-use super::scale::{NINES, Scale};
+use charts::chart::{Curve, Head, Mark, ROWS_RANGE, RowMark, curves, rows};
+use charts::html::figure;
+use charts::scale::{NINES, Scale};
+use charts::series::Series;
+
 use crate::jobs::{self, Job, ROWS, Row};
 use crate::options::Policies;
 use crate::results::{Cell, Part, Place};

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use crate::table::COLUMNS;
-
 /// Text as it may stand in HTML, in elements and in attributes.
+#[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -21,6 +20,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// A figure made of panels.
+#[must_use]
 pub fn figure(id: &str, title: &str, caption: &str, panels: &[String]) -> String {
     let (title, panels) = (escape(title), panels.concat());
     format!(
@@ -29,6 +29,7 @@ pub fn figure(id: &str, title: &str, caption: &str, panels: &[String]) -> String
 }
 
 /// A table with a caption, a heading line and groups of lines; the columns in `numbers` are numbers, the others words.
+#[must_use]
 pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec<Vec<String>>]) -> String {
     let class = |column| if numbers.contains(&column) { " class=\"n\"" } else { "" };
     let heads = heads
@@ -54,17 +55,14 @@ pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec
     html + "</table></div>\n"
 }
 
-/// The lines of the terminal's table, for [`table`].
-pub fn lines(groups: Vec<Vec<[String; COLUMNS]>>) -> Vec<Vec<Vec<String>>> {
-    groups.into_iter().map(|group| group.into_iter().map(Vec::from).collect()).collect()
-}
-
 /// A paragraph that must not be overlooked.
+#[must_use]
 pub fn notice(text: &str) -> String {
     format!("<p class=\"notice\" role=\"note\">{}</p>\n", escape(text))
 }
 
 /// Commands.
+#[must_use]
 pub fn commands(lines: &str) -> String {
     format!("<pre><code>{}</code></pre>\n", escape(lines))
 }

@@ -1,46 +1,23 @@
-//! Pictures: SVG by hand, so that text is text, colours follow the page, and every mark says its numbers when pointed at.
+//! Panels: rows with one mark for each policy, and curves.
 //!
 //! Every panel is as wide as a phone, and a page lays out as many beside each other as fit. So letters keep their size.
 
-use std::fmt::{Display, Write as _};
+use crate::scale::Scale;
+use crate::series::Series;
+use crate::svg::{BOTTOM, Svg, TOP, shape};
 
-use super::html::escape;
-use super::scale::Scale;
+pub use crate::svg::Head;
 
 /// Width of a panel, in its own units (about CSS pixels).
 const WIDTH: f64 = 360.0;
-/// Where rows begin: below title and explanation.
-const TOP: f64 = 46.0;
 /// Height of one row of a panel of rows.
 const ROW: f64 = 21.0;
-/// Room for ticks and the axis label.
-const BOTTOM: f64 = 38.0;
 /// Room for names to the left of rows.
 const NAMES: f64 = 74.0;
 /// Room for numbers to the right of rows.
 const NUMBERS: f64 = 50.0;
 /// Smallest distance between two lines of text.
 const LINE: f64 = 12.5;
-
-/// What is written around a panel.
-#[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
-    /// In bold.
-    pub title: &'a str,
-    /// Below the title.
-    pub about: &'a str,
-    /// What the x axis shows, with its unit.
-    pub axis: &'a str,
-}
-
-/// A policy in a picture.
-#[derive(Clone, Copy, Debug)]
-pub struct Series<'a> {
-    /// Its label.
-    pub label: &'a str,
-    /// Number of its colour and marker.
-    pub style: usize,
-}
 
 /// One line of a panel of rows.
 #[derive(Clone, Debug)]
@@ -75,10 +52,11 @@ pub enum Mark {
 pub const ROWS_RANGE: (f64, f64) = (NAMES, WIDTH - NUMBERS);
 
 /// A panel with one row per policy.
+#[must_use]
 pub fn rows(head: &Head, x: &Scale, rows: &[RowMark]) -> String {
     let bottom = TOP + ROW * rows.len() as f64;
     let numbers: Vec<_> = rows.iter().map(|row| row.hover.as_str()).collect();
-    let mut svg = Svg::new(head, bottom + BOTTOM, &numbers);
+    let mut svg = Svg::new("panel", head, (WIDTH, bottom + BOTTOM), &numbers);
     svg.x_axis(x, (TOP - 4.0, bottom), head.axis);
     let one = matches!(rows.first(), Some(RowMark { mark: Mark::Ratio { .. }, .. }));
     if one {
@@ -128,41 +106,77 @@ pub struct Curve<'a> {
 
 /// Height of a panel with curves.
 const CURVES_HEIGHT: f64 = 250.0;
-/// Where its axes lie.
-const CURVES: (f64, f64, f64, f64) = (52.0, WIDTH - 66.0, TOP + 6.0, CURVES_HEIGHT - BOTTOM);
+/// Where its x axis lies.
+pub const X_RANGE: (f64, f64) = (52.0, WIDTH - 66.0);
+/// Where its y axis lies.
+pub const Y_RANGE: (f64, f64) = (CURVES_HEIGHT - BOTTOM, TOP + 6.0);
 
 /// A panel with latency over percentiles; `marked` are the percentiles that get a marker.
+#[must_use]
 pub fn curves(head: &Head, y_axis: &str, marked: &[f64], curves: &[Curve]) -> String {
-    let (left, right, top, bottom) = CURVES;
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let (low, high) = all().fold((f64::MAX, f64::MIN), |(low, high), p| (low.min(p.1), high.max(p.1)));
     let last = all().map(|point| point.0).fold(50.0, f64::max);
-    let x = Scale::nines(last, (left, right));
-    let y = Scale::log(low, high, (bottom, top));
     let is_marked = |percent: f64| marked.iter().any(|mark| mark.total_cmp(&percent).is_eq());
-    let numbers = |curve: &Curve| {
-        let points = curve.points.iter().filter(|point| is_marked(point.0));
-        let points = points.map(|(percent, value, _)| format!("p{percent} {value:.1} µs"));
-        format!("{}: {}", curve.series.label, points.collect::<Vec<_>>().join(", "))
-    };
-    let hovers: Vec<_> = curves.iter().map(numbers).collect();
-    let mut svg = Svg::new(head, CURVES_HEIGHT, &hovers);
-    svg.x_axis(&x, (top, bottom), head.axis);
-    svg.y_axis(&y, (left, right), y_axis);
-    for (curve, hover) in curves.iter().zip(&hovers) {
-        svg.begin(curve.series, hover);
-        let line = curve.points.iter().map(|point| format!("{:.1},{:.1}", x.at(point.0), y.at(point.1)));
-        svg.add(format_args!(r#"<polyline class="curve" points="{}"/>"#, line.collect::<Vec<_>>().join(" ")));
-        for &(percent, value, sure) in &curve.points {
-            if is_marked(percent) {
-                svg.marker(curve.series.style, (x.at(percent), y.at(value)), 3.6, !sure);
-            }
+    let lines = curves.iter().map(|curve| {
+        let markers: Vec<_> = curve.points.iter().filter(|point| is_marked(point.0)).copied().collect();
+        let numbers = markers.iter().map(|(percent, value, _)| format!("p{percent} {value:.1} µs"));
+        Line {
+            series: curve.series,
+            hover: format!("{}: {}", curve.series.label, numbers.collect::<Vec<_>>().join(", ")),
+            points: curve.points.iter().map(|point| (point.0, point.1)).collect(),
+            markers,
+        }
+    });
+    let (x, y) = (Scale::nines(last, X_RANGE), Scale::log(low, high, Y_RANGE));
+    plot(head, (&x, &y), y_axis, &lines.collect::<Vec<_>>(), None)
+}
+
+/// One line of a plot.
+#[derive(Clone, Debug)]
+pub struct Line<'a> {
+    /// Whose it is.
+    pub series: Series<'a>,
+    /// Shown when pointed at.
+    pub hover: String,
+    /// Where it goes through.
+    pub points: Vec<(f64, f64)>,
+    /// Where it has markers: filled or, if little is behind them, hollow.
+    pub markers: Vec<(f64, f64, bool)>,
+}
+
+/// A panel with lines; `chosen`: a place on the x axis that stands out, and why.
+#[must_use]
+pub fn plot(
+    head: &Head,
+    (x, y): (&Scale, &Scale),
+    y_axis: &str,
+    lines: &[Line],
+    chosen: Option<(f64, &str)>,
+) -> String {
+    let ((left, right), (bottom, top)) = (X_RANGE, Y_RANGE);
+    let hovers: Vec<_> = lines.iter().map(|line| line.hover.as_str()).collect();
+    let mut svg = Svg::new("panel", head, (WIDTH, CURVES_HEIGHT), &hovers);
+    svg.x_axis(x, (top, bottom), head.axis);
+    svg.y_axis(y, (left, right), (top, bottom), y_axis);
+    for line in lines {
+        svg.begin(line.series, &line.hover);
+        let points = line.points.iter().map(|point| format!("{:.1},{:.1}", x.at(point.0), y.at(point.1)));
+        svg.add(format_args!(r#"<polyline class="curve" points="{}"/>"#, points.collect::<Vec<_>>().join(" ")));
+        for &(at, value, sure) in &line.markers {
+            svg.marker(line.series.style, (x.at(at), y.at(value)), 3.6, !sure);
         }
         svg.end();
     }
+    if let Some((at, why)) = chosen {
+        svg.line("chosen", (x.at(at), top), (x.at(at), bottom));
+        let is_left = x.at(at) < f64::midpoint(left, right);
+        let (shift, class) = if is_left { (5.0, "choice") } else { (-5.0, "choice end") };
+        svg.text((x.at(at) + shift, top + 9.0), class, why);
+    }
     // Names beside the ends of the curves, moved apart where these meet.
-    let ends = curves.iter().filter_map(|curve| Some((curve, curve.points.last()?)));
-    let mut ends: Vec<_> = ends.map(|(curve, end)| (curve.series, x.at(end.0), y.at(end.1))).collect();
+    let ends = lines.iter().filter_map(|line| Some((line, line.points.last()?)));
+    let mut ends: Vec<_> = ends.map(|(line, end)| (line.series, x.at(end.0), y.at(end.1))).collect();
     ends.sort_by(|a, b| a.2.total_cmp(&b.2));
     let places = apart(&ends.iter().map(|end| end.2).collect::<Vec<_>>(), top, bottom);
     for ((series, end_x, end_y), place) in ends.into_iter().zip(places) {
@@ -192,102 +206,12 @@ fn apart(places: &[f64], top: f64, bottom: f64) -> Vec<f64> {
 }
 
 /// A marker alone, for the list of policies.
+#[must_use]
 pub fn swatch(style: usize) -> String {
     let shape = shape(style, (8.0, 8.0), 5.0);
     format!(
         r#"<svg class="swatch c{style}" viewBox="0 0 16 16" aria-hidden="true"><path class="fill" d="{shape}"/></svg>"#
     )
-}
-
-/// The outline of a style's marker: shapes differ too, not only colours.
-fn shape(style: usize, (x, y): (f64, f64), r: f64) -> String {
-    let polygon = |points: &[(f64, f64)]| {
-        let points = points.iter().map(|(dx, dy)| format!("{:.1} {:.1}", x + dx * r, y + dy * r));
-        format!("M{}Z", points.collect::<Vec<_>>().join("L"))
-    };
-    match style % 6 {
-        0 => format!("M{:.1} {y:.1}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0Z", x - r, d = 2.0 * r),
-        1 => polygon(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
-        2 => polygon(&[(0.0, -1.15), (1.1, 0.85), (-1.1, 0.85)]),
-        3 => polygon(&[(0.0, 1.15), (1.1, -0.85), (-1.1, -0.85)]),
-        4 => polygon(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
-        _ => polygon(&[(-1.2, -0.6), (0.0, -1.2), (1.2, -0.6), (1.2, 0.6), (0.0, 1.2), (-1.2, 0.6)]),
-    }
-}
-
-/// A picture being written. Writing to a String cannot fail, so errors are not looked at.
-struct Svg {
-    text: String,
-}
-
-impl Svg {
-    /// `numbers`: what is drawn, in words, for those who do not see it.
-    fn new(head: &Head, height: f64, numbers: &[impl AsRef<str>]) -> Self {
-        let Head { title, about, axis } = head;
-        let numbers = numbers.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("; ");
-        let mut svg = Self { text: format!(r#"<svg class="panel" viewBox="0 0 {WIDTH} {height}" role="img">"#) };
-        svg.add(format_args!("<title>{}</title>", escape(title)));
-        svg.add(format_args!("<desc>{}</desc>", escape(&format!("{about}; {axis}. {numbers}"))));
-        svg.text((0.0, 15.0), "title", head.title);
-        svg.text((0.0, 31.0), "about", head.about);
-        svg
-    }
-
-    fn add(&mut self, what: impl Display) {
-        let _ = write!(self.text, "{what}");
-    }
-
-    fn begin(&mut self, series: Series, hover: &str) {
-        self.add(format_args!(r#"<g class="c{}"><title>{}</title>"#, series.style, escape(hover)));
-    }
-
-    fn end(&mut self) {
-        self.add("</g>");
-    }
-
-    fn text(&mut self, (x, y): (f64, f64), class: &str, text: &str) {
-        self.add(format_args!(r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escape(text)));
-    }
-
-    fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
-        self.add(format_args!(r#"<path class="{class}" d="M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}"/>"#));
-    }
-
-    fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
-        self.add(format_args!(
-            r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}"/>"#
-        ));
-    }
-
-    fn marker(&mut self, style: usize, at: (f64, f64), r: f64, hollow: bool) {
-        let class = if hollow { "hollow" } else { "fill" };
-        self.add(format_args!(r#"<path class="{class}" d="{}"/>"#, shape(style, at, r)));
-    }
-
-    fn x_axis(&mut self, x: &Scale, (top, bottom): (f64, f64), label: &str) {
-        for (value, text) in &x.ticks {
-            self.line("grid", (x.at(*value), top), (x.at(*value), bottom));
-            self.text((x.at(*value), bottom + 14.0), "tick middle", text);
-        }
-        self.text((WIDTH / 2.0, bottom + 31.0), "axis middle", label);
-    }
-
-    fn y_axis(&mut self, y: &Scale, (left, right): (f64, f64), label: &str) {
-        for (value, text) in &y.ticks {
-            self.line("grid", (left, y.at(*value)), (right, y.at(*value)));
-            self.text((left - 6.0, y.at(*value) + 4.0), "tick end", text);
-        }
-        let (x, y) = (10.0, f64::midpoint(CURVES.2, CURVES.3));
-        let label = escape(label);
-        self.add(format_args!(
-            r#"<text class="axis middle" x="{x}" y="{y}" transform="rotate(-90 {x} {y})">{label}</text>"#
-        ));
-    }
-
-    fn finish(mut self) -> String {
-        self.add("</svg>\n");
-        self.text
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub const NINES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 impl Scale {
     /// From 0 to at least `max`, over `range` in pixels.
+    #[must_use]
     pub fn linear(max: f64, range: (f64, f64)) -> Self {
         let max = if max > 0.0 { max } else { 1.0 };
         let decade = 10f64.powf(max.log10().floor());
@@ -37,6 +38,7 @@ impl Scale {
     }
 
     /// From `min` to `max`, both positive, by factors.
+    #[must_use]
     pub fn log(min: f64, max: f64, range: (f64, f64)) -> Self {
         let min = min.max(1e-3);
         let domain = (min / 1.08, max.max(min * 1.5) * 1.08);
@@ -53,6 +55,7 @@ impl Scale {
     }
 
     /// Ratios around 1.
+    #[must_use]
     pub fn ratio(min: f64, max: f64, range: (f64, f64)) -> Self {
         let domain = (min.clamp(0.02, 0.8) / 1.04, max.clamp(1.25, 50.0) * 1.04);
         let all: &[f64] = if domain.1 / domain.0 < 6.0 {
@@ -65,12 +68,14 @@ impl Scale {
     }
 
     /// From the median to `max`, one of [`NINES`].
+    #[must_use]
     pub fn nines(max: f64, range: (f64, f64)) -> Self {
         let ticks = NINES.into_iter().filter(|&tick| tick <= max).map(|tick| (tick, format!("{tick}")));
         Self { spread: Spread::Nines, domain: (NINES[0], max), range, ticks: ticks.collect() }
     }
 
     /// The coordinate of `value`; the end of the axis for what lies beyond.
+    #[must_use]
     pub fn at(&self, value: f64) -> f64 {
         let (low, high) = (self.position(self.domain.0), self.position(self.domain.1));
         let share = if high > low { (self.position(value) - low) / (high - low) } else { 0.0 };
@@ -78,6 +83,7 @@ impl Scale {
     }
 
     /// Whether `value` lies beyond the axis.
+    #[must_use]
     pub fn is_beyond(&self, value: f64) -> bool {
         !(self.domain.0..=self.domain.1).contains(&value)
     }
@@ -97,6 +103,7 @@ fn nines(percent: f64) -> f64 {
 }
 
 /// A number in at most four characters or so: 0.25, 1.5, 20, 500, 2k, 1M.
+#[must_use]
 pub fn short(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e6 => (v / 1e6, "M"),
