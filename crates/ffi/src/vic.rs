@@ -169,9 +169,19 @@ pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif:
     unsafe {
         match State::decide_at_once(state, |vic| vic.short_cut(now, cif)) {
             Some(status) => status,
-            None => vic_on_completion_in_slice(state, now, cif, COALESCE_NEVER),
+            None => full_way(state, now, cif),
         }
     }
+}
+
+/// Without the short cut. It takes what that takes, so that going on to it needs no stack there.
+///
+/// # Safety
+/// As `vic_on_completion`.
+#[inline(never)]
+unsafe extern "C" fn full_way(state: *mut vic_state, now: u64, cif: u32) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { State::decide(state, |vic| vic.on_completion_in_slice(now, cif, None)) }
 }
 
 /// The same, with the instant at which the guest's timeslice ends (Xen §4). One that is not in the future says nothing.
@@ -180,7 +190,6 @@ pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif:
 /// As `vic_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-#[inline(never)]
 pub unsafe extern "C" fn vic_on_completion_in_slice(
     state: *mut vic_state,
     now: u64,
