@@ -172,6 +172,13 @@ impl Machine {
         }
     }
 
+    pub(crate) fn reset_stats(&mut self) {
+        match self {
+            Self::Policy(policy) => policy.reset_stats(),
+            Self::XenAsPublished(_, stats) => *stats = Stats::default(),
+        }
+    }
+
     /// The longest time, in ns, that a completion is held if deadlines are met on time; `None`: no such bound.
     ///
     /// A storm guard may exceed `max_hold` by less than its interval while urgent completions are announced alone.

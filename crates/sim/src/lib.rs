@@ -8,6 +8,10 @@
 //! | [`line`] | one interrupt line: a policy, what is in flight behind it, what it holds, what it announced |
 //! | [`event`] | what happened on a line, for time lines |
 //! | [`check`] | checks a line from its events alone |
+//! | [`plan`] | what is simulated: machine, device, threads, policies, faults, what is varied |
+//! | [`units`] | values with units, as plans write them |
+//! | [`engine`] | simulates one plan under one policy |
+//! | [`run`] | runs all that a plan asks for, in parallel; [`outcome`] is what it gives |
 //! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one |
 //! | [`report`] | what was found, for people and for other programs |
 
@@ -15,8 +19,13 @@
 
 pub mod check;
 pub mod contender;
+pub mod engine;
 pub mod event;
 pub mod line;
+pub mod outcome;
+pub mod plan;
 pub mod replay;
 pub mod report;
+pub mod run;
+pub mod units;
 mod xen;

@@ -37,15 +37,7 @@ pub struct Submission {
 
 impl Default for Submission {
     fn default() -> Self {
-        Self {
-            hint: Hint::Plain,
-            group: 0,
-            flush: false,
-            durable: false,
-            ioprio: 0,
-            batch_len: 1,
-            last_of_batch: true,
-        }
+        Self { hint: Hint::Plain, group: 0, flush: false, durable: false, ioprio: 0, batch_len: 1, last_of_batch: true }
     }
 }
 
@@ -245,6 +237,14 @@ impl<T> Line<T> {
     /// A deadline will be missed: no bound is asked of what is held now.
     pub fn excuse_held(&mut self) {
         self.checker.excuse_held();
+    }
+
+    /// Forgets what was counted. What is held and announced stays, and the checker goes on.
+    pub fn reset_counts(&mut self) {
+        (self.completions, self.interrupts, self.consumed) = (0, 0, 0);
+        self.hints = HintCounts::default();
+        self.delay.reset();
+        self.machine.reset_stats();
     }
 
     /// The end of the run: no command is in flight, every deadline was met, every poll has ended.

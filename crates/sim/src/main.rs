@@ -12,11 +12,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(coalesce_sim::run::command::Command),
     Replay(coalesce_sim::replay::command::Command),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
+        Command::Run(command) => command.run(),
         Command::Replay(command) => command.run(),
     }
 }

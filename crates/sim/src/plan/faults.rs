@@ -1,0 +1,56 @@
+//! What goes wrong. Times at which things happen vary around their mean, as the seed says.
+
+use crate::units::Time;
+use serde::{Deserialize, Serialize};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Faults {
+    /// Deadlines are met late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_deadlines: Option<Late>,
+    /// So many deadlines of 1000 are not met at all. The next event on the line, or a watchdog after 50 ms, looks again.
+    pub missing_deadlines_per_1000: u32,
+    /// The clock that policies see jumps back or forward.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_jumps: Option<Jumps>,
+    /// So many doorbells of 1000 are lost. The next one on that queue, or the driver's timeout of 30 ms, is seen.
+    pub lost_doorbells_per_1000: u32,
+    /// The device answers nothing for a while.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_stalls: Option<Stalls>,
+    /// On average so often a queue is reset: what is in flight is aborted and submitted again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_resets_every: Option<Time>,
+}
+
+/// Late deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Late {
+    /// So many of 1000.
+    pub per_1000: u32,
+    /// By at most so much.
+    pub by: Time,
+}
+
+/// Jumps of a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jumps {
+    /// On average so often.
+    pub every: Time,
+    /// By at most so much, in either direction.
+    pub by: Time,
+}
+
+/// Stalls of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stalls {
+    /// On average so often.
+    pub every: Time,
+    /// For at most so long.
+    pub r#for: Time,
+}

@@ -1,0 +1,93 @@
+//! Plans as text, and where in it a mistake is.
+
+use super::{Plan, Wrong};
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use toml::de::{DeTable, DeValue};
+
+/// What is wrong with a plan's text, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// The file, as it was named.
+    pub file: String,
+    /// From 1; `None`: the file could not be read.
+    pub line: Option<usize>,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl Plan {
+    /// Reads and checks a plan and all points of its sweep.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn read(path: &Path) -> Result<Self, PlanError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| PlanError {
+            file: file.clone(),
+            line: None,
+            message: error.to_string(),
+        })?;
+        Self::parse(&file, &text)
+    }
+
+    /// As [`read`](Self::read), of a text that is called `file`.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn parse(file: &str, text: &str) -> Result<Self, PlanError> {
+        let at = |span: Option<Range<usize>>, message: String| PlanError {
+            file: file.to_owned(),
+            line: Some(span.map_or(1, |span| line_of(text, span.start))),
+            message,
+        };
+        let plan: Self = toml::from_str(text).map_err(|error| at(error.span(), error.message().to_owned()))?;
+        plan.points().map_err(|wrong| at(locate(text, &wrong), wrong.to_string()))?;
+        Ok(plan)
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}
+
+/// Where the value is that `wrong` names, or the innermost table around it.
+fn locate(text: &str, wrong: &Wrong) -> Option<Range<usize>> {
+    let table = DeTable::parse(text).ok()?;
+    let mut place = None;
+    let mut value = &DeValue::Table(table.into_inner());
+    for key in &wrong.path {
+        let next = match value {
+            DeValue::Table(table) => {
+                let Some((name, next)) = table.iter().find(|(name, _)| name.get_ref() == key) else { return place };
+                place = Some(name.span());
+                next
+            }
+            DeValue::Array(array) => {
+                let next = array.get(key.parse::<usize>().ok()?);
+                match next {
+                    Some(next) => {
+                        place = Some(next.span());
+                        next
+                    }
+                    None => return place,
+                }
+            }
+            _ => return place,
+        };
+        value = next.get_ref();
+    }
+    place
+}

@@ -1,0 +1,132 @@
+//! One plan with a sweep is many plans without.
+
+use super::{Plan, Wrong};
+use toml::Value;
+
+/// A value that a sweep set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The sweep's key.
+    pub key: String,
+    /// The value, as text.
+    pub value: String,
+}
+
+/// One combination of a sweep's values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// What was set.
+    pub settings: Vec<Setting>,
+    /// A plan without a sweep.
+    pub plan: Plan,
+}
+
+impl Plan {
+    /// Every combination of the sweep's values, the last key varying fastest; all of them are checked.
+    ///
+    /// # Errors
+    /// The first value that is not allowed.
+    pub fn points(&self) -> Result<Vec<Point>, Wrong> {
+        self.check_placeholders()?;
+        let mut points = vec![Point {
+            settings: Vec::new(),
+            plan: Self { sweep: std::collections::BTreeMap::new(), ..self.clone() },
+        }];
+        for (key, values) in &self.sweep {
+            if values.is_empty() {
+                return Err(Wrong::at(["sweep", key], "has no values"));
+            }
+            let mut next = Vec::with_capacity(points.len() * values.len());
+            for point in &points {
+                for (i, value) in values.iter().enumerate() {
+                    let wrong = |message: String| Wrong::at(["sweep", key, &i.to_string()], message);
+                    let plan = point.plan.with(key, value).map_err(wrong)?;
+                    let mut settings = point.settings.clone();
+                    settings.push(Setting { key: key.clone(), value: text(value) });
+                    next.push(Point { settings, plan });
+                }
+            }
+            points = next;
+        }
+        for point in &points {
+            point.plan.validate().map_err(|wrong| match point.settings.last() {
+                Some(_) => self.blame(&wrong, point),
+                None => wrong,
+            })?;
+        }
+        Ok(points)
+    }
+
+    fn with(&self, key: &str, value: &Value) -> Result<Self, String> {
+        if !key.contains('.') && !self.is_own_key(key) {
+            let placeholder = format!("{{{key}}}");
+            let replace = |policy: &String| policy.replace(&placeholder, &text(value));
+            return Ok(Self { policies: self.policies.iter().map(replace).collect(), ..self.clone() });
+        }
+        // TOML's integers have a sign: a seed may not fit.
+        let mut tree = Value::try_from(Self { seed: 0, ..self.clone() }).map_err(|error| error.to_string())?;
+        let path: Vec<&str> = key.split('.').collect();
+        set(&mut tree, &path, value)?;
+        let plan: Self = tree.try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
+        Ok(if key == "seed" { plan } else { Self { seed: self.seed, ..plan } })
+    }
+
+    fn is_own_key(&self, key: &str) -> bool {
+        matches!(key, "duration" | "warmup" | "seed")
+            && !self.policies.iter().any(|text| text.contains(&format!("{{{key}}}")))
+    }
+
+    fn check_placeholders(&self) -> Result<(), Wrong> {
+        for key in self.sweep.keys() {
+            let placeholder = format!("{{{key}}}");
+            if !key.contains('.')
+                && !self.is_own_key(key)
+                && !self.policies.iter().any(|text| text.contains(&placeholder))
+            {
+                let message =
+                    format!("is neither the path of a value (\"threads.0.depth\") nor \"{placeholder}\" in a policy");
+                return Err(Wrong::at(["sweep", key], message));
+            }
+        }
+        Ok(())
+    }
+
+    /// A value that a sweep set is wrong: the sweep is where it stands, not the plan.
+    fn blame(&self, wrong: &Wrong, point: &Point) -> Wrong {
+        let set = point.settings.iter().map(|setting| format!("{} = {}", setting.key, setting.value));
+        let message = format!("{wrong} (with {})", set.collect::<Vec<_>>().join(", "));
+        let place = wrong.path.join(".");
+        let key = self.sweep.keys().find(|key| **key == place).or_else(|| self.sweep.keys().next());
+        Wrong::at(["sweep"].into_iter().chain(key.map(String::as_str)), message)
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Sets the value at `path`. An element of an array is found by its index or its name.
+fn set(tree: &mut Value, path: &[&str], value: &Value) -> Result<(), String> {
+    let [key, rest @ ..] = path else {
+        *tree = value.clone();
+        return Ok(());
+    };
+    match tree {
+        Value::Table(table) if rest.is_empty() => {
+            table.insert((*key).to_owned(), value.clone());
+            Ok(())
+        }
+        Value::Table(table) => {
+            let known = table.keys().cloned().collect::<Vec<_>>().join(", ");
+            let next = table.get_mut(*key).ok_or_else(|| format!("there is no \"{key}\" here, but {known}"))?;
+            set(next, rest, value)
+        }
+        Value::Array(array) => {
+            let by_name = array.iter().position(|item| item.get("name").and_then(Value::as_str) == Some(key));
+            let len = array.len();
+            let item = by_name.or_else(|| key.parse().ok()).and_then(|i: usize| array.get_mut(i));
+            set(item.ok_or_else(|| format!("there is no \"{key}\" among the {len} here"))?, rest, value)
+        }
+        _ => Err(format!("there is nothing below a value: \"{key}\"")),
+    }
+}

@@ -1,0 +1,279 @@
+//! What the types of a plan cannot say.
+
+use super::{Device, Distribution, Faults, Hypervisor, Kind, Machine, Plan, Thread};
+use crate::units::{Cost, Time};
+use std::fmt;
+
+/// A value of a plan that is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Where it is: keys and indices.
+    pub path: Vec<String>,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+impl Wrong {
+    pub(crate) fn at<'a>(path: impl IntoIterator<Item = &'a str>, message: impl Into<String>) -> Self {
+        Self { path: path.into_iter().map(str::to_owned).collect(), message: message.into() }
+    }
+
+    fn within(mut self, path: &[&str]) -> Self {
+        self.path.splice(0..0, path.iter().map(|key| (*key).to_owned()));
+        self
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.join("."), self.message)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+type Checked = Result<(), Wrong>;
+
+/// The longest time that a plan may name: a year.
+const TIME_MAX: u64 = 365 * 24 * 3600 * 1_000_000_000;
+/// The most that a single step may cost.
+const COST_MAX: u64 = 1_000_000_000;
+
+fn range(key: &str, value: u64, min: u64, max: u64) -> Checked {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(Wrong::at([key], format!("is {value}, allowed are {min} to {max}")))
+}
+
+fn time(key: &str, value: Time, min: u64) -> Checked {
+    if (min..=TIME_MAX).contains(&value.0) {
+        return Ok(());
+    }
+    Err(Wrong::at([key], format!("is {value}, allowed are {} to {}", Time(min), Time(TIME_MAX))))
+}
+
+impl Plan {
+    /// Checks everything but sweeps.
+    ///
+    /// # Errors
+    /// The first value that is not allowed.
+    pub fn validate(&self) -> Checked {
+        time("duration", self.duration, 1)?;
+        time("warmup", self.warmup, 0)?;
+        if self.policies.is_empty() {
+            return Err(Wrong::at(["policies"], "is empty; name at least one policy"));
+        }
+        self.contenders()?;
+        self.machine.validate().map_err(|wrong| wrong.within(&["machine"]))?;
+        if let Some(hypervisor) = &self.hypervisor {
+            hypervisor.validate(&self.machine).map_err(|wrong| wrong.within(&["hypervisor"]))?;
+        }
+        self.device.validate().map_err(|wrong| wrong.within(&["device"]))?;
+        if self.threads.is_empty() {
+            return Err(Wrong::at(["threads"], "is empty; nobody uses the device"));
+        }
+        for (i, thread) in self.threads.iter().enumerate() {
+            thread.validate().map_err(|wrong| wrong.within(&["threads", &i.to_string()]))?;
+            if self.threads[..i].iter().any(|other| other.name == thread.name) {
+                return Err(Wrong::at(["threads", &i.to_string(), "name"], "is taken by another thread"));
+            }
+        }
+        range("threads", self.threads.iter().map(|thread| u64::from(thread.count)).sum(), 1, 65_536)?;
+        range("threads", self.cpus() as u64, 1, 4096)
+            .map_err(|_| Wrong::at(["threads"], format!("use {} CPUs, allowed are 1 to 4096", self.cpus())))?;
+        if let Some(faults) = &self.faults {
+            faults.validate().map_err(|wrong| wrong.within(&["faults"]))?;
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    fn validate(&self) -> Checked {
+        if !(1_000_000..=100_000_000_000).contains(&self.clock.0) {
+            return Err(Wrong::at(["clock"], format!("is {}, allowed are 1MHz to 100GHz", self.clock)));
+        }
+        range("cores", self.cores.into(), 0, 4096)?;
+        time("wire", self.wire, 0)?;
+        for (key, cost) in [
+            ("submit_call", self.submit_call),
+            ("submit", self.submit),
+            ("interrupt", self.interrupt),
+            ("complete", self.complete),
+            ("context_switch", self.context_switch),
+            ("reap", self.reap),
+        ] {
+            self.check_cost(key, cost)?;
+        }
+        Ok(())
+    }
+
+    fn check_cost(&self, key: &str, cost: Cost) -> Checked {
+        if cost.ns(self.clock) <= COST_MAX {
+            return Ok(());
+        }
+        Err(Wrong::at([key], format!("is {cost}, allowed is at most {}", Time(COST_MAX))))
+    }
+}
+
+impl Hypervisor {
+    fn validate(&self, machine: &Machine) -> Checked {
+        time("timeslice", self.timeslice, 1_000)?;
+        time("timer", self.timer, 1_000)?;
+        time("clock_error", self.clock_error, 0)?;
+        range("hogs", self.hogs.into(), 0, 4096)?;
+        machine.check_cost("switch", self.switch)?;
+        machine.check_cost("ipi", self.ipi)?;
+        match self.ipi_threshold {
+            Some(threshold) if threshold.0 > 1_000_000_000 => {
+                Err(Wrong::at(["ipi_threshold"], format!("is {threshold}, allowed are 0s to 1s")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Device {
+    fn validate(&self) -> Checked {
+        let Some((channels, service, transfer)) = self.resolve() else {
+            let missing = if self.channels.is_none() { "channels" } else { "service" };
+            return Err(Wrong::at([], format!("has no {missing}, and no preset to take it from")));
+        };
+        range("channels", channels.into(), 1, 4096)?;
+        time("transfer", transfer, 0)?;
+        time("gather", self.gather, 0)?;
+        service.validate().map_err(|wrong| wrong.within(&["service"]))?;
+        if service.mean() + transfer.0 == 0 {
+            return Err(Wrong::at(["service"], "a device that takes no time at all never lets time pass"));
+        }
+        Ok(())
+    }
+}
+
+impl Distribution {
+    fn validate(&self) -> Checked {
+        match self {
+            Self::Fixed(value) => time("fixed", *value, 0),
+            Self::Exponential(mean) => time("exponential", *mean, 1),
+            Self::Lognormal(lognormal) => {
+                time("mean", lognormal.mean, 1).and_then(|()| time("stddev", lognormal.stddev, 0))?;
+                match lognormal.stddev.0 / lognormal.mean.0 {
+                    0..10 => Ok(()),
+                    _ => Err(Wrong::at(["stddev"], "is 10 times the mean or more")),
+                }
+            }
+            Self::Mixture(parts) => {
+                if parts.iter().all(|part| part.weight == 0) {
+                    return Err(Wrong::at(["mixture"], "has no part with a weight above 0"));
+                }
+                for (i, part) in parts.iter().enumerate() {
+                    let wrong_here = |wrong: Wrong| wrong.within(&["mixture", &i.to_string(), "of"]);
+                    if matches!(part.of, Self::Mixture(_)) {
+                        return Err(wrong_here(Wrong::at([], "is a mixture again; write its parts here")));
+                    }
+                    part.of.validate().map_err(wrong_here)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Thread {
+    /// The keys that belong to some kinds only: whether each is given, and which kinds take it.
+    fn special_keys(&self) -> [(&'static str, bool, &'static [Kind]); 4] {
+        [
+            ("depth", self.depth.is_some(), &[Kind::Async, Kind::Open]),
+            ("batch", self.batch.is_some(), &[Kind::Batch, Kind::Async]),
+            ("rate", self.rate.is_some(), &[Kind::Open, Kind::Async]),
+            ("operations", !self.operations.is_empty(), &[Kind::Mix]),
+        ]
+    }
+
+    fn validate(&self) -> Checked {
+        if self.name.is_empty() || self.name.contains('.') {
+            return Err(Wrong::at(["name"], "is empty, or has a dot in it"));
+        }
+        range("count", self.count.into(), 1, 4096)?;
+        for (key, is_given, kinds) in self.special_keys() {
+            if is_given && !kinds.contains(&self.kind) {
+                return Err(Wrong::at([key], format!("means nothing here; it is for {}", list(kinds))));
+            }
+        }
+        let needed = match self.kind {
+            Kind::Sync | Kind::Compute => [None, None],
+            Kind::Batch => [self.batch.is_none().then_some("batch"), None],
+            Kind::Async => [self.depth.is_none().then_some("depth"), None],
+            Kind::Open => [self.rate.is_none().then_some("rate"), self.depth.is_none().then_some("depth")],
+            Kind::Mix => [self.operations.is_empty().then_some("operations"), None],
+        };
+        if let Some(key) = needed.into_iter().flatten().next() {
+            return Err(Wrong::at([], format!("has no {key}, which {} needs", name(self.kind))));
+        }
+        if let Some(depth) = self.depth {
+            range("depth", depth.into(), 1, 65_535)?;
+        }
+        if let Some(batch) = self.batch {
+            range("batch", batch.into(), 1, self.depth.unwrap_or(65_535).into())?;
+        }
+        if let Some(rate) = self.rate {
+            range("rate", rate.0, 1, 1_000_000_000)?;
+        }
+        match (self.on, self.off) {
+            (Some(on), Some(off)) => time("on", on, 1_000).and_then(|()| time("off", off, 1_000))?,
+            (None, None) => {}
+            (Some(_), None) => return Err(Wrong::at(["on"], "needs off beside it")),
+            (None, Some(_)) => return Err(Wrong::at(["off"], "needs on beside it")),
+        }
+        if self.kind == Kind::Mix && self.operations.iter().all(|operation| operation.weight == 0) {
+            return Err(Wrong::at(["operations"], "have no weight above 0"));
+        }
+        for (i, operation) in self.operations.iter().enumerate() {
+            let wrong_here = |wrong: Wrong| wrong.within(&["operations", &i.to_string()]);
+            range("commands", operation.commands.into(), 0, 65_535).map_err(wrong_here)?;
+            if operation.commands == 0 && matches!(operation.think, Cost::Time(0) | Cost::Cycles(0)) {
+                return Err(wrong_here(Wrong::at(["commands"], "is 0, and think too: time would never pass")));
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Sync => "sync",
+        Kind::Batch => "batch",
+        Kind::Async => "async",
+        Kind::Open => "open",
+        Kind::Mix => "mix",
+        Kind::Compute => "compute",
+    }
+}
+
+fn list(kinds: &[Kind]) -> String {
+    kinds.iter().map(|kind| name(*kind)).collect::<Vec<_>>().join(", ")
+}
+
+impl Faults {
+    fn validate(&self) -> Checked {
+        range("missing_deadlines_per_1000", self.missing_deadlines_per_1000.into(), 0, 1000)?;
+        range("lost_doorbells_per_1000", self.lost_doorbells_per_1000.into(), 0, 1000)?;
+        if let Some(late) = self.late_deadlines {
+            range("per_1000", late.per_1000.into(), 0, 1000)
+                .and_then(|()| time("by", late.by, 1))
+                .map_err(|wrong| wrong.within(&["late_deadlines"]))?;
+        }
+        if let Some(jumps) = self.clock_jumps {
+            time("every", jumps.every, 1_000)
+                .and_then(|()| time("by", jumps.by, 1))
+                .map_err(|wrong| wrong.within(&["clock_jumps"]))?;
+        }
+        if let Some(stalls) = self.device_stalls {
+            time("every", stalls.every, 1_000)
+                .and_then(|()| time("for", stalls.r#for, 1))
+                .map_err(|wrong| wrong.within(&["device_stalls"]))?;
+        }
+        self.queue_resets_every.map_or(Ok(()), |every| time("queue_resets_every", every, 1_000))
+    }
+}
