@@ -1,5 +1,8 @@
 //! A published figure, and how near a simulation must come to it.
 
+use super::runs::Runs;
+use serde::Serialize;
+
 /// What a figure is measured in, and where "no effect" lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -73,11 +76,88 @@ pub struct Row {
     pub unit: Unit,
     /// What is claimed about it.
     pub claim: Claim,
+    /// How the runs tell; `None`: the model cannot carry it.
+    pub simulated: Option<fn(&Runs) -> f64>,
+    /// Why the figures differ, or why the model cannot carry this one.
+    pub note: &'static str,
+}
+
+impl Row {
+    /// The same row with the reason of its verdict.
+    pub(super) const fn noted(self, note: &'static str) -> Self {
+        Self { note, ..self }
+    }
+
+    /// What a simulated figure says about the published one.
+    #[must_use]
+    pub fn judge(&self, simulated: f64) -> Verdict {
+        let distance = (simulated - self.published).abs();
+        let holds = match self.claim {
+            Claim::Near(part, _) => distance <= part * self.published.abs(),
+            Claim::Within(by, _) => distance <= by,
+            Claim::AtLeast => simulated >= self.published,
+            Claim::AtMost => simulated <= self.published,
+        };
+        let same_side = |none: f64| (simulated - none) * (self.published - none) > 0.0;
+        if holds {
+            Verdict::Agrees
+        } else if self.unit.no_effect().is_some_and(same_side) {
+            Verdict::Direction
+        } else {
+            Verdict::Differs
+        }
+    }
+}
+
+/// What a simulation says about a published figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The claim holds.
+    Agrees,
+    /// The effect has the published direction, not its size.
+    Direction,
+    /// Neither.
+    Differs,
+    /// The model cannot carry the claim.
+    NotModelled,
+}
+
+impl Verdict {
+    /// As printed.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Agrees => "agrees",
+            Self::Direction => "direction",
+            Self::Differs => "differs",
+            Self::NotModelled => "not modelled",
+        }
+    }
 }
 
 /// A row of a table of rows.
-pub(super) const fn row(id: &'static str, what: &'static str, published: f64, unit: Unit, claim: Claim) -> Row {
-    Row { id, what, published, unit, claim }
+pub(super) const fn row(
+    id: &'static str,
+    what: &'static str,
+    published: f64,
+    unit: Unit,
+    claim: Claim,
+    simulated: fn(&Runs) -> f64,
+) -> Row {
+    Row { id, what, published, unit, claim, simulated: Some(simulated), note: "" }
+}
+
+/// A row that the model cannot carry, and why.
+pub(super) const fn beyond(
+    id: &'static str,
+    what: &'static str,
+    published: f64,
+    unit: Unit,
+    claim: Claim,
+    why: &'static str,
+) -> Row {
+    Row { id, what, published, unit, claim, simulated: None, note: why }
 }
 
 /// What a table rounds away.
@@ -94,3 +174,26 @@ pub const STEP: Claim = Claim::Near(0.2, "one row of Algorithm 1 up or down");
 pub const SCATTER: Claim = Claim::Within(3.0, "the scatter of the published column itself");
 /// "The same", "matches".
 pub const SAME: Claim = Claim::Near(0.05, "what the text calls the same");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(published: f64, unit: Unit, claim: Claim, simulated: f64) -> Verdict {
+        row("id", "what", published, unit, claim, |_| 0.0).judge(simulated)
+    }
+
+    #[test]
+    fn a_figure_is_judged_by_its_claim() {
+        let near = Claim::Near(0.1, "");
+        assert_eq!(judge(2.0, Unit::Times, near, 2.19), Verdict::Agrees);
+        assert_eq!(judge(2.0, Unit::Times, near, 2.3), Verdict::Direction);
+        assert_eq!(judge(2.0, Unit::Times, near, 0.9), Verdict::Differs);
+        assert_eq!(judge(10.0, Unit::Micros, near, 12.0), Verdict::Differs);
+        assert_eq!(judge(-18.0, Unit::Change, Claim::Within(3.0, ""), -20.0), Verdict::Agrees);
+        assert_eq!(judge(-18.0, Unit::Change, Claim::Within(3.0, ""), -5.0), Verdict::Direction);
+        assert_eq!(judge(0.0, Unit::Change, Claim::Within(3.0, ""), 5.0), Verdict::Differs);
+        assert_eq!(judge(100.0, Unit::Kilo, Claim::AtMost, 100.1), Verdict::Differs);
+        assert_eq!(judge(1.0, Unit::Times, Claim::AtLeast, 1.0), Verdict::Agrees);
+    }
+}
