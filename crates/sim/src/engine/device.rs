@@ -7,6 +7,9 @@ use crate::plan::Device as Spec;
 #[derive(Debug)]
 pub(super) struct Device {
     free_at: Vec<u64>, // per channel
+    is_striped: bool,
+    port: u64,
+    port_free_at: u64,
     service: Sampler,
     transfer: u64,
     stalled_until: u64,
@@ -32,6 +35,9 @@ impl Device {
         let (channels, service, transfer) = spec.resolve().expect("a valid plan");
         Self {
             free_at: vec![0; channels as usize],
+            is_striped: spec.striped,
+            port: spec.port.0,
+            port_free_at: 0,
             service: Sampler::new(&service),
             transfer: transfer.0,
             stalled_until: 0,
@@ -43,8 +49,14 @@ impl Device {
 
     /// A command arrives. When it will be served.
     pub(super) fn start(&mut self, now: u64, random: &mut Random) -> u64 {
-        let free_at = self.free_at.iter_mut().min().expect("a device has channels");
-        *free_at = (*free_at).max(now).max(self.stalled_until) + self.service.sample(random);
+        self.port_free_at = self.port_free_at.max(now) + self.port;
+        let free_at = if self.is_striped {
+            let channel = random.below(self.free_at.len() as u64);
+            &mut self.free_at[channel as usize]
+        } else {
+            self.free_at.iter_mut().min().expect("a device has channels")
+        };
+        *free_at = (*free_at).max(self.port_free_at).max(self.stalled_until) + self.service.sample(random);
         *free_at + self.transfer
     }
 
@@ -65,5 +77,33 @@ impl Device {
             1 => Gathered::First,
             _ => Gathered::More,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Distribution;
+    use crate::units::Time;
+
+    fn served(spec: &Spec, commands: usize) -> Vec<u64> {
+        let (mut device, mut random) = (Device::new(spec), Random::new(1, 1));
+        let mut times: Vec<_> = (0..commands).map(|_| device.start(0, &mut random)).collect();
+        times.sort_unstable();
+        times
+    }
+
+    #[test]
+    fn the_port_is_passed_one_after_the_other() {
+        let spec = Spec { port: Time(10), ..Spec::new(4, Distribution::Fixed(Time(100))) };
+        assert_eq!(served(&spec, 4), [110, 120, 130, 140]);
+    }
+
+    #[test]
+    fn a_striped_device_has_queues_before_busy_channels_beside_free_ones() {
+        let spec = Spec::new(64, Distribution::Fixed(Time(100)));
+        assert_eq!(served(&spec, 64), [100; 64]);
+        let last = *served(&Spec { striped: true, ..spec }, 64).last().unwrap();
+        assert!(last >= 200, "64 of 64 drew different channels: {last}");
     }
 }

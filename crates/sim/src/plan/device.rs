@@ -28,6 +28,13 @@ pub struct Device {
     /// Commands that are served at the same time; others wait, first come first served. 1 to 4096.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channels: Option<u32>,
+    /// Commands go to a channel drawn at random, as addresses that are striped over channels send them there, whether it
+    /// is free or not.
+    #[serde(default)]
+    pub striped: bool,
+    /// How long a command keeps the port, or link, that all pass one after the other before their channels.
+    #[serde(default)]
+    pub port: Time,
     /// How long a channel is busy with a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Distribution>,
@@ -104,8 +111,16 @@ impl Device {
         Self { channels: Some(channels), service: Some(service), ..Self::NOTHING }
     }
 
-    const NOTHING: Self =
-        Self { preset: None, channels: None, service: None, transfer: None, gather: Time(0), gather_max: 0 };
+    const NOTHING: Self = Self {
+        preset: None,
+        channels: None,
+        striped: false,
+        port: Time(0),
+        service: None,
+        transfer: None,
+        gather: Time(0),
+        gather_max: 0,
+    };
 
     /// Channels, service and transfer, with the preset's where they are not given; `None`: something is not given at all.
     #[must_use]

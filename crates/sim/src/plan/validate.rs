@@ -142,6 +142,7 @@ impl Device {
         };
         range("channels", channels.into(), 1, 4096)?;
         time("transfer", transfer, 0)?;
+        time("port", self.port, 0)?;
         time("gather", self.gather, 0)?;
         service.validate().map_err(|wrong| wrong.within(&["service"]))?;
         if service.mean() + transfer.0 == 0 {
