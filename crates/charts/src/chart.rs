@@ -107,7 +107,7 @@ pub struct Curve<'a> {
 /// Height of a panel with curves.
 const CURVES_HEIGHT: f64 = 250.0;
 /// Where its x axis lies.
-pub const X_RANGE: (f64, f64) = (52.0, WIDTH - 66.0);
+pub const X_RANGE: (f64, f64) = (52.0, WIDTH - 88.0);
 /// Where its y axis lies.
 pub const Y_RANGE: (f64, f64) = (CURVES_HEIGHT - BOTTOM, TOP + 6.0);
 

@@ -37,6 +37,17 @@ impl Scale {
         Self { spread: Spread::Linear, domain: (0.0, steps * step), range, ticks }
     }
 
+    /// From 0 to `max` exactly, with a tick about every tenth.
+    #[must_use]
+    pub fn to(max: f64, range: (f64, f64)) -> Self {
+        let max = if max > 0.0 { max } else { 1.0 };
+        let decade = 10f64.powf((max / 10.0).log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|part| part * decade).into_iter().find(|step| max / step <= 12.0);
+        let step = step.unwrap_or(max);
+        let ticks = (0..=(max / step + 1e-9) as u32).map(|n| f64::from(n) * step).map(|value| (value, short(value))).collect();
+        Self { spread: Spread::Linear, domain: (0.0, max), range, ticks }
+    }
+
     /// From `min` to `max`, both positive, by factors.
     #[must_use]
     pub fn log(min: f64, max: f64, range: (f64, f64)) -> Self {
@@ -158,6 +169,19 @@ mod tests {
             assert_eq!(ticks(&Scale::linear(max, (0.0, 10.0))), expected, "{max}");
         }
         assert!(close(Scale::linear(1.0, (10.0, 20.0)).at(0.5), 15.0));
+    }
+
+    #[test]
+    fn a_stretch_ends_where_it_ends() {
+        for (max, expected) in [
+            (95.0, "0 10 20 30 40 50 60 70 80 90"),
+            (130.0, "0 20 40 60 80 100 120"),
+            (0.6, "0 0.05 0.1 0.15 0.2 0.25 0.3 0.35 0.4 0.45 0.5 0.55 0.6"),
+        ] {
+            let scale = Scale::to(max, (0.0, 1.0));
+            assert_eq!(ticks(&scale), expected, "{max}");
+            assert!(close(scale.at(max), 1.0));
+        }
     }
 
     #[test]

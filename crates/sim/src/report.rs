@@ -1,3 +1,144 @@
-//! What was found, for people and for other programs.
+//! What was found, for people and for other programs: one page of HTML that needs nothing else, or CSV.
 
+pub mod csv;
+mod figures;
+mod lanes;
+pub mod page;
 pub mod text;
+
+use crate::event::Event;
+use anyhow::{Context as _, Result};
+use hdrhistogram::Histogram;
+use std::path::{Path, PathBuf};
+
+/// Percentiles of a curve. Those on the axis of nines get a marker.
+pub const PERCENTS: [f64; 15] =
+    [50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 93.0, 95.0, 97.0, 99.0, 99.5, 99.9, 99.95, 99.99];
+
+/// A distribution of durations.
+#[derive(Clone, Debug, Default)]
+pub struct Percentiles {
+    /// How many.
+    pub count: u64,
+    /// The mean, in ns.
+    pub mean: f64,
+    /// Percent, and what so many are not longer than, in ns; ascending.
+    pub points: Vec<(f64, u64)>,
+    /// The longest, in ns.
+    pub max: u64,
+}
+
+impl Percentiles {
+    /// Of what was recorded.
+    #[must_use]
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let point = |percent: f64| (percent, histogram.value_at_quantile(percent / 100.0));
+        Self {
+            count: histogram.len(),
+            mean: histogram.mean(),
+            points: PERCENTS.map(point).into(),
+            max: histogram.max(),
+        }
+    }
+
+    /// What `percent` of them are not longer than, in ns, if that is known.
+    #[must_use]
+    pub fn at(&self, percent: f64) -> Option<u64> {
+        self.points.iter().find(|point| point.0.total_cmp(&percent).is_eq()).map(|point| point.1)
+    }
+}
+
+/// What one policy did, simulated or replayed.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// Its text form.
+    pub policy: String,
+    /// Interrupts for each completion.
+    pub interrupts_per_io: f64,
+    /// Commands per second, where the requester reacts to the policy.
+    pub iops: Option<f64>,
+    /// CPU cycles per command, where a CPU is simulated.
+    pub cycles_per_io: Option<f64>,
+    /// From submission until the requester could know.
+    pub latency: Percentiles,
+    /// From completion to announcement.
+    pub delay: Percentiles,
+    /// The longest that the policy promises to hold a completion, in ns.
+    pub bound: Option<u64>,
+    /// How often it broke that promise.
+    pub late: u64,
+    /// How often another rule did not hold.
+    pub wrong: u64,
+    /// Interrupts by reason.
+    pub reasons: Vec<(String, u64)>,
+    /// A part of what happened on one line; the same part for all policies of a section, if any.
+    pub timeline: Vec<Event>,
+}
+
+/// Policies under the same conditions.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// The conditions, in a few words; empty: there is only one section.
+    pub title: String,
+    /// More about them.
+    pub about: String,
+    /// The policies.
+    pub entries: Vec<Entry>,
+}
+
+/// All that a report says.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Its title.
+    pub title: String,
+    /// What it is about, in a sentence or two.
+    pub lead: String,
+    /// What one has to know to repeat it: name and value.
+    pub facts: Vec<(String, String)>,
+    /// What must not be overlooked.
+    pub notes: Vec<String>,
+    /// What was found.
+    pub sections: Vec<Section>,
+}
+
+/// Where to write reports.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Outputs {
+    /// Write a report for people: one HTML file that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Write the numbers as CSV, a line for each policy; times in ns
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// Whether any report is wanted.
+    #[must_use]
+    pub const fn is_any(&self) -> bool {
+        self.html.is_some() || self.csv.is_some()
+    }
+
+    /// Writes what is wanted.
+    ///
+    /// # Errors
+    /// A file cannot be written; more policies than there are colours.
+    pub fn write(&self, report: &Report) -> Result<()> {
+        if let Some(path) = &self.html {
+            write(path, &page::page(report)?)?;
+        }
+        if let Some(path) = &self.csv {
+            write(path, &csv::csv(report))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file whole.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("report {}", path.display()))
+}

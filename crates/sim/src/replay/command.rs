@@ -3,6 +3,7 @@
 use super::trace::{Counts, Format, Options, Trace};
 use super::{Outcome, Replay, replay};
 use crate::contender::Contender;
+use crate::report::{Entry, Outputs, Percentiles, Report, Section};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use hdrhistogram::Histogram;
@@ -61,6 +62,9 @@ pub struct Command {
     /// Where the time lines of the report begin, after the trace's first event: 2s, 350ms [default: somewhere in its second half]
     #[arg(long, value_name = "TIME", value_parser = policy::parse_duration)]
     at: Option<u64>,
+
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 const EXAMPLES: &str = "\
@@ -95,6 +99,7 @@ impl Command {
         if trace.counts().completions == 0 {
             bail!("trace {name}: no completion in {} lines", trace.counts().lines);
         }
+        self.outputs.write(&report(&trace, &replay, &name.to_string()))?;
         let text = if self.json {
             serde_json::to_string_pretty(&to_json(&trace, &replay))? + "\n"
         } else {
@@ -104,36 +109,46 @@ impl Command {
     }
 }
 
-/// What was read, in words; a line for everything that is not as it should be.
+/// What was read, in words.
 pub fn about(trace: &Trace, span_ns: u64) -> String {
-    let Counts { lines, malformed, completions, unmatched, resubmitted, out_of_order, late, failed, .. } =
-        trace.counts();
-    let counts = trace.counts();
+    let Counts { lines, completions, in_flight_max, .. } = trace.counts();
     let queues = trace.queues().len();
-    let format = trace.format().map_or("unknown", name_of);
-    let mut text = format!(
-        "{format}: {lines} lines, {completions} completions in {:.3} s, {queues} {}, at most {} commands in flight\n",
+    format!(
+        "{}: {lines} lines, {completions} completions in {:.3} s, {queues} {}, at most {in_flight_max} in flight",
+        trace.format().map_or("unknown", name_of),
         span_ns as f64 / 1e9,
         if queues == 1 { "queue" } else { "queues" },
-        counts.in_flight_max,
-    );
-    let mut note = |count: u64, what: &str| {
-        if count > 0 {
-            text += &format!("note: {count} {what}\n");
-        }
-    };
-    note(malformed, "malformed lines skipped");
-    note(unmatched, "completions without a submission: in flight when the trace began, or lost by it");
-    note(resubmitted, "commands submitted again while in flight: their completions are lost");
-    note(counts.in_flight_end, "commands still in flight at the end");
-    note(out_of_order, "lines earlier than the one before, put in order");
-    note(late, "events too early to be put in order; they happen when the one before did");
-    note(failed, "commands failed");
-    note(counts.interrupts, "interrupts, as the trace tells itself");
+    )
+}
+
+/// Everything that is not as it should be.
+pub fn notes(trace: &Trace) -> Vec<String> {
+    let counts = trace.counts();
+    let all = [
+        (counts.malformed, "malformed lines skipped"),
+        (counts.unmatched, "completions without a submission: in flight when the trace began, or lost by it"),
+        (counts.resubmitted, "commands submitted again while in flight: their completions are lost"),
+        (counts.in_flight_end, "commands still in flight at the end"),
+        (counts.out_of_order, "lines earlier than the one before, put in order"),
+        (counts.late, "events too early to be put in order; they happen when the one before did"),
+        (counts.failed, "commands failed"),
+        (counts.interrupts, "interrupts, as the trace tells itself"),
+    ];
+    let mut notes: Vec<_> =
+        all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     if trace.resolution() >= 1_000_000 {
-        text += "note: times are in ms, too coarse for coalescing: what completed within one seems to have completed at once\n";
+        notes.push(
+            "times are in ms, too coarse for coalescing: what completed within one seems to have completed at once"
+                .into(),
+        );
     }
-    text
+    notes
+}
+
+/// What was read, and a line for each note.
+pub fn heading(trace: &Trace, span_ns: u64) -> String {
+    let notes = notes(trace).into_iter().map(|note| format!("note: {note}\n"));
+    about(trace, span_ns) + "\n" + &notes.collect::<String>() + "\n"
 }
 
 fn name_of(format: Format) -> &'static str {
@@ -142,6 +157,47 @@ fn name_of(format: Format) -> &'static str {
         Format::Biosnoop => "biosnoop",
         Format::Fio => "fio",
         Format::Json => "json",
+    }
+}
+
+/// What one has to know of a trace to repeat what was done with it.
+pub fn facts(trace: &Trace, name: &str, span_ns: u64) -> Vec<(String, String)> {
+    let Counts { lines, completions, in_flight_max, .. } = trace.counts();
+    let facts = [
+        ("Trace", name.to_owned()),
+        ("Format", trace.format().map_or("unknown", name_of).to_owned()),
+        ("Lines", lines.to_string()),
+        ("Completions", completions.to_string()),
+        ("Time", format!("{:.3} s", span_ns as f64 / 1e9)),
+        ("Queues", trace.queues().len().to_string()),
+        ("Most in flight", in_flight_max.to_string()),
+        ("Version", env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    facts.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+fn report(trace: &Trace, replay: &Replay, name: &str) -> Report {
+    let entry = |outcome: &Outcome| Entry {
+        policy: outcome.contender.to_string(),
+        interrupts_per_io: outcome.interrupts_per_io(),
+        iops: None,
+        cycles_per_io: None,
+        latency: Percentiles::of(&outcome.latency),
+        delay: Percentiles::of(&outcome.delay),
+        bound: outcome.bound,
+        late: outcome.verdict.late,
+        wrong: outcome.verdict.wrong,
+        reasons: outcome.stats.delivered().map(|(reason, count)| (reason.to_owned(), count)).collect(),
+        timeline: outcome.timeline.clone(),
+    };
+    Report {
+        title: "Interrupt coalescing, replayed".into(),
+        lead: "What every policy would have done with the completions of a trace. The requester does not react: it \
+               submits when it did, so what a delay would have done to the load is not in these numbers."
+            .into(),
+        facts: facts(trace, name, replay.span),
+        notes: notes(trace),
+        sections: vec![Section { entries: replay.outcomes.iter().map(entry).collect(), ..Section::default() }],
     }
 }
 
@@ -175,7 +231,7 @@ fn table(trace: &Trace, replay: &Replay) -> String {
             outcome.bound.map_or_else(|| "none".into(), |bound| us(bound as f64)),
         ]
     };
-    let mut text = about(trace, replay.span) + "\n";
+    let mut text = heading(trace, replay.span);
     text += &crate::report::text::aligned(&HEADS, &replay.outcomes.iter().map(line).collect::<Vec<_>>());
     for outcome in &replay.outcomes {
         let verdict = &outcome.verdict;
