@@ -8,6 +8,7 @@ help:
 	@echo "make spdk [SPDK=PREFIX]   SPDK's target with our policies, from an installed SPDK: see spdk/README.md"
 	@echo "make firmware   the controller of firmware-demo on two emulated boards, in C and in Rust: tables and figures"
 	@echo "make cost   instructions of a decision, beside the paper's algorithm in plain C"
+	@echo "make bench  time of a decision, the same comparison, over 1, 64 and 4096 queues: two minutes, on an idle machine"
 	@echo "make fmt    format the code"
 	@echo "make lint   what the tests check before anything runs"
 
@@ -43,6 +44,10 @@ cost: toolchain
 	guest/packages.sh build-essential valgrind
 	scripts/cost.sh
 
+bench: toolchain
+	guest/packages.sh build-essential jq
+	scripts/bench.sh
+
 fmt: toolchain
 	cargo fmt --all
 
@@ -52,4 +57,4 @@ lint: toolchain
 toolchain:
 	@command -v cargo > /dev/null || { echo "a Rust toolchain is missing (1.89 or newer): see https://rustup.rs" >&2; exit 1; }
 
-.PHONY: help demo test firmware cost libcoalesce install uninstall size spdk fmt lint toolchain
+.PHONY: help demo test firmware cost bench libcoalesce install uninstall size spdk fmt lint toolchain

@@ -1,6 +1,11 @@
 // What a C programmer writes who has the paper at hand: Algorithms 1 and 2 of vIC, and no more. Against libcoalesce it lacks a
 // bound on holding, a clock that goes back, a check of the state, reasons, the live clamp, and the guest's timeslices.
-#include "algorithm2.h"
+#include <stdint.h>
+
+struct algorithm2 {
+    uint64_t epoch_start, epoch, tick_hz;
+    uint32_t completions, iops_threshold, cif_threshold, counter, count_up, skip_up;
+};
 
 static void __attribute__((noinline, cold)) recalculate(struct algorithm2 *v, uint64_t now, uint32_t cif)
 {
@@ -19,6 +24,7 @@ static void __attribute__((noinline, cold)) recalculate(struct algorithm2 *v, ui
     v->completions = 0;
 }
 
+// 1: hold; 0: deliver.
 int algorithm2_on_completion(struct algorithm2 *v, uint64_t now, uint32_t cif)
 {
     v->completions++;

@@ -1,0 +1,84 @@
+//! Calls one function in one of its cases 3200 times: what `scripts/cost.sh` counts the instructions of, and has the names of.
+//! Prints in how many of them it held.
+
+use cint_core::{Cint, Hint};
+use coalesce::cint::{cint_on_completion, cint_state};
+use coalesce::hint::{COALESCE_HINT_BARRIER, COALESCE_HINT_PLAIN, COALESCE_HINT_URGENT};
+use coalesce::status::COALESCE_HOLD;
+use coalesce::vic::{vic_on_completion, vic_state};
+use coalesce_benches::{Algorithm2, MANY, START, algorithm2_on_completion};
+use policy::{AnyPolicy, Completion, Decision};
+use std::hint::black_box;
+use vic_core::Vic;
+
+/// What a Rust program has that inlines vIC. Symbols are for callgrind.
+#[unsafe(no_mangle)]
+fn vic_inlined(vic: &mut Vic, now: u64, cif: u32) -> bool {
+    vic.on_completion(now, cif).is_deliver()
+}
+
+/// The same for cint.
+#[unsafe(no_mangle)]
+fn cint_inlined(cint: &mut Cint, now: u64, hint: Hint, cif: u32) -> bool {
+    cint.on_completion(now, hint, Some(cif)).is_deliver()
+}
+
+/// The same for a policy that is chosen at run time, with its statistics.
+#[unsafe(no_mangle)]
+fn any_policy(policy: &mut AnyPolicy, now: u64, cif: u32) -> bool {
+    !matches!(policy.on_completion(now, &Completion { cif, ..Completion::default() }), Decision::Hold(_))
+}
+
+/// How often `deliver` says no. 10 million completions a second; no epoch ends.
+fn held(mut deliver: impl FnMut(u64) -> bool) -> usize {
+    (1..=3200).filter(|n| !deliver(START + 100 * n)).count()
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [function, case] = arguments.as_slice() else { panic!("cost FUNCTION CASE") };
+    let cif = if case == "low" { 1 } else { MANY };
+    let (number, hint) = match case.as_str() {
+        "urgent" => (COALESCE_HINT_URGENT, Hint::Urgent),
+        "barrier" => (COALESCE_HINT_BARRIER, Hint::Barrier),
+        _ => (COALESCE_HINT_PLAIN, Hint::Plain),
+    };
+    // black_box: what is called is not known, so it is neither inlined nor made for its caller alone.
+    let held = match function.as_str() {
+        "algorithm2_on_completion" => {
+            let call = black_box(algorithm2_on_completion as unsafe extern "C" fn(*mut Algorithm2, u64, u32) -> i32);
+            let mut state = coalesce_benches::algorithm2();
+            // SAFETY: the state is ours.
+            held(|now| unsafe { call(&mut state, now, cif) } != COALESCE_HOLD)
+        }
+        "vic_on_completion" => {
+            let call = black_box(vic_on_completion as unsafe extern "C" fn(*mut vic_state, u64, u32) -> i32);
+            let mut state = coalesce_benches::vic_for_c();
+            // SAFETY: the state is ours.
+            held(|now| unsafe { call(&mut state, now, cif) } != COALESCE_HOLD)
+        }
+        "vic_inlined" => {
+            let call = black_box(vic_inlined as fn(&mut Vic, u64, u32) -> bool);
+            let mut state = coalesce_benches::vic();
+            held(|now| call(&mut state, now, cif))
+        }
+        "cint_on_completion" => {
+            let call = black_box(cint_on_completion as unsafe extern "C" fn(*mut cint_state, u64, u32, u32) -> i32);
+            let mut state = coalesce_benches::cint_for_c();
+            // SAFETY: the state is ours.
+            held(|now| unsafe { call(&mut state, now, number, cif) } != COALESCE_HOLD)
+        }
+        "cint_inlined" => {
+            let call = black_box(cint_inlined as fn(&mut Cint, u64, Hint, u32) -> bool);
+            let mut state = coalesce_benches::cint();
+            held(|now| call(&mut state, now, hint, cif))
+        }
+        "any_policy" => {
+            let call = black_box(any_policy as fn(&mut AnyPolicy, u64, u32) -> bool);
+            let mut state = coalesce_benches::policy(case);
+            held(|now| call(&mut state, now, cif))
+        }
+        _ => panic!("no such function"),
+    };
+    println!("{held}");
+}

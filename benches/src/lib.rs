@@ -1,0 +1,138 @@
+//! States that decisions are to be timed and counted on: of libcoalesce, of the cores, of the paper's algorithm in C, and of
+//! the baselines. All have the same parameters, and an epoch behind them in which there was much to do.
+
+use cint_core::Cint;
+use coalesce::cint::{cint_config, cint_config_default, cint_init, cint_state};
+use coalesce::status::{COALESCE_NEVER, COALESCE_OK};
+use coalesce::vic::{vic_config, vic_config_default, vic_init, vic_on_completion_in_slice, vic_state};
+use policy::AnyPolicy;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use vic_core::Vic;
+
+/// Ticks in a second.
+pub const HZ: u64 = 1_000_000_000;
+/// Commands in flight, where they are many.
+pub const MANY: u32 = 128;
+/// A state that was made here has seen no later instant. An epoch of vIC began here.
+pub const START: u64 = 200_020_000;
+
+/// `struct algorithm2` in C.
+#[repr(C)]
+#[derive(Clone, Debug)]
+pub struct Algorithm2 {
+    epoch_start: u64,
+    epoch: u64,
+    tick_hz: u64,
+    completions: u32,
+    iops_threshold: u32,
+    cif_threshold: u32,
+    counter: u32,
+    count_up: u32,
+    skip_up: u32,
+}
+
+unsafe extern "C" {
+    /// A command completed, the paper's way. 1: hold; 0: deliver.
+    ///
+    /// # Safety
+    /// `state` points to a state that nobody else uses.
+    pub fn algorithm2_on_completion(state: *mut Algorithm2, now: u64, cif: u32) -> i32;
+}
+
+/// The paper's algorithm, with the ratio that [`MANY`] gives: 1 / 16.
+#[must_use]
+pub const fn algorithm2() -> Algorithm2 {
+    Algorithm2 {
+        epoch_start: START,
+        epoch: 200_000_000,
+        tick_hz: HZ,
+        completions: 0,
+        iops_threshold: 2000,
+        cif_threshold: 4,
+        counter: 1,
+        count_up: 1,
+        skip_up: 16,
+    }
+}
+
+/// An epoch of vIC at 100 000 completions a second.
+fn epoch(on_completion: impl FnMut(u64)) {
+    (10_000..=START).step_by(10_000).for_each(on_completion);
+}
+
+/// vIC, for Rust.
+///
+/// # Panics
+/// Never: the parameters are right.
+#[must_use]
+pub fn vic() -> Vic {
+    let mut vic = Vic::new(vic_core::Config::new(vic_core::Params::DEFAULT).expect("the defaults"));
+    epoch(|now| _ = vic.on_completion_in_slice(now, MANY, None));
+    vic
+}
+
+/// The same, for C.
+///
+/// # Panics
+/// Never: the parameters are right.
+#[must_use]
+pub fn vic_for_c() -> vic_state {
+    // SAFETY: both are integers alone, and all pointers are to what is here.
+    unsafe {
+        let (mut config, mut vic) = (MaybeUninit::<vic_config>::zeroed(), MaybeUninit::<vic_state>::zeroed());
+        vic_config_default(config.as_mut_ptr(), HZ);
+        let status = vic_init(vic.as_mut_ptr(), size_of::<vic_state>(), config.as_ptr(), null_mut());
+        assert_eq!(status, COALESCE_OK, "the defaults");
+        epoch(|now| assert!(vic_on_completion_in_slice(vic.as_mut_ptr(), now, MANY, COALESCE_NEVER) >= COALESCE_OK));
+        vic.assume_init()
+    }
+}
+
+// Long bursts: a plain completion is held.
+const DELTA_NS: u64 = 1_000_000;
+const THR: u16 = u16::MAX;
+const MAX_HOLD_NS: u64 = 1_000_000_000;
+
+/// cint, for Rust.
+///
+/// # Panics
+/// Never: the parameters are right.
+#[must_use]
+pub fn cint() -> Cint {
+    let params = cint_core::Params {
+        delta_ns: DELTA_NS,
+        thr: THR,
+        max_hold_ns: Some(MAX_HOLD_NS),
+        in_flight: None,
+        ..cint_core::Params::DEFAULT
+    };
+    Cint::new(cint_core::Config::new(params).expect("in range"))
+}
+
+/// The same, for C.
+///
+/// # Panics
+/// Never: the parameters are right.
+#[must_use]
+pub fn cint_for_c() -> cint_state {
+    // SAFETY: both are integers alone, and all pointers are to what is here.
+    unsafe {
+        let (mut config, mut cint) = (MaybeUninit::<cint_config>::zeroed(), MaybeUninit::<cint_state>::zeroed());
+        cint_config_default(config.as_mut_ptr(), HZ);
+        let params = config.assume_init_mut();
+        (params.delta_ns, params.thr, params.max_hold_ns, params.in_flight) = (DELTA_NS, THR.into(), MAX_HOLD_NS, 0);
+        let status = cint_init(cint.as_mut_ptr(), size_of::<cint_state>(), params, null_mut());
+        assert_eq!(status, COALESCE_OK, "in range");
+        cint.assume_init()
+    }
+}
+
+/// Any policy, by its text form.
+///
+/// # Panics
+/// There is no such policy.
+#[must_use]
+pub fn policy(text: &str) -> AnyPolicy {
+    AnyPolicy::new(text.parse().expect("a policy"), HZ).expect("a clock that suits it")
+}
