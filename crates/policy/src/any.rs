@@ -161,7 +161,7 @@ impl AnyPolicy {
                 let hint = if class == Class::Io { hint } else { Hint::Urgent };
                 let event = tracker.as_mut().map_or(Event::from(hint), |tracker| tracker.on_completion(ticket, hint));
                 let (in_flight, held) =
-                    (requester.as_mut().map_or(cif, |requester| requester.in_flight(cif)), cint.held());
+                    (requester.as_mut().map_or(cif, |requester| requester.in_flight(now, cif)), cint.held());
                 let decision = cint.on_completion(now, event, Some(in_flight));
                 match (requester, decision) {
                     (Some(requester), cint_core::Decision::Hold(_)) => requester.on_hold(cif),

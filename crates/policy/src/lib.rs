@@ -27,6 +27,7 @@ mod hints;
 mod keys;
 mod requester;
 mod spec;
+mod trial;
 mod value;
 
 pub use any::{AnyPolicy, Class, Completion};

@@ -12,6 +12,8 @@
 //! not; the other counts how many completions come before it falls silent, and expects the same number again. Where at
 //! most a few requests are outstanding, nothing is tried at all.
 
+use crate::trial::Trial;
+
 /// With fewer requests outstanding, every completion interrupts at once.
 const FEW: u32 = 4;
 
@@ -51,6 +53,8 @@ pub(crate) struct Requester {
     run: u32,
     last_run: u32,
     expected_run: Option<u32>,
+    // Does it pay?
+    trial: Trial,
 }
 
 impl Requester {
@@ -68,6 +72,7 @@ impl Requester {
         run: 0,
         last_run: 0,
         expected_run: None,
+        trial: Trial::NEW,
     };
 
     /// Whether it is expected to submit more although what is held is not announced.
@@ -89,11 +94,11 @@ impl Requester {
     }
 
     /// How many commands the `in_flight` rule should believe to be in flight when one completes; 1: interrupt at once.
-    pub(crate) fn in_flight(&mut self, cif: u32) -> u32 {
+    pub(crate) fn in_flight(&mut self, now: u64, cif: u32) -> u32 {
         let is_empty = cif == 1;
         self.since_empty = if is_empty { 0 } else { self.since_empty.saturating_add(1) };
         self.run = self.run.saturating_add(1);
-        if self.depth < FEW || is_empty && !self.expects_more() {
+        if !self.trial.on_completion(now) || self.depth < FEW || is_empty && !self.expects_more() {
             1
         } else if is_empty || self.goes_on && self.since_empty < BUSY {
             cif.max(self.limit * IN_FLIGHT_PER_HELD)
@@ -105,6 +110,7 @@ impl Requester {
     /// A completion is held.
     pub(crate) fn on_hold(&mut self, cif: u32) {
         self.waits = cif == 1;
+        self.trial.on_hold();
     }
 
     /// What was held is delivered, as the rule allows no more.
@@ -158,7 +164,7 @@ mod tests {
 
     /// One completion, with so many held before it. How many are held after it.
     fn complete(requester: &mut Requester, cif: u32, held: u32) -> u32 {
-        let in_flight = requester.in_flight(cif);
+        let in_flight = requester.in_flight(0, cif);
         if in_flight > 1 && (held == 0 || (held + 1) * IN_FLIGHT_PER_HELD <= in_flight) {
             requester.on_hold(cif);
             return held + 1;
@@ -244,7 +250,7 @@ mod tests {
         let mut requester = Requester::NEW;
         (1..=32).for_each(|outstanding| requester.on_submit(outstanding));
         for _ in 0..100 {
-            assert_eq!(requester.in_flight(25), 25);
+            assert_eq!(requester.in_flight(0, 25), 25);
         }
     }
 }
