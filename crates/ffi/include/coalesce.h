@@ -45,7 +45,8 @@
 #define CINT_WINDOW_WORDS(commands) (5 + (commands) / 32)
 #define CINT_REAPER_WORDS(entries) (2 + ((entries) + 63) / 64)
 
-// Commands in flight are not known: the `in_flight` rule is off for this completion.
+// Commands in flight are not known: the `in_flight` rule is off for this completion. Only for
+// `cint_on_completion` and `cint_on_completion_strict`: vIC takes it for so many commands, and holds.
 #define COALESCE_CIF_UNKNOWN 4294967295u
 
 // `tick_hz`
@@ -174,7 +175,7 @@
 // A command of the admin queue.
 #define COALESCE_CLASS_ADMIN 1
 
-// A command that failed.
+// A command that failed, or that was aborted and will not complete.
 #define COALESCE_CLASS_FAILED 2
 #endif
 
@@ -220,7 +221,7 @@
 // Delivered: what the storm guard had put off.
 #define COALESCE_REASON_STORM 11
 
-// Delivered: a ticket that is not valid.
+// Delivered: a ticket or a hint that is not valid.
 #define COALESCE_REASON_ERROR 12
 
 // Delivered: a batch is complete.
@@ -289,7 +290,8 @@ typedef struct {
   uint64_t tick_hz;
   // Δ: so long without a completion ends a burst, in ns; 0: the caller says when, by `cint_on_batch_end`. 0 to 10 ms.
   uint64_t delta_ns;
-  // How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: up to (thr - 1) * Δ.
+  // How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: up to (thr - 1) * Δ. With a storm guard it
+  // is 1 s / storm_max_rate at least, and with `ooo` a storm may exceed it by less than that.
   uint64_t max_hold_ns;
   // The storm guard: interrupts a second in the long run, at most. 1 to tick_hz / 5; 0: no guard.
   uint64_t storm_max_rate;
@@ -789,11 +791,13 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_flush(coalesce_policy *policy,
 // As `coalesce_policy_reconfigure`.
 coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t now);
 
-// The queue was reset: what was submitted and has not completed never will.
+// The queue was reset: what was submitted and has not completed never will, and what is held is forgotten. If anybody may
+// still look for it, call `coalesce_policy_flush` first.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
-coalesce_status coalesce_policy_reset(coalesce_policy *policy, uint64_t now);
+coalesce_status coalesce_policy_reset(coalesce_policy *policy,
+                                      uint64_t now);
 
 // Completions held: posted and not announced.
 //
@@ -804,7 +808,7 @@ uint64_t coalesce_policy_held(const coalesce_policy *policy);
 // How often each decision was taken, by its reason.
 //
 // Requires:
-// As `coalesce_policy_print`; `counter` does not use the policy.
+// As `coalesce_policy_print`; `counter` returns, by no exception and no `longjmp`, and does not use the policy.
 coalesce_status coalesce_policy_stats(const coalesce_policy *policy, coalesce_counter counter, void *context);
 
 // Forgets how often each decision was taken.
@@ -835,8 +839,8 @@ coalesce_status cint_reaper_init(uint64_t *reaper,
 //
 // Requires:
 // `reaper` is null or points to a reaper that nobody else uses during the call; `queue` is null or points to the entries of
-// its queue, which the device may write at any time; `take` does not use the reaper; `doorbell` is null or points to a
-// `uint32_t`.
+// its queue, which the device may write at any time; `take` returns, by no exception and no `longjmp`, and does not use the
+// reaper; `doorbell` is null or points to a `uint32_t`.
 COALESCE_MUST_USE
 coalesce_status cint_reaper_reap(uint64_t *reaper,
                                  const cint_entry *queue,
@@ -1034,11 +1038,14 @@ uint64_t vic_deadline(const vic_state *state);
 // As `vic_on_completion`.
 COALESCE_MUST_USE coalesce_status vic_on_deadline(vic_state *state, uint64_t now);
 
-// A failed command, queue stop, reset, migration: announces what is held.
+// Queue stop, reset, migration: announces what is held. A failed command completes as any other, by `vic_on_completion`;
+// call this after it.
 //
 // Requires:
 // As `vic_on_completion`.
-COALESCE_MUST_USE coalesce_status vic_flush(vic_state *state, uint64_t now);
+COALESCE_MUST_USE
+coalesce_status vic_flush(vic_state *state,
+                          uint64_t now);
 
 // The guest has been put on a CPU: announces what is held.
 //

@@ -37,7 +37,8 @@ pub struct cint_config {
     pub tick_hz: u64,
     /// Δ: so long without a completion ends a burst, in ns; 0: the caller says when, by `cint_on_batch_end`. 0 to 10 ms.
     pub delta_ns: u64,
-    /// How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: up to (thr - 1) * Δ.
+    /// How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: up to (thr - 1) * Δ. With a storm guard it
+    /// is 1 s / storm_max_rate at least, and with `ooo` a storm may exceed it by less than that.
     pub max_hold_ns: u64,
     /// The storm guard: interrupts a second in the long run, at most. 1 to tick_hz / 5; 0: no guard.
     pub storm_max_rate: u64,
@@ -168,7 +169,8 @@ pub unsafe extern "C" fn cint_reconfigure(
     }
 }
 
-/// Commands in flight are not known: the `in_flight` rule is off for this completion.
+/// Commands in flight are not known: the `in_flight` rule is off for this completion. Only for
+/// `cint_on_completion` and `cint_on_completion_strict`: vIC takes it for so many commands, and holds.
 pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 
 /// A command completed, with `COALESCE_HINT_...`; one that is unknown delivers. `cif` commands were in flight, counting

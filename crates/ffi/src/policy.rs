@@ -211,7 +211,7 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
 pub const COALESCE_CLASS_IO: u32 = 0;
 /// A command of the admin queue.
 pub const COALESCE_CLASS_ADMIN: u32 = 1;
-/// A command that failed.
+/// A command that failed, or that was aborted and will not complete.
 pub const COALESCE_CLASS_FAILED: u32 = 2;
 
 /// What is known of a command when it completes.
@@ -337,7 +337,8 @@ pub unsafe extern "C" fn coalesce_policy_on_consumed(policy: *mut coalesce_polic
     })
 }
 
-/// The queue was reset: what was submitted and has not completed never will.
+/// The queue was reset: what was submitted and has not completed never will, and what is held is forgotten. If anybody may
+/// still look for it, call `coalesce_policy_flush` first.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -368,7 +369,7 @@ pub type coalesce_counter =
 /// How often each decision was taken, by its reason.
 ///
 /// # Safety
-/// As `coalesce_policy_print`; `counter` does not use the policy.
+/// As `coalesce_policy_print`; `counter` returns, by no exception and no `longjmp`, and does not use the policy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_stats(
     policy: *const coalesce_policy,

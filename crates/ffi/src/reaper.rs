@@ -70,8 +70,8 @@ pub unsafe extern "C" fn cint_reaper_init(
 ///
 /// # Safety
 /// `reaper` is null or points to a reaper that nobody else uses during the call; `queue` is null or points to the entries of
-/// its queue, which the device may write at any time; `take` does not use the reaper; `doorbell` is null or points to a
-/// `uint32_t`.
+/// its queue, which the device may write at any time; `take` returns, by no exception and no `longjmp`, and does not use the
+/// reaper; `doorbell` is null or points to a `uint32_t`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_reaper_reap(

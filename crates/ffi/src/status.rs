@@ -75,7 +75,7 @@ pub const COALESCE_REASON_DESCHEDULE: u32 = 9;
 pub const COALESCE_REASON_DELTA: u32 = 10;
 /// Delivered: what the storm guard had put off.
 pub const COALESCE_REASON_STORM: u32 = 11;
-/// Delivered: a ticket that is not valid.
+/// Delivered: a ticket or a hint that is not valid.
 pub const COALESCE_REASON_ERROR: u32 = 12;
 /// Delivered: a batch is complete.
 pub const COALESCE_REASON_BARRIER: u32 = 13;

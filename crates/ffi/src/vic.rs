@@ -222,7 +222,8 @@ pub unsafe extern "C" fn vic_on_deadline(state: *mut vic_state, now: u64) -> coa
     unsafe { State::decide(state, |vic| vic.on_deadline(now)) }
 }
 
-/// A failed command, queue stop, reset, migration: announces what is held.
+/// Queue stop, reset, migration: announces what is held. A failed command completes as any other, by `vic_on_completion`;
+/// call this after it.
 ///
 /// # Safety
 /// As `vic_on_completion`.
