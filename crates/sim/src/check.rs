@@ -42,6 +42,12 @@ impl Verdict {
         self.violations.extend(other.violations.iter().take(room).cloned());
     }
 
+    /// A rule of the whole simulation does not hold.
+    pub(crate) fn wrong(&mut self, at: u64, what: String) {
+        self.wrong += 1;
+        self.note(at, what);
+    }
+
     fn note(&mut self, at: u64, what: String) {
         if self.violations.len() < DETAILS_MAX {
             self.violations.push(Violation { at, what });
@@ -168,7 +174,6 @@ impl Checker {
 
     #[cold]
     fn wrong(&mut self, at: u64, what: String) {
-        self.verdict.wrong += 1;
-        self.verdict.note(at, what);
+        self.verdict.wrong(at, what);
     }
 }

@@ -107,10 +107,7 @@ pub fn simulate(point: &Point, contender: &Contender, wanted: &Wanted<'_>) -> Re
     world.end();
     outcome.events = world.queue.pushed() - world.queue.len() as u64;
     let timelines = world.lines.iter().filter_map(|state| state.line.timeline()).map(|kept| kept.events().to_vec());
-    outcome.verdict = world.lines.iter().fold(Verdict::default(), |mut verdict, state| {
-        verdict.add(state.line.verdict());
-        verdict
-    });
+    outcome.verdict = world.verdict();
     Ok(Run { outcome, timelines: timelines.collect() })
 }
 
@@ -212,7 +209,7 @@ impl World {
     fn end(&mut self) {
         self.is_ending = true;
         let latest = self.now + ENDING_MAX;
-        while !(self.requests.is_empty() && self.lines.iter().all(LineState::is_quiet)) {
+        while !(self.requests.len() == 0 && self.lines.iter().all(LineState::is_quiet)) {
             let Some((at, event)) = self.queue.pop_before(latest) else { break };
             self.now = at;
             self.happen(event);
@@ -220,6 +217,19 @@ impl World {
         for state in &mut self.lines {
             state.line.finish(self.now);
         }
+    }
+
+    /// What the checkers of all lines found, and whether every command was answered.
+    fn verdict(&self) -> Verdict {
+        let mut verdict = Verdict::default();
+        for state in &self.lines {
+            verdict.add(state.line.verdict());
+        }
+        match self.requests.len() {
+            0 => {}
+            n => verdict.wrong(self.now, format!("{n} commands are never answered")),
+        }
+        verdict
     }
 
     fn happen(&mut self, event: Event) {

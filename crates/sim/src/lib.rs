@@ -11,6 +11,7 @@
 //! | [`plan`] | what is simulated: machine, device, threads, policies, faults, what is varied |
 //! | [`units`] | values with units, as plans write them |
 //! | [`engine`] | simulates one plan under one policy |
+//! | [`fuzz`] | plans at random, with faults |
 //! | [`run`] | runs all that a plan asks for, in parallel; [`outcome`] is what it gives |
 //! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one |
 //! | [`report`] | what was found, for people and for other programs |
@@ -21,6 +22,7 @@ pub mod check;
 pub mod contender;
 pub mod engine;
 pub mod event;
+pub mod fuzz;
 pub mod line;
 pub mod outcome;
 pub mod plan;

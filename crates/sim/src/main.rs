@@ -13,12 +13,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(coalesce_sim::run::command::Command),
+    Fuzz(coalesce_sim::fuzz::command::Command),
     Replay(coalesce_sim::replay::command::Command),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Run(command) => command.run(),
+        Command::Fuzz(command) => command.run(),
         Command::Replay(command) => command.run(),
     }
 }

@@ -67,6 +67,12 @@ impl World {
         }
     }
 
+    /// How long CPUs have been waiting for a core that still do.
+    fn waiting_ns(&self) -> u64 {
+        let waiting = self.cpus.iter().filter(|cpu| !cpu.is_running && !cpu.is_halted);
+        waiting.map(|cpu| self.now - cpu.ready_since).sum()
+    }
+
     /// What was counted, over `measured` ns. The checker's verdict is not among it: the run has not ended.
     pub(super) fn outcome(&self, point: &Point, policy: &str, measured: u64) -> Outcome {
         let per_s = |count: u64| count as f64 * 1e9 / measured as f64;
@@ -121,7 +127,7 @@ impl World {
             cycles_per_io: ratio(busy as f64 * clock / 1e9, latency.len()),
             cpu: share(busy),
             cpu_interrupts: share(self.measure.interrupt_ns),
-            steal: share(self.measure.steal_ns),
+            steal: share(self.measure.steal_ns + self.waiting_ns()),
             ipis_per_s: per_s(self.measure.ipis),
             delay: Summary::of(&delay),
             bound: self.lines.first().and_then(|state| state.line.bound()),

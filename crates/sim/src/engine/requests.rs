@@ -71,7 +71,7 @@ impl Requests {
         ids.map(|(id, _)| id).collect()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.places.len()
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
     }
 }

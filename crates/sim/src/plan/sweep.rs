@@ -1,6 +1,7 @@
 //! One plan with a sweep is many plans without.
 
 use super::{Plan, Wrong};
+use std::collections::BTreeMap;
 use toml::Value;
 
 /// A value that a sweep set.
@@ -28,10 +29,7 @@ impl Plan {
     /// The first value that is not allowed.
     pub fn points(&self) -> Result<Vec<Point>, Wrong> {
         self.check_placeholders()?;
-        let mut points = vec![Point {
-            settings: Vec::new(),
-            plan: Self { sweep: std::collections::BTreeMap::new(), ..self.clone() },
-        }];
+        let mut points = vec![Point { settings: Vec::new(), plan: Self { sweep: BTreeMap::new(), ..self.clone() } }];
         for (key, values) in &self.sweep {
             if values.is_empty() {
                 return Err(Wrong::at(["sweep", key], "has no values"));
@@ -49,10 +47,7 @@ impl Plan {
             points = next;
         }
         for point in &points {
-            point.plan.validate().map_err(|wrong| match point.settings.last() {
-                Some(_) => self.blame(&wrong, point),
-                None => wrong,
-            })?;
+            point.plan.validate().map_err(|wrong| self.blame(wrong, point))?;
         }
         Ok(points)
     }
@@ -91,12 +86,24 @@ impl Plan {
         Ok(())
     }
 
-    /// A value that a sweep set is wrong: the sweep is where it stands, not the plan.
-    fn blame(&self, wrong: &Wrong, point: &Point) -> Wrong {
+    /// A point is wrong: the plan says so by itself, or a value that the sweep set does.
+    fn blame(&self, wrong: Wrong, point: &Point) -> Wrong {
+        let is_open = |text: &String| self.sweep.keys().any(|key| text.contains(&format!("{{{key}}}")));
+        let policies = self.policies.iter().map(|text| if is_open(text) { "none".into() } else { text.clone() });
+        let without_sweep = Self { policies: policies.collect(), sweep: BTreeMap::new(), ..self.clone() };
+        if point.settings.is_empty() || without_sweep.validate().is_err_and(|other| other == wrong) {
+            return wrong;
+        }
         let set = point.settings.iter().map(|setting| format!("{} = {}", setting.key, setting.value));
         let message = format!("{wrong} (with {})", set.collect::<Vec<_>>().join(", "));
-        let place = wrong.path.join(".");
-        let key = self.sweep.keys().find(|key| **key == place).or_else(|| self.sweep.keys().next());
+        let is_meant = |key: &&String| match wrong.path.as_slice() {
+            [policies, index] if policies == "policies" => {
+                let text = index.parse().ok().and_then(|i: usize| self.policies.get(i));
+                text.is_some_and(|text| text.contains(&format!("{{{key}}}")))
+            }
+            path => key.rsplit('.').next() == path.last().map(String::as_str),
+        };
+        let key = self.sweep.keys().find(is_meant).or_else(|| self.sweep.keys().next_back());
         Wrong::at(["sweep"].into_iter().chain(key.map(String::as_str)), message)
     }
 }

@@ -159,10 +159,11 @@ impl Distribution {
             Self::Exponential(mean) => time("exponential", *mean, 1),
             Self::Lognormal(lognormal) => {
                 time("mean", lognormal.mean, 1).and_then(|()| time("stddev", lognormal.stddev, 0))?;
-                match lognormal.stddev.0 / lognormal.mean.0 {
-                    0..10 => Ok(()),
-                    _ => Err(Wrong::at(["stddev"], "is 10 times the mean or more")),
+                let max = lognormal.mean.0.saturating_mul(10);
+                if lognormal.stddev.0 <= max {
+                    return Ok(());
                 }
+                Err(Wrong::at(["stddev"], format!("is {}, allowed is at most {}", lognormal.stddev, Time(max))))
             }
             Self::Mixture(parts) => {
                 if parts.iter().all(|part| part.weight == 0) {

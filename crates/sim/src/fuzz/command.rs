@@ -1,0 +1,92 @@
+//! `coalesce-sim fuzz`: the command line, and what it prints.
+
+use super::plan;
+use crate::run::run;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Simulate plans at random, with faults, and check every rule
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+EXAMPLES
+  A thousand plans:
+      coalesce-sim fuzz --seeds 1000
+  One of them again, and the plan itself:
+      coalesce-sim fuzz --first 4711 --seeds 1 --print")]
+pub struct Command {
+    /// Plans
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    seeds: u64,
+
+    /// The first seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    first: u64,
+
+    /// Print each plan, a TOML file
+    #[arg(long)]
+    print: bool,
+}
+
+impl Command {
+    /// Runs the plans, and prints each that breaks a rule.
+    ///
+    /// # Errors
+    /// A plan breaks a rule.
+    pub fn run(self) -> Result<()> {
+        let seeds = self.first..self.first.saturating_add(self.seeds);
+        if self.print {
+            for seed in seeds.clone() {
+                println!("{}", toml::to_string(&plan(seed)).context("a plan has a text form")?);
+            }
+        }
+        let (simulations, broken) = check(seeds);
+        for (seed, what) in &broken {
+            println!("seed {seed}: {what}");
+        }
+        if !broken.is_empty() {
+            bail!("{} of {simulations} plans break a rule; `--first SEED --seeds 1 --print` shows one", broken.len());
+        }
+        println!("{simulations} plans keep every rule");
+        Ok(())
+    }
+}
+
+/// Simulates the plans of `seeds`, in parallel: how many, and those that break a rule, with the first that each does.
+#[must_use]
+pub fn check(seeds: Range<u64>) -> (u64, Vec<(u64, String)>) {
+    let next = AtomicU64::new(seeds.start);
+    let broken = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            if let Err(what) = check_one(seed) {
+                broken.lock().expect("no thread panics here").push((seed, what));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut broken = broken.into_inner().expect("no thread panics here");
+    broken.sort();
+    (seeds.end - seeds.start, broken)
+}
+
+fn check_one(seed: u64) -> Result<(), String> {
+    for outcome in run(&plan(seed)).map_err(|wrong| format!("the plan is not valid: {wrong}"))? {
+        if let Some(violation) = outcome.verdict.violations.first() {
+            return Err(format!("{}, at {} ns: {}", outcome.policy, violation.at, violation.what));
+        }
+    }
+    Ok(())
+}

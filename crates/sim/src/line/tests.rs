@@ -1,0 +1,83 @@
+use super::*;
+
+fn line(policy: &str) -> Line<u32> {
+    Line::new(&policy.parse().unwrap()).unwrap()
+}
+
+fn run(line: &mut Line<u32>, submissions: &[(Hint, u64)]) -> Vec<Option<Interrupt>> {
+    let commands: Vec<_> = submissions
+        .iter()
+        .map(|&(hint, at)| (line.submit(&Submission { hint, ..Submission::default() }), at))
+        .collect();
+    (0..).zip(commands).map(|(i, (command, at))| line.complete(at, command, Class::Io, None, i)).collect()
+}
+
+#[test]
+fn a_burst_is_one_interrupt_at_its_deadline() {
+    let mut line = line("cint:delta=10us,thr=32,max_hold=100us,in_flight=off");
+    let interrupts = run(&mut line, &[(Hint::Plain, 1000), (Hint::Plain, 3000)]);
+    assert_eq!(interrupts, [None, None]);
+    assert_eq!(line.deadline(), Some(13_000));
+    assert_eq!(line.on_deadline(13_000), Some(Interrupt { reason: Reason::Delta, covers: 2 }));
+    assert_eq!((line.take(), line.take(), line.take()), (Some(0), Some(1), None));
+    assert_eq!((line.completions(), line.interrupts(), line.coalesced()), (2, 1, 1));
+    line.finish(13_000);
+    assert!(line.verdict().is_clean(), "{:?}", line.verdict());
+}
+
+#[test]
+fn urgent_overtakes_what_is_not_posted() {
+    let mut line = line("cint:delta=10us,ooo=on,in_flight=off");
+    let interrupts = run(&mut line, &[(Hint::Plain, 1), (Hint::Urgent, 2)]);
+    assert_eq!(interrupts, [None, Some(Interrupt { reason: Reason::Urgent, covers: 1 })]);
+    assert_eq!((line.reap(3), line.reap(3), line.held()), (Some(1), None, 1));
+}
+
+#[test]
+fn what_the_consumer_finds_needs_no_interrupt() {
+    let mut line = line("cint:delta=10us,ooo=off,in_flight=off");
+    run(&mut line, &[(Hint::Plain, 1), (Hint::Plain, 2)]);
+    assert_eq!((line.reap(3), line.reap(4), line.deadline()), (Some(0), Some(1), None));
+    assert_eq!((line.consumed(), line.interrupts()), (2, 0));
+    line.finish(5);
+    assert!(line.verdict().is_clean(), "{:?}", line.verdict());
+}
+
+#[test]
+fn a_missed_deadline_is_a_late_interrupt() {
+    let mut line = line("cint:delta=10us,max_hold=100us,in_flight=off");
+    run(&mut line, &[(Hint::Plain, 0)]);
+    line.on_deadline(200_000);
+    assert_eq!((line.verdict().late, line.verdict().wrong), (1, 0));
+}
+
+#[test]
+fn an_excused_one_is_not() {
+    let mut line = line("cint:delta=10us,max_hold=100us,in_flight=off");
+    run(&mut line, &[(Hint::Plain, 0)]);
+    line.excuse_held();
+    line.on_deadline(200_000);
+    assert!(line.verdict().is_clean());
+}
+
+#[test]
+fn what_is_held_at_the_end_is_lost() {
+    let mut line = line("cint:delta=10us,in_flight=off");
+    run(&mut line, &[(Hint::Plain, 0)]);
+    line.finish(1);
+    assert_eq!(line.verdict().wrong, 1);
+    assert!(line.verdict().violations[0].what.contains("lost"), "{:?}", line.verdict());
+}
+
+/// A clock that goes back by 1 s: the deadline moves with it as soon as the policy is called.
+#[test]
+fn the_policys_clock_may_jump() {
+    let mut line = line("cint:delta=10us,in_flight=off");
+    let start = 2_000_000_000;
+    run(&mut line, &[(Hint::Plain, start)]);
+    line.jump_clock(-1_000_000_000);
+    assert_eq!(line.on_deadline(start + 10_000), None);
+    let deadline = line.deadline().unwrap();
+    assert_eq!(deadline, start + 20_000, "no time has passed for the policy, until it is called");
+    assert!(line.on_deadline(deadline).is_some());
+}

@@ -1,0 +1,34 @@
+//! Plans at random keep every rule; so do those that once did not.
+
+use coalesce_sim::fuzz::command::check;
+use coalesce_sim::plan::Plan;
+use coalesce_sim::run::run;
+use coalesce_sim::units::Time;
+use std::path::Path;
+
+#[test]
+fn plans_at_random() {
+    let (_, broken) = check(0..1500);
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// The examples are valid, and keep every rule. They are cut short: what they show is not tested here.
+#[test]
+fn examples() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+    let mut count = 0;
+    for entry in plans.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let mut plan = Plan::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        (plan.warmup, plan.duration) = (Time(0), Time::ms(20));
+        for outcome in run(&plan).unwrap() {
+            assert!(outcome.verdict.is_clean(), "{}: {:?}", path.display(), outcome.verdict);
+            assert!(outcome.iops > 0.0, "{}", path.display());
+        }
+        count += 1;
+    }
+    assert!(count >= 2);
+}
