@@ -14,6 +14,7 @@
 //! | [`fuzz`] | plans at random, with faults |
 //! | [`run`] | runs all that a plan asks for, in parallel; [`outcome`] is what it gives |
 //! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one |
+//! | [`papers`] | the papers' figures, simulated; `coalesce-sim papers` |
 //! | [`report`] | what was found, for people and for other programs |
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ pub mod event;
 pub mod fuzz;
 pub mod line;
 pub mod outcome;
+pub mod papers;
 pub mod plan;
 pub mod replay;
 pub mod report;

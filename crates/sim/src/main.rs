@@ -15,6 +15,7 @@ enum Command {
     Run(coalesce_sim::run::command::Command),
     Fuzz(coalesce_sim::fuzz::command::Command),
     Replay(coalesce_sim::replay::command::Command),
+    Papers(coalesce_sim::papers::command::Command),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -22,5 +23,6 @@ fn main() -> anyhow::Result<()> {
         Command::Run(command) => command.run(),
         Command::Fuzz(command) => command.run(),
         Command::Replay(command) => command.run(),
+        Command::Papers(command) => command.run(),
     }
 }

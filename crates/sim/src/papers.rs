@@ -5,6 +5,8 @@ pub mod command;
 pub mod finding;
 pub mod row;
 pub mod runs;
+mod vic;
+mod xen;
 
 use self::finding::Finding;
 use self::row::Row;
@@ -26,7 +28,7 @@ pub struct Experiment {
 
 /// All of them, paper by paper.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    cint::EXPERIMENTS.iter()
+    [vic::EXPERIMENTS, cint::EXPERIMENTS, xen::EXPERIMENTS].into_iter().flatten()
 }
 
 /// Simulates what the rows need whose ids begin with one of `only`; none: all rows. `begin` is told how much time will be

@@ -73,7 +73,11 @@ pub fn table(findings: &[Finding]) -> String {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             // Writing to a String cannot fail.
-            let _ = if (1..=3).contains(&column) { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
+            let _ = if (1..=3).contains(&column) {
+                write!(line, "{cell:>width$}  ")
+            } else {
+                write!(line, "{cell:<width$}  ")
+            };
         }
         text += line.trim_end();
         text.push('\n');

@@ -1,6 +1,8 @@
 //! The plans of the papers' set-ups, and what they came to.
 
 use crate::contender::Contender;
+use crate::engine::{Wanted, simulate};
+use crate::event::Event;
 use crate::outcome::{Outcome, ThreadOutcome};
 use crate::plan::Plan;
 use crate::run::{Job, jobs, run_jobs};
@@ -26,9 +28,19 @@ const PLANS: &[(&str, &str)] = plans![
     "cint-figure-19",
     "cint-figure-20a",
     "cint-figure-20b",
+    "cint-table-3",
     "vic-delay",
+    "vic-figure-4",
     "vic-figure-5",
+    "vic-figure-5-io",
+    "vic-figure-5-pi",
     "vic-table-1",
+    "vic-table-2",
+    "vic-table-4",
+    "vic-table-8",
+    "xen-figure-5",
+    "xen-figure-6",
+    "xen-figure-7",
 ];
 
 /// Everything that the plans called `names` ask for.
@@ -58,7 +70,7 @@ impl Runs {
         let outcomes = run_jobs(jobs, threads, progress, |_, _| {})?;
         for outcome in &outcomes {
             let Outcome { plan, policy, settings, verdict, .. } = outcome;
-            anyhow::ensure!(verdict.wrong == 0, "{plan}, {policy}, {settings:?}: {:?}", verdict.violations);
+            anyhow::ensure!(verdict.is_clean(), "{plan}, {policy}, {settings:?}: {:?}", verdict.violations);
         }
         Ok(Self(outcomes))
     }
@@ -72,11 +84,28 @@ impl Runs {
         let find = || {
             let policy = policy.parse::<Contender>().context("no policy")?.to_string();
             let is_it = |run: &&Outcome| {
-                run.plan == plan && run.policy == policy && run.settings.values().map(String::as_str).eq(values.iter().copied())
+                run.plan == plan
+                    && run.policy == policy
+                    && run.settings.values().map(String::as_str).eq(values.iter().copied())
             };
             self.0.iter().find(is_it).context("no such run")
         };
         find().unwrap_or_else(|error: anyhow::Error| panic!("{plan}, {policy}, {values:?}: {error}"))
+    }
+
+    /// Every event of the first simulation of a plan, on its first line.
+    ///
+    /// # Panics
+    /// There is no such plan.
+    #[must_use]
+    pub fn timeline(plan: &str) -> Vec<Event> {
+        let run = || {
+            let jobs = jobs_of(&[plan])?;
+            let job = jobs.first().context("no such plan")?;
+            let wanted = Wanted { progress: None, timeline: Some((0, usize::MAX)) };
+            simulate(&job.point, &job.contender, &wanted)?.timelines.into_iter().next().context("no line")
+        };
+        run().unwrap_or_else(|error: anyhow::Error| panic!("{plan}: {error}"))
     }
 }
 
