@@ -170,9 +170,7 @@ pub fn plot(
     }
     if let Some((at, why)) = chosen {
         svg.line("chosen", (x.at(at), top), (x.at(at), bottom));
-        let is_left = x.at(at) < f64::midpoint(left, right);
-        let (shift, class) = if is_left { (5.0, "choice") } else { (-5.0, "choice end") };
-        svg.text((x.at(at) + shift, top + 9.0), class, why);
+        svg.text((x.at(at), top - 3.0), "choice middle", why);
     }
     // Names beside the ends of the curves, moved apart where these meet.
     let ends = lines.iter().filter_map(|line| Some((line, line.points.last()?)));

@@ -44,7 +44,8 @@ impl Scale {
         let decade = 10f64.powf((max / 10.0).log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|part| part * decade).into_iter().find(|step| max / step <= 12.0);
         let step = step.unwrap_or(max);
-        let ticks = (0..=(max / step + 1e-9) as u32).map(|n| f64::from(n) * step).map(|value| (value, short(value))).collect();
+        let ticks =
+            (0..=(max / step + 1e-9) as u32).map(|n| f64::from(n) * step).map(|value| (value, short(value))).collect();
         Self { spread: Spread::Linear, domain: (0.0, max), range, ticks }
     }
 
@@ -63,6 +64,15 @@ impl Scale {
         let all = decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
         let ticks = all.filter(|tick| (domain.0..=domain.1).contains(tick)).map(|tick| (tick, short(tick)));
         Self { spread: Spread::Log, domain, range, ticks: ticks.collect() }
+    }
+
+    /// From `min` to `max`, both positive, by factors, with a tick at each doubling of `min`.
+    #[must_use]
+    pub fn doublings(min: f64, max: f64, range: (f64, f64)) -> Self {
+        let values =
+            std::iter::successors(Some(min), |value| Some(value * 2.0)).take_while(|value| *value <= max * 1.001);
+        let ticks = values.map(|value| (value, short(value))).collect();
+        Self { spread: Spread::Log, domain: (min, max), range, ticks }
     }
 
     /// Ratios around 1.
@@ -169,6 +179,13 @@ mod tests {
             assert_eq!(ticks(&Scale::linear(max, (0.0, 10.0))), expected, "{max}");
         }
         assert!(close(Scale::linear(1.0, (10.0, 20.0)).at(0.5), 15.0));
+    }
+
+    #[test]
+    fn doublings_are_as_far_from_each_other() {
+        let scale = Scale::doublings(1.0, 16.0, (0.0, 4.0));
+        assert_eq!(ticks(&scale), "1 2 4 8 16");
+        assert!(close(scale.at(8.0), 3.0) && close(scale.at(16.0), 4.0));
     }
 
     #[test]

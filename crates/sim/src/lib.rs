@@ -14,11 +14,13 @@
 //! | [`fuzz`] | plans at random, with faults |
 //! | [`run`] | runs all that a plan asks for, in parallel; [`outcome`] is what it gives |
 //! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one |
+//! | [`calibrate`] | Δ and thr for a load |
 //! | [`papers`] | the papers' figures, simulated; `coalesce-sim papers` |
 //! | [`report`] | what was found, for people and for other programs |
 
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod check;
 pub mod contender;
 pub mod engine;

@@ -16,6 +16,7 @@ enum Command {
     Fuzz(coalesce_sim::fuzz::command::Command),
     Replay(coalesce_sim::replay::command::Command),
     Papers(coalesce_sim::papers::command::Command),
+    Calibrate(coalesce_sim::calibrate::command::Command),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -24,5 +25,6 @@ fn main() -> anyhow::Result<()> {
         Command::Fuzz(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Papers(command) => command.run(),
+        Command::Calibrate(command) => command.run(),
     }
 }

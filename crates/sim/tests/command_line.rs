@@ -1,0 +1,127 @@
+//! The commands that read traces, as they are called.
+
+use serde_json::Value;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn trace(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(name)
+}
+
+fn sim(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_coalesce-sim"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may end before it has read all: that is for its output to tell.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(arguments: &[&str], input: &str) -> String {
+    let output = sim(arguments, input);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn stderr(arguments: &[&str], input: &str) -> String {
+    let output = sim(arguments, input);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn temporary(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+#[test]
+fn a_pipe_gives_what_the_file_gives() {
+    for name in ["nvme.blkparse", "nvme.biosnoop", "nvme_clat.log", "nvme.jsonl"] {
+        let text = std::fs::read_to_string(trace(name)).unwrap();
+        let of_file = stdout(&["replay", trace(name).to_str().unwrap(), "--json"], "");
+        assert_eq!(stdout(&["replay", "-", "--json"], &text), of_file, "{name}");
+        let value: Value = serde_json::from_str(&of_file).unwrap();
+        let policies: Vec<_> =
+            value["policies"].as_array().unwrap().iter().map(|policy| policy["policy"].as_str().unwrap()).collect();
+        assert_eq!(policies, ["none", "nvme", "spdk_vhost", "dim", "vic", "cint", "auto"], "{name}");
+        assert_eq!(value["policies"][0]["interrupts"], 392, "{name}");
+        assert_eq!(value["policies"][0]["delay_ns"]["max"], 0, "{name}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_file_and_line() {
+    let path = trace("nvme.jsonl");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    text.insert_str(0, "{}\n");
+    let error = stderr(&["replay", "-"], &text);
+    assert!(error.contains("trace -") && error.contains("line 1: missing field `time_ns`"), "{error}");
+    let lenient = stdout(&["replay", "-", "--lenient"], &text);
+    assert!(lenient.contains("note: 1 malformed lines skipped"), "{lenient}");
+    assert!(stderr(&["replay", "-"], "").contains("no completion in 0 lines"));
+    assert!(stderr(&["replay", "/nowhere"], "").contains("/nowhere"));
+    assert!(stderr(&["replay", "-", "--policy", "cint:delta=5"], "").contains("no unit"));
+    assert!(stderr(&["calibrate", "-"], &text).contains("several times"));
+    assert!(stderr(&["calibrate"], "").contains("--device"));
+}
+
+/// A report opens without anything else, and shows all policies and no violation.
+#[test]
+fn reports_are_whole() {
+    let (html, csv) = (temporary("replay.html"), temporary("replay.csv"));
+    let path = trace("nvme.blkparse");
+    let arguments = [
+        "replay",
+        path.to_str().unwrap(),
+        "--html",
+        html.to_str().unwrap(),
+        "--csv",
+        csv.to_str().unwrap(),
+        "--policy",
+        "none",
+        "--policy",
+        "vic:epoch=1ms,cif_threshold=2",
+        "--policy",
+        "cint",
+    ];
+    stdout(&arguments, "");
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(!page.contains("http") && !page.contains("<script") && page.contains("</html>"));
+    for part in ["s0-costs", "s0-times", "s0-decisions", "vic:cif_threshold=2,epoch=1ms", "41 for 41", "class=\"held\""]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert_eq!(page.matches("kept").count(), 3);
+    let table = std::fs::read_to_string(csv).unwrap();
+    assert!(table.lines().count() == 4 && table.contains("\n,\"vic:cif_threshold=2,epoch=1ms\",392,"), "{table}");
+}
+
+#[test]
+fn calibration_gives_a_policy_that_is_ready() {
+    let (html, path) = (temporary("calibrate.html"), trace("nvme.jsonl"));
+    let path = path.to_str().unwrap();
+    let text = stdout(&["calibrate", path, "--delta-max", "10us", "--html", html.to_str().unwrap()], "");
+    let policy = text.lines().last().unwrap().strip_prefix("--policy ").unwrap();
+    let replayed = stdout(&["replay", path, "--policy", policy, "--json"], "");
+    let replayed: Value = serde_json::from_str(&replayed).unwrap();
+    assert_eq!(replayed["policies"][0]["policy"], policy);
+    assert!(replayed["policies"][0]["interrupts"].as_u64().unwrap() < 300);
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains(policy) && page.contains("class=\"chosen\"") && !page.contains("http"));
+}
+
+/// The paper chose 6 µs for Optane (90 % of the gaps) and 15 µs for the P3700 (99 %), and 32 for both, of 16 to 32.
+#[test]
+fn simulated_devices_give_about_what_the_paper_chose() {
+    for (device, percentile, delta) in [("optane_p4800x", "90", 6000.0), ("p3700", "99", 15_000.0)] {
+        let text = stdout(&["calibrate", "--device", device, "--percentile", percentile, "--json"], "");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let ratio = value["delta_ns"].as_f64().unwrap() / delta;
+        assert!((0.8..1.25).contains(&ratio), "{device}: {text}");
+        assert!([16, 32, 64].contains(&value["thr"].as_u64().unwrap()), "{device}: {text}");
+    }
+}
