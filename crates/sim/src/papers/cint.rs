@@ -175,7 +175,7 @@ const FIGURE_8: &[Row] = &[
         interrupts(figure_8b(runs, NVME_6), figure_8b(runs, CINT))
     })
     .noted(TIMEOUTS),
-    row("cint.f8.default.iops", "IOPS, default over adaptive: \"limited\"", 0.9, Times, Claim::AtMost, |runs| {
+    row("cint.f8.default.iops", "IOPS, default over adaptive: \"limited\"", 1.0, Times, Claim::AtMost, |runs| {
         iops(figure_8b(runs, NONE), figure_8b(runs, CINT))
     }),
     row("cint.f8.nvme6.iops", "IOPS, 6 us timeout over adaptive: \"lower\"", 1.0, Times, Claim::AtMost, |runs| {
@@ -310,7 +310,7 @@ const FIGURE_12: &[Row] = &[
     .noted(IDLE),
 ];
 
-fn throttled<'a>(runs: &'a Runs, strategy: Strategy) -> &'a Outcome {
+fn throttled(runs: &Runs, strategy: Strategy) -> &Outcome {
     runs.of("cint-figure-15", strategy.policy(), &[strategy.hint()])
 }
 
@@ -347,7 +347,7 @@ const FIGURE_15: &[Row] = &[
     .noted(QUARTER),
 ];
 
-fn storm<'a>(runs: &'a Runs, is_guarded: bool) -> &'a Outcome {
+fn storm(runs: &Runs, is_guarded: bool) -> &Outcome {
     let policy = if is_guarded { "cint:profile=optane,ooo=off,storm=100000" } else { CINT };
     runs.of("cint-figure-17", policy, &[])
 }
