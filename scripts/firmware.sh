@@ -31,22 +31,30 @@ run() { # BOARD DEVICE
   demo sizes BOARD="$1" DEVICE="$2"
 }
 
-# Lines of: bytes, what. A function of strict Barriers is one that a firmware without them does not have.
-sizes() { # BOARD DEVICE
-  awk '
-    function add(what) { bytes[what] += $2 }
-    $3 !~ /^[tT]$/ { next }
-    { name = substr($0, index($0, $4)); part = name ~ /init|config|time::/ ? "to set up" : "to decide" }
+# From lines of bytes and a function lines of: bytes, what; their sum, or the most. A number that is not known is a failure.
+# A function of strict Barriers is one that a firmware without them does not have.
+by_policy() { # sum|most
+  awk -v way="$1" '
+    function add(what) {
+      if ($1 == "?") unknown = 1
+      bytes[what] = way == "sum" ? bytes[what] + $1 : $1 > bytes[what] + 0 ? $1 : bytes[what]
+    }
+    { name = substr($0, index($0, " ") + 1); part = name ~ /init|config|time::/ ? "to set up" : "to decide" }
     name ~ /^aggregation_|^firmware::aggregation/ { add("nvme, " part) }
     name ~ /^vic_|^vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
     name ~ /^cint_|^cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
-    END { for (what in bytes) printf "%d\t%s\n", bytes[what], what }' "$made/$1/$2/sizes" | sort -k 2 -t "$(printf '\t')"
+    END { for (what in bytes) printf "%d\t%s\n", bytes[what], what; exit unknown }' | sort -k 2 -t "$(printf '\t')"
+}
+sizes() { # BOARD DEVICE
+  awk '$3 ~ /^[tT]$/ { print $2 + 0, substr($0, index($0, $4)) }' "$made/$1/$2/sizes" | by_policy sum
 }
 
 figures() { # BOARD DEVICE
   arm-none-eabi-size "$made/$1/$2/firmware.elf" | awk 'NR == 2 { printf "\n.text %d, .data %d, .bss %d bytes, all with the lab\n", $1, $2, $3 }'
   printf '\nbytes of code\n'
   sizes "$1" "$2" | awk -F '\t' '{ printf "%9d  %s\n", $1, $2 }'
+  printf '\nbytes of stack, at most, of the policy alone\n'
+  by_policy most < "$made/$1/$2/stacks" | awk -F '\t' '{ printf "%9d  %s\n", $1, $2 }' || die "$1, $2: what a policy takes is not known"
   printf '\n%9s %9s %9s %9s %9s  instructions of\n' calls least median mean worst
   sort "$made/$1/$2/count" | awk -F '\t' '{ printf "%9d %9d %9d %9.1f %9d  %s\n", $2, $3, $4, $5, $6, $1 }'
 }
