@@ -18,6 +18,8 @@ pub struct Config {
     pub control: Option<PathBuf>,
     /// Address for Prometheus.
     pub metrics: Option<Loopback>,
+    /// File where everything that happens is recorded.
+    pub record: Option<PathBuf>,
     /// The disks.
     #[serde(rename = "disk", default)]
     pub disks: Vec<DiskConfig>,

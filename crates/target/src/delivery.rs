@@ -45,6 +45,7 @@ pub struct Delivery<E> {
     posts_late: bool, // OOO: what is held is not posted
     unposted: VecDeque<E>,
     held_since: VecDeque<u64>,
+    decided: Option<Decision>,
     stats: DeliveryStats,
 }
 
@@ -57,7 +58,7 @@ impl<E> Delivery<E> {
         let posts_late = spec.is_ooo();
         let policy = AnyPolicy::new(spec, 1_000_000_000)?;
         let (unposted, held_since) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { policy, posts_late, unposted, held_since, stats: DeliveryStats::default() })
+        Ok(Self { policy, posts_late, unposted, held_since, decided: None, stats: DeliveryStats::default() })
     }
 
     /// The policy, to look at it.
@@ -70,6 +71,11 @@ impl<E> Delivery<E> {
     #[must_use]
     pub const fn stats(&self) -> &DeliveryStats {
         &self.stats
+    }
+
+    /// What was decided last, if anything was since this was asked.
+    pub const fn take_decided(&mut self) -> Option<Decision> {
+        self.decided.take()
     }
 
     /// Completions that are done and not posted.
@@ -188,6 +194,7 @@ impl<E> Delivery<E> {
     }
 
     fn act<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64, decision: Decision) -> Result<(), R::Broken> {
+        self.decided = Some(decision);
         match decision {
             Decision::Hold(_) => return Ok(()),
             Decision::Deliver(_) => {

@@ -17,6 +17,7 @@ pub mod delivery;
 pub mod metrics;
 pub mod poll;
 pub mod queue;
+pub mod record;
 pub mod server;
 pub mod socket;
 pub mod stats;

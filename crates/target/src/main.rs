@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{Config, DiskConfig, Loopback, Poll, Size, parse_queues};
+use coalesce_target::record::Writer;
 use coalesce_target::server::DiskServer;
 use coalesce_target::{bus_error, control, metrics, print, say};
 use nix::sys::signal::{SigSet, Signal};
@@ -112,6 +113,10 @@ struct Serve {
     /// Statistics for Prometheus at this loopback address
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<Loopback>,
+
+    /// Record every request, completion and interrupt as JSON lines, for `coalesce-sim replay`; overwrites the file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -163,12 +168,13 @@ impl Serve {
                     poll: self.poll,
                     event_idx: !self.no_event_idx,
                 };
-                Config { control: None, metrics: None, disks: vec![disk] }
+                Config { control: None, metrics: None, record: None, disks: vec![disk] }
             }
             (None, None) => bail!("needs --socket or --config"),
         };
         config.control = self.control.or(config.control);
         config.metrics = self.metrics.or(config.metrics);
+        config.record = self.record.or(config.record);
         config.check()?;
         Ok(config)
     }
@@ -181,10 +187,16 @@ fn serve(options: Serve) -> Result<()> {
     signals.thread_block().context("signals")?;
     bus_error::survive()?;
 
-    let disks: Arc<[DiskServer]> = config.disks.iter().map(DiskServer::start).collect::<Result<Vec<_>>>()?.into();
+    let writer = config.record.as_deref().map(Writer::create).transpose()?;
+    let recorder = writer.as_ref().map(Writer::recorder);
+    let start = |disk| DiskServer::start(disk, recorder);
+    let disks: Arc<[DiskServer]> = config.disks.iter().map(start).collect::<Result<Vec<_>>>()?.into();
     let outcome = serve_until_told(&config, &disks, &signals);
     disks.iter().for_each(DiskServer::begin_stop); // so that none waits for another
     disks.iter().for_each(DiskServer::stop); // others share them: they would not be dropped
+    if let Some(writer) = writer {
+        writer.finish();
+    }
     outcome
 }
 

@@ -6,6 +6,7 @@
 use crate::backend::{Backend, Buffers, Operation, Outcome, Step};
 use crate::delivery::Delivery;
 use crate::poll::AdaptivePoll;
+use crate::record::{Recorder, Recording};
 use crate::stats::{DeviceStats, QueueStats};
 use crate::vhost::blk::{Limits, Status, Task};
 use crate::vhost::vring::{Broken, Entry, Vring};
@@ -74,6 +75,8 @@ pub struct QueueConfig {
     pub poll_ns: u64,
     /// Requests that can be in flight: the size of the largest ring.
     pub size_max: u16,
+    /// Where what happens is recorded.
+    pub recorder: Option<Recorder>,
 }
 
 impl QueueThread {
@@ -84,7 +87,7 @@ impl QueueThread {
     pub fn spawn(name: &str, index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
         let (commands, receiver) = sync_channel(COMMANDS_MAX);
         let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
-        let queue = Queue::new(index, disk, config, receiver, wake.clone())?;
+        let queue = Queue::new(name, index, disk, config, receiver, wake.clone())?;
         let thread = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || queue.run());
         Ok(Self { commands: Some(commands), wake, thread: Some(thread.context("a thread for a queue")?) })
     }
@@ -163,10 +166,12 @@ struct Queue {
     stats: DeviceStats,
     poll: AdaptivePoll,
     clock: Instant,
+    recording: Option<Recording>,
 }
 
 impl Queue {
     fn new(
+        name: &str,
         index: usize,
         disk: Arc<Disk>,
         config: &QueueConfig,
@@ -177,6 +182,7 @@ impl Queue {
             "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
         )?;
         let size = usize::from(config.size_max);
+        let clock = Instant::now();
         Ok(Self {
             index,
             disk,
@@ -197,7 +203,8 @@ impl Queue {
             hints: HintCounts::default(),
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
-            clock: Instant::now(),
+            clock,
+            recording: config.recorder.as_ref().map(|recorder| recorder.queue(name, index, clock)),
         })
     }
 
@@ -274,6 +281,7 @@ impl Queue {
             Command::SetPolicy(spec, answer) => {
                 let now = self.now();
                 let outcome = self.delivery.reconfigure(self.vring.as_deref_mut(), now, spec);
+                self.record_decision(now);
                 let _ = answer.send(outcome.map(|ring| self.note(ring)));
             }
             Command::GetStats(answer) => {
@@ -314,6 +322,9 @@ impl Queue {
         self.flush();
         self.disarm_kick();
         self.is_enabled = false;
+        if let Some(recording) = &mut self.recording {
+            recording.hand_over();
+        }
         let now = self.now();
         self.delivery.forget(now);
         self.vring.take().map(|vring| vring.next_avail())
@@ -323,7 +334,16 @@ impl Queue {
         let now = self.now();
         if let Some(vring) = self.vring.as_deref_mut().filter(|_| !self.is_broken) {
             let ring = self.delivery.flush(vring, now);
+            self.record_decision(now);
             self.note(ring);
+        }
+    }
+
+    /// Something that was decided about no completion of now.
+    fn record_decision(&mut self, now: u64) {
+        let decided = self.delivery.take_decided();
+        if let Some(recording) = &mut self.recording {
+            recording.decide(now, decided);
         }
     }
 
@@ -384,6 +404,7 @@ impl Queue {
             }
         };
         let batch = std::mem::take(&mut self.batch);
+        self.record_batch(&batch);
         for (i, &slot) in batch.iter().enumerate() {
             self.infer(slot, batch.len(), is_whole && i + 1 == batch.len());
         }
@@ -398,6 +419,19 @@ impl Queue {
         }
         self.batch = batch;
         !self.batch.is_empty()
+    }
+
+    fn record_batch(&mut self, batch: &[usize]) {
+        if self.recording.is_none() {
+            return;
+        }
+        let now = self.now();
+        for &id in batch {
+            let &Slot { operation, transferred, ioprio, .. } = &self.slots[id];
+            if let Some(recording) = &mut self.recording {
+                recording.submit(now, id, operation, transferred, ioprio);
+            }
+        }
     }
 
     fn take_one(&mut self) -> Result<Option<usize>, Broken> {
@@ -495,6 +529,10 @@ impl Queue {
         let class = if is_ok { Class::Io } else { Class::Failed };
         let completion = Completion { cif, hint, class, ticket, slice_end: None };
         let ring = self.delivery.complete(vring, now, entry, &completion);
+        let decided = self.delivery.take_decided();
+        if let Some(recording) = &mut self.recording {
+            recording.complete(now, id, !is_ok, hint, decided);
+        }
         self.note(ring);
     }
 
@@ -520,6 +558,7 @@ impl Queue {
         if ring.is_ok() && self.delivery.deadline().is_some_and(|deadline| deadline <= now) {
             ring = self.delivery.on_deadline(vring, now);
         }
+        self.record_decision(now);
         self.note(ring);
     }
 
@@ -589,6 +628,9 @@ impl Queue {
 
     /// Nothing to do: polls for a while, then sleeps until something comes or the deadline passes.
     fn wait(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.hand_over();
+        }
         let start = self.now();
         let Some(polled_ns) = self.poll_for_work(start) else { return self.poll.paid() };
         if self.is_serving() {

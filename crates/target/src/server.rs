@@ -3,6 +3,7 @@
 use crate::backend::{Backend, FileBackend, MemoryBackend};
 use crate::config::{DiskConfig, Size};
 use crate::queue::{Command, Disk, QueueConfig, QueueThread};
+use crate::record::Recorder;
 use crate::say;
 use crate::socket::{BoundSocket, accepted};
 use crate::stats::QueueStats;
@@ -58,16 +59,16 @@ pub struct DiskInfo {
 }
 
 impl DiskServer {
-    /// Serves a disk.
+    /// Serves a disk. `recorder`: what happens is recorded there.
     ///
     /// # Errors
     /// What is wrong with the image, the socket, or the system.
-    pub fn start(config: &DiskConfig) -> Result<Self> {
+    pub fn start(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
         let name = config.name();
-        Self::start_named(config, &name).with_context(|| format!("disk {name}"))
+        Self::start_named(config, &name, recorder).with_context(|| format!("disk {name}"))
     }
 
-    fn start_named(config: &DiskConfig, name: &str) -> Result<Self> {
+    fn start_named(config: &DiskConfig, name: &str, recorder: Option<&Recorder>) -> Result<Self> {
         let backend = match (&config.file, config.memory) {
             (Some(path), None) => Backend::File(FileBackend::open(path, config.read_only, config.direct)?),
             (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size)?),
@@ -83,7 +84,12 @@ impl DiskServer {
         let limits =
             Limits { size, read_only: config.read_only, serial: serial(config.serial.as_deref().unwrap_or(name)) };
         let disk = Arc::new(Disk { backend, limits, write_back: AtomicBool::new(true) });
-        let queue = QueueConfig { policy: config.policy.clone(), poll_ns: config.poll.0, size_max: QUEUE_SIZE_MAX };
+        let queue = QueueConfig {
+            policy: config.policy.clone(),
+            poll_ns: config.poll.0,
+            size_max: QUEUE_SIZE_MAX,
+            recorder: recorder.cloned(),
+        };
         let queues: Result<Vec<_>> =
             (0..usize::from(config.queues)).map(|i| QueueThread::spawn(name, i, disk.clone(), &queue)).collect();
         let queues: Arc<[QueueThread]> = queues?.into();

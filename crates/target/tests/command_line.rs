@@ -130,6 +130,7 @@ fn every_subcommand_explains_itself() {
                 "--policy <TEXT>",
                 "--control <PATH>",
                 "--metrics <ADDR:PORT>",
+                "--record <FILE>",
                 "--read-only",
                 "--direct",
                 "--config <TOML>",
@@ -374,7 +375,7 @@ fn a_wrong_configuration_is_named_with_its_line_and_what_is_allowed() {
         ("", "", &["no disk", "[[disk]]"][..]),
         ("", "control = 'c'", &["no disk", "[[disk]]"]),
         ("", "[[disk", &["line 1", "expected `]"]),
-        ("", "disks = 1", &["line 1", "unknown field `disks`", "`control`, `metrics`, `disk`"]),
+        ("", "disks = 1", &["line 1", "unknown field `disks`", "`control`, `metrics`, `record`, `disk`"]),
         ("", "[disk]\nsocket = 's'", &["line 1", "expected a sequence"]),
         ("", "[[disk]]\nmemory = '1M'", &["line 1", "missing field `socket`"]),
         ("", "[[disk]]\nsocket = 's'", &["line 1", "disk s", "either a file or memory"]),
@@ -1055,6 +1056,77 @@ fn metrics_answer_at_either_loopback_address() {
 // ---------------------------------------------------------------------------------------------------------------------
 // Bench
 // ---------------------------------------------------------------------------------------------------------------------
+
+/// The record of a run agrees with what the target counted, and with itself.
+#[test]
+fn a_record_has_every_request_completion_and_interrupt() {
+    let arguments =
+        ["--socket", "s", "--memory", "1M", "--queues", "2", "--record", "r.jsonl", "--policy", "cint:in_flight=off"];
+    let mut target = serve(TempDir::new().unwrap(), &arguments);
+    let load = [
+        "bench",
+        "--socket",
+        "s",
+        "--ops",
+        "5000",
+        "--depth",
+        "8",
+        "--queues",
+        "2",
+        "--rw",
+        "randwrite",
+        "--fsync-every",
+        "16",
+    ];
+    assert_eq!(run(&target.directory, &load).code, Some(0));
+    wait_until("its connection is closed", || connected(&target, "s") == json!(false));
+    let stats = called(&target, &["get_stats"])[0]["queues"].clone();
+    target.signal(Signal::SIGTERM);
+    assert_eq!(target.wait().code(), Some(0), "{}", target.log());
+    assert!(!target.log().contains("record"), "nothing is lost: {}", target.log());
+
+    let text = String::from_utf8(read(&target.directory, "r.jsonl")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (index, stats) in stats.as_array().unwrap().iter().enumerate() {
+        let mut in_flight = BTreeSet::new();
+        let (mut time, mut completions, mut delivered, mut flushes) = (0, 0, 0, 0);
+        for line in lines.iter().filter(|line| line["queue"] == index) {
+            assert_eq!(line["disk"], "s");
+            let now = line["time_ns"].as_u64().unwrap();
+            assert!(now >= time, "{line}");
+            time = now;
+            let id = line["id"].as_u64();
+            match line["event"].as_str().unwrap() {
+                "submit" => {
+                    assert!(in_flight.insert(id.unwrap()), "{line}");
+                    flushes += u64::from(line["op"] == "flush");
+                    assert_eq!(line["bytes"], if line["op"] == "flush" { 0 } else { 4096 });
+                }
+                "complete" => {
+                    assert!(in_flight.remove(&id.unwrap()), "{line}");
+                    completions += 1;
+                    delivered += u64::from(line["decision"] != "hold");
+                    assert!(line["reason"].is_string() && line["hint"].is_string(), "{line}");
+                }
+                "interrupt" => delivered += 1,
+                other => panic!("{other}"),
+            }
+        }
+        let counted = |key: &str| stats[key].as_u64().unwrap();
+        assert!(in_flight.is_empty());
+        assert_eq!(completions, counted("completions"));
+        assert_eq!(delivered, counted("interrupts") + counted("suppressed"));
+        assert!(flushes > 0 && delivered < completions, "{stats}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_one_clear_line() {
+    let arguments = ["serve", "--socket", "s", "--memory", "1M", "--record", "nowhere/r"];
+    let directory = TempDir::new().unwrap();
+    assert_one_line(&run(&directory, &arguments), &["record nowhere/r", "No such file"], "record");
+    assert_eq!(names(&directory), [""; 0], "no socket is left");
+}
 
 #[test]
 fn bench_prints_one_json_object_and_nothing_else() {

@@ -32,7 +32,7 @@ impl Served {
             event_idx: true,
         };
         change(&directory, &mut config);
-        let disk = DiskServer::start(&config).unwrap();
+        let disk = DiskServer::start(&config, None).unwrap();
         Self { directory, disk }
     }
 
