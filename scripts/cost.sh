@@ -24,11 +24,11 @@ algorithm2_on_completion ratio
 vic_on_completion low 25
 vic_on_completion ratio 25
 vic_inlined low 16
-vic_inlined ratio 20
-cint_on_completion plain 60
-cint_on_completion urgent 105
-cint_on_completion barrier 100
-cint_inlined plain 40
+vic_inlined ratio 19
+cint_on_completion plain 40
+cint_on_completion urgent 95
+cint_on_completion barrier 92
+cint_inlined plain 37
 cint_inlined urgent 70
 cint_inlined barrier 70
 any_policy none
