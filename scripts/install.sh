@@ -23,7 +23,8 @@ soname=libcoalesce.so.$(number MAJOR)
 build() {
   local log
   log=$(mktemp)
-  cargo rustc --locked --release --package coalesce-ffi --lib --crate-type staticlib,cdylib -- \
+  # For this machine, whatever the user builds for otherwise: that would be elsewhere.
+  env -u CARGO_BUILD_TARGET cargo rustc --locked --release --package coalesce-ffi --lib --crate-type staticlib,cdylib -- \
     --print native-static-libs 2> "$log" || { cat "$log" >&2; rm "$log"; die "the build failed"; }
   # What a program needs that links the static library; -lgcc_s the C compiler adds itself, and not for -static.
   sed -n 's/^note: native-static-libs: //p' "$log" | sed 's/-lgcc_s *//' > "$built/libcoalesce.private"
@@ -47,7 +48,8 @@ install() {
   # Below the prefix, so that pkg-config finds it wherever it is moved to.
   sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|${libdir/#"$prefix"/\$\{prefix\}}|" -e "s|@version@|$version|" \
     -e "s|@includedir@|${includedir/#"$prefix"/\$\{prefix\}}|" -e "s|@private@|$(cat "$built/libcoalesce.private")|" \
-    crates/ffi/coalesce.pc.in > "$lib/pkgconfig/coalesce.pc"
+    crates/ffi/coalesce.pc.in > "$built/coalesce.pc"
+  command install -m 644 "$built/coalesce.pc" "$lib/pkgconfig"
 }
 
 uninstall() {

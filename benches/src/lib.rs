@@ -81,7 +81,7 @@ pub fn vic_for_c() -> vic_state {
     // SAFETY: both are integers alone, and all pointers are to what is here.
     unsafe {
         let (mut config, mut vic) = (MaybeUninit::<vic_config>::zeroed(), MaybeUninit::<vic_state>::zeroed());
-        vic_config_default(config.as_mut_ptr(), HZ);
+        vic_config_default(config.as_mut_ptr(), size_of::<vic_config>(), HZ);
         let status = vic_init(vic.as_mut_ptr(), size_of::<vic_state>(), config.as_ptr(), null_mut());
         assert_eq!(status, COALESCE_OK, "the defaults");
         epoch(|now| assert!(vic_on_completion_in_slice(vic.as_mut_ptr(), now, MANY, COALESCE_NEVER) >= COALESCE_OK));
@@ -119,7 +119,7 @@ pub fn cint_for_c() -> cint_state {
     // SAFETY: both are integers alone, and all pointers are to what is here.
     unsafe {
         let (mut config, mut cint) = (MaybeUninit::<cint_config>::zeroed(), MaybeUninit::<cint_state>::zeroed());
-        cint_config_default(config.as_mut_ptr(), HZ);
+        cint_config_default(config.as_mut_ptr(), size_of::<cint_config>(), HZ);
         let params = config.assume_init_mut();
         (params.delta_ns, params.thr, params.max_hold_ns, params.in_flight) = (DELTA_NS, THR.into(), MAX_HOLD_NS, 0);
         let status = cint_init(cint.as_mut_ptr(), size_of::<cint_state>(), params, null_mut());

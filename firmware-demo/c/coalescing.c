@@ -63,10 +63,10 @@ void coalescing_reset(struct coalescing *c, unsigned queue)
 bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rate)
 {
     vic_config vic;
-    vic_config_default(&vic, BOARD_TICK_HZ);
+    vic_config_default(&vic, sizeof vic, BOARD_TICK_HZ);
     vic.epoch_ns = 1000000;
     cint_config cint;
-    cint_config_default(&cint, BOARD_TICK_HZ);
+    cint_config_default(&cint, sizeof cint, BOARD_TICK_HZ);
     cint.delta_ns = 30000;
     if (policy == POLICY_STRICT) {
         cint.delta_ns = cint.max_hold_ns = 1000000;

@@ -107,7 +107,7 @@ impl VicParams {
         // SAFETY: any bytes are a configuration.
         let mut config = unsafe { zeroed::<vic_config>() };
         // SAFETY: it is ours.
-        unsafe { vic_config_default(&raw mut config, 1_000_000_000) };
+        unsafe { vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000) };
         let keep = |bit: u8| self.sound >> bit & 1 == 1;
         if !keep(0) {
             config.tick_hz = self.tick_hz.get()
@@ -143,7 +143,7 @@ impl CintParams {
         // SAFETY: any bytes are a configuration.
         let mut config = unsafe { zeroed::<cint_config>() };
         // SAFETY: it is ours.
-        unsafe { cint_config_default(&raw mut config, 1_000_000_000) };
+        unsafe { cint_config_default(&raw mut config, size_of::<cint_config>(), 1_000_000_000) };
         let keep = |bit: u8| self.sound >> bit & 1 == 1;
         if !keep(0) {
             config.tick_hz = self.tick_hz.get()

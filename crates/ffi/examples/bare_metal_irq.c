@@ -51,7 +51,7 @@ void timer_handler(void)
 void reset_handler(void)
 {
     cint_config config;
-    cint_config_default(&config, 100000000);
+    cint_config_default(&config, sizeof config, 100000000);
     config.ooo = 0; // the host has one vector, and takes everything
     // If it fails, every call answers with an error, and every completion interrupts: slow, but nothing is lost.
     board.fault = cint_init(&cint, sizeof cint, &config, 0) != COALESCE_OK;

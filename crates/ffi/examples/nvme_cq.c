@@ -92,7 +92,7 @@ int main(void)
     static cint_state cint;
     static uint64_t reaper[CINT_REAPER_WORDS(ENTRIES)];
     cint_config config;
-    cint_config_optane(&config, 1000000000); // urgent ones are announced alone
+    cint_config_optane(&config, sizeof config, 1000000000); // urgent ones are announced alone
     config.thr = 64;                         // more than fit: the queue becomes full behind entries that are left
     must(cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "cint_init");
     must(cint_reaper_init(reaper, sizeof reaper, ENTRIES, NULL) == COALESCE_OK, "cint_reaper_init");

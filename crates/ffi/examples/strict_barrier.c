@@ -13,7 +13,7 @@ static void *device(void *interrupts)
     static cint_state cint;
     static uint64_t window[CINT_WINDOW_WORDS(64)]; // for 64 commands between the oldest in flight and the newest
     cint_config config;
-    cint_config_optane(&config, 1000000000);
+    cint_config_optane(&config, sizeof config, 1000000000);
     config.delta_ns = 0; // Barriers alone end a burst:
     config.thr = 65535;  // no quiet time does, nor a count
     must(cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "cint_init");

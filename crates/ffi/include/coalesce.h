@@ -21,8 +21,8 @@
 #define COALESCE_HOSTED
 #endif
 
-/* The IPI gate is where the CPU has 64-bit atomics. */
-#if defined(__GCC_ATOMIC_LLONG_LOCK_FREE) && __GCC_ATOMIC_LLONG_LOCK_FREE == 2
+/* The IPI gate is where the CPU has 64-bit atomics, and a uint64_t lies as they want it: not so in i386's structures. */
+#if defined(__GCC_ATOMIC_LLONG_LOCK_FREE) && __GCC_ATOMIC_LLONG_LOCK_FREE == 2 && !defined(__i386__)
 #define COALESCE_HAS_IPI_GATE
 #endif
 
@@ -524,21 +524,22 @@ extern "C" {
 // dry.
 //
 // Requires:
-// `config` is null or points to a `cint_config`.
+// `config` is null or points to `config_size` bytes.
 void cint_config_default(cint_config *config,
+                         size_t config_size,
                          uint64_t tick_hz);
 
 // What the paper describes for an Intel Optane P4800X and no more (§5.2): Δ = 6 µs, thr = 32.
 //
 // Requires:
 // As `cint_config_default`.
-void cint_config_optane(cint_config *config, uint64_t tick_hz);
+void cint_config_optane(cint_config *config, size_t config_size, uint64_t tick_hz);
 
 // The same for an Intel P3700: Δ = 15 µs.
 //
 // Requires:
 // As `cint_config_default`.
-void cint_config_p3700(cint_config *config, uint64_t tick_hz);
+void cint_config_p3700(cint_config *config, size_t config_size, uint64_t tick_hz);
 
 // Makes a machine that has seen nothing. `state_size` is `sizeof(cint_state)`; `error` may be null. On an error the
 // memory is as it was.
@@ -658,7 +659,7 @@ coalesce_status ipi_gate_init(ipi_gate *gate,
 //
 // Requires:
 // `gate` is null or points to an `ipi_gate`.
-coalesce_status ipi_gate_delivered(const ipi_gate *gate, uint64_t now);
+coalesce_status ipi_gate_delivered(ipi_gate *gate, uint64_t now);
 
 // Whether the kernel, having posted a completion, must interrupt the CPU that the guest runs on. `COALESCE_HOLD`: not
 // yet; ask again at `*until`, which may be null, if the monitor has not come by then. Anything else: send it now.
@@ -791,13 +792,32 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_flush(coalesce_policy *policy,
 // As `coalesce_policy_reconfigure`.
 coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t now);
 
-// The queue was reset: what was submitted and has not completed never will, and what is held is forgotten. If anybody may
-// still look for it, call `coalesce_policy_flush` first.
+// The queue was reset: what was submitted and has not completed never will. Announces what is held.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
-coalesce_status coalesce_policy_reset(coalesce_policy *policy,
-                                      uint64_t now);
+COALESCE_MUST_USE coalesce_status coalesce_policy_reset(coalesce_policy *policy, uint64_t now);
+
+// A command was aborted and will not complete; `mark` is what `coalesce_policy_on_submit` gave.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`; `mark` is null or points to a `coalesce_mark`.
+COALESCE_MUST_USE
+coalesce_status coalesce_policy_on_cancel(coalesce_policy *policy,
+                                          uint64_t now,
+                                          const coalesce_mark *mark);
+
+// The guest has been put on a CPU: announces what is held.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+COALESCE_MUST_USE coalesce_status coalesce_policy_on_schedule(coalesce_policy *policy, uint64_t now);
+
+// The guest is taken off its CPU: announces what is held.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+COALESCE_MUST_USE coalesce_status coalesce_policy_on_deschedule(coalesce_policy *policy, uint64_t now);
 
 // Completions held: posted and not announced.
 //
@@ -974,15 +994,15 @@ const char *coalesce_version(void);
 // The paper's parameters, made safe: nothing is held longer than 500 µs, nor so much that the device could run dry.
 //
 // Requires:
-// `config` is null or points to a `vic_config`.
-void vic_config_default(vic_config *config, uint64_t tick_hz);
+// `config` is null or points to `config_size` bytes.
+void vic_config_default(vic_config *config, size_t config_size, uint64_t tick_hz);
 
 // What the paper describes and no more (vIC §4). It has no time bound: a completion is held until the device completes
 // another one.
 //
 // Requires:
-// `config` is null or points to a `vic_config`.
-void vic_config_paper(vic_config *config, uint64_t tick_hz);
+// `config` is null or points to `config_size` bytes.
+void vic_config_paper(vic_config *config, size_t config_size, uint64_t tick_hz);
 
 // Makes a machine that has seen nothing: ratio 1, nothing held.
 //

@@ -6,7 +6,7 @@ use crate::error::{
 };
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
-use crate::tagged::{Decides, Machine, Tagged, answer, kind, put, read_config};
+use crate::tagged::{Decides, Machine, Tagged, answer, kind, put_config, read_config};
 use cint_core::{Cint, Config, Decision, Event, Field, Params, Reason, StormParams};
 
 /// A cinterrupts machine for one interrupt vector, in the caller's memory: 128 bytes. Opaque. It has no pointers and owns
@@ -101,11 +101,11 @@ impl cint_config {
 /// dry.
 ///
 /// # Safety
-/// `config` is null or points to a `cint_config`.
+/// `config` is null or points to `config_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_config_default(config: *mut cint_config, tick_hz: u64) {
+pub unsafe extern "C" fn cint_config_default(config: *mut cint_config, config_size: usize, tick_hz: u64) {
     // SAFETY: the caller's promise.
-    unsafe { put(config, cint_config::new(&Params::DEFAULT, tick_hz)) };
+    unsafe { put_config(config, config_size, cint_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
 /// What the paper describes for an Intel Optane P4800X and no more (§5.2): Δ = 6 µs, thr = 32.
@@ -113,9 +113,9 @@ pub unsafe extern "C" fn cint_config_default(config: *mut cint_config, tick_hz: 
 /// # Safety
 /// As `cint_config_default`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_config_optane(config: *mut cint_config, tick_hz: u64) {
+pub unsafe extern "C" fn cint_config_optane(config: *mut cint_config, config_size: usize, tick_hz: u64) {
     // SAFETY: the caller's promise.
-    unsafe { put(config, cint_config::new(&Params::OPTANE, tick_hz)) };
+    unsafe { put_config(config, config_size, cint_config::new(&Params::OPTANE, tick_hz)) };
 }
 
 /// The same for an Intel P3700: Δ = 15 µs.
@@ -123,9 +123,9 @@ pub unsafe extern "C" fn cint_config_optane(config: *mut cint_config, tick_hz: u
 /// # Safety
 /// As `cint_config_default`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_config_p3700(config: *mut cint_config, tick_hz: u64) {
+pub unsafe extern "C" fn cint_config_p3700(config: *mut cint_config, config_size: usize, tick_hz: u64) {
     // SAFETY: the caller's promise.
-    unsafe { put(config, cint_config::new(&Params::P3700, tick_hz)) };
+    unsafe { put_config(config, config_size, cint_config::new(&Params::P3700, tick_hz)) };
 }
 
 /// Makes a machine that has seen nothing. `state_size` is `sizeof(cint_state)`; `error` may be null. On an error the

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ipi_gate_init(
 /// # Safety
 /// `gate` is null or points to an `ipi_gate`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ipi_gate_delivered(gate: *const ipi_gate, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn ipi_gate_delivered(gate: *mut ipi_gate, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     match unsafe { State::look(gate) } {
         Ok(state) => {
@@ -73,9 +73,9 @@ pub unsafe extern "C" fn ipi_gate_should_send(gate: *const ipi_gate, now: u64, u
     match unsafe { State::look(gate) } {
         Ok(state) => match state.machine.should_send(now) {
             Ipi::Send => COALESCE_DELIVER,
-            Ipi::Defer { until: instant } => {
+            Ipi::Defer { until: next } => {
                 // SAFETY: the caller's promise.
-                unsafe { put(until, instant) };
+                unsafe { put(until, instant(next)) };
                 COALESCE_HOLD
             }
         },

@@ -161,6 +161,12 @@ pub struct coalesce_mark {
     pub source: u32,
 }
 
+impl coalesce_mark {
+    fn ticket(&self) -> Option<Ticket> {
+        (self.ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(self.ticket))
+    }
+}
+
 /// What comes without a source: the requester said it, or nobody.
 const NO_SOURCE: u32 = u32::MAX;
 
@@ -259,7 +265,7 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
                     COALESCE_CLASS_ADMIN => Class::Admin,
                     _ => Class::Failed,
                 };
-                let ticket = (mark.ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(mark.ticket));
+                let ticket = mark.ticket();
                 let slice_end = (slice_end != COALESCE_NEVER).then_some(slice_end);
                 policy.on_completion(now, &Completion { cif, hint, class, ticket, slice_end })
             }),
@@ -337,19 +343,59 @@ pub unsafe extern "C" fn coalesce_policy_on_consumed(policy: *mut coalesce_polic
     })
 }
 
-/// The queue was reset: what was submitted and has not completed never will, and what is held is forgotten. If anybody may
-/// still look for it, call `coalesce_policy_flush` first.
+/// The queue was reset: what was submitted and has not completed never will. Announces what is held.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_reset(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
-        policy.0.on_consumed(now);
-        policy.0.reset_tracking();
-        COALESCE_OK
-    })
+    unsafe {
+        decide(policy, |policy| {
+            policy.reset_tracking();
+            policy.flush(now)
+        })
+    }
+}
+
+/// A command was aborted and will not complete; `mark` is what `coalesce_policy_on_submit` gave.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`; `mark` is null or points to a `coalesce_mark`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_cancel(
+    policy: *mut coalesce_policy,
+    now: u64,
+    mark: *const coalesce_mark,
+) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    let ticket = unsafe { mark.as_ref() }.and_then(coalesce_mark::ticket);
+    // SAFETY: the caller's promise.
+    unsafe { decide(policy, |policy| policy.on_cancel(now, ticket)) }
+}
+
+/// The guest has been put on a CPU: announces what is held.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_schedule(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { decide(policy, |policy| policy.on_schedule(now)) }
+}
+
+/// The guest is taken off its CPU: announces what is held.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_deschedule(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { decide(policy, |policy| policy.on_deschedule(now)) }
 }
 
 /// Completions held: posted and not announced.

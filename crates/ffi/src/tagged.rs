@@ -220,6 +220,21 @@ pub(crate) unsafe fn put<T>(out: *mut T, value: T) {
     }
 }
 
+/// Writes a configuration to begin with in the caller's memory of `size` bytes. If that is not this library's size, it says
+/// so: a configuration of 0 bytes, which every use refuses.
+///
+/// # Safety
+/// `out` is null, or points to `size` bytes.
+pub(crate) unsafe fn put_config<C>(out: *mut C, size: usize, config: C) {
+    if size == size_of::<C>() {
+        // SAFETY: the caller's promise.
+        unsafe { put(out, config) };
+    } else if size >= size_of::<u32>() {
+        // SAFETY: the caller's promise; a configuration begins with its size.
+        unsafe { put(out.cast::<u32>(), 0) };
+    }
+}
+
 /// Answers a question in the caller's memory of `size` bytes.
 ///
 /// # Safety

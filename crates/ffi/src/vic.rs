@@ -5,7 +5,7 @@ use crate::error::{
     coalesce_error,
 };
 use crate::status::*;
-use crate::tagged::{Decides, Machine, Tagged, answer, kind, put, read_config};
+use crate::tagged::{Decides, Machine, Tagged, answer, kind, put_config, read_config};
 use vic_core::{Config, Decision, Field, Params, Vic};
 
 /// A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It has no pointers and owns
@@ -97,22 +97,22 @@ impl vic_config {
 /// The paper's parameters, made safe: nothing is held longer than 500 µs, nor so much that the device could run dry.
 ///
 /// # Safety
-/// `config` is null or points to a `vic_config`.
+/// `config` is null or points to `config_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_config_default(config: *mut vic_config, tick_hz: u64) {
+pub unsafe extern "C" fn vic_config_default(config: *mut vic_config, config_size: usize, tick_hz: u64) {
     // SAFETY: the caller's promise.
-    unsafe { put(config, vic_config::new(&Params::DEFAULT, tick_hz)) };
+    unsafe { put_config(config, config_size, vic_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
 /// What the paper describes and no more (vIC §4). It has no time bound: a completion is held until the device completes
 /// another one.
 ///
 /// # Safety
-/// `config` is null or points to a `vic_config`.
+/// `config` is null or points to `config_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_config_paper(config: *mut vic_config, tick_hz: u64) {
+pub unsafe extern "C" fn vic_config_paper(config: *mut vic_config, config_size: usize, tick_hz: u64) {
     // SAFETY: the caller's promise.
-    unsafe { put(config, vic_config::new(&Params::PAPER, tick_hz)) };
+    unsafe { put_config(config, config_size, vic_config::new(&Params::PAPER, tick_hz)) };
 }
 
 /// Makes a machine that has seen nothing: ratio 1, nothing held.

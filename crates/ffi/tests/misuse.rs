@@ -75,13 +75,13 @@ fn a_state_of_another_machine_is_an_error() {
     // SAFETY: all of it is ours, and the configurations are large enough.
     unsafe {
         let mut config = std::mem::zeroed::<vic_config>();
-        vic_config_default(&raw mut config, 1_000_000_000);
+        vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000);
         assert_eq!(vic_init(state.cast(), size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_OK);
         assert_eq!(cint_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100), COALESCE_E_STATE);
         assert_eq!(vic_on_completion(state.cast(), 1, 1), COALESCE_DELIVER);
         assert_eq!(vic_reason(state.cast()), COALESCE_REASON_LOW_CIF);
         let mut config = std::mem::zeroed::<cint_config>();
-        cint_config_default(&raw mut config, 1_000_000_000);
+        cint_config_default(&raw mut config, size_of::<cint_config>(), 1_000_000_000);
         assert_eq!(cint_init(state.cast(), size_of::<cint_state>(), &raw const config, null_mut()), COALESCE_OK);
         assert_eq!(vic_on_completion(state.cast(), 1, 100), COALESCE_E_STATE);
         assert_eq!(cint_on_completion(state.cast(), 1, 77, 100), COALESCE_DELIVER, "an unknown hint delivers");
@@ -106,7 +106,7 @@ fn a_wrong_configuration_says_what_is_wrong_and_what_is_allowed() {
         // SAFETY: all of it is ours.
         unsafe {
             let mut config = std::mem::zeroed::<vic_config>();
-            vic_config_default(&raw mut config, 1_000_000_000);
+            vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000);
             change(&mut config);
             let mut error = coalesce_error { field: 0, reserved: 0, value: 0, min: 0, max: 0 };
             let state = memory.0.as_mut_ptr().cast::<vic_state>();
@@ -126,7 +126,7 @@ fn sizes_of_another_header_are_refused() {
     // SAFETY: all of it is ours.
     unsafe {
         let mut config = std::mem::zeroed::<vic_config>();
-        vic_config_default(&raw mut config, 1_000_000_000);
+        vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000);
         for size in [0, 8, size_of::<vic_state>() - 8, size_of::<vic_state>() + 8] {
             assert_eq!(vic_init(state, size, &raw const config, null_mut()), COALESCE_E_SIZE);
         }
@@ -147,7 +147,7 @@ fn a_window_that_is_none_delivers_what_is_held_and_says_so() {
     // SAFETY: all of it is ours.
     unsafe {
         let mut config = std::mem::zeroed::<cint_config>();
-        cint_config_default(&raw mut config, 1_000_000_000);
+        cint_config_default(&raw mut config, size_of::<cint_config>(), 1_000_000_000);
         assert_eq!(cint_init(state, size_of::<cint_state>(), &raw const config, null_mut()), COALESCE_OK);
         for (window, status) in [(null_mut(), COALESCE_E_NULL), (zeroes.as_mut_ptr(), COALESCE_E_STATE)] {
             assert_eq!(cint_on_completion(state, 1, COALESCE_HINT_PLAIN, COALESCE_CIF_UNKNOWN), COALESCE_HOLD);

@@ -1,5 +1,6 @@
 //! Any policy behind one handle: it decides as the policy does that Rust programs use.
 
+use coalesce::hint::*;
 use coalesce::policy::*;
 use coalesce::status::*;
 use coalesce::strict::COALESCE_NO_TICKET;
@@ -33,6 +34,33 @@ unsafe extern "C" fn count(context: *mut c_void, reason: *const c_char, is_hold:
     // SAFETY: the map below, and a text of the library's.
     let (map, reason) = unsafe { (&mut *context.cast::<BTreeMap<(bool, String), u64>>(), CStr::from_ptr(reason)) };
     map.insert((is_hold, reason.to_string_lossy().into()), count);
+}
+
+fn submit(policy: *mut coalesce_policy, hint: u32) -> coalesce_mark {
+    let struct_size = size_of::<coalesce_request>() as u32;
+    let request = coalesce_request {
+        struct_size,
+        flags: 0,
+        outstanding: 64,
+        batch_len: 1,
+        ioprio: 0,
+        hint,
+        group: 0,
+        reserved: 0,
+    };
+    let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
+    // SAFETY: the policy is ours, and so is the memory.
+    assert_eq!(unsafe { coalesce_policy_on_submit(policy, &raw const request, &raw mut mark) }, COALESCE_OK);
+    mark
+}
+
+/// With 64 in flight.
+fn complete(policy: *mut coalesce_policy, now: u64, mark: coalesce_mark) -> coalesce_status {
+    let struct_size = size_of::<coalesce_completion>() as u32;
+    let (slice_end, class_of) = (COALESCE_NEVER, COALESCE_CLASS_IO);
+    let completion = coalesce_completion { struct_size, cif: 64, mark, slice_end, class_of, reserved: 0 };
+    // SAFETY: as above.
+    unsafe { coalesce_policy_on_completion(policy, now, &raw const completion) }
 }
 
 /// Numbers that look random, the same every time.
@@ -155,6 +183,56 @@ fn another_policy_takes_over_what_is_held() {
     }
 }
 
+/// What is held when the queue is reset, when the guest is put on a CPU, and when it is taken off, is announced.
+#[test]
+fn nothing_held_is_forgotten() {
+    for text in ["cint:ooo=off,in_flight=off", "vic:live_clamp=off", "nvme"] {
+        for announce in [coalesce_policy_reset, coalesce_policy_on_schedule, coalesce_policy_on_deschedule] {
+            let handle = make(text).expect("a policy");
+            // SAFETY: all of it is ours.
+            unsafe {
+                let mut now = 0;
+                while coalesce_policy_held(handle) == 0 {
+                    now += 1_000;
+                    complete(handle, now, submit(handle, COALESCE_HINT_PLAIN));
+                }
+                assert_eq!(announce(handle, now), COALESCE_DELIVER, "{text}");
+                assert_eq!(announce(handle, now), COALESCE_HOLD, "{text}: nothing is held");
+                coalesce_policy_free(handle);
+            }
+        }
+    }
+}
+
+/// A batch whose last command was aborted: its Barrier completed before, and is due now.
+#[test]
+fn an_aborted_command_completes_its_batch() {
+    let handle = make("cint:barrier=strict,in_flight=off").expect("a policy");
+    // SAFETY: all of it is ours.
+    unsafe {
+        let (plain, barrier) = (submit(handle, COALESCE_HINT_PLAIN), submit(handle, COALESCE_HINT_BARRIER));
+        assert_eq!(complete(handle, 1, barrier), COALESCE_HOLD);
+        assert_eq!(coalesce_policy_on_cancel(handle, 2, &raw const plain), COALESCE_DELIVER);
+        coalesce_policy_free(handle);
+    }
+}
+
+#[test]
+fn a_clock_that_no_policy_can_have_is_refused() {
+    for text in [c"none", c"nvme", c"batch", c"dim", c"spdk_vhost", c"vic", c"cint", c"auto"] {
+        for tick_hz in [0, 1, 999, 10_000_000_001, u64::MAX] {
+            let mut message = [0; 128];
+            // SAFETY: all of it is ours.
+            let sentence = unsafe {
+                assert!(coalesce_policy_new(text.as_ptr(), tick_hz, message.as_mut_ptr(), message.len()).is_null());
+                CStr::from_ptr(message.as_ptr()).to_str().expect("a sentence")
+            };
+            let expected = format!("tick_hz is {tick_hz}, allowed are 1000 to 10000000000");
+            assert!(sentence.ends_with(&expected), "{sentence}");
+        }
+    }
+}
+
 #[test]
 fn what_is_wrong_is_an_error_and_never_a_hold() {
     assert!(make("vic:cif_threshold=1").expect_err("refused").contains("allowed are 2 to 65535"));
@@ -176,6 +254,9 @@ fn what_is_wrong_is_an_error_and_never_a_hold() {
             coalesce_policy_flush(null_mut(), 1),
             coalesce_policy_on_consumed(null_mut(), 1),
             coalesce_policy_reset(null_mut(), 1),
+            coalesce_policy_on_cancel(null_mut(), 1, null()),
+            coalesce_policy_on_schedule(null_mut(), 1),
+            coalesce_policy_on_deschedule(null_mut(), 1),
             coalesce_policy_reset_stats(null_mut()),
             coalesce_policy_reconfigure(null_mut(), 1, null(), null_mut(), 0),
         ] {

@@ -76,14 +76,14 @@ fn the_defaults_are_the_same_as_a_text_and_as_a_function() {
     // SAFETY: all of it is ours.
     unsafe {
         let mut config = zeroed::<vic_config>();
-        vic_config_default(&raw mut config, HZ);
+        vic_config_default(&raw mut config, size_of::<vic_config>(), HZ);
         assert_eq!(vic("vic"), Ok(config));
-        vic_config_paper(&raw mut config, HZ);
+        vic_config_paper(&raw mut config, size_of::<vic_config>(), HZ);
         assert_eq!(vic("vic:profile=paper"), Ok(config));
         let mut config = zeroed::<cint_config>();
-        cint_config_default(&raw mut config, HZ);
+        cint_config_default(&raw mut config, size_of::<cint_config>(), HZ);
         assert_eq!(cint("cint"), Ok(config));
-        cint_config_p3700(&raw mut config, HZ);
+        cint_config_p3700(&raw mut config, size_of::<cint_config>(), HZ);
         assert_eq!(cint("cint:profile=p3700"), Ok(config));
     }
 }

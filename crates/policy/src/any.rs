@@ -37,6 +37,9 @@ pub struct Completion {
     pub slice_end: Option<u64>,
 }
 
+/// Clocks that a policy may have.
+const TICK_HZ: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000;
+
 /// A policy for one interrupt vector, and what it decided so far.
 #[derive(Clone, Debug)]
 pub struct AnyPolicy {
@@ -100,6 +103,10 @@ impl AnyPolicy {
     /// # Errors
     /// A parameter that this clock cannot carry.
     pub fn new(spec: Spec, tick_hz: u64) -> Result<Self, SpecError> {
+        if !TICK_HZ.contains(&tick_hz) {
+            let problem = format!("tick_hz is {tick_hz}, allowed are {} to {}", TICK_HZ.start(), TICK_HZ.end());
+            return Err(SpecError::Clock { policy: spec.name(), problem });
+        }
         let machine = Machine::new(&spec, tick_hz)?;
         Ok(Self { spec, tick_hz, machine, stats: Stats::default() })
     }

@@ -35,7 +35,7 @@
 //!    the decrement, or returned by it, lets two last callers hold at once, and the guest hangs.
 //! 4. Arm a timer, relative to now, for [`Vic::deadline`] and call [`Vic::on_deadline`]. The parameters of the paper
 //!    need none: there, another completion always comes as long as CIF is true.
-//! 5. On a failed command, on stop, reset and migration, call [`Vic::flush`].
+//! 5. On stop, reset and migration, call [`Vic::flush`]; for a failed command after its `on_completion`, if that holds it.
 //!
 //! ```
 //! use vic_core::{Config, Params, Vic};

@@ -374,7 +374,13 @@ impl Vic {
         self.low = u32::from(self.config.cif_threshold);
         self.high = match u32::from(self.ratio.skips) {
             0 => u32::MAX,
-            most if most > 1 && self.config.live_clamp => self.low.wrapping_mul(2).saturating_mul(most).wrapping_sub(1),
+            most if most > 1 && self.config.live_clamp => match self.low.wrapping_mul(2).checked_mul(most) {
+                Some(enough) => enough.wrapping_sub(1),
+                None => {
+                    self.wake = 0; // no CIF is
+                    0
+                }
+            },
             _ => self.low.wrapping_sub(1),
         };
     }

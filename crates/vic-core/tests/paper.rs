@@ -173,6 +173,18 @@ fn live_clamp_at_every_step() {
     }
 }
 
+/// However many are in flight: 32768 may be held at 2^32 - 1 of them and a threshold of 65535.
+#[test]
+fn live_clamp_at_the_end_of_its_range() {
+    let longest = Params { max_skip: u16::MAX, max_hold_ns: None, ..Params::DEFAULT };
+    let (mut vic, now) = warm(longest, u32::MAX, 10 * US);
+    let strict = Config::new(Params { cif_threshold: u16::MAX, ..longest }).unwrap();
+    assert_eq!(vic.flush(now), Decision::Hold(HoldReason::NothingHeld));
+    assert!(!vic.reconfigure(strict, now).unwrap().is_deliver());
+    let held = (0..65_534).take_while(|_| !vic.on_completion(now, u32::MAX).is_deliver()).count();
+    assert_eq!(held, 32_768);
+}
+
 const SLICE: u64 = 30 * MS;
 
 /// At 1 ms between completions the first epoch has 202 completions in 201 ms; at R = 1/4 an interrupt comes every 4.

@@ -192,7 +192,7 @@ static void parameters_of_vic(void)
     vic_config c;
     vic_state state;
     for (int profile = 0; profile < 2; profile++) {
-        profile == 0 ? vic_config_default(&c, 1000000000) : vic_config_paper(&c, 1000000000);
+        profile == 0 ? vic_config_default(&c, sizeof c, 1000000000) : vic_config_paper(&c, sizeof c, 1000000000);
         vic_config sound = c;
 #define VIC_INIT vic_init(&state, sizeof state, &c, &error)
         CHECK(VIC_INIT == COALESCE_OK);
@@ -238,7 +238,7 @@ static void parameters_of_cint(void)
     cint_state state;
 #define CINT_INIT cint_init(&state, sizeof state, &c, &error)
     for (int profile = 0; profile < 3; profile++) {
-        (profile == 0 ? cint_config_default : profile == 1 ? cint_config_optane : cint_config_p3700)(&c, 1000000000);
+        (profile == 0 ? cint_config_default : profile == 1 ? cint_config_optane : cint_config_p3700)(&c, sizeof c, 1000000000);
         CHECK(CINT_INIT == COALESCE_OK);
         sound = c;
         BOUNDS(CINT_INIT, c.thr, COALESCE_FIELD_THR, 1u, 65535u);
@@ -321,8 +321,8 @@ static void parameters_of_the_others(void)
 static void arguments_beside_the_state(void)
 {
     about = "null, and sizes of another header";
-    vic_config_default(NULL, 1), vic_config_paper(NULL, 1);
-    cint_config_default(NULL, 1), cint_config_optane(NULL, 1), cint_config_p3700(NULL, 1);
+    vic_config_default(NULL, 0, 1), vic_config_paper(NULL, 0, 1);
+    cint_config_default(NULL, 0, 1), cint_config_optane(NULL, 0, 1), cint_config_p3700(NULL, 0, 1);
 
     vic_state vic;
     vic_info vic_about;
@@ -407,6 +407,9 @@ static void policies(void)
     CHECK(coalesce_policy_flush(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_consumed(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_reset(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_cancel(NULL, 1, NULL) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_schedule(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_deschedule(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_reset_stats(NULL) == COALESCE_E_NULL);
     CHECK(coalesce_policy_reconfigure(NULL, 1, "none", NULL, 0) == COALESCE_E_NULL);
     CHECK(coalesce_policy_stats(NULL, count, counters) == COALESCE_E_NULL);
@@ -502,10 +505,50 @@ static void texts(void)
     CHECK(coalesce_abi_version() == COALESCE_ABI_VERSION);
 }
 
+// Another header's configuration is not written beyond its size, and refused when it is used.
+static void configurations_of_another_size(void)
+{
+    about = "configurations of another size";
+    void (*const of_vic[])(vic_config *, size_t, uint64_t) = {vic_config_default, vic_config_paper};
+    void (*const of_cint[])(cint_config *, size_t, uint64_t) = {cint_config_default, cint_config_optane, cint_config_p3700};
+    vic_state vic;
+    cint_state cint;
+    union { vic_config vic; cint_config cint; unsigned char bytes[128]; } config;
+    for (size_t which = 0; which < 5; which++)
+        for (size_t size = 0; size < sizeof config; size++) {
+            if (size == (which < 2 ? sizeof config.vic : sizeof config.cint))
+                continue;
+            memset(&config, 0x55, sizeof config);
+            which < 2 ? of_vic[which](&config.vic, size, 1000000000) : of_cint[which - 2](&config.cint, size, 1000000000);
+            for (size_t byte = size < 4 ? 0 : 4; byte < sizeof config; byte++)
+                CHECK(config.bytes[byte] == 0x55);
+            CHECK(size < 4 || config.vic.struct_size == 0);
+            CHECK(vic_init(&vic, sizeof vic, &config.vic, NULL) == COALESCE_E_SIZE);
+            CHECK(cint_init(&cint, sizeof cint, &config.cint, NULL) == COALESCE_E_SIZE);
+        }
+}
+
+// Under valgrind: whoever writes a checkpoint of a state gives nothing away.
+static void states_are_whole(void)
+{
+    about = "checkpoints";
+    FILE *nowhere = fopen("/dev/null", "wb");
+    CHECK(nowhere != NULL && setvbuf(nowhere, NULL, _IONBF, 0) == 0);
+    vic_state vic;
+    cint_state cint;
+    CHECK(vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
+    CHECK(cint_init(&cint, sizeof cint, &a_cint_config, NULL) == COALESCE_OK);
+    for (uint64_t now = 0; now < 100; now++) {
+        CHECK(fwrite(&vic, sizeof vic, 1, nowhere) == 1 && fwrite(&cint, sizeof cint, 1, nowhere) == 1);
+        CHECK(vic_on_completion(&vic, now, 100) >= 0 && cint_on_completion(&cint, now, (uint32_t)now % 4, 100) >= 0);
+    }
+    fclose(nowhere);
+}
+
 int main(void)
 {
-    vic_config_default(&a_vic_config, 1000000000);
-    cint_config_default(&a_cint_config, 1000000000);
+    vic_config_default(&a_vic_config, sizeof a_vic_config, 1000000000);
+    cint_config_default(&a_cint_config, sizeof a_cint_config, 1000000000);
     CHECK(cint_init(&a_cint, sizeof a_cint, &a_cint_config, NULL) == COALESCE_OK);
     CHECK(cint_window_init(a_window, sizeof a_window, 64, NULL) == COALESCE_OK);
     for (int which = VIC; which < KINDS; which++) {
@@ -517,6 +560,8 @@ int main(void)
     parameters_of_cint();
     parameters_of_the_others();
     arguments_beside_the_state();
+    configurations_of_another_size();
+    states_are_whole();
     policies();
     texts();
     printf("misuse: every error is one\n");
