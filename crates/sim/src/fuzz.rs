@@ -192,6 +192,7 @@ impl Swarm {
             missing_deadlines_per_1000: if self.one_in(3) { self.number(1, 1000) } else { 0 },
             clock_jumps: self.one_in(3).then(|| jumps(self)),
             lost_doorbells_per_1000: if self.one_in(4) { self.number(1, 500) } else { 0 },
+            failed_commands_per_1000: if self.one_in(4) { self.number(1, 1000) } else { 0 },
             device_stalls: self.one_in(3).then(|| stalls(self)),
             queue_resets_every: self.one_in(3).then(|| every(self)),
         }

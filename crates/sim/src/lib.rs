@@ -2,6 +2,18 @@
 //!
 //! Everything here is deterministic: one seed gives the same bytes on every machine. Time is in nanoseconds.
 //!
+//! ```
+//! use coalesce_sim::plan::{Device, Kind, Plan, Preset, Thread};
+//!
+//! let mut plan = Plan::new("one at a time", Device::preset(Preset::OptaneP4800x));
+//! plan.threads = vec![Thread::new("reader", Kind::Sync)];
+//! plan.policies = vec!["none".into(), "cint:delta=6us,in_flight=off".into()];
+//! let outcomes = coalesce_sim::run::run(&plan)?;
+//! let added = outcomes[1].latency.mean - outcomes[0].latency.mean;
+//! assert!((added - 6000.0).abs() < 10.0, "a burst of one is waited for");
+//! # Ok::<(), coalesce_sim::plan::Wrong>(())
+//! ```
+//!
 //! | module | what it does |
 //! |---|---|
 //! | [`contender`] | names what can decide: any policy, and one that only the simulator has |

@@ -5,6 +5,7 @@ use super::queue::Event;
 use super::random::{Random, Sampler};
 use crate::plan::{Distribution, Faults as Spec};
 use crate::units::Time;
+use policy::Class;
 
 /// A driver looks again for a command that is not answered.
 pub(super) const DRIVER_TIMEOUT: u64 = 30_000_000;
@@ -50,6 +51,10 @@ impl Faults {
 
     pub(super) fn loses_doorbell(&mut self) -> bool {
         self.random.per_1000(self.spec.lost_doorbells_per_1000)
+    }
+
+    pub(super) fn class(&mut self) -> Class {
+        if self.random.per_1000(self.spec.failed_commands_per_1000) { Class::Failed } else { Class::Io }
     }
 
     fn every(&self, fault: Fault) -> Option<Time> {

@@ -5,7 +5,6 @@ use super::device::Gathered;
 use super::faults::Timer;
 use super::queue::Event;
 use crate::line::{Interrupt, Line};
-use policy::Class;
 use vic_core::{Ipi, IpiGate};
 
 /// A line of a CPU, and what belongs to it.
@@ -128,7 +127,7 @@ impl World {
         let request = self.requests.get_mut(id);
         request.posted = true;
         let command = request.command;
-        let interrupt = self.lines[cpu as usize].line.complete(self.now, command, Class::Io, slice_end, id);
+        let interrupt = self.lines[cpu as usize].line.complete(self.now, command, self.faults.class(), slice_end, id);
         self.after(cpu, interrupt);
     }
 

@@ -20,6 +20,8 @@ pub struct Faults {
     /// The device answers nothing for a while.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_stalls: Option<Stalls>,
+    /// So many commands of 1000 fail: they complete, and are not coalesced.
+    pub failed_commands_per_1000: u32,
     /// On average so often a queue is reset: what is in flight is aborted and submitted again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_resets_every: Option<Time>,

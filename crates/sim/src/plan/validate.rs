@@ -261,6 +261,7 @@ impl Faults {
     fn validate(&self) -> Checked {
         range("missing_deadlines_per_1000", self.missing_deadlines_per_1000.into(), 0, 1000)?;
         range("lost_doorbells_per_1000", self.lost_doorbells_per_1000.into(), 0, 1000)?;
+        range("failed_commands_per_1000", self.failed_commands_per_1000.into(), 0, 1000)?;
         if let Some(late) = self.late_deadlines {
             range("per_1000", late.per_1000.into(), 0, 1000)
                 .and_then(|()| time("by", late.by, 1))

@@ -1,7 +1,7 @@
 //! `coalesce-sim run`: the command line, and what it prints.
 
 use super::{Job, jobs, run_jobs};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, ThreadOutcome};
 use crate::plan::Plan;
 use crate::report::text;
 use anyhow::{Result, bail};
@@ -108,17 +108,28 @@ fn with_bar<T>(jobs: &[Job], progress: &AtomicU64, work: impl FnOnce() -> T) -> 
     })
 }
 
-/// A table for each point of the sweep, and one of the threads where there are several.
+/// A table for each point of the sweep, and one of the threads where there are several. Where only one policy is named,
+/// the points are the lines of one table.
 fn table(plan: &Plan, outcomes: &[Outcome]) -> String {
     let mut print = format!("{}: seed {}, {} measured\n", plan.name, plan.seed, plan.duration);
-    let per_point = plan.policies.len().max(1);
-    for point in outcomes.chunks(per_point) {
-        let settings: Vec<_> = point[0].settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        print += &format!("\n{}", if settings.is_empty() { String::new() } else { settings.join(", ") + "\n" });
-        let lines: Vec<_> = point.iter().map(line).collect();
+    let is_one_table = plan.policies.len() == 1;
+    let settings = |outcome: &Outcome| -> String {
+        let settings = outcome.settings.iter().map(|(key, value)| format!("{key} = {value}"));
+        settings.collect::<Vec<_>>().join(", ")
+    };
+    let name = |outcome: &Outcome| {
+        if is_one_table && !outcome.settings.is_empty() { settings(outcome) } else { outcome.policy.clone() }
+    };
+    let per_table = if is_one_table { outcomes.len() } else { plan.policies.len() };
+    for outcomes in outcomes.chunks(per_table) {
+        print += "\n";
+        if !is_one_table && !outcomes[0].settings.is_empty() {
+            print += &format!("{}\n", settings(&outcomes[0]));
+        }
+        let lines: Vec<_> = outcomes.iter().map(|outcome| line(name(outcome), outcome)).collect();
         print += &text::aligned(&HEADS, &lines);
-        if point[0].threads.len() > 1 {
-            let lines: Vec<_> = point.iter().flat_map(thread_lines).collect();
+        if outcomes[0].threads.len() > 1 {
+            let lines: Vec<_> = outcomes.iter().flat_map(|outcome| thread_lines(&name(outcome), outcome)).collect();
             print += &format!("\n{}", text::aligned(&THREAD_HEADS, &lines));
         }
     }
@@ -126,7 +137,7 @@ fn table(plan: &Plan, outcomes: &[Outcome]) -> String {
 }
 
 const HEADS: [&str; 13] = [
-    "policy",
+    "",
     "IOPS",
     "p50 us",
     "p99 us",
@@ -145,14 +156,14 @@ fn us(ns: u64) -> String {
     format!("{:.1}", ns as f64 / 1000.0)
 }
 
-fn line(outcome: &Outcome) -> [String; 13] {
+fn line(name: String, outcome: &Outcome) -> [String; 13] {
     let Outcome { latency, delay, verdict, .. } = outcome;
     let rules = match (verdict.wrong, verdict.late) {
         (0, 0) => "kept".to_owned(),
         (wrong, late) => format!("{wrong} wrong, {late} late"),
     };
     [
-        outcome.policy.clone(),
+        name,
         format!("{:.0}", outcome.iops),
         us(latency.p50),
         us(latency.p99),
@@ -168,12 +179,12 @@ fn line(outcome: &Outcome) -> [String; 13] {
     ]
 }
 
-const THREAD_HEADS: [&str; 7] = ["policy", "thread", "IOPS", "mean us", "p50 us", "p99 us", "CPU"];
+const THREAD_HEADS: [&str; 7] = ["", "thread", "IOPS", "mean us", "p50 us", "p99 us", "CPU"];
 
-fn thread_lines(outcome: &Outcome) -> Vec<[String; 7]> {
-    let line = |thread: &crate::outcome::ThreadOutcome| {
+fn thread_lines(name: &str, outcome: &Outcome) -> Vec<[String; 7]> {
+    let line = |thread: &ThreadOutcome| {
         [
-            outcome.policy.clone(),
+            name.to_owned(),
             thread.name.clone(),
             format!("{:.0}", thread.iops),
             format!("{:.1}", thread.latency.mean / 1000.0),
