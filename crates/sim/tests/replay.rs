@@ -110,6 +110,24 @@ fn coarse_times_are_known() {
     }
 }
 
+/// What `coalesce-target --record` wrote. It was cut off.
+#[test]
+fn a_record_of_the_target_is_read() {
+    let expected = Counts {
+        lines: 160,
+        other: 0,
+        submissions: 84,
+        completions: 76,
+        interrupts: 45,
+        in_flight_max: 8,
+        in_flight_end: 8,
+        ..Counts::default()
+    };
+    assert_eq!(counts(&text("recorded.jsonl")), expected);
+    let batches = steps(&mut Trace::open(&path("recorded.jsonl"), Options::default()).unwrap());
+    assert!(batches.iter().any(|step| matches!(step.what, Moment::Submit { batch_len: 8, last_of_batch: true, .. })));
+}
+
 /// With neither hints nor limits, cint interrupts once for each gap that is longer than Δ, and at the end.
 #[test]
 fn bursts_are_those_between_long_gaps() {
@@ -266,7 +284,7 @@ fn what_is_out_of_order_is_put_in_order() {
 #[test]
 fn what_is_far_out_of_order_is_late() {
     let line = |time: u64, id: u64, event: &str| format!("{{\"time_ns\":{time},\"event\":\"{event}\",\"id\":{id}}}\n");
-    let mut text: String = (0..10_000).map(|i| line(1_000_000 + i, i, "submit")).collect();
+    let mut text: String = (0..100_000).map(|i| line(1_000_000 + i, i, "submit")).collect();
     text += &line(5, 0, "complete");
     let mut trace = of_text(&text, Options::default());
     let steps = steps(&mut trace);

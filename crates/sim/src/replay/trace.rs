@@ -271,7 +271,8 @@ impl Parser {
     /// ends: those that began before others and end after them are among the next.
     const fn window(&self) -> usize {
         match self {
-            Self::Blkparse(_) | Self::Json => 1 << 12,
+            Self::Blkparse(_) => 1 << 12,
+            Self::Json => 1 << 16, // queues of a target write in turns, a thousand lines each
             Self::Biosnoop(_) | Self::Fio { .. } => 1 << 17,
         }
     }
