@@ -5,9 +5,15 @@
 #include <spdk/json.h>
 #include <spdk/util.h>
 
+static bool is_none(const char *policy)
+{
+    return strcmp(policy, "none") == 0;
+}
+
 bool delivery_init(struct delivery *line, const char *policy, uint32_t size)
 {
     *line = (struct delivery){.deadline = COALESCE_NEVER, .held_size = spdk_align32pow2(size)};
+    line->is_off = is_none(policy);
     line->policy = coalesce_policy_new(policy, spdk_get_ticks_hz(), NULL, 0);
     line->held_since = calloc(line->held_size, sizeof(*line->held_since));
     line->hold = spdk_histogram_data_alloc();
@@ -109,14 +115,17 @@ void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
 void delivery_reconfigure(struct delivery *line, uint64_t now, const char *policy)
 {
     coalesce_status decision = coalesce_policy_reconfigure(line->policy, now, policy, NULL, 0);
-    if (decision >= 0)
+    if (decision >= 0) {
+        line->is_off = is_none(policy);
         act(line, decision);
+    }
 }
 
 void delivery_reset(struct delivery *line, uint64_t now)
 {
     forget_held(line, now);
-    coalesce_policy_reset(line->policy, now);
+    coalesce_status owed = coalesce_policy_reset(line->policy, now);
+    (void)owed; /* nothing is held any more */
     line->is_batch = line->is_news = false;
     line->deadline = coalesce_policy_deadline(line->policy);
 }

@@ -11,6 +11,7 @@ struct spdk_json_write_ctx;
 
 struct delivery {
     coalesce_policy *policy;
+    bool is_off;       // the policy is "none": it is not asked
     uint64_t deadline; // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
     bool is_due;       // the policy has decided to interrupt, and nobody has yet
     bool is_batch;     // completions came after the last end of a batch
@@ -39,6 +40,13 @@ void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_
 
 // A command completed: the consumer can see it, or will before the next delivery_may_interrupt.
 void delivery_complete(struct delivery *line, uint64_t now, uint32_t cif, const coalesce_mark *mark, uint32_t class_of);
+
+// The same if the line is off.
+static inline void delivery_pass(struct delivery *line)
+{
+    line->stats.completions++;
+    line->is_due = line->is_news = true;
+}
 
 // The device has posted all it had, for now.
 void delivery_end_batch(struct delivery *line, uint64_t now);

@@ -28,27 +28,29 @@ struct command {
 
 struct queue_line {
     struct line line;
+    struct group *group;
     struct spdk_nvmf_qpair *qpair; // null: at rest
     struct spdk_nvmf_ctrlr *ctrlr;
     struct vfu_ctx *endpoint; // null: it has not interrupted yet
     uint32_t vector;
-    bool is_asked; // SPDK wanted to interrupt, and was not let
+    bool is_adaptive; // SPDK asks at polls, not with each completion
+    bool is_asked;    // SPDK wanted to interrupt, and was not let
     uint32_t in_flight;
     uint32_t commands_mask;
     struct command *commands;
     SLIST_ENTRY(queue_line) chain;
 };
 
-// A poll group of the transport: one thread.
+// A poll group of the transport: one thread. Never freed, so that they are found at every poll without a lock.
 struct group {
-    struct spdk_nvmf_transport_poll_group *tgroup;
+    _Atomic(struct spdk_nvmf_transport_poll_group *) tgroup; // null: it may be another's
     struct home *home;
     uint32_t asked; // its lines where SPDK was not let
-    SLIST_ENTRY(group) link;
+    struct group *next;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // the lists
-static SLIST_HEAD(, group) groups = SLIST_HEAD_INITIALIZER(groups);
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // who adds to the list, or takes from it what is nobody's
+static _Atomic(struct group *) groups;
 
 // Queues that run, by their qpair.
 #define CHAINS 64
@@ -91,12 +93,9 @@ static struct queue_line *find_line(const struct spdk_nvmf_qpair *qpair)
 
 static struct group *find_group(const struct spdk_nvmf_transport_poll_group *tgroup)
 {
-    struct group *group;
-    pthread_mutex_lock(&mutex);
-    SLIST_FOREACH(group, &groups, link)
-        if (group->tgroup == tgroup)
-            break;
-    pthread_mutex_unlock(&mutex);
+    struct group *group = groups;
+    while (group && group->tgroup != tgroup)
+        group = group->next;
     return group;
 }
 
@@ -111,27 +110,32 @@ static struct group *group_of(const struct spdk_nvmf_qpair *qpair)
 
 // Interrupts.
 
-static int interrupt(struct group *group, struct queue_line *queue, uint64_t now)
+static void set_asked(struct queue_line *queue, bool is_asked)
+{
+    queue->group->asked += is_asked - queue->is_asked;
+    queue->is_asked = is_asked;
+}
+
+// What fails, as the guest has given the vector no eventfd, is still to be done.
+static int interrupt(struct queue_line *queue, uint64_t now)
 {
     int rc = __real_vfu_irq_trigger(queue->endpoint, queue->vector);
-    if (group && queue->is_asked)
-        group->asked--;
-    queue->is_asked = false;
-    delivery_told(&queue->line.delivery, now, rc == 0);
+    if (rc == 0) {
+        set_asked(queue, false);
+        delivery_told(&queue->line.delivery, now, true);
+    }
     return rc;
 }
 
-// The guest has given the vector no eventfd, or the policy holds: then it is ours to announce.
-static int decide(struct group *group, struct queue_line *queue)
+// SPDK wants to interrupt. What the policy holds is ours to announce: SPDK takes it for done.
+static int decide(struct queue_line *queue)
 {
     uint64_t now = spdk_get_ticks();
     if (spdk_interrupt_mode_is_enabled()) // there may be no poll soon
         delivery_end_batch(&queue->line.delivery, now);
-    if (!group || delivery_may_interrupt(&queue->line.delivery, now))
-        return interrupt(group, queue, now);
-    if (!queue->is_asked)
-        group->asked++;
-    queue->is_asked = true;
+    if (delivery_may_interrupt(&queue->line.delivery, now))
+        return interrupt(queue, now);
+    set_asked(queue, true);
     home_watch(&queue->line, now);
     return 0;
 }
@@ -141,25 +145,27 @@ int __wrap_vfu_irq_trigger(struct vfu_ctx *endpoint, uint32_t vector)
     if (completing) {
         completing->endpoint = endpoint;
         completing->vector = vector;
-        return decide(group_of(completing->qpair), completing);
+        completing->is_adaptive = false;
+        return decide(completing);
     }
     struct line *line;
     if (polling)
         SLIST_FOREACH(line, &polling->home->lines, link) {
             struct queue_line *queue = (struct queue_line *)line;
-            if (line->is_running && line->queue == vector && queue->endpoint == endpoint)
-                return decide(polling, queue);
+            if (!line->is_running || line->queue != vector || queue->endpoint != endpoint)
+                continue;
+            // Else the transport has refused a command by itself, and the policy knows nothing of that.
+            return queue->is_adaptive ? decide(queue) : interrupt(queue, spdk_get_ticks());
         }
     return __real_vfu_irq_trigger(endpoint, vector);
 }
 
-// A deadline has passed.
+// A deadline has passed, or the policy has decided otherwise.
 static void wake(struct line *line, uint64_t now)
 {
     struct queue_line *queue = (struct queue_line *)line;
-    struct group *group = group_of(queue->qpair);
-    if (group && queue->is_asked && delivery_may_interrupt(&line->delivery, now))
-        interrupt(group, queue, now);
+    if (queue->is_asked && delivery_may_interrupt(&line->delivery, now))
+        interrupt(queue, now);
 }
 
 static int poll_group_poll(struct spdk_nvmf_transport_poll_group *tgroup)
@@ -186,16 +192,25 @@ static struct spdk_nvmf_transport_poll_group *poll_group_create(struct spdk_nvmf
                                                                 struct spdk_nvmf_poll_group *poll_group)
 {
     struct spdk_nvmf_transport_poll_group *tgroup = real.poll_group_create(transport, poll_group);
-    struct group *group = tgroup ? calloc(1, sizeof(*group)) : NULL;
-    if (group && (group->home = malloc(sizeof(*group->home))) && home_init(group->home, wake)) {
-        group->tgroup = tgroup;
-        pthread_mutex_lock(&mutex);
-        SLIST_INSERT_HEAD(&groups, group, link);
-        pthread_mutex_unlock(&mutex);
-    } else if (group) {
-        free(group->home);
-        free(group);
+    struct home *home = tgroup ? malloc(sizeof(*home)) : NULL;
+    if (!home || !home_init(home, wake)) {
+        free(home);
+        return tgroup;
     }
+    pthread_mutex_lock(&mutex);
+    struct group *group = find_group(NULL);
+    if (!group && (group = calloc(1, sizeof(*group)))) {
+        group->next = groups;
+        groups = group;
+    }
+    if (group) {
+        group->home = home;
+        group->asked = 0;
+        group->tgroup = tgroup;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (!group)
+        home_free(home);
     return tgroup;
 }
 
@@ -203,14 +218,11 @@ static void poll_group_destroy(struct spdk_nvmf_transport_poll_group *tgroup)
 {
     struct group *group = find_group(tgroup);
     if (group) {
-        pthread_mutex_lock(&mutex);
-        SLIST_REMOVE(&groups, group, group, link);
-        pthread_mutex_unlock(&mutex);
         struct line *line;
         SLIST_FOREACH(line, &group->home->lines, link)
             free(((struct queue_line *)line)->commands);
         home_free(group->home);
-        free(group);
+        group->tgroup = NULL;
     }
     real.poll_group_destroy(tgroup);
 }
@@ -251,10 +263,12 @@ static struct queue_line *start(struct spdk_nvmf_qpair *qpair)
         return NULL;
     }
     queue->commands_mask = entries - 1;
+    queue->group = group;
     queue->qpair = qpair;
     queue->ctrlr = qpair->ctrlr;
     queue->vector = qpair->qid;
     queue->endpoint = qpair->qid > 0 ? find_endpoint(qpair->ctrlr) : NULL;
+    queue->is_adaptive = true; // until it turns out that it is not
     queue->is_asked = false;
     queue->in_flight = 0;
     struct chain *chain = chain_of(qpair);
@@ -271,7 +285,8 @@ static int poll_group_remove(struct spdk_nvmf_transport_poll_group *tgroup, stru
     if (queue) {
         uint64_t now = spdk_get_ticks();
         if (queue->is_asked)
-            interrupt(find_group(tgroup), queue, now);
+            interrupt(queue, now);
+        set_asked(queue, false);
         delivery_reset(&queue->line.delivery, now);
         struct chain *chain = chain_of(qpair);
         pthread_spin_lock(&chain->lock);
@@ -294,19 +309,25 @@ int __wrap_spdk_nvmf_subsystem_destroy(struct spdk_nvmf_subsystem *subsystem, nv
 
 // Commands.
 
+// The transport's own command, for each queue: nobody is interrupted.
+static bool is_connect(const struct spdk_nvmf_request *req)
+{
+    return req->cmd->nvmf_cmd.opcode == SPDK_NVME_OPC_FABRIC;
+}
+
 void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)
 {
-    struct queue_line *queue = NULL;
-    if (req->qpair->transport->ops->type == ours.type)
-        queue = find_line(req->qpair);
-    if (!queue && req->qpair->transport->ops->type == ours.type)
+    bool is_ours = req->qpair->transport->ops->type == ours.type && !is_connect(req);
+    struct queue_line *queue = is_ours ? find_line(req->qpair) : NULL;
+    if (is_ours && !queue)
         queue = start(req->qpair);
     if (queue) {
         const struct spdk_nvme_cmd *cmd = &req->cmd->nvme_cmd;
         bool is_io = queue->line.queue > 0;
         bool is_rw = is_io && (cmd->opc == SPDK_NVME_OPC_READ || cmd->opc == SPDK_NVME_OPC_WRITE);
         struct command *command = &queue->commands[cmd->cid & queue->commands_mask];
-        coalesce_request clues = {.batch_len = 1, .outstanding = ++queue->in_flight + (uint32_t)queue->line.delivery.held};
+        queue->in_flight++;
+        coalesce_request clues = {.batch_len = 1, .outstanding = queue->in_flight + (uint32_t)queue->line.delivery.held};
         if (is_io && cmd->opc == SPDK_NVME_OPC_FLUSH)
             clues.flags |= COALESCE_REQUEST_FLUSH;
         if (is_rw && cmd->opc == SPDK_NVME_OPC_WRITE && (cmd->cdw12 & SPDK_NVME_IO_FLAGS_FORCE_UNIT_ACCESS))
@@ -316,7 +337,7 @@ void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)
             if (clues.hint == COALESCE_HINT_PLAIN)
                 clues.hint = cint_hint_from_access_latency(cmd->cdw13);
         }
-        if (!command->is_used) {
+        if (!command->is_used && !queue->line.delivery.is_off) {
             *command = (struct command){.cid = cmd->cid, .is_used = true};
             delivery_submit(&queue->line.delivery, &clues, &command->mark);
         }
@@ -338,10 +359,12 @@ static coalesce_mark take_back(struct queue_line *queue, const struct spdk_nvmf_
     return mark;
 }
 
-// The policy decides; then the transport posts the completion and, in the middle of that, may ask to interrupt.
+// The policy decides; then the transport posts the completion and, in the middle of that, may ask to interrupt. With adaptive
+// interrupts it asks at a later poll, as there is something new: so what it asked before is not ours to announce any more,
+// and the guest may have taken it.
 static int req_complete(struct spdk_nvmf_request *req)
 {
-    struct queue_line *queue = req->cmd->nvmf_cmd.opcode == SPDK_NVME_OPC_FABRIC ? NULL : find_line(req->qpair);
+    struct queue_line *queue = is_connect(req) ? NULL : find_line(req->qpair);
     if (!queue)
         return real.req_complete(req);
     uint32_t cif = spdk_max(queue->in_flight, 1);
@@ -349,7 +372,11 @@ static int req_complete(struct spdk_nvmf_request *req)
     uint32_t class_of = spdk_nvme_cpl_is_error(&req->rsp->nvme_cpl) ? COALESCE_CLASS_FAILED
                         : queue->line.queue == 0                    ? COALESCE_CLASS_ADMIN
                                                                     : COALESCE_CLASS_IO;
-    delivery_complete(&queue->line.delivery, spdk_get_ticks(), cif, &mark, class_of);
+    if (queue->line.delivery.is_off)
+        delivery_pass(&queue->line.delivery);
+    else
+        delivery_complete(&queue->line.delivery, spdk_get_ticks(), cif, &mark, class_of);
+    set_asked(queue, false);
     completing = queue;
     int rc = real.req_complete(req);
     completing = NULL;

@@ -107,6 +107,7 @@ static int on_timer(void *context)
         return SPDK_POLLER_IDLE;
     home->timer_set = COALESCE_NEVER;
     struct line *line;
+    pthread_mutex_lock(&home->mutex);
     SLIST_FOREACH(line, &home->lines, link) {
         if (!line->is_running)
             continue;
@@ -115,6 +116,7 @@ static int on_timer(void *context)
         else
             home_watch(line, now);
     }
+    pthread_mutex_unlock(&home->mutex);
     return SPDK_POLLER_BUSY;
 }
 
@@ -122,13 +124,17 @@ bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now))
 {
     static uint64_t ids;
     *home = (struct home){.thread = spdk_get_thread(), .wake = wake, .timer = -1, .timer_set = COALESCE_NEVER};
-    pthread_mutex_init(&home->mutex, NULL);
     if (spdk_interrupt_mode_is_enabled()) {
         home->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
         if (home->timer < 0)
             return false;
         home->timer_interrupt = SPDK_INTERRUPT_REGISTER(home->timer, on_timer, home);
+        if (!home->timer_interrupt) {
+            close(home->timer);
+            return false;
+        }
     }
+    pthread_mutex_init(&home->mutex, NULL);
     pthread_mutex_lock(&mutex);
     home->id = ++ids;
     TAILQ_INSERT_TAIL(&homes, home, link);
@@ -164,13 +170,14 @@ void home_free(struct home *home)
 
 struct line *home_take_line(struct home *home, struct target *target, uint32_t queue, uint32_t entries, size_t line_size)
 {
-    struct line *line, *taken = NULL;
-    SLIST_FOREACH(line, &home->lines, link)
-        if (!line->is_running && line->target == target && line->queue == queue && line->delivery.held_size >= entries)
-            taken = line;
     char *policy = target_policy(target);
     if (!policy)
         return NULL;
+    struct line *line, *taken = NULL;
+    pthread_mutex_lock(&home->mutex);
+    SLIST_FOREACH(line, &home->lines, link)
+        if (!line->is_running && line->target == target && line->queue == queue && line->delivery.held_size >= entries)
+            taken = line;
     if (taken) {
         delivery_reconfigure(&taken->delivery, spdk_get_ticks(), policy);
     } else if ((taken = calloc(1, line_size))) {
@@ -184,9 +191,10 @@ struct line *home_take_line(struct home *home, struct target *target, uint32_t q
             taken = NULL;
         }
     }
-    free(policy);
     if (taken)
         taken->is_running = true;
+    pthread_mutex_unlock(&home->mutex);
+    free(policy);
     return taken;
 }
 
@@ -237,26 +245,22 @@ static void arrive(void *context)
 static void go_on(void *context)
 {
     struct tour *tour = context;
-    while (true) {
-        pthread_mutex_lock(&mutex);
-        struct home *home;
-        TAILQ_FOREACH(home, &homes, link)
-            if (home->id > tour->last)
-                break;
+    struct home *home;
+    pthread_mutex_lock(&mutex); // a home in the list has a thread
+    TAILQ_FOREACH(home, &homes, link) {
+        if (home->id <= tour->last)
+            continue;
         tour->home = home;
-        if (home) {
-            tour->last = home->id;
+        tour->last = home->id;
+        if (spdk_thread_send_msg(home->thread, arrive, tour) == 0) {
             home->visits++;
+            break;
         }
-        pthread_mutex_unlock(&mutex);
-        if (!home) {
-            tour->done(tour->context);
-            free(tour);
-            return;
-        }
-        if (spdk_thread_send_msg(home->thread, arrive, tour) == 0)
-            return;
-        end_visit(home); // the thread has ended
+    }
+    pthread_mutex_unlock(&mutex);
+    if (!home) {
+        tour->done(tour->context);
+        free(tour);
     }
 }
 

@@ -4,15 +4,21 @@
 #include "target.h"
 
 #include <spdk/env.h>
+#include <spdk/likely.h>
 #include <spdk/log.h>
 #include <spdk/thread.h>
 #include <spdk/util.h>
 #include <spdk/vhost.h>
 
 #include <linux/virtio_blk.h>
+#include <rte_version.h>
 #include <rte_vhost.h>
 
 #include <sys/eventfd.h>
+
+#if RTE_VERSION < RTE_VERSION_NUM(22, 11, 0, 0)
+#error "DPDK is too old: 22.11 or newer is needed, as SPDK interrupts in another way with an older one"
+#endif
 
 #define SESSIONS_MAX 1024 // of DPDK: RTE_MAX_VHOST_DEVICE
 #define QUEUES_MAX 256    // of a session
@@ -215,20 +221,24 @@ static struct vring_line *make_line(int vid, uint16_t queue)
 
 static struct vring_line *find_line(int vid, uint16_t queue)
 {
-    if (vid < 0 || vid >= SESSIONS_MAX || queue >= QUEUES_MAX || running[vid][queue] == &no_line)
-        return NULL;
-    return running[vid][queue];
+    bool is_known = vid >= 0 && vid < SESSIONS_MAX && queue < QUEUES_MAX && running[vid][queue] != &no_line;
+    return is_known ? running[vid][queue] : NULL;
 }
 
-static struct vring_line *find_or_start(int vid, uint16_t queue)
+static __attribute__((noinline)) struct vring_line *start(int vid, uint16_t queue)
 {
-    if (vid < 0 || vid >= SESSIONS_MAX || queue >= QUEUES_MAX)
-        return NULL;
-    if (!running[vid][queue]) {
-        struct vring_line *made = make_line(vid, queue);
+    struct vring_line *made = NULL;
+    if (vid >= 0 && vid < SESSIONS_MAX && queue < QUEUES_MAX && !running[vid][queue]) {
+        made = make_line(vid, queue);
         running[vid][queue] = made ? made : &no_line;
     }
-    return find_line(vid, queue);
+    return made;
+}
+
+static inline struct vring_line *find_or_start(int vid, uint16_t queue)
+{
+    struct vring_line *found = find_line(vid, queue);
+    return spdk_likely(found) ? found : start(vid, queue);
 }
 
 int __wrap_eventfd_write(int fd, eventfd_t value)
@@ -254,11 +264,15 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t queue)
     if (!vring)
         return __real_rte_vhost_vring_call_nonblock(vid, queue);
     uint64_t now = spdk_get_ticks();
+    int rc = -EAGAIN;
     delivery_end_batch(&vring->line.delivery, now);
-    if (delivery_may_interrupt(&vring->line.delivery, now))
-        return interrupt(vring, now);
-    home_watch(&vring->line, now);
-    return -EAGAIN;
+    if (delivery_may_interrupt(&vring->line.delivery, now)) {
+        rc = interrupt(vring, now);
+        vring->line.delivery.is_due |= rc == -EAGAIN;
+    }
+    if (rc == -EAGAIN)
+        home_watch(&vring->line, now);
+    return rc;
 }
 
 // On DPDK's thread, or at shutdown on another; SPDK has stopped the session.
@@ -273,8 +287,8 @@ int __wrap_rte_vhost_set_vring_base(int vid, uint16_t queue, uint16_t last_avail
         if (vring->line.delivery.held > 0 || vring->line.delivery.is_due)
             interrupt(vring, now);
         delivery_reset(&vring->line.delivery, now);
-        vring->line.is_running = false;
         free(vring->memory);
+        vring->line.is_running = false;
         pthread_mutex_unlock(&vring->line.home->mutex);
     }
     if (vid >= 0 && vid < SESSIONS_MAX && queue < QUEUES_MAX)
@@ -329,11 +343,18 @@ static uint32_t available(const struct vring_line *vring, uint16_t used)
     return spdk_min(count, vring->ring.size);
 }
 
+// What was not looked at interrupts at once.
+static const coalesce_mark unknown = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
+
 // SPDK takes a request.
 int __wrap_rte_vhost_set_inflight_desc_split(int vid, uint16_t queue, uint16_t index)
 {
     struct vring_line *vring = find_or_start(vid, queue);
-    if (vring && index < vring->requests_size) {
+    if (vring && index < vring->requests_size && vring->line.delivery.is_off) {
+        vring->requests[index] = (struct request){.mark = unknown};
+        vring->taken++;
+        vring->batch_left = 0;
+    } else if (vring && index < vring->requests_size) {
         struct delivery *delivery = &vring->line.delivery;
         struct request *request = &vring->requests[index];
         struct virtio_blk_outhdr header = {0};
@@ -360,8 +381,9 @@ int __wrap_rte_vhost_clr_inflight_desc_split(int vid, uint16_t queue, uint16_t l
 {
     int rc = __real_rte_vhost_clr_inflight_desc_split(vid, queue, last_used_idx, index);
     struct vring_line *vring = find_or_start(vid, queue);
-    if (vring) {
-        static const coalesce_mark unknown = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
+    if (vring && vring->line.delivery.is_off) {
+        delivery_pass(&vring->line.delivery);
+    } else if (vring) {
         struct request *request = index < vring->requests_size ? &vring->requests[index] : NULL;
         bool is_ok = request && (!request->status || *(volatile const uint8_t *)request->status == VIRTIO_BLK_S_OK);
         delivery_complete(&vring->line.delivery, spdk_get_ticks(), available(vring, last_used_idx) + 1,

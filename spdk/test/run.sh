@@ -9,7 +9,7 @@ app=$1 rpc_py=$2
 shift 2
 client=${CARGO_TARGET_DIR:-$root/target}/release/coalesce-target
 work=$(mktemp -d)
-pids=()
+pids=() proxies=()
 trap 'kill -9 "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
 export PYTHONPATH=$here/..${PYTHONPATH:+:$PYTHONPATH}
 
@@ -21,17 +21,20 @@ expect() { [ "$2" = "$3" ] || fail "$1: expected $3, got $2"; }
 start() {
   "$app" --no-huge -s 1536 --iova-mode va -u -m 0x1 -S "$work" -r "$work/rpc" "$@" > "$work/log" 2>&1 &
   pid=$! pids+=("$!")
-  for _ in $(seq 200); do rpc spdk_get_version > /dev/null 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
-  fail "$app does not start"
+  for _ in $(seq 200); do rpc spdk_get_version > "$work/answer" 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
+  fail "$app does not answer: $(tail -n 1 "$work/answer")"
 }
 # SPDK itself never ends if a connection closes while it ends: clients are gone by then.
 stop() {
+  [ ${#proxies[@]} = 0 ] || { kill "${proxies[@]}"; wait "${proxies[@]}" 2> /dev/null || true; }
+  proxies=()
+  rm -f "$work"/*.slots
   kill "$pid"
   for _ in $(seq 200); do kill -0 "$pid" 2> /dev/null || { wait "$pid"; return; }; sleep 0.1; done
   fail "it does not end"
 }
 connectable() {
-  "$here/mem_slots.py" "$work/$1.slots" "$work/$1" & pids+=("$!")
+  "$here/mem_slots.py" "$work/$1.slots" "$work/$1" & pids+=("$!") proxies+=("$!")
   for _ in $(seq 100); do [ -S "$work/$1.slots" ] && return; sleep 0.05; done
   fail "no socket for $1"
 }
