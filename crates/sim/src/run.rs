@@ -1,6 +1,7 @@
 //! Runs all that a plan asks for, in parallel on the cores there are.
 
 pub mod command;
+mod report;
 
 use crate::contender::Contender;
 use crate::engine::{Wanted, simulate};

@@ -1,9 +1,10 @@
 //! `coalesce-sim run`: the command line, and what it prints.
 
+use super::report::report;
 use super::{Job, jobs, run_jobs};
 use crate::outcome::{Outcome, ThreadOutcome};
 use crate::plan::Plan;
-use crate::report::text;
+use crate::report::{Outputs, text};
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -32,6 +33,9 @@ pub struct Command {
     /// Simulations at the same time [default: as many as there are CPUs]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
+
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 const EXAMPLES: &str = "\
@@ -68,6 +72,9 @@ impl Command {
             std::io::stdout().write_all(table(&plan, &outcomes).as_bytes())?;
         }
         std::io::stdout().flush()?;
+        if self.outputs.is_any() {
+            self.outputs.write(&report(&plan, &jobs, &outcomes)?)?;
+        }
 
         let (events, seconds) = (outcomes.iter().map(|outcome| outcome.events).sum::<u64>(), began.elapsed());
         let rate = events as f64 / seconds.as_secs_f64() / 1e6;
