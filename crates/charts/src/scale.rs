@@ -28,7 +28,7 @@ impl Scale {
     pub fn linear(max: f64, range: (f64, f64)) -> Self {
         let max = if max > 0.0 { max } else { 1.0 };
         let decade = 10f64.powf(max.log10().floor());
-        let steps = |step: &f64| (max / step - 1e-9).ceil(); // 0.3 / 0.1 is 3, whatever the last bit says
+        let steps = |step: &f64| (max / step - 2e-3).ceil(); // 0.3 / 0.1 is 3 whatever the last bit says, and 1.0004 is 1
         // The finest that makes at most five steps.
         let step = [0.2, 0.5, 1.0].map(|part| part * decade).into_iter().find(|step| steps(step) <= 5.0);
         let step = step.unwrap_or(2.0 * decade);
@@ -170,6 +170,7 @@ mod tests {
             (1.0, "0 0.2 0.4 0.6 0.8 1"),
             (0.3, "0 0.1 0.2 0.3"),
             (1.3, "0 0.5 1 1.5"),
+            (1.0004, "0 0.2 0.4 0.6 0.8 1"),
             (0.0, "0 0.2 0.4 0.6 0.8 1"),
             (2.0, "0 0.5 1 1.5 2"),
             (4.2, "0 1 2 3 4 5"),

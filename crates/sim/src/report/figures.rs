@@ -68,7 +68,7 @@ fn times(id: &str, section: &Section, series: &[Series]) -> String {
     let panels = [
         panel(
             "Latency",
-            "from submission to announcement",
+            "from submission to the answer",
             "latency, µs (log)",
             |entry| &entry.latency,
             f64::MIN_POSITIVE,

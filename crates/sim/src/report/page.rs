@@ -46,12 +46,14 @@ pub fn document(report: &Report, body: &str) -> String {
         .iter()
         .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value)));
     let notes: String = report.notes.iter().map(|note| html::notice(note)).collect();
-    let (title, lead) = (escape(&report.title), escape(&report.lead));
+    let title = escape(&report.title);
+    let lead =
+        if report.lead.is_empty() { String::new() } else { format!("<p class=\"lead\">{}</p>", escape(&report.lead)) };
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>{title}</h1>\n<p class=\"lead\">{lead}</p>\n<dl class=\"facts\">\n{}</dl>\n</header>\n{notes}{body}</main>\n</body>\n</html>\n",
+         <header>\n<h1>{title}</h1>\n{lead}\n<dl class=\"facts\">\n{}</dl>\n</header>\n{notes}{body}</main>\n</body>\n</html>\n",
         facts.collect::<String>()
     )
 }
