@@ -395,11 +395,13 @@ impl Vic {
     }
 
     /// The earliest deadline, and the reason it will give. An instant before 0 is reported as 0.
-    #[inline(never)]
+    #[inline]
     const fn pending(&self) -> Option<(u64, Reason)> {
-        if self.held() == 0 {
-            return None;
-        }
+        if self.held() == 0 { None } else { self.earliest() }
+    }
+
+    #[inline(never)]
+    const fn earliest(&self) -> Option<(u64, Reason)> {
         match (self.hold_deadline(), self.slice_deadline()) {
             (Some(hold), Some(slice)) if slice < hold => Some((slice, Reason::SliceEnd)),
             (Some(hold), _) => Some((hold, Reason::MaxHold)),
