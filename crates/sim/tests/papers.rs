@@ -2,7 +2,9 @@
 
 use coalesce_sim::papers::finding::{Finding, table};
 use coalesce_sim::papers::{experiments, findings};
+use coalesce_sim::plan::Plan;
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 fn find(only: &[&str]) -> Vec<Finding> {
@@ -39,4 +41,21 @@ fn whatever_does_not_agree_has_a_reason() {
     };
     let lines: Vec<_> = include_str!("papers.txt").lines().filter(silent).collect();
     assert!(lines.is_empty(), "{lines:#?}");
+}
+
+#[test]
+fn every_plan_is_read_and_named_after_its_file() {
+    for folder in ["papers", "search"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans").join(folder);
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let plan = Plan::read(&path).unwrap_or_else(|error| panic!("{error}"));
+            assert!(
+                plan.name.ends_with(path.file_stem().unwrap().to_str().unwrap()),
+                "{}: {}",
+                path.display(),
+                plan.name
+            );
+        }
+    }
 }
