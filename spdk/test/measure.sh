@@ -5,6 +5,7 @@
 # numbers. What is printed are medians; the spread of queues is how far one of them is from their mean, at most. The
 # applications poll all the time: one has CPU 0 and the other is stopped, run by run; the client is on CPU 1.
 set -euo pipefail
+taskset -pc 1 $$ > /dev/null
 here=$(cd "$(dirname "$0")" && pwd)
 build=$1 rpc_py=$2
 shift 2
@@ -21,7 +22,7 @@ declare -A pid
 start() {
   app=$1
   mkdir "$work/$app"
-  "$build/$app" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work/$app" -r "$work/$app.rpc" > "$work/$app.log" 2>&1 &
+  taskset -c 0,1 "$build/$app" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work/$app" -r "$work/$app.rpc" > "$work/$app.log" 2>&1 &
   pid[$app]=$! pids+=("$!")
   wait_for rpc spdk_get_version
   for bdev in null null10 null80; do rpc bdev_null_create "$bdev" 1024 512; done > /dev/null
@@ -48,7 +49,7 @@ be() {
 
 # CPU time that the application has had, in ms
 used() { awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print int(($12 + $13) * 1000 / hz) }' "/proc/${pid[$app]}/stat"; }
-# bench BDEV OPTION...: the client; again if somebody else took more than 3 % of the application's CPU meanwhile
+# bench BDEV OPTION...: the client; again if somebody else took more than 5 % of the application's CPU meanwhile
 bench() {
   local bdev=$1 from wall try
   shift
@@ -56,7 +57,7 @@ bench() {
     from=$(used) wall=$(date +%s%3N)
     taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev" --event-idx off --seconds "${SECONDS_EACH:-0.5}" --quiet \
       --json "$@" > "$work/result"
-    [ $((($(used) - from) * 100)) -lt $((($(date +%s%3N) - wall) * 97)) ] || return 0
+    [ $((($(used) - from) * 100)) -lt $((($(date +%s%3N) - wall) * 95)) ] || return 0
     printf '%s, %s: disturbed (%s)\n' "$app" "$bdev" "$try" >&2
   done
 }
