@@ -6,7 +6,7 @@
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
-cargo build --quiet --locked --release --package coalesce-benches --bin time
+cargo build --quiet --locked --release --package coalesce-benches --features criterion --bin time
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 export CRITERION_HOME=$target/criterion
 rm -rf "$CRITERION_HOME"

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 lint() {
   cargo fmt --all --check
-  cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+  cargo clippy --quiet --locked --workspace --all-targets --features coalesce-benches/criterion -- -D warnings
   cargo fmt --manifest-path fuzz/Cargo.toml --check
   cargo fmt --manifest-path firmware-demo/rust/Cargo.toml --check
   cargo clippy --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
