@@ -177,3 +177,64 @@ impl Checker {
         self.verdict.wrong(at, what);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::{Hint, HoldReason, Reason};
+
+    const COMPLETION: What = What::Completion { hint: Hint::Plain, cif: 1 };
+    const HOLD: What = What::Hold { reason: HoldReason::Burst };
+
+    const fn interrupt(covers: u32) -> What {
+        What::Interrupt { reason: Reason::Delta, covers }
+    }
+
+    /// What is said of these events, one every 10 ns, under a policy that holds nothing for more than 40 ns.
+    fn verdict(events: &[What]) -> Verdict {
+        let mut checker = Checker::new(Some(40));
+        for (at, what) in (0..).step_by(10).zip(events) {
+            checker.see(Event { at, what: *what });
+        }
+        checker.finish(1000);
+        checker.verdict().clone()
+    }
+
+    #[test]
+    fn what_is_right() {
+        for events in [
+            &[][..],
+            &[COMPLETION, HOLD, What::Deadline, HOLD, What::Consumed { count: 1 }],
+            &[COMPLETION, HOLD, interrupt(1)],
+            &[COMPLETION, HOLD, COMPLETION, What::UrgentAlone, What::Consumed { count: 1 }],
+        ] {
+            assert_eq!(verdict(events), Verdict::default(), "{events:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        for (events, expected) in [
+            (&[COMPLETION, HOLD][..], "1 completions are lost"),
+            (&[COMPLETION, COMPLETION, interrupt(2)], "no decision about the first"),
+            (&[interrupt(0)], "announces nothing"),
+            (&[COMPLETION, HOLD, interrupt(2)], "announces 2 of 1 completions"),
+            (&[COMPLETION, HOLD, HOLD, HOLD, HOLD, interrupt(1)], "held for 50 ns, allowed are 40"),
+            (&[COMPLETION, HOLD, What::UrgentAlone], "and there is none"),
+            (&[COMPLETION, HOLD, What::Consumed { count: 2 }], "more was consumed than was held"),
+        ] {
+            let verdict = verdict(events);
+            assert!(!verdict.is_clean() && verdict.violations[0].what.contains(expected), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn the_line_and_the_policy_must_agree() {
+        for (policy, held, is_clean) in [(1, 1, true), (2, 1, true), (0, 1, false), (1, 0, false)] {
+            let mut checker = Checker::new(None);
+            checker.see(Event { at: 0, what: COMPLETION });
+            checker.compare(0, policy, held);
+            assert_eq!(checker.verdict().is_clean(), is_clean, "policy {policy}, line {held}");
+        }
+    }
+}

@@ -156,6 +156,7 @@ fn the_ipi_gate() {
     assert!(lazy.ipis_per_s < eager.ipis_per_s / 4.0, "{} and {}", lazy.ipis_per_s, eager.ipis_per_s);
     assert!(lazy.threads[0].latency.mean > eager.threads[0].latency.mean * 1.2);
     assert!(lazy.threads[1].cpu > eager.threads[1].cpu);
+    assert_near(lazy.threads[0].iops * lazy.threads[0].latency.mean / 1e9, 8.0, 0.02); // none is forgotten
     // Never much longer than the threshold and the longest service, of itself and of one before it.
     assert!(lazy.threads[0].latency.max < 500_000 + 2 * 1_000_000, "{:?}", lazy.threads[0].latency);
     let (eager, lazy) = (run_with(0, false), run_with(500, false));
