@@ -146,6 +146,23 @@ fn bursts_are_those_between_long_gaps() {
     }
 }
 
+/// A completion at the very instant of the deadline rides on it.
+#[test]
+fn a_completion_at_the_deadline_shares_its_interrupt() {
+    let policy = "cint:delta=1us,ooo=off,in_flight=off,hints=none";
+    for (second, interrupts) in [(1000, 1), (1001, 2)] {
+        let event =
+            |time: u64, event: &str, id: u64| format!("{{\"time_ns\":{time},\"event\":\"{event}\",\"id\":{id}}}\n");
+        let text = [
+            event(0, "submit", 1),
+            event(1, "submit", 2),
+            event(5000, "complete", 1),
+            event(5000 + second, "complete", 2),
+        ];
+        assert_eq!(run(&text.concat(), &[policy]).outcomes[0].interrupts, interrupts, "{second}");
+    }
+}
+
 #[test]
 fn rules_hold_and_what_is_reported_adds_up() {
     let replay = run(&text("nvme.blkparse"), &ALL);

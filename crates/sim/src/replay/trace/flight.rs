@@ -106,6 +106,20 @@ mod tests {
     }
 
     #[test]
+    fn any_number_may_be_alike() {
+        let mut flight = Flight::default();
+        let mut expected = std::collections::VecDeque::new();
+        for round in 0..40 {
+            expected.extend(flight.begin((0, 8), round));
+            if round % 3 == 0 {
+                assert_eq!(flight.end((0, 8)).map(|(slot, _)| slot), expected.pop_front());
+            }
+        }
+        assert!(expected.iter().all(|slot| flight.end((0, 8)).map(|ended| ended.0) == Some(*slot)));
+        assert_eq!(flight.len(), 0);
+    }
+
+    #[test]
     fn a_requeued_command_stays_in_flight_until_it_completes() {
         let mut flight = Flight::default();
         assert!(!flight.requeue((0, 1)));
