@@ -250,11 +250,16 @@ impl Cint {
     #[cold]
     #[inline(never)]
     fn wait(&mut self, due: Due) -> Decision {
-        let was_due = !self.put_off && self.own_deadline().is_some_and(|(left, _)| left <= 0);
-        let is_due = was_due || !matches!(due, Due::Nothing);
-        self.put_off |= is_due;
+        let is_due = !matches!(due, Due::Nothing);
+        if self.put_off {
+            let pace = self.due; // whatever comes
+            self.hold();
+            self.due = pace;
+            return Decision::Hold(if is_due { HoldReason::Storm } else { HoldReason::Burst });
+        }
+        self.put_off = is_due || self.own_deadline().is_some_and(|(left, _)| left <= 0);
         self.hold_another();
-        Decision::Hold(if is_due { HoldReason::Storm } else { HoldReason::Burst })
+        Decision::Hold(if self.put_off { HoldReason::Storm } else { HoldReason::Burst })
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before. May change in every call
