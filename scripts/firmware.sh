@@ -78,6 +78,6 @@ for board in mps2-an386 versatilepb; do
 done
 # What it was when it was measured last, and a little more (docs/measuring.md).
 echo
-budget "bytes of cint, in C on Cortex-M4" "$(sizes mps2-an386 c | awk -F '\t' '/cint, to/ { bytes += $1 } END { print bytes }')" 5200
-budget "instructions of vic_on_completion on Cortex-M4, median" "$(awk -F '\t' '$1 == "vic_on_completion" { print $4 }' "$made/mps2-an386/c/count")" 42
+budget "bytes of cint, in C on Cortex-M4" "$(sizes mps2-an386 c | awk -F '\t' '/cint, to/ { bytes += $1 } END { print bytes }')" 5400
+budget "instructions of vic_on_completion on Cortex-M4, median" "$(awk -F '\t' '$1 == "vic_on_completion" { print $4 }' "$made/mps2-an386/c/count")" 45
 [ -z "$over" ] || die "a budget is exceeded"

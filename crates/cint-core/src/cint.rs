@@ -241,6 +241,9 @@ impl Cint {
             Due::UrgentAlone => self.deliver_urgent(),
             Due::Nothing => {
                 self.hold_another();
+                if self.storming {
+                    self.look_ahead();
+                }
                 Decision::Hold(HoldReason::Burst)
             }
         }
@@ -250,16 +253,16 @@ impl Cint {
     #[cold]
     #[inline(never)]
     fn wait(&mut self, due: Due) -> Decision {
-        let is_due = !matches!(due, Due::Nothing);
-        if self.put_off {
-            let pace = self.due; // whatever comes
-            self.hold();
-            self.due = pace;
-            return Decision::Hold(if is_due { HoldReason::Storm } else { HoldReason::Burst });
-        }
-        self.put_off = is_due || self.own_deadline().is_some_and(|(left, _)| left <= 0);
+        let (waits, pace) = (self.put_off, self.due);
+        let is_due = !matches!(due, Due::Nothing) || !waits && self.own_deadline().is_some_and(|(left, _)| left <= 0);
+        self.put_off |= is_due;
         self.hold_another();
-        Decision::Hold(if self.put_off { HoldReason::Storm } else { HoldReason::Burst })
+        if waits {
+            self.due = pace; // whatever comes
+        } else {
+            self.look_ahead();
+        }
+        Decision::Hold(if is_due { HoldReason::Storm } else { HoldReason::Burst })
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before. May change in every call
@@ -514,9 +517,6 @@ impl Cint {
     #[inline(never)]
     fn hold_another(&mut self) {
         self.hold();
-        if self.storming {
-            self.look_ahead();
-        }
     }
 
     fn deliver(&mut self, reason: Reason) -> Decision {
