@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// What every interrupt coalescing policy would do: simulated, or replayed from a trace
 #[derive(Parser)]
@@ -19,12 +20,19 @@ enum Command {
     Calibrate(coalesce_sim::calibrate::command::Command),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
         Command::Run(command) => command.run(),
         Command::Fuzz(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Papers(command) => command.run(),
         Command::Calibrate(command) => command.run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("coalesce-sim: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
