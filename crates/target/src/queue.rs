@@ -39,7 +39,7 @@ pub enum Command {
     /// Serve this ring; take requests from it, or wait until that is enabled.
     Start(Box<Vring>, bool),
     /// Take requests, or do not.
-    Enable(bool),
+    Enable(bool, Sender<()>),
     /// Be kicked through another eventfd.
     SetKick(EventFd),
     /// Interrupt through another eventfd.
@@ -47,7 +47,7 @@ pub enum Command {
     /// Report a broken ring through another eventfd.
     SetError(Option<EventFd>),
     /// Guest memory is mapped anew.
-    SetMemory(Arc<GuestMemoryMmap>),
+    SetMemory(Arc<GuestMemoryMmap>, Sender<()>),
     /// Finish what is in flight, deliver what is held, and say where the ring goes on.
     Stop(Sender<Option<u16>>),
     /// Take another policy.
@@ -256,7 +256,10 @@ impl Queue {
                     vring.set_kick(kick);
                 }
             }
-            Command::Enable(enabled) => self.is_enabled = enabled,
+            Command::Enable(enabled, answer) => {
+                self.is_enabled = enabled;
+                let _ = answer.send(());
+            }
             Command::SetCall(call) => {
                 if let Some(vring) = &mut self.vring {
                     vring.set_call(call);
@@ -268,11 +271,12 @@ impl Queue {
                     vring.set_error(error);
                 }
             }
-            Command::SetMemory(memory) => {
+            Command::SetMemory(memory, answer) => {
                 if let Some(vring) = &mut self.vring {
                     let ring = vring.set_memory(memory);
                     self.note(ring);
                 }
+                let _ = answer.send(());
             }
             Command::Stop(answer) => {
                 let next_avail = self.stop();

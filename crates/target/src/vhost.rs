@@ -126,10 +126,11 @@ impl Connection {
         Ok(address - mapping.front_end + mapping.guest)
     }
 
+    /// Returns when every queue works with it: the front end may use, or let go of, memory as soon as it is answered.
     fn set_memory(&mut self, memory: GuestMemoryMmap) {
         self.memory = Arc::new(memory);
         for queue in self.queues.iter() {
-            queue.tell(Command::SetMemory(self.memory.clone()));
+            queue.ask(|answer| Command::SetMemory(self.memory.clone(), answer));
         }
     }
 
@@ -263,7 +264,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
             for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
                 ring.is_enabled = true; // there is no message for it without the feature
                 if ring.is_running {
-                    queue.tell(Command::Enable(true));
+                    queue.ask(|answer| Command::Enable(true, answer));
                 }
             }
         }
@@ -371,7 +372,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
         let (ring, queue) = self.ring(index)?;
         ring.is_enabled = enable;
         if ring.is_running {
-            queue.tell(Command::Enable(enable));
+            queue.ask(|answer| Command::Enable(enable, answer));
         }
         Ok(())
     }
