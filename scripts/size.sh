@@ -26,13 +26,13 @@ sums="vic, the paper's; vic_(on_completion|deadline); x86_64-unknown-linux-gnu; 
 vic, in use; vic_(on_.*|deadline|flush)
 vic, all; vic_.*
 cint, the paper's; cint_(on_completion|deadline|on_deadline)
-cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 3700
+cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 1850
 cint, in use, strict barriers; cint_(on_.*|deadline|flush|window_on_.*)
 cint, all; cint_.*
 ipi_gate, all; ipi_gate_.*
 nvme, all; nvme_.*
 everything; .*"
-states=('vic_state 104' 'cint_state 128' 'ipi_gate 24')
+states=('vic_state 104' 'cint_state 96' 'ipi_gate 24')
 
 # Prints lines of: what, target, bytes, budget; 0: no budget.
 measure() { # TARGET

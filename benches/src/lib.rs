@@ -92,7 +92,7 @@ pub fn vic_for_c() -> vic_state {
 // Long bursts: a plain completion is held.
 const DELTA_NS: u64 = 1_000_000;
 const THR: u16 = u16::MAX;
-const MAX_HOLD_NS: u64 = 1_000_000_000;
+const MAX_HOLD_NS: u64 = 500_000_000;
 
 /// cint, for Rust.
 ///

@@ -1,6 +1,6 @@
 //! The machine: Algorithm 2 of the cinterrupts paper, and what keeps it safe.
 
-use crate::config::{Config, ConfigError, Field, NEVER};
+use crate::config::{AGE_MAX, Config, ConfigError, Field, NEVER, SPAN_MAX};
 use crate::hint::Hint;
 use crate::storm::Average;
 
@@ -10,10 +10,10 @@ use crate::storm::Average;
 pub enum Event {
     /// Nothing in particular.
     Plain,
-    /// Somebody waits for this command.
-    Urgent,
     /// A batch is complete.
     Barrier,
+    /// Somebody waits for this command.
+    Urgent,
     /// A ticket that is not valid: delivers.
     Error,
 }
@@ -112,10 +112,10 @@ impl HoldReason {
 pub enum Decision {
     /// Interrupt the consumer: it covers everything completed so far.
     Deliver(Reason),
-    /// Interrupt the consumer for this urgent completion alone (§3.5): what was held stays held.
-    DeliverUrgent,
     /// Do not interrupt now.
     Hold(HoldReason),
+    /// Interrupt the consumer for this urgent completion alone (§3.5): what was held stays held.
+    DeliverUrgent,
 }
 
 impl Decision {
@@ -133,43 +133,29 @@ impl Decision {
 #[derive(Clone, Copy, Debug)]
 pub struct Cint {
     config: Config,
+    last: u64, // when it was called last. All other time is counted from there, so that a clock may go back.
+    // How long ago, in ticks, up to AGE_MAX
+    oldest: u32, // the oldest held completion was posted
+    quiet: u32,  // the last completion was: the quiet time Δ starts here
+    gap: u32,    // the last interrupt was delivered
     // The burst
+    wake: u32, // the short cut ends so many ticks from now; 0: there is none
     held: u32,
-    room: u32,            // the short cut: with fewer held another one can be; 0 in a storm
-    passed: u16,          // urgent ones announced alone since then; they count in the batch, Alg. 2 `coalesced`
-    needed: u64,          // with fewer commands in flight none can be held
-    first_held: u64,      // when the oldest held completion was posted
-    limit: u64,           // `max_hold` after that
-    last_completion: u64, // the quiet time Δ starts here
-    due: u64,             // the deadline; NEVER: there is none, or it is the end of the clock
+    room: u32, // so many held, and one more completes the batch; Alg. 2 `coalesced` counts up instead
     // The storm guard
     average: Average,
     storming: bool,
-    last_delivery: u64,
-    delivered: bool, // last_delivery is valid
     put_off: bool,   // what is held was due, and waits for the storm guard
-    // Time
-    times_back: u16,
+    delivered: bool, // there is a gap
     #[expect(dead_code, reason = "no byte of a state is undefined: it may be written to a file")]
-    filler: u8,
-    last: u64, // of the previous call
+    filler: [u8; 3],
+    times_back: u16,
 }
 
-const _: () = assert!(size_of::<Cint>() <= 120, "128 bytes with a word that a C caller adds");
+const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with a word that a C caller adds");
 
 /// Commands in flight are not known.
 pub const CIF_UNKNOWN: u32 = u32::MAX;
-
-const fn is_fewer(cif: u32, needed: u64) -> bool {
-    (cif as u64) < needed && cif != CIF_UNKNOWN
-}
-
-/// What a completion asks for.
-enum Due {
-    Nothing,
-    UrgentAlone,
-    Everything(Reason),
-}
 
 impl Cint {
     /// A machine that has seen nothing. Usable in a `static`.
@@ -177,22 +163,19 @@ impl Cint {
     pub const fn new(config: Config) -> Self {
         Self {
             config,
+            last: 0,
+            oldest: 0,
+            quiet: 0,
+            gap: 0,
+            wake: 0,
             held: 0,
             room: config.room(),
-            passed: 0,
-            first_held: 0,
-            limit: 0,
-            last_completion: 0,
-            due: NEVER,
             average: Average::cold(&config),
             storming: false,
-            needed: config.needed(),
-            last_delivery: 0,
-            delivered: false,
             put_off: false,
+            delivered: false,
+            filler: [0; 3],
             times_back: 0,
-            filler: 0,
-            last: 0,
         }
     }
 
@@ -210,19 +193,21 @@ impl Cint {
     /// `None`: call [`on_completion`](Self::on_completion); nothing has happened.
     #[inline(always)]
     pub fn short_cut(&mut self, now: u64, cif: u32) -> Option<Decision> {
-        if now < self.last {
-            return None;
-        }
-        if now >= self.due {
-            return None;
-        }
-        if u64::from(cif) < self.needed {
+        let elapsed = now.wrapping_sub(self.last); // more than any wake if the clock went back
+        if elapsed >= u64::from(self.wake) {
             return None;
         }
         if self.held >= self.room {
             return None;
         }
+        if cif < self.needed_to_hold(self.held.wrapping_add(1)) {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below wake")]
+        let elapsed = elapsed as u32;
         self.last = now;
+        self.oldest = self.oldest.wrapping_add(elapsed);
+        self.gap = self.gap.wrapping_add(elapsed);
         self.hold();
         Some(Decision::Hold(HoldReason::Burst))
     }
@@ -234,34 +219,37 @@ impl Cint {
         if let Some(reason) = self.expired() {
             return self.deliver(reason); // this completion rides on it
         }
-        match self.due(event, cif) {
-            Due::Everything(Reason::Error) => self.deliver(Reason::Error),
-            due if self.is_paced() => self.wait(due),
-            Due::Everything(reason) => self.deliver(reason),
-            Due::UrgentAlone => self.deliver_urgent(),
-            Due::Nothing => {
-                self.hold_another();
-                if self.storming {
-                    self.look_ahead();
-                }
-                Decision::Hold(HoldReason::Burst)
-            }
+        let mut decision = self.algorithm_2(event, cif);
+        if self.is_paced() && event != Event::Error {
+            decision = self.put_off(decision.is_deliver());
+        }
+        match decision {
+            Decision::Deliver(reason) => self.deliver(reason),
+            Decision::DeliverUrgent => self.deliver_urgent(),
+            Decision::Hold(reason) => self.hold_long(reason),
+        }
+    }
+
+    /// Algorithm 2, with `>=` at `thr` and without the fall-through of Urgent.
+    fn algorithm_2(&self, event: Event, cif: u32) -> Decision {
+        let (held, held_too) = (self.held, self.held.wrapping_add(1));
+        match event {
+            Event::Error => Decision::Deliver(Reason::Error),
+            Event::Barrier => Decision::Deliver(Reason::Barrier),
+            Event::Urgent if !self.config.ooo => Decision::Deliver(Reason::Urgent),
+            Event::Urgent if held == 0 => Decision::DeliverUrgent,
+            _ if held >= self.room => Decision::Deliver(Reason::Count),
+            Event::Urgent if cif < self.needed(held) => Decision::Deliver(Reason::InFlight),
+            Event::Urgent => Decision::DeliverUrgent,
+            Event::Plain if cif < self.needed(held_too) => Decision::Deliver(Reason::InFlight),
+            Event::Plain => Decision::Hold(HoldReason::Burst),
         }
     }
 
     /// A completion before the storm guard allows the next interrupt.
-    #[cold]
-    #[inline(never)]
-    fn wait(&mut self, due: Due) -> Decision {
-        let (waits, pace) = (self.put_off, self.due);
-        let is_due = !matches!(due, Due::Nothing) || !waits && self.own_deadline().is_some_and(|(left, _)| left <= 0);
+    fn put_off(&mut self, is_due: bool) -> Decision {
+        let is_due = is_due || !self.put_off && self.held > 0 && self.own_deadline().0 <= 0;
         self.put_off |= is_due;
-        self.hold_another();
-        if waits {
-            self.due = pace; // whatever comes
-        } else {
-            self.look_ahead();
-        }
         Decision::Hold(if is_due { HoldReason::Storm } else { HoldReason::Burst })
     }
 
@@ -270,7 +258,17 @@ impl Cint {
     #[inline]
     #[must_use]
     pub const fn deadline(&self) -> Option<u64> {
-        if self.due == NEVER && self.next_deadline().is_none() { None } else { Some(self.due) }
+        let left = match self.wake {
+            0 if self.held == 0 => return None,
+            0 => self.next_deadline().0,
+            wake => wake.cast_signed(),
+        };
+        #[expect(clippy::cast_sign_loss, reason = "compared before")]
+        match left {
+            FOREVER.. => None,
+            1.. => Some(self.last.saturating_add(left as u64)),
+            _ => Some(self.last),
+        }
     }
 
     /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
@@ -337,17 +335,21 @@ impl Cint {
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
             (self.average, self.storming) = (Average::cold(&config), false);
         }
+        let passed = self.config.room().wrapping_sub(self.room);
+        self.room = config.room().saturating_sub(passed);
         self.config = config;
-        self.needed = self.needed(self.held.saturating_add(1));
-        self.make_room();
-        Ok(match self.own_deadline() {
-            _ if self.put_off => self.deliver(Reason::Storm),
-            Some((left, reason)) if self.has_come(left) => self.deliver(reason),
-            _ if self.held > 0 && self.batch() >= u32::from(config.thr) => self.deliver(Reason::Count),
-            _ => {
-                self.look_ahead();
-                self.nothing_due(HoldReason::Reconfigured)
-            }
+        if self.held == 0 {
+            return Ok(Decision::Hold(HoldReason::NothingHeld));
+        }
+        let (left, reason) = self.own_deadline();
+        Ok(if self.put_off {
+            self.deliver(Reason::Storm)
+        } else if self.has_come(left) {
+            self.deliver(reason)
+        } else if self.held > self.room {
+            self.deliver(Reason::Count)
+        } else {
+            Decision::Hold(HoldReason::Reconfigured)
         })
     }
 
@@ -375,150 +377,95 @@ impl Cint {
         self.times_back
     }
 
-    /// Takes the time of a call. A clock that went back: no time has passed, and all that is stored moves back too.
-    #[inline(always)]
+    /// Takes the time of a call. When the clock goes back no time has passed.
+    #[inline(never)]
     fn advance(&mut self, now: u64) {
-        if now < self.last {
-            self.go_back(now);
-        }
-        self.last = now;
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn go_back(&mut self, now: u64) {
-        let by = self.last.wrapping_sub(now);
-        self.last = now;
-        self.first_held = self.first_held.wrapping_sub(by);
-        self.last_completion = self.last_completion.wrapping_sub(by);
-        self.last_delivery = self.last_delivery.wrapping_sub(by);
-        self.times_back = self.times_back.saturating_add(1);
-        self.look_ahead();
-    }
-
-    /// Ticks since `instant`. It may lie before 0 in the caller's clock, as its difference does not.
-    const fn since(&self, instant: u64) -> u64 {
-        self.last.wrapping_sub(instant)
-    }
-
-    /// Ticks from now until `span` ticks after `instant`; negative: so long ago.
-    const fn left(&self, instant: u64, span: u64) -> i64 {
-        0_i64.saturating_add_unsigned(span).saturating_sub_unsigned(self.since(instant))
-    }
-
-    const fn has_come(&self, left: i64) -> bool {
-        self.last.saturating_add_signed(left) <= self.last
-    }
-
-    /// When what is held is due, the storm guard aside: Δ after the last completion, `max_hold` after the first held.
-    #[inline(never)]
-    const fn own_deadline(&self) -> Option<(i64, Reason)> {
-        if self.held == 0 {
-            return None;
-        }
-        let Config { delta, max_hold, .. } = self.config;
-        let quiet = (self.left(self.last_completion, delta), Reason::Delta);
-        let limit = (self.left(self.first_held, max_hold), Reason::MaxHold);
-        match (delta, max_hold) {
-            (NEVER, NEVER) => None,
-            (NEVER, _) => Some(limit),
-            (_, NEVER) => Some(quiet),
-            _ => Some(if limit.0 < quiet.0 { limit } else { quiet }),
-        }
-    }
-
-    /// When what is held is due, and the reason it will give.
-    #[inline(never)]
-    const fn next_deadline(&self) -> Option<(i64, Reason)> {
-        let own = self.own_deadline();
-        if !self.storming {
-            return own;
-        }
-        let pace = (self.left(self.last_delivery, self.config.storm_interval), Reason::Storm);
-        match own {
-            _ if self.put_off => Some(pace), // in a storm nothing comes before its pace
-            Some((left, _)) if left < pace.0 => Some(pace),
-            own => own,
-        }
-    }
-
-    /// Finds the deadline of what is held, anew.
-    #[cold]
-    #[inline(never)]
-    fn look_ahead(&mut self) {
-        self.due = self.next_deadline().map_or(NEVER, |(left, _)| self.last.saturating_add_signed(left));
-        self.limit = match self.config.max_hold {
-            NEVER => NEVER,
-            max_hold => self.last.saturating_add_signed(self.left(self.first_held, max_hold)),
+        let elapsed = match now.checked_sub(self.last) {
+            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
+            Some(elapsed) if elapsed < SPAN_MAX as u64 => elapsed as u32,
+            Some(_) => SPAN_MAX,
+            None => {
+                self.times_back = self.times_back.saturating_add(1);
+                0
+            }
         };
+        for age in [&mut self.oldest, &mut self.quiet, &mut self.gap] {
+            *age = age.wrapping_add(elapsed).min(AGE_MAX);
+        }
+        self.last = now;
+        self.wake = 0;
     }
 
     /// The reason of a deadline that has come.
     #[inline(always)]
-    fn expired(&self) -> Option<Reason> {
-        if self.last < self.due { None } else { self.why_due() }
+    const fn expired(&self) -> Option<Reason> {
+        if self.held == 0 {
+            return None;
+        }
+        let (left, reason) = self.next_deadline();
+        if self.has_come(left) { Some(reason) } else { None }
     }
 
-    #[cold]
+    const fn has_come(&self, left: i32) -> bool {
+        left <= 0 || self.last == u64::MAX && left < FOREVER // at the end of the clock everything is due
+    }
+
+    /// Ticks until what is held is due, and the reason it will give.
     #[inline(never)]
-    fn why_due(&self) -> Option<Reason> {
-        self.next_deadline().map(|(_, reason)| reason)
+    const fn next_deadline(&self) -> (i32, Reason) {
+        let own = self.own_deadline();
+        if self.storming {
+            let pace = left(self.config.storm_interval, self.gap);
+            if self.put_off || own.0 < pace {
+                return (pace, Reason::Storm); // nothing comes before its pace
+            }
+        }
+        own
     }
 
-    /// Alg. 2 `coalesced`
-    const fn batch(&self) -> u32 {
-        self.held.saturating_add(self.passed as u32)
-    }
-
-    const fn make_room(&mut self) {
-        self.room = if self.storming { 0 } else { self.config.room().saturating_sub(self.passed as u32) };
+    /// The same, the storm guard aside: Δ after the last completion, `max_hold` after the first held.
+    const fn own_deadline(&self) -> (i32, Reason) {
+        let limit = left(self.config.max_hold, self.oldest);
+        let quiet = left(self.config.delta, self.quiet);
+        if limit < quiet { (limit, Reason::MaxHold) } else { (quiet, Reason::Delta) }
     }
 
     /// In a storm, and too soon after the last interrupt for another.
-    fn is_paced(&self) -> bool {
-        self.storming && self.since(self.last_delivery) < self.config.storm_interval
-    }
-
-    /// Algorithm 2, with `>=` at `thr` and without the fall-through of Urgent: what this completion asks for.
-    fn due(&self, event: Event, cif: u32) -> Due {
-        match event {
-            Event::Error => Due::Everything(Reason::Error),
-            Event::Barrier => Due::Everything(Reason::Barrier),
-            Event::Urgent if !self.config.ooo => Due::Everything(Reason::Urgent),
-            Event::Urgent if self.held == 0 => Due::UrgentAlone,
-            _ if self.batch().saturating_add(1) >= u32::from(self.config.thr) => Due::Everything(Reason::Count),
-            Event::Urgent if is_fewer(cif, self.needed(self.held)) => Due::Everything(Reason::InFlight),
-            Event::Urgent => Due::UrgentAlone,
-            Event::Plain if is_fewer(cif, self.needed) => Due::Everything(Reason::InFlight),
-            Event::Plain => Due::Nothing,
-        }
+    const fn is_paced(&self) -> bool {
+        self.storming && self.gap < self.config.storm_interval
     }
 
     /// The `in_flight` rule: with fewer commands in flight, holding `held` completions leaves the device too little to do.
-    const fn needed(&self, held: u32) -> u64 {
-        let per_held = self.config.in_flight_per_held as u64;
-        if held > 1 { per_held.wrapping_mul(held as u64) } else { per_held >> 1 }
+    const fn needed(&self, held: u32) -> u32 {
+        if held > 1 { self.needed_to_hold(held) } else { self.config.in_flight_per_held >> 1 }
+    }
+
+    /// The same for more than one. Below `thr`, so that it is below `CIF_UNKNOWN`.
+    #[inline(always)]
+    const fn needed_to_hold(&self, held: u32) -> u32 {
+        self.config.in_flight_per_held.wrapping_mul(held)
     }
 
     #[inline(always)]
-    const fn hold(&mut self) {
-        if self.held == 0 {
-            self.first_held = self.last;
-            self.limit = self.last.saturating_add(self.config.max_hold);
-            self.needed = self.config.in_flight_per_held as u64;
-        }
-        self.needed = self.needed.wrapping_add(self.config.in_flight_per_held as u64);
-        self.last_completion = self.last;
+    fn hold(&mut self) {
         self.held = self.held.saturating_add(1);
-        let quiet = self.last.saturating_add(self.config.delta);
-        self.due = if self.limit < quiet { self.limit } else { quiet };
+        self.quiet = 0;
+        self.wake = self.config.max_hold.wrapping_sub(self.oldest).min(self.config.delta);
     }
 
     #[inline(never)]
-    fn hold_another(&mut self) {
+    fn hold_long(&mut self, reason: HoldReason) -> Decision {
+        if self.held == 0 {
+            self.oldest = 0;
+        }
         self.hold();
+        if self.storming || self.last >= CLOCK_END {
+            self.wake = 0;
+        }
+        Decision::Hold(reason)
     }
 
+    #[inline(never)]
     fn deliver(&mut self, reason: Reason) -> Decision {
         self.forget_held();
         self.interrupt();
@@ -529,10 +476,8 @@ impl Cint {
     fn deliver_urgent(&mut self) -> Decision {
         self.interrupt();
         if self.held > 0 {
-            self.last_completion = self.last;
-            self.passed = self.passed.saturating_add(1);
-            self.make_room();
-            self.look_ahead();
+            self.quiet = 0;
+            self.room = self.room.saturating_sub(1);
         }
         Decision::DeliverUrgent
     }
@@ -544,7 +489,6 @@ impl Cint {
         }
         if self.is_paced() {
             self.put_off = true;
-            self.look_ahead();
             return Decision::Hold(HoldReason::Storm);
         }
         self.deliver(reason)
@@ -556,22 +500,29 @@ impl Cint {
 
     const fn forget_held(&mut self) {
         self.held = 0;
-        self.passed = 0;
+        self.room = self.config.room();
         self.put_off = false;
-        self.due = NEVER;
-        self.needed = self.config.needed();
-        self.make_room();
     }
 
     /// Every interrupt but the first is a sample for the storm guard.
     #[inline(never)]
     fn interrupt(&mut self) {
         if self.delivered && self.config.storm_interval > 0 {
-            self.average.sample(self.since(self.last_delivery), &self.config);
-            self.storming = self.average.is_storm(self.storming, &self.config);
-            self.make_room();
+            self.storming = self.average.sample(self.gap, self.storming, &self.config);
         }
         self.delivered = true;
-        self.last_delivery = self.last;
+        self.gap = 0;
     }
 }
+
+/// Ticks until a span is over that began so long ago; FOREVER or more: it has no end.
+const fn left(span: u32, age: u32) -> i32 {
+    span.wrapping_sub(age).cast_signed()
+}
+
+/// From here on there is no short cut: it may neither pass over the end of the clock nor take a clock that went back for
+/// one that did.
+const CLOCK_END: u64 = 0xFFFF_FFFF << 32;
+const _: () = assert!(u64::MAX - CLOCK_END > 2 * NEVER as u64);
+
+const FOREVER: i32 = NEVER.wrapping_sub(AGE_MAX).cast_signed();

@@ -16,20 +16,21 @@ pub struct Params {
     pub thr: u16,
     /// Out-of-order Urgent: an urgent completion is announced alone, what is held stays held (§3.5).
     pub ooo: bool,
-    /// How long a completion may be held, from the first one held; `None`: up to (thr - 1) * Δ. 1 ns to 1 s.
+    /// How long a completion may be held, from the first one held; `None`: up to (thr - 1) * Δ. 1 ns to 1 s, and no
+    /// more than 700 million ticks.
     pub max_hold_ns: Option<u64>,
     /// The storm guard (§4.3); `None`: off.
     pub storm: Option<StormParams>,
     /// The `in_flight` rule, where the caller gives commands in flight: below this threshold T every completion
     /// interrupts, and above it no more than max(1, CIF / 2T) plain ones are held, so that the device stays busy.
-    /// 2 to 65535; `None`: off.
+    /// 2 to 32767; `None`: off.
     pub in_flight: Option<u16>,
 }
 
 /// Parameters of the storm guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StormParams {
-    /// Interrupts per second in the long run, at most. 1 to `tick_hz` / 5.
+    /// Interrupts per second in the long run, at most. `tick_hz` / 175 million (6 where a tick is a nanosecond) to `tick_hz` / 5.
     pub max_rate: u64,
     /// The weight of one gap between interrupts in the moving average is 2^-shift. 5 to 16; the authors' is 7.
     pub shift: u8,
@@ -58,16 +59,25 @@ impl Params {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(crate) tick_hz: u64,
-    pub(crate) delta: u64,          // NEVER: none
-    pub(crate) max_hold: u64,       // NEVER: none
-    pub(crate) storm_interval: u64, // 0: no storm guard
-    pub(crate) thr: u16,
+    pub(crate) delta: u32,              // NEVER: none
+    pub(crate) max_hold: u32,           // NEVER: none
+    pub(crate) storm_interval: u32,     // 0: no storm guard
     pub(crate) in_flight_per_held: u32, // twice the threshold; 0: no in_flight rule
+    pub(crate) thr: u16,
     pub(crate) storm_shift: u8,
     pub(crate) ooo: bool,
 }
 
-pub(crate) const NEVER: u64 = u64::MAX;
+/// The longest time, in ticks, that a configuration can name.
+pub(crate) const SPAN_MAX: u32 = 700_000_000;
+/// Nothing need be known to be older: what began when a span was not over yet, and one more later.
+pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
+/// A span that is never over.
+pub(crate) const NEVER: u32 = i32::MAX.cast_unsigned();
+const _: () = assert!(NEVER - AGE_MAX > SPAN_MAX && u32::MAX - NEVER - AGE_MAX > SPAN_MAX);
+/// The longest interval between two interrupts that the storm guard can be told: its samples are four times as long.
+const INTERVAL_MAX: u64 = 175_000_000;
+const _: () = assert!(4 * INTERVAL_MAX <= SPAN_MAX as u64);
 
 impl Config {
     /// Checks `params` and converts them to ticks: Δ and `max_hold` rounded down, the interval of the storm guard up.
@@ -85,13 +95,6 @@ impl Config {
             (Field::TickHz, tick_hz),
             (Field::Delta, delta_ns),
             (Field::Thr, thr as u64),
-            (
-                Field::MaxHold,
-                match max_hold_ns {
-                    Some(ns) => ns,
-                    None => 1,
-                },
-            ),
             (Field::StormShift, shift as u64),
             (
                 Field::InFlight,
@@ -109,29 +112,32 @@ impl Config {
             }
             rest = tail;
         }
-        if let Err(error) = Field::StormMaxRate.check(max_rate, 1, divide(tick_hz, 5)) {
-            return Err(error);
-        }
-
         let storm_interval = match storm {
-            Some(_) => divide_up(tick_hz, max_rate),
+            Some(_) => {
+                match Field::StormMaxRate.check(max_rate, divide_up(tick_hz, INTERVAL_MAX), divide(tick_hz, 5)) {
+                    Ok(()) => divide_up(tick_hz, max_rate),
+                    Err(error) => return Err(error),
+                }
+            }
             None => 0,
         };
         let max_hold = match max_hold_ns {
-            Some(ns) => ticks_down(ns, tick_hz),
+            Some(ns) => {
+                let (min, max) = Field::MaxHold.range();
+                let longest = divide((SPAN_MAX as u64).saturating_mul(NS_PER_S), tick_hz);
+                let max = if longest < max { longest } else { max };
+                if let Err(error) = Field::MaxHold.check(ns, min, max) {
+                    return Err(error);
+                }
+                let min = divide_up(storm_interval.saturating_mul(NS_PER_S), tick_hz);
+                let ticks = ticks_down(ns, tick_hz);
+                if (ticks as u64) < storm_interval {
+                    return Err(ConfigError { field: Field::MaxHoldInStorm, value: ns, min, max });
+                }
+                ticks
+            }
             None => NEVER,
         };
-        if max_hold < storm_interval {
-            return Err(ConfigError {
-                field: Field::MaxHoldInStorm,
-                value: match max_hold_ns {
-                    Some(ns) => ns,
-                    None => 0,
-                },
-                min: divide_up(storm_interval.saturating_mul(NS_PER_S), tick_hz),
-                max: NS_PER_S,
-            });
-        }
         Ok(Self {
             tick_hz,
             delta: match delta_ns {
@@ -139,7 +145,8 @@ impl Config {
                 ns => ticks_down(ns, tick_hz),
             },
             max_hold,
-            storm_interval,
+            #[expect(clippy::cast_possible_truncation, reason = "at most INTERVAL_MAX")]
+            storm_interval: storm_interval as u32,
             thr,
             in_flight_per_held: match in_flight {
                 Some(threshold) => (threshold as u32).wrapping_mul(2),
@@ -156,18 +163,13 @@ impl Config {
     pub const fn max_hold(&self) -> Option<u64> {
         let hold = match (self.max_hold, self.delta) {
             (NEVER, NEVER) => return None,
-            (NEVER, delta) => delta.saturating_mul((self.thr as u64).saturating_sub(1)),
-            (max_hold, _) => max_hold,
+            (NEVER, delta) => (delta as u64).saturating_mul((self.thr as u64).saturating_sub(1)),
+            (max_hold, _) => max_hold as u64,
         };
-        Some(hold.saturating_add(self.storm_interval))
+        Some(hold.saturating_add(self.storm_interval as u64))
     }
 
-    /// With fewer commands in flight none can be held.
-    pub(crate) const fn needed(&self) -> u64 {
-        (self.in_flight_per_held >> 1) as u64
-    }
-
-    /// With fewer held another one can be, if a burst is all there is.
+    /// With fewer held another one can be.
     pub(crate) const fn room(&self) -> u32 {
         (self.thr as u32).wrapping_sub(1)
     }
@@ -181,15 +183,16 @@ impl Config {
     /// Ticks between two interrupts that the storm guard allows in the long run; `None`: off.
     #[must_use]
     pub const fn storm_interval(&self) -> Option<u64> {
-        if self.storm_interval == 0 { None } else { Some(self.storm_interval) }
+        if self.storm_interval == 0 { None } else { Some(self.storm_interval as u64) }
     }
 }
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Nanoseconds, up to 1 s, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
-const fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
-    let ticks = divide(ns.saturating_mul(tick_hz), NS_PER_S);
+/// Nanoseconds, up to `SPAN_MAX` ticks, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
+#[expect(clippy::cast_possible_truncation, reason = "at most SPAN_MAX")]
+const fn ticks_down(ns: u64, tick_hz: u64) -> u32 {
+    let ticks = divide(ns.saturating_mul(tick_hz), NS_PER_S) as u32;
     if ticks == 0 && ns > 0 { 1 } else { ticks }
 }
 
@@ -240,7 +243,7 @@ impl Field {
             Self::MaxHold | Self::MaxHoldInStorm => (1, 1_000_000_000),
             Self::StormMaxRate => (1, 2_000_000_000),
             Self::StormShift => (5, 16),
-            Self::InFlight => (2, 65_535),
+            Self::InFlight => (2, 32_767),
         }
     }
 

@@ -290,15 +290,17 @@ typedef struct {
   uint64_t tick_hz;
   // Δ: so long without a completion ends a burst, in ns; 0: the caller says when, by `cint_on_batch_end`. 0 to 10 ms.
   uint64_t delta_ns;
-  // How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: up to (thr - 1) * Δ. With a storm guard it
-  // is 1 s / storm_max_rate at least, and with `ooo` a storm may exceed it by less than that.
+  // How long a completion may be held, in ns. 1 ns to 1 s, and up to 700 million ticks; `COALESCE_NEVER`: up to
+  // (thr - 1) * Δ. With a storm guard it is 1 s / storm_max_rate at least, and with `ooo` a storm may exceed it by less
+  // than that.
   uint64_t max_hold_ns;
-  // The storm guard: interrupts a second in the long run, at most. 1 to tick_hz / 5; 0: no guard.
+  // The storm guard: interrupts a second in the long run, at most. 1, or tick_hz / 175 million, to tick_hz / 5;
+  // 0: no guard.
   uint64_t storm_max_rate;
   // The weight of one gap between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16; the authors' is 7.
   uint32_t storm_shift;
   // The `in_flight` rule: below so many commands in flight every completion interrupts, and above no more are held than
-  // keep the device busy. 2 to 65535; 0: no rule.
+  // keep the device busy. 2 to 32767; 0: no rule.
   uint32_t in_flight;
   // 1: an urgent completion is announced alone, what is held stays held (§3.5); 0: it announces everything.
   uint32_t ooo;
@@ -311,13 +313,13 @@ COALESCE_LAYOUT(cint_config, 56, uint64_t);
 // deliver it. Numbers are never reused.
 typedef int32_t coalesce_status;
 
-// A cinterrupts machine for one interrupt vector, in the caller's memory: 128 bytes. Opaque. It has no pointers and owns
+// A cinterrupts machine for one interrupt vector, in the caller's memory: 96 bytes. Opaque. It has no pointers and owns
 // nothing: it may be moved and copied while nobody uses it, and needs no end.
 typedef struct {
   // Do not look into it.
-  uint64_t opaque[16];
+  uint64_t opaque[12];
 } cint_state;
-COALESCE_LAYOUT(cint_state, 128, uint64_t);
+COALESCE_LAYOUT(cint_state, 96, uint64_t);
 
 // A parameter that is out of its range.
 typedef struct {

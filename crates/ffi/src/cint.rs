@@ -9,13 +9,13 @@ use crate::status::*;
 use crate::tagged::{Decides, Machine, Tagged, answer, kind, put_config, read_config};
 use cint_core::{Cint, Config, Decision, Event, Field, Params, Reason, StormParams};
 
-/// A cinterrupts machine for one interrupt vector, in the caller's memory: 128 bytes. Opaque. It has no pointers and owns
+/// A cinterrupts machine for one interrupt vector, in the caller's memory: 96 bytes. Opaque. It has no pointers and owns
 /// nothing: it may be moved and copied while nobody uses it, and needs no end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cint_state {
     /// Do not look into it.
-    pub opaque: [u64; 16],
+    pub opaque: [u64; 12],
 }
 
 type State = Tagged<Cint>;
@@ -37,15 +37,17 @@ pub struct cint_config {
     pub tick_hz: u64,
     /// Δ: so long without a completion ends a burst, in ns; 0: the caller says when, by `cint_on_batch_end`. 0 to 10 ms.
     pub delta_ns: u64,
-    /// How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: up to (thr - 1) * Δ. With a storm guard it
-    /// is 1 s / storm_max_rate at least, and with `ooo` a storm may exceed it by less than that.
+    /// How long a completion may be held, in ns. 1 ns to 1 s, and up to 700 million ticks; `COALESCE_NEVER`: up to
+    /// (thr - 1) * Δ. With a storm guard it is 1 s / storm_max_rate at least, and with `ooo` a storm may exceed it by less
+    /// than that.
     pub max_hold_ns: u64,
-    /// The storm guard: interrupts a second in the long run, at most. 1 to tick_hz / 5; 0: no guard.
+    /// The storm guard: interrupts a second in the long run, at most. 1, or tick_hz / 175 million, to tick_hz / 5;
+    /// 0: no guard.
     pub storm_max_rate: u64,
     /// The weight of one gap between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16; the authors' is 7.
     pub storm_shift: u32,
     /// The `in_flight` rule: below so many commands in flight every completion interrupts, and above no more are held than
-    /// keep the device busy. 2 to 65535; 0: no rule.
+    /// keep the device busy. 2 to 32767; 0: no rule.
     pub in_flight: u32,
     /// 1: an urgent completion is announced alone, what is held stays held (§3.5); 0: it announces everything.
     pub ooo: u32,
@@ -183,23 +185,24 @@ pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hint: u32, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe {
-        let at_once = |cint: &mut Cint| (hint == COALESCE_HINT_PLAIN).then(|| cint.short_cut(now, cif))?;
-        match State::decide_at_once(state, at_once) {
-            Some(status) => status,
-            None => on_completion(state, now, known(hint).map_or(Event::Error, Event::from), cif),
+    match unsafe { State::at(state) } {
+        Ok(state) => {
+            if hint == COALESCE_HINT_PLAIN
+                && let Some(decision) = state.machine.short_cut(now, cif)
+            {
+                return state.note(decision);
+            }
+            full_way(state, now, hint, cif)
         }
+        Err(status) => status,
     }
 }
 
-/// A command completed, and this is what it means.
-///
-/// # Safety
-/// As `cint_on_completion`.
+/// Without the short cut. Out of its way, so that it needs no stack.
 #[inline(never)]
-pub(crate) unsafe fn on_completion(state: *mut cint_state, now: u64, event: Event, cif: u32) -> coalesce_status {
-    // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |cint| cint.on_event(now, event, cif)) }
+fn full_way(state: &mut State, now: u64, hint: u32, cif: u32) -> coalesce_status {
+    let decision = state.machine.on_event(now, known(hint).map_or(Event::Error, Event::from), cif);
+    state.note(decision)
 }
 
 /// When `cint_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.

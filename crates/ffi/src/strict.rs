@@ -2,7 +2,7 @@
 //! (cinterrupts §4.3).
 
 use crate::block::Block;
-use crate::cint::{cint_state, on_completion};
+use crate::cint::cint_state;
 use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error};
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
@@ -102,7 +102,9 @@ pub unsafe extern "C" fn cint_on_completion_strict(
     cif: u32,
 ) -> coalesce_status {
     // SAFETY: the caller's promises.
-    unsafe { with_event(finish(window, ticket, hint), |event| on_completion(state, now, event, cif)) }
+    unsafe {
+        with_event(finish(window, ticket, hint), |event| State::decide(state, |cint| cint.on_event(now, event, cif)))
+    }
 }
 
 /// A command was aborted and will not complete. `window` may be null where Barriers are relaxed, with

@@ -37,11 +37,17 @@ pub(crate) trait Decides: Machine {
     fn answer(decision: Self::Decision) -> (coalesce_status, u32);
 }
 
-/// With memory that is not null and no such state. Out of the way of those that are.
+/// With what is no state of the kind wanted. Out of the way of those that are.
 #[cold]
 #[inline(never)]
-const fn what_is_wrong(is_aligned: bool) -> coalesce_status {
-    if is_aligned { COALESCE_E_STATE } else { COALESCE_E_ALIGNMENT }
+fn what_is_wrong(state: *const u64) -> coalesce_status {
+    if state.is_null() {
+        COALESCE_E_NULL
+    } else if state.is_aligned() {
+        COALESCE_E_STATE
+    } else {
+        COALESCE_E_ALIGNMENT
+    }
 }
 
 impl<T: Machine> Tagged<T> {
@@ -51,14 +57,14 @@ impl<T: Machine> Tagged<T> {
     /// `state` is null, or points to a state.
     #[inline(always)]
     unsafe fn check(state: *const T::State) -> Result<*const Self, coalesce_status> {
-        const { assert!(size_of::<Self>() <= size_of::<T::State>() && align_of::<Self>() <= 8) };
+        const { assert!(size_of::<Self>() <= size_of::<T::State>() && align_of::<Self>() == align_of::<u64>()) };
         let state = state.cast::<Self>();
         if state.is_null() {
-            return Err(COALESCE_E_NULL);
+            return Err(what_is_wrong(state.cast()));
         }
         // SAFETY: the memory is there, and any four bytes are a number.
         if !state.is_aligned() || unsafe { (*state).kind } != T::KIND {
-            return Err(what_is_wrong(state.is_aligned()));
+            return Err(what_is_wrong(state.cast()));
         }
         Ok(state)
     }
@@ -68,7 +74,7 @@ impl<T: Machine> Tagged<T> {
     /// # Safety
     /// `state` is null, or points to a state that nobody else uses during the call.
     #[inline(always)]
-    unsafe fn at<'a>(state: *mut T::State) -> Result<&'a mut Self, coalesce_status> {
+    pub(crate) unsafe fn at<'a>(state: *mut T::State) -> Result<&'a mut Self, coalesce_status> {
         // SAFETY: the caller's promise; by its first word the memory is what `make` wrote.
         unsafe { Self::check(state).map(|state| &mut *state.cast_mut()) }
     }
@@ -184,8 +190,9 @@ impl<T: Decides> Tagged<T> {
         }
     }
 
+    /// Keeps the reason, and says what to do.
     #[inline(always)]
-    fn note(&mut self, decision: T::Decision) -> coalesce_status {
+    pub(crate) fn note(&mut self, decision: T::Decision) -> coalesce_status {
         let (status, reason) = T::answer(decision);
         self.reason = reason;
         status

@@ -216,8 +216,8 @@ impl FromStr for Spec {
             "auto" => keys::AUTO.parse(rest).map(Self::Auto),
             _ => Err(SpecError::Policy { name: name.into() }),
         }?;
-        // What only the whole can tell, for a clock that carries everything.
-        crate::AnyPolicy::new(spec.clone(), 10_000_000_000)?;
+        // What only the whole can tell, for the usual clock.
+        crate::AnyPolicy::new(spec.clone(), 1_000_000_000)?;
         Ok(spec)
     }
 }
