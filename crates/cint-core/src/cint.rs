@@ -131,8 +131,13 @@ impl Decision {
 ///
 /// See the [crate documentation](crate) for the contract.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)] // bytes first, where small processors reach them with short instructions
 pub struct Cint {
-    config: Config,
+    storming: bool,
+    put_off: bool,   // what is held was due, and waits for the storm guard
+    delivered: bool, // there is a gap
+    filler: [u8; 3], // no byte is undefined: a state may be written to a file
+    times_back: u16,
     last: u64, // when it was called last. All other time is counted from there, so that a clock may go back.
     // How long ago, in ticks, up to AGE_MAX
     oldest: u32, // the oldest held completion was posted
@@ -142,14 +147,8 @@ pub struct Cint {
     wake: u32, // the short cut ends so many ticks from now; 0: there is none
     held: u32,
     room: u32, // so many held, and one more completes the batch; Alg. 2 `coalesced` counts up instead
-    // The storm guard
     average: Average,
-    storming: bool,
-    put_off: bool,   // what is held was due, and waits for the storm guard
-    delivered: bool, // there is a gap
-    #[expect(dead_code, reason = "no byte of a state is undefined: it may be written to a file")]
-    filler: [u8; 3],
-    times_back: u16,
+    config: Config,
 }
 
 const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with a word that a C caller adds");
@@ -219,30 +218,28 @@ impl Cint {
         if let Some(reason) = self.expired() {
             return self.deliver(reason); // this completion rides on it
         }
-        let mut decision = self.algorithm_2(event, cif);
+        let due = self.due(event, cif);
+        let is_urgent = event == Event::Urgent;
         if self.is_paced() && event != Event::Error {
-            decision = self.put_off(decision.is_deliver());
+            return self.put_off(due.is_some() || is_urgent);
         }
-        match decision {
-            Decision::Deliver(reason) => self.deliver(reason),
-            Decision::DeliverUrgent => self.deliver_urgent(),
-            Decision::Hold(reason) => self.hold_long(reason),
+        match due {
+            Some(reason) => self.deliver(reason),
+            None if is_urgent => self.deliver_urgent(),
+            None => self.hold_long(HoldReason::Burst),
         }
     }
 
-    /// Algorithm 2, with `>=` at `thr` and without the fall-through of Urgent.
-    fn algorithm_2(&self, event: Event, cif: u32) -> Decision {
-        let (held, held_too) = (self.held, self.held.wrapping_add(1));
+    /// Algorithm 2, with `>=` at `thr` and without the fall-through of Urgent: why this completion announces everything.
+    fn due(&self, event: Event, cif: u32) -> Option<Reason> {
         match event {
-            Event::Error => Decision::Deliver(Reason::Error),
-            Event::Barrier => Decision::Deliver(Reason::Barrier),
-            Event::Urgent if !self.config.ooo => Decision::Deliver(Reason::Urgent),
-            Event::Urgent if held == 0 => Decision::DeliverUrgent,
-            _ if held >= self.room => Decision::Deliver(Reason::Count),
-            Event::Urgent if cif < self.needed(held) => Decision::Deliver(Reason::InFlight),
-            Event::Urgent => Decision::DeliverUrgent,
-            Event::Plain if cif < self.needed(held_too) => Decision::Deliver(Reason::InFlight),
-            Event::Plain => Decision::Hold(HoldReason::Burst),
+            Event::Error => Some(Reason::Error),
+            Event::Barrier => Some(Reason::Barrier),
+            Event::Urgent if !self.config.ooo => Some(Reason::Urgent),
+            Event::Urgent if self.held == 0 => None,
+            _ if self.held >= self.room => Some(Reason::Count),
+            _ if cif < self.needed(self.held.wrapping_add(u32::from(event == Event::Plain))) => Some(Reason::InFlight),
+            _ => None,
         }
     }
 
@@ -250,7 +247,7 @@ impl Cint {
     fn put_off(&mut self, is_due: bool) -> Decision {
         let is_due = is_due || !self.put_off && self.held > 0 && self.own_deadline().0 <= 0;
         self.put_off |= is_due;
-        Decision::Hold(if is_due { HoldReason::Storm } else { HoldReason::Burst })
+        self.hold_long(if is_due { HoldReason::Storm } else { HoldReason::Burst })
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before. May change in every call
@@ -263,12 +260,12 @@ impl Cint {
             0 => self.next_deadline().0,
             wake => wake.cast_signed(),
         };
-        #[expect(clippy::cast_sign_loss, reason = "compared before")]
-        match left {
-            FOREVER.. => None,
-            1.. => Some(self.last.saturating_add(left as u64)),
-            _ => Some(self.last),
+        if left > LEFT_MAX {
+            return None;
         }
+        #[expect(clippy::cast_sign_loss, reason = "compared")]
+        let left = if left > 0 { left as u64 } else { 0 };
+        Some(self.last.saturating_add(left))
     }
 
     /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
@@ -344,7 +341,7 @@ impl Cint {
         let (left, reason) = self.own_deadline();
         Ok(if self.put_off {
             self.deliver(Reason::Storm)
-        } else if self.has_come(left) {
+        } else if left <= 0 || self.is_over(left) {
             self.deliver(reason)
         } else if self.held > self.room {
             self.deliver(Reason::Count)
@@ -389,9 +386,8 @@ impl Cint {
                 0
             }
         };
-        for age in [&mut self.oldest, &mut self.quiet, &mut self.gap] {
-            *age = age.wrapping_add(elapsed).min(AGE_MAX);
-        }
+        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
+        (self.oldest, self.quiet, self.gap) = (older(self.oldest), older(self.quiet), older(self.gap));
         self.last = now;
         self.wake = 0;
     }
@@ -402,25 +398,31 @@ impl Cint {
         if self.held == 0 {
             return None;
         }
-        let (left, reason) = self.next_deadline();
-        if self.has_come(left) { Some(reason) } else { None }
-    }
-
-    const fn has_come(&self, left: i32) -> bool {
-        left <= 0 || self.last == u64::MAX && left < FOREVER // at the end of the clock everything is due
+        match self.next_deadline() {
+            (1.., _) => None,
+            (_, reason) => Some(reason),
+        }
     }
 
     /// Ticks until what is held is due, and the reason it will give.
     #[inline(never)]
     const fn next_deadline(&self) -> (i32, Reason) {
-        let own = self.own_deadline();
+        let mut next = self.own_deadline();
         if self.storming {
             let pace = left(self.config.storm_interval, self.gap);
-            if self.put_off || own.0 < pace {
-                return (pace, Reason::Storm); // nothing comes before its pace
+            if self.put_off || next.0 < pace {
+                next = (pace, Reason::Storm); // nothing comes before its pace
             }
         }
-        own
+        if self.is_over(next.0) {
+            next.0 = 0;
+        }
+        next
+    }
+
+    /// At the end of the clock everything is due.
+    const fn is_over(&self, left: i32) -> bool {
+        self.last == u64::MAX && left <= LEFT_MAX
     }
 
     /// The same, the storm guard aside: Δ after the last completion, `max_hold` after the first held.
@@ -477,7 +479,7 @@ impl Cint {
         self.interrupt();
         if self.held > 0 {
             self.quiet = 0;
-            self.room = self.room.saturating_sub(1);
+            self.room = self.room.wrapping_sub(1); // or it had been everything: held < room
         }
         Decision::DeliverUrgent
     }
@@ -515,7 +517,7 @@ impl Cint {
     }
 }
 
-/// Ticks until a span is over that began so long ago; FOREVER or more: it has no end.
+/// Ticks until a span is over that began so long ago; more than LEFT_MAX: it has no end.
 const fn left(span: u32, age: u32) -> i32 {
     span.wrapping_sub(age).cast_signed()
 }
@@ -525,4 +527,4 @@ const fn left(span: u32, age: u32) -> i32 {
 const CLOCK_END: u64 = 0xFFFF_FFFF << 32;
 const _: () = assert!(u64::MAX - CLOCK_END > 2 * NEVER as u64);
 
-const FOREVER: i32 = NEVER.wrapping_sub(AGE_MAX).cast_signed();
+const LEFT_MAX: i32 = SPAN_MAX.cast_signed();

@@ -66,10 +66,15 @@ pub struct Config {
     pub(crate) thr: u16,
     pub(crate) storm_shift: u8,
     pub(crate) ooo: bool,
+    filler: u32, // no byte is undefined
 }
 
+const _: () = assert!(size_of::<Config>() == 32, "28 and the filler");
+
 /// The longest time, in ticks, that a configuration can name.
-pub(crate) const SPAN_MAX: u32 = 700_000_000;
+const TICKS_MAX: u64 = 700_000_000;
+/// No time that a configuration names is longer. It and its double are immediate operands of Arm's.
+pub(crate) const SPAN_MAX: u32 = 167 << 22;
 /// Nothing need be known to be older: what began when a span was not over yet, and one more later.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
 /// A span that is never over.
@@ -77,7 +82,7 @@ pub(crate) const NEVER: u32 = i32::MAX.cast_unsigned();
 const _: () = assert!(NEVER - AGE_MAX > SPAN_MAX && u32::MAX - NEVER - AGE_MAX > SPAN_MAX);
 /// The longest interval between two interrupts that the storm guard can be told: its samples are four times as long.
 const INTERVAL_MAX: u64 = 175_000_000;
-const _: () = assert!(4 * INTERVAL_MAX <= SPAN_MAX as u64);
+const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX && TICKS_MAX <= SPAN_MAX as u64);
 
 impl Config {
     /// Checks `params` and converts them to ticks: Δ and `max_hold` rounded down, the interval of the storm guard up.
@@ -124,7 +129,7 @@ impl Config {
         let max_hold = match max_hold_ns {
             Some(ns) => {
                 let (min, max) = Field::MaxHold.range();
-                let longest = divide((SPAN_MAX as u64).saturating_mul(NS_PER_S), tick_hz);
+                let longest = divide(TICKS_MAX.saturating_mul(NS_PER_S), tick_hz);
                 let max = if longest < max { longest } else { max };
                 if let Err(error) = Field::MaxHold.check(ns, min, max) {
                     return Err(error);
@@ -154,6 +159,7 @@ impl Config {
             },
             storm_shift: shift,
             ooo,
+            filler: 0,
         })
     }
 
@@ -189,8 +195,8 @@ impl Config {
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Nanoseconds, up to `SPAN_MAX` ticks, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
-#[expect(clippy::cast_possible_truncation, reason = "at most SPAN_MAX")]
+/// Nanoseconds, up to `TICKS_MAX` ticks, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
+#[expect(clippy::cast_possible_truncation, reason = "at most TICKS_MAX")]
 const fn ticks_down(ns: u64, tick_hz: u64) -> u32 {
     let ticks = divide(ns.saturating_mul(tick_hz), NS_PER_S) as u32;
     if ticks == 0 && ns > 0 { 1 } else { ticks }

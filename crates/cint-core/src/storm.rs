@@ -2,32 +2,34 @@
 
 use crate::config::Config;
 
-/// A moving average of the gaps between interrupts, in 2^-shift ticks.
+/// A moving average of the gaps between interrupts: `ticks`, and so many 2^-shift of one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Average(u64);
+pub(crate) struct Average {
+    ticks: u32,
+    parts: u32,
+}
 
 impl Average {
     /// As if interrupts had come at half the allowed rate.
     pub(crate) const fn cold(config: &Config) -> Self {
-        Self((config.storm_interval as u64).wrapping_mul(2) << config.storm_shift)
+        Self { ticks: config.storm_interval.wrapping_mul(2), parts: 0 }
     }
 
     /// An interrupt came `gap` ticks after the one before it. Whether they come too fast now: from below the interval
     /// until above twice that.
-    pub(crate) fn sample(&mut self, gap: u32, was_storm: bool, config: &Config) -> bool {
+    pub(crate) const fn sample(&mut self, gap: u32, was_storm: bool, config: &Config) -> bool {
         let Config { storm_interval: interval, storm_shift: shift, .. } = *config;
-        let gap = gap.min(interval.wrapping_mul(4));
-        self.0 = self.0.wrapping_sub(self.ticks(shift).into()).wrapping_add(gap.into());
+        let longest = interval.wrapping_mul(4);
+        let gap = if gap < longest { gap } else { longest };
+        // (gap - ticks) 2^-shift more; it may be less, hence the shift of a signed number
+        let parts = self.parts.wrapping_add(gap).wrapping_sub(self.ticks);
+        self.ticks = self.ticks.wrapping_add((parts.cast_signed() >> shift).cast_unsigned());
+        self.parts = parts & !(u32::MAX << shift);
+        let Self { ticks, parts } = *self;
         if was_storm {
-            Self(self.0.wrapping_sub(1)).ticks(shift) < interval.wrapping_mul(2)
+            ticks.wrapping_sub((parts == 0) as u32) < interval.wrapping_mul(2) // not above it, and never 0
         } else {
-            self.ticks(shift) < interval
+            ticks < interval
         }
-    }
-
-    /// At most four intervals, which are 32 bits. Shifts below 32 are cheap on small processors.
-    #[expect(clippy::cast_possible_truncation, reason = "see above")]
-    const fn ticks(self, shift: u8) -> u32 {
-        (self.0 >> (shift & 31)) as u32
     }
 }

@@ -236,11 +236,13 @@ impl Vic {
     /// Algorithm 2 with `cifThreshold` commands in flight or more.
     #[inline(always)]
     fn next_in_cycle(&mut self) -> Decision {
-        let Cycle { left, skips } = self.cycle;
-        let left = left.wrapping_sub(1);
+        let left = u32::from(self.cycle.left).wrapping_sub(1);
         if left == 0 {
             return self.deliver(Reason::Ratio);
         }
+        #[expect(clippy::cast_possible_truncation, reason = "it was 16 bits, and not 0")]
+        let left = left as u16;
+        let skips = self.cycle.skips;
         if left == skips {
             self.first_held = self.last;
         } else if left > skips {

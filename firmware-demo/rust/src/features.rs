@@ -1,7 +1,7 @@
 //! The admin queue's commands: Get and Set Features.
 
 use crate::board::TICK_HZ;
-use crate::coalescing::{Choice, Coalescing};
+use crate::coalescing::Coalescing;
 use crate::host::{IO_QUEUES, Status};
 use crate::queue::Entry;
 use crate::vector::Vector;
@@ -19,7 +19,7 @@ pub struct Features {
 }
 
 impl Features {
-    pub const NEW: Self = Self { coalescing: 0, policy: Choice::Nvme as u32 };
+    pub const NEW: Self = Self { coalescing: 0, policy: 0 };
 
     /// Executes a command at the instant `now`: its result. `is_busy`: I/O is not done, or not reaped.
     pub fn execute<V: Vector>(
@@ -65,9 +65,8 @@ impl Features {
         policy: u32,
         storm_rate: u32,
     ) -> Result<u32, Status> {
-        let choice = Choice::try_from(policy).map_err(|()| Status::InvalidField)?;
         for vector in vectors {
-            vector.choose(choice, storm_rate).map_err(|()| Status::InvalidField)?; // if it is wrong, then for the first
+            vector.choose(policy, storm_rate).map_err(|()| Status::InvalidField)?; // if it is wrong, then for the first
         }
         self.policy = policy;
         Ok(0)

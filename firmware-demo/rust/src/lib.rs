@@ -1,7 +1,7 @@
 #![no_std]
 //! Firmware of a small NVMe-like controller: how interrupt coalescing sits in a device.
 //!
-//! Begin with `controller.rs`, the main loop; then `coalescing.rs`, which asks the policy and acts. `queue.rs`, `command.rs`
+//! Begin with `controller.rs`, the main loop; then `coalescing.rs`, which asks the policy and acts, and `policy.rs`. `queue.rs`, `command.rs`
 //! and `features.rs` are what NVMe asks of any device. This file has the entry points, and what interrupts and main loop
 //! share.
 
@@ -14,7 +14,11 @@ mod decision;
 mod features;
 mod host;
 mod owned;
+#[cfg_attr(feature = "only-cint", path = "policy/only_cint.rs")]
+#[cfg_attr(feature = "no-policy", path = "policy/none.rs")]
+mod policy;
 mod queue;
+#[cfg(not(any(feature = "only-cint", feature = "no-policy")))]
 mod replay;
 mod vector;
 

@@ -1,0 +1,137 @@
+//! The policies that the host chooses from.
+
+use crate::aggregation::Aggregation;
+use crate::board::TICK_HZ;
+use crate::coalescing::Completed;
+use crate::decision::Decision;
+use cint_core::{Cint, StormParams, Ticket, Tracker};
+use vic_core::Vic;
+
+const STORM_SHIFT: u8 = 5;
+
+/// A policy, by its number in Feature C0h.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    /// Feature 08h and no more.
+    Nvme = 0,
+    Vic = 1,
+    Cint = 2,
+    /// cint with strict Barriers, which alone end a burst.
+    Strict = 3,
+}
+
+impl TryFrom<u32> for Choice {
+    type Error = ();
+
+    fn try_from(number: u32) -> Result<Self, ()> {
+        [Self::Nvme, Self::Vic, Self::Cint, Self::Strict].into_iter().find(|&choice| choice as u32 == number).ok_or(())
+    }
+}
+
+enum Machine {
+    Nvme,
+    Vic(Vic),
+    Cint(Cint),
+    Strict(Cint, Tracker<1, 4>), // of 256 commands between the oldest in flight and the newest
+}
+
+impl Machine {
+    fn new(choice: Choice, storm_rate: u32) -> Result<Self, ()> {
+        let vic = vic_core::Params { tick_hz: TICK_HZ.into(), epoch_ns: 1_000_000, ..vic_core::Params::DEFAULT };
+        let vic = vic_core::Config::new(vic).map_err(|_| ())?;
+        let storm = StormParams { max_rate: storm_rate.into(), shift: STORM_SHIFT };
+        let mut cint = cint_core::Params {
+            tick_hz: TICK_HZ.into(),
+            delta_ns: 30_000,
+            storm: (storm_rate > 0).then_some(storm),
+            ..cint_core::Params::DEFAULT
+        };
+        if choice == Choice::Strict {
+            (cint.delta_ns, cint.max_hold_ns, cint.in_flight) = (1_000_000, Some(1_000_000), None);
+        }
+        let cint = Cint::new(cint_core::Config::new(cint).map_err(|_| ())?);
+        Ok(match choice {
+            Choice::Nvme => Self::Nvme,
+            Choice::Vic => Self::Vic(Vic::new(vic)),
+            Choice::Cint => Self::Cint(cint),
+            Choice::Strict => Self::Strict(cint, Tracker::new()),
+        })
+    }
+}
+
+pub struct Policy {
+    machine: Machine,
+    aggregation: Aggregation,
+}
+
+impl Policy {
+    /// Every completion interrupts.
+    pub const OFF: Self = Self { machine: Machine::Nvme, aggregation: Aggregation::OFF };
+
+    /// By the number in Feature C0h. `storm_rate` is the storm guard's limit, in interrupts a second; 0: no guard. `Err`:
+    /// there is no such policy, or it is no such limit.
+    pub fn choose(&mut self, choice: u32, storm_rate: u32) -> Result<(), ()> {
+        self.machine = Machine::new(choice.try_into()?, storm_rate)?;
+        Ok(())
+    }
+
+    pub const fn set(&mut self, threshold: u32, time: u64) {
+        self.aggregation.set(threshold, time);
+    }
+
+    pub fn on_submit(&mut self) -> Option<Ticket> {
+        match &mut self.machine {
+            Machine::Strict(_, tracker) => tracker.on_submit(0),
+            _ => None,
+        }
+    }
+
+    pub fn on_completion(&mut self, now: u64, completed: &Completed, cif: u32) -> Decision {
+        let &Completed { ticket, hint, has_failed } = completed;
+        match &mut self.machine {
+            Machine::Nvme => self.aggregation.on_completion(now, has_failed),
+            Machine::Vic(vic) => match vic.on_completion(now, cif) {
+                vic_core::Decision::Hold(_) if has_failed => vic.flush(now), // it knows no hints
+                decision => decision,
+            }
+            .into(),
+            Machine::Cint(cint) => cint.on_completion(now, hint, Some(cif)).into(),
+            Machine::Strict(cint, tracker) => {
+                let event = tracker.on_completion(ticket, hint);
+                cint.on_completion(now, event, Some(cif)).into()
+            }
+        }
+    }
+
+    pub fn deadline(&self) -> Option<u64> {
+        match &self.machine {
+            Machine::Nvme => self.aggregation.deadline(),
+            Machine::Vic(vic) => vic.deadline(),
+            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.deadline(),
+        }
+    }
+
+    pub fn on_deadline(&mut self, now: u64) -> Decision {
+        match &mut self.machine {
+            Machine::Nvme => self.aggregation.on_deadline(now),
+            Machine::Vic(vic) => vic.on_deadline(now).into(),
+            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.on_deadline(now).into(),
+        }
+    }
+
+    pub fn on_consumed(&mut self, now: u64) {
+        match &mut self.machine {
+            Machine::Nvme => self.aggregation.on_consumed(),
+            Machine::Vic(vic) => vic.on_consumed(now),
+            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.on_consumed(now),
+        }
+    }
+
+    pub fn flush(&mut self, now: u64) -> Decision {
+        match &mut self.machine {
+            Machine::Nvme => self.aggregation.flush(),
+            Machine::Vic(vic) => vic.flush(now).into(),
+            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.flush(now).into(),
+        }
+    }
+}
