@@ -15,10 +15,10 @@ mod features;
 mod host;
 mod owned;
 #[cfg_attr(feature = "only-cint", path = "policy/only_cint.rs")]
-#[cfg_attr(feature = "no-policy", path = "policy/none.rs")]
+#[cfg_attr(feature = "only-vic", path = "policy/only_vic.rs")]
 mod policy;
 mod queue;
-#[cfg(not(any(feature = "only-cint", feature = "no-policy")))]
+#[cfg(not(any(feature = "only-cint", feature = "only-vic")))]
 mod replay;
 mod vector;
 
