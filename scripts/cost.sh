@@ -26,11 +26,11 @@ vic_on_completion ratio 25
 vic_inlined low 16
 vic_inlined ratio 19
 cint_on_completion plain 40
-cint_on_completion urgent 112
-cint_on_completion barrier 110
-cint_inlined plain 33
-cint_inlined urgent 95
-cint_inlined barrier 95
+cint_on_completion urgent 128
+cint_on_completion barrier 122
+cint_inlined plain 38
+cint_inlined urgent 111
+cint_inlined barrier 109
 any_policy none
 any_policy nvme
 any_policy dim

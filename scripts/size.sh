@@ -26,7 +26,7 @@ sums="vic, the paper's; vic_(on_completion|deadline); x86_64-unknown-linux-gnu; 
 vic, in use; vic_(on_.*|deadline|flush)
 vic, all; vic_.*
 cint, the paper's; cint_(on_completion|deadline|on_deadline)
-cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 1850
+cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 1750
 cint, in use, strict barriers; cint_(on_.*|deadline|flush|window_on_.*)
 cint, all; cint_.*
 ipi_gate, all; ipi_gate_.*

@@ -12,7 +12,11 @@ lint() {
   cargo clippy --quiet --locked --workspace --all-targets --features coalesce-benches/criterion -- -D warnings
   cargo fmt --manifest-path fuzz/Cargo.toml --check
   cargo fmt --manifest-path firmware-demo/rust/Cargo.toml --check
-  cargo clippy --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
+  local features
+  for features in "" only-cint only-vic; do
+    cargo clippy --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --features "$features" \
+      --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
+  done
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
     shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh firmware-demo/*.sh spdk/test/*.sh .ci/run

@@ -199,15 +199,20 @@ impl Cint {
         if self.held >= self.room {
             return None;
         }
-        if cif < self.needed_to_hold(self.held.wrapping_add(1)) {
-            return None;
-        }
         #[expect(clippy::cast_possible_truncation, reason = "below wake")]
         let elapsed = elapsed as u32;
-        self.last = now;
-        self.oldest = self.oldest.wrapping_add(elapsed);
+        let held = self.held.wrapping_add(1);
+        let (needed, oldest) = match self.held {
+            0 => (self.needed(1), 0),
+            _ => (self.needed_for_more(held), self.oldest.wrapping_add(elapsed)),
+        };
+        if cif < needed {
+            return None;
+        }
+        (self.last, self.held, self.oldest) = (now, held, oldest);
         self.gap = self.gap.wrapping_add(elapsed);
-        self.hold();
+        self.quiet = 0;
+        self.wake = self.own_wake();
         Some(Decision::Hold(HoldReason::Burst))
     }
 
@@ -226,7 +231,7 @@ impl Cint {
         match due {
             Some(reason) => self.deliver(reason),
             None if is_urgent => self.deliver_urgent(),
-            None => self.hold_long(HoldReason::Burst),
+            None => self.hold(HoldReason::Burst),
         }
     }
 
@@ -247,7 +252,7 @@ impl Cint {
     fn put_off(&mut self, is_due: bool) -> Decision {
         let is_due = is_due || !self.put_off && self.held > 0 && self.own_deadline().0 <= 0;
         self.put_off |= is_due;
-        self.hold_long(if is_due { HoldReason::Storm } else { HoldReason::Burst })
+        self.hold(if is_due { HoldReason::Storm } else { HoldReason::Burst })
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before. May change in every call
@@ -255,8 +260,10 @@ impl Cint {
     #[inline]
     #[must_use]
     pub const fn deadline(&self) -> Option<u64> {
+        if self.held == 0 {
+            return None;
+        }
         let left = match self.wake {
-            0 if self.held == 0 => return None,
             0 => self.next_deadline().0,
             wake => wake.cast_signed(),
         };
@@ -341,7 +348,7 @@ impl Cint {
         let (left, reason) = self.own_deadline();
         Ok(if self.put_off {
             self.deliver(Reason::Storm)
-        } else if left <= 0 || self.is_over(left) {
+        } else if left <= 0 {
             self.deliver(reason)
         } else if self.held > self.room {
             self.deliver(Reason::Count)
@@ -378,6 +385,7 @@ impl Cint {
     #[inline(never)]
     fn advance(&mut self, now: u64) {
         let elapsed = match now.checked_sub(self.last) {
+            _ if now == u64::MAX => AGE_MAX, // at the end of the clock everything is due
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
             Some(elapsed) if elapsed < SPAN_MAX as u64 => elapsed as u32,
             Some(_) => SPAN_MAX,
@@ -414,15 +422,7 @@ impl Cint {
                 next = (pace, Reason::Storm); // nothing comes before its pace
             }
         }
-        if self.is_over(next.0) {
-            next.0 = 0;
-        }
         next
-    }
-
-    /// At the end of the clock everything is due.
-    const fn is_over(&self, left: i32) -> bool {
-        self.last == u64::MAX && left <= LEFT_MAX
     }
 
     /// The same, the storm guard aside: Δ after the last completion, `max_hold` after the first held.
@@ -437,33 +437,25 @@ impl Cint {
         self.storming && self.gap < self.config.storm_interval
     }
 
-    /// The `in_flight` rule: with fewer commands in flight, holding `held` completions leaves the device too little to do.
+    /// The `in_flight` rule: with fewer commands in flight, holding `held` completions, below `thr`, leaves the device too
+    /// little to do.
+    #[inline(always)]
     const fn needed(&self, held: u32) -> u32 {
-        if held > 1 { self.needed_to_hold(held) } else { self.config.in_flight_per_held >> 1 }
+        if held > 1 { self.needed_for_more(held) } else { self.config.in_flight_per_held >> 1 }
     }
 
-    /// The same for more than one. Below `thr`, so that it is below `CIF_UNKNOWN`.
     #[inline(always)]
-    const fn needed_to_hold(&self, held: u32) -> u32 {
+    const fn needed_for_more(&self, held: u32) -> u32 {
         self.config.in_flight_per_held.wrapping_mul(held)
     }
 
-    #[inline(always)]
-    fn hold(&mut self) {
-        self.held = self.held.saturating_add(1);
-        self.quiet = 0;
-        self.wake = self.config.max_hold.wrapping_sub(self.oldest).min(self.config.delta);
-    }
-
-    #[inline(never)]
-    fn hold_long(&mut self, reason: HoldReason) -> Decision {
+    fn hold(&mut self, reason: HoldReason) -> Decision {
         if self.held == 0 {
             self.oldest = 0;
         }
-        self.hold();
-        if self.storming || self.last >= CLOCK_END {
-            self.wake = 0;
-        }
+        self.held = self.held.saturating_add(1);
+        self.quiet = 0;
+        self.look_ahead();
         Decision::Hold(reason)
     }
 
@@ -476,12 +468,31 @@ impl Cint {
 
     /// Plain ones that are held see an urgent one pass: it counts in their batch, so that they do not starve.
     fn deliver_urgent(&mut self) -> Decision {
-        self.interrupt();
         if self.held > 0 {
             self.quiet = 0;
             self.room = self.room.wrapping_sub(1); // or it had been everything: held < room
         }
+        self.interrupt();
         Decision::DeliverUrgent
+    }
+
+    /// Until when the short cut may be taken, after a completion or a delivery.
+    #[inline(never)]
+    const fn look_ahead(&mut self) {
+        self.wake = if self.storming || self.last >= CLOCK_END {
+            0
+        } else if self.held == 0 {
+            SPAN_MAX
+        } else {
+            self.own_wake()
+        };
+    }
+
+    /// Until what is held is due, after a completion.
+    #[inline(always)]
+    const fn own_wake(&self) -> u32 {
+        let (delta, limit) = (self.config.delta, self.config.max_hold.wrapping_sub(self.oldest));
+        if delta < limit { delta } else { limit }
     }
 
     #[inline(never)]
@@ -514,6 +525,7 @@ impl Cint {
         }
         self.delivered = true;
         self.gap = 0;
+        self.look_ahead();
     }
 }
 

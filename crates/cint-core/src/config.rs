@@ -17,7 +17,7 @@ pub struct Params {
     /// Out-of-order Urgent: an urgent completion is announced alone, what is held stays held (§3.5).
     pub ooo: bool,
     /// How long a completion may be held, from the first one held; `None`: up to (thr - 1) * Δ. 1 ns to 1 s, and no
-    /// more than 700 million ticks.
+    /// more than 600 million ticks.
     pub max_hold_ns: Option<u64>,
     /// The storm guard (§4.3); `None`: off.
     pub storm: Option<StormParams>,
@@ -30,7 +30,7 @@ pub struct Params {
 /// Parameters of the storm guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StormParams {
-    /// Interrupts per second in the long run, at most. `tick_hz` / 175 million (6 where a tick is a nanosecond) to `tick_hz` / 5.
+    /// Interrupts per second in the long run, at most. `tick_hz` / 150 million (7 where a tick is a nanosecond) to `tick_hz` / 5.
     pub max_rate: u64,
     /// The weight of one gap between interrupts in the moving average is 2^-shift. 5 to 16; the authors' is 7.
     pub shift: u8,
@@ -72,16 +72,16 @@ pub struct Config {
 const _: () = assert!(size_of::<Config>() == 32, "28 and the filler");
 
 /// The longest time, in ticks, that a configuration can name.
-const TICKS_MAX: u64 = 700_000_000;
+const TICKS_MAX: u64 = 600_000_000;
 /// No time that a configuration names is longer. It and its double are immediate operands of Arm's.
-pub(crate) const SPAN_MAX: u32 = 167 << 22;
-/// Nothing need be known to be older: what began when a span was not over yet, and one more later.
+pub(crate) const SPAN_MAX: u32 = 144 << 22;
+/// Nothing need be known to be older: what a span was not over for, and one more later.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
 /// A span that is never over.
-pub(crate) const NEVER: u32 = i32::MAX.cast_unsigned();
-const _: () = assert!(NEVER - AGE_MAX > SPAN_MAX && u32::MAX - NEVER - AGE_MAX > SPAN_MAX);
+pub(crate) const NEVER: u32 = AGE_MAX + SPAN_MAX + 1;
+const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
 /// The longest interval between two interrupts that the storm guard can be told: its samples are four times as long.
-const INTERVAL_MAX: u64 = 175_000_000;
+const INTERVAL_MAX: u64 = 150_000_000;
 const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX && TICKS_MAX <= SPAN_MAX as u64);
 
 impl Config {

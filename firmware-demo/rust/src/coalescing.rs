@@ -22,6 +22,7 @@ pub struct Coalescing<V> {
     is_disabled: bool,
 }
 
+#[allow(clippy::useless_conversion, reason = "a policy alone has its own decisions")]
 impl<V: Vector> Coalescing<V> {
     pub const fn new(queue: u8, vector: V) -> Self {
         Self { queue, vector, policy: Policy::OFF, is_disabled: false }
@@ -66,7 +67,9 @@ impl<V: Vector> Coalescing<V> {
             completed.hint = Hint::Urgent;
         }
         let mut decision = self.policy.on_completion(now, &completed, cif).into();
-        if self.is_disabled && let Decision::Hold(_) = decision {
+        if self.is_disabled
+            && let Decision::Hold(_) = decision
+        {
             decision = self.policy.flush(now).into();
         }
         self.act(Call::Completion { hint: completed.hint, cif }, now, decision);

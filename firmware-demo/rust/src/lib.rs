@@ -1,9 +1,10 @@
 #![no_std]
+#![cfg_attr(any(feature = "only-cint", feature = "only-vic"), allow(dead_code, reason = "what other policies need"))]
 //! Firmware of a small NVMe-like controller: how interrupt coalescing sits in a device.
 //!
-//! Begin with `controller.rs`, the main loop; then `coalescing.rs`, which asks the policy and acts, and `policy.rs`. `queue.rs`, `command.rs`
-//! and `features.rs` are what NVMe asks of any device. This file has the entry points, and what interrupts and main loop
-//! share.
+//! Begin with `controller.rs`, the main loop; then `coalescing.rs`, which asks the policy of `policy.rs` and acts.
+//! `queue.rs`, `command.rs` and `features.rs` are what NVMe asks of any device. This file has the entry points, and what
+//! interrupts and main loop share.
 
 mod aggregation;
 mod board;
