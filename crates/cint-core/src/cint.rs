@@ -263,10 +263,7 @@ impl Cint {
         if self.held == 0 {
             return None;
         }
-        let left = match self.wake {
-            0 => self.next_deadline().0,
-            wake => wake.cast_signed(),
-        };
+        let (left, _) = if self.storming { self.next_deadline() } else { self.own_deadline() };
         if left > LEFT_MAX {
             return None;
         }
@@ -491,7 +488,7 @@ impl Cint {
     /// Until what is held is due, after a completion.
     #[inline(always)]
     const fn own_wake(&self) -> u32 {
-        let (delta, limit) = (self.config.delta, self.config.max_hold.wrapping_sub(self.oldest));
+        let (delta, limit) = (self.config.delta, self.config.burst_max.wrapping_sub(self.oldest));
         if delta < limit { delta } else { limit }
     }
 

@@ -17,7 +17,7 @@ pub struct Params {
     /// Out-of-order Urgent: an urgent completion is announced alone, what is held stays held (§3.5).
     pub ooo: bool,
     /// How long a completion may be held, from the first one held; `None`: up to (thr - 1) * Δ. 1 ns to 1 s, and no
-    /// more than 600 million ticks.
+    /// more than 500 million ticks.
     pub max_hold_ns: Option<u64>,
     /// The storm guard (§4.3); `None`: off.
     pub storm: Option<StormParams>,
@@ -30,7 +30,7 @@ pub struct Params {
 /// Parameters of the storm guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StormParams {
-    /// Interrupts per second in the long run, at most. `tick_hz` / 150 million (7 where a tick is a nanosecond) to `tick_hz` / 5.
+    /// Interrupts per second in the long run, at most. `tick_hz` / 125 million (8 where a tick is a nanosecond) to `tick_hz` / 5.
     pub max_rate: u64,
     /// The weight of one gap between interrupts in the moving average is 2^-shift. 5 to 16; the authors' is 7.
     pub shift: u8,
@@ -61,27 +61,31 @@ pub struct Config {
     pub(crate) tick_hz: u64,
     pub(crate) delta: u32,              // NEVER: none
     pub(crate) max_hold: u32,           // NEVER: none
+    pub(crate) burst_max: u32,          // the same, but that a burst ends for the short cut
     pub(crate) storm_interval: u32,     // 0: no storm guard
     pub(crate) in_flight_per_held: u32, // twice the threshold; 0: no in_flight rule
     pub(crate) thr: u16,
     pub(crate) storm_shift: u8,
     pub(crate) ooo: bool,
-    filler: u32, // no byte is undefined
 }
 
-const _: () = assert!(size_of::<Config>() == 32, "28 and the filler");
+const _: () = assert!(size_of::<Config>() == 32, "no byte is undefined");
 
 /// The longest time, in ticks, that a configuration can name.
-const TICKS_MAX: u64 = 600_000_000;
+const TICKS_MAX: u64 = 500_000_000;
 /// No time that a configuration names is longer. It and its double are immediate operands of Arm's.
-pub(crate) const SPAN_MAX: u32 = 144 << 22;
+pub(crate) const SPAN_MAX: u32 = 124 << 22;
 /// Nothing need be known to be older: what a span was not over for, and one more later.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
+/// So old the oldest held completion may be before the short cut leaves it to others to stop at AGE_MAX.
+const BURST_MAX: u32 = AGE_MAX + SPAN_MAX;
 /// A span that is never over.
-pub(crate) const NEVER: u32 = AGE_MAX + SPAN_MAX + 1;
+pub(crate) const NEVER: u32 = BURST_MAX + SPAN_MAX + 1;
 const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
+// The oldest age there is: of an interrupt, then idle, then a burst in the short cut, then one step more.
+const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(SPAN_MAX).is_some());
 /// The longest interval between two interrupts that the storm guard can be told: its samples are four times as long.
-const INTERVAL_MAX: u64 = 150_000_000;
+const INTERVAL_MAX: u64 = 125_000_000;
 const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX && TICKS_MAX <= SPAN_MAX as u64);
 
 impl Config {
@@ -150,6 +154,7 @@ impl Config {
                 ns => ticks_down(ns, tick_hz),
             },
             max_hold,
+            burst_max: if max_hold == NEVER { BURST_MAX } else { max_hold },
             #[expect(clippy::cast_possible_truncation, reason = "at most INTERVAL_MAX")]
             storm_interval: storm_interval as u32,
             thr,
@@ -159,7 +164,6 @@ impl Config {
             },
             storm_shift: shift,
             ooo,
-            filler: 0,
         })
     }
 

@@ -458,21 +458,21 @@ fn parameters_at_their_bounds() {
     ok(Params { delta_ns: 10_000 * US, ..p });
     wrong(Params { delta_ns: 10_000 * US + 1, ..p }, "delta_ns is 10000001, allowed are 0 to 10000000");
     wrong(Params { thr: 0, ..p }, "thr is 0, allowed are 1 to 65535");
-    wrong(Params { max_hold_ns: Some(0), ..p }, "max_hold_ns is 0, allowed are 1 to 600000000");
-    ok(Params { tick_hz: 600_000_000, max_hold_ns: Some(1_000_000_000), ..p });
-    wrong(Params { max_hold_ns: Some(600_000_001), ..p }, "max_hold_ns is 600000001, allowed are 1 to 600000000");
+    wrong(Params { max_hold_ns: Some(0), ..p }, "max_hold_ns is 0, allowed are 1 to 500000000");
+    ok(Params { tick_hz: 500_000_000, max_hold_ns: Some(1_000_000_000), ..p });
+    wrong(Params { max_hold_ns: Some(500_000_001), ..p }, "max_hold_ns is 500000001, allowed are 1 to 500000000");
     wrong(Params { in_flight: Some(1), ..p }, "in_flight is 1, allowed are 2 to 32767");
     ok(Params { storm: storm(200_000_000, 16), ..p });
-    wrong(Params { storm: storm(200_000_001, 7), ..p }, "storm.max_rate is 200000001, allowed are 7 to 200000000");
-    wrong(Params { storm: storm(6, 7), ..p }, "storm.max_rate is 6, allowed are 7 to 200000000");
+    wrong(Params { storm: storm(200_000_001, 7), ..p }, "storm.max_rate is 200000001, allowed are 8 to 200000000");
+    wrong(Params { storm: storm(7, 7), ..p }, "storm.max_rate is 7, allowed are 8 to 200000000");
     wrong(Params { storm: storm(100_000, 4), ..p }, "storm.shift is 4, allowed are 5 to 16");
     wrong(Params { storm: storm(100_000, 17), ..p }, "storm.shift is 17, allowed are 5 to 16");
     // The default max_hold of 100 µs against an interval of 101 µs; refused, naming both.
     ok(Params { storm: storm(10_000, 7), ..p });
-    let message = "max_hold_ns (with storm.max_rate) is 100000, allowed are 101011 to 600000000";
+    let message = "max_hold_ns (with storm.max_rate) is 100000, allowed are 101011 to 500000000";
     wrong(Params { storm: storm(9_900, 7), ..p }, message);
     ok(Params { storm: storm(9_900, 7), max_hold_ns: Some(101_011), ..p });
-    ok(Params { storm: storm(7, 16), max_hold_ns: None, ..p });
+    ok(Params { storm: storm(8, 16), max_hold_ns: None, ..p });
     ok(Params { tick_hz: 100_000_000, storm: storm(1, 16), max_hold_ns: None, ..p });
 }
 

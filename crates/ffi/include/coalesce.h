@@ -290,11 +290,11 @@ typedef struct {
   uint64_t tick_hz;
   // Δ: so long without a completion ends a burst, in ns; 0: the caller says when, by `cint_on_batch_end`. 0 to 10 ms.
   uint64_t delta_ns;
-  // How long a completion may be held, in ns. 1 ns to 1 s, and up to 600 million ticks; `COALESCE_NEVER`: up to
+  // How long a completion may be held, in ns. 1 ns to 1 s, and up to 500 million ticks; `COALESCE_NEVER`: up to
   // (thr - 1) * Δ. With a storm guard it is 1 s / storm_max_rate at least, and with `ooo` a storm may exceed it by less
   // than that.
   uint64_t max_hold_ns;
-  // The storm guard: interrupts a second in the long run, at most. 1, or tick_hz / 150 million, to tick_hz / 5;
+  // The storm guard: interrupts a second in the long run, at most. 1, or tick_hz / 125 million, to tick_hz / 5;
   // 0: no guard.
   uint64_t storm_max_rate;
   // The weight of one gap between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16; the authors' is 7.

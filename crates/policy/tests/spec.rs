@@ -22,7 +22,7 @@ fn reads_and_prints() {
         ("vic:profile=paper,margin=200µs", "vic:profile=paper,margin=200us"),
         ("cint:delta=6us,thr=32,ooo=off", "cint:ooo=off"),
         ("cint:profile=p3700,barrier=strict", "cint:profile=p3700,barrier=strict"),
-        ("cint:storm=100k,max_hold=600ms", "cint:max_hold=600ms,storm=100000"),
+        ("cint:storm=100k,max_hold=500ms", "cint:max_hold=500ms,storm=100000"),
         ("cint:hints=flush+ioprio+fua", "cint"),
         ("cint:hints=all,in_flight=8,both=plain", "cint:in_flight=8,both=plain,hints=all"),
         ("auto:hints=none,delta=0", "auto:delta=0s,hints=none"),
@@ -70,7 +70,7 @@ fn says_what_is_wrong_and_what_is_allowed() {
         ),
         (
             "cint:storm=9k",
-            "cint: max_hold=100us is shorter than the interval of the storm guard; allowed are 111112ns to 600ms, or another storm",
+            "cint: max_hold=100us is shorter than the interval of the storm guard; allowed are 111112ns to 500ms, or another storm",
         ),
         (
             "auto:profile=optane",
