@@ -495,3 +495,23 @@ fn any_clock_gives_the_same_decisions() {
     assert_eq!(decisions(1_000_000), decisions(1_000_000_000));
     assert_eq!(decisions(1_000_000), decisions(10_000_000_000));
 }
+
+/// Ages stop being counted, deadlines do not: 10 s of completions, the burst not over, at 1 GHz.
+#[test]
+fn a_burst_may_last_longer_than_any_age() {
+    for (delta_ns, deadline) in [(10_000 * US, Some(10_000 * US)), (0, None)] {
+        let params = Params { delta_ns, thr: u16::MAX, max_hold_ns: None, in_flight: None, ..Params::DEFAULT };
+        let mut cint = Cint::new(config(params));
+        for n in 1..=1_100 {
+            let now = n * 9_000 * US;
+            assert_eq!(cint.on_completion(now, Plain, None), Decision::Hold(HoldReason::Burst));
+            assert_eq!(cint.deadline(), deadline.map(|after| now + after), "after {n}");
+        }
+        let limit = config(Params { max_hold_ns: Some(400_000 * US), ..params });
+        assert_eq!(
+            cint.reconfigure(limit, 10_000_000 * US),
+            Ok(Decision::Deliver(Reason::MaxHold)),
+            "the oldest is old"
+        );
+    }
+}
