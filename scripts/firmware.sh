@@ -85,6 +85,7 @@ for device in only-cint only-vic; do
   figures mps2-an386 "$device"
 done
 whole() { # DEVICE
+  ! grep OUTLINED_FUNCTION "$made/mps2-an386/$1/sizes" >&2 || die "$1: code of a function is elsewhere"
   awk '/ (firmware::policy::Policy|(cint|vic)_core)::/ { bytes += $2 } END { print bytes }' "$made/mps2-an386/$1/sizes"
 }
 # What it was when it was measured last, and a little more (docs/measuring.md); or what we set out for.
