@@ -83,7 +83,7 @@ const BURST_MAX: u32 = AGE_MAX + SPAN_MAX;
 pub(crate) const NEVER: u32 = BURST_MAX + SPAN_MAX + 1;
 const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
 // The oldest age there is: of an interrupt, then idle, then a burst in the short cut, then one step more.
-const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(SPAN_MAX).is_some());
+const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(AGE_MAX).is_some());
 /// The longest interval between two interrupts that the storm guard can be told: its samples are four times as long.
 const INTERVAL_MAX: u64 = 125_000_000;
 const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX && TICKS_MAX <= SPAN_MAX as u64);
