@@ -46,6 +46,7 @@ pub struct AnyPolicy {
     spec: Spec,
     tick_hz: u64,
     machine: Machine,
+    retired: Option<Box<StrictTracker>>, // of a policy before this one: it knows which tickets were given
     stats: Stats,
 }
 
@@ -108,7 +109,7 @@ impl AnyPolicy {
             return Err(SpecError::Clock { policy: spec.name(), problem });
         }
         let machine = Machine::new(&spec, tick_hz)?;
-        Ok(Self { spec, tick_hz, machine, stats: Stats::default() })
+        Ok(Self { spec, tick_hz, machine, retired: None, stats: Stats::default() })
     }
 
     /// What the policy was made from.
@@ -316,11 +317,26 @@ impl AnyPolicy {
             }
             _ => {
                 let machine = Machine::new(&spec, self.tick_hz)?;
-                std::mem::replace(&mut self.machine, machine).flush(now)
+                let mut old = std::mem::replace(&mut self.machine, machine);
+                self.keep_tickets(&mut old);
+                old.flush(now)
             }
         };
         self.spec = spec;
         Ok(self.stats.count(decision))
+    }
+
+    /// A ticket of an older policy is not given again by a newer one, which would take one command for the other.
+    fn keep_tickets(&mut self, old: &mut Machine) {
+        if let Machine::Cint(_, tracker @ Some(_), _) = old {
+            self.retired = tracker.take();
+        }
+        if let Machine::Cint(_, Some(tracker), _) = &mut self.machine
+            && let Some(mut retired) = self.retired.take()
+        {
+            retired.reset_tracking();
+            *tracker = retired;
+        }
     }
 
     /// Completions held: posted and not announced.

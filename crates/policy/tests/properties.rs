@@ -1,6 +1,6 @@
 //! The rules that hold for every policy, on every policy there is, with changes from any of them to any other.
 
-use policy::{AnyPolicy, Completion, Decision, Hint, Spec, Ticket};
+use policy::{AnyPolicy, Completion, Decision, Hint, HoldReason, Reason, Spec, Ticket};
 use policy_test::{Mix, Policy, Promises, check_any};
 use proptest::prelude::*;
 
@@ -123,4 +123,22 @@ fn every_policy_keeps_the_rules() {
         policy: AnyPolicy::new(spec.clone(), TICK_HZ).unwrap(),
         others: others.clone(),
     });
+}
+
+/// Who comes back late, with a ticket of a policy before the last two, is nobody's command now.
+#[test]
+fn tickets_are_not_given_twice() {
+    let [strict, relaxed] = ["cint:barrier=strict", "cint"].map(|text| text.parse::<Spec>().unwrap());
+    let mut policy = AnyPolicy::new(strict.clone(), TICK_HZ).unwrap();
+    let old: Vec<_> = (0..10).filter_map(|_| policy.on_submit(0, 1)).collect();
+    let nothing = Decision::Hold(HoldReason::NothingHeld);
+    assert_eq!(policy.reconfigure(relaxed, 1), Ok(nothing));
+    assert_eq!(policy.on_submit(0, 1), None);
+    assert_eq!(policy.reconfigure(strict, 2), Ok(nothing));
+    let new: Vec<_> = (0..10).filter_map(|_| policy.on_submit(0, 1)).collect();
+    assert!(new.len() == 10 && new.iter().all(|ticket| !old.contains(ticket)), "{old:?} {new:?}");
+    let late = Completion { cif: 100, ticket: Some(old[3]), ..Completion::default() };
+    assert_eq!(policy.on_completion(3, &late), Decision::Deliver(Reason::Error));
+    let in_time = Completion { ticket: Some(new[3]), ..late };
+    assert_eq!(policy.on_completion(4, &in_time), Decision::Hold(HoldReason::Burst));
 }

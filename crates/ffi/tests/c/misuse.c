@@ -247,19 +247,19 @@ static void parameters_of_cint(void)
         BOUNDS(CINT_INIT, c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 10000000000u);
         c = sound;
         ABOVE(CINT_INIT, c.delta_ns, COALESCE_FIELD_DELTA_NS, 0u, 10000000u);
-        BOUNDS(CINT_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 1u, 1000000000u);
-        BOUNDS(CINT_INIT, c.in_flight, COALESCE_FIELD_IN_FLIGHT, 2u, 65535u);
+        BOUNDS(CINT_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 1u, 500000000u);
+        BOUNDS(CINT_INIT, c.in_flight, COALESCE_FIELD_IN_FLIGHT, 2u, 32767u);
         ABOVE(CINT_INIT, c.ooo, COALESCE_FIELD_OOO, 0u, 1u);
         ABOVE(CINT_INIT, c.reserved, COALESCE_FIELD_RESERVED, 0u, 0u);
         // With the storm guard: 0 is none, and a completion waits for at least one interval of it.
         c = sound;
         c.max_hold_ns = COALESCE_NEVER;
-        ABOVE(CINT_INIT, c.storm_max_rate, COALESCE_FIELD_STORM_MAX_RATE, 1u, 200000000u);
+        BOUNDS(CINT_INIT, c.storm_max_rate, COALESCE_FIELD_STORM_MAX_RATE, 8u, 200000000u);
         BOUNDS(CINT_INIT, c.storm_shift, COALESCE_FIELD_STORM_SHIFT, 5u, 16u);
         REFUSED(CINT_INIT, c.storm_shift, COALESCE_FIELD_STORM_SHIFT, 65536u + 7u, 5u, 16u);
         c = sound;
         c.storm_max_rate = 10000;
-        BELOW(CINT_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 100000u, 1000000000u);
+        BELOW(CINT_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 100000u, 500000000u);
         about = "cint_init";
         CHECK(cint_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
         c.reserved = 1;
