@@ -32,7 +32,7 @@ cint, all; cint_.*
 ipi_gate, all; ipi_gate_.*
 nvme, all; nvme_.*
 everything; .*"
-states=('vic_state 104' 'cint_state 96' 'ipi_gate 24')
+states=('vic_state 104' 'cint_state 88' 'ipi_gate 24')
 
 # Prints lines of: what, target, bytes, budget; 0: no budget.
 measure() { # TARGET

@@ -313,13 +313,13 @@ COALESCE_LAYOUT(cint_config, 56, uint64_t);
 // deliver it. Numbers are never reused.
 typedef int32_t coalesce_status;
 
-// A cinterrupts machine for one interrupt vector, in the caller's memory: 96 bytes. Opaque. It has no pointers and owns
+// A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It has no pointers and owns
 // nothing: it may be moved and copied while nobody uses it, and needs no end.
 typedef struct {
   // Do not look into it.
-  uint64_t opaque[12];
+  uint64_t opaque[11];
 } cint_state;
-COALESCE_LAYOUT(cint_state, 96, uint64_t);
+COALESCE_LAYOUT(cint_state, 88, uint64_t);
 
 // A parameter that is out of its range.
 typedef struct {

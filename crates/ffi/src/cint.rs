@@ -9,13 +9,13 @@ use crate::status::*;
 use crate::tagged::{Decides, Machine, Tagged, answer, kind, put_config, read_config};
 use cint_core::{Cint, Config, Decision, Event, Field, Params, Reason, StormParams};
 
-/// A cinterrupts machine for one interrupt vector, in the caller's memory: 96 bytes. Opaque. It has no pointers and owns
+/// A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It has no pointers and owns
 /// nothing: it may be moved and copied while nobody uses it, and needs no end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cint_state {
     /// Do not look into it.
-    pub opaque: [u64; 12],
+    pub opaque: [u64; 11],
 }
 
 type State = Tagged<Cint>;

@@ -57,7 +57,7 @@ impl<T: Machine> Tagged<T> {
     /// `state` is null, or points to a state.
     #[inline(always)]
     unsafe fn check(state: *const T::State) -> Result<*const Self, coalesce_status> {
-        const { assert!(size_of::<Self>() <= size_of::<T::State>() && align_of::<Self>() == align_of::<u64>()) };
+        const { assert!(size_of::<Self>() == size_of::<T::State>() && align_of::<Self>() == align_of::<u64>()) };
         let state = state.cast::<Self>();
         if state.is_null() {
             return Err(what_is_wrong(state.cast()));

@@ -157,7 +157,7 @@ impl CintMachine {
                 reserved: 0,
             })
             .collect();
-        let mut state = Box::new(cint_state { opaque: [0; 12] });
+        let mut state = Box::new(cint_state { opaque: [0; 11] });
         // SAFETY: all of it is ours.
         let status = unsafe { cint_init(&raw mut *state, size_of::<cint_state>(), &raw const configs[0], null_mut()) };
         assert_eq!(status, COALESCE_OK);
