@@ -18,13 +18,13 @@ impl Average {
     /// An interrupt came `gap` ticks after the one before it. Whether they come too fast now: from below the interval
     /// until above twice that.
     pub(crate) const fn sample(&mut self, gap: u32, was_storm: bool, config: &Config) -> bool {
-        let Config { storm_interval: interval, storm_shift: shift, .. } = *config;
+        let (interval, shift) = (config.storm_interval, config.storm_shift as u32);
         let longest = interval.wrapping_mul(4);
         let gap = if gap < longest { gap } else { longest };
         // (gap - ticks) 2^-shift more; it may be less, hence the shift of a signed number
         let parts = self.parts.wrapping_add(gap).wrapping_sub(self.ticks);
-        self.ticks = self.ticks.wrapping_add((parts.cast_signed() >> shift).cast_unsigned());
-        self.parts = parts & !(u32::MAX << shift);
+        self.ticks = self.ticks.wrapping_add(parts.cast_signed().wrapping_shr(shift).cast_unsigned());
+        self.parts = parts & !u32::MAX.wrapping_shl(shift);
         let Self { ticks, parts } = *self;
         if was_storm {
             ticks.wrapping_sub((parts == 0) as u32) < interval.wrapping_mul(2) // not above it, and never 0
