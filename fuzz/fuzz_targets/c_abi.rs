@@ -305,7 +305,7 @@ fn vic_calls(input: &Input) {
 
 fn cint_calls(input: &Input) {
     let config = input.cint.config();
-    let (mut state, mut error) = (cint_state { opaque: [0x5555_5555_5555_5555; 16] }, NO_ERROR);
+    let (mut state, mut error) = (cint_state { opaque: [0x5555_5555_5555_5555; 11] }, NO_ERROR);
     let state = &raw mut state;
     let commands = 64_u32 << (input.commands % 7);
     let mut window = vec![0_u64; cint_window_size(commands) / 8];
