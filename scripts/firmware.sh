@@ -41,7 +41,7 @@ by_policy() { # sum|most
     }
     { name = substr($0, index($0, " ") + 1); part = name ~ /init|config|time::/ ? "to set up" : "to decide" }
     name ~ /^aggregation_|^firmware::aggregation/ { add("nvme, " part) }
-    name ~ /^firmware::policy::Policy::/ { add("the policy, as it is called") }
+    name ~ /^firmware::policy::(Policy|machine)::/ { add("the policy, as it is called") }
     name ~ /^vic_|^vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
     name ~ /^cint_|^cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
     END { for (what in bytes) printf "%d\t%s\n", bytes[what], what; exit unknown }' | sort -k 2 -t "$(printf '\t')"
@@ -60,6 +60,13 @@ figures() { # BOARD DEVICE
   sort "$made/$1/$2/count" | awk -F '\t' '{ printf "%9d %9d %9d %9.1f %9d  %s\n", $2, $3, $4, $5, $6, $1 }'
 }
 
+show() { # BOARD DEVICE
+  run "$1" "$2"
+  printf '\n== %s, %s\n\n' "$1" "$2"
+  sed '/^#/,$d' "$made/$1/$2.1" # what it printed; then comes the trace
+  figures "$1" "$2"
+}
+
 budget() { # WHAT NUMBER LIMIT
   echo "budget: $1: $2, allowed are $3"
   [ "$2" -le "$3" ] || over=1
@@ -69,24 +76,18 @@ over=
 for board in mps2-an386 versatilepb; do
   check_board "$board"
   for device in c rust; do
-    run "$board" "$device"
-    printf '\n== %s, %s\n\n' "$board" "$device"
-    sed -n '1,/^vectors: /p' "$made/$board/$device.1"
-    figures "$board" "$device"
+    show "$board" "$device"
   done
   cmp "$made/$board"/{c,rust}/trace.txt || die "$board: C and Rust decide differently"
   echo "C and Rust decide the same: $(grep -vc '^#' "$made/$board/c/trace.txt") decisions"
 done
-# One policy alone, of which nothing is inlined.
+# One policy alone, in Rust, of which nothing is inlined.
 for device in only-cint only-vic; do
-  run mps2-an386 "$device"
-  printf '\n== mps2-an386, rust, %s\n\n' "$device"
-  grep -v '^#' "$made/mps2-an386/$device.1" | sed -n '1,/^hostile/p'
-  figures mps2-an386 "$device"
+  show mps2-an386 "$device"
 done
 whole() { # DEVICE
   ! grep OUTLINED_FUNCTION "$made/mps2-an386/$1/sizes" >&2 || die "$1: code of a function is elsewhere"
-  awk '/ (firmware::policy::Policy|(cint|vic)_core)::/ { bytes += $2 } END { print bytes }' "$made/mps2-an386/$1/sizes"
+  awk '/ (firmware::policy::(Policy|machine)|(cint|vic)_core)::/ { bytes += $2 } END { print bytes }' "$made/mps2-an386/$1/sizes"
 }
 # What it was when it was measured last, and a little more (docs/measuring.md); or what we set out for.
 echo

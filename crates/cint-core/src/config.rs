@@ -138,9 +138,9 @@ impl Config {
                 if let Err(error) = Field::MaxHold.check(ns, min, max) {
                     return Err(error);
                 }
-                let min = divide_up(storm_interval.saturating_mul(NS_PER_S), tick_hz);
                 let ticks = ticks_down(ns, tick_hz);
                 if (ticks as u64) < storm_interval {
+                    let min = divide_up(storm_interval.saturating_mul(NS_PER_S), tick_hz);
                     return Err(ConfigError { field: Field::MaxHoldInStorm, value: ns, min, max });
                 }
                 ticks

@@ -59,6 +59,7 @@ impl<T: Machine> Tagged<T> {
     unsafe fn check(state: *const T::State) -> Result<*const Self, coalesce_status> {
         const { assert!(size_of::<Self>() == size_of::<T::State>() && align_of::<Self>() == align_of::<u64>()) };
         let state = state.cast::<Self>();
+        // Asked for alone, as one condition is one instruction more.
         if state.is_null() {
             return Err(what_is_wrong(state.cast()));
         }
@@ -151,22 +152,6 @@ impl<T: Decides> Tagged<T> {
                 state.note(decision)
             }
             Err(status) => status,
-        }
-    }
-
-    /// The same, if the machine can decide at once. `None`: it cannot, and nothing has happened.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub(crate) unsafe fn decide_at_once(
-        state: *mut T::State,
-        call: impl FnOnce(&mut T) -> Option<T::Decision>,
-    ) -> Option<coalesce_status> {
-        // SAFETY: the caller's promise.
-        match unsafe { Self::at(state) } {
-            Ok(state) => call(&mut state.machine).map(|decision| state.note(decision)),
-            Err(status) => Some(status),
         }
     }
 

@@ -166,22 +166,20 @@ pub unsafe extern "C" fn vic_reconfigure(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe {
-        match State::decide_at_once(state, |vic| vic.short_cut(now, cif)) {
-            Some(status) => status,
+    match unsafe { State::at(state) } {
+        Ok(state) => match state.machine.short_cut(now, cif) {
+            Some(decision) => state.note(decision),
             None => full_way(state, now, cif),
-        }
+        },
+        Err(status) => status,
     }
 }
 
 /// Without the short cut. It takes what that takes, so that going on to it needs no stack there.
-///
-/// # Safety
-/// As `vic_on_completion`.
 #[inline(never)]
-unsafe extern "C" fn full_way(state: *mut vic_state, now: u64, cif: u32) -> coalesce_status {
-    // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |vic| vic.on_completion_in_slice(now, cif, None)) }
+extern "C" fn full_way(state: &mut State, now: u64, cif: u32) -> coalesce_status {
+    let decision = state.machine.on_completion_in_slice(now, cif, None);
+    state.note(decision)
 }
 
 /// The same, with the instant at which the guest's timeslice ends (Xen §4). One that is not in the future says nothing.

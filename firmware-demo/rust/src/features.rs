@@ -19,7 +19,7 @@ pub struct Features {
 }
 
 impl Features {
-    pub const NEW: Self = Self { coalescing: 0, policy: 0 };
+    pub const NEW: Self = Self { coalescing: 0, policy: 0 }; // as Policy::OFF
 
     /// Executes a command at the instant `now`: its result. `is_busy`: I/O is not done, or not reaped.
     pub fn execute<V: Vector>(

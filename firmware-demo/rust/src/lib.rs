@@ -15,8 +15,7 @@ mod decision;
 mod features;
 mod host;
 mod owned;
-#[cfg_attr(feature = "only-cint", path = "policy/only_cint.rs")]
-#[cfg_attr(feature = "only-vic", path = "policy/only_vic.rs")]
+#[cfg_attr(any(feature = "only-cint", feature = "only-vic"), path = "policy/only.rs")]
 mod policy;
 mod queue;
 #[cfg(not(any(feature = "only-cint", feature = "only-vic")))]
