@@ -10,23 +10,41 @@ static bool is_none(const char *policy)
     return strcmp(policy, "none") == 0;
 }
 
+const coalesce_mark delivery_plain_mark = {.ticket = COALESCE_NO_TICKET, .source = UINT32_MAX};
+
+// What the policy says of itself, which may change with each decision.
+static void look(struct delivery *line)
+{
+    line->may_hold = coalesce_policy_may_hold(line->policy);
+    line->deadline = coalesce_policy_deadline(line->policy);
+}
+
+static void look_anew(struct delivery *line, const char *policy)
+{
+    line->is_off = is_none(policy);
+    line->wants_submit = coalesce_policy_wants_submit(line->policy);
+    line->wants_batch_end = coalesce_policy_wants_batch_end(line->policy);
+    look(line);
+}
+
 bool delivery_init(struct delivery *line, const char *policy, uint32_t size)
 {
-    *line = (struct delivery){.deadline = COALESCE_NEVER, .held_size = spdk_align32pow2(size)};
-    line->is_off = is_none(policy);
+    *line = (struct delivery){.deadline = COALESCE_NEVER, .holds_size = spdk_align32pow2(size)};
     line->policy = coalesce_policy_new(policy, spdk_get_ticks_hz(), NULL, 0);
-    line->held_since = calloc(line->held_size, sizeof(*line->held_since));
+    line->holds = calloc(line->holds_size, sizeof(*line->holds));
     line->hold = spdk_histogram_data_alloc();
-    if (line->policy && line->held_since && line->hold)
-        return true;
-    delivery_free(line);
-    return false;
+    if (!line->policy || !line->holds || !line->hold) {
+        delivery_free(line);
+        return false;
+    }
+    look_anew(line, policy);
+    return true;
 }
 
 void delivery_free(struct delivery *line)
 {
     coalesce_policy_free(line->policy);
-    free(line->held_since);
+    free(line->holds);
     if (line->hold)
         spdk_histogram_data_free(line->hold);
     *line = (struct delivery){.deadline = COALESCE_NEVER};
@@ -41,6 +59,9 @@ bool delivery_check(const char *policy, char *message, size_t message_size)
 
 void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_mark *mark)
 {
+    *mark = delivery_plain_mark;
+    if (!line->wants_submit)
+        return;
     request->struct_size = sizeof(*request);
     coalesce_policy_on_submit(line->policy, request, mark);
     line->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
@@ -51,34 +72,59 @@ void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_
 static bool act(struct delivery *line, coalesce_status decision)
 {
     line->is_due |= decision != COALESCE_HOLD;
-    line->deadline = coalesce_policy_deadline(line->policy);
+    look(line);
     return decision == COALESCE_HOLD;
 }
 
-void delivery_complete(struct delivery *line, uint64_t now, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
+void delivery_decide(struct delivery *line, uint64_t now, const coalesce_completion *last)
 {
-    coalesce_completion completion = {
-        .struct_size = sizeof(completion),
-        .cif = cif,
-        .mark = *mark,
-        .slice_end = COALESCE_NEVER,
-        .class_of = class_of,
-    };
+    coalesce_completion completion = {.struct_size = sizeof(completion), .slice_end = COALESCE_NEVER};
+    uint32_t count = line->together + (last ? 1 : 0);
+    if (count == 0)
+        return;
+    line->together = 0;
+    if (line->is_off) {
+        line->is_due = true;
+        return;
+    }
+    if (last) {
+        completion.cif = last->cif;
+        completion.mark = last->mark;
+        completion.class_of = last->class_of;
+    } else {
+        completion.cif = line->cif;
+        completion.mark = delivery_plain_mark;
+    }
+    completion.before = count - 1;
+    if (act(line, coalesce_policy_on_completion(line->policy, now, &completion))) {
+        line->holds[line->holds_count++ & (line->holds_size - 1)] = (struct delivery_hold){now, count};
+        line->held += count;
+    }
+}
+
+void delivery_special(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
+{
+    coalesce_completion completion = {.cif = cif, .mark = *mark, .class_of = class_of};
     line->stats.completions++;
     line->is_batch = line->is_news = true;
-    if (act(line, coalesce_policy_on_completion(line->policy, now, &completion)))
-        line->held_since[line->held++ & (line->held_size - 1)] = now;
+    delivery_decide(line, spdk_get_ticks(), &completion);
 }
 
 void delivery_end_batch(struct delivery *line, uint64_t now)
 {
-    if (!line->is_due && line->is_batch && coalesce_policy_wants_batch_end(line->policy))
+    if (delivery_passes(line))
+        return;
+    delivery_decide(line, now, NULL);
+    if (!line->is_due && line->is_batch && line->wants_batch_end)
         act(line, coalesce_policy_on_batch_end(line->policy, now));
     line->is_batch = false;
 }
 
 bool delivery_may_interrupt(struct delivery *line, uint64_t now)
 {
+    if (delivery_passes(line))
+        return true;
+    delivery_decide(line, now, NULL);
     if (!line->is_due && line->deadline <= now)
         act(line, coalesce_policy_on_deadline(line->policy, now));
     return line->is_due || line->held == 0;
@@ -87,25 +133,29 @@ bool delivery_may_interrupt(struct delivery *line, uint64_t now)
 // Forgets what waited, and how long.
 static void forget_held(struct delivery *line, uint64_t now)
 {
-    uint64_t known = spdk_min(line->held, line->held_size);
-    for (uint64_t i = line->held - known; i < line->held; i++) {
-        uint64_t since = line->held_since[i & (line->held_size - 1)];
-        uint64_t ticks = now > since ? now - since : 0;
-        spdk_histogram_data_tally(line->hold, ticks);
-        line->hold_sum += ticks;
+    uint64_t known = spdk_min(line->holds_count, line->holds_size);
+    for (uint64_t i = line->holds_count - known; i < line->holds_count; i++) {
+        const struct delivery_hold *hold = &line->holds[i & (line->holds_size - 1)];
+        uint64_t ticks = now > hold->since ? now - hold->since : 0;
+        for (uint64_t left = hold->count; left > 0; left--)
+            spdk_histogram_data_tally(line->hold, ticks);
+        line->hold_sum += ticks * hold->count;
         line->hold_max = spdk_max(line->hold_max, ticks);
     }
-    line->held = 0;
-    line->is_due = false;
+    line->held = line->holds_count = 0;
     // Completions that came after the decision: this interrupt tells of them, too.
     if (coalesce_policy_held(line->policy) > 0)
         coalesce_policy_on_consumed(line->policy, now);
-    line->deadline = coalesce_policy_deadline(line->policy);
+    look(line);
 }
 
 void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
 {
-    forget_held(line, now);
+    if (!delivery_passes(line)) {
+        delivery_decide(line, now, NULL);
+        forget_held(line, now);
+    }
+    line->is_due = false;
     line->stats.owed += is_sent && !line->is_news;
     line->is_news = false;
     line->stats.interrupts += is_sent;
@@ -114,20 +164,26 @@ void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
 
 void delivery_reconfigure(struct delivery *line, uint64_t now, const char *policy)
 {
+    if (delivery_passes(line))
+        line->together = 0; // the consumer may have been told of them
+    else
+        delivery_decide(line, now, NULL);
     coalesce_status decision = coalesce_policy_reconfigure(line->policy, now, policy, NULL, 0);
     if (decision >= 0) {
-        line->is_off = is_none(policy);
         act(line, decision);
+        look_anew(line, policy);
     }
 }
 
 void delivery_reset(struct delivery *line, uint64_t now)
 {
+    line->together = 0;
+    line->is_due = false;
     forget_held(line, now);
     coalesce_status owed = coalesce_policy_reset(line->policy, now);
     (void)owed; /* nothing is held any more */
     line->is_batch = line->is_news = false;
-    line->deadline = coalesce_policy_deadline(line->policy);
+    look(line);
 }
 
 void delivery_reset_stats(struct delivery *line)

@@ -2,24 +2,35 @@
 #ifndef COALESCE_SPDK_DELIVERY_H
 #define COALESCE_SPDK_DELIVERY_H
 
-#include <spdk/stdinc.h>
+#include <spdk/env.h>
+#include <spdk/util.h>
 
 #include <coalesce.h>
 
 struct spdk_histogram_data;
 struct spdk_json_write_ctx;
 
+#define DELIVERY_TOGETHER_MAX 64
+
 struct delivery {
     coalesce_policy *policy;
-    bool is_off;       // the policy is "none": it is not asked
-    uint64_t deadline; // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
+    bool is_off;   // the policy is "none": it is not asked
+    bool may_hold; // else nothing need be known of what is submitted or completes
+    bool wants_submit, wants_batch_end;
     bool is_due;       // the policy has decided to interrupt, and nobody has yet
     bool is_batch;     // completions came after the last end of a batch
     bool is_news;      // completions came after the consumer was told of them
+    uint32_t together; // plain completions that the policy has not been told of
+    uint32_t cif;      // commands in flight at the last of them, counting it
+    uint64_t deadline; // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
 
-    uint64_t held;        // completions that the policy held and no interrupt has told of
-    uint64_t *held_since; // the last `held_size` of them, in ticks
-    uint32_t held_size;   // a power of two
+    uint64_t held; // completions that the policy held and no interrupt has told of
+    struct delivery_hold {
+        uint64_t since; // ticks
+        uint64_t count;
+    } *holds; // when they were, the last `holds_size` of them
+    uint64_t holds_count;
+    uint32_t holds_size; // a power of two
 
     struct {
         uint64_t completions, interrupts, suppressed, owed, urgent, barrier;
@@ -35,21 +46,49 @@ void delivery_free(struct delivery *line);
 // The sentence that says what is wrong with a policy's text form goes to `message`. False: it is refused.
 bool delivery_check(const char *policy, char *message, size_t message_size);
 
+// Of a command that was not submitted, or not looked at: plain, as nobody said anything else.
+extern const coalesce_mark delivery_plain_mark;
+
 // A command is submitted; `request` is complete but for its size. The mark goes back when it completes.
 void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_mark *mark);
 
-// A command completed: the consumer can see it, or will before the next delivery_may_interrupt.
-void delivery_complete(struct delivery *line, uint64_t now, uint32_t cif, const coalesce_mark *mark, uint32_t class_of);
+// Tells the policy of the completions that it has not been told of; the last of them is `last`, or plain if null.
+void delivery_decide(struct delivery *line, uint64_t now, const coalesce_completion *last);
 
-// The same if the line is off.
-static inline void delivery_pass(struct delivery *line)
+// So many plain commands completed, `cif` in flight at the last of them: the consumer can see them, or will before the next
+// delivery_may_interrupt. The policy decides about all that completes until then together; where it may not hold, it is told
+// now and then.
+static inline void delivery_plain(struct delivery *line, uint64_t count, uint32_t cif)
 {
-    line->stats.completions++;
-    line->is_due = line->is_news = true;
+    line->stats.completions += count;
+    line->is_batch = line->is_news = true;
+    line->cif = cif;
+    line->together = (uint32_t)spdk_min(line->together + count, UINT16_MAX);
+    if (line->together >= DELIVERY_TOGETHER_MAX)
+        delivery_decide(line, spdk_get_ticks(), NULL);
+}
+
+// Any other did: the policy decides at once.
+void delivery_special(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of);
+
+// A command completed.
+static inline void delivery_complete(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
+{
+    bool is_plain = mark->hint == COALESCE_HINT_PLAIN && mark->ticket == COALESCE_NO_TICKET && class_of == COALESCE_CLASS_IO;
+    if (is_plain || !line->may_hold)
+        delivery_plain(line, 1, cif);
+    else
+        delivery_special(line, cif, mark, class_of);
 }
 
 // The device has posted all it had, for now.
 void delivery_end_batch(struct delivery *line, uint64_t now);
+
+// Nothing is held, and nothing will be: whoever wants to interrupt may, without asking.
+static inline bool delivery_passes(const struct delivery *line)
+{
+    return !line->may_hold && line->held == 0;
+}
 
 // Somebody wants to interrupt: now? Also true where nothing is held, as then it is not about completions of ours.
 bool delivery_may_interrupt(struct delivery *line, uint64_t now);

@@ -193,7 +193,7 @@ static struct spdk_nvmf_transport_poll_group *poll_group_create(struct spdk_nvmf
 {
     struct spdk_nvmf_transport_poll_group *tgroup = real.poll_group_create(transport, poll_group);
     struct home *home = tgroup ? malloc(sizeof(*home)) : NULL;
-    if (!home || !home_init(home, wake)) {
+    if (!home || !home_init(home, wake, NULL)) {
         free(home);
         return tgroup;
     }
@@ -337,7 +337,7 @@ void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)
             if (clues.hint == COALESCE_HINT_PLAIN)
                 clues.hint = cint_hint_from_access_latency(cmd->cdw13);
         }
-        if (!command->is_used && !queue->line.delivery.is_off) {
+        if (!command->is_used && queue->line.delivery.may_hold) {
             *command = (struct command){.cid = cmd->cid, .is_used = true};
             delivery_submit(&queue->line.delivery, &clues, &command->mark);
         }
@@ -372,10 +372,7 @@ static int req_complete(struct spdk_nvmf_request *req)
     uint32_t class_of = spdk_nvme_cpl_is_error(&req->rsp->nvme_cpl) ? COALESCE_CLASS_FAILED
                         : queue->line.queue == 0                    ? COALESCE_CLASS_ADMIN
                                                                     : COALESCE_CLASS_IO;
-    if (queue->line.delivery.is_off)
-        delivery_pass(&queue->line.delivery);
-    else
-        delivery_complete(&queue->line.delivery, spdk_get_ticks(), cif, &mark, class_of);
+    delivery_complete(&queue->line.delivery, cif, &mark, class_of);
     set_asked(queue, false);
     completing = queue;
     int rc = real.req_complete(req);

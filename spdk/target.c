@@ -120,10 +120,12 @@ static int on_timer(void *context)
     return SPDK_POLLER_BUSY;
 }
 
-bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now))
+bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now), void (*catch_up)(struct line *line))
 {
     static uint64_t ids;
-    *home = (struct home){.thread = spdk_get_thread(), .wake = wake, .timer = -1, .timer_set = COALESCE_NEVER};
+    *home = (struct home){
+        .thread = spdk_get_thread(), .wake = wake, .catch_up = catch_up, .timer = -1, .timer_set = COALESCE_NEVER,
+    };
     if (spdk_interrupt_mode_is_enabled()) {
         home->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
         if (home->timer < 0)
@@ -176,7 +178,7 @@ struct line *home_take_line(struct home *home, struct target *target, uint32_t q
     struct line *line, *taken = NULL;
     pthread_mutex_lock(&home->mutex);
     SLIST_FOREACH(line, &home->lines, link)
-        if (!line->is_running && line->target == target && line->queue == queue && line->delivery.held_size >= entries)
+        if (!line->is_running && line->target == target && line->queue == queue && line->delivery.holds_size >= entries)
             taken = line;
     if (taken) {
         delivery_reconfigure(&taken->delivery, spdk_get_ticks(), policy);
@@ -234,8 +236,11 @@ static void arrive(void *context)
         struct line *line;
         pthread_mutex_lock(&home->mutex);
         SLIST_FOREACH(line, &home->lines, link)
-            if (!tour->target || line->target == tour->target)
+            if (!tour->target || line->target == tour->target) {
+                if (home->catch_up && line->is_running)
+                    home->catch_up(line);
                 tour->visit(line, tour->context);
+            }
         pthread_mutex_unlock(&home->mutex);
     }
     end_visit(home);

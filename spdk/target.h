@@ -38,6 +38,8 @@ struct home {
     SLIST_HEAD(, line) lines;
     // A line is due, or its deadline has passed, where nobody polls: interrupt.
     void (*wake)(struct line *line, uint64_t now);
+    // Tells a line's delivery of completions that it does not know of. Null: it knows of all.
+    void (*catch_up)(struct line *line);
     // In interrupt mode nobody polls: a timer for the earliest deadline.
     int timer;
     struct spdk_interrupt *timer_interrupt;
@@ -65,7 +67,7 @@ char *target_policy(struct target *target);
 bool target_set_policy(struct target *target, const char *policy);
 
 // On its thread: a home without lines. False: no timer.
-bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now));
+bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now), void (*catch_up)(struct line *line));
 // On its thread: frees it, with its lines, after the last visit.
 void home_free(struct home *home);
 // A line for a queue of `entries`: one that rests, or a new one of `line_size` bytes, whose first member is a struct line.

@@ -27,9 +27,13 @@
 
 // One request that SPDK has taken.
 struct request {
+    uint64_t age; // that of its line when it was looked at
     coalesce_mark mark;
     const uint8_t *status; // in the guest's memory; null: not known
 };
+
+// What was not looked at interrupts at once.
+static const coalesce_mark unknown = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
 
 struct vring_line {
     struct line line;
@@ -37,8 +41,12 @@ struct vring_line {
     struct rte_vhost_vring ring;
     struct rte_vhost_memory *memory;
     bool is_packed;
-    uint16_t taken;         // split rings: requests that SPDK has taken, modulo 2^16
-    uint32_t batch_len;     // how many of them it found together
+    uint16_t taken;         // split rings: requests that SPDK has taken, modulo 2^16,
+    uint16_t used;          // and that it has answered
+    uint64_t answered;      // the same since it runs,
+    uint64_t told;          // those of them that `delivery` knows of
+    uint64_t age;           // goes on when requests were not looked at
+    uint32_t batch_len;     // how many requests SPDK found together
     uint32_t batch_left;    // how many of those are still to come
     uint32_t in_flight;     // packed rings: requests taken and not completed
     uint32_t requests_size;
@@ -159,6 +167,23 @@ int __wrap_spdk_vhost_set_coalescing(struct spdk_vhost_dev *vdev, uint32_t delay
     return __real_spdk_vhost_set_coalescing(vdev, delay_base_us, iops_threshold);
 }
 
+// Requests that the guest has made available and SPDK has not answered.
+static inline uint32_t available(const struct vring_line *vring, uint16_t used)
+{
+    uint16_t count = (uint16_t)(*(volatile uint16_t *)&vring->ring.avail->idx - used);
+    return spdk_min(count, vring->ring.size);
+}
+
+// Requests were answered that nobody looked at: tells of them.
+static void catch_up(struct line *line)
+{
+    struct vring_line *vring = (struct vring_line *)line;
+    uint64_t count = vring->answered - vring->told;
+    vring->told = vring->answered;
+    if (count > 0)
+        delivery_plain(&line->delivery, count, available(vring, vring->used) + 1);
+}
+
 // A queue starts when SPDK first does something with it, and ends when SPDK tells DPDK where it would go on.
 
 // Where nobody polls, SPDK looks at a queue when it is kicked, and then asks.
@@ -184,7 +209,7 @@ static struct vring_line *make_line(int vid, uint16_t queue)
         return NULL;
     if (!controller->home) {
         struct home *home = malloc(sizeof(*home));
-        if (!home || !home_init(home, kick)) {
+        if (!home || !home_init(home, kick, catch_up)) {
             free(home);
             return NULL;
         }
@@ -205,34 +230,33 @@ static struct vring_line *make_line(int vid, uint16_t queue)
         free(memory);
         return NULL;
     }
-    for (uint32_t i = 0; i < vring->requests_size; i++)
-        vring->requests[i] = (struct request){.mark = {.ticket = COALESCE_NO_TICKET, .source = NO_SOURCE}};
+    vring->age++;
+    vring->answered = vring->told = 0;
     vring->vid = vid;
     vring->ring = ring;
     vring->memory = memory;
     vring->is_packed = features & (1ull << VIRTIO_F_RING_PACKED);
     vring->batch_left = 0;
     vring->in_flight = 0;
-    uint16_t answered;
-    if (rte_vhost_get_vring_base(vid, queue, &vring->taken, &answered) != 0)
-        vring->taken = ring.used->idx;
+    if (rte_vhost_get_vring_base(vid, queue, &vring->taken, &vring->used) != 0)
+        vring->taken = vring->used = ring.used->idx;
     return vring;
-}
-
-static struct vring_line *find_line(int vid, uint16_t queue)
-{
-    bool is_known = vid >= 0 && vid < SESSIONS_MAX && queue < QUEUES_MAX && running[vid][queue] != &no_line;
-    return is_known ? running[vid][queue] : NULL;
 }
 
 static __attribute__((noinline)) struct vring_line *start(int vid, uint16_t queue)
 {
-    struct vring_line *made = NULL;
-    if (vid >= 0 && vid < SESSIONS_MAX && queue < QUEUES_MAX && !running[vid][queue]) {
-        made = make_line(vid, queue);
-        running[vid][queue] = made ? made : &no_line;
-    }
+    if (vid < 0 || vid >= SESSIONS_MAX || queue >= QUEUES_MAX || running[vid][queue] == &no_line)
+        return NULL;
+    struct vring_line *made = make_line(vid, queue);
+    running[vid][queue] = made ? made : &no_line;
     return made;
+}
+
+// The line of a queue that runs; null: there is none, or not one of ours.
+static inline struct vring_line *find_line(int vid, uint16_t queue)
+{
+    bool is_index = vid >= 0 && vid < SESSIONS_MAX && queue < QUEUES_MAX;
+    return is_index && running[vid][queue] != &no_line ? running[vid][queue] : NULL;
 }
 
 static inline struct vring_line *find_or_start(int vid, uint16_t queue)
@@ -263,12 +287,24 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t queue)
     struct vring_line *vring = find_or_start(vid, queue);
     if (!vring)
         return __real_rte_vhost_vring_call_nonblock(vid, queue);
-    uint64_t now = spdk_get_ticks();
+    struct delivery *delivery = &vring->line.delivery;
+    if (!delivery->may_hold) { // nobody has looked
+        vring->age++;
+        vring->batch_left = 0;
+    }
+    catch_up(&vring->line);
     int rc = -EAGAIN;
-    delivery_end_batch(&vring->line.delivery, now);
-    if (delivery_may_interrupt(&vring->line.delivery, now)) {
+    uint64_t now = 0; // not asked for
+    if (delivery_passes(delivery)) {
         rc = interrupt(vring, now);
-        vring->line.delivery.is_due |= rc == -EAGAIN;
+        delivery->is_due |= rc == -EAGAIN;
+    } else {
+        now = spdk_get_ticks();
+        delivery_end_batch(delivery, now);
+        if (delivery_may_interrupt(delivery, now)) {
+            rc = interrupt(vring, now);
+            delivery->is_due |= rc == -EAGAIN;
+        }
     }
     if (rc == -EAGAIN)
         home_watch(&vring->line, now);
@@ -282,6 +318,7 @@ int __wrap_rte_vhost_set_vring_base(int vid, uint16_t queue, uint16_t last_avail
     if (vring) {
         uint64_t now = spdk_get_ticks();
         pthread_mutex_lock(&vring->line.home->mutex);
+        catch_up(&vring->line);
         // SPDK asked once more while it stopped, and may have heard "not now". Where DPDK cannot interrupt at this moment
         // the guest's memory is being exchanged, after which SPDK interrupts in any case.
         if (vring->line.delivery.held > 0 || vring->line.delivery.is_due)
@@ -336,62 +373,75 @@ static bool parse(const struct vring_line *vring, uint16_t index, struct virtio_
     return true;
 }
 
-// Requests that the guest has made available and SPDK has not answered; `used`: how many it has, modulo 2^16.
-static uint32_t available(const struct vring_line *vring, uint16_t used)
+// What the policy may want to know of a request that SPDK takes.
+static __attribute__((noinline)) void look_at(struct vring_line *vring, uint16_t index)
 {
-    uint16_t count = (uint16_t)(*(volatile uint16_t *)&vring->ring.avail->idx - used);
-    return spdk_min(count, vring->ring.size);
+    struct delivery *delivery = &vring->line.delivery;
+    struct request *request = &vring->requests[index];
+    struct virtio_blk_outhdr header = {0};
+    coalesce_request clues = {0};
+    *request = (struct request){.age = vring->age};
+    if (parse(vring, index, &header, &request->status)) {
+        clues.flags = header.type == VIRTIO_BLK_T_FLUSH ? COALESCE_REQUEST_FLUSH : 0;
+        clues.ioprio = header.ioprio;
+    }
+    clues.outstanding = available(vring, vring->used) + (uint32_t)spdk_min(delivery->held, vring->ring.size);
+    if (vring->batch_left == 0)
+        vring->batch_left = vring->batch_len = spdk_max(available(vring, vring->taken), 1);
+    clues.batch_len = vring->batch_len;
+    clues.flags |= --vring->batch_left == 0 ? COALESCE_REQUEST_LAST : 0;
+    delivery_submit(delivery, &clues, &request->mark);
 }
 
-// What was not looked at interrupts at once.
-static const coalesce_mark unknown = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
+static __attribute__((noinline)) int take(struct vring_line *vring, int vid, uint16_t queue, uint16_t index)
+{
+    if (spdk_unlikely(!vring))
+        vring = start(vid, queue);
+    if (vring && vring->line.delivery.may_hold && index < vring->requests_size)
+        look_at(vring, index);
+    if (vring)
+        vring->taken++;
+    return __real_rte_vhost_set_inflight_desc_split(vid, queue, index);
+}
 
 // SPDK takes a request.
 int __wrap_rte_vhost_set_inflight_desc_split(int vid, uint16_t queue, uint16_t index)
 {
-    struct vring_line *vring = find_or_start(vid, queue);
-    if (vring && index < vring->requests_size && vring->line.delivery.is_off) {
-        vring->requests[index] = (struct request){.mark = unknown};
-        vring->taken++;
-        vring->batch_left = 0;
-    } else if (vring && index < vring->requests_size) {
-        struct delivery *delivery = &vring->line.delivery;
-        struct request *request = &vring->requests[index];
-        struct virtio_blk_outhdr header = {0};
-        uint32_t unanswered = available(vring, vring->ring.used->idx);
-        coalesce_request clues = {0};
-        request->status = NULL;
-        if (parse(vring, index, &header, &request->status)) {
-            clues.flags = header.type == VIRTIO_BLK_T_FLUSH ? COALESCE_REQUEST_FLUSH : 0;
-            clues.ioprio = header.ioprio;
-        }
-        clues.outstanding = unanswered + (uint32_t)spdk_min(delivery->held, vring->ring.size);
-        if (vring->batch_left == 0)
-            vring->batch_left = vring->batch_len = spdk_max(available(vring, vring->taken), 1);
-        clues.batch_len = vring->batch_len;
-        clues.flags |= --vring->batch_left == 0 ? COALESCE_REQUEST_LAST : 0;
-        vring->taken++;
-        delivery_submit(delivery, &clues, &request->mark);
-    }
+    struct vring_line *vring = find_line(vid, queue);
+    if (spdk_unlikely(!vring || vring->line.delivery.may_hold))
+        return take(vring, vid, queue, index);
+    vring->taken++;
     return __real_rte_vhost_set_inflight_desc_split(vid, queue, index);
+}
+
+static __attribute__((noinline)) int answer(struct vring_line *vring, uint16_t used, uint16_t index)
+{
+    struct delivery *delivery = &vring->line.delivery;
+    struct request *request = index < vring->requests_size ? &vring->requests[index] : NULL;
+    uint32_t cif = available(vring, used) + 1;
+    catch_up(&vring->line);
+    vring->told = ++vring->answered;
+    if (spdk_likely(request && request->age == vring->age)) {
+        bool is_ok = !request->status || *(volatile const uint8_t *)request->status == VIRTIO_BLK_S_OK;
+        delivery_complete(delivery, cif, &request->mark, is_ok ? COALESCE_CLASS_IO : COALESCE_CLASS_FAILED);
+        request->age = 0;
+    } else {
+        delivery_complete(delivery, cif, &unknown, COALESCE_CLASS_IO);
+    }
+    return __real_rte_vhost_clr_inflight_desc_split(vring->vid, (uint16_t)vring->line.queue, used, index);
 }
 
 // A request is answered: the guest can see it.
 int __wrap_rte_vhost_clr_inflight_desc_split(int vid, uint16_t queue, uint16_t last_used_idx, uint16_t index)
 {
-    int rc = __real_rte_vhost_clr_inflight_desc_split(vid, queue, last_used_idx, index);
-    struct vring_line *vring = find_or_start(vid, queue);
-    if (vring && vring->line.delivery.is_off) {
-        delivery_pass(&vring->line.delivery);
-    } else if (vring) {
-        struct request *request = index < vring->requests_size ? &vring->requests[index] : NULL;
-        bool is_ok = request && (!request->status || *(volatile const uint8_t *)request->status == VIRTIO_BLK_S_OK);
-        delivery_complete(&vring->line.delivery, spdk_get_ticks(), available(vring, last_used_idx) + 1,
-                          request ? &request->mark : &unknown, is_ok ? COALESCE_CLASS_IO : COALESCE_CLASS_FAILED);
-        if (request)
-            request->mark.ticket = COALESCE_NO_TICKET;
+    struct vring_line *vring = find_line(vid, queue);
+    if (spdk_likely(vring)) {
+        vring->used = last_used_idx;
+        if (vring->line.delivery.may_hold)
+            return answer(vring, last_used_idx, index);
+        vring->answered++;
     }
-    return rc;
+    return __real_rte_vhost_clr_inflight_desc_split(vid, queue, last_used_idx, index);
 }
 
 // Packed rings: requests are counted, and not looked at.
@@ -409,10 +459,9 @@ int __wrap_rte_vhost_clr_inflight_desc_packed(int vid, uint16_t queue, uint16_t 
     int rc = __real_rte_vhost_clr_inflight_desc_packed(vid, queue, head);
     struct vring_line *vring = find_or_start(vid, queue);
     if (vring) {
-        static const coalesce_mark plain = {.ticket = COALESCE_NO_TICKET, .source = NO_SOURCE};
         uint32_t cif = spdk_max(vring->in_flight, 1);
         vring->in_flight = cif - 1;
-        delivery_complete(&vring->line.delivery, spdk_get_ticks(), cif, &plain, COALESCE_CLASS_IO);
+        delivery_plain(&vring->line.delivery, 1, cif);
     }
     return rc;
 }

@@ -415,8 +415,9 @@ typedef struct {
   uint64_t slice_end;
   // `COALESCE_CLASS_...`; one that is unknown counts as failed.
   uint32_t class_of;
-  // 0
-  uint32_t reserved;
+  // How many plain commands of an I/O queue completed just before it, and are announced with it, if it is; 65535 at most.
+  // They need no `mark`: for a device that finds many at once.
+  uint32_t before;
 } coalesce_completion;
 COALESCE_LAYOUT(coalesce_completion, 40, uint64_t);
 
@@ -746,7 +747,8 @@ coalesce_status coalesce_policy_on_submit(coalesce_policy *policy,
                                           const coalesce_request *request,
                                           coalesce_mark *mark);
 
-// A command completed.
+// A command completed, and `before` others: decides about one after the other until one delivers, whose interrupt announces
+// them all.
 //
 // Requires:
 // `policy` is null or a policy that nobody else uses during the call; `completion` is null or points to as many bytes as
@@ -768,6 +770,19 @@ uint64_t coalesce_policy_deadline(const coalesce_policy *policy);
 // Requires:
 // As `coalesce_policy_reconfigure`.
 COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *policy, uint64_t now);
+
+// Whether the policy may hold what completes next. If not, nothing need be known of that, nor `coalesce_policy_on_submit` be
+// called, until its next decision: so with "none", and with "auto" while it believes that holding costs throughput.
+//
+// Requires:
+// As `coalesce_policy_print`.
+bool coalesce_policy_may_hold(const coalesce_policy *policy);
+
+// Whether `coalesce_policy_on_submit` must be called. May change with the configuration.
+//
+// Requires:
+// As `coalesce_policy_print`.
+bool coalesce_policy_wants_submit(const coalesce_policy *policy);
 
 // Whether `coalesce_policy_on_batch_end` must be called after each poll of the device.
 //

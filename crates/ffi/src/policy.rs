@@ -234,11 +234,13 @@ pub struct coalesce_completion {
     pub slice_end: u64,
     /// `COALESCE_CLASS_...`; one that is unknown counts as failed.
     pub class_of: u32,
-    /// 0
-    pub reserved: u32,
+    /// How many plain commands of an I/O queue completed just before it, and are announced with it, if it is; 65535 at most.
+    /// They need no `mark`: for a device that finds many at once.
+    pub before: u32,
 }
 
-/// A command completed.
+/// A command completed, and `before` others: decides about one after the other until one delivers, whose interrupt announces
+/// them all.
 ///
 /// # Safety
 /// `policy` is null or a policy that nobody else uses during the call; `completion` is null or points to as many bytes as
@@ -256,7 +258,7 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
     unsafe {
         match completion {
             Ok(completion) => decide(policy, |policy| {
-                let coalesce_completion { cif, mark, slice_end, class_of, .. } = completion;
+                let coalesce_completion { cif, mark, slice_end, class_of, before, .. } = completion;
                 let source = HintSource::ALL.get(mark.source as usize).copied();
                 let hint = (known(mark.hint).unwrap_or(Hint::Urgent), source);
                 let (hint, _) = ::policy::at_completion(policy.spec().hints(), hint, cif, policy.expects_more());
@@ -267,7 +269,8 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
                 };
                 let ticket = mark.ticket();
                 let slice_end = (slice_end != COALESCE_NEVER).then_some(slice_end);
-                policy.on_completion(now, &Completion { cif, hint, class, ticket, slice_end })
+                let before = u16::try_from(before).unwrap_or(u16::MAX);
+                policy.on_completion(now, &Completion { cif, hint, class, ticket, slice_end, before })
             }),
             // The caller interrupts, and the policy must know.
             Err(refused) => decide(policy, |policy| policy.flush(now)).min(refused.status()),
@@ -295,6 +298,27 @@ pub unsafe extern "C" fn coalesce_policy_deadline(policy: *const coalesce_policy
 pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_policy, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { decide(policy, |policy| policy.on_deadline(now)) }
+}
+
+/// Whether the policy may hold what completes next. If not, nothing need be known of that, nor `coalesce_policy_on_submit` be
+/// called, until its next decision: so with "none", and with "auto" while it believes that holding costs throughput.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_may_hold(policy: *const coalesce_policy) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, false, AnyPolicy::may_hold) }
+}
+
+/// Whether `coalesce_policy_on_submit` must be called. May change with the configuration.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_wants_submit(policy: *const coalesce_policy) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, false, AnyPolicy::wants_submit) }
 }
 
 /// Whether `coalesce_policy_on_batch_end` must be called after each poll of the device.

@@ -58,7 +58,7 @@ fn submit(policy: *mut coalesce_policy, hint: u32) -> coalesce_mark {
 fn complete(policy: *mut coalesce_policy, now: u64, mark: coalesce_mark) -> coalesce_status {
     let struct_size = size_of::<coalesce_completion>() as u32;
     let (slice_end, class_of) = (COALESCE_NEVER, COALESCE_CLASS_IO);
-    let completion = coalesce_completion { struct_size, cif: 64, mark, slice_end, class_of, reserved: 0 };
+    let completion = coalesce_completion { struct_size, cif: 64, mark, slice_end, class_of, before: 0 };
     // SAFETY: as above.
     unsafe { coalesce_policy_on_completion(policy, now, &raw const completion) }
 }
@@ -112,6 +112,7 @@ fn it_decides_as_in_rust() {
                     }
                     8..=16 if !in_flight.is_empty() => {
                         let cif = in_flight.len() as u32;
+                        let before = numbers.below(12).saturating_sub(8) as u32;
                         let (mark, hint, ticket) = in_flight.swap_remove(numbers.below(cif.into()) as usize);
                         let completion = coalesce_completion {
                             struct_size: size_of::<coalesce_completion>() as u32,
@@ -119,11 +120,13 @@ fn it_decides_as_in_rust() {
                             mark,
                             slice_end: COALESCE_NEVER,
                             class_of: COALESCE_CLASS_IO,
-                            reserved: 0,
+                            before,
                         };
                         let (hint, _) = policy::at_completion(twin.spec().hints(), hint, cif, twin.expects_more());
-                        let expected =
-                            twin.on_completion(now, &Completion { cif, hint, ticket, ..Completion::default() });
+                        let expected = twin.on_completion(
+                            now,
+                            &Completion { cif, hint, ticket, before: before as u16, ..Completion::default() },
+                        );
                         assert_eq!(
                             coalesce_policy_on_completion(handle, now, &raw const completion),
                             status(expected),
@@ -144,6 +147,8 @@ fn it_decides_as_in_rust() {
                 assert_eq!(coalesce_policy_deadline(handle), twin.deadline().unwrap_or(COALESCE_NEVER), "{text}");
                 assert_eq!(coalesce_policy_held(handle), twin.held(), "{text}");
                 assert_eq!(coalesce_policy_wants_batch_end(handle), twin.wants_batch_end());
+                assert_eq!(coalesce_policy_wants_submit(handle), twin.wants_submit());
+                assert_eq!(coalesce_policy_may_hold(handle), twin.may_hold());
             }
             let mut counted = BTreeMap::<(bool, String), u64>::new();
             assert_eq!(coalesce_policy_stats(handle, Some(count), (&raw mut counted).cast()), COALESCE_OK);
@@ -156,18 +161,39 @@ fn it_decides_as_in_rust() {
     }
 }
 
+const PLAIN: coalesce_completion = coalesce_completion {
+    struct_size: size_of::<coalesce_completion>() as u32,
+    cif: 100,
+    mark: coalesce_mark { ticket: COALESCE_NO_TICKET, hint: 0, source: u32::MAX },
+    slice_end: COALESCE_NEVER,
+    class_of: COALESCE_CLASS_IO,
+    before: 0,
+};
+
+/// Also more than are possible.
+#[test]
+fn completions_that_came_together_are_all_held() {
+    for (text, before, held) in [("vic:profile=paper,epoch=1ms", 3, 0), ("cint:thr=20,in_flight=off", 3, 4)] {
+        let handle = make(text).expect("a policy");
+        let completion = coalesce_completion { before, ..PLAIN };
+        // SAFETY: it is ours.
+        unsafe {
+            let expected = if held > 0 { COALESCE_HOLD } else { COALESCE_DELIVER };
+            assert_eq!(coalesce_policy_on_completion(handle, 1, &raw const completion), expected, "{text}");
+            assert_eq!(coalesce_policy_held(handle), held, "{text}");
+            let many = coalesce_completion { before: u32::MAX, ..completion };
+            assert_eq!(coalesce_policy_on_completion(handle, 2, &raw const many), COALESCE_DELIVER, "{text}");
+            assert_eq!(coalesce_policy_held(handle), 0, "{text}");
+            coalesce_policy_free(handle);
+        }
+    }
+}
+
 #[test]
 fn another_policy_takes_over_what_is_held() {
     let handle = make("cint").expect("a policy");
     let mut message = [0_u8; 200];
-    let completion = coalesce_completion {
-        struct_size: size_of::<coalesce_completion>() as u32,
-        cif: 100,
-        mark: coalesce_mark { ticket: COALESCE_NO_TICKET, hint: 0, source: u32::MAX },
-        slice_end: COALESCE_NEVER,
-        class_of: COALESCE_CLASS_IO,
-        reserved: 0,
-    };
+    let completion = PLAIN;
     // SAFETY: all of it is ours.
     unsafe {
         assert_eq!(coalesce_policy_on_completion(handle, 1, &raw const completion), COALESCE_HOLD);

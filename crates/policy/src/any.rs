@@ -3,7 +3,7 @@
 use crate::baseline::{Batch, Dim, Nvme, SpdkVhost};
 use crate::requester::Requester;
 use crate::spec::{CintSpec, Spec, SpecError};
-use crate::{Decision, HoldReason, Reason, Stats};
+use crate::{Decision, HintSources, HoldReason, Reason, Stats};
 use cint_core::{Barriers, Cint, Event, Hint, Ticket, Tracker};
 use vic_core::Vic;
 
@@ -35,6 +35,16 @@ pub struct Completion {
     pub ticket: Option<Ticket>,
     /// When the guest's timeslice ends, if the hypervisor tells.
     pub slice_end: Option<u64>,
+    /// How many plain commands of an I/O queue completed just before it and are announced with it, or not yet, as it is:
+    /// for a device that finds many at once.
+    pub before: u16,
+}
+
+impl Completion {
+    /// The one of those before it after which `left` are left, counting it.
+    fn preceding(&self, left: u16) -> Self {
+        Self { cif: self.cif.saturating_add(left.into()), slice_end: self.slice_end, ..Self::default() }
+    }
 }
 
 /// Clocks that a policy may have.
@@ -85,6 +95,81 @@ impl Machine {
         matches!(spec, Spec::Auto(_)).then_some(Requester::NEW)
     }
 
+    #[inline]
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let Completion { cif, hint, class, ticket, slice_end, .. } = *completion;
+        match self {
+            Self::None => Decision::Deliver(Reason::Always),
+            Self::Nvme(nvme) => nvme.on_completion(now, class),
+            Self::Batch(batch) => batch.on_completion(now),
+            Self::Dim(dim) => dim.on_completion(now),
+            Self::SpdkVhost(spdk) => spdk.on_completion(now),
+            Self::Vic(vic) => {
+                let decision = match slice_end {
+                    Some(_) => vic.on_completion_in_slice(now, cif, slice_end),
+                    None => vic.on_completion(now, cif),
+                };
+                match class {
+                    Class::Admin | Class::Failed if !decision.is_deliver() => vic.flush(now).into(),
+                    _ => decision.into(),
+                }
+            }
+            Self::Cint(cint, tracker, requester) => {
+                let may_hold = may_hold(cint, tracker, requester);
+                let in_flight = requester.as_mut().map_or(cif, |requester| requester.in_flight(now, cif));
+                let hint = match class {
+                    _ if !may_hold => Hint::Plain, // it is no hint that delivers
+                    Class::Io => hint,
+                    Class::Admin | Class::Failed => Hint::Urgent,
+                };
+                let event = tracker.as_mut().map_or(Event::from(hint), |tracker| tracker.on_completion(ticket, hint));
+                let held = cint.held();
+                let decision = cint.on_completion(now, event, Some(in_flight));
+                match (requester, decision) {
+                    (Some(requester), cint_core::Decision::Hold(_)) => requester.on_hold(cif),
+                    (Some(requester), cint_core::Decision::Deliver(cint_core::Reason::InFlight)) => {
+                        requester.on_limit(held)
+                    }
+                    _ => {}
+                }
+                decision.into()
+            }
+        }
+    }
+
+    /// An interrupt is decided upon, and `left` completions more, of which `last` is the last, are announced by it.
+    fn ride(&mut self, now: u64, left: u16, last: &Completion) {
+        match self {
+            Self::None => {}
+            Self::Cint(_, tracker, requester) => {
+                if let Some(tracker) = tracker {
+                    let _ = tracker.on_completion(last.ticket, last.hint); // whatever it means, it is announced
+                }
+                if let Some(requester) = requester {
+                    requester.on_ride(left.into(), last.cif);
+                }
+            }
+            _ => {
+                for left in (0..left).rev() {
+                    let _ = self.on_completion(now, &if left > 0 { last.preceding(left) } else { *last });
+                }
+                self.on_consumed(now);
+            }
+        }
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        match self {
+            Self::None => {}
+            Self::Nvme(nvme) => nvme.on_consumed(now),
+            Self::Batch(batch) => batch.on_consumed(now),
+            Self::Dim(dim) => dim.on_consumed(now),
+            Self::SpdkVhost(spdk) => spdk.on_consumed(now),
+            Self::Vic(vic) => vic.on_consumed(now),
+            Self::Cint(cint, ..) => cint.on_consumed(now),
+        }
+    }
+
     fn flush(&mut self, now: u64) -> Decision {
         match self {
             Self::None => Decision::Hold(HoldReason::NothingHeld),
@@ -95,6 +180,13 @@ impl Machine {
             Self::Vic(vic) => vic.flush(now).into(),
             Self::Cint(cint, ..) => cint.flush(now).into(),
         }
+    }
+}
+
+const fn may_hold(cint: &Cint, tracker: &Option<Box<StrictTracker>>, requester: &Option<Requester>) -> bool {
+    match requester {
+        Some(requester) => requester.may_hold() || tracker.is_some() || cint.is_storming(),
+        None => true,
     }
 }
 
@@ -146,42 +238,40 @@ impl AnyPolicy {
         tracker.as_mut().and_then(|tracker| tracker.on_submit(group))
     }
 
-    /// A command completed.
+    /// Whether it may hold what completes next. If not, nothing need be known of that, nor [`on_submit`](Self::on_submit) be
+    /// called, until the next decision: so with `none`, and with `auto` while it believes that holding costs throughput.
+    #[must_use]
+    pub const fn may_hold(&self) -> bool {
+        match &self.machine {
+            Machine::None => false,
+            Machine::Cint(_, None, Some(requester)) => requester.may_hold(),
+            _ => true,
+        }
+    }
+
+    /// Whether the shell must call [`on_submit`](Self::on_submit).
+    #[must_use]
+    pub fn wants_submit(&self) -> bool {
+        match &self.machine {
+            Machine::Cint(_, tracker, requester) => {
+                tracker.is_some() || requester.is_some() || self.spec.hints() != HintSources::NONE
+            }
+            _ => false,
+        }
+    }
+
+    /// A command completed, and others [before](Completion::before) it: decides about one after the other until one
+    /// delivers, as whose interrupt announces them all.
     pub fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        let Completion { cif, hint, class, ticket, slice_end } = *completion;
-        let decision = match &mut self.machine {
-            Machine::None => Decision::Deliver(Reason::Always),
-            Machine::Nvme(nvme) => nvme.on_completion(now, class),
-            Machine::Batch(batch) => batch.on_completion(now),
-            Machine::Dim(dim) => dim.on_completion(now),
-            Machine::SpdkVhost(spdk) => spdk.on_completion(now),
-            Machine::Vic(vic) => {
-                let decision = match slice_end {
-                    Some(_) => vic.on_completion_in_slice(now, cif, slice_end),
-                    None => vic.on_completion(now, cif),
-                };
-                match class {
-                    Class::Admin | Class::Failed if !decision.is_deliver() => vic.flush(now).into(),
-                    _ => decision.into(),
-                }
+        for left in (1..=completion.before).rev() {
+            let decision = self.machine.on_completion(now, &completion.preceding(left));
+            if decision.is_deliver() {
+                self.machine.ride(now, left, completion);
+                return self.stats.count(decision);
             }
-            Machine::Cint(cint, tracker, requester) => {
-                let hint = if class == Class::Io { hint } else { Hint::Urgent };
-                let event = tracker.as_mut().map_or(Event::from(hint), |tracker| tracker.on_completion(ticket, hint));
-                let (in_flight, held) =
-                    (requester.as_mut().map_or(cif, |requester| requester.in_flight(now, cif)), cint.held());
-                let decision = cint.on_completion(now, event, Some(in_flight));
-                match (requester, decision) {
-                    (Some(requester), cint_core::Decision::Hold(_)) => requester.on_hold(cif),
-                    (Some(requester), cint_core::Decision::Deliver(cint_core::Reason::InFlight)) => {
-                        requester.on_limit(held)
-                    }
-                    _ => {}
-                }
-                decision.into()
-            }
-        };
-        self.stats.count(decision)
+            let _ = self.stats.count(decision);
+        }
+        self.stats.count(self.machine.on_completion(now, completion))
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
@@ -247,15 +337,7 @@ impl AnyPolicy {
 
     /// The consumer has taken everything that was posted, without an interrupt.
     pub fn on_consumed(&mut self, now: u64) {
-        match &mut self.machine {
-            Machine::None => {}
-            Machine::Nvme(nvme) => nvme.on_consumed(now),
-            Machine::Batch(batch) => batch.on_consumed(now),
-            Machine::Dim(dim) => dim.on_consumed(now),
-            Machine::SpdkVhost(spdk) => spdk.on_consumed(now),
-            Machine::Vic(vic) => vic.on_consumed(now),
-            Machine::Cint(cint, ..) => cint.on_consumed(now),
-        }
+        self.machine.on_consumed(now);
     }
 
     /// The queue was reset: what was submitted and has not completed never will. Tickets given before are not valid.

@@ -75,6 +75,15 @@ pub enum Decision {
     Hold(HoldReason),
 }
 
+impl Decision {
+    /// Whether to interrupt.
+    #[inline]
+    #[must_use]
+    pub const fn is_deliver(self) -> bool {
+        !matches!(self, Self::Hold(_))
+    }
+}
+
 impl From<vic_core::Decision> for Decision {
     fn from(decision: vic_core::Decision) -> Self {
         use vic_core::{Decision as Vic, HoldReason as H, Reason as R};

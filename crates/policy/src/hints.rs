@@ -90,20 +90,23 @@ const CLASS_IDLE: u16 = 3;
 #[must_use]
 pub fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSource>) {
     let class = clues.ioprio >> CLASS_SHIFT;
-    let candidates = [
-        (HintSource::Ioprio, Hint::Plain, class == CLASS_IDLE),
-        (HintSource::Flush, Hint::Urgent, clues.flush),
-        (HintSource::Fua, Hint::Urgent, clues.durable),
-        (HintSource::Ioprio, Hint::Urgent, class == CLASS_REAL_TIME),
-        (HintSource::Single, Hint::Urgent, clues.outstanding == 1),
-        (
-            HintSource::Batch,
-            Hint::Barrier,
-            clues.batch_len > 1 && clues.last_of_batch && clues.outstanding as usize == clues.batch_len,
-        ),
-    ];
-    let found = candidates.into_iter().find(|(source, _, applies)| *applies && sources.has(*source));
-    found.map_or((Hint::Plain, None), |(source, hint, _)| (hint, Some(source)))
+    let is_batch = clues.last_of_batch && clues.batch_len > 1 && clues.outstanding as usize == clues.batch_len;
+    let found = |source, applies| applies && sources.has(source);
+    if found(HintSource::Ioprio, class == CLASS_IDLE) {
+        (Hint::Plain, Some(HintSource::Ioprio))
+    } else if found(HintSource::Flush, clues.flush) {
+        (Hint::Urgent, Some(HintSource::Flush))
+    } else if found(HintSource::Fua, clues.durable) {
+        (Hint::Urgent, Some(HintSource::Fua))
+    } else if found(HintSource::Ioprio, class == CLASS_REAL_TIME) {
+        (Hint::Urgent, Some(HintSource::Ioprio))
+    } else if found(HintSource::Single, clues.outstanding == 1) {
+        (Hint::Urgent, Some(HintSource::Single))
+    } else if found(HintSource::Batch, is_batch) {
+        (Hint::Barrier, Some(HintSource::Batch))
+    } else {
+        (Hint::Plain, None)
+    }
 }
 
 /// What is left of a request's hint when it ends. Where nothing is in flight any more, nobody else will interrupt; and

@@ -107,6 +107,24 @@ impl Requester {
         }
     }
 
+    /// Whether anything may be held now.
+    pub(crate) const fn may_hold(&self) -> bool {
+        self.trial.may_hold()
+    }
+
+    /// So many completions more, after the last of which `cif` less one are in flight, are announced by an interrupt that is
+    /// decided upon.
+    pub(crate) fn on_ride(&mut self, count: u32, cif: u32) {
+        self.trial.on_ride(count);
+        self.since_empty = if cif == 1 { 0 } else { self.since_empty.saturating_add(count) };
+        self.run = self.run.saturating_add(count);
+        if let Some(expected) = self.expected_run
+            && self.run >= expected
+        {
+            self.run -= expected; // it fell silent after one of them, which is announced
+        }
+    }
+
     /// A completion is held.
     pub(crate) fn on_hold(&mut self, cif: u32) {
         self.waits = cif == 1;

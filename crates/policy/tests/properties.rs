@@ -125,6 +125,56 @@ fn every_policy_keeps_the_rules() {
     });
 }
 
+/// Completions that come together are decided as if they came one by one until one delivers, and the others ride on its
+/// interrupt; and where a policy says that it may not hold, whatever completes delivers.
+#[test]
+fn completions_may_come_together() {
+    const CIF: [u32; 6] = [1, 2, 5, 20, 100, 5000];
+    let step =
+        (0..40_u64, 0..20_u16, prop::sample::select(&CIF[..]), prop::sample::select(&[Hint::Plain, Hint::Urgent][..]));
+    let spec = prop::sample::select(SPECS);
+    proptest!(ProptestConfig::with_cases(2000), |(text in spec, steps in prop::collection::vec(step, 1..1500))| {
+        let spec = text.parse::<Spec>().unwrap();
+        let mut together = AnyPolicy::new(spec.clone(), TICK_HZ).unwrap();
+        let mut apart = together.clone();
+        let learns = matches!(spec, Spec::Auto(_)); // from those that ride, too
+        let mut now = 1000;
+        for (ticks, before, cif, hint) in steps {
+            now += ticks * ticks * ticks;
+            let last = Completion { cif, hint, ..Completion::default() };
+            if learns {
+                assert_eq!(together.on_submit(0, 32), None);
+            }
+            let may_hold = together.may_hold();
+            let decision = together.on_completion(now, &Completion { before, ..last });
+            prop_assert!(may_hold || decision.is_deliver(), "{text}: {decision:?}");
+            let may_wait = hint != Hint::Urgent || decision == Decision::Hold(HoldReason::Storm);
+            prop_assert!(!learns || may_wait || decision.is_deliver(), "{text}: {decision:?}");
+            prop_assert!(decision != Decision::DeliverUrgent || before == 0 || hint == Hint::Urgent);
+
+            let (mut expected, mut ride) = (Decision::Hold(HoldReason::Early), false);
+            for left in (0..=before).rev() {
+                if ride && matches!(spec, Spec::Cint(_) | Spec::Auto(_)) {
+                    break;
+                }
+                let plain = Completion { cif: cif + u32::from(left), ..Completion::default() };
+                let one = apart.on_completion(now, if left > 0 { &plain } else { &last });
+                expected = if ride { expected } else { one };
+                ride |= one.is_deliver() && left > 0;
+            }
+            if ride {
+                apart.on_consumed(now);
+            }
+            if learns {
+                apart = together.clone();
+            } else {
+                prop_assert_eq!(decision, expected, "{}", text);
+            }
+            prop_assert_eq!((together.held(), together.deadline()), (apart.held(), apart.deadline()), "{}", text);
+        }
+    });
+}
+
 /// Who comes back late, with a ticket of a policy before the last two, is nobody's command now.
 #[test]
 fn tickets_are_not_given_twice() {

@@ -146,7 +146,7 @@ impl<T> Line<T> {
         self.held.push_back((now, entry));
         self.see(now, What::Completion { hint, cif });
         let slice_end = slice_end.map(|end| self.policy_time(end));
-        let completion = Completion { cif, hint, class, ticket: command.ticket, slice_end };
+        let completion = Completion { cif, hint, class, ticket: command.ticket, slice_end, before: 0 };
         let decision = self.machine.on_completion(self.policy_time(now), &completion);
         self.act(now, decision)
     }

@@ -531,7 +531,7 @@ impl Queue {
             vring.set_status(address, status);
         }
         let class = if is_ok { Class::Io } else { Class::Failed };
-        let completion = Completion { cif, hint, class, ticket, slice_end: None };
+        let completion = Completion { cif, hint, class, ticket, ..Completion::default() };
         let ring = self.delivery.complete(vring, now, entry, &completion);
         let decided = self.delivery.take_decided();
         if let Some(recording) = &mut self.recording {
