@@ -5,11 +5,6 @@
 #include <spdk/json.h>
 #include <spdk/util.h>
 
-static bool is_none(const char *policy)
-{
-    return strcmp(policy, "none") == 0;
-}
-
 const coalesce_mark delivery_plain_mark = {.ticket = COALESCE_NO_TICKET, .source = UINT32_MAX};
 
 // What the policy says of itself, which may change with each decision.
@@ -19,9 +14,8 @@ static void look(struct delivery *line)
     line->deadline = coalesce_policy_deadline(line->policy);
 }
 
-static void look_anew(struct delivery *line, const char *policy)
+static void look_anew(struct delivery *line)
 {
-    line->is_off = is_none(policy);
     line->wants_submit = coalesce_policy_wants_submit(line->policy);
     line->wants_batch_end = coalesce_policy_wants_batch_end(line->policy);
     look(line);
@@ -37,7 +31,7 @@ bool delivery_init(struct delivery *line, const char *policy, uint32_t size)
         delivery_free(line);
         return false;
     }
-    look_anew(line, policy);
+    look_anew(line);
     return true;
 }
 
@@ -83,10 +77,6 @@ void delivery_decide(struct delivery *line, uint64_t now, const coalesce_complet
     if (count == 0)
         return;
     line->together = 0;
-    if (line->is_off) {
-        line->is_due = true;
-        return;
-    }
     if (last) {
         completion.cif = last->cif;
         completion.mark = last->mark;
@@ -149,9 +139,34 @@ static void forget_held(struct delivery *line, uint64_t now)
     look(line);
 }
 
+// Tells the policy of what it was not asked about.
+static void tell_passed(struct delivery *line)
+{
+    if (line->passed.completions == 0)
+        return;
+    coalesce_policy_on_passed(line->policy, spdk_get_ticks(), line->passed.completions, line->passed.interrupts,
+                              line->passed.outstanding);
+    memset(&line->passed, 0, sizeof(line->passed));
+    look(line);
+}
+
+// The policy may not hold, and the consumer was told.
+static void pass(struct delivery *line, bool is_sent)
+{
+    if (line->together > 0)
+        line->passed.outstanding = spdk_max(line->passed.outstanding, line->together + line->cif - 1);
+    line->passed.completions += line->together;
+    line->passed.interrupts += is_sent;
+    line->together = 0;
+    if (line->passed.completions >= DELIVERY_TOGETHER_MAX)
+        tell_passed(line);
+}
+
 void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
 {
-    if (!delivery_passes(line)) {
+    if (delivery_passes(line)) {
+        pass(line, is_sent);
+    } else {
         delivery_decide(line, now, NULL);
         forget_held(line, now);
     }
@@ -164,19 +179,18 @@ void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
 
 void delivery_reconfigure(struct delivery *line, uint64_t now, const char *policy)
 {
-    if (delivery_passes(line))
-        line->together = 0; // the consumer may have been told of them
-    else
-        delivery_decide(line, now, NULL);
+    tell_passed(line);
+    delivery_decide(line, now, NULL);
     coalesce_status decision = coalesce_policy_reconfigure(line->policy, now, policy, NULL, 0);
     if (decision >= 0) {
         act(line, decision);
-        look_anew(line, policy);
+        look_anew(line);
     }
 }
 
 void delivery_reset(struct delivery *line, uint64_t now)
 {
+    tell_passed(line);
     line->together = 0;
     line->is_due = false;
     forget_held(line, now);
@@ -188,6 +202,7 @@ void delivery_reset(struct delivery *line, uint64_t now)
 
 void delivery_reset_stats(struct delivery *line)
 {
+    tell_passed(line);
     memset(&line->stats, 0, sizeof(line->stats));
     spdk_histogram_data_reset(line->hold);
     line->hold_sum = line->hold_max = 0;
@@ -233,8 +248,9 @@ static uint64_t to_ns(uint64_t ticks)
     return (uint64_t)((unsigned __int128)ticks * SPDK_SEC_TO_NSEC / spdk_get_ticks_hz());
 }
 
-void delivery_write_stats(const struct delivery *line, struct spdk_json_write_ctx *w)
+void delivery_write_stats(struct delivery *line, struct spdk_json_write_ctx *w)
 {
+    tell_passed(line);
     char text[512];
     coalesce_policy_print(line->policy, text, sizeof(text));
     spdk_json_write_named_string(w, "policy", text);

@@ -10,18 +10,20 @@
 struct spdk_histogram_data;
 struct spdk_json_write_ctx;
 
-#define DELIVERY_TOGETHER_MAX 64
+#define DELIVERY_TOGETHER_MAX 64 // completions that are decided upon, or told of, together
 
 struct delivery {
     coalesce_policy *policy;
-    bool is_off;   // the policy is "none": it is not asked
-    bool may_hold; // else nothing need be known of what is submitted or completes
+    bool may_hold; // what the policy says; else nothing need be known of what is submitted or completes
     bool wants_submit, wants_batch_end;
     bool is_due;       // the policy has decided to interrupt, and nobody has yet
     bool is_batch;     // completions came after the last end of a batch
     bool is_news;      // completions came after the consumer was told of them
     uint32_t together; // plain completions that the policy has not been told of
     uint32_t cif;      // commands in flight at the last of them, counting it
+    struct {           // of which the consumer was told, and the policy was not, as it may not hold
+        uint32_t completions, interrupts, outstanding;
+    } passed;
     uint64_t deadline; // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
 
     uint64_t held; // completions that the policy held and no interrupt has told of
@@ -56,15 +58,14 @@ void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_
 void delivery_decide(struct delivery *line, uint64_t now, const coalesce_completion *last);
 
 // So many plain commands completed, `cif` in flight at the last of them: the consumer can see them, or will before the next
-// delivery_may_interrupt. The policy decides about all that completes until then together; where it may not hold, it is told
-// now and then.
+// delivery_may_interrupt. The policy decides about all that completes until then together: once for a poll.
 static inline void delivery_plain(struct delivery *line, uint64_t count, uint32_t cif)
 {
     line->stats.completions += count;
     line->is_batch = line->is_news = true;
     line->cif = cif;
     line->together = (uint32_t)spdk_min(line->together + count, UINT16_MAX);
-    if (line->together >= DELIVERY_TOGETHER_MAX)
+    if (line->together >= DELIVERY_TOGETHER_MAX && line->may_hold)
         delivery_decide(line, spdk_get_ticks(), NULL);
 }
 
@@ -84,7 +85,7 @@ static inline void delivery_complete(struct delivery *line, uint32_t cif, const 
 // The device has posted all it had, for now.
 void delivery_end_batch(struct delivery *line, uint64_t now);
 
-// Nothing is held, and nothing will be: whoever wants to interrupt may, without asking.
+// Nothing is held, and nothing may be: whoever wants to interrupt may, without asking.
 static inline bool delivery_passes(const struct delivery *line)
 {
     return !line->may_hold && line->held == 0;
@@ -105,6 +106,6 @@ void delivery_reset(struct delivery *line, uint64_t now);
 void delivery_reset_stats(struct delivery *line);
 
 // Members of a JSON object.
-void delivery_write_stats(const struct delivery *line, struct spdk_json_write_ctx *w);
+void delivery_write_stats(struct delivery *line, struct spdk_json_write_ctx *w);
 
 #endif

@@ -293,18 +293,14 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t queue)
         vring->batch_left = 0;
     }
     catch_up(&vring->line);
+    if (spdk_likely(delivery_passes(delivery)) && interrupt(vring, 0) == 0)
+        return 0;
+    uint64_t now = spdk_get_ticks();
     int rc = -EAGAIN;
-    uint64_t now = 0; // not asked for
-    if (delivery_passes(delivery)) {
+    delivery_end_batch(delivery, now);
+    if (delivery_may_interrupt(delivery, now)) {
         rc = interrupt(vring, now);
         delivery->is_due |= rc == -EAGAIN;
-    } else {
-        now = spdk_get_ticks();
-        delivery_end_batch(delivery, now);
-        if (delivery_may_interrupt(delivery, now)) {
-            rc = interrupt(vring, now);
-            delivery->is_due |= rc == -EAGAIN;
-        }
     }
     if (rc == -EAGAIN)
         home_watch(&vring->line, now);

@@ -1,6 +1,7 @@
 //! The machine: Algorithm 2 of the cinterrupts paper, and what keeps it safe.
 
 use crate::config::{AGE_MAX, Config, ConfigError, Field, NEVER, SPAN_MAX};
+use crate::divide::divide;
 use crate::hint::Hint;
 use crate::storm::Average;
 
@@ -304,6 +305,24 @@ impl Cint {
     pub fn on_consumed(&mut self, now: u64) {
         self.advance(now);
         self.forget_held();
+    }
+
+    /// The consumer was interrupted so many times since the last call, and told of everything that was posted, and this
+    /// machine was not asked: for the storm guard.
+    pub fn on_passed(&mut self, now: u64, interrupts: u16) {
+        self.advance(now);
+        self.forget_held();
+        if self.delivered && interrupts > 0 && self.config.storm_interval > 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "not more than the gap")]
+            let gap = divide(self.gap.into(), interrupts.into()) as u32;
+            for _ in 0..interrupts {
+                self.storming = self.average.sample(gap, self.storming, &self.config);
+            }
+        }
+        if interrupts > 0 {
+            (self.delivered, self.gap) = (true, 0);
+        }
+        self.look_ahead();
     }
 
     /// A command was aborted and will not complete; `event` is what [`Tracker::cancel`](crate::Tracker::cancel) says.

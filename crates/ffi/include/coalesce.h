@@ -772,11 +772,24 @@ uint64_t coalesce_policy_deadline(const coalesce_policy *policy);
 COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *policy, uint64_t now);
 
 // Whether the policy may hold what completes next. If not, nothing need be known of that, nor `coalesce_policy_on_submit` be
-// called, until its next decision: so with "none", and with "auto" while it believes that holding costs throughput.
+// called, until its next decision; or it need not be asked at all, but told by `coalesce_policy_on_passed`. So with "none", and
+// with "auto" while holding costs throughput or few commands are outstanding.
 //
 // Requires:
 // As `coalesce_policy_print`.
 bool coalesce_policy_may_hold(const coalesce_policy *policy);
+
+// While `coalesce_policy_may_hold` was false, nobody asked: so many commands completed since the last call, all of them are
+// announced, by so many interrupts, and at most so many were outstanding, submitted and not taken back. Call it after some
+// dozens of completions, as `coalesce_policy_may_hold` changes by it.
+//
+// Requires:
+// As `coalesce_policy_reconfigure`.
+coalesce_status coalesce_policy_on_passed(coalesce_policy *policy,
+                                          uint64_t now,
+                                          uint32_t completions,
+                                          uint32_t interrupts,
+                                          uint32_t outstanding);
 
 // Whether `coalesce_policy_on_submit` must be called. May change with the configuration.
 //

@@ -301,7 +301,8 @@ pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_polic
 }
 
 /// Whether the policy may hold what completes next. If not, nothing need be known of that, nor `coalesce_policy_on_submit` be
-/// called, until its next decision: so with "none", and with "auto" while it believes that holding costs throughput.
+/// called, until its next decision; or it need not be asked at all, but told by `coalesce_policy_on_passed`. So with "none", and
+/// with "auto" while holding costs throughput or few commands are outstanding.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -309,6 +310,27 @@ pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_polic
 pub unsafe extern "C" fn coalesce_policy_may_hold(policy: *const coalesce_policy) -> bool {
     // SAFETY: the caller's promise.
     unsafe { look(policy, false, AnyPolicy::may_hold) }
+}
+
+/// While `coalesce_policy_may_hold` was false, nobody asked: so many commands completed since the last call, all of them are
+/// announced, by so many interrupts, and at most so many were outstanding, submitted and not taken back. Call it after some
+/// dozens of completions, as `coalesce_policy_may_hold` changes by it.
+///
+/// # Safety
+/// As `coalesce_policy_reconfigure`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_on_passed(
+    policy: *mut coalesce_policy,
+    now: u64,
+    completions: u32,
+    interrupts: u32,
+    outstanding: u32,
+) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
+        policy.0.on_passed(now, completions, u16::try_from(interrupts).unwrap_or(u16::MAX), outstanding);
+        COALESCE_OK
+    })
 }
 
 /// Whether `coalesce_policy_on_submit` must be called. May change with the configuration.

@@ -139,6 +139,12 @@ fn it_decides_as_in_rust() {
                     18 if twin.wants_batch_end() => {
                         assert_eq!(coalesce_policy_on_batch_end(handle, now), status(twin.on_batch_end(now)), "{text}")
                     }
+                    19 if !twin.may_hold() => {
+                        let (completions, interrupts) = (numbers.below(64) as u32, numbers.below(16) as u32);
+                        twin.on_passed(now, completions, interrupts as u16, completions);
+                        let passed = coalesce_policy_on_passed(handle, now, completions, interrupts, completions);
+                        assert_eq!(passed, COALESCE_OK, "{text}");
+                    }
                     19 if numbers.below(50) == 0 => {
                         assert_eq!(coalesce_policy_flush(handle, now), status(twin.flush(now)), "{text}");
                     }

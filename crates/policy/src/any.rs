@@ -239,7 +239,8 @@ impl AnyPolicy {
     }
 
     /// Whether it may hold what completes next. If not, nothing need be known of that, nor [`on_submit`](Self::on_submit) be
-    /// called, until the next decision: so with `none`, and with `auto` while it believes that holding costs throughput.
+    /// called, until the next decision; or it need not be asked at all, but told by [`on_passed`](Self::on_passed). So with
+    /// `none`, and with `auto` while holding costs throughput or few commands are outstanding.
     #[must_use]
     pub const fn may_hold(&self) -> bool {
         match &self.machine {
@@ -272,6 +273,22 @@ impl AnyPolicy {
             let _ = self.stats.count(decision);
         }
         self.stats.count(self.machine.on_completion(now, completion))
+    }
+
+    /// While it might [not hold](Self::may_hold) anything, nobody asked: so many commands completed since the last call, all of
+    /// them are announced, by so many interrupts, and at most so many were outstanding, submitted and not taken back.
+    pub fn on_passed(&mut self, now: u64, completions: u32, interrupts: u16, outstanding: u32) {
+        match &mut self.machine {
+            Machine::None => {}
+            Machine::Cint(cint, _, requester) => {
+                cint.on_passed(now, interrupts);
+                if let Some(requester) = requester {
+                    requester.on_passed(now, completions, outstanding);
+                }
+            }
+            other => other.on_consumed(now),
+        }
+        self.stats.count_passed(interrupts.into());
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.

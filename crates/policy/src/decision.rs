@@ -164,6 +164,12 @@ impl Stats {
         decision
     }
 
+    /// Counts interrupts that no decision was asked about.
+    pub const fn count_passed(&mut self, interrupts: u64) {
+        let counter = &mut self.delivered[Reason::Always as usize];
+        *counter = counter.saturating_add(interrupts);
+    }
+
     /// Deliveries by reason: each name with its count; `urgent_alone` are those that left others held.
     pub fn delivered(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let reasons = Reason::ALL.iter().map(|reason| (reason.name(), self.delivered[*reason as usize]));

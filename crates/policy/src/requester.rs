@@ -85,31 +85,42 @@ impl Requester {
         if std::mem::take(&mut self.waits) {
             (self.goes_on, self.silences, self.skip_next) = (true, 0, 1);
         }
-        self.depth = self.depth.max(outstanding);
-        self.next_depth = self.next_depth.max(outstanding);
+        self.see(outstanding);
         self.submissions += 1;
         if self.submissions == WINDOW {
             (self.depth, self.next_depth, self.submissions) = (self.next_depth, 0, 0);
         }
     }
 
+    const fn see(&mut self, outstanding: u32) {
+        if outstanding > self.depth {
+            self.depth = outstanding;
+        }
+        if outstanding > self.next_depth {
+            self.next_depth = outstanding;
+        }
+    }
+
+    /// Whether the next completion may be held.
+    pub(crate) const fn may_hold(&self) -> bool {
+        self.trial.may_hold() && self.depth >= FEW
+    }
+
     /// How many commands the `in_flight` rule should believe to be in flight when one completes; 1: interrupt at once.
     pub(crate) fn in_flight(&mut self, now: u64, cif: u32) -> u32 {
         let is_empty = cif == 1;
+        let may_hold = self.may_hold();
+        self.see(cif);
+        self.trial.on_completion(now);
         self.since_empty = if is_empty { 0 } else { self.since_empty.saturating_add(1) };
         self.run = self.run.saturating_add(1);
-        if !self.trial.on_completion(now) || self.depth < FEW || is_empty && !self.expects_more() {
+        if !may_hold || is_empty && !self.expects_more() {
             1
         } else if is_empty || self.goes_on && self.since_empty < BUSY {
             cif.max(self.limit * IN_FLIGHT_PER_HELD)
         } else {
             cif
         }
-    }
-
-    /// Whether anything may be held now.
-    pub(crate) const fn may_hold(&self) -> bool {
-        self.trial.may_hold()
     }
 
     /// So many completions more, after the last of which `cif` less one are in flight, are announced by an interrupt that is
@@ -123,6 +134,14 @@ impl Requester {
         {
             self.run -= expected; // it fell silent after one of them, which is announced
         }
+    }
+
+    /// Nothing may be held, so many completions were announced, and at most so many commands were outstanding.
+    pub(crate) fn on_passed(&mut self, now: u64, completions: u32, outstanding: u32) {
+        self.see(outstanding);
+        self.trial.on_completion(now);
+        self.trial.on_ride(completions.saturating_sub(1));
+        (self.waits, self.run, self.expected_run) = (false, 0, None);
     }
 
     /// A completion is held.
@@ -198,6 +217,21 @@ mod tests {
             requester.on_submit(1);
             assert_eq!(complete(&mut requester, 1, 0), 0);
         }
+    }
+
+    /// Where nothing is held nobody need look: what passes says how many are outstanding.
+    #[test]
+    fn who_has_a_few_outstanding_is_left_alone_until_there_are_more() {
+        let mut requester = Requester::NEW;
+        assert!(!requester.may_hold());
+        (0..1000).for_each(|now| requester.on_passed(now, 64, 3));
+        assert!(!requester.may_hold());
+        requester.on_passed(1000, 64, 4);
+        assert!(requester.may_hold());
+        (0..2 * WINDOW).for_each(|_| requester.on_submit(1));
+        assert!(!requester.may_hold(), "one at a time now");
+        assert_eq!(requester.in_flight(1001, 20), 1, "as it was said");
+        assert!(requester.may_hold());
     }
 
     /// 32 outstanding before a device that answers at once; an interrupt takes as long as two or three submissions.

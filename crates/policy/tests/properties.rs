@@ -146,6 +146,12 @@ fn completions_may_come_together() {
                 assert_eq!(together.on_submit(0, 32), None);
             }
             let may_hold = together.may_hold();
+            if !may_hold && before > 15 {
+                together.on_passed(now, before.into(), before / 4, cif);
+                prop_assert_eq!((together.held(), together.deadline()), (0, None), "{}", text);
+                apart = together.clone();
+                continue;
+            }
             let decision = together.on_completion(now, &Completion { before, ..last });
             prop_assert!(may_hold || decision.is_deliver(), "{text}: {decision:?}");
             let may_wait = hint != Hint::Urgent || decision == Decision::Hold(HoldReason::Storm);
