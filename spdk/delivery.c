@@ -10,7 +10,9 @@ const coalesce_mark delivery_plain_mark = {.ticket = COALESCE_NO_TICKET, .source
 // What the policy says of itself, which may change with each decision.
 static void look(struct delivery *line)
 {
-    line->may_hold = coalesce_policy_may_hold(line->policy);
+    bool may_hold = coalesce_policy_may_hold(line->policy);
+    line->age += may_hold && !line->may_hold;
+    line->may_hold = may_hold;
     line->deadline = coalesce_policy_deadline(line->policy);
 }
 
@@ -140,12 +142,11 @@ static void forget_held(struct delivery *line, uint64_t now)
 }
 
 // Tells the policy of what it was not asked about.
-static void tell_passed(struct delivery *line)
+static void tell_passed(struct delivery *line, uint64_t now)
 {
     if (line->passed.completions == 0)
         return;
-    coalesce_policy_on_passed(line->policy, spdk_get_ticks(), line->passed.completions, line->passed.interrupts,
-                              line->passed.outstanding);
+    coalesce_policy_on_passed(line->policy, now, line->passed.completions, line->passed.interrupts, line->passed.outstanding);
     memset(&line->passed, 0, sizeof(line->passed));
     look(line);
 }
@@ -153,13 +154,13 @@ static void tell_passed(struct delivery *line)
 // The policy may not hold, and the consumer was told.
 static void pass(struct delivery *line, bool is_sent)
 {
-    if (line->together > 0)
+    if (line->together > 0 && line->together <= line->holds_size) // else it has taken some without being told
         line->passed.outstanding = spdk_max(line->passed.outstanding, line->together + line->cif - 1);
     line->passed.completions += line->together;
     line->passed.interrupts += is_sent;
     line->together = 0;
     if (line->passed.completions >= DELIVERY_TOGETHER_MAX)
-        tell_passed(line);
+        tell_passed(line, spdk_get_ticks());
 }
 
 void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
@@ -179,7 +180,7 @@ void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
 
 void delivery_reconfigure(struct delivery *line, uint64_t now, const char *policy)
 {
-    tell_passed(line);
+    tell_passed(line, now);
     delivery_decide(line, now, NULL);
     coalesce_status decision = coalesce_policy_reconfigure(line->policy, now, policy, NULL, 0);
     if (decision >= 0) {
@@ -190,9 +191,10 @@ void delivery_reconfigure(struct delivery *line, uint64_t now, const char *polic
 
 void delivery_reset(struct delivery *line, uint64_t now)
 {
-    tell_passed(line);
+    tell_passed(line, now);
     line->together = 0;
     line->is_due = false;
+    line->age++;
     forget_held(line, now);
     coalesce_status owed = coalesce_policy_reset(line->policy, now);
     (void)owed; /* nothing is held any more */
@@ -202,7 +204,7 @@ void delivery_reset(struct delivery *line, uint64_t now)
 
 void delivery_reset_stats(struct delivery *line)
 {
-    tell_passed(line);
+    tell_passed(line, spdk_get_ticks());
     memset(&line->stats, 0, sizeof(line->stats));
     spdk_histogram_data_reset(line->hold);
     line->hold_sum = line->hold_max = 0;
@@ -250,7 +252,7 @@ static uint64_t to_ns(uint64_t ticks)
 
 void delivery_write_stats(struct delivery *line, struct spdk_json_write_ctx *w)
 {
-    tell_passed(line);
+    tell_passed(line, spdk_get_ticks());
     char text[512];
     coalesce_policy_print(line->policy, text, sizeof(text));
     spdk_json_write_named_string(w, "policy", text);

@@ -15,6 +15,7 @@ struct spdk_json_write_ctx;
 struct delivery {
     coalesce_policy *policy;
     bool may_hold; // what the policy says; else nothing need be known of what is submitted or completes
+    uint64_t age;  // goes on when it may hold again: what was known before is not true any more
     bool wants_submit, wants_batch_end;
     bool is_due;       // the policy has decided to interrupt, and nobody has yet
     bool is_batch;     // completions came after the last end of a batch
@@ -75,7 +76,8 @@ void delivery_special(struct delivery *line, uint32_t cif, const coalesce_mark *
 // A command completed.
 static inline void delivery_complete(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
 {
-    bool is_plain = mark->hint == COALESCE_HINT_PLAIN && mark->ticket == COALESCE_NO_TICKET && class_of == COALESCE_CLASS_IO;
+    bool is_plain = mark->hint == COALESCE_HINT_PLAIN && mark->source == delivery_plain_mark.source &&
+                    mark->ticket == COALESCE_NO_TICKET && class_of == COALESCE_CLASS_IO;
     if (is_plain || !line->may_hold)
         delivery_plain(line, 1, cif);
     else

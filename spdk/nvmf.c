@@ -315,6 +315,26 @@ static bool is_connect(const struct spdk_nvmf_request *req)
     return req->cmd->nvmf_cmd.opcode == SPDK_NVME_OPC_FABRIC;
 }
 
+// What the policy may want to know of a command.
+static void look_at(struct queue_line *queue, const struct spdk_nvme_cmd *cmd, struct command *command)
+{
+    struct delivery *delivery = &queue->line.delivery;
+    bool is_io = queue->line.queue > 0;
+    bool is_rw = is_io && (cmd->opc == SPDK_NVME_OPC_READ || cmd->opc == SPDK_NVME_OPC_WRITE);
+    coalesce_request clues = {.batch_len = 1, .outstanding = queue->in_flight + (uint32_t)delivery->held + delivery->together};
+    if (is_io && cmd->opc == SPDK_NVME_OPC_FLUSH)
+        clues.flags |= COALESCE_REQUEST_FLUSH;
+    if (is_rw && cmd->opc == SPDK_NVME_OPC_WRITE && (cmd->cdw12 & SPDK_NVME_IO_FLAGS_FORCE_UNIT_ACCESS))
+        clues.flags |= COALESCE_REQUEST_DURABLE;
+    if (is_rw) {
+        clues.hint = cint_hint_from_cdw12(cmd->cdw12, true);
+        if (clues.hint == COALESCE_HINT_PLAIN)
+            clues.hint = cint_hint_from_access_latency(cmd->cdw13);
+    }
+    *command = (struct command){.cid = cmd->cid, .is_used = true};
+    delivery_submit(delivery, &clues, &command->mark);
+}
+
 void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)
 {
     bool is_ours = req->qpair->transport->ops->type == ours.type && !is_connect(req);
@@ -322,25 +342,10 @@ void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)
     if (is_ours && !queue)
         queue = start(req->qpair);
     if (queue) {
-        const struct spdk_nvme_cmd *cmd = &req->cmd->nvme_cmd;
-        bool is_io = queue->line.queue > 0;
-        bool is_rw = is_io && (cmd->opc == SPDK_NVME_OPC_READ || cmd->opc == SPDK_NVME_OPC_WRITE);
-        struct command *command = &queue->commands[cmd->cid & queue->commands_mask];
+        struct command *command = &queue->commands[req->cmd->nvme_cmd.cid & queue->commands_mask];
         queue->in_flight++;
-        coalesce_request clues = {.batch_len = 1, .outstanding = queue->in_flight + (uint32_t)queue->line.delivery.held};
-        if (is_io && cmd->opc == SPDK_NVME_OPC_FLUSH)
-            clues.flags |= COALESCE_REQUEST_FLUSH;
-        if (is_rw && cmd->opc == SPDK_NVME_OPC_WRITE && (cmd->cdw12 & SPDK_NVME_IO_FLAGS_FORCE_UNIT_ACCESS))
-            clues.flags |= COALESCE_REQUEST_DURABLE;
-        if (is_rw) {
-            clues.hint = cint_hint_from_cdw12(cmd->cdw12, true);
-            if (clues.hint == COALESCE_HINT_PLAIN)
-                clues.hint = cint_hint_from_access_latency(cmd->cdw13);
-        }
-        if (!command->is_used && queue->line.delivery.may_hold) {
-            *command = (struct command){.cid = cmd->cid, .is_used = true};
-            delivery_submit(&queue->line.delivery, &clues, &command->mark);
-        }
+        if (queue->line.delivery.may_hold && !command->is_used)
+            look_at(queue, &req->cmd->nvme_cmd, command);
     }
     __real_spdk_nvmf_request_exec(req);
 }
@@ -359,7 +364,7 @@ static coalesce_mark take_back(struct queue_line *queue, const struct spdk_nvmf_
     return mark;
 }
 
-// The policy decides; then the transport posts the completion and, in the middle of that, may ask to interrupt. With adaptive
+// The policy learns of it; then the transport posts the completion and, in the middle of that, may ask to interrupt. With adaptive
 // interrupts it asks at a later poll, as there is something new: so what it asked before is not ours to announce any more,
 // and the guest may have taken it.
 static int req_complete(struct spdk_nvmf_request *req)

@@ -1,6 +1,6 @@
 // vhost-user-blk. SPDK asks DPDK to interrupt, at every poll as long as it owes an interrupt, and DPDK may answer "not now":
-// so do we, while the policy holds. A __wrap_ function stands before the DPDK function of that name, __real_; all but two are
-// called on the controller's thread.
+// so do we, while the policy holds. A __wrap_ function stands before the DPDK function of that name, __real_; those that a
+// queue's requests call, and the question, are called on the controller's thread.
 #include "target.h"
 
 #include <spdk/env.h>
@@ -27,7 +27,7 @@
 
 // One request that SPDK has taken.
 struct request {
-    uint64_t age; // that of its line when it was looked at
+    uint64_t age; // that of its delivery when it was looked at
     coalesce_mark mark;
     const uint8_t *status; // in the guest's memory; null: not known
 };
@@ -45,7 +45,6 @@ struct vring_line {
     uint16_t used;          // and that it has answered
     uint64_t answered;      // the same since it runs,
     uint64_t told;          // those of them that `delivery` knows of
-    uint64_t age;           // goes on when requests were not looked at
     uint32_t batch_len;     // how many requests SPDK found together
     uint32_t batch_left;    // how many of those are still to come
     uint32_t in_flight;     // packed rings: requests taken and not completed
@@ -230,7 +229,6 @@ static struct vring_line *make_line(int vid, uint16_t queue)
         free(memory);
         return NULL;
     }
-    vring->age++;
     vring->answered = vring->told = 0;
     vring->vid = vid;
     vring->ring = ring;
@@ -288,10 +286,8 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t queue)
     if (!vring)
         return __real_rte_vhost_vring_call_nonblock(vid, queue);
     struct delivery *delivery = &vring->line.delivery;
-    if (!delivery->may_hold) { // nobody has looked
-        vring->age++;
-        vring->batch_left = 0;
-    }
+    if (!delivery->may_hold)
+        vring->batch_left = 0; // nobody counts
     catch_up(&vring->line);
     if (spdk_likely(delivery_passes(delivery)) && interrupt(vring, 0) == 0)
         return 0;
@@ -376,12 +372,12 @@ static __attribute__((noinline)) void look_at(struct vring_line *vring, uint16_t
     struct request *request = &vring->requests[index];
     struct virtio_blk_outhdr header = {0};
     coalesce_request clues = {0};
-    *request = (struct request){.age = vring->age};
+    *request = (struct request){.age = delivery->age};
     if (parse(vring, index, &header, &request->status)) {
         clues.flags = header.type == VIRTIO_BLK_T_FLUSH ? COALESCE_REQUEST_FLUSH : 0;
         clues.ioprio = header.ioprio;
     }
-    clues.outstanding = available(vring, vring->used) + (uint32_t)spdk_min(delivery->held, vring->ring.size);
+    clues.outstanding = available(vring, vring->used) + (uint32_t)spdk_min(delivery->held + delivery->together, vring->ring.size);
     if (vring->batch_left == 0)
         vring->batch_left = vring->batch_len = spdk_max(available(vring, vring->taken), 1);
     clues.batch_len = vring->batch_len;
@@ -417,7 +413,7 @@ static __attribute__((noinline)) int answer(struct vring_line *vring, uint16_t u
     uint32_t cif = available(vring, used) + 1;
     catch_up(&vring->line);
     vring->told = ++vring->answered;
-    if (spdk_likely(request && request->age == vring->age)) {
+    if (spdk_likely(request && request->age == delivery->age)) {
         bool is_ok = !request->status || *(volatile const uint8_t *)request->status == VIRTIO_BLK_S_OK;
         delivery_complete(delivery, cif, &request->mark, is_ok ? COALESCE_CLASS_IO : COALESCE_CLASS_FAILED);
         request->age = 0;
@@ -430,7 +426,7 @@ static __attribute__((noinline)) int answer(struct vring_line *vring, uint16_t u
 // A request is answered: the guest can see it.
 int __wrap_rte_vhost_clr_inflight_desc_split(int vid, uint16_t queue, uint16_t last_used_idx, uint16_t index)
 {
-    struct vring_line *vring = find_line(vid, queue);
+    struct vring_line *vring = find_or_start(vid, queue);
     if (spdk_likely(vring)) {
         vring->used = last_used_idx;
         if (vring->line.delivery.may_hold)

@@ -92,7 +92,7 @@ impl Machine {
     }
 
     fn requester(spec: &Spec) -> Option<Requester> {
-        matches!(spec, Spec::Auto(_)).then_some(Requester::NEW)
+        matches!(spec, Spec::Auto(cint) if cint.in_flight.is_some()).then_some(Requester::NEW) // else it has no say
     }
 
     #[inline]
@@ -245,7 +245,7 @@ impl AnyPolicy {
     pub const fn may_hold(&self) -> bool {
         match &self.machine {
             Machine::None => false,
-            Machine::Cint(_, None, Some(requester)) => requester.may_hold(),
+            Machine::Cint(cint, tracker, requester) => may_hold(cint, tracker, requester),
             _ => true,
         }
     }

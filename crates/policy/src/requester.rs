@@ -129,18 +129,18 @@ impl Requester {
         self.trial.on_ride(count);
         self.since_empty = if cif == 1 { 0 } else { self.since_empty.saturating_add(count) };
         self.run = self.run.saturating_add(count);
-        if let Some(expected) = self.expected_run
-            && self.run >= expected
-        {
-            self.run -= expected; // it fell silent after one of them, which is announced
+        if let Some(expected) = self.expected_run {
+            self.run = self.run.checked_rem(expected).unwrap_or(0); // it fell silent after some of them, and was told
         }
     }
 
     /// Nothing may be held, so many completions were announced, and at most so many commands were outstanding.
     pub(crate) fn on_passed(&mut self, now: u64, completions: u32, outstanding: u32) {
         self.see(outstanding);
-        self.trial.on_completion(now);
-        self.trial.on_ride(completions.saturating_sub(1));
+        if let Some(riders) = completions.checked_sub(1) {
+            self.trial.on_completion(now);
+            self.trial.on_ride(riders);
+        }
         (self.waits, self.run, self.expected_run) = (false, 0, None);
     }
 

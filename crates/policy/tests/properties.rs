@@ -101,6 +101,8 @@ const SPECS: &[&str] = &[
     "cint:barrier=strict",
     "cint:storm=100k,storm_shift=5,in_flight=off",
     "auto",
+    "auto:in_flight=off",
+    "auto:storm=100k,storm_shift=5",
 ];
 
 const TICK_HZ: u64 = 10_000_000;
@@ -179,6 +181,21 @@ fn completions_may_come_together() {
             prop_assert_eq!((together.held(), together.deadline()), (apart.held(), apart.deadline()), "{}", text);
         }
     });
+}
+
+/// Where nothing may be held, interrupts that nobody asked about make the storm guard look nevertheless.
+#[test]
+fn a_storm_that_passes_is_noticed() {
+    for (text, storms) in [("auto:storm=20k", true), ("auto:storm=200k", false), ("auto:storm=off", false)] {
+        let mut policy = AnyPolicy::new(text.parse().unwrap(), TICK_HZ).unwrap();
+        assert!(!policy.may_hold(), "nobody has submitted");
+        for lot in 0..100 {
+            policy.on_passed(lot * 64 * 100, 64, 64, 1); // 100 000 interrupts a second
+        }
+        assert_eq!(policy.may_hold(), storms, "{text}");
+        let urgent = Completion { cif: 1, hint: Hint::Urgent, ..Completion::default() };
+        assert_eq!(policy.on_completion(99 * 64 * 100 + 1, &urgent).is_deliver(), !storms, "{text}");
+    }
 }
 
 /// Who comes back late, with a ticket of a policy before the last two, is nobody's command now.
