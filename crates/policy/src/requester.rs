@@ -58,24 +58,22 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(crate) const fn new(tick_hz: u64) -> Self {
-        Self {
-            depth: 0,
-            next_depth: 0,
-            submissions: 0,
-            since_empty: 0,
-            limit: 1,
-            waits: false,
-            goes_on: false,
-            silences: 0,
-            skip: 0,
-            skip_next: 1,
-            run: 0,
-            last_run: 0,
-            expected_run: None,
-            trial: Trial::new(tick_hz),
-        }
-    }
+    pub(crate) const NEW: Self = Self {
+        depth: 0,
+        next_depth: 0,
+        submissions: 0,
+        since_empty: 0,
+        limit: 1,
+        waits: false,
+        goes_on: false,
+        silences: 0,
+        skip: 0,
+        skip_next: 1,
+        run: 0,
+        last_run: 0,
+        expected_run: None,
+        trial: Trial::NEW,
+    };
 
     /// Whether it is expected to submit more although what is held is not announced.
     pub(crate) const fn goes_on(&self) -> bool {
@@ -201,8 +199,6 @@ impl Requester {
 mod tests {
     use super::*;
 
-    const TICK_HZ: u64 = 1_000_000_000;
-
     /// One completion, with so many held before it. How many are held after it.
     fn complete(requester: &mut Requester, cif: u32, held: u32) -> u32 {
         let in_flight = requester.in_flight(0, cif);
@@ -216,7 +212,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_never_waits() {
-        let mut requester = Requester::new(TICK_HZ);
+        let mut requester = Requester::NEW;
         for _ in 0..10_000 {
             requester.on_submit(1);
             assert_eq!(complete(&mut requester, 1, 0), 0);
@@ -226,7 +222,7 @@ mod tests {
     /// Where nothing is held nobody need look: what passes says how many are outstanding.
     #[test]
     fn who_has_a_few_outstanding_is_left_alone_until_there_are_more() {
-        let mut requester = Requester::new(TICK_HZ);
+        let mut requester = Requester::NEW;
         assert!(!requester.may_hold());
         (0..1000).for_each(|now| requester.on_passed(now, 64, 3));
         assert!(!requester.may_hold());
@@ -241,7 +237,7 @@ mod tests {
     /// 32 outstanding before a device that answers at once; an interrupt takes as long as two or three submissions.
     #[test]
     fn a_deep_requester_is_recognised_behind_a_fast_device() {
-        let mut requester = Requester::new(TICK_HZ);
+        let mut requester = Requester::NEW;
         let (mut held, mut interrupts) = (0, 0);
         for i in 0..3200 {
             requester.on_submit((held + 2 + i % 3).min(32));
@@ -260,7 +256,7 @@ mod tests {
     fn a_requester_that_waits_is_left_alone() {
         for size in [4, 5, 20, 64] {
             for is_fast in [false, true] {
-                let mut requester = Requester::new(TICK_HZ);
+                let mut requester = Requester::NEW;
                 let mut wrong = 0;
                 for _ in 0..10_000 {
                     let mut held = 0;
@@ -285,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_change_to_one_at_a_time_costs_two_holds() {
-        let mut requester = Requester::new(TICK_HZ);
+        let mut requester = Requester::NEW;
         (1..=32).for_each(|outstanding| requester.on_submit(outstanding));
         assert_eq!(complete(&mut requester, 1, 0), 1);
         requester.on_submit(32); // it went on
@@ -303,7 +299,7 @@ mod tests {
     /// The device is the slower one: what is in flight decides.
     #[test]
     fn a_slow_device_is_kept_busy() {
-        let mut requester = Requester::new(TICK_HZ);
+        let mut requester = Requester::NEW;
         (1..=32).for_each(|outstanding| requester.on_submit(outstanding));
         for _ in 0..100 {
             assert_eq!(requester.in_flight(0, 25), 25);
