@@ -5,7 +5,9 @@
 #include <spdk/json.h>
 #include <spdk/util.h>
 
-const coalesce_mark delivery_plain_mark = {.ticket = COALESCE_NO_TICKET, .source = UINT32_MAX};
+#define NO_SOURCE UINT32_MAX
+const coalesce_mark delivery_plain_mark = {.ticket = COALESCE_NO_TICKET, .source = NO_SOURCE};
+const coalesce_mark delivery_unknown_mark = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
 
 // What the policy says of itself, which may change with each decision.
 static void look(struct delivery *line)
@@ -72,41 +74,43 @@ static bool act(struct delivery *line, coalesce_status decision)
     return decision == COALESCE_HOLD;
 }
 
-void delivery_decide(struct delivery *line, uint64_t now, const coalesce_completion *last)
+// `before` plain commands completed, and then this one.
+static void decide(struct delivery *line, uint64_t now, uint32_t before, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
 {
-    coalesce_completion completion = {.struct_size = sizeof(completion), .slice_end = COALESCE_NEVER};
-    uint32_t count = line->together + (last ? 1 : 0);
-    if (count == 0)
-        return;
+    coalesce_completion completion = {
+        .struct_size = sizeof(completion),
+        .cif = cif,
+        .mark = *mark,
+        .slice_end = COALESCE_NEVER,
+        .class_of = class_of,
+        .before = before,
+    };
     line->together = 0;
-    if (last) {
-        completion.cif = last->cif;
-        completion.mark = last->mark;
-        completion.class_of = last->class_of;
-    } else {
-        completion.cif = line->cif;
-        completion.mark = delivery_plain_mark;
-    }
-    completion.before = count - 1;
     if (act(line, coalesce_policy_on_completion(line->policy, now, &completion))) {
+        uint64_t count = (uint64_t)before + 1;
         line->holds[line->holds_count++ & (line->holds_size - 1)] = (struct delivery_hold){now, count};
         line->held += count;
     }
 }
 
+void delivery_decide(struct delivery *line, uint64_t now)
+{
+    if (line->together > 0)
+        decide(line, now, line->together - 1, line->cif, &delivery_plain_mark, COALESCE_CLASS_IO);
+}
+
 void delivery_special(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
 {
-    coalesce_completion completion = {.cif = cif, .mark = *mark, .class_of = class_of};
     line->stats.completions++;
     line->is_batch = line->is_news = true;
-    delivery_decide(line, spdk_get_ticks(), &completion);
+    decide(line, spdk_get_ticks(), line->together, cif, mark, class_of);
 }
 
 void delivery_end_batch(struct delivery *line, uint64_t now)
 {
     if (delivery_passes(line))
         return;
-    delivery_decide(line, now, NULL);
+    delivery_decide(line, now);
     if (!line->is_due && line->is_batch && line->wants_batch_end)
         act(line, coalesce_policy_on_batch_end(line->policy, now));
     line->is_batch = false;
@@ -116,7 +120,7 @@ bool delivery_may_interrupt(struct delivery *line, uint64_t now)
 {
     if (delivery_passes(line))
         return true;
-    delivery_decide(line, now, NULL);
+    delivery_decide(line, now);
     if (!line->is_due && line->deadline <= now)
         act(line, coalesce_policy_on_deadline(line->policy, now));
     return line->is_due || line->held == 0;
@@ -168,7 +172,7 @@ void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
     if (delivery_passes(line)) {
         pass(line, is_sent);
     } else {
-        delivery_decide(line, now, NULL);
+        delivery_decide(line, now);
         forget_held(line, now);
     }
     line->is_due = false;
@@ -181,7 +185,7 @@ void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
 void delivery_reconfigure(struct delivery *line, uint64_t now, const char *policy)
 {
     tell_passed(line, now);
-    delivery_decide(line, now, NULL);
+    delivery_decide(line, now);
     coalesce_status decision = coalesce_policy_reconfigure(line->policy, now, policy, NULL, 0);
     if (decision >= 0) {
         act(line, decision);

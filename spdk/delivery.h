@@ -49,14 +49,14 @@ void delivery_free(struct delivery *line);
 // The sentence that says what is wrong with a policy's text form goes to `message`. False: it is refused.
 bool delivery_check(const char *policy, char *message, size_t message_size);
 
-// Of a command that was not submitted, or not looked at: plain, as nobody said anything else.
-extern const coalesce_mark delivery_plain_mark;
+// Of a command about which nobody said anything; of one that was not looked at: it interrupts at once.
+extern const coalesce_mark delivery_plain_mark, delivery_unknown_mark;
 
 // A command is submitted; `request` is complete but for its size. The mark goes back when it completes.
 void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_mark *mark);
 
-// Tells the policy of the completions that it has not been told of; the last of them is `last`, or plain if null.
-void delivery_decide(struct delivery *line, uint64_t now, const coalesce_completion *last);
+// The policy decides about the plain completions that it has not been told of.
+void delivery_decide(struct delivery *line, uint64_t now);
 
 // So many plain commands completed, `cif` in flight at the last of them: the consumer can see them, or will before the next
 // delivery_may_interrupt. The policy decides about all that completes until then together: once for a poll.
@@ -67,10 +67,10 @@ static inline void delivery_plain(struct delivery *line, uint64_t count, uint32_
     line->cif = cif;
     line->together = (uint32_t)spdk_min(line->together + count, UINT16_MAX);
     if (line->together >= DELIVERY_TOGETHER_MAX && line->may_hold)
-        delivery_decide(line, spdk_get_ticks(), NULL);
+        delivery_decide(line, spdk_get_ticks());
 }
 
-// Any other did: the policy decides at once.
+// Any other did: the policy decides at once, about those before it, too.
 void delivery_special(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of);
 
 // A command completed.

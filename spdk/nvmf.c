@@ -15,7 +15,6 @@
 #include <spdk/thread.h>
 #include <spdk/util.h>
 
-#define NO_SOURCE UINT32_MAX
 #define ENTRIES_MAX 4096 // of a submission queue whose hints are kept; beyond, commands that share a slot are urgent
 
 struct vfu_ctx; // of libvfio-user: an endpoint
@@ -353,11 +352,10 @@ void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)
 // A command leaves: its mark.
 static coalesce_mark take_back(struct queue_line *queue, const struct spdk_nvmf_request *req)
 {
-    static const coalesce_mark unknown = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
     uint16_t cid = req->cmd->nvme_cmd.cid;
     struct command *command = &queue->commands[cid & queue->commands_mask];
     bool is_known = command->is_used && command->cid == cid;
-    coalesce_mark mark = is_known ? command->mark : unknown;
+    coalesce_mark mark = is_known ? command->mark : delivery_unknown_mark;
     if (is_known)
         command->is_used = false;
     queue->in_flight -= queue->in_flight > 0;

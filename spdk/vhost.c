@@ -23,7 +23,6 @@
 #define SESSIONS_MAX 1024 // of DPDK: RTE_MAX_VHOST_DEVICE
 #define QUEUES_MAX 256    // of a session
 #define CHAIN_MAX 256     // descriptors of a request; SPDK takes fewer
-#define NO_SOURCE UINT32_MAX
 
 // One request that SPDK has taken.
 struct request {
@@ -31,9 +30,6 @@ struct request {
     coalesce_mark mark;
     const uint8_t *status; // in the guest's memory; null: not known
 };
-
-// What was not looked at interrupts at once.
-static const coalesce_mark unknown = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
 
 struct vring_line {
     struct line line;
@@ -43,8 +39,7 @@ struct vring_line {
     bool is_packed;
     uint16_t taken;         // split rings: requests that SPDK has taken, modulo 2^16,
     uint16_t used;          // and that it has answered
-    uint64_t answered;      // the same since it runs,
-    uint64_t told;          // those of them that `delivery` knows of
+    uint64_t untold;        // those of them that `delivery` does not know of
     uint32_t batch_len;     // how many requests SPDK found together
     uint32_t batch_left;    // how many of those are still to come
     uint32_t in_flight;     // packed rings: requests taken and not completed
@@ -177,10 +172,9 @@ static inline uint32_t available(const struct vring_line *vring, uint16_t used)
 static void catch_up(struct line *line)
 {
     struct vring_line *vring = (struct vring_line *)line;
-    uint64_t count = vring->answered - vring->told;
-    vring->told = vring->answered;
-    if (count > 0)
-        delivery_plain(&line->delivery, count, available(vring, vring->used) + 1);
+    if (vring->untold > 0)
+        delivery_plain(&line->delivery, vring->untold, available(vring, vring->used) + 1);
+    vring->untold = 0;
 }
 
 // A queue starts when SPDK first does something with it, and ends when SPDK tells DPDK where it would go on.
@@ -229,7 +223,7 @@ static struct vring_line *make_line(int vid, uint16_t queue)
         free(memory);
         return NULL;
     }
-    vring->answered = vring->told = 0;
+    vring->untold = 0;
     vring->vid = vid;
     vring->ring = ring;
     vring->memory = memory;
@@ -289,12 +283,15 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t queue)
     if (!delivery->may_hold)
         vring->batch_left = 0; // nobody counts
     catch_up(&vring->line);
-    if (spdk_likely(delivery_passes(delivery)) && interrupt(vring, 0) == 0)
-        return 0;
-    uint64_t now = spdk_get_ticks();
+    uint64_t now = 0;
     int rc = -EAGAIN;
-    delivery_end_batch(delivery, now);
-    if (delivery_may_interrupt(delivery, now)) {
+    bool may_interrupt = delivery_passes(delivery);
+    if (!may_interrupt) {
+        now = spdk_get_ticks();
+        delivery_end_batch(delivery, now);
+        may_interrupt = delivery_may_interrupt(delivery, now);
+    }
+    if (may_interrupt) {
         rc = interrupt(vring, now);
         delivery->is_due |= rc == -EAGAIN;
     }
@@ -412,13 +409,12 @@ static __attribute__((noinline)) int answer(struct vring_line *vring, uint16_t u
     struct request *request = index < vring->requests_size ? &vring->requests[index] : NULL;
     uint32_t cif = available(vring, used) + 1;
     catch_up(&vring->line);
-    vring->told = ++vring->answered;
     if (spdk_likely(request && request->age == delivery->age)) {
         bool is_ok = !request->status || *(volatile const uint8_t *)request->status == VIRTIO_BLK_S_OK;
         delivery_complete(delivery, cif, &request->mark, is_ok ? COALESCE_CLASS_IO : COALESCE_CLASS_FAILED);
         request->age = 0;
     } else {
-        delivery_complete(delivery, cif, &unknown, COALESCE_CLASS_IO);
+        delivery_complete(delivery, cif, &delivery_unknown_mark, COALESCE_CLASS_IO);
     }
     return __real_rte_vhost_clr_inflight_desc_split(vring->vid, (uint16_t)vring->line.queue, used, index);
 }
@@ -431,7 +427,7 @@ int __wrap_rte_vhost_clr_inflight_desc_split(int vid, uint16_t queue, uint16_t l
         vring->used = last_used_idx;
         if (vring->line.delivery.may_hold)
             return answer(vring, last_used_idx, index);
-        vring->answered++;
+        vring->untold++;
     }
     return __real_rte_vhost_clr_inflight_desc_split(vid, queue, last_used_idx, index);
 }

@@ -312,17 +312,13 @@ impl Cint {
     pub fn on_passed(&mut self, now: u64, interrupts: u16) {
         self.advance(now);
         self.forget_held();
-        if self.delivered && interrupts > 0 && self.config.storm_interval > 0 {
+        if interrupts > 0 {
             #[expect(clippy::cast_possible_truncation, reason = "not more than the gap")]
             let gap = divide(self.gap.into(), interrupts.into()) as u32;
-            for _ in 0..interrupts {
-                self.storming = self.average.sample(gap, self.storming, &self.config);
-            }
+            self.interrupts(interrupts, gap);
+        } else {
+            self.look_ahead();
         }
-        if interrupts > 0 {
-            (self.delivered, self.gap) = (true, 0);
-        }
-        self.look_ahead();
     }
 
     /// A command was aborted and will not complete; `event` is what [`Tracker::cancel`](crate::Tracker::cancel) says.
@@ -533,11 +529,18 @@ impl Cint {
         self.put_off = false;
     }
 
-    /// Every interrupt but the first is a sample for the storm guard.
     #[inline(never)]
     fn interrupt(&mut self) {
+        self.interrupts(1, self.gap);
+    }
+
+    /// Every interrupt but the first is a sample for the storm guard.
+    #[inline(always)]
+    fn interrupts(&mut self, count: u16, gap: u32) {
         if self.delivered && self.config.storm_interval > 0 {
-            self.storming = self.average.sample(self.gap, self.storming, &self.config);
+            for _ in 0..count {
+                self.storming = self.average.sample(gap, self.storming, &self.config);
+            }
         }
         self.delivered = true;
         self.gap = 0;

@@ -92,13 +92,9 @@ impl Requester {
         }
     }
 
-    const fn see(&mut self, outstanding: u32) {
-        if outstanding > self.depth {
-            self.depth = outstanding;
-        }
-        if outstanding > self.next_depth {
-            self.next_depth = outstanding;
-        }
+    fn see(&mut self, outstanding: u32) {
+        self.depth = self.depth.max(outstanding);
+        self.next_depth = self.next_depth.max(outstanding);
     }
 
     /// Whether the next completion may be held.
