@@ -82,7 +82,7 @@ impl Machine {
             Spec::Vic(params) => Self::Vic(Vic::new(spec.vic_config(params, tick_hz)?)),
             Spec::Cint(cint) | Spec::Auto(cint) => {
                 let config = spec.cint_config(cint, tick_hz)?;
-                Self::Cint(Cint::new(config), Self::tracker(cint), Self::requester(spec))
+                Self::Cint(Cint::new(config), Self::tracker(cint), Self::requester(spec, tick_hz))
             }
         })
     }
@@ -91,8 +91,8 @@ impl Machine {
         (spec.barrier == Barriers::Strict).then(Box::default)
     }
 
-    fn requester(spec: &Spec) -> Option<Requester> {
-        matches!(spec, Spec::Auto(cint) if cint.in_flight.is_some()).then_some(Requester::NEW) // else it has no say
+    fn requester(spec: &Spec, tick_hz: u64) -> Option<Requester> {
+        matches!(spec, Spec::Auto(cint) if cint.in_flight.is_some()).then_some(Requester::new(tick_hz)) // else it has no say
     }
 
     #[inline]
@@ -410,8 +410,7 @@ impl AnyPolicy {
                 if tracker.is_some() == (params.barrier == Barriers::Strict) =>
             {
                 let config = spec.cint_config(params, self.tick_hz)?;
-                *requester =
-                    requester.take().or(Machine::requester(&spec)).filter(|_| Machine::requester(&spec).is_some());
+                *requester = Machine::requester(&spec, self.tick_hz).map(|new| requester.take().unwrap_or(new));
                 cint.reconfigure(config, now).map_err(|error| spec.wrong_cint(error))?.into()
             }
             _ => {

@@ -58,22 +58,24 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(crate) const NEW: Self = Self {
-        depth: 0,
-        next_depth: 0,
-        submissions: 0,
-        since_empty: 0,
-        limit: 1,
-        waits: false,
-        goes_on: false,
-        silences: 0,
-        skip: 0,
-        skip_next: 1,
-        run: 0,
-        last_run: 0,
-        expected_run: None,
-        trial: Trial::NEW,
-    };
+    pub(crate) const fn new(tick_hz: u64) -> Self {
+        Self {
+            depth: 0,
+            next_depth: 0,
+            submissions: 0,
+            since_empty: 0,
+            limit: 1,
+            waits: false,
+            goes_on: false,
+            silences: 0,
+            skip: 0,
+            skip_next: 1,
+            run: 0,
+            last_run: 0,
+            expected_run: None,
+            trial: Trial::new(tick_hz),
+        }
+    }
 
     /// Whether it is expected to submit more although what is held is not announced.
     pub(crate) const fn goes_on(&self) -> bool {
@@ -195,6 +197,13 @@ impl Requester {
 mod tests {
     use super::*;
 
+    const TICK_HZ: u64 = 1_000_000_000;
+
+    /// Of somebody who loses no throughput when completions are held.
+    fn patient() -> Requester {
+        Requester { trial: Trial::that_holds(TICK_HZ), ..Requester::new(TICK_HZ) }
+    }
+
     /// One completion, with so many held before it. How many are held after it.
     fn complete(requester: &mut Requester, cif: u32, held: u32) -> u32 {
         let in_flight = requester.in_flight(0, cif);
@@ -208,7 +217,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_never_waits() {
-        let mut requester = Requester::NEW;
+        let mut requester = patient();
         for _ in 0..10_000 {
             requester.on_submit(1);
             assert_eq!(complete(&mut requester, 1, 0), 0);
@@ -218,7 +227,7 @@ mod tests {
     /// Where nothing is held nobody need look: what passes says how many are outstanding.
     #[test]
     fn who_has_a_few_outstanding_is_left_alone_until_there_are_more() {
-        let mut requester = Requester::NEW;
+        let mut requester = patient();
         assert!(!requester.may_hold());
         (0..1000).for_each(|now| requester.on_passed(now, 64, 3));
         assert!(!requester.may_hold());
@@ -233,7 +242,7 @@ mod tests {
     /// 32 outstanding before a device that answers at once; an interrupt takes as long as two or three submissions.
     #[test]
     fn a_deep_requester_is_recognised_behind_a_fast_device() {
-        let mut requester = Requester::NEW;
+        let mut requester = patient();
         let (mut held, mut interrupts) = (0, 0);
         for i in 0..3200 {
             requester.on_submit((held + 2 + i % 3).min(32));
@@ -252,7 +261,7 @@ mod tests {
     fn a_requester_that_waits_is_left_alone() {
         for size in [4, 5, 20, 64] {
             for is_fast in [false, true] {
-                let mut requester = Requester::NEW;
+                let mut requester = patient();
                 let mut wrong = 0;
                 for _ in 0..10_000 {
                     let mut held = 0;
@@ -277,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_change_to_one_at_a_time_costs_two_holds() {
-        let mut requester = Requester::NEW;
+        let mut requester = patient();
         (1..=32).for_each(|outstanding| requester.on_submit(outstanding));
         assert_eq!(complete(&mut requester, 1, 0), 1);
         requester.on_submit(32); // it went on
@@ -295,7 +304,7 @@ mod tests {
     /// The device is the slower one: what is in flight decides.
     #[test]
     fn a_slow_device_is_kept_busy() {
-        let mut requester = Requester::NEW;
+        let mut requester = patient();
         (1..=32).for_each(|outstanding| requester.on_submit(outstanding));
         for _ in 0..100 {
             assert_eq!(requester.in_flight(0, 25), 25);
