@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDK as it is, SPDK with its own coalescing, and with ours: measure.sh BUILD RPC_PY [STAGE...]
 #
-# Stages: null delay10 delay80 mixed queues; all of them by default. ROUNDS [5], SECONDS_EACH [0.5]; ROWS=FILE keeps every run's
-# numbers. What is printed are medians; the spread of queues is how far one of them is from their mean, at most. The
-# applications poll all the time: one has CPU 0 and the other is stopped, run by run; the client is on CPU 1.
+# Stages: null delay10 delay80 mixed queues; all of them by default. ROUNDS [5], each with a seed of its own; SECONDS_EACH [0.5],
+# after as long a warm-up, in which `auto` learns; ROWS=FILE keeps every run's numbers. What is printed are medians; the spread
+# of queues is how far one of them is from their mean, at most. The applications poll all the time: one has CPU 0 and the other
+# is stopped, run by run; the client is on CPU 1.
 set -euo pipefail
 taskset -pc 1 $$ > /dev/null
 here=$(cd "$(dirname "$0")" && pwd)
@@ -55,8 +56,8 @@ bench() {
   shift
   for try in 1 2 3 4 5; do
     from=$(used) wall=$(date +%s%3N)
-    taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev" --event-idx off --seconds "${SECONDS_EACH:-0.5}" --quiet \
-      --json "$@" > "$work/result"
+    taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev" --event-idx off --seconds "${SECONDS_EACH:-0.5}" \
+      --warmup "${SECONDS_EACH:-0.5}" --seed "$round" --quiet --json "$@" > "$work/result"
     [ $((($(used) - from) * 100)) -lt $((($(date +%s%3N) - wall) * 95)) ] || return 0
     printf '%s, %s: disturbed (%s)\n' "$app" "$bdev" "$try" >&2
   done
@@ -94,7 +95,7 @@ queues() { for bdev in null delay10; do run "$bdev" "4 queues, depth 32" --queue
 start spdk_tgt
 start coalesce_spdk_tgt
 rows=${ROWS:-$work/rows}
-for _ in $(seq "${ROUNDS:-5}"); do
+for round in $(seq "${ROUNDS:-5}"); do
   for stage; do "$stage"; done
 done > "$rows"
 jq -Rrs 'def median: sort | .[(length - 1) / 2 | floor];
