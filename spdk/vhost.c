@@ -296,7 +296,7 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t queue)
         delivery->is_due |= rc == -EAGAIN;
     }
     if (rc == -EAGAIN)
-        home_watch(&vring->line, now);
+        home_watch(&vring->line, spdk_get_ticks());
     return rc;
 }
 

@@ -109,7 +109,7 @@ impl Requester {
         let is_empty = cif == 1;
         let may_hold = self.may_hold();
         self.see(cif);
-        self.trial.on_completion(now);
+        self.trial.on_completions(now, 1, self.depth);
         self.since_empty = if is_empty { 0 } else { self.since_empty.saturating_add(1) };
         self.run = self.run.saturating_add(1);
         if !may_hold || is_empty && !self.expects_more() {
@@ -135,10 +135,7 @@ impl Requester {
     /// Nothing may be held, so many completions were announced, and at most so many commands were outstanding.
     pub(crate) fn on_passed(&mut self, now: u64, completions: u32, outstanding: u32) {
         self.see(outstanding);
-        if let Some(riders) = completions.checked_sub(1) {
-            self.trial.on_completion(now);
-            self.trial.on_ride(riders);
-        }
+        self.trial.on_completions(now, completions, self.depth);
         (self.waits, self.run, self.expected_run) = (false, 0, None);
     }
 

@@ -107,6 +107,23 @@ const SPECS: &[&str] = &[
 
 const TICK_HZ: u64 = 10_000_000;
 
+/// When a policy is warm.
+const WARM: u64 = 4000 * TICK_HZ / 25_000;
+
+/// A policy that has seen 32 outstanding complete every 40 us, held or not: `auto` holds.
+fn warm(spec: &Spec) -> AnyPolicy {
+    let mut policy = AnyPolicy::new(spec.clone(), TICK_HZ).unwrap();
+    if matches!(spec, Spec::Auto(_)) {
+        for now in (0..4000).map(|i| i * TICK_HZ / 25_000) {
+            let ticket = policy.on_submit(0, 32);
+            let _ = policy.on_completion(now, &Completion { cif: 16, ticket, ..Completion::default() });
+        }
+        assert!(policy.may_hold(), "{spec:?}");
+        let _ = policy.flush(WARM);
+    }
+    policy
+}
+
 #[test]
 fn every_policy_keeps_the_rules() {
     let spec = || prop::sample::select(SPECS).prop_map(|text| text.parse::<Spec>().unwrap());
@@ -121,10 +138,7 @@ fn every_policy_keeps_the_rules() {
         configurations: 4,
         ..Mix::new([10, 60, 1000, 10_000])
     };
-    check_any(&mix, 1_000_000, &choice, |(spec, others)| Any {
-        policy: AnyPolicy::new(spec.clone(), TICK_HZ).unwrap(),
-        others: others.clone(),
-    });
+    check_any(&mix, 1_000_000, &choice, |(spec, others)| Any { policy: warm(spec), others: others.clone() });
 }
 
 /// Completions that come together are decided as if they came one by one until one delivers, and the others ride on its
@@ -135,12 +149,12 @@ fn completions_may_come_together() {
     let step =
         (0..40_u64, 0..20_u16, prop::sample::select(&CIF[..]), prop::sample::select(&[Hint::Plain, Hint::Urgent][..]));
     let spec = prop::sample::select(SPECS);
-    proptest!(ProptestConfig::with_cases(2000), |(text in spec, steps in prop::collection::vec(step, 1..1500))| {
+    proptest!(ProptestConfig::with_cases(2000), |(text in spec, is_warm: bool, steps in prop::collection::vec(step, 1..1500))| {
         let spec = text.parse::<Spec>().unwrap();
-        let mut together = AnyPolicy::new(spec.clone(), TICK_HZ).unwrap();
+        let mut together = if is_warm { warm(&spec) } else { AnyPolicy::new(spec.clone(), TICK_HZ).unwrap() };
         let mut apart = together.clone();
         let learns = matches!(spec, Spec::Auto(_)); // from those that ride, too
-        let mut now = 1000;
+        let mut now = WARM;
         for (ticks, before, cif, hint) in steps {
             now += ticks * ticks * ticks;
             let last = Completion { cif, hint, ..Completion::default() };
