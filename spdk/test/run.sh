@@ -55,10 +55,12 @@ bdevs() {
 # The client's eventfd and the statistics count the same, under every policy; everything comes back, and nothing stays held.
 # SPDK interrupts for nothing when a queue starts ("owed"), and the client may be there already.
 counts() {
+  local many=200000
+  [ $# = 0 ] || many=2000 # SPDK loses kicks in interrupt mode: README, Limits
   start "$@"; bdevs; controller c0 null0; controller c1 slow0
   for policy in none auto vic cint cint:ooo=on cint:delta=0s nvme batch dim spdk_vhost; do
     # Many where they are fast, so that auto tries to hold.
-    for load in "c0 2000 --depth 1" "c0 200000 --depth 32 --queues 2" "c1 2000 --job batch --batch 4" "c1 2000 --job mixed --depth 16"; do
+    for load in "c0 2000 --depth 1" "c0 $many --depth 32 --queues 2" "c1 2000 --job batch --batch 4" "c1 2000 --job mixed --depth 16"; do
       read -r ctrlr count options <<< "$load"
       rpc coalesce_set_policy -c "$ctrlr" "$policy"
       rpc coalesce_reset_stats -c "$ctrlr"
