@@ -21,7 +21,8 @@ const WINDOW_TICKS: u64 = 256;
 /// Holding costs throughput if it makes completions slower by more than this, in 1/8192: 3 %.
 const COSTS: i32 = 256;
 
-/// What is thought of it before the first trial: that it costs a little more. One trial does not change that.
+/// What is thought of it before the first trial: that it costs a little more. One trial that shows a gain changes that, or two
+/// that show no harm.
 const COST_FIRST: i32 = 328;
 
 /// More is not believed: 9 %.
@@ -31,7 +32,7 @@ const COST_MAX: i32 = 768;
 const SHIFT: u32 = 3;
 
 /// and moves it no further: a machine that stutters may show any difference.
-const STEP_MAX: i32 = 64;
+const STEP_MAX: i32 = 160;
 
 /// Windows from one trial to the next, at least: the first is not looked at, the second is compared with.
 const WAIT_MIN: u16 = 2;
@@ -198,7 +199,7 @@ mod tests {
         for riders in [0, 20, 100, 500] {
             let held_of_1000 = |with, without| held_of_1000(with, without, riders);
             let (dearer, cheaper, same) = (held_of_1000(150, 100), held_of_1000(60, 100), held_of_1000(100, 100));
-            assert!(dearer < 20 && cheaper > 950 && same > 900, "{riders}: {dearer} {cheaper} {same}");
+            assert!(dearer < 50 && cheaper > 950 && same > 800, "{riders}: {dearer} {cheaper} {same}");
         }
     }
 
