@@ -357,10 +357,14 @@ impl AnyPolicy {
         self.machine.on_consumed(now);
     }
 
-    /// The queue was reset: what was submitted and has not completed never will. Tickets given before are not valid.
+    /// The queue was reset: what was submitted and has not completed never will. Tickets given before are not valid, and who
+    /// comes may be another than who was learned of.
     pub fn reset_tracking(&mut self) {
-        if let Machine::Cint(_, Some(tracker), _) = &mut self.machine {
-            tracker.reset_tracking();
+        if let Machine::Cint(_, tracker, requester) = &mut self.machine {
+            if let Some(tracker) = tracker {
+                tracker.reset_tracking();
+            }
+            *requester = Machine::requester(&self.spec, self.tick_hz);
         }
     }
 

@@ -124,6 +124,16 @@ fn warm(spec: &Spec) -> AnyPolicy {
     policy
 }
 
+/// Somebody else comes.
+#[test]
+fn a_reset_forgets_the_requester() {
+    let mut policy = warm(&"auto".parse().unwrap());
+    assert_eq!(policy.reconfigure("auto:thr=16".parse().unwrap(), WARM), Ok(Decision::Hold(HoldReason::NothingHeld)));
+    assert!(policy.may_hold());
+    policy.reset_tracking();
+    assert!(!policy.may_hold());
+}
+
 #[test]
 fn every_policy_keeps_the_rules() {
     let spec = || prop::sample::select(SPECS).prop_map(|text| text.parse::<Spec>().unwrap());
