@@ -296,7 +296,7 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t queue)
         delivery->is_due |= rc == -EAGAIN;
     }
     if (rc == -EAGAIN)
-        home_watch(&vring->line, spdk_get_ticks());
+        home_watch(&vring->line, now); // 0 where it passes: due, and so at once
     return rc;
 }
 

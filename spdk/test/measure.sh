@@ -10,6 +10,7 @@ taskset -pc 1 $$ > /dev/null
 here=$(cd "$(dirname "$0")" && pwd)
 build=$1 rpc_py=$2
 shift 2
+each=${SECONDS_EACH:-0.5}
 client=${CARGO_TARGET_DIR:-$here/../../target}/release/coalesce-target
 work=$(mktemp -d)
 pids=()
@@ -56,8 +57,8 @@ bench() {
   shift
   for try in 1 2 3 4 5; do
     from=$(used) wall=$(date +%s%3N)
-    taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev" --event-idx off --seconds "${SECONDS_EACH:-0.5}" \
-      --warmup "${SECONDS_EACH:-0.5}" --seed "$round" --quiet --json "$@" > "$work/result"
+    taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev" --event-idx off --seconds "$each" \
+      --warmup "$each" --seed "$round" --quiet --json "$@" > "$work/result"
     [ $((($(used) - from) * 100)) -lt $((($(date +%s%3N) - wall) * 95)) ] || return 0
     printf '%s, %s: disturbed (%s)\n' "$app" "$bdev" "$try" >&2
   done

@@ -822,7 +822,8 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_flush(coalesce_policy *policy,
 // As `coalesce_policy_reconfigure`.
 coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t now);
 
-// The queue was reset: what was submitted and has not completed never will. Announces what is held.
+// The queue was reset: what was submitted and has not completed never will. Announces what is held, and forgets what
+// `auto` has learned.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.

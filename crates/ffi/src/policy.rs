@@ -389,7 +389,8 @@ pub unsafe extern "C" fn coalesce_policy_on_consumed(policy: *mut coalesce_polic
     })
 }
 
-/// The queue was reset: what was submitted and has not completed never will. Announces what is held.
+/// The queue was reset: what was submitted and has not completed never will. Announces what is held, and forgets what
+/// `auto` has learned.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.

@@ -58,7 +58,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(crate) const fn new(tick_hz: u64) -> Self {
+    pub(crate) fn new(tick_hz: u64) -> Self {
         Self {
             depth: 0,
             next_depth: 0,

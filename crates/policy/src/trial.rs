@@ -9,11 +9,13 @@
 //! A requester that was made to wait submits what it has together, and then it may complete together for some hundred
 //! completions, whether they are held or not. So the first window after each change is not looked at.
 
+use crate::ticks_down;
+
 /// Completions in a window, at least.
 const WINDOW: u32 = 256;
 
 /// A window is no shorter: a few interrupts more or less decide nothing.
-const WINDOW_US: u64 = 10_000;
+const WINDOW_NS: u64 = 10_000_000;
 
 /// Nor so short that its clock is too coarse.
 const WINDOW_TICKS: u64 = 256;
@@ -67,7 +69,7 @@ enum Phase {
 pub(crate) struct Trial {
     window_ticks: u64, // a window's, at least
     start: u64,        // of the window,
-    window: Window,    // which has lasted until the last completion;
+    window: Window,    // which goes on;
     before: Window,    // the one before it, or before the trial
     phase: Phase,
     cost: i32, // by how much holding makes completions slower, in 1/8192; below 0: faster
@@ -77,10 +79,9 @@ pub(crate) struct Trial {
 
 impl Trial {
     /// Nothing is held until trials have shown that it does no harm.
-    pub(crate) const fn new(tick_hz: u64) -> Self {
-        let ticks = tick_hz / (1_000_000 / WINDOW_US);
+    pub(crate) fn new(tick_hz: u64) -> Self {
         Self {
-            window_ticks: if ticks > WINDOW_TICKS { ticks } else { WINDOW_TICKS },
+            window_ticks: ticks_down(WINDOW_NS, tick_hz).max(WINDOW_TICKS),
             start: 0,
             window: Window::EMPTY,
             before: Window::EMPTY,
@@ -92,7 +93,7 @@ impl Trial {
     }
 
     #[cfg(test)]
-    pub(crate) const fn that_holds(tick_hz: u64) -> Self {
+    pub(crate) fn that_holds(tick_hz: u64) -> Self {
         Self { cost: 0, ..Self::new(tick_hz) }
     }
 
@@ -102,8 +103,9 @@ impl Trial {
         if now < self.start {
             (self.window, self.start) = (Window::EMPTY, now); // the clock went back
         }
-        self.window.ticks = now - self.start;
-        if self.window.completions >= WINDOW.max(outstanding) && self.window.ticks >= self.window_ticks {
+        let ticks = now - self.start;
+        if self.window.completions >= WINDOW.max(outstanding) && ticks >= self.window_ticks {
+            self.window.ticks = ticks;
             self.end_window();
             (self.window, self.start) = (Window::EMPTY, now);
         }

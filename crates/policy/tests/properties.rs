@@ -108,13 +108,14 @@ const SPECS: &[&str] = &[
 const TICK_HZ: u64 = 10_000_000;
 
 /// When a policy is warm.
-const WARM: u64 = 4000 * TICK_HZ / 25_000;
+const WARM: u64 = 4000 * WARM_STEP as u64;
+const WARM_STEP: usize = (TICK_HZ / 25_000) as usize;
 
 /// A policy that has seen 32 outstanding complete every 40 us, held or not: `auto` holds.
 fn warm(spec: &Spec) -> AnyPolicy {
     let mut policy = AnyPolicy::new(spec.clone(), TICK_HZ).unwrap();
     if matches!(spec, Spec::Auto(_)) {
-        for now in (0..4000).map(|i| i * TICK_HZ / 25_000) {
+        for now in (0..WARM).step_by(WARM_STEP) {
             let ticket = policy.on_submit(0, 32);
             let _ = policy.on_completion(now, &Completion { cif: 16, ticket, ..Completion::default() });
         }
