@@ -108,7 +108,7 @@ const SPECS: &[&str] = &[
 const TICK_HZ: u64 = 10_000_000;
 
 /// When a policy is warm.
-const WARM: u64 = 4000 * WARM_STEP as u64;
+const WARM: u64 = 15_000 * WARM_STEP as u64;
 const WARM_STEP: usize = (TICK_HZ / 25_000) as usize;
 
 /// A policy that has seen 32 outstanding complete every 40 us, held or not: `auto` holds.
