@@ -7,6 +7,10 @@
 //! in passing that it does not wait for each. From then on completions are held although nothing is in flight: at first
 //! one, and one more each time that this many came.
 //!
+//! Requests that come at random, however long others take, lose no throughput by waiting. How many of them are outstanding at
+//! most is another number each time, while who keeps so many outstanding reaches that number again and again. So as many of
+//! theirs are held as are in flight.
+//!
 //! A requester that waits for what is held must not be made to wait. Two predictors see to that, as they do for
 //! branches: one remembers whether the requester went on the last times, and tries less and less often while it does
 //! not; the other counts how many completions come before it falls silent, and expects the same number again. Where at
@@ -32,6 +36,12 @@ const LIMIT_MAX: u32 = 31;
 /// The `in_flight` rule, with T = 2, holds one completion for each 4 commands in flight.
 const IN_FLIGHT_PER_HELD: u32 = 4;
 
+/// Requests come at random where of the windows so many more differ in depth from the one before, by an eighth, than do not.
+const SWINGS: u8 = 4;
+
+/// Whatever was before counts no more than so many windows.
+const SWINGS_MAX: u8 = 8;
+
 /// A device that has not run empty for so many completions is the slower of the two.
 const BUSY: u32 = 16;
 
@@ -41,6 +51,8 @@ pub(crate) struct Requester {
     depth: u32,
     next_depth: u32, // of the window that has begun
     submissions: u32,
+    last_depth: u32,  // of the window before
+    swings: u8,       // windows whose depth was another than that of the one before, less the others
     since_empty: u32, // completions since the device had nothing in flight
     limit: u32,
     waits: bool, // something is held and nothing in flight: the next event tells whether that was right
@@ -63,6 +75,8 @@ impl Requester {
             depth: 0,
             next_depth: 0,
             submissions: 0,
+            last_depth: 0,
+            swings: 0,
             since_empty: 0,
             limit: 1,
             waits: false,
@@ -90,6 +104,9 @@ impl Requester {
         self.see(outstanding);
         self.submissions += 1;
         if self.submissions == WINDOW {
+            let swings = self.next_depth.abs_diff(self.last_depth) > self.last_depth / 8;
+            self.swings = if swings { (self.swings + 1).min(SWINGS_MAX) } else { self.swings.saturating_sub(1) };
+            self.last_depth = self.next_depth;
             (self.depth, self.next_depth, self.submissions) = (self.next_depth, 0, 0);
         }
     }
@@ -116,6 +133,8 @@ impl Requester {
             1
         } else if is_empty || self.goes_on && self.since_empty < BUSY {
             cif.max(self.limit * IN_FLIGHT_PER_HELD)
+        } else if self.swings >= SWINGS {
+            cif.saturating_mul(IN_FLIGHT_PER_HELD)
         } else {
             cif
         }
@@ -296,6 +315,26 @@ mod tests {
             assert_eq!(complete(&mut requester, 1, 0), 0);
             requester.on_submit(1);
         }
+    }
+
+    /// Each window's depth.
+    fn submit_windows(requester: &mut Requester, depths: &[u32]) {
+        for &depth in depths {
+            (0..WINDOW).for_each(|i| requester.on_submit(depth - i % 8));
+        }
+    }
+
+    #[test]
+    fn requests_that_come_at_random_wait_for_as_many_as_are_in_flight() {
+        let mut requester = patient();
+        submit_windows(&mut requester, &[32; 100]);
+        (0..BUSY).for_each(|_| assert_eq!(requester.in_flight(0, 25), 25));
+        submit_windows(&mut requester, &[33, 60, 32, 34, 31, 32]);
+        assert_eq!(requester.in_flight(0, 25), 25, "a client that stutters");
+        submit_windows(&mut requester, &[24, 31, 22, 40, 28, 35, 19, 23, 33, 25, 26, 27]);
+        assert_eq!(requester.in_flight(0, 25), 100);
+        submit_windows(&mut requester, &[33, 32, 32, 33, 32, 32]);
+        assert_eq!(requester.in_flight(0, 25), 25);
     }
 
     /// The device is the slower one: what is in flight decides.
