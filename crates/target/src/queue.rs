@@ -32,6 +32,8 @@ pub struct Disk {
     pub limits: Limits,
     /// A write may end before it is on the medium; a flush tells when it must be.
     pub write_back: AtomicBool,
+    /// When the clock of its queues' policies began: one clock, as `auto` tries on all queues at the same time.
+    pub epoch: Instant,
 }
 
 /// What a queue is told.
@@ -182,7 +184,7 @@ impl Queue {
             "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
         )?;
         let size = usize::from(config.size_max);
-        let clock = Instant::now();
+        let clock = disk.epoch;
         Ok(Self {
             index,
             disk,

@@ -20,6 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use vhost::vhost_user::BackendReqHandler;
 
 /// A disk that is served. Dropping it finishes what is in flight, delivers what is held, and removes the socket.
@@ -83,7 +84,7 @@ impl DiskServer {
         let size = backend.size();
         let limits =
             Limits { size, read_only: config.read_only, serial: serial(config.serial.as_deref().unwrap_or(name)) };
-        let disk = Arc::new(Disk { backend, limits, write_back: AtomicBool::new(true) });
+        let disk = Arc::new(Disk { backend, limits, write_back: AtomicBool::new(true), epoch: Instant::now() });
         let queue = QueueConfig {
             policy: config.policy.clone(),
             poll_ns: config.poll.0,
