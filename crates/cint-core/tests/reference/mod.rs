@@ -198,14 +198,22 @@ impl Reference {
         Some(first + i128::from(max_hold))
     }
 
+    /// Where the clock has ended, all that was is equally long ago.
+    fn is_delta_first(&self, delta_deadline: Instant, max_hold_deadline: Instant) -> bool {
+        let Params { delta, max_hold, .. } = self.now_in_force();
+        if self.previous == Some(u64::MAX) { Some(delta) <= max_hold } else { delta_deadline <= max_hold_deadline }
+    }
+
     /// The own deadline of what is held, and its reason.
     fn own_deadline(&self) -> Option<(Instant, &'static str)> {
         match (self.delta_deadline(), self.max_hold_deadline()) {
             (None, None) => None,
             (Some(delta), None) => Some((delta, "delta")),
             (None, Some(max_hold)) => Some((max_hold, "max_hold")),
-            (Some(delta), Some(max_hold)) if delta <= max_hold => Some((delta, "delta")),
-            (Some(_), Some(max_hold)) => Some((max_hold, "max_hold")),
+            (Some(delta), Some(max_hold)) => {
+                let reason = if self.is_delta_first(delta, max_hold) { "delta" } else { "max_hold" };
+                Some((delta.min(max_hold), reason))
+            }
         }
     }
 
