@@ -104,8 +104,8 @@ impl Requester {
         self.see(outstanding);
         self.submissions += 1;
         if self.submissions == WINDOW {
-            let swings = self.next_depth.abs_diff(self.last_depth) > self.last_depth / 8;
-            self.swings = if swings { (self.swings + 1).min(SWINGS_MAX) } else { self.swings.saturating_sub(1) };
+            let is_another = self.next_depth.abs_diff(self.last_depth) > self.last_depth / 8;
+            self.swings = if is_another { (self.swings + 1).min(SWINGS_MAX) } else { self.swings.saturating_sub(1) };
             self.last_depth = self.next_depth;
             (self.depth, self.next_depth, self.submissions) = (self.next_depth, 0, 0);
         }

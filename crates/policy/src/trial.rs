@@ -9,8 +9,8 @@
 //! completions, whether they are held or not. So the first window of either kind is not looked at.
 //!
 //! The queues of a device have one requester: while a single one of them holds, the others get the time that it leaves, and to
-//! each of them holding looks cheaper than it is for all. So all of them try at the same time: when a trial begins, and how long
-//! its windows are, depends on the clock, hardly on what it showed.
+//! each of them holding looks cheaper than it is for all. So all of them try at the same time: the clock says when, and not what
+//! the last trial showed.
 
 use crate::ticks_down;
 
@@ -226,7 +226,7 @@ mod tests {
             let held_of_1000 =
                 |with, without| (1..=4).map(|seed| held_of_1000(seed, with, without, riders)).sum::<u64>() / 4;
             let (dearer, cheaper, same) = (held_of_1000(150, 100), held_of_1000(60, 100), held_of_1000(100, 100));
-            assert!(dearer < 60 && cheaper > 950 && same > 600, "{riders}: {dearer} {cheaper} {same}");
+            assert!(dearer < 50 && cheaper > 950 && same > 800, "{riders}: {dearer} {cheaper} {same}");
         }
     }
 
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn lockstep_passes() {
         let held = held(Trial::that_holds(TICK_HZ), 1_000_000, 300, 1);
-        assert!(held < 50_000, "{held}");
+        assert!(held < 40_000, "{held}");
     }
 
     /// What one of four queues holds gives the others time; what all of them hold costs each. That is found out, whenever each
@@ -303,6 +303,7 @@ mod tests {
                 trial.on_completions(now, 1, 32);
             }
             assert_eq!(trial.cost <= COSTS, expected);
+            assert!((COST_RANGE.0..=COST_RANGE.1).contains(&trial.cost), "{}", trial.cost);
         }
     }
 

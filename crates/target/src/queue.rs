@@ -167,7 +167,6 @@ struct Queue {
     hints: HintCounts,
     stats: DeviceStats,
     poll: AdaptivePoll,
-    clock: Instant,
     recording: Option<Recording>,
 }
 
@@ -184,7 +183,7 @@ impl Queue {
             "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
         )?;
         let size = usize::from(config.size_max);
-        let clock = disk.epoch;
+        let recording = config.recorder.as_ref().map(|recorder| recorder.queue(name, index, disk.epoch));
         Ok(Self {
             index,
             disk,
@@ -205,8 +204,7 @@ impl Queue {
             hints: HintCounts::default(),
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
-            clock,
-            recording: config.recorder.as_ref().map(|recorder| recorder.queue(name, index, clock)),
+            recording,
         })
     }
 
@@ -225,7 +223,7 @@ impl Queue {
 
     /// Time in ns, as the policy sees it.
     fn now(&self) -> u64 {
-        u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.disk.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn in_flight(&self) -> usize {
