@@ -5,18 +5,18 @@ use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::socket::{Shutdown, UnixAddr, getpeername, shutdown};
-use virtio_driver::virtqueue::{Virtqueue, VirtqueueLayout};
 use virtio_driver::{
     ByteValued, Le16, Le32, Le64, VhostUser, VirtioBlkFeatureFlags, VirtioFeatureFlags, VirtioTransport,
 };
 
 use crate::Error;
+use crate::memory::{Buffers, Ring};
 use crate::options::Options;
-use crate::queue::{BlkRequest, Buffers, Queue};
+use crate::queue::{BlkRequest, Queue};
 
 /// The connection to a target, which owns the memory of the rings.
 pub type Transport = VhostUser<BlkConfig, BlkRequest>;
@@ -95,17 +95,14 @@ fn set_up<T>(options: &Options) -> Result<Device<T>, Error> {
 
     let (count, in_flight_max) = (usize::from(options.queues), options.in_flight_max());
     let entries = (in_flight_max * DESCRIPTORS_PER_REQUEST).next_power_of_two().max(RING_ENTRIES_MIN);
-    let rings = allocate_rings(&mut transport, count, entries)?;
     let buffers = (0..count)
         .map(|_| Buffers::new(&mut transport, in_flight_max, options.block_size_bytes))
         .collect::<Result<Vec<_>, _>>()?;
-    transport.setup_queues(&rings)?;
-    let transport = Arc::new(transport);
-    let queues = rings
+    let queues = Ring::start(transport, count, entries)?
         .into_iter()
         .zip(buffers)
         .enumerate()
-        .map(|(index, (ring, buffers))| Queue::new(&transport, index, ring, buffers, event_idx))
+        .map(|(index, (ring, buffers))| Queue::new(index, ring, buffers, event_idx))
         .collect::<Result<_, _>>()?;
     Ok(Device { queues, capacity_bytes, event_idx, connection: None })
 }
@@ -156,30 +153,6 @@ fn check_device(
     // --verify keeps every block in flight apart; without it a single block is enough.
     let blocks_min = if options.verify { u64::from(options.in_flight_max()) } else { 1 };
     need(queue_blocks >= blocks_min, format!("enough space: a queue's part of it is {queue_blocks} blocks"))
-}
-
-fn allocate_rings(
-    transport: &mut Transport,
-    count: usize,
-    entries: u16,
-) -> Result<Vec<Virtqueue<'static, BlkRequest>>, Error> {
-    let features = VirtioFeatureFlags::from_bits_truncate(transport.get_features());
-    let layout = VirtqueueLayout::new::<BlkRequest>(count, entries.into(), features)?;
-    let translators: Vec<_> = (0..count).map(|_| transport.iova_translator()).collect();
-    let memory = transport.alloc_queue_mem(&layout)?;
-    let start = memory.as_mut_ptr();
-    debug_assert_eq!(memory.len(), count * layout.end_offset);
-    translators
-        .into_iter()
-        .enumerate()
-        .map(|(index, translator)| {
-            // SAFETY: the parts lie within the allocation and do not overlap; it lives as long as `transport`, which
-            // each `Queue` keeps alive together with its ring.
-            let part =
-                unsafe { std::slice::from_raw_parts_mut(start.add(index * layout.end_offset), layout.end_offset) };
-            Ok(Virtqueue::new(translator, part, entries, features)?)
-        })
-        .collect()
 }
 
 /// The sockets this process has open.

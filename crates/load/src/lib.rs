@@ -23,6 +23,7 @@ mod driver;
 mod error;
 mod failure;
 mod latency;
+mod memory;
 mod options;
 mod pattern;
 mod queue;

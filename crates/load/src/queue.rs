@@ -1,18 +1,14 @@
 //! One virtqueue seen by its driver: submit, kick, take interrupts, take completions.
 
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use memmap2::MmapMut;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use virtio_driver::virtqueue::Virtqueue;
 use virtio_driver::{EventFd, QueueNotifier, VirtioTransport, iovec};
 
 use crate::Error;
-use crate::device::Transport;
+use crate::memory::{Buffers, Ring};
 
 /// Bytes of the request header that the device reads: everything before `status`.
 const HEADER_BYTES: usize = 16;
@@ -46,31 +42,6 @@ pub struct Request {
     pub sector: u64,
 }
 
-/// Memory for the data of one queue's requests, shared with the target.
-pub struct Buffers {
-    map: MmapMut,
-    block_bytes: usize,
-    free: Vec<usize>,
-}
-
-impl Buffers {
-    /// Room for `count` blocks, made known to the target.
-    pub fn new(transport: &mut Transport, count: u16, block_bytes: u32) -> Result<Self, Error> {
-        let (count, block_bytes) = (usize::from(count), block_bytes as usize);
-        let file = File::from(memfd_create("coalesce-load", MFdFlags::MFD_CLOEXEC)?);
-        file.set_len((count * block_bytes) as u64)?;
-        // SAFETY: the file is ours alone and never shrinks; the target writes only to blocks of requests in flight,
-        // which are not looked at until they are complete.
-        let map = unsafe { MmapMut::map_mut(&file) }?;
-        transport.map_mem_region(map.as_ptr() as usize, map.len(), file.as_raw_fd(), 0)?;
-        Ok(Self { map, block_bytes, free: (0..count).map(|index| index * block_bytes).collect() })
-    }
-
-    fn block(&mut self, start: usize) -> &mut [u8] {
-        &mut self.map[start..start + self.block_bytes]
-    }
-}
-
 struct Pending<T> {
     context: T,
     block: Option<usize>,
@@ -78,38 +49,29 @@ struct Pending<T> {
 
 /// A virtqueue with its eventfds. `T` is what the caller wants to get back with a completion.
 pub struct Queue<T> {
-    ring: Virtqueue<'static, BlkRequest>,
+    ring: Ring,
     buffers: Buffers,
     pending: Vec<Option<Pending<T>>>,
     call: Arc<EventFd>,
     kick: Box<dyn QueueNotifier>,
     event_idx: bool,
-    /// Owns the memory of `ring`.
-    _transport: Arc<Transport>,
 }
 
 impl<T> Queue<T> {
-    /// Take over queue `index`, which `transport` has set up with `ring`.
-    pub fn new(
-        transport: &Arc<Transport>,
-        index: usize,
-        mut ring: Virtqueue<'static, BlkRequest>,
-        buffers: Buffers,
-        event_idx: bool,
-    ) -> Result<Self, Error> {
-        let call = transport.get_completion_fd(index);
+    /// Take over queue `index`.
+    pub fn new(index: usize, mut ring: Ring, buffers: Buffers, event_idx: bool) -> Result<Self, Error> {
+        let call = ring.transport().get_completion_fd(index);
         let flags = OFlag::from_bits_retain(fcntl(call.as_fd(), FcntlArg::F_GETFL)?);
         fcntl(call.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         // Without EVENT_IDX they stay enabled for good: whatever is then suppressed is the target's own decision.
         ring.set_used_notif_enabled(true);
         Ok(Self {
             pending: (0..ring.queue_size()).map(|_| None).collect(),
-            ring,
             buffers,
             call,
-            kick: transport.get_submission_notifier(index),
+            kick: ring.transport().get_submission_notifier(index),
             event_idx,
-            _transport: Arc::clone(transport),
+            ring,
         })
     }
 
@@ -118,10 +80,10 @@ impl<T> Queue<T> {
     pub fn submit(&mut self, request: Request, context: T, fill: impl FnOnce(&mut [u8])) -> Result<(), Error> {
         let block = match request.kind {
             Kind::Flush => None,
-            _ => Some(self.buffers.free.pop().ok_or(Error::Protocol("more requests than buffers"))?),
+            _ => Some(self.buffers.take().ok_or(Error::Protocol("more requests than buffers"))?),
         };
         let data = block.map(|start| {
-            let data = self.buffers.block(start);
+            let data = self.buffers.data(start);
             if request.kind == Kind::Write {
                 fill(data);
             }
@@ -172,8 +134,8 @@ impl<T> Queue<T> {
                 let pending = pending.ok_or(Error::Protocol("the used ring names a request that is not in flight"))?;
                 match pending.block {
                     Some(start) => {
-                        f(pending.context, done.req.status, self.buffers.block(start));
-                        self.buffers.free.push(start);
+                        f(pending.context, done.req.status, self.buffers.data(start));
+                        self.buffers.give_back(start);
                     }
                     None => f(pending.context, done.req.status, &[]),
                 }
