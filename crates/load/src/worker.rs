@@ -57,11 +57,15 @@ pub fn serve(
     let mut waiter = Waiter::new(drivers, wait, connection);
 
     let mut ready = vec![false; drivers.len()];
-    let mut last_completion_ns = 0;
+    let (mut last_completion_ns, mut first) = (0, 0);
     loop {
         let mut wake_ns = u64::MAX;
-        for (driver, ready) in drivers.iter_mut().zip(&ready) {
-            if *ready {
+        // Each time beginning with another: who always comes last is not ready yet when the thread looks again, and gets
+        // half as many turns as the first.
+        first = (first + 1) % drivers.len();
+        for index in (first..drivers.len()).chain(0..first) {
+            let driver = &mut drivers[index];
+            if ready[index] {
                 let completions = driver.handle_interrupts(phase)?;
                 if completions > 0 {
                     last_completion_ns = phase.now_ns();

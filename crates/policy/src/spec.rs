@@ -96,7 +96,7 @@ impl CintSpec {
         max_hold_ns: Some(200_000),
         ooo: false,
         in_flight: Some(2),
-        storm_max_rate: Some(1_000_000),
+        storm_max_rate: Some(2_000_000),
         hints: HintSources::AUTO,
         ..Self::DEFAULT
     };

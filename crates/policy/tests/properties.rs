@@ -211,15 +211,21 @@ fn completions_may_come_together() {
 /// Where nothing may be held, interrupts that nobody asked about make the storm guard look nevertheless.
 #[test]
 fn a_storm_that_passes_is_noticed() {
-    for (text, storms) in [("auto:storm=20k", true), ("auto:storm=200k", false), ("auto:storm=off", false)] {
+    for (text, gap, storms) in [
+        ("auto:storm=20k", 100, true), // 100 000 interrupts a second
+        ("auto:storm=200k", 100, false),
+        ("auto:storm=off", 100, false),
+        ("auto", 8, false), // 1.25 million: a CPU takes as many
+        ("auto", 4, true),
+    ] {
         let mut policy = AnyPolicy::new(text.parse().unwrap(), TICK_HZ).unwrap();
         assert!(!policy.may_hold(), "nobody has submitted");
         for lot in 0..100 {
-            policy.on_passed(lot * 64 * 100, 64, 64, 1); // 100 000 interrupts a second
+            policy.on_passed(lot * 64 * gap, 64, 64, 1);
         }
         assert_eq!(policy.may_hold(), storms, "{text}");
         let urgent = Completion { cif: 1, hint: Hint::Urgent, ..Completion::default() };
-        assert_eq!(policy.on_completion(99 * 64 * 100 + 1, &urgent).is_deliver(), !storms, "{text}");
+        assert_eq!(policy.on_completion(99 * 64 * gap + 1, &urgent).is_deliver(), !storms, "{text}");
     }
 }
 
