@@ -2,9 +2,9 @@
 # SPDK as it is, SPDK with its own coalescing, and with ours: measure.sh BUILD RPC_PY [STAGE...]
 #
 # Stages: null delay10 delay80 mixed queues; all of them by default. ROUNDS [5], each with a seed of its own; SECONDS_EACH [0.5],
-# after as long a warm-up, or 2 s for `auto`, which learns; ROWS=FILE keeps every run's numbers. What is printed are medians; the
-# spread of queues is how far one of them is from their mean, at most. The applications poll all the time: one has CPU 0 and the
-# other is stopped, run by run; the client is on CPU 1.
+# after 2 s of warm-up, as `auto` learns and a CPU is faster at first; ROWS=FILE keeps every run's numbers. What is printed are
+# medians; the spread of queues is how far one of them is from their mean, at most. The applications poll all the time: one has
+# CPU 0 and the other is stopped, run by run; the client is on CPU 1.
 set -euo pipefail
 taskset -pc 1 $$ > /dev/null
 here=$(cd "$(dirname "$0")" && pwd)
@@ -53,13 +53,12 @@ be() {
 used() { awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print int(($12 + $13) * 1000 / hz) }' "/proc/${pid[$app]}/stat"; }
 # bench BDEV OPTION...: the client; again if somebody else took more than 5 % of the application's CPU meanwhile
 bench() {
-  local bdev=$1 warmup=$each from wall try
+  local bdev=$1 from wall try
   shift
-  [ "$who" != auto ] || warmup=2
   for try in 1 2 3 4 5; do
     from=$(used) wall=$(date +%s%3N)
     taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev" --event-idx off --seconds "$each" \
-      --warmup "$warmup" --seed "$round" --quiet --json "$@" > "$work/result"
+      --warmup 2 --seed "$round" --quiet --json "$@" > "$work/result"
     [ $((($(used) - from) * 100)) -lt $((($(date +%s%3N) - wall) * 95)) ] || return 0
     printf '%s, %s: disturbed (%s)\n' "$app" "$bdev" "$try" >&2
   done
