@@ -168,12 +168,15 @@ static inline uint32_t available(const struct vring_line *vring, uint16_t used)
     return spdk_min(count, vring->ring.size);
 }
 
-// Requests were answered that nobody looked at: tells of them.
+// Requests were answered that nobody looked at: tells of them. Where nothing may be held, those that SPDK has not taken yet do
+// not matter, and the guest, which writes its available index meanwhile, keeps the cache line.
 static void catch_up(struct line *line)
 {
     struct vring_line *vring = (struct vring_line *)line;
-    if (vring->untold > 0)
-        delivery_plain(&line->delivery, vring->untold, available(vring, vring->used) + 1);
+    if (vring->untold == 0)
+        return;
+    uint32_t left = line->delivery.may_hold ? available(vring, vring->used) : (uint16_t)(vring->taken - vring->used);
+    delivery_plain(&line->delivery, vring->untold, left + 1);
     vring->untold = 0;
 }
 
