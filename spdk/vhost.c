@@ -175,6 +175,8 @@ static void catch_up(struct line *line)
     struct vring_line *vring = (struct vring_line *)line;
     if (vring->untold == 0)
         return;
+    if ((int16_t)(vring->taken - vring->used) < 0)
+        vring->taken = vring->used; // it has answered some that a session before this one took
     uint32_t left = line->delivery.may_hold ? available(vring, vring->used) : (uint16_t)(vring->taken - vring->used);
     delivery_plain(&line->delivery, vring->untold, left + 1);
     vring->untold = 0;
