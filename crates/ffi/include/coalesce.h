@@ -387,8 +387,9 @@ typedef struct {
   uint32_t hint;
   // Which group of submitters it belongs to, for strict Barriers. 0 to 15.
   uint32_t group;
-  // 0
-  uint32_t reserved;
+  // How many others were submitted just before it of which nothing is known, and which need no mark: only where the policy
+  // does not want each of them (`coalesce_policy_wants_each_submit`).
+  uint32_t before;
 } coalesce_request;
 COALESCE_LAYOUT(coalesce_request, 32, uint32_t);
 
@@ -796,6 +797,14 @@ coalesce_status coalesce_policy_on_passed(coalesce_policy *policy,
 // Requires:
 // As `coalesce_policy_print`.
 bool coalesce_policy_wants_submit(const coalesce_policy *policy);
+
+// Whether it must be called for each request. If not, those of which nothing is known, neither flag nor `ioprio` nor hint, and
+// that are not the only one outstanding, may be told of with a later one, before the next decision. May change with the
+// configuration.
+//
+// Requires:
+// As `coalesce_policy_print`.
+bool coalesce_policy_wants_each_submit(const coalesce_policy *policy);
 
 // Whether `coalesce_policy_on_batch_end` must be called after each poll of the device.
 //

@@ -145,8 +145,9 @@ pub struct coalesce_request {
     pub hint: u32,
     /// Which group of submitters it belongs to, for strict Barriers. 0 to 15.
     pub group: u32,
-    /// 0
-    pub reserved: u32,
+    /// How many others were submitted before it of which nothing was known, and which need no mark: 0 where the policy wants
+    /// each of them (`coalesce_policy_wants_each_submit`).
+    pub before: u32,
 }
 
 /// What a policy wants back when the request completes.
@@ -170,8 +171,9 @@ impl coalesce_mark {
 /// What comes without a source: the requester said it, or nobody.
 const NO_SOURCE: u32 = u32::MAX;
 
-/// A request is submitted. Keep its `mark`, and give it back when it completes. A request that is null or of another size
-/// is urgent: on an error its completion interrupts.
+/// A request is submitted, and `before` others were. Keep its `mark`, and give it back when it completes. A request that is null
+/// or of another size is urgent: on an error its completion interrupts. `COALESCE_E_CONFIG`: the policy wants each of those
+/// `before` it.
 ///
 /// # Safety
 /// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as its
@@ -192,6 +194,10 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         Ok(request) => request,
         Err(refused) => return refused.status(),
     };
+    if request.before > 0 && policy.0.wants_each_submit() {
+        return COALESCE_E_CONFIG;
+    }
+    policy.0.on_plain_submits(request.before, request.outstanding);
     let clues = Clues {
         flush: request.flags & COALESCE_REQUEST_FLUSH != 0,
         durable: request.flags & COALESCE_REQUEST_DURABLE != 0,
@@ -341,6 +347,18 @@ pub unsafe extern "C" fn coalesce_policy_on_passed(
 pub unsafe extern "C" fn coalesce_policy_wants_submit(policy: *const coalesce_policy) -> bool {
     // SAFETY: the caller's promise.
     unsafe { look(policy, false, AnyPolicy::wants_submit) }
+}
+
+/// Whether it must be called for each request, as strict Barriers need. If not, those of which nothing is known, neither a flag
+/// nor a hint nor a priority class of real time or idle, and that are not the only ones outstanding, may be told of with a later
+/// one, before the next decision. May change with the configuration.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_wants_each_submit(policy: *const coalesce_policy) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, false, AnyPolicy::wants_each_submit) }
 }
 
 /// Whether `coalesce_policy_on_batch_end` must be called after each poll of the device.

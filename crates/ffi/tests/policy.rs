@@ -38,16 +38,8 @@ unsafe extern "C" fn count(context: *mut c_void, reason: *const c_char, is_hold:
 
 fn submit(policy: *mut coalesce_policy, hint: u32) -> coalesce_mark {
     let struct_size = size_of::<coalesce_request>() as u32;
-    let request = coalesce_request {
-        struct_size,
-        flags: 0,
-        outstanding: 64,
-        batch_len: 1,
-        ioprio: 0,
-        hint,
-        group: 0,
-        reserved: 0,
-    };
+    let request =
+        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio: 0, hint, group: 0, before: 0 };
     let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
     // SAFETY: the policy is ours, and so is the memory.
     assert_eq!(unsafe { coalesce_policy_on_submit(policy, &raw const request, &raw mut mark) }, COALESCE_OK);
@@ -93,7 +85,7 @@ fn it_decides_as_in_rust() {
                             ioprio: [0, 0x2000, 0x4004, 0x6000][numbers.below(4) as usize],
                             hint: 0,
                             group: numbers.below(18) as u32,
-                            reserved: 0,
+                            before: if twin.wants_each_submit() { 0 } else { numbers.below(3) as u32 * 100 },
                         };
                         let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
                         assert_eq!(coalesce_policy_on_submit(handle, &raw const request, &raw mut mark), COALESCE_OK);
@@ -106,6 +98,7 @@ fn it_decides_as_in_rust() {
                             outstanding: request.outstanding,
                         };
                         let hint = policy::infer(twin.spec().hints(), &clues);
+                        twin.on_plain_submits(request.before, request.outstanding);
                         let ticket = twin.on_submit(request.group as u8, request.outstanding);
                         assert_eq!(mark.ticket, ticket.map_or(COALESCE_NO_TICKET, policy::Ticket::to_number));
                         in_flight.push((mark, hint, ticket));
@@ -154,6 +147,7 @@ fn it_decides_as_in_rust() {
                 assert_eq!(coalesce_policy_held(handle), twin.held(), "{text}");
                 assert_eq!(coalesce_policy_wants_batch_end(handle), twin.wants_batch_end());
                 assert_eq!(coalesce_policy_wants_submit(handle), twin.wants_submit());
+                assert_eq!(coalesce_policy_wants_each_submit(handle), twin.wants_each_submit());
                 assert_eq!(coalesce_policy_may_hold(handle), twin.may_hold());
             }
             let mut counted = BTreeMap::<(bool, String), u64>::new();
@@ -246,6 +240,26 @@ fn an_aborted_command_completes_its_batch() {
         assert_eq!(complete(handle, 1, barrier), COALESCE_HOLD);
         assert_eq!(coalesce_policy_on_cancel(handle, 2, &raw const plain), COALESCE_DELIVER);
         coalesce_policy_free(handle);
+    }
+}
+
+/// A strict Barrier must know each command: none of them may be told of with another.
+#[test]
+fn strict_barriers_want_each_request() {
+    let struct_size = size_of::<coalesce_request>() as u32;
+    let (ioprio, hint) = (0, COALESCE_HINT_PLAIN);
+    let two =
+        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 2, ioprio, hint, group: 0, before: 1 };
+    for (text, expected) in [("cint:barrier=strict", COALESCE_E_CONFIG), ("cint", COALESCE_OK), ("vic", COALESCE_OK)] {
+        let handle = make(text).expect("a policy");
+        let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
+        // SAFETY: all of it is ours.
+        unsafe {
+            assert_eq!(coalesce_policy_on_submit(handle, &raw const two, &raw mut mark), expected, "{text}");
+            assert_eq!(mark.hint == COALESCE_HINT_PLAIN, expected == COALESCE_OK, "{text}: on an error it is urgent");
+            assert_eq!(coalesce_policy_wants_each_submit(handle), expected != COALESCE_OK, "{text}");
+            coalesce_policy_free(handle);
+        }
     }
 }
 

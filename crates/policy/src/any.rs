@@ -233,7 +233,7 @@ impl AnyPolicy {
     pub fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
         let Machine::Cint(_, tracker, requester) = &mut self.machine else { return None };
         if let Some(requester) = requester {
-            requester.on_submit(outstanding);
+            requester.on_submits(1, outstanding);
         }
         tracker.as_mut().and_then(|tracker| tracker.on_submit(group))
     }
@@ -258,6 +258,20 @@ impl AnyPolicy {
                 tracker.is_some() || requester.is_some() || self.spec.hints() != HintSources::NONE
             }
             _ => false,
+        }
+    }
+
+    /// Whether the shell must call [`on_submit`](Self::on_submit) for each command, as it gets a ticket.
+    #[must_use]
+    pub const fn wants_each_submit(&self) -> bool {
+        matches!(self.machine, Machine::Cint(_, Some(_), _))
+    }
+
+    /// So many commands were submitted since the last decision, of which nothing else is known. `outstanding`: as of
+    /// [`on_submit`](Self::on_submit), at the last of them. For a policy that does not [want each](Self::wants_each_submit).
+    pub fn on_plain_submits(&mut self, count: u32, outstanding: u32) {
+        if let (Machine::Cint(_, _, Some(requester)), 1..) = (&mut self.machine, count) {
+            requester.on_submits(count, outstanding);
         }
     }
 

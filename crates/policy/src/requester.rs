@@ -96,14 +96,14 @@ impl Requester {
         self.goes_on
     }
 
-    /// A command is submitted: `outstanding` are submitted and not taken back, counting it.
-    pub(crate) fn on_submit(&mut self, outstanding: u32) {
+    /// Commands are submitted: `outstanding` are submitted and not taken back, counting them.
+    pub(crate) fn on_submits(&mut self, count: u32, outstanding: u32) {
         if std::mem::take(&mut self.waits) {
             (self.goes_on, self.silences, self.skip_next) = (true, 0, 1);
         }
         self.see(outstanding);
-        self.submissions += 1;
-        if self.submissions == WINDOW {
+        self.submissions = self.submissions.saturating_add(count);
+        if self.submissions >= WINDOW {
             let is_another = self.next_depth.abs_diff(self.last_depth) > self.last_depth / 8;
             self.swings = if is_another { (self.swings + 1).min(SWINGS_MAX) } else { self.swings.saturating_sub(1) };
             self.last_depth = self.next_depth;
@@ -235,7 +235,7 @@ mod tests {
     fn one_at_a_time_never_waits() {
         let mut requester = patient();
         for _ in 0..10_000 {
-            requester.on_submit(1);
+            requester.on_submits(1, 1);
             assert_eq!(complete(&mut requester, 1, 0), 0);
         }
     }
@@ -249,7 +249,7 @@ mod tests {
         assert!(!requester.may_hold());
         requester.on_passed(1000, 64, 4);
         assert!(requester.may_hold());
-        (0..2 * WINDOW).for_each(|_| requester.on_submit(1));
+        (0..2 * WINDOW).for_each(|_| requester.on_submits(1, 1));
         assert!(!requester.may_hold(), "one at a time now");
         assert_eq!(requester.in_flight(1001, 20), 1, "as it was said");
         assert!(requester.may_hold());
@@ -261,7 +261,7 @@ mod tests {
         let mut requester = patient();
         let (mut held, mut interrupts) = (0, 0);
         for i in 0..3200 {
-            requester.on_submit((held + 2 + i % 3).min(32));
+            requester.on_submits(1, (held + 2 + i % 3).min(32));
             held = complete(&mut requester, 1, held);
             if held == 31 {
                 requester.on_deadline(held);
@@ -282,11 +282,11 @@ mod tests {
                 for _ in 0..10_000 {
                     let mut held = 0;
                     if !is_fast {
-                        (1..=size).for_each(|outstanding| requester.on_submit(outstanding));
+                        (1..=size).for_each(|outstanding| requester.on_submits(1, outstanding));
                     }
                     for left in (1..=size).rev() {
                         if is_fast {
-                            requester.on_submit(held + 2);
+                            requester.on_submits(1, held + 2);
                         }
                         held = complete(&mut requester, if is_fast { 1 } else { left }, held);
                     }
@@ -303,24 +303,24 @@ mod tests {
     #[test]
     fn a_change_to_one_at_a_time_costs_two_holds() {
         let mut requester = patient();
-        (1..=32).for_each(|outstanding| requester.on_submit(outstanding));
+        (1..=32).for_each(|outstanding| requester.on_submits(1, outstanding));
         assert_eq!(complete(&mut requester, 1, 0), 1);
-        requester.on_submit(32); // it went on
+        requester.on_submits(1, 32); // it went on
         for _ in 0..2 {
             assert_eq!(complete(&mut requester, 1, 0), 1);
             requester.on_deadline(1);
-            requester.on_submit(1);
+            requester.on_submits(1, 1);
         }
         for _ in 0..10_000 {
             assert_eq!(complete(&mut requester, 1, 0), 0);
-            requester.on_submit(1);
+            requester.on_submits(1, 1);
         }
     }
 
     /// Each window's depth.
     fn submit_windows(requester: &mut Requester, depths: &[u32]) {
         for &depth in depths {
-            (0..WINDOW).for_each(|i| requester.on_submit(depth - i % 8));
+            (0..WINDOW).for_each(|i| requester.on_submits(1, depth - i % 8));
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_slow_device_is_kept_busy() {
         let mut requester = patient();
-        (1..=32).for_each(|outstanding| requester.on_submit(outstanding));
+        (1..=32).for_each(|outstanding| requester.on_submits(1, outstanding));
         for _ in 0..100 {
             assert_eq!(requester.in_flight(0, 25), 25);
         }

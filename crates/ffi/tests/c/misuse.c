@@ -416,7 +416,7 @@ static void policies(void)
     CHECK(coalesce_policy_stats(NULL, count, counters) == COALESCE_E_NULL);
     CHECK(coalesce_policy_deadline(NULL) == COALESCE_NEVER && coalesce_policy_held(NULL) == 0);
     CHECK(coalesce_policy_print(NULL, NULL, 0) == 0 && !coalesce_policy_wants_batch_end(NULL));
-    CHECK(!coalesce_policy_wants_submit(NULL) && !coalesce_policy_may_hold(NULL));
+    CHECK(!coalesce_policy_wants_submit(NULL) && !coalesce_policy_wants_each_submit(NULL) && !coalesce_policy_may_hold(NULL));
 
     const char *refused[] = {NULL, "", "nonsense", "cint:thr=0", "vic:max_skip", "\xff"};
     coalesce_policy *policy = coalesce_policy_new("cint:delta=20us", 1000000000, NULL, 0);
