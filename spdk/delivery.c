@@ -21,6 +21,7 @@ static void look(struct delivery *line)
 static void look_anew(struct delivery *line)
 {
     line->wants_submit = coalesce_policy_wants_submit(line->policy);
+    line->wants_each_submit = coalesce_policy_wants_each_submit(line->policy);
     line->wants_batch_end = coalesce_policy_wants_batch_end(line->policy);
     look(line);
 }
@@ -55,15 +56,25 @@ bool delivery_check(const char *policy, char *message, size_t message_size)
     return made != NULL;
 }
 
-void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_mark *mark)
+void delivery_submit_special(struct delivery *line, coalesce_request *request, coalesce_mark *mark)
 {
-    *mark = delivery_plain_mark;
-    if (!line->wants_submit)
-        return;
+    request->before = line->submitted;
+    line->submitted = 0;
     request->struct_size = sizeof(*request);
     coalesce_policy_on_submit(line->policy, request, mark);
     line->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
     line->stats.barrier += mark->hint == COALESCE_HINT_BARRIER;
+}
+
+// Tells of plain commands that were submitted.
+static void tell_submitted(struct delivery *line)
+{
+    if (line->wants_submit && line->submitted > 0) {
+        coalesce_request last = {.struct_size = sizeof(last), .outstanding = line->outstanding, .before = line->submitted - 1};
+        coalesce_mark mark; // as nobody wants each, it is plain
+        coalesce_policy_on_submit(line->policy, &last, &mark);
+    }
+    line->submitted = 0;
 }
 
 // COALESCE_HOLD alone suppresses an interrupt.
@@ -86,6 +97,7 @@ static void decide(struct delivery *line, uint64_t now, uint32_t before, uint32_
         .before = before,
     };
     line->together = 0;
+    tell_submitted(line);
     if (act(line, coalesce_policy_on_completion(line->policy, now, &completion))) {
         uint64_t count = (uint64_t)before + 1;
         line->holds[line->holds_count++ & (line->holds_size - 1)] = (struct delivery_hold){now, count};
@@ -121,8 +133,10 @@ bool delivery_may_interrupt(struct delivery *line, uint64_t now)
     if (delivery_passes(line))
         return true;
     delivery_decide(line, now);
-    if (!line->is_due && line->deadline <= now)
+    if (!line->is_due && line->deadline <= now) {
+        tell_submitted(line);
         act(line, coalesce_policy_on_deadline(line->policy, now));
+    }
     return line->is_due || line->held == 0;
 }
 

@@ -16,7 +16,8 @@ struct delivery {
     coalesce_policy *policy;
     bool may_hold; // what the policy says; else nothing need be known of what is submitted or completes
     uint64_t age;  // goes on when it may hold again: what was known before is not true any more
-    bool wants_submit, wants_batch_end;
+    bool wants_submit, wants_each_submit, wants_batch_end;
+    uint32_t submitted, outstanding; // plain commands that the policy has not been told of, and that were outstanding
     bool is_due;       // the policy has decided to interrupt, and nobody has yet
     bool is_batch;     // completions came after the last end of a batch
     bool is_news;      // completions came after the consumer was told of them
@@ -52,8 +53,23 @@ bool delivery_check(const char *policy, char *message, size_t message_size);
 // Of a command about which nobody said anything; of one that was not looked at: it interrupts at once.
 extern const coalesce_mark delivery_plain_mark, delivery_unknown_mark;
 
+// A command is submitted of which something is known.
+void delivery_submit_special(struct delivery *line, coalesce_request *request, coalesce_mark *mark);
+
 // A command is submitted; `request` is complete but for its size. The mark goes back when it completes.
-void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_mark *mark);
+static inline void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_mark *mark)
+{
+    const uint32_t real_time_or_idle = 1 << 13; // in both of these priority classes, and in no other
+    uint32_t said = request->flags | request->hint | (request->ioprio & real_time_or_idle);
+    bool is_plain = said == 0 && request->outstanding > 1;
+    *mark = delivery_plain_mark;
+    if (is_plain && !line->wants_each_submit) {
+        line->submitted++;
+        line->outstanding = request->outstanding;
+    } else if (line->wants_submit) {
+        delivery_submit_special(line, request, mark);
+    }
+}
 
 // The policy decides about the plain completions that it has not been told of.
 void delivery_decide(struct delivery *line, uint64_t now);

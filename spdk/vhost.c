@@ -36,6 +36,7 @@ struct vring_line {
     int vid;
     struct rte_vhost_vring ring;
     struct rte_vhost_memory *memory;
+    const struct rte_vhost_mem_region *region; // where an address was found last
     bool is_packed;
     uint16_t taken;         // split rings: requests that SPDK has taken, modulo 2^16,
     uint16_t used;          // and that it has answered
@@ -215,6 +216,10 @@ static struct vring_line *make_line(int vid, uint16_t queue)
     }
     if (rte_vhost_get_mem_table(vid, &memory) != 0)
         return NULL;
+    if (memory->nregions == 0) {
+        free(memory);
+        return NULL;
+    }
     struct vring_line *vring =
         (struct vring_line *)home_take_line(controller->home, controller->target, queue, ring.size, sizeof(*vring));
     if (vring && vring->requests_size < ring.size) {
@@ -232,6 +237,7 @@ static struct vring_line *make_line(int vid, uint16_t queue)
     vring->vid = vid;
     vring->ring = ring;
     vring->memory = memory;
+    vring->region = memory->regions;
     vring->is_packed = features & (1ull << VIRTIO_F_RING_PACKED);
     vring->batch_left = 0;
     vring->in_flight = 0;
@@ -329,26 +335,37 @@ int __wrap_rte_vhost_set_vring_base(int vid, uint16_t queue, uint16_t last_avail
 
 // Requests. What the guest has written is looked at once, and nothing in it is believed: at worst a hint is wrong.
 
-static void *translate(const struct vring_line *vring, uint64_t address, uint64_t size)
+// An address of the guest; its regions are few, and most of what is asked for is where the last was. Null: there is none.
+static inline void *translate(struct vring_line *vring, uint64_t address, uint64_t size)
 {
-    uint64_t found = size;
-    void *memory = (void *)(uintptr_t)rte_vhost_va_from_guest_pa(vring->memory, address, &found);
-    return found == size ? memory : NULL;
+    const struct rte_vhost_mem_region *region = vring->region, *end = vring->memory->regions + vring->memory->nregions;
+    uint64_t offset = address - region->guest_phys_addr;
+    if (spdk_unlikely(offset >= region->size || size > region->size - offset)) {
+        for (region = vring->memory->regions; region < end; region++) {
+            offset = address - region->guest_phys_addr;
+            if (offset < region->size && size <= region->size - offset)
+                break;
+        }
+        if (region == end)
+            return NULL;
+        vring->region = region;
+    }
+    return (void *)(uintptr_t)(region->host_user_addr + offset);
 }
 
-// The header of a request, and where its status goes.
-static bool parse(const struct vring_line *vring, uint16_t index, struct virtio_blk_outhdr *header, const uint8_t **status)
+// Where the header of a request is, and where its status goes.
+static inline const volatile struct virtio_blk_outhdr *parse(struct vring_line *vring, uint16_t index, const uint8_t **status)
 {
     const struct vring_desc *table = vring->ring.desc;
     uint32_t size = vring->ring.size, next = index;
     if (index >= size)
-        return false;
+        return NULL;
     struct vring_desc first = table[index], last;
     if (first.flags & VRING_DESC_F_INDIRECT) {
         size = first.len / sizeof(*table);
         table = translate(vring, first.addr, (uint64_t)size * sizeof(*table));
         if (!table || size == 0)
-            return false;
+            return NULL;
         next = 0;
         first = table[0];
     }
@@ -356,15 +373,13 @@ static bool parse(const struct vring_line *vring, uint16_t index, struct virtio_
     for (uint32_t seen = 1; last.flags & VRING_DESC_F_NEXT; seen++) {
         next = last.next;
         if (seen >= CHAIN_MAX || next >= size)
-            return false;
+            return NULL;
         last = table[next];
     }
-    const void *found = translate(vring, first.addr, sizeof(*header));
-    if (first.len != sizeof(*header) || !found)
-        return false;
-    memcpy(header, found, sizeof(*header));
+    if (first.len != sizeof(struct virtio_blk_outhdr))
+        return NULL;
     *status = last.len == 1 ? translate(vring, last.addr, 1) : NULL;
-    return true;
+    return translate(vring, first.addr, first.len);
 }
 
 // What the policy may want to know of a request that SPDK takes.
@@ -372,18 +387,22 @@ static __attribute__((noinline)) void look_at(struct vring_line *vring, uint16_t
 {
     struct delivery *delivery = &vring->line.delivery;
     struct request *request = &vring->requests[index];
-    struct virtio_blk_outhdr header = {0};
-    coalesce_request clues = {0};
-    *request = (struct request){.age = delivery->age};
-    if (parse(vring, index, &header, &request->status)) {
-        clues.flags = header.type == VIRTIO_BLK_T_FLUSH ? COALESCE_REQUEST_FLUSH : 0;
-        clues.ioprio = header.ioprio;
+    request->age = delivery->age;
+    request->status = NULL;
+    const volatile struct virtio_blk_outhdr *header = parse(vring, index, &request->status);
+    if (vring->batch_left == 0) {
+        uint32_t count = available(vring, vring->taken);
+        vring->batch_left = vring->batch_len = spdk_max(count, 1);
     }
-    clues.outstanding = available(vring, vring->used) + (uint32_t)spdk_min(delivery->held + delivery->together, vring->ring.size);
-    if (vring->batch_left == 0)
-        vring->batch_left = vring->batch_len = spdk_max(available(vring, vring->taken), 1);
-    clues.batch_len = vring->batch_len;
-    clues.flags |= --vring->batch_left == 0 ? COALESCE_REQUEST_LAST : 0;
+    coalesce_request clues = {
+        .flags = --vring->batch_left == 0 ? COALESCE_REQUEST_LAST : 0,
+        .outstanding = available(vring, vring->used) + (uint32_t)spdk_min(delivery->held + delivery->together, vring->ring.size),
+        .batch_len = vring->batch_len,
+    };
+    if (header) {
+        clues.flags |= header->type == VIRTIO_BLK_T_FLUSH ? COALESCE_REQUEST_FLUSH : 0;
+        clues.ioprio = header->ioprio;
+    }
     delivery_submit(delivery, &clues, &request->mark);
 }
 
@@ -413,7 +432,8 @@ static __attribute__((noinline)) int answer(struct vring_line *vring, uint16_t u
     struct delivery *delivery = &vring->line.delivery;
     struct request *request = index < vring->requests_size ? &vring->requests[index] : NULL;
     uint32_t cif = available(vring, used) + 1;
-    catch_up(&vring->line);
+    if (spdk_unlikely(vring->untold > 0))
+        catch_up(&vring->line);
     if (spdk_likely(request && request->age == delivery->age)) {
         bool is_ok = !request->status || *(volatile const uint8_t *)request->status == VIRTIO_BLK_S_OK;
         delivery_complete(delivery, cif, &request->mark, is_ok ? COALESCE_CLASS_IO : COALESCE_CLASS_FAILED);
