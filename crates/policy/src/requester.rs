@@ -7,6 +7,9 @@
 //! in passing that it does not wait for each. From then on completions are held although nothing is in flight: at first
 //! one, and one more each time that this many came.
 //!
+//! Where the device is the slower of the two, what is in flight decides, and the less is held, the more throughput holding costs.
+//! What it costs depends on how soon the requester wakes, which no count tells: [`trial`](crate::trial) does.
+//!
 //! Requests that come at random, however long others take, lose no throughput by waiting. How many of them are outstanding at
 //! most is another number each time, while who keeps so many outstanding reaches that number again and again. So as many of
 //! theirs are held as are in flight.
@@ -42,8 +45,9 @@ const SWINGS: u8 = 4;
 /// Whatever was before counts no more than so many windows.
 const SWINGS_MAX: u8 = 8;
 
-/// A device that has not run empty for so many completions is the slower of the two.
-const BUSY: u32 = 16;
+/// A device that has more than this share of the depth completing in a row, before it runs empty, is the slower of the two: a
+/// requester that is slower submits a few at a time.
+const BUSY_SHARE: u32 = 3;
 
 /// A model of the requesters behind one interrupt vector.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,7 @@ pub(crate) struct Requester {
     last_depth: u32,  // of the window before
     swings: u8,       // windows whose depth was another than that of the one before, less the others
     since_empty: u32, // completions since the device had nothing in flight
+    busy: u32,        // completions of the busy period before, the last of which left it empty
     limit: u32,
     waits: bool, // something is held and nothing in flight: the next event tells whether that was right
     // Does it go on?
@@ -78,6 +83,7 @@ impl Requester {
             last_depth: 0,
             swings: 0,
             since_empty: 0,
+            busy: 0,
             limit: 1,
             waits: false,
             goes_on: false,
@@ -127,16 +133,16 @@ impl Requester {
         let may_hold = self.may_hold();
         self.see(cif);
         self.trial.on_completions(now, 1, self.depth);
-        self.since_empty = if is_empty { 0 } else { self.since_empty.saturating_add(1) };
-        self.run = self.run.saturating_add(1);
-        if !may_hold || is_empty && !self.expects_more() {
+        self.complete(1, cif);
+        let is_fast = self.busy.max(self.since_empty) <= self.depth / BUSY_SHARE;
+        if !may_hold || is_empty && !(is_fast && self.expects_more()) {
             1
-        } else if is_empty || self.goes_on && self.since_empty < BUSY {
+        } else if is_empty || self.goes_on && is_fast {
             cif.max(self.limit * IN_FLIGHT_PER_HELD)
         } else if self.swings >= SWINGS {
             cif.saturating_mul(IN_FLIGHT_PER_HELD)
         } else {
-            cif
+            self.trial.share(cif)
         }
     }
 
@@ -144,8 +150,7 @@ impl Requester {
     /// decided upon.
     pub(crate) fn on_ride(&mut self, count: u32, cif: u32) {
         self.trial.on_ride(count);
-        self.since_empty = if cif == 1 { 0 } else { self.since_empty.saturating_add(count) };
-        self.run = self.run.saturating_add(count);
+        self.complete(count, cif);
         if let Some(expected) = self.expected_run {
             self.run = self.run.checked_rem(expected).unwrap_or(0); // it fell silent after some of them, and was told
         }
@@ -189,6 +194,14 @@ impl Requester {
             self.skip = self.skip_next;
             self.skip_next = self.skip_next.saturating_mul(2).min(SKIP_MAX);
             (self.depth, self.next_depth) = (held, held);
+        }
+    }
+
+    fn complete(&mut self, count: u32, cif: u32) {
+        self.run = self.run.saturating_add(count);
+        self.since_empty = self.since_empty.saturating_add(count);
+        if cif == 1 {
+            self.busy = std::mem::take(&mut self.since_empty);
         }
     }
 
@@ -328,13 +341,28 @@ mod tests {
     fn requests_that_come_at_random_wait_for_as_many_as_are_in_flight() {
         let mut requester = patient();
         submit_windows(&mut requester, &[32; 100]);
-        (0..BUSY).for_each(|_| assert_eq!(requester.in_flight(0, 25), 25));
+        (0..16).for_each(|_| assert_eq!(requester.in_flight(0, 25), 25));
         submit_windows(&mut requester, &[33, 60, 32, 34, 31, 32]);
         assert_eq!(requester.in_flight(0, 25), 25, "a client that stutters");
         submit_windows(&mut requester, &[24, 31, 22, 40, 28, 35, 19, 23, 33, 25, 26, 27]);
         assert_eq!(requester.in_flight(0, 25), 100);
         submit_windows(&mut requester, &[33, 32, 32, 33, 32, 32]);
         assert_eq!(requester.in_flight(0, 25), 25);
+    }
+
+    /// All that is outstanding completes at the same time, again and again: after the last one nobody else comes for long.
+    #[test]
+    fn a_wave_is_announced_at_its_end() {
+        for goes_on in [false, true] {
+            let mut requester = Requester { goes_on, limit: LIMIT_MAX, ..patient() };
+            for wave in 0..100 {
+                (1..=32).for_each(|outstanding| requester.on_submits(1, outstanding));
+                for cif in (1..=32).rev() {
+                    let in_flight = requester.in_flight(0, cif);
+                    assert!(wave == 0 || in_flight == cif, "{in_flight} for {cif} in wave {wave}");
+                }
+            }
+        }
     }
 
     /// The device is the slower one: what is in flight decides.

@@ -34,6 +34,9 @@ const COST_FIRST: i32 = 304;
 /// What may be thought of it: a gain, or more than 6 %, is not believed in, so that no belief takes long to change.
 const COST_RANGE: (i32, i32) = (0, 512);
 
+/// Where it is thought to cost more than this, no less is held for that: a trial needs something to see.
+const COST_CAP: u32 = 384;
+
 /// A comparison weighs 2^-3 in their moving average,
 const SHIFT: u32 = 3;
 
@@ -126,6 +129,13 @@ impl Trial {
             Phase::HoldSettling | Phase::Hold => true,
             Phase::PassSettling(_) | Phase::Pass(_) => false,
         }
+    }
+
+    /// Of so many, the less the more holding costs: from all of them where it costs nothing, by a half at 3 %, to a quarter. So
+    /// what is held settles where it is worth its cost.
+    pub(crate) fn share(&self, count: u32) -> u32 {
+        let cost = self.cost.unsigned_abs().min(COST_CAP);
+        count - ((u64::from(count) * u64::from(cost)) >> 9) as u32
     }
 
     /// A completion is held.
@@ -247,6 +257,32 @@ mod tests {
             trial.on_completions(now, 1, 32);
         }
         held
+    }
+
+    #[test]
+    fn the_more_it_costs_the_less_is_held() {
+        for (cost, share) in [(0, 1000), (128, 750), (256, 500), (384, 250), (512, 250)] {
+            let trial = Trial { cost, ..Trial::new(TICK_HZ) };
+            assert_eq!((trial.share(1000), trial.share(0), trial.share(1)), (share, 0, 1), "{cost}");
+            assert!(trial.share(u32::MAX) >= u32::MAX / 4);
+        }
+    }
+
+    /// To hold all that may be costs a twentieth, and less less. Four million completions later it holds what is worth it.
+    #[test]
+    fn what_is_held_settles() {
+        let (mut trial, mut now, mut held, mut shares) = (Trial::new(TICK_HZ), 0, 0, 0);
+        for _ in 0..4_000_000 {
+            let share = if trial.may_hold() { u64::from(trial.share(1000)) } else { 0 };
+            if share > 0 {
+                trial.on_hold();
+                (held, shares) = (held + 1, shares + share);
+            }
+            now += 2000 + share / 10;
+            trial.on_completions(now / 20, 1, 32);
+        }
+        let mean = shares / held;
+        assert!(held > 3_500_000 && (300..=700).contains(&mean), "{held} held, {mean} of 1000 that may be");
     }
 
     #[test]
