@@ -13,7 +13,10 @@ const coalesce_mark delivery_unknown_mark = {.ticket = COALESCE_NO_TICKET, .hint
 static void look(struct delivery *line)
 {
     bool may_hold = coalesce_policy_may_hold(line->policy);
-    line->age += may_hold && !line->may_hold;
+    if (may_hold && !line->may_hold) {
+        line->age++;
+        line->submitted = line->outstanding = 0;
+    }
     line->may_hold = may_hold;
     line->deadline = coalesce_policy_deadline(line->policy);
 }
@@ -59,7 +62,7 @@ bool delivery_check(const char *policy, char *message, size_t message_size)
 void delivery_submit_special(struct delivery *line, coalesce_request *request, coalesce_mark *mark)
 {
     request->before = line->submitted;
-    line->submitted = 0;
+    line->submitted = line->outstanding = 0;
     request->struct_size = sizeof(*request);
     coalesce_policy_on_submit(line->policy, request, mark);
     line->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
@@ -71,10 +74,10 @@ static void tell_submitted(struct delivery *line)
 {
     if (line->wants_submit && line->submitted > 0) {
         coalesce_request last = {.struct_size = sizeof(last), .outstanding = line->outstanding, .before = line->submitted - 1};
-        coalesce_mark mark; // as nobody wants each, it is plain
+        coalesce_mark mark; // plain, as they are
         coalesce_policy_on_submit(line->policy, &last, &mark);
     }
-    line->submitted = 0;
+    line->submitted = line->outstanding = 0;
 }
 
 // COALESCE_HOLD alone suppresses an interrupt.
@@ -97,7 +100,6 @@ static void decide(struct delivery *line, uint64_t now, uint32_t before, uint32_
         .before = before,
     };
     line->together = 0;
-    tell_submitted(line);
     if (act(line, coalesce_policy_on_completion(line->policy, now, &completion))) {
         uint64_t count = (uint64_t)before + 1;
         line->holds[line->holds_count++ & (line->holds_size - 1)] = (struct delivery_hold){now, count};
@@ -107,6 +109,7 @@ static void decide(struct delivery *line, uint64_t now, uint32_t before, uint32_
 
 void delivery_decide(struct delivery *line, uint64_t now)
 {
+    tell_submitted(line);
     if (line->together > 0)
         decide(line, now, line->together - 1, line->cif, &delivery_plain_mark, COALESCE_CLASS_IO);
 }
@@ -115,6 +118,7 @@ void delivery_special(struct delivery *line, uint32_t cif, const coalesce_mark *
 {
     line->stats.completions++;
     line->is_batch = line->is_news = true;
+    tell_submitted(line);
     decide(line, spdk_get_ticks(), line->together, cif, mark, class_of);
 }
 
@@ -133,10 +137,8 @@ bool delivery_may_interrupt(struct delivery *line, uint64_t now)
     if (delivery_passes(line))
         return true;
     delivery_decide(line, now);
-    if (!line->is_due && line->deadline <= now) {
-        tell_submitted(line);
+    if (!line->is_due && line->deadline <= now)
         act(line, coalesce_policy_on_deadline(line->policy, now));
-    }
     return line->is_due || line->held == 0;
 }
 
@@ -210,7 +212,7 @@ void delivery_reconfigure(struct delivery *line, uint64_t now, const char *polic
 void delivery_reset(struct delivery *line, uint64_t now)
 {
     tell_passed(line, now);
-    line->together = 0;
+    line->together = line->submitted = line->outstanding = 0;
     line->is_due = false;
     line->age++;
     forget_held(line, now);

@@ -17,7 +17,7 @@ struct delivery {
     bool may_hold; // what the policy says; else nothing need be known of what is submitted or completes
     uint64_t age;  // goes on when it may hold again: what was known before is not true any more
     bool wants_submit, wants_each_submit, wants_batch_end;
-    uint32_t submitted, outstanding; // plain commands that the policy has not been told of, and that were outstanding
+    uint32_t submitted, outstanding; // plain commands that the policy has not been told of, and how many were outstanding, at most
     bool is_due;       // the policy has decided to interrupt, and nobody has yet
     bool is_batch;     // completions came after the last end of a batch
     bool is_news;      // completions came after the consumer was told of them
@@ -59,19 +59,20 @@ void delivery_submit_special(struct delivery *line, coalesce_request *request, c
 // A command is submitted; `request` is complete but for its size. The mark goes back when it completes.
 static inline void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_mark *mark)
 {
-    const uint32_t real_time_or_idle = 1 << 13; // in both of these priority classes, and in no other
+    const uint32_t real_time_or_idle = 1 << 13; // these priority classes have this bit, none and best effort have not
     uint32_t said = request->flags | request->hint | (request->ioprio & real_time_or_idle);
     bool is_plain = said == 0 && request->outstanding > 1;
     *mark = delivery_plain_mark;
     if (is_plain && !line->wants_each_submit) {
         line->submitted++;
-        line->outstanding = request->outstanding;
+        line->outstanding = spdk_max(line->outstanding, request->outstanding);
     } else if (line->wants_submit) {
         delivery_submit_special(line, request, mark);
     }
 }
 
-// The policy decides about the plain completions that it has not been told of.
+// The policy is told of the plain commands that were submitted, and decides about the plain completions, of which it has not
+// been told.
 void delivery_decide(struct delivery *line, uint64_t now);
 
 // So many plain commands completed, `cif` in flight at the last of them: the consumer can see them, or will before the next

@@ -353,19 +353,19 @@ static inline void *translate(struct vring_line *vring, uint64_t address, uint64
     return (void *)(uintptr_t)(region->host_user_addr + offset);
 }
 
-// Where the header of a request is, and where its status goes.
-static inline const volatile struct virtio_blk_outhdr *parse(struct vring_line *vring, uint16_t index, const uint8_t **status)
+// The header of a request, and where its status goes.
+static inline bool parse(struct vring_line *vring, uint16_t index, struct virtio_blk_outhdr *header, const uint8_t **status)
 {
-    const struct vring_desc *table = vring->ring.desc;
+    const volatile struct vring_desc *table = vring->ring.desc;
     uint32_t size = vring->ring.size, next = index;
     if (index >= size)
-        return NULL;
+        return false;
     struct vring_desc first = table[index], last;
     if (first.flags & VRING_DESC_F_INDIRECT) {
         size = first.len / sizeof(*table);
         table = translate(vring, first.addr, (uint64_t)size * sizeof(*table));
         if (!table || size == 0)
-            return NULL;
+            return false;
         next = 0;
         first = table[0];
     }
@@ -373,13 +373,15 @@ static inline const volatile struct virtio_blk_outhdr *parse(struct vring_line *
     for (uint32_t seen = 1; last.flags & VRING_DESC_F_NEXT; seen++) {
         next = last.next;
         if (seen >= CHAIN_MAX || next >= size)
-            return NULL;
+            return false;
         last = table[next];
     }
-    if (first.len != sizeof(struct virtio_blk_outhdr))
-        return NULL;
+    const void *found = translate(vring, first.addr, sizeof(*header));
+    if (first.len != sizeof(*header) || !found)
+        return false;
+    memcpy(header, found, sizeof(*header));
     *status = last.len == 1 ? translate(vring, last.addr, 1) : NULL;
-    return translate(vring, first.addr, first.len);
+    return true;
 }
 
 // What the policy may want to know of a request that SPDK takes.
@@ -389,7 +391,8 @@ static __attribute__((noinline)) void look_at(struct vring_line *vring, uint16_t
     struct request *request = &vring->requests[index];
     request->age = delivery->age;
     request->status = NULL;
-    const volatile struct virtio_blk_outhdr *header = parse(vring, index, &request->status);
+    struct virtio_blk_outhdr header;
+    bool is_header = parse(vring, index, &header, &request->status);
     if (vring->batch_left == 0) {
         uint32_t count = available(vring, vring->taken);
         vring->batch_left = vring->batch_len = spdk_max(count, 1);
@@ -399,9 +402,9 @@ static __attribute__((noinline)) void look_at(struct vring_line *vring, uint16_t
         .outstanding = available(vring, vring->used) + (uint32_t)spdk_min(delivery->held + delivery->together, vring->ring.size),
         .batch_len = vring->batch_len,
     };
-    if (header) {
-        clues.flags |= header->type == VIRTIO_BLK_T_FLUSH ? COALESCE_REQUEST_FLUSH : 0;
-        clues.ioprio = header->ioprio;
+    if (is_header) {
+        clues.flags |= header.type == VIRTIO_BLK_T_FLUSH ? COALESCE_REQUEST_FLUSH : 0;
+        clues.ioprio = header.ioprio;
     }
     delivery_submit(delivery, &clues, &request->mark);
 }

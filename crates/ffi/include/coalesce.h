@@ -387,8 +387,8 @@ typedef struct {
   uint32_t hint;
   // Which group of submitters it belongs to, for strict Barriers. 0 to 15.
   uint32_t group;
-  // How many others were submitted just before it of which nothing is known, and which need no mark: only where the policy
-  // does not want each of them (`coalesce_policy_wants_each_submit`).
+  // How many others were submitted before it of which nothing was known, and which need no mark: 0 where the policy wants
+  // each of them (`coalesce_policy_wants_each_submit`).
   uint32_t before;
 } coalesce_request;
 COALESCE_LAYOUT(coalesce_request, 32, uint32_t);
@@ -738,8 +738,9 @@ coalesce_status coalesce_policy_reconfigure(coalesce_policy *policy,
 // `policy` is null or a policy that nobody changes during the call; `text` is null or points to `text_size` bytes.
 size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t text_size);
 
-// A request is submitted. Keep its `mark`, and give it back when it completes. A request that is null or of another size
-// is urgent: on an error its completion interrupts.
+// A request is submitted, and `before` others were. Keep its `mark`, and give it back when it completes. A request that is null
+// or of another size is urgent: on an error its completion interrupts. `COALESCE_E_CONFIG`: the policy wants each of those
+// `before` it, and knows of none of them.
 //
 // Requires:
 // `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as its
@@ -798,9 +799,9 @@ coalesce_status coalesce_policy_on_passed(coalesce_policy *policy,
 // As `coalesce_policy_print`.
 bool coalesce_policy_wants_submit(const coalesce_policy *policy);
 
-// Whether it must be called for each request. If not, those of which nothing is known, neither flag nor `ioprio` nor hint, and
-// that are not the only one outstanding, may be told of with a later one, before the next decision. May change with the
-// configuration.
+// Whether it must be called for each request, as strict Barriers need. If not, those of which nothing is known, neither a flag
+// nor a hint nor a priority class of real time or idle, and that are not the only ones outstanding, may be told of with a later
+// one, before the next decision or configuration. May change with the configuration.
 //
 // Requires:
 // As `coalesce_policy_print`.

@@ -173,7 +173,7 @@ const NO_SOURCE: u32 = u32::MAX;
 
 /// A request is submitted, and `before` others were. Keep its `mark`, and give it back when it completes. A request that is null
 /// or of another size is urgent: on an error its completion interrupts. `COALESCE_E_CONFIG`: the policy wants each of those
-/// `before` it.
+/// `before` it, and knows of none of them.
 ///
 /// # Safety
 /// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as its
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn coalesce_policy_wants_submit(policy: *const coalesce_po
 
 /// Whether it must be called for each request, as strict Barriers need. If not, those of which nothing is known, neither a flag
 /// nor a hint nor a priority class of real time or idle, and that are not the only ones outstanding, may be told of with a later
-/// one, before the next decision. May change with the configuration.
+/// one, before the next decision or configuration. May change with the configuration.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.

@@ -92,7 +92,10 @@ impl Machine {
     }
 
     fn requester(spec: &Spec, tick_hz: u64) -> Option<Requester> {
-        matches!(spec, Spec::Auto(cint) if cint.in_flight.is_some()).then_some(Requester::new(tick_hz)) // else it has no say
+        match spec {
+            Spec::Auto(cint) => cint.in_flight.map(|threshold| Requester::new(tick_hz, threshold)), // else it has no say
+            _ => None,
+        }
     }
 
     #[inline]
@@ -268,7 +271,7 @@ impl AnyPolicy {
     }
 
     /// So many commands were submitted since the last decision, of which nothing else is known. `outstanding`: as of
-    /// [`on_submit`](Self::on_submit), at the last of them. For a policy that does not [want each](Self::wants_each_submit).
+    /// [`on_submit`](Self::on_submit), at most. For a policy that does not [want each](Self::wants_each_submit).
     pub fn on_plain_submits(&mut self, count: u32, outstanding: u32) {
         if let (Machine::Cint(_, _, Some(requester)), 1..) = (&mut self.machine, count) {
             requester.on_submits(count, outstanding);
@@ -428,7 +431,10 @@ impl AnyPolicy {
                 if tracker.is_some() == (params.barrier == Barriers::Strict) =>
             {
                 let config = spec.cint_config(params, self.tick_hz)?;
-                *requester = Machine::requester(&spec, self.tick_hz).map(|new| requester.take().unwrap_or(new));
+                *requester = match (requester.take(), Machine::requester(&spec, self.tick_hz)) {
+                    (Some(before), Some(new)) => Some(new.after(before)),
+                    (_, new) => new,
+                };
                 cint.reconfigure(config, now).map_err(|error| spec.wrong_cint(error))?.into()
             }
             _ => {

@@ -24,7 +24,7 @@ use crate::trial::Trial;
 /// With fewer requests outstanding, every completion interrupts at once.
 const FEW: u32 = 4;
 
-/// The depth is the largest number of requests outstanding in the last one to two windows of so many submissions.
+/// The depth is the largest number of requests outstanding in the last one to two windows of about so many submissions.
 const WINDOW: u32 = 256;
 
 /// Silences in a row that make a requester one that waits.
@@ -35,9 +35,6 @@ const SKIP_MAX: u16 = 1024;
 
 /// Completions held at once, at most.
 const LIMIT_MAX: u32 = 31;
-
-/// The `in_flight` rule, with T = 2, holds one completion for each 4 commands in flight.
-const IN_FLIGHT_PER_HELD: u32 = 4;
 
 /// Requests come at random where of the windows so many more differ in depth from the one before, by an eighth, than do not.
 const SWINGS: u8 = 4;
@@ -52,6 +49,7 @@ const BUSY_SHARE: u32 = 3;
 /// A model of the requesters behind one interrupt vector.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requester {
+    threshold: u32, // T of the `in_flight` rule, which holds nothing below it, and one completion for each 2 T in flight
     depth: u32,
     next_depth: u32, // of the window that has begun
     submissions: u32,
@@ -75,8 +73,10 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(crate) fn new(tick_hz: u64) -> Self {
+    /// Before the `in_flight` rule with this threshold.
+    pub(crate) fn new(tick_hz: u64, threshold: u16) -> Self {
         Self {
+            threshold: threshold.into(),
             depth: 0,
             next_depth: 0,
             submissions: 0,
@@ -97,12 +97,17 @@ impl Requester {
         }
     }
 
+    /// What was learned goes on with another threshold.
+    pub(crate) fn after(self, before: Self) -> Self {
+        Self { threshold: self.threshold, ..before }
+    }
+
     /// Whether it is expected to submit more although what is held is not announced.
     pub(crate) const fn goes_on(&self) -> bool {
         self.goes_on
     }
 
-    /// Commands are submitted: `outstanding` are submitted and not taken back, counting them.
+    /// Commands are submitted: at most `outstanding` are submitted and not taken back, counting them.
     pub(crate) fn on_submits(&mut self, count: u32, outstanding: u32) {
         if std::mem::take(&mut self.waits) {
             (self.goes_on, self.silences, self.skip_next) = (true, 0, 1);
@@ -110,10 +115,11 @@ impl Requester {
         self.see(outstanding);
         self.submissions = self.submissions.saturating_add(count);
         if self.submissions >= WINDOW {
+            self.submissions %= WINDOW;
             let is_another = self.next_depth.abs_diff(self.last_depth) > self.last_depth / 8;
             self.swings = if is_another { (self.swings + 1).min(SWINGS_MAX) } else { self.swings.saturating_sub(1) };
             self.last_depth = self.next_depth;
-            (self.depth, self.next_depth, self.submissions) = (self.next_depth, 0, 0);
+            (self.depth, self.next_depth) = (self.next_depth, 0);
         }
     }
 
@@ -138,11 +144,11 @@ impl Requester {
         if !may_hold || is_empty && !(is_fast && self.expects_more()) {
             1
         } else if is_empty || self.goes_on && is_fast {
-            cif.max(self.limit * IN_FLIGHT_PER_HELD)
+            cif.max(self.limit * 2 * self.threshold)
         } else if self.swings >= SWINGS {
-            cif.saturating_mul(IN_FLIGHT_PER_HELD)
+            cif.saturating_mul(2 * self.threshold)
         } else {
-            self.trial.share(cif)
+            self.trial.share(cif).max(cif.min(self.threshold)) // else a trial would show nothing
         }
     }
 
@@ -230,13 +236,13 @@ mod tests {
 
     /// Of somebody who loses no throughput when completions are held.
     fn patient() -> Requester {
-        Requester { trial: Trial::that_holds(TICK_HZ), ..Requester::new(TICK_HZ) }
+        Requester { trial: Trial::that_holds(TICK_HZ), ..Requester::new(TICK_HZ, 2) }
     }
 
     /// One completion, with so many held before it. How many are held after it.
     fn complete(requester: &mut Requester, cif: u32, held: u32) -> u32 {
         let in_flight = requester.in_flight(0, cif);
-        if in_flight > 1 && (held == 0 || (held + 1) * IN_FLIGHT_PER_HELD <= in_flight) {
+        if in_flight > 1 && (held == 0 || (held + 1) * 4 <= in_flight) {
             requester.on_hold(cif);
             return held + 1;
         }
@@ -360,6 +366,22 @@ mod tests {
                 for cif in (1..=32).rev() {
                     let in_flight = requester.in_flight(0, cif);
                     assert!(wave == 0 || in_flight == cif, "{in_flight} for {cif} in wave {wave}");
+                }
+            }
+        }
+    }
+
+    /// Else nothing could be learned from a trial.
+    #[test]
+    fn whatever_holding_is_thought_to_cost_a_trial_holds_something() {
+        for threshold in [2, 8, u16::MAX] {
+            for cost in [0, 304, 384, 512] {
+                let trial = Trial::that_costs(TICK_HZ, cost);
+                let mut requester = Requester { depth: 100_000, trial, ..Requester::new(TICK_HZ, threshold) };
+                let threshold = u32::from(threshold);
+                for cif in [threshold, 2 * threshold, 4 * threshold] {
+                    (0..100).for_each(|_| _ = requester.in_flight(0, 5));
+                    assert!(requester.in_flight(0, cif) >= threshold, "T = {threshold}, {cost}: {cif} in flight");
                 }
             }
         }

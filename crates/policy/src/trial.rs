@@ -34,7 +34,7 @@ const COST_FIRST: i32 = 304;
 /// What may be thought of it: a gain, or more than 6 %, is not believed in, so that no belief takes long to change.
 const COST_RANGE: (i32, i32) = (0, 512);
 
-/// Where it is thought to cost more than this, no less is held for that: a trial needs something to see.
+/// Where it is thought to cost more than this, no less is held for that.
 const COST_CAP: u32 = 384;
 
 /// A comparison weighs 2^-3 in their moving average,
@@ -66,7 +66,7 @@ impl Window {
 enum Phase {
     /// As it is thought to be best.
     Usual,
-    /// A trial's first: whatever may be held is.
+    /// A trial's first: completions may be held.
     HoldSettling,
     /// Its second, looked at.
     Hold,
@@ -107,6 +107,12 @@ impl Trial {
     #[cfg(test)]
     pub(crate) fn that_holds(tick_hz: u64) -> Self {
         Self { cost: 0, ..Self::new(tick_hz) }
+    }
+
+    /// Within a trial.
+    #[cfg(test)]
+    pub(crate) fn that_costs(tick_hz: u64, cost: i32) -> Self {
+        Self { cost, phase: Phase::Hold, ..Self::new(tick_hz) }
     }
 
     /// So many commands completed until `now`, of so many outstanding. What is outstanding when a trial begins is not of it.
