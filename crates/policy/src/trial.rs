@@ -35,7 +35,7 @@ const COST_FIRST: i32 = 304;
 const COST_RANGE: (i32, i32) = (0, 512);
 
 /// Where it is thought to cost more than this, no less is held for that.
-const COST_CAP: u32 = 384;
+const COST_CAP: u32 = 192;
 
 /// A comparison weighs 2^-3 in their moving average,
 const SHIFT: u32 = 3;
@@ -137,11 +137,11 @@ impl Trial {
         }
     }
 
-    /// Of so many, the less the more holding costs: from all of them where it costs nothing, by a half at 3 %, to a quarter. So
-    /// what is held settles where it is worth its cost.
+    /// Of so many, the less the more holding costs: from all of them where it costs nothing, by a half at 1.5 %, to a quarter. So
+    /// what is held settles where it costs about 1 %.
     pub(crate) fn share(&self, count: u32) -> u32 {
         let cost = self.cost.unsigned_abs().min(COST_CAP);
-        count - ((u64::from(count) * u64::from(cost)) >> 9) as u32
+        count - ((u64::from(count) * u64::from(cost)) >> 8) as u32
     }
 
     /// A completion is held.
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_more_it_costs_the_less_is_held() {
-        for (cost, share) in [(0, 1000), (128, 750), (256, 500), (384, 250), (512, 250)] {
+        for (cost, share) in [(0, 1000), (64, 750), (128, 500), (192, 250), (512, 250)] {
             let trial = Trial { cost, ..Trial::new(TICK_HZ) };
             assert_eq!((trial.share(1000), trial.share(0), trial.share(1)), (share, 0, 1), "{cost}");
             assert!(trial.share(u32::MAX) >= u32::MAX / 4);
