@@ -138,7 +138,7 @@ impl Trial {
     }
 
     /// Of so many, the less the more holding costs: from all of them where it costs nothing, by a half at 1.5 %, to a quarter. So
-    /// what is held settles where it costs about 1 %.
+    /// what is held settles where it costs 1 to 2 %.
     pub(crate) fn share(&self, count: u32) -> u32 {
         let cost = self.cost.unsigned_abs().min(COST_CAP);
         count - ((u64::from(count) * u64::from(cost)) >> 8) as u32
