@@ -14,6 +14,7 @@ pub mod bus_error;
 pub mod config;
 pub mod control;
 pub mod delivery;
+pub mod log;
 pub mod metrics;
 pub mod poll;
 pub mod queue;

@@ -6,13 +6,15 @@ use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{Config, DiskConfig, Loopback, Poll, Size, parse_queues};
 use coalesce_target::record::Writer;
 use coalesce_target::server::DiskServer;
-use coalesce_target::{bus_error, control, metrics, print, say};
+use coalesce_target::{bus_error, control, log, metrics, print, say};
 use nix::sys::signal::{SigSet, Signal};
 use policy::Spec;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tracing::info;
+use tracing_subscriber::filter::LevelFilter;
 
 /// A block device for virtual machines that decides when its guest is interrupted
 #[derive(Parser)]
@@ -117,6 +119,10 @@ struct Serve {
     /// Record every request, completion and interrupt as JSON lines, for `coalesce-sim replay`; overwrites the file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+
+    /// What is logged to standard error: error, warn, info, debug, off
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "COALESCE_LOG")]
+    log: LevelFilter,
 }
 
 #[derive(Args)]
@@ -181,6 +187,7 @@ impl Serve {
 }
 
 fn serve(options: Serve) -> Result<()> {
+    log::start(options.log);
     let config = options.into_config()?;
     // Blocked before any thread is there, so that none of them is interrupted by a signal.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
@@ -208,11 +215,12 @@ fn serve_until_told(config: &Config, disks: &Arc<[DiskServer]>, signals: &SigSet
     for disk in disks.iter() {
         let about = disk.about();
         let data = about.file.as_deref().unwrap_or("memory");
-        say!("{}: {data}, {} bytes, {} queues, at {}", about.ctrlr, about.size, about.queues, about.socket);
+        let s = if about.queues == 1 { "" } else { "s" };
+        info!(disk = about.ctrlr, "{data}, {} bytes, {} queue{s}, at {}", about.size, about.queues, about.socket);
     }
 
     let signal = signals.wait().context("signals")?;
-    say!("{}: finishing", signal.as_str());
+    info!("{}: finishing", signal.as_str());
     signals.thread_unblock().context("signals")?; // a second one ends the process at once
     drop(control);
     Ok(())

@@ -4,7 +4,6 @@
 //! its own writes. A queue never waits for that: what the writer has no room for is lost, and counted.
 
 use crate::backend::Operation;
-use crate::say;
 use anyhow::{Context as _, Result};
 use policy::{Decision, Hint};
 use std::fs::File;
@@ -15,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
+use tracing::{error, warn};
 
 /// Events that a queue notes before it hands them over.
 const CHUNK: usize = 1024;
@@ -74,12 +74,12 @@ impl Writer {
         let _ = self.recorder.sender.send(Message::End);
         match self.thread.join() {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => say!("record: {error}: it is not complete"),
-            Err(_) => say!("record: not complete"),
+            Ok(Err(error)) => error!("record: {error}: it is not complete"),
+            Err(_) => error!("record: not complete"),
         }
         let lost = self.recorder.lost.load(Ordering::Relaxed);
         if lost > 0 {
-            say!("record: {lost} events are lost: they came faster than they could be written");
+            warn!("record: {lost} events are lost: they came faster than they could be written");
         }
     }
 }

@@ -4,7 +4,6 @@ use crate::backend::{Backend, FileBackend, MemoryBackend};
 use crate::config::{DiskConfig, Size};
 use crate::queue::{Command, Disk, QueueConfig, QueueThread};
 use crate::record::Recorder;
-use crate::say;
 use crate::socket::{BoundSocket, accepted};
 use crate::stats::QueueStats;
 use crate::vhost::blk::{ID_LEN, Limits};
@@ -21,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
+use tracing::{info, warn};
 use vhost::vhost_user::BackendReqHandler;
 
 /// A disk that is served. Dropping it finishes what is in flight, delivers what is held, and removes the socket.
@@ -202,10 +202,10 @@ impl FrontDoor {
     fn run(self) {
         while let Some(stream) = self.accept() {
             self.set_connection(stream.try_clone().ok());
-            say!("{}: connected", self.name);
+            info!(disk = self.name, "connected");
             match self.serve(stream) {
-                Ok(()) => say!("{}: disconnected", self.name),
-                Err(error) => say!("{}: disconnected: {error}", self.name),
+                Ok(()) => info!(disk = self.name, "disconnected"),
+                Err(error) => warn!(disk = self.name, "disconnected: {error}"),
             }
             self.set_connection(None);
         }
@@ -242,7 +242,7 @@ impl FrontDoor {
             }
             // Who has hung up may be back already: its old connection ends first.
             if caller && !has_hung_up(&watch) && accepted(self.socket.listener().accept()).is_some() {
-                say!("{}: refused a second connection", self.name);
+                warn!(disk = self.name, "refused a second connection");
             }
             if message {
                 match handler.handle_request() {

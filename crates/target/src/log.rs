@@ -1,0 +1,152 @@
+//! The log: one line on standard error for each event an operator wants to know of (connections, refusals, limits,
+//! broken rings, restarts).
+//!
+//! Guests and front ends cause most of these events, so each place that logs is limited to [`LINES_PER_SECOND`]; what it
+//! drops is counted and said. Under systemd each line begins with its priority, as journald expects.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+/// Lines that one place in the code logs in a second, at most.
+pub const LINES_PER_SECOND: u32 = 10;
+
+/// Logs events of this level and above to standard error, from now on and for the whole process.
+pub fn start(level: LevelFilter) {
+    let lines = Lines { journal: std::env::var_os("JOURNAL_STREAM").is_some(), limits: Mutex::default() };
+    // It fails only where a subscriber is set already: then that one goes on.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(lines.with_filter(level)));
+}
+
+/// Writes events as lines.
+struct Lines {
+    journal: bool,
+    limits: Mutex<HashMap<Identifier, Limit>>,
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let callsite = event.metadata().callsite();
+        let dropped = {
+            let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            limits.entry(callsite).or_default().pass(Instant::now())
+        };
+        let Some(dropped) = dropped else { return };
+        let mut line = Line::default();
+        event.record(&mut line);
+        let text = line.text(*event.metadata().level(), self.journal, dropped);
+        let _ = std::io::stderr().lock().write_all(text.as_bytes()); // somebody may have closed it
+    }
+}
+
+/// How many lines one place has logged in the current second.
+#[derive(Debug, Default)]
+struct Limit {
+    second: Option<Instant>,
+    lines: u32,
+    dropped: u64,
+}
+
+impl Limit {
+    /// Whether a line may be logged: then how many were dropped since the last one.
+    fn pass(&mut self, now: Instant) -> Option<u64> {
+        let is_over = |start: Instant| now.saturating_duration_since(start) >= Duration::from_secs(1);
+        if self.second.is_none_or(is_over) {
+            (self.second, self.lines) = (Some(now), 0);
+        }
+        if self.lines == LINES_PER_SECOND {
+            self.dropped += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.dropped))
+    }
+}
+
+/// The parts of a line: where it happened, what happened, and numbers about it.
+#[derive(Debug, Default)]
+struct Line {
+    disk: String,
+    queue: Option<u64>,
+    message: String,
+    fields: String,
+}
+
+impl Line {
+    fn text(&self, level: Level, journal: bool, dropped: u64) -> String {
+        let (priority, label) = match level {
+            Level::ERROR => (3, "error: "),
+            Level::WARN => (4, "warning: "),
+            Level::INFO => (6, ""),
+            Level::DEBUG | Level::TRACE => (7, "debug: "),
+        };
+        let mut text = if journal { format!("<{priority}>") } else { label.to_owned() };
+        if !self.disk.is_empty() {
+            let _ = write!(text, "{}: ", self.disk);
+        }
+        if let Some(queue) = self.queue {
+            let _ = write!(text, "queue {queue}: ");
+        }
+        let _ = write!(text, "{}{}", self.message.escape_debug(), self.fields);
+        if dropped > 0 {
+            let _ = write!(text, " ({dropped} more lines like this one were dropped)");
+        }
+        text + "\n"
+    }
+}
+
+impl Visit for Line {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        match field.name() {
+            "queue" => self.queue = Some(value),
+            name => drop(write!(self.fields, ", {name} {value}")),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "disk" => self.disk = value.escape_debug().to_string(),
+            "message" => self.message = value.to_owned(),
+            name => drop(write!(self.fields, ", {name} {}", value.escape_debug())),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_logs_without_end_is_limited_and_the_rest_is_counted() {
+        let start = Instant::now();
+        let mut limit = Limit::default();
+        let passed = (0..1000).filter(|_| limit.pass(start).is_some()).count();
+        assert_eq!(passed, LINES_PER_SECOND as usize);
+        assert_eq!(limit.pass(start + Duration::from_secs(1)), Some(1000 - u64::from(LINES_PER_SECOND)));
+        assert_eq!(limit.pass(start + Duration::from_secs(1)), Some(0));
+    }
+
+    #[test]
+    fn a_line_has_disk_queue_message_and_fields_and_cannot_be_split() {
+        let line = Line {
+            disk: "a".into(),
+            queue: Some(3),
+            message: "broken ring\n<0>forged".into(),
+            fields: ", head 7".into(),
+        };
+        assert_eq!(line.text(Level::WARN, false, 0), "warning: a: queue 3: broken ring\\n<0>forged, head 7\n");
+        let text = line.text(Level::WARN, true, 2);
+        assert!(text.starts_with("<4>a: ") && text.ends_with(" (2 more lines like this one were dropped)\n"), "{text}");
+    }
+}
