@@ -3,9 +3,10 @@
 use crate::vhost::QUEUES_MAX;
 use crate::vhost::blk::ID_LEN;
 use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
 use policy::Spec;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,19 +21,40 @@ pub struct Config {
     pub metrics: Option<Loopback>,
     /// File where everything that happens is recorded.
     pub record: Option<PathBuf>,
+    /// User that the disks' processes become once their image is open.
+    pub user: Option<String>,
+    /// Whether the disks' processes give up what they do not need.
+    #[serde(default)]
+    pub sandbox: Switch,
     /// The disks.
     #[serde(rename = "disk", default)]
     pub disks: Vec<DiskConfig>,
 }
 
+/// Whether something is on; it is, if nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// It is.
+    #[default]
+    On,
+    /// It is not.
+    Off,
+}
+
 /// One disk.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskConfig {
     /// Its name on the control socket; the socket's file name if not given.
     pub name: Option<String>,
     /// Where the front end connects.
     pub socket: PathBuf,
+    /// Mode of the socket.
+    #[serde(default)]
+    pub socket_mode: Mode,
+    /// Group of the socket; that of the process if not given.
+    pub socket_group: Option<String>,
     /// The image.
     pub file: Option<PathBuf>,
     /// Instead of an image: this much memory.
@@ -41,7 +63,7 @@ pub struct DiskConfig {
     #[serde(default = "one", deserialize_with = "queues")]
     pub queues: u16,
     /// Policy of every queue.
-    #[serde(default = "auto", deserialize_with = "from_text")]
+    #[serde(default = "auto", deserialize_with = "from_text", serialize_with = "to_text")]
     pub policy: Spec,
     /// Writes are refused.
     #[serde(default)]
@@ -78,6 +100,10 @@ where
     T::Err: std::fmt::Display,
 {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn to_text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.to_string())
 }
 
 fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
@@ -125,6 +151,44 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        to_text(&self.0, serializer)
+    }
+}
+
+/// The mode of a socket: who may connect. Whoever may write to it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl Default for Mode {
+    /// Only the owner connects.
+    fn default() -> Self {
+        Self(0o600)
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+        mode.map(Self).ok_or_else(|| format!("mode {text} is not octal digits, as 660; allowed are 0 to 777"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl Serialize for Mode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        to_text(&format!("{:o}", self.0), serializer)
+    }
+}
+
 /// How long to poll before sleeping, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll(pub u64);
@@ -148,6 +212,12 @@ impl FromStr for Poll {
 impl<'de> Deserialize<'de> for Poll {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         from_text(deserializer)
+    }
+}
+
+impl Serialize for Poll {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        to_text(&format!("{}ns", self.0), serializer)
     }
 }
 
@@ -283,6 +353,31 @@ mod tests {
         for text in ["", "K", "-1", "1.5G", "1X", "1KB", "16777216T"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        for (text, mode) in [("660", Some(0o660)), ("0600", Some(0o600)), ("0", Some(0)), ("888", None), ("1777", None)]
+        {
+            assert_eq!(text.parse().ok(), mode.map(Mode), "{text}");
+        }
+    }
+
+    /// A disk's process is told its configuration in the form that configurations are read from.
+    #[test]
+    fn a_disk_that_is_written_is_read_back_the_same() {
+        let text = "
+            socket = '/run/b.sock'
+            socket_mode = '660'
+            memory = '64M'
+            policy = 'vic:cif_threshold=2'
+            poll = '20us'
+            queues = 3
+            block_size = '4K'
+        ";
+        let disk: DiskConfig = toml::from_str(text).unwrap();
+        let again: DiskConfig = serde_json::from_str(&serde_json::to_string(&disk).unwrap()).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{disk:?}"));
     }
 
     #[test]

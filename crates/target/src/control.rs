@@ -1,7 +1,8 @@
 //! The control socket: JSON-RPC 2.0, one object a line. Parameters have SPDK's names where SPDK has them.
 
-use crate::server::DiskServer;
-use crate::socket::{BoundSocket, accepted};
+use crate::link::DiskStats;
+use crate::socket::{Access, BoundSocket, serve_clients};
+use crate::supervisor::{Disk, stats_of};
 use anyhow::{Context as _, Result, anyhow, bail};
 use policy::Spec;
 use serde::Deserialize;
@@ -19,26 +20,25 @@ const LINE_MAX: u64 = 64 << 10;
 /// Whoever is asked and says nothing for so long is no target.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Clients that are served at a time.
+const CLIENTS_MAX: usize = 64;
+
 /// Listens for commands about `disks`, until the process ends.
 ///
 /// # Errors
 /// The socket cannot be bound.
-pub fn listen(path: &Path, disks: Arc<[DiskServer]>) -> Result<BoundSocket> {
-    let socket = BoundSocket::bind(path)?;
+pub fn listen(path: &Path, disks: Arc<[Disk]>) -> Result<BoundSocket> {
+    let socket = BoundSocket::bind(path, &Access::default())?;
     let listener = socket.listener().try_clone().context("control socket")?;
-    let accept = move || {
-        loop {
-            let Some(stream) = accepted(listener.accept()) else { continue };
-            let disks = disks.clone();
-            // A client that says nothing must not keep others waiting.
-            let _ = std::thread::Builder::new().name("control-client".into()).spawn(move || serve(&stream, &disks));
-        }
+    let refuse = |mut stream: UnixStream, why: &str| {
+        let _ = stream.write_all(format!("{}\n", error(Value::Null, SERVER_BUSY, why)).as_bytes()); // it may be gone
     };
-    std::thread::Builder::new().name("control".into()).spawn(accept).context("a thread")?;
+    let serve = move |stream| serve(&stream, &disks);
+    serve_clients("control", CLIENTS_MAX, move || listener.accept(), serve, refuse)?;
     Ok(socket)
 }
 
-fn serve(stream: &UnixStream, disks: &[DiskServer]) {
+fn serve(stream: &UnixStream, disks: &[Disk]) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -64,6 +64,7 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
+const SERVER_BUSY: i32 = -32000;
 const TOO_LONG: &str = "a request of more than 64 KiB";
 
 fn error(id: Value, code: i32, message: &str) -> Value {
@@ -71,7 +72,7 @@ fn error(id: Value, code: i32, message: &str) -> Value {
 }
 
 /// The answer to one request; none: it was a notification.
-fn answer(line: &[u8], disks: &[DiskServer]) -> Option<Value> {
+fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
     let request: Value = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(problem) => return Some(error(Value::Null, PARSE_ERROR, &format!("not JSON: {problem}"))),
@@ -125,22 +126,23 @@ struct SetCoalescing {
 }
 
 /// The result of a method; none: there is no such method.
-fn call(method: &str, params: Value, disks: &[DiskServer]) -> Result<Option<Value>> {
+fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
     Ok(Some(match method {
         "list" => {
             let Nothing {} = parse(params)?;
-            let about = |disk: &DiskServer| {
+            let about = |(disk, stats): (&Disk, Result<DiskStats>)| {
                 let mut about = json!(disk.about());
-                about["connected"] = disk.is_connected().into();
+                about["connected"] = json!(stats.ok().map(|stats| stats.connected));
+                about["pid"] = json!(disk.pid());
+                about["restarts"] = json!(disk.restarts());
                 about
             };
-            disks.iter().map(about).collect()
+            stats_of(disks.iter()).into_iter().map(about).collect()
         }
         "get_policy" => {
             let OneOrAll { ctrlr } = parse(params)?;
-            let policies = |disk: &DiskServer| disk.stats().into_iter().map(|queue| queue.policy).collect::<Vec<_>>();
-            let about = |disk: &DiskServer| json!({ "ctrlr": disk.about().ctrlr, "policies": policies(disk) });
-            chosen(disks, ctrlr.as_deref())?.map(about).collect()
+            let policies = |stats: DiskStats| stats.queues.into_iter().map(|queue| queue.policy).collect();
+            about_each(chosen(disks, ctrlr.as_deref())?, "policies", policies)
         }
         "set_policy" => {
             let SetPolicy { ctrlr, queue, policy } = parse(params)?;
@@ -149,12 +151,12 @@ fn call(method: &str, params: Value, disks: &[DiskServer]) -> Result<Option<Valu
         }
         "get_stats" => {
             let OneOrAll { ctrlr } = parse(params)?;
-            let about = |disk: &DiskServer| json!({ "ctrlr": disk.about().ctrlr, "queues": disk.stats() });
-            chosen(disks, ctrlr.as_deref())?.map(about).collect()
+            about_each(chosen(disks, ctrlr.as_deref())?, "queues", |stats| json!(stats.queues))
         }
         "reset_stats" => {
             let OneOrAll { ctrlr } = parse(params)?;
-            chosen(disks, ctrlr.as_deref())?.for_each(DiskServer::reset_stats);
+            let outcomes: Vec<_> = chosen(disks, ctrlr.as_deref())?.map(Disk::reset_stats).collect();
+            outcomes.into_iter().collect::<Result<()>>()?;
             true.into()
         }
         "vhost_controller_set_coalescing" => {
@@ -167,17 +169,29 @@ fn call(method: &str, params: Value, disks: &[DiskServer]) -> Result<Option<Valu
     }))
 }
 
+/// For each disk what it counted, under `key`; or why it does not answer, under `error`.
+fn about_each<'a>(disks: impl Iterator<Item = &'a Disk>, key: &str, show: impl Fn(DiskStats) -> Value) -> Value {
+    let about = |(disk, stats): (&Disk, Result<DiskStats>)| {
+        let (key, value) = match stats {
+            Ok(stats) => (key, show(stats)),
+            Err(error) => ("error", format!("{error:#}").into()),
+        };
+        json!({ "ctrlr": disk.name(), key: value })
+    };
+    stats_of(disks).into_iter().map(about).collect()
+}
+
 fn parse<T: DeserializeOwned>(params: Value) -> Result<T> {
     serde_json::from_value(params).map_err(|problem| anyhow!("params: {problem}"))
 }
 
-fn one<'a>(disks: &'a [DiskServer], name: &str) -> Result<&'a DiskServer> {
-    let names = || disks.iter().map(|disk| disk.about().ctrlr.as_str()).collect::<Vec<_>>().join(", ");
-    let found = disks.iter().find(|disk| disk.about().ctrlr == name);
+fn one<'a>(disks: &'a [Disk], name: &str) -> Result<&'a Disk> {
+    let names = || disks.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(", ");
+    let found = disks.iter().find(|disk| disk.name() == name);
     found.ok_or_else(|| anyhow!("unknown ctrlr \"{name}\"; allowed are {}", names()))
 }
 
-fn chosen<'a>(disks: &'a [DiskServer], name: Option<&str>) -> Result<impl Iterator<Item = &'a DiskServer>> {
+fn chosen<'a>(disks: &'a [Disk], name: Option<&str>) -> Result<impl Iterator<Item = &'a Disk>> {
     let chosen = match name {
         None => disks,
         Some(name) => std::slice::from_ref(one(disks, name)?),

@@ -14,15 +14,19 @@ pub mod bus_error;
 pub mod config;
 pub mod control;
 pub mod delivery;
+pub mod link;
 pub mod log;
 pub mod metrics;
 pub mod poll;
 pub mod queue;
 pub mod record;
+pub mod sandbox;
 pub mod server;
 pub mod socket;
 pub mod stats;
+pub mod supervisor;
 pub mod vhost;
+pub mod worker;
 
 /// Prints on standard output. Whoever reads it may have had enough before its end.
 ///

@@ -3,16 +3,15 @@
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use coalesce_target::bench::{self, Bench};
-use coalesce_target::config::{Config, DiskConfig, Loopback, Poll, Size, parse_queues};
-use coalesce_target::record::Writer;
-use coalesce_target::server::DiskServer;
-use coalesce_target::{bus_error, control, log, metrics, print, say};
+use coalesce_target::config::{Config, DiskConfig, Loopback, Mode, Poll, Size, Switch, parse_queues};
+use coalesce_target::supervisor::{Disk, Supervisor};
+use coalesce_target::{control, log, metrics, print, say, worker};
 use nix::sys::signal::{SigSet, Signal};
 use policy::Spec;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+
 use tracing::info;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -37,6 +36,9 @@ enum Command {
     /// Ask or tell a running target something over its control socket
     #[command(after_help = CALL_EXAMPLES)]
     Call(Call),
+    /// Serve one disk for `serve`, whose process this is
+    #[command(hide = true)]
+    Worker,
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -63,6 +65,14 @@ struct Serve {
     /// Socket where the virtual machine connects
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+
+    /// Mode of that socket: who may write to it may connect
+    #[arg(long, value_name = "OCTAL", default_value = "600", conflicts_with = "config")]
+    socket_mode: Mode,
+
+    /// Group of that socket, by name or number [default: that of the process]
+    #[arg(long, value_name = "GROUP", conflicts_with = "config")]
+    socket_group: Option<String>,
 
     /// Serve this raw image or block device
     #[arg(long, value_name = "IMG", conflicts_with_all = ["memory", "config"])]
@@ -120,6 +130,15 @@ struct Serve {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
+    /// Become this user in each disk's process once its image is open; needs root
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// Whether each disk's process gives up privileges, files, network, and system calls that it does not need
+    /// [default: on]
+    #[arg(long, value_name = "SWITCH", value_enum)]
+    sandbox: Option<Switch>,
+
     /// What is logged to standard error: error, warn, info, debug, off
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "COALESCE_LOG")]
     log: LevelFilter,
@@ -145,6 +164,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => return bench::bench(&options),
         Command::Policies => print(&policies()).context("standard output"),
         Command::Call(options) => call(&options),
+        Command::Worker => worker::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -163,6 +183,8 @@ impl Serve {
                 let disk = DiskConfig {
                     name: None,
                     socket,
+                    socket_mode: self.socket_mode,
+                    socket_group: self.socket_group,
                     file: self.file,
                     memory: self.memory,
                     queues: self.queues,
@@ -174,56 +196,50 @@ impl Serve {
                     poll: self.poll,
                     event_idx: !self.no_event_idx,
                 };
-                Config { control: None, metrics: None, record: None, disks: vec![disk] }
+                Config {
+                    control: None,
+                    metrics: None,
+                    record: None,
+                    user: None,
+                    sandbox: Switch::On,
+                    disks: vec![disk],
+                }
             }
             (None, None) => bail!("needs --socket or --config"),
         };
         config.control = self.control.or(config.control);
         config.metrics = self.metrics.or(config.metrics);
         config.record = self.record.or(config.record);
+        config.user = self.user.or(config.user);
+        config.sandbox = self.sandbox.unwrap_or(config.sandbox);
         config.check()?;
         Ok(config)
     }
 }
 
 fn serve(options: Serve) -> Result<()> {
-    log::start(options.log);
+    let level = options.log;
+    log::start(level);
     let config = options.into_config()?;
     // Blocked before any thread is there, so that none of them is interrupted by a signal.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
     signals.thread_block().context("signals")?;
-    bus_error::survive()?;
-
-    let writer = config.record.as_deref().map(Writer::create).transpose()?;
-    let recorder = writer.as_ref().map(Writer::recorder);
-    let start = |disk| DiskServer::start(disk, recorder);
-    let disks: Arc<[DiskServer]> = config.disks.iter().map(start).collect::<Result<Vec<_>>>()?.into();
-    let outcome = serve_until_told(&config, &disks, &signals);
-    disks.iter().for_each(DiskServer::begin_stop); // so that none waits for another
-    disks.iter().for_each(DiskServer::stop); // others share them: they would not be dropped
-    if let Some(writer) = writer {
-        writer.finish();
-    }
-    outcome
-}
-
-fn serve_until_told(config: &Config, disks: &Arc<[DiskServer]>, signals: &SigSet) -> Result<()> {
+    let mut supervisor = Supervisor::start(&config, level.to_string())?;
+    let disks = supervisor.disks().clone();
     if let Some(Loopback(address)) = config.metrics {
         metrics::listen(address, disks.clone())?;
     }
     let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;
-    for disk in disks.iter() {
-        let about = disk.about();
-        let data = about.file.as_deref().unwrap_or("memory");
-        let s = if about.queues == 1 { "" } else { "s" };
+    for about in disks.iter().filter_map(Disk::about) {
+        let (data, s) = (about.file.as_deref().unwrap_or("memory"), if about.queues == 1 { "" } else { "s" });
         info!(disk = about.ctrlr, "{data}, {} bytes, {} queue{s}, at {}", about.size, about.queues, about.socket);
     }
 
-    let signal = signals.wait().context("signals")?;
+    let signal = supervisor.run(&signals)?;
     info!("{}: finishing", signal.as_str());
     signals.thread_unblock().context("signals")?; // a second one ends the process at once
     drop(control);
-    Ok(())
+    supervisor.stop()
 }
 
 fn policies() -> String {

@@ -1,8 +1,9 @@
 //! Statistics for Prometheus, over HTTP on a loopback address.
 
-use crate::server::DiskServer;
-use crate::socket::accepted;
+use crate::link::DiskStats;
+use crate::socket::serve_clients;
 use crate::stats::QueueStats;
+use crate::supervisor::{Disk, stats_of};
 use anyhow::{Context as _, Result};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text};
@@ -19,40 +20,46 @@ use std::time::{Duration, Instant};
 /// A request whose head is longer is refused.
 const HEAD_MAX: usize = 8 << 10;
 /// Who says or hears nothing for so long is left.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Clients that are served at a time: those that say nothing must not keep others waiting.
+const CLIENTS_MAX: usize = 32;
 
 /// Answers at `address`, one request a connection, until the process ends.
 ///
 /// # Errors
 /// The address is not to be had.
-pub fn listen(address: SocketAddr, disks: Arc<[DiskServer]>) -> Result<()> {
+pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("metrics at {address}"))?;
-    let serve = move || {
-        loop {
-            if let Some(stream) = accepted(listener.accept()) {
-                let _ = answer(stream, &disks); // who leaves early gets no answer
-            }
-        }
+    let serve = move |stream| {
+        let _ = answer(stream, &disks); // a client that leaves early gets no answer
     };
-    std::thread::Builder::new().name("metrics".into()).spawn(serve).context("a thread")?;
-    Ok(())
+    let refuse = |mut stream: TcpStream, why: &str| {
+        let _ = stream.write_all(&response("503 Service Unavailable", PLAIN, why)); // nor does this one
+    };
+    serve_clients("metrics", CLIENTS_MAX, move || listener.accept(), serve, refuse)
 }
 
-fn answer(mut stream: TcpStream, disks: &[DiskServer]) -> io::Result<()> {
+fn answer(mut stream: TcpStream, disks: &[Disk]) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let plain = "text/plain; charset=utf-8";
-    let (status, content_type, body) = match path(&mut stream)?.as_deref() {
+    let response = match path(&mut stream)?.as_deref() {
         Some("/metrics") => match text(disks) {
-            Ok(text) => ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
-            Err(fmt::Error) => ("500 Internal Server Error", plain, String::new()),
+            Ok(text) => response("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", &text),
+            Err(fmt::Error) => response("500 Internal Server Error", PLAIN, ""),
         },
-        Some(_) => ("404 Not Found", plain, "see /metrics\n".into()),
-        None => ("400 Bad Request", plain, "GET /metrics is all there is\n".into()),
+        Some(_) => response("404 Not Found", PLAIN, "see /metrics\n"),
+        None => response("400 Bad Request", PLAIN, "GET /metrics is all there is\n"),
     };
+    stream.write_all(&response)
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+fn response(status: &str, content_type: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n");
-    stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes())
+    format!("{head}Connection: close\r\n\r\n{body}").into_bytes()
 }
 
 /// The path of a GET request; none: it is something else.
@@ -78,25 +85,33 @@ fn path(stream: &mut TcpStream) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-fn text(disks: &[DiskServer]) -> Result<String, fmt::Error> {
-    let queues = disks.iter().flat_map(|disk| {
-        let name = &disk.about().ctrlr;
-        disk.stats().into_iter().map(move |queue| (name.clone(), queue))
-    });
+fn text(disks: &[Disk]) -> Result<String, fmt::Error> {
+    let disks = stats_of(disks.iter()).into_iter().map(|(disk, stats)| (disk.name(), disk.restarts(), stats.ok()));
     let mut registry = Registry::with_prefix("coalesce");
-    registry.register_collector(Box::new(Snapshot(queues.collect())));
+    registry.register_collector(Box::new(Snapshot::new(disks.collect())));
     let mut text = String::new();
     text::encode(&mut text, &registry)?;
     Ok(text)
 }
 
-/// Statistics of all queues at one moment, each with the name of its disk.
+/// What all disks counted, at one moment.
 #[derive(Debug)]
-struct Snapshot(Vec<(String, QueueStats)>);
+struct Snapshot {
+    queues: Vec<(String, QueueStats)>,
+    disks: Vec<(String, u64, bool)>, // name, restarts, and whether it answers
+}
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Snapshot {
+    fn new(disks: Vec<(String, u64, Option<DiskStats>)>) -> Self {
+        let about = disks.iter().map(|(name, restarts, stats)| (name.clone(), *restarts, stats.is_some())).collect();
+        let queues = disks.into_iter().flat_map(|(name, _, stats)| {
+            stats.into_iter().flat_map(|stats| stats.queues).map(move |queue| (name.clone(), queue))
+        });
+        Self { queues: queues.collect(), disks: about }
+    }
+
     /// One metric: a value for each queue, or several with a label each.
     fn family<'a, V>(
         &'a self,
@@ -108,7 +123,7 @@ impl Snapshot {
         V: IntoIterator<Item = (Option<(&'static str, &'a str)>, u64)>,
     {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (disk, queue) in &self.0 {
+        for (disk, queue) in &self.queues {
             let number = queue.queue.to_string();
             for (label, value) in values(queue) {
                 let mut labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
@@ -138,24 +153,45 @@ impl Collector for Snapshot {
         self.family(encoder, ("kicks", "Kicks by the guest"), |queue| one(queue.device.kicks))?;
         self.family(encoder, ("sleeps", "Waits that ended in sleep"), |queue| one(queue.poll.sleeps))?;
         self.family(encoder, ("deliveries", "Deliveries by reason"), |queue| {
-            queue.delivered.iter().map(|(reason, count)| (Some(("reason", *reason)), *count)).collect::<Vec<_>>()
+            queue
+                .delivered
+                .iter()
+                .map(|(reason, count)| (Some(("reason", reason.as_str())), *count))
+                .collect::<Vec<_>>()
         })?;
         self.family(encoder, ("holds", "Holds by reason"), |queue| {
-            queue.holds.iter().map(|(reason, count)| (Some(("reason", *reason)), *count)).collect::<Vec<_>>()
+            queue.holds.iter().map(|(reason, count)| (Some(("reason", reason.as_str())), *count)).collect::<Vec<_>>()
         })?;
         self.family(encoder, ("hints", "Hints by source"), |queue| {
-            queue.hints.iter().map(|(source, count)| (Some(("source", *source)), *count)).collect::<Vec<_>>()
+            queue.hints.iter().map(|(source, count)| (Some(("source", source.as_str())), *count)).collect::<Vec<_>>()
         })?;
+        self.about_disks(encoder)?;
         self.held(encoder)?;
         self.hold_seconds(encoder)
     }
 }
 
 impl Snapshot {
+    fn about_disks(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Whether the disk's process answers: 1 or 0";
+        let mut family = encoder.encode_descriptor("up", help, None, MetricType::Gauge)?;
+        for (disk, _, answers) in &self.disks {
+            let labels: Labels<'_> = vec![("ctrlr", disk)];
+            ConstGauge::new(i64::from(*answers)).encode(family.encode_family(&labels)?)?;
+        }
+        let help = "How often the disk's process ended and was started again";
+        let mut family = encoder.encode_descriptor("process_restarts", help, None, MetricType::Counter)?;
+        for (disk, restarts, _) in &self.disks {
+            let labels: Labels<'_> = vec![("ctrlr", disk)];
+            ConstCounter::new(*restarts).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
     fn held(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Completions held at this moment";
         let mut family = encoder.encode_descriptor("held", help, None, MetricType::Gauge)?;
-        for (disk, queue) in &self.0 {
+        for (disk, queue) in &self.queues {
             let number = queue.queue.to_string();
             let labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
             ConstGauge::new(queue.held as i64).encode(family.encode_family(&labels)?)?;
@@ -167,7 +203,7 @@ impl Snapshot {
         let help = "How long completions were held";
         let unit = Unit::Seconds;
         let mut family = encoder.encode_descriptor("hold", help, Some(&unit), MetricType::Histogram)?;
-        for (disk, queue) in &self.0 {
+        for (disk, queue) in &self.queues {
             let number = queue.queue.to_string();
             let labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
             let hold = &queue.hold_ns;
@@ -183,6 +219,6 @@ impl Snapshot {
 }
 
 /// A bound in seconds. The last one has no end: the text form needs it to be infinite.
-fn seconds(ns: u64) -> f64 {
-    if ns == u64::MAX { f64::INFINITY } else { ns as f64 / 1e9 }
+fn seconds(ns: Option<u64>) -> f64 {
+    ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e9)
 }

@@ -104,9 +104,14 @@ impl QueueThread {
 
     /// Asks the queue something.
     pub fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
+        self.begin(command).recv().ok()
+    }
+
+    /// The same; the answer comes later.
+    pub fn begin<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Receiver<T> {
         let (sender, receiver) = channel();
         self.tell(command(sender));
-        receiver.recv().ok()
+        receiver
     }
 }
 

@@ -1,17 +1,20 @@
 //! `serve --record`: a JSON line for each request taken, each that ended, and each other interrupt (`docs/traces.md`).
 //!
 //! Queues note what happens in memory and hand it over when that is full, or when they have nothing else to do; a thread of
-//! its own writes. A queue never waits for that: what the writer has no room for is lost, and counted.
+//! its own writes. A queue never waits for that: what the writer has no room for is lost, and counted. The processes of all
+//! disks append to one file, whole lines at a time.
 
 use crate::backend::Operation;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use nix::time::{ClockId, clock_gettime};
 use policy::{Decision, Hint};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tracing::{error, warn};
@@ -39,7 +42,7 @@ enum Message {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     sender: SyncSender<Message>,
-    epoch: Instant,
+    epoch_ns: u64,
     lost: Arc<AtomicU64>,
 }
 
@@ -50,16 +53,49 @@ pub struct Writer {
     thread: JoinHandle<std::io::Result<()>>,
 }
 
+/// Creates the file of a record, or empties it; and when its clock begins, in ns of the system's monotonic clock.
+///
+/// # Errors
+/// The file cannot be created, or is a link: to follow one may empty what somebody else chose.
+pub fn create(path: &Path) -> Result<(File, u64)> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let create = || {
+        let file = options.open(path)?;
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Ok((file, monotonic_ns()))
+    };
+    create()
+        .map_err(|error: std::io::Error| match error.raw_os_error() {
+            Some(libc::ELOOP) => anyhow::anyhow!("is a symbolic link: name the file itself"),
+            _ => error.into(),
+        })
+        .with_context(|| format!("record {}", path.display()))
+}
+
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(std::time::Duration::from).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Writer {
-    /// Creates the file, and begins.
+    /// Appends to a file whose clock began at `epoch_ns`.
     ///
     /// # Errors
-    /// The file cannot be created.
-    pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("record {}", path.display()))?;
+    /// There is no thread for it.
+    pub fn new(file: File, epoch_ns: u64) -> Result<Self> {
         let (sender, receiver) = sync_channel(CHUNKS_MAX);
-        let recorder = Recorder { sender, epoch: Instant::now(), lost: Arc::default() };
-        let thread = std::thread::Builder::new().name("record".into()).spawn(move || write_all(&receiver, file));
+        let recorder = Recorder { sender, epoch_ns, lost: Arc::default() };
+        let write = move || {
+            let outcome = write_all(&receiver, file);
+            if let Err(error) = &outcome {
+                error!("record: {error}: nothing more is recorded");
+            }
+            outcome
+        };
+        let thread = std::thread::Builder::new().name("record".into()).spawn(write);
         Ok(Self { recorder, thread: thread.context("a thread for the record")? })
     }
 
@@ -70,17 +106,20 @@ impl Writer {
     }
 
     /// Writes what was handed over so far, and ends.
-    pub fn finish(self) {
-        let _ = self.recorder.sender.send(Message::End);
+    ///
+    /// # Errors
+    /// It could not be written: the record is not complete.
+    pub fn finish(self) -> Result<()> {
+        let _ = self.recorder.sender.send(Message::End); // the thread may have ended, with an error
         match self.thread.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => error!("record: {error}: it is not complete"),
-            Err(_) => error!("record: not complete"),
+            Ok(outcome) => outcome.context("record: it is not complete")?,
+            Err(_) => bail!("record: it is not complete"),
         }
         let lost = self.recorder.lost.load(Ordering::Relaxed);
         if lost > 0 {
             warn!("record: {lost} events are lost: they came faster than they could be written");
         }
+        Ok(())
     }
 }
 
@@ -92,10 +131,14 @@ impl Recorder {
         Recording {
             recorder: self.clone(),
             queue: format!("\"disk\":{disk},\"queue\":{index}").into(),
-            ahead: u64::try_from(clock.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX),
+            ahead: monotonic_ns().saturating_sub(self.epoch_ns).saturating_sub(since(clock)),
             events: Vec::with_capacity(CHUNK),
         }
     }
+}
+
+fn since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What one queue has noted. Times are those of its own clock, in ns.
@@ -145,22 +188,17 @@ impl Recording {
     }
 }
 
-/// Until the end is told. Whenever there is nothing more to write, the file has all of it.
-fn write_all(receiver: &Receiver<Message>, file: File) -> std::io::Result<()> {
-    let mut file = BufWriter::with_capacity(1 << 16, file);
-    loop {
-        let message = match receiver.try_recv() {
-            Err(TryRecvError::Empty) => {
-                file.flush()?;
-                receiver.recv().ok()
-            }
-            message => message.ok(),
-        };
-        let Some(Message::Events { queue, events }) = message else { return file.flush() };
+/// Until the end is told.
+fn write_all(receiver: &Receiver<Message>, mut file: File) -> std::io::Result<()> {
+    let mut lines = Vec::new();
+    while let Ok(Message::Events { queue, events }) = receiver.recv() {
+        lines.clear();
         for (time, what) in events {
-            write_line(&mut file, &queue, time, what)?;
+            write_line(&mut lines, &queue, time, what)?;
         }
+        file.write_all(&lines)?; // at once, so that no other process's line comes in between
     }
+    Ok(())
 }
 
 fn write_line(file: &mut impl Write, queue: &str, time: u64, what: What) -> std::io::Result<()> {

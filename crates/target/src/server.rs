@@ -4,7 +4,7 @@ use crate::backend::{Backend, FileBackend, MemoryBackend};
 use crate::config::{DiskConfig, Size};
 use crate::queue::{Command, Disk, QueueConfig, QueueThread};
 use crate::record::Recorder;
-use crate::socket::{BoundSocket, accepted};
+use crate::socket::accepted;
 use crate::stats::QueueStats;
 use crate::vhost::blk::{ID_LEN, Limits};
 use crate::vhost::{Connection, QUEUE_SIZE_MAX};
@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 use policy::Spec;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -23,7 +23,7 @@ use std::time::Instant;
 use tracing::{info, warn};
 use vhost::vhost_user::BackendReqHandler;
 
-/// A disk that is served. Dropping it finishes what is in flight, delivers what is held, and removes the socket.
+/// A disk that is served. Dropping it stops it.
 #[derive(Debug)]
 pub struct DiskServer {
     about: DiskInfo,
@@ -41,7 +41,7 @@ struct Shared {
 }
 
 /// What a disk is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct DiskInfo {
     /// Its name.
     pub ctrlr: String,
@@ -60,27 +60,45 @@ pub struct DiskInfo {
 }
 
 impl DiskServer {
-    /// Serves a disk. `recorder`: what happens is recorded there.
+    /// Opens what a disk's data is in.
     ///
     /// # Errors
-    /// What is wrong with the image, the socket, or the system.
-    pub fn start(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
-        let name = config.name();
-        Self::start_named(config, &name, recorder).with_context(|| format!("disk {name}"))
-    }
-
-    fn start_named(config: &DiskConfig, name: &str, recorder: Option<&Recorder>) -> Result<Self> {
-        let backend = match (&config.file, config.memory) {
-            (Some(path), None) => Backend::File(FileBackend::open(path, config.read_only, config.direct)?),
-            (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size)?),
+    /// What is wrong with the image.
+    pub fn open(config: &DiskConfig) -> Result<Backend> {
+        let open = || match (&config.file, config.memory) {
+            (Some(path), None) => Ok(Backend::File(FileBackend::open(path, config.read_only, config.direct)?)),
+            (None, Some(Size(size))) => Ok(Backend::Memory(MemoryBackend::new(size)?)),
             _ => bail!("needs either a file or memory"),
         };
+        open().with_context(|| format!("disk {}", config.name()))
+    }
+
+    /// Serves a disk to who connects to `listener`. `recorder`: what happens is recorded there.
+    ///
+    /// # Errors
+    /// A block size that the data does not have, or what the system does not give.
+    pub fn start(
+        config: &DiskConfig,
+        backend: Backend,
+        listener: UnixListener,
+        recorder: Option<&Recorder>,
+    ) -> Result<Self> {
+        let name = config.name();
+        Self::start_named(config, &name, backend, listener, recorder).with_context(|| format!("disk {name}"))
+    }
+
+    fn start_named(
+        config: &DiskConfig,
+        name: &str,
+        backend: Backend,
+        listener: UnixListener,
+        recorder: Option<&Recorder>,
+    ) -> Result<Self> {
         let block_size = config.block_size.map_or(backend.block_size(), |Size(size)| size as u32);
-        if block_size < backend.block_size() || backend.size() % u64::from(block_size) != 0 {
+        if block_size < backend.block_size() || !backend.size().is_multiple_of(u64::from(block_size)) {
             let (smallest, size) = (backend.block_size(), backend.size());
             bail!("block_size is {block_size}: it must be at least {smallest} and divide {size}");
         }
-        let socket = BoundSocket::bind(&config.socket)?;
         let size = backend.size();
         let limits =
             Limits { size, read_only: config.read_only, serial: serial(config.serial.as_deref().unwrap_or(name)) };
@@ -108,7 +126,7 @@ impl DiskServer {
         };
         let front = FrontDoor {
             name: name.into(),
-            socket,
+            listener,
             shared: shared.clone(),
             disk,
             queues: queues.clone(),
@@ -164,17 +182,17 @@ impl DiskServer {
         Ok(())
     }
 
-    /// Begins to stop.
-    pub fn begin_stop(&self) {
+    /// Finishes what is in flight, delivers what is held, and closes the connection: in this order, as a front end that
+    /// finds itself alone asks no more where its rings are, and goes on from where it believes them to be.
+    pub fn stop(&self) {
+        let answers: Vec<_> = self.queues.iter().map(|queue| queue.begin(Command::Stop)).collect();
+        for answer in answers {
+            let _ = answer.recv(); // a queue that has ended has nothing in flight
+        }
         let _ = self.shared.stop.write(1);
         if let Some(connection) = &*self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = connection.shutdown(Shutdown::Both);
+            let _ = connection.shutdown(Shutdown::Read); // it may be waited for the rest of a message
         }
-    }
-
-    /// Finishes what is in flight, delivers what is held, and removes the socket.
-    pub fn stop(&self) {
-        self.begin_stop();
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }
@@ -190,7 +208,7 @@ impl Drop for DiskServer {
 /// Accepts front ends, one at a time, and does what they say.
 struct FrontDoor {
     name: String,
-    socket: BoundSocket,
+    listener: UnixListener,
     shared: Arc<Shared>,
     disk: Arc<Disk>,
     queues: Arc<[QueueThread]>,
@@ -219,11 +237,11 @@ impl FrontDoor {
     /// The next front end; none: it is time to stop.
     fn accept(&self) -> Option<UnixStream> {
         loop {
-            let [stop, caller] = wait([self.shared.stop.as_fd(), self.socket.listener().as_fd()]);
+            let [stop, caller] = wait([self.shared.stop.as_fd(), self.listener.as_fd()]);
             if stop {
                 return None;
             }
-            if caller && let Some(stream) = accepted(self.socket.listener().accept()) {
+            if caller && let Some(stream) = accepted(self.listener.accept()) {
                 return Some(stream);
             }
         }
@@ -235,13 +253,13 @@ impl FrontDoor {
         let watch = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?;
         let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(connection)));
         loop {
-            let fds = [self.shared.stop.as_fd(), self.socket.listener().as_fd(), watch.as_fd()];
+            let fds = [self.shared.stop.as_fd(), self.listener.as_fd(), watch.as_fd()];
             let [stop, caller, message] = wait(fds);
             if stop {
                 return Ok(());
             }
             // Who has hung up may be back already: its old connection ends first.
-            if caller && !has_hung_up(&watch) && accepted(self.socket.listener().accept()).is_some() {
+            if caller && !has_hung_up(&watch) && accepted(self.listener.accept()).is_some() {
                 warn!(disk = self.name, "refused a second connection");
             }
             if message {

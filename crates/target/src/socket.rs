@@ -1,14 +1,39 @@
-//! Unix sockets that are bound with care and removed when they are done with.
+//! Unix sockets that are bound with care and removed when they are done with, and the clients that connect to them.
 
-use anyhow::{Context as _, Result, bail};
+use crate::config::Mode;
+use anyhow::{Context as _, Result, anyhow, bail};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, listen, socket};
+use nix::sys::stat::{Mode as Bits, fchmod};
+use nix::unistd::{Gid, Group};
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// Bytes of a path that the address of a socket has room for, before the zero that ends it.
 const PATH_MAX: usize = 107;
+
+/// How long the process before this one, which was killed, may take to let go of its socket.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Who may connect to a socket.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Its mode.
+    pub mode: Mode,
+    /// Its group, by name or number; that of the process if not given.
+    pub group: Option<String>,
+}
 
 /// A listening socket and its place in the file system.
 #[derive(Debug)]
@@ -19,32 +44,30 @@ pub struct BoundSocket {
 }
 
 impl BoundSocket {
-    /// Listens at `path`. A socket there that nobody listens to any more is replaced; anything else is left alone.
+    /// Listens at `path`. A socket there on which nobody listens any more is replaced; anything else is left alone.
     ///
     /// # Errors
     /// Somebody listens there, or something else is there, or it cannot be bound.
-    pub fn bind(path: &Path) -> Result<Self> {
+    pub fn bind(path: &Path, access: &Access) -> Result<Self> {
         let named = || format!("socket {}", path.display());
         let len = path.as_os_str().len();
         if len > PATH_MAX {
             bail!("{}: the path has {len} bytes, allowed are {PATH_MAX}", named());
         }
-        match path.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(named),
-            Ok(metadata) if !metadata.file_type().is_socket() => {
-                bail!("{} exists and is not a socket: it is left alone", named())
-            }
-            Ok(_) => match UnixStream::connect(path) {
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                    std::fs::remove_file(path).with_context(named)?;
-                }
-                _ => bail!("{} is in use by another process", named()),
-            },
-        }
-        let listener = UnixListener::bind(path).with_context(named)?;
+        let group = access.group.as_deref().map(group_id).transpose().with_context(named)?;
+        let _lock = lock_directory(path).with_context(named)?;
+        remove_abandoned(path)?;
+        let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).with_context(named)?;
+        // The file takes its mode from the socket, so that at no moment others can connect, whatever the umask.
+        fchmod(&socket, Bits::S_IRUSR | Bits::S_IWUSR).with_context(named)?;
+        let address = UnixAddr::new(path).with_context(named)?;
+        nix::sys::socket::bind(socket.as_raw_fd(), &address).with_context(named)?;
         let inode = path.symlink_metadata().with_context(named)?.ino();
-        Ok(Self { listener, path: path.into(), inode })
+        let bound = Self { listener: socket.into(), path: path.into(), inode };
+        listen(&bound.listener, Backlog::MAXALLOWABLE).with_context(named)?;
+        std::os::unix::fs::chown(path, None, group.map(Gid::as_raw)).with_context(named)?;
+        std::fs::set_permissions(path, PermissionsExt::from_mode(access.mode.0)).with_context(named)?;
+        Ok(bound)
     }
 
     /// The listener.
@@ -54,14 +77,57 @@ impl BoundSocket {
     }
 }
 
-/// The connection that a listener accepted. None: it is gone already, or there is no descriptor for it, and after a while
-/// there may be.
-#[must_use]
-pub fn accepted<S, A>(outcome: std::io::Result<(S, A)>) -> Option<S> {
-    if outcome.is_err() {
-        std::thread::sleep(Duration::from_millis(10)); // it stays ready: trying at once would only be busy
+fn group_id(name: &str) -> Result<Gid> {
+    if let Ok(number) = name.parse() {
+        return Ok(Gid::from_raw(number));
     }
-    outcome.ok().map(|(stream, _)| stream)
+    let group = Group::from_name(name).with_context(|| format!("group {name}"))?;
+    Ok(group.ok_or_else(|| anyhow!("group {name} is unknown"))?.gid)
+}
+
+/// Two processes that start at the same time look at the path one after the other: or each might remove the socket that the
+/// other has just bound.
+fn lock_directory(path: &Path) -> Result<Flock<File>> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = File::open(directory)?;
+    let start = Instant::now();
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((again, Errno::EAGAIN)) if start.elapsed() < PATIENCE => file = again,
+            Err((_, error)) => return Err(error).with_context(|| format!("a lock on {}", directory.display())),
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn remove_abandoned(path: &Path) -> Result<()> {
+    let named = || format!("socket {}", path.display());
+    let start = Instant::now();
+    loop {
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error).with_context(named),
+            Ok(metadata) if !metadata.file_type().is_socket() => {
+                bail!("{} exists and is not a socket: it is left alone", named())
+            }
+            Ok(_) => {}
+        }
+        let rest = PATIENCE.saturating_sub(start.elapsed());
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                return std::fs::remove_file(path).with_context(named);
+            }
+            Ok(stream) if !rest.is_zero() && hangs_up_within(&stream, rest) => sleep(Duration::from_millis(10)),
+            _ => bail!("{} is in use by another process", named()),
+        }
+    }
+}
+
+/// A process that ends closes the connections that it has not accepted yet.
+fn hangs_up_within(stream: &UnixStream, time: Duration) -> bool {
+    let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLHUP)];
+    poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX)) == Ok(1)
 }
 
 impl Drop for BoundSocket {
@@ -72,30 +138,130 @@ impl Drop for BoundSocket {
     }
 }
 
+/// The connection that a listener accepted. None: it is gone already, or there is no descriptor for it, and after a while
+/// there may be.
+#[must_use]
+pub fn accepted<S, A>(outcome: std::io::Result<(S, A)>) -> Option<S> {
+    if outcome.is_err() {
+        sleep(Duration::from_millis(10)); // it stays ready: trying at once would only be busy
+    }
+    outcome.ok().map(|(stream, _)| stream)
+}
+
+/// Serves clients, each on a thread of its own, until the process ends. Where `max` are served, the next is refused.
+///
+/// # Errors
+/// There is no thread for it.
+pub fn serve_clients<S: Send + 'static, A>(
+    name: &'static str,
+    max: usize,
+    mut accept: impl FnMut() -> std::io::Result<(S, A)> + Send + 'static,
+    serve: impl Fn(S) + Send + Sync + 'static,
+    refuse: impl Fn(S, &str) + Send + 'static,
+) -> Result<()> {
+    let (clients, serve) = (Arc::new(AtomicUsize::new(0)), Arc::new(serve));
+    let accept_all = move || {
+        loop {
+            let Some(stream) = accepted(accept()) else { continue };
+            if clients.load(Ordering::Relaxed) >= max {
+                warn!("{name}: refused a client: {max} are connected, which is the limit");
+                refuse(stream, &format!("{max} clients are connected, which is the limit"));
+                continue;
+            }
+            let place = Place::new(&clients);
+            let serve = serve.clone();
+            let thread = std::thread::Builder::new().name(format!("{name}-client"));
+            if let Err(error) = thread.spawn(move || (place, serve(stream)).1) {
+                warn!("{name}: refused a client: no thread: {error}");
+            }
+        }
+    };
+    std::thread::Builder::new().name(name.into()).spawn(accept_all).context("a thread")?;
+    Ok(())
+}
+
+/// A client's place among those that are served at a time.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn new(clients: &Arc<AtomicUsize>) -> Self {
+        clients.fetch_add(1, Ordering::Relaxed);
+        Self(clients.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
+
+    fn bind(path: &Path) -> Result<BoundSocket> {
+        BoundSocket::bind(path, &Access::default())
+    }
 
     #[test]
     fn only_an_abandoned_socket_is_replaced() {
-        let directory = std::env::temp_dir().join(format!("coalesce-socket-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("s");
-        let message = |path: &Path| format!("{:#}", BoundSocket::bind(path).unwrap_err());
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("s");
+        let message = |path: &Path| format!("{:#}", bind(path).unwrap_err());
 
-        let socket = BoundSocket::bind(&path).unwrap();
+        let socket = bind(&path).unwrap();
         assert!(message(&path).contains("is in use by another process"));
         drop(socket);
         assert!(!path.exists(), "removed");
 
         drop(UnixListener::bind(&path).unwrap()); // as after kill -9
         assert!(path.exists());
-        drop(BoundSocket::bind(&path).unwrap());
+        drop(bind(&path).unwrap());
 
         std::fs::write(&path, "precious").unwrap();
         assert!(message(&path).contains("is not a socket"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
-        assert!(message(&directory.join("no/such/place")).contains("No such file"));
-        std::fs::remove_dir_all(&directory).unwrap();
+        assert!(message(&directory.path().join("no/such/place")).contains("No such file"));
+    }
+
+    /// Two that start at the same time do not remove each other's socket.
+    #[test]
+    fn of_two_that_start_together_one_gets_the_socket() {
+        let directory = tempfile::TempDir::new().unwrap();
+        for round in 0..3 {
+            let path = directory.path().join(format!("s{round}"));
+            drop(UnixListener::bind(&path).unwrap());
+            let start = Barrier::new(2);
+            let bound: Vec<_> = std::thread::scope(|scope| {
+                let one = || {
+                    start.wait();
+                    bind(&path).ok()
+                };
+                let threads = [scope.spawn(one), scope.spawn(one)];
+                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(bound.len(), 1);
+            UnixStream::connect(&path).expect("the one that has it is there");
+        }
+    }
+
+    #[test]
+    fn the_mode_and_the_group_are_those_asked_for_whatever_the_umask() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let before = nix::sys::stat::umask(Bits::empty());
+        let group = nix::unistd::getgid().to_string();
+        for mode in [0o600, 0o660, 0o666] {
+            let path = directory.path().join(format!("{mode:o}"));
+            let access = Access { mode: Mode(mode), group: Some(group.clone()) };
+            let _socket = BoundSocket::bind(&path, &access).unwrap();
+            assert_eq!(path.metadata().unwrap().mode() & 0o777, mode);
+        }
+        nix::sys::stat::umask(before);
+        let access = Access { group: Some("no such group".into()), ..Access::default() };
+        let error = BoundSocket::bind(&directory.path().join("s"), &access).unwrap_err();
+        assert!(format!("{error:#}").contains("group no such group is unknown"), "{error:#}");
+        assert!(!directory.path().join("s").exists());
     }
 }

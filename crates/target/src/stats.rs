@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use policy::{HintCounts, Stats as PolicyStats};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Holds are recorded up to this long, in ns.
@@ -39,7 +39,7 @@ impl DeliveryStats {
 }
 
 /// What the device side of one queue counted.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct DeviceStats {
     /// Reads.
     pub reads: u64,
@@ -64,7 +64,7 @@ pub struct DeviceStats {
 }
 
 /// Whether polling before sleeping paid.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct PollStats {
     /// Polls that found something to do.
     pub paid: u64,
@@ -77,7 +77,7 @@ pub struct PollStats {
 }
 
 /// How long completions were held.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct HoldTimes {
     /// Completions that were held.
     pub count: u64,
@@ -87,9 +87,8 @@ pub struct HoldTimes {
     pub max: u64,
     /// Percentiles, in ns.
     pub percentile: BTreeMap<String, u64>,
-    /// How many were held longer than the bound before and up to this one, in ns; the last bound is the longest of all.
-    #[serde(skip)]
-    pub buckets: Vec<(u64, u64)>,
+    /// Bounds in ns, and how many were held longer than the bound before and up to this one. The last has no bound.
+    pub buckets: Vec<(Option<u64>, u64)>,
 }
 
 /// Bounds of the buckets that Prometheus is given, in ns.
@@ -98,10 +97,10 @@ const BUCKETS: [u64; 10] = [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000
 impl HoldTimes {
     fn new(hold: &Histogram<u64>) -> Self {
         let percentile = PERCENTILES.iter().map(|&p| (format!("{p:.6}"), hold.value_at_percentile(p))).collect();
-        let mut buckets: Vec<_> = BUCKETS.into_iter().chain([u64::MAX]).map(|bound| (bound, 0)).collect();
+        let mut buckets: Vec<_> = BUCKETS.into_iter().map(Some).chain([None]).map(|bound| (bound, 0)).collect();
         for values in hold.iter_recorded() {
             // A bound may lie among values that the histogram does not tell apart: they are counted once all the same.
-            let bucket = buckets.partition_point(|(bound, _)| *bound < values.value_iterated_to());
+            let bucket = BUCKETS.partition_point(|bound| *bound < values.value_iterated_to());
             buckets[bucket].1 += values.count_since_last_iteration();
         }
         Self { count: hold.len(), mean: hold.mean(), max: hold.max(), percentile, buckets }
@@ -112,7 +111,7 @@ impl HoldTimes {
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
 /// Everything about one queue, for people and machines.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct QueueStats {
     /// Number of the queue.
     pub queue: usize,
@@ -131,11 +130,11 @@ pub struct QueueStats {
     /// Requests in flight at this moment.
     pub in_flight: u64,
     /// Deliveries by reason.
-    pub delivered: BTreeMap<&'static str, u64>,
+    pub delivered: BTreeMap<String, u64>,
     /// Holds by reason.
-    pub holds: BTreeMap<&'static str, u64>,
+    pub holds: BTreeMap<String, u64>,
     /// Hints by where they came from.
-    pub hints: BTreeMap<&'static str, u64>,
+    pub hints: BTreeMap<String, u64>,
     /// How long completions were held.
     pub hold_ns: HoldTimes,
     /// The device side.
@@ -165,14 +164,19 @@ impl QueueStats {
             consumed: delivery.consumed,
             held,
             in_flight: in_flight as u64,
-            delivered: decisions.delivered().filter(|(_, count)| *count > 0).collect(),
-            holds: decisions.held().filter(|(_, count)| *count > 0).collect(),
-            hints: hints.by_source(),
+            delivered: counted(decisions.delivered()),
+            holds: counted(decisions.held()),
+            hints: counted(hints.by_source().into_iter()),
             hold_ns: HoldTimes::new(&delivery.hold_ns),
             device,
             poll,
         }
     }
+}
+
+/// Those that are not 0, by name.
+fn counted(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 #[cfg(test)]

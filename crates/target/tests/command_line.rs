@@ -375,7 +375,11 @@ fn a_wrong_configuration_is_named_with_its_line_and_what_is_allowed() {
         ("", "", &["no disk", "[[disk]]"][..]),
         ("", "control = 'c'", &["no disk", "[[disk]]"]),
         ("", "[[disk", &["line 1", "expected `]"]),
-        ("", "disks = 1", &["line 1", "unknown field `disks`", "`control`, `metrics`, `record`, `disk`"]),
+        (
+            "",
+            "disks = 1",
+            &["line 1", "unknown field `disks`", "`control`, `metrics`, `record`, `user`, `sandbox`, `disk`"],
+        ),
         ("", "[disk]\nsocket = 's'", &["line 1", "expected a sequence"]),
         ("", "[[disk]]\nmemory = '1M'", &["line 1", "missing field `socket`"]),
         ("", "[[disk]]\nsocket = 's'", &["line 1", "disk s", "either a file or memory"]),
@@ -641,17 +645,20 @@ fn several_disks_of_one_configuration_are_each_their_own() {
     ";
     write(&directory, "c.toml", toml);
     let target = serve(directory, &["--config", "c.toml"]);
-    let list = target.call("list", &json!({})).unwrap();
+    let mut list = target.call("list", &json!({})).unwrap();
+    let pids: BTreeSet<_> =
+        list.as_array_mut().unwrap().iter_mut().map(|about| about["pid"].take().as_u64().unwrap()).collect();
+    assert_eq!(pids.len(), 2, "a process for each disk");
     assert_eq!(
         list,
         json!([
             {
                 "ctrlr": "a", "socket": "a.sock", "file": null, "size": 2 << 20, "block_size": 512, "queues": 3,
-                "read_only": false, "connected": false,
+                "read_only": false, "connected": false, "pid": null, "restarts": 0,
             },
             {
                 "ctrlr": "second \"one\"", "socket": "b.sock", "file": "image", "size": 1 << 16, "block_size": 4096,
-                "queues": 1, "read_only": true, "connected": false,
+                "queues": 1, "read_only": true, "connected": false, "pid": null, "restarts": 0,
             },
         ])
     );

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use raw::*;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -1460,15 +1460,15 @@ fn clients_of_the_control_socket_cannot_get_in_each_others_way() {
     arena.assert_unharmed();
 }
 
-/// More connections than there are files: some fail, and afterwards everything works again.
+/// More clients than are served at a time, under a limit of files that leaves room for those and little more.
 #[test]
-fn running_out_of_files_is_not_for_ever() {
+fn clients_beyond_the_limit_are_refused_and_it_is_not_for_ever() {
     let directory = TempDir::new().unwrap();
     write_config(&directory, &[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
     let limited = |command: &mut std::process::Command| {
         let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         *command = std::process::Command::new("sh");
-        command.args(["-c", "ulimit -n 48; exec \"$0\" \"$@\"", BINARY]).args(args);
+        command.args(["-c", "ulimit -n 200; exec \"$0\" \"$@\"", BINARY]).args(args);
     };
     let target = Target::spawn(directory, |command| {
         limited(command);
@@ -1477,15 +1477,34 @@ fn running_out_of_files_is_not_for_ever() {
     let mut arena = Arena::on(target);
     let path = arena.target.path("control");
     for _ in 0..3 {
-        let crowd: Vec<_> = (0..100).map_while(|_| UnixStream::connect(&path).ok()).collect();
-        wait_until("it has no files left", || arena.target.open_files() >= 47);
+        let crowd: Vec<_> = (0..300).map_while(|_| UnixStream::connect(&path).ok()).collect();
+        let mut answer = String::new();
+        crowd.last().unwrap().set_read_timeout(Some(HANG)).unwrap();
+        BufReader::new(crowd.last().unwrap()).read_line(&mut answer).unwrap();
+        assert!(answer.contains("64 clients are connected, which is the limit"), "{answer}");
         drop(crowd);
         let crowd: Vec<_> = (0..60).map_while(|_| UnixStream::connect(arena.target.path("victim")).ok()).collect();
         drop(crowd);
+        wait_until("it answers again", || arena.target.call("list", &json!({})).is_ok());
         wait_until("they are closed", || arena.target.open_files() <= arena.files + 1);
-        assert_answers(&arena.target);
     }
+    assert!(arena.target.log().contains("control: refused a client"), "{}", arena.target.log());
     arena.assert_unharmed();
+}
+
+/// A guest that could not get what it needs later must not be served at all.
+#[test]
+fn too_few_files_for_what_is_configured_are_said_at_the_start() {
+    let directory = TempDir::new().unwrap();
+    write_config(&directory, &[Disk::memory("victim", "1M").queues(16)]);
+    let config = directory.path().join("config.toml");
+    let ended = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 100; exec \"$0\" \"$@\"", BINARY, "serve", "--config"])
+        .arg(config)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("open files are needed, allowed are 100"), "{said}");
 }
 
 /// Whoever reads what the target says may end before it.

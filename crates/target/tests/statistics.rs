@@ -99,7 +99,7 @@ fn hold_times_are_those_of_held_completions_and_within_the_bound() {
     let holds = hold.buckets.iter().map(|(_, count)| count).sum::<u64>();
     assert_eq!(holds, hold.count);
     let delivered = &queues[0].delivered;
-    assert!(delivered.keys().all(|&reason| reason == "time"), "{delivered:?}");
+    assert!(delivered.keys().all(|reason| reason == "time"), "{delivered:?}");
 }
 
 #[test]

@@ -2,9 +2,10 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use coalesce_load::{Options, Report, run};
-use coalesce_target::config::{DiskConfig, Poll, Size};
+use coalesce_target::config::{DiskConfig, Mode, Poll, Size};
 use coalesce_target::server::DiskServer;
 use coalesce_target::stats::QueueStats;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -20,6 +21,8 @@ impl Served {
         let mut config = DiskConfig {
             name: Some("disk".into()),
             socket: directory.path().join("socket"),
+            socket_mode: Mode::default(),
+            socket_group: None,
             file: None,
             memory: Some(Size(64 << 20)),
             queues: 1,
@@ -32,7 +35,8 @@ impl Served {
             event_idx: true,
         };
         change(&directory, &mut config);
-        let disk = DiskServer::start(&config, None).unwrap();
+        let listener = UnixListener::bind(&config.socket).unwrap();
+        let disk = DiskServer::start(&config, DiskServer::open(&config).unwrap(), listener, None).unwrap();
         Self { directory, disk }
     }
 

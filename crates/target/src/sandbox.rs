@@ -1,0 +1,147 @@
+//! What a disk's process gives up before it listens to a front end: its user, its privileges, the file system, the
+//! network, other processes, and every system call that serving does not take. A front end that takes the process over
+//! is left with that disk's image, which its guest may write anyway, and with what the front end has sent.
+
+use crate::link::Identity;
+use anyhow::{Context as _, Result};
+use caps::CapSet;
+use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetStatus, Scope};
+use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter_all_threads,
+};
+use std::collections::BTreeMap;
+use tracing::warn;
+
+/// Becomes another user, for good. To be called when everything is open, and before there is another thread.
+///
+/// # Errors
+/// This process may not become that user.
+pub fn become_user(identity: &Identity) -> Result<()> {
+    let groups: Vec<_> = identity.groups.iter().copied().map(Gid::from_raw).collect();
+    setgroups(&groups).context("its groups")?;
+    setgid(Gid::from_raw(identity.gid)).context("its group")?;
+    setuid(Uid::from_raw(identity.uid)).context("its user")?;
+    // Another user's process is forgotten as somebody's child.
+    set_pdeathsig(Signal::SIGKILL).context("the end with its parent")
+}
+
+/// Gives up privileges and the file system. To be called before there is another thread: each inherits it.
+///
+/// # Errors
+/// The kernel refuses what every kernel has. What it does not have is said in a line, and done without.
+pub fn give_up_privileges() -> Result<()> {
+    set_no_new_privs().context("no new privileges")?;
+    if caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).unwrap_or(false) {
+        caps::clear(None, CapSet::Bounding).context("the bounding set of capabilities")?;
+    }
+    for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
+        caps::clear(None, set).with_context(|| format!("the {set:?} capabilities"))?;
+    }
+    let abi = ABI::V6;
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessNet::from_all(abi))?
+        .scope(Scope::from_all(abi))?
+        .create()?
+        .restrict_self()?;
+    if status.ruleset == RulesetStatus::NotEnforced {
+        warn!("sandbox: this kernel has no Landlock: file system and network are not closed");
+    }
+    Ok(())
+}
+
+/// Allows what serving takes and no other system call, in every thread. To be called when all threads are there.
+///
+/// # Errors
+/// The kernel refuses the filter.
+pub fn restrict_system_calls() -> Result<()> {
+    let filter = SeccompFilter::new(
+        rules()?,
+        SeccompAction::Errno(libc::EPERM as u32),
+        SeccompAction::Allow,
+        std::env::consts::ARCH.try_into().context("the filter's architecture")?,
+    )?;
+    let program = BpfProgram::try_from(filter)?;
+    match apply_filter_all_threads(&program) {
+        Err(error) if nix::errno::Errno::last() == nix::errno::Errno::ENOSYS => {
+            warn!("sandbox: this kernel has no seccomp: system calls are not restricted: {error}");
+            Ok(())
+        }
+        outcome => outcome.context("the filter of system calls"),
+    }
+}
+
+/// System calls that serving takes.
+const ALLOWED: &[i64] = &[
+    // A request.
+    libc::SYS_io_uring_enter,
+    libc::SYS_clock_gettime,
+    // A connection: its messages, their descriptors, the memory behind them, eventfds.
+    libc::SYS_accept4,
+    libc::SYS_recvmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_ppoll,
+    libc::SYS_shutdown,
+    libc::SYS_close,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_fstatfs,
+    libc::SYS_ftruncate,
+    libc::SYS_memfd_create,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_register,
+    // Memory. No mapping can become code: see `rules`.
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    // Threads: to wait for each other, and to end. None begins.
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+];
+
+fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
+    let argument = |index, op, value| SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    // Nothing is both written and run: no mapping is executable.
+    let exec = libc::PROT_EXEC as u64;
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, vec![SeccompRule::new(vec![argument(2, SeccompCmpOp::MaskedEq(exec), 0)?])?]);
+    }
+    // A thread's name and the precision of its timers, as it begins.
+    let prctl = [libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK, libc::PR_SET_VMA]
+        .map(|what| Ok(SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, what as u64)?])?));
+    rules.insert(libc::SYS_prctl, prctl.into_iter().collect::<Result<_>>()?);
+    // A panic ends this process, and no signal of ours another one.
+    let own = u64::from(std::process::id());
+    rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, own)?])?]);
+    Ok(rules)
+}

@@ -1,0 +1,427 @@
+//! A process for each disk, so that what one guest does ends at most its own: the supervisor starts them, starts them
+//! again when they end, and asks and stops them. It has no guest's memory, no image, and hears no front end.
+
+use crate::config::{Config, DiskConfig, Switch};
+use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Request, Setup};
+use crate::record;
+use crate::server::DiskInfo;
+use crate::socket::{Access, BoundSocket};
+use anyhow::{Context as _, Result, anyhow, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{User, getgrouplist};
+use policy::Spec;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{error, warn};
+use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
+
+/// How long a process may take to start: an image's lock is waited for.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the disks may take to finish what is in flight. A medium can be stuck; a service manager waits longer.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks at a process that starts or ends.
+const LOOK: Duration = Duration::from_millis(2);
+/// The pause before a process is started again that ended soon after its start: it doubles each time.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(10)];
+/// What lived so long is started again at once.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// A disk, from outside its process.
+#[derive(Debug)]
+pub struct Disk {
+    config: DiskConfig,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    about: Option<DiskInfo>,
+    process: Option<Process>,
+    restarts: u64,
+    policies: Vec<PolicyChange>,
+}
+
+/// A disk's process that serves.
+#[derive(Clone, Debug)]
+struct Process {
+    pid: u32,
+    link: Arc<Link>,
+}
+
+impl Disk {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.config.name()
+    }
+
+    /// What it is; none: it has not started yet.
+    #[must_use]
+    pub fn about(&self) -> Option<DiskInfo> {
+        self.state().about.clone()
+    }
+
+    /// Its process; none: that has ended, and is being started again.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.state().process.as_ref().map(|process| process.pid)
+    }
+
+    /// How often its process was started again.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.state().restarts
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn link(&self) -> Result<Arc<Link>> {
+        let process = self.state().process.clone();
+        Ok(process.ok_or_else(|| anyhow!("its process has ended and is being started again"))?.link)
+    }
+
+    fn begin(&self, request: Request) -> Result<Pending> {
+        self.link()?.begin(request)
+    }
+
+    fn named<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.with_context(|| format!("disk {}", self.name()))
+    }
+
+    /// Forgets what was counted.
+    ///
+    /// # Errors
+    /// Its process does not answer.
+    pub fn reset_stats(&self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        self.named(self.begin(Request::ResetStats).and_then(|pending| pending.wait(deadline)))
+    }
+
+    /// Gives one queue, or all, another policy. No request is dropped. It lasts as long as the target runs.
+    ///
+    /// # Errors
+    /// There is no such queue, the policy is refused, or the disk's process does not answer.
+    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let change = PolicyChange { queue, policy: policy.to_string() };
+        let outcome = self.begin(Request::SetPolicy(change.clone())).and_then(|pending| pending.wait::<()>(deadline));
+        self.named(outcome)?;
+        let policies = &mut self.state().policies;
+        policies.retain(|earlier| queue.is_some() && earlier.queue != queue);
+        policies.push(change);
+        Ok(())
+    }
+}
+
+/// What several disks counted, each by itself. One that does not answer keeps nobody waiting for longer than its turn.
+pub fn stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<(&'a Disk, Result<DiskStats>)> {
+    let deadline = Instant::now() + PATIENCE;
+    let asked: Vec<_> = disks.map(|disk| (disk, disk.begin(Request::Stats))).collect();
+    let answers =
+        asked.into_iter().map(|(disk, pending)| (disk, disk.named(pending.and_then(|pending| pending.wait(deadline)))));
+    answers.collect()
+}
+
+/// The processes of all disks. Dropping it ends them and removes the sockets.
+#[derive(Debug)]
+pub struct Supervisor {
+    disks: Arc<[Disk]>,
+    keepers: Vec<Keeper>,
+    plan: Plan,
+}
+
+/// How each process is started.
+#[derive(Debug)]
+struct Plan {
+    record: Option<(File, u64)>,
+    identity: Option<Identity>,
+    sandbox: bool,
+    log: String,
+}
+
+/// Keeps the process of one disk running. The main thread has it: a process ends with the thread that started it.
+#[derive(Debug)]
+struct Keeper {
+    socket: BoundSocket,
+    worker: Option<Worker>,
+    again_at: Option<Instant>,
+    failures: u32, // in a row, soon after a start
+}
+
+#[derive(Debug)]
+struct Worker {
+    child: Child,
+    link: Arc<Link>,
+    started: Instant,
+    starting: Option<Pending>,
+}
+
+impl Supervisor {
+    /// Starts a process for each disk; returns when all of them serve. `log`: what they log.
+    ///
+    /// # Errors
+    /// What is wrong with a disk, or with what all of them share. Then none is served.
+    pub fn start(config: &Config, log: String) -> Result<Self> {
+        nix::sys::prctl::set_no_new_privs().context("no new privileges")?;
+        raise_limits(&config.disks)?;
+        let plan = Plan {
+            record: config.record.as_deref().map(record::create).transpose()?,
+            identity: config.user.as_deref().map(identity).transpose()?,
+            sandbox: config.sandbox == Switch::On,
+            log,
+        };
+        let bind = |config: &DiskConfig| {
+            let access = Access { mode: config.socket_mode, group: config.socket_group.clone() };
+            let socket = BoundSocket::bind(&config.socket, &access);
+            let socket = socket.with_context(|| format!("disk {}", config.name()))?;
+            Ok(Keeper { socket, worker: None, again_at: None, failures: 0 })
+        };
+        let keepers = config.disks.iter().map(bind).collect::<Result<_>>()?;
+        let disk = |config: &DiskConfig| Disk { config: config.clone(), state: Mutex::default() };
+        let disks = config.disks.iter().map(disk).collect();
+        let mut supervisor = Self { disks, keepers, plan };
+        supervisor.start_all()?;
+        Ok(supervisor)
+    }
+
+    /// The disks, for whoever asks about them.
+    #[must_use]
+    pub const fn disks(&self) -> &Arc<[Disk]> {
+        &self.disks
+    }
+
+    fn start_all(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_PATIENCE;
+        for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
+            keeper.worker = Some(disk.named(self.plan.spawn(disk, &keeper.socket))?);
+        }
+        for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
+            let Some(worker) = &mut keeper.worker else { continue };
+            let Some(starting) = worker.starting.take() else { continue };
+            disk.serves(worker, starting.wait(deadline)?);
+        }
+        Ok(())
+    }
+
+    /// Starts again whatever ends, until one of `signals` comes. Which.
+    ///
+    /// # Errors
+    /// Signals cannot be waited for.
+    pub fn run(&mut self, signals: &SigSet) -> Result<Signal> {
+        let mut waited_for = *signals;
+        waited_for.add(Signal::SIGCHLD);
+        waited_for.thread_block().context("signals")?;
+        let arrivals = SignalFd::with_flags(&waited_for, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
+        let arrivals = arrivals.context("signals")?;
+        loop {
+            while let Some(arrival) = arrivals.read_signal().context("signals")? {
+                let signal = Signal::try_from(arrival.ssi_signo as i32).context("a signal")?;
+                if signal != Signal::SIGCHLD {
+                    return Ok(signal);
+                }
+            }
+            let mut next_look = None::<Duration>;
+            for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
+                let look = keeper.look_after(disk, &self.plan);
+                next_look = next_look.into_iter().chain(look).min();
+            }
+            let timeout = next_look.map_or(PollTimeout::NONE, |look| {
+                PollTimeout::try_from(look.as_millis() + 1).unwrap_or(PollTimeout::MAX)
+            });
+            let _ = poll(&mut [PollFd::new(arrivals.as_fd(), PollFlags::POLLIN)], timeout); // EINTR: look again
+        }
+    }
+
+    /// Stops every disk: what is in flight is finished, what is held is delivered.
+    ///
+    /// # Errors
+    /// One could not, or its record is not complete.
+    pub fn stop(mut self) -> Result<()> {
+        let deadline = Instant::now() + STOP_PATIENCE;
+        let mut problem = Ok(());
+        let ask = |keeper: &Keeper| keeper.worker.as_ref().map(|worker| worker.link.begin(Request::Stop));
+        let asked: Vec<_> = self.keepers.iter().map(ask).collect(); // all at once: none waits for another
+        for ((disk, keeper), answer) in self.disks.iter().zip(&mut self.keepers).zip(asked) {
+            let (Some(worker), Some(answer)) = (&mut keeper.worker, answer) else { continue };
+            let outcome =
+                answer.and_then(|pending| pending.wait::<()>(deadline)).and_then(|()| worker.end_by(deadline));
+            if let Err(error) = disk.named(outcome) {
+                error!("{error:#}");
+                problem = Err(anyhow!("not every disk could be stopped in order: see above"));
+            }
+        }
+        problem
+    }
+}
+
+impl Disk {
+    /// Its process has started.
+    fn serves(&self, worker: &Worker, about: DiskInfo) {
+        let mut state = self.state();
+        state.about = Some(about);
+        state.process = Some(Process { pid: worker.child.id(), link: worker.link.clone() });
+    }
+}
+
+impl Plan {
+    fn spawn(&self, disk: &Disk, socket: &BoundSocket) -> Result<Worker> {
+        let (ours, theirs) = UnixStream::pair().context("a socket")?;
+        let child = Command::new("/proc/self/exe")
+            .arg(WORKER)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()
+            .context("its process cannot be started")?;
+        // From here on the process ends when this is dropped.
+        let mut worker =
+            Worker { child, link: Arc::new(Link::new(ours.try_clone()?)?), started: Instant::now(), starting: None };
+        let mut descriptors = vec![socket.listener().as_raw_fd()];
+        descriptors.extend(self.record.iter().map(|(file, _)| file.as_raw_fd()));
+        ours.send_with_fds(&[&[0_u8][..]], &descriptors).context("its process has ended")?;
+        let setup = Setup {
+            disk: disk.config.clone(),
+            policies: disk.state().policies.clone(),
+            record_epoch_ns: self.record.as_ref().map(|(_, epoch_ns)| *epoch_ns),
+            identity: self.identity.clone(),
+            sandbox: self.sandbox,
+            log: self.log.clone(),
+        };
+        worker.starting = Some(worker.link.begin(Request::Start(Box::new(setup)))?);
+        Ok(worker)
+    }
+}
+
+/// The subcommand that serves one disk. It is not for people.
+pub const WORKER: &str = "worker";
+
+impl Keeper {
+    /// Notes what became of the process, and starts it again. When to look next; none: when a process ends.
+    fn look_after(&mut self, disk: &Disk, plan: &Plan) -> Option<Duration> {
+        if let Some(worker) = &mut self.worker {
+            match worker.child.try_wait() {
+                Ok(None) => {
+                    let answer = worker.starting.as_ref()?.try_wait();
+                    let Some(answer) = answer else { return Some(LOOK) };
+                    worker.starting = None;
+                    match answer {
+                        Ok(about) => {
+                            disk.serves(worker, about);
+                            disk.state().restarts += 1;
+                            warn!(disk = disk.name(), "serves again, as process {}", worker.child.id());
+                        }
+                        Err(error) => error!("{error:#}"), // it ends by itself
+                    }
+                    return Some(LOOK);
+                }
+                Ok(Some(status)) => self.has_ended(disk, &status.to_string()),
+                Err(error) => self.has_ended(disk, &error.to_string()),
+            }
+        }
+        let now = Instant::now();
+        if self.again_at.is_none_or(|again_at| again_at <= now) {
+            self.again_at = None;
+            match plan.spawn(disk, &self.socket) {
+                Ok(worker) => self.worker = Some(worker),
+                Err(error) => {
+                    error!(disk = disk.name(), "{error:#}");
+                    self.pause();
+                }
+            }
+        }
+        Some(self.again_at.map_or(LOOK, |again_at| again_at.saturating_duration_since(now)))
+    }
+
+    fn has_ended(&mut self, disk: &Disk, how: &str) {
+        disk.state().process = None;
+        let Some(worker) = self.worker.take() else { return };
+        error!(disk = disk.name(), "its process {} has ended ({how}); it is started again", worker.child.id());
+        if worker.started.elapsed() >= SETTLED {
+            self.failures = 0;
+        }
+        self.pause();
+    }
+
+    /// The first time there is none.
+    fn pause(&mut self) {
+        let [first, longest] = PAUSES;
+        let pause =
+            self.failures.checked_sub(1).map(|doublings| first.saturating_mul(1 << doublings.min(16)).min(longest));
+        self.again_at = pause.map(|pause| Instant::now() + pause);
+        self.failures += 1;
+    }
+}
+
+impl Worker {
+    /// Waits until it has ended, as it said that it would.
+    fn end_by(&mut self, deadline: Instant) -> Result<()> {
+        loop {
+            match self.child.try_wait().context("its process")? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => bail!("its process has ended: {status}"),
+                None if Instant::now() >= deadline => bail!("its process does not end: it is killed"),
+                None => std::thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it has ended, or is not needed any more
+        let _ = self.child.wait();
+    }
+}
+
+/// Descriptors of a disk's process: its own, its queues', and what a front end may send: memory, eventfds, and a message
+/// that has as many as it may.
+fn files_of(disk: &DiskConfig) -> u64 {
+    160 + 8 * u64::from(disk.queues)
+}
+
+/// Descriptors of the supervisor: a few for each disk, and its clients'.
+fn own_files(disks: &[DiskConfig]) -> u64 {
+    128 + 4 * disks.len() as u64
+}
+
+/// Takes as many descriptors as it may have, and sees that they are enough: what a guest needs later cannot be refused
+/// without harm. The same for memory that the kernel pins, as it does for each io_uring.
+fn raise_limits(disks: &[DiskConfig]) -> Result<()> {
+    let limit = raise(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
+    let needed = disks.iter().map(files_of).chain([own_files(disks)]).max().unwrap_or(0);
+    if needed > limit {
+        bail!("{needed} open files are needed, allowed are {limit}: raise the limit (ulimit -Hn, LimitNOFILE=)");
+    }
+    raise(Resource::RLIMIT_MEMLOCK).context("the limit of pinned memory")?;
+    Ok(())
+}
+
+/// Raises a limit as far as this process may. How far that is.
+fn raise(resource: Resource) -> nix::Result<u64> {
+    let (_, hard) = getrlimit(resource)?;
+    if resource == Resource::RLIMIT_MEMLOCK && setrlimit(resource, RLIM_INFINITY, RLIM_INFINITY).is_ok() {
+        return Ok(RLIM_INFINITY); // root may
+    }
+    setrlimit(resource, hard, hard)?;
+    Ok(hard)
+}
+
+fn identity(name: &str) -> Result<Identity> {
+    let named = || format!("user {name}");
+    let user = User::from_name(name).with_context(named)?.ok_or_else(|| anyhow!("user {name} is unknown"))?;
+    if !nix::unistd::geteuid().is_root() {
+        bail!("user {name}: only root can become another user");
+    }
+    let groups = getgrouplist(&CString::new(name)?, user.gid).with_context(named)?;
+    let groups = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
+    Ok(Identity { uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups })
+}

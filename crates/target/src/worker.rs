@@ -1,0 +1,111 @@
+//! The process of one disk. Everything that a guest or a front end reaches is here, with nobody else's disk beside it.
+
+use crate::link::{DiskStats, Questions, Request, Setup};
+use crate::record::Writer;
+use crate::server::DiskServer;
+use crate::{bus_error, log, sandbox};
+use anyhow::{Context as _, Result, bail};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigHandler, Signal, signal};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
+
+/// Descriptors that come with the first byte: the listener and, if there is one, the record.
+const DESCRIPTORS_MAX: usize = 2;
+
+/// Serves the disk that the supervisor, at the other end of standard input, asks for; returns when it asks to stop, or is
+/// no more.
+///
+/// # Errors
+/// Nobody is there who asks.
+pub fn run() -> Result<()> {
+    // The supervisor tells when to end, also where a terminal or a service manager signals each process of a group.
+    for ignored in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGXFSZ] {
+        // SAFETY: no handler runs.
+        unsafe { signal(ignored, SigHandler::SigIgn) }.context("signals")?;
+    }
+    set_pdeathsig(Signal::SIGKILL).context("the end with its parent")?;
+    // After a panic nothing about this disk can be trusted, and there is no other in this process.
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |about| {
+        say(about);
+        std::process::abort();
+    }));
+
+    let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let mut descriptors = receive_descriptors(&stream)?.into_iter();
+    let mut questions = Questions::new(stream);
+    let Some((id, Request::Start(setup))) = questions.hear() else { bail!("nobody says what to serve") };
+    let listener = descriptors.next().context("no listener came")?;
+    let (disk, writer) = match start(&setup, listener, descriptors.next()) {
+        Ok(started) => started,
+        Err(error) => {
+            questions.answer(id, Err(error));
+            return Ok(());
+        }
+    };
+    questions.answer(id, Ok(json!(disk.about())));
+
+    while let Some((id, request)) = questions.hear() {
+        if matches!(request, Request::Stop) {
+            disk.stop();
+            questions.answer(id, writer.map_or(Ok(()), Writer::finish).map(|()| Value::Null));
+            return Ok(());
+        }
+        questions.answer(id, answer(&disk, request));
+    }
+    disk.stop(); // the supervisor is gone
+    Ok(())
+}
+
+fn receive_descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>> {
+    let mut byte = [0_u8];
+    let mut slices = [libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 }];
+    let mut descriptors = [-1; DESCRIPTORS_MAX];
+    // SAFETY: the slice is the byte, which may have any value.
+    let (_, count) =
+        unsafe { stream.recv_with_fds(&mut slices, &mut descriptors) }.context("nobody is there who asks")?;
+    // SAFETY: the kernel has just made these descriptors for us.
+    Ok(descriptors[..count].iter().map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }).collect())
+}
+
+/// Starts the disk, with as few rights as serving takes.
+fn start(setup: &Setup, listener: OwnedFd, record: Option<OwnedFd>) -> Result<(DiskServer, Option<Writer>)> {
+    log::start(setup.log.parse().context("level of the log")?);
+    bus_error::survive()?;
+    let image = DiskServer::open(&setup.disk)?;
+    if let Some(identity) = &setup.identity {
+        sandbox::become_user(identity)?;
+    }
+    if setup.sandbox {
+        sandbox::give_up_privileges().context("sandbox")?;
+    }
+    let writer = match (record, setup.record_epoch_ns) {
+        (Some(file), Some(epoch_ns)) => Some(Writer::new(File::from(file), epoch_ns)?),
+        _ => None,
+    };
+    let recorder = writer.as_ref().map(Writer::recorder);
+    let disk = DiskServer::start(&setup.disk, image, listener.into(), recorder)?;
+    for change in &setup.policies {
+        disk.set_policy(change.queue, &change.policy.parse()?)?;
+    }
+    if setup.sandbox {
+        sandbox::restrict_system_calls().context("sandbox")?;
+    }
+    Ok((disk, writer))
+}
+
+fn answer(disk: &DiskServer, request: Request) -> Result<Value> {
+    match request {
+        Request::Stats => Ok(json!(DiskStats { connected: disk.is_connected(), queues: disk.stats() })),
+        Request::ResetStats => {
+            disk.reset_stats();
+            Ok(Value::Null)
+        }
+        Request::SetPolicy(change) => disk.set_policy(change.queue, &change.policy.parse()?).map(|()| Value::Null),
+        Request::Start(_) | Request::Stop => bail!("the disk is served already"),
+    }
+}
