@@ -81,16 +81,35 @@ pub struct QueueConfig {
     pub recorder: Option<Recorder>,
 }
 
-impl QueueThread {
-    /// Starts queue number `index` of a disk.
+/// A queue that has all it needs but its thread.
+pub struct QueueParts {
+    name: String,
+    queue: Queue,
+    commands: SyncSender<Command>,
+    wake: Arc<EventFd>,
+}
+
+impl QueueParts {
+    /// Queue number `index` of a disk.
     ///
     /// # Errors
     /// io_uring is not to be had, or the policy is not right for a clock in nanoseconds.
-    pub fn spawn(name: &str, index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
+    pub fn new(name: &str, index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
         let (commands, receiver) = sync_channel(COMMANDS_MAX);
         let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
         let queue = Queue::new(name, index, disk, config, receiver, wake.clone())?;
-        let thread = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || queue.run());
+        Ok(Self { name: format!("{name}-{index}"), queue, commands, wake })
+    }
+}
+
+impl QueueThread {
+    /// Starts the thread of a queue.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn spawn(parts: QueueParts) -> Result<Self> {
+        let QueueParts { name, queue, commands, wake } = parts;
+        let thread = std::thread::Builder::new().name(name).spawn(move || queue.run());
         Ok(Self { commands: Some(commands), wake, thread: Some(thread.context("a thread for a queue")?) })
     }
 

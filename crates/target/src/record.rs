@@ -46,6 +46,10 @@ pub struct Recorder {
     lost: Arc<AtomicU64>,
 }
 
+/// What queues have handed over.
+#[derive(Debug)]
+pub struct Arrivals(Receiver<Message>);
+
 /// The thread that writes.
 #[derive(Debug)]
 pub struct Writer {
@@ -80,16 +84,21 @@ fn monotonic_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// What queues hand over, and where it arrives. The record's clock began at `epoch_ns`.
+#[must_use]
+pub fn channel(epoch_ns: u64) -> (Recorder, Arrivals) {
+    let (sender, receiver) = sync_channel(CHUNKS_MAX);
+    (Recorder { sender, epoch_ns, lost: Arc::default() }, Arrivals(receiver))
+}
+
 impl Writer {
-    /// Appends to a file whose clock began at `epoch_ns`.
+    /// Appends to a file what arrives from queues that have this recorder.
     ///
     /// # Errors
     /// There is no thread for it.
-    pub fn new(file: File, epoch_ns: u64) -> Result<Self> {
-        let (sender, receiver) = sync_channel(CHUNKS_MAX);
-        let recorder = Recorder { sender, epoch_ns, lost: Arc::default() };
+    pub fn spawn(file: File, recorder: Recorder, arrivals: Arrivals) -> Result<Self> {
         let write = move || {
-            let outcome = write_all(&receiver, file);
+            let outcome = write_all(&arrivals.0, file);
             if let Err(error) = &outcome {
                 error!("record: {error}: nothing more is recorded");
             }
@@ -97,12 +106,6 @@ impl Writer {
         };
         let thread = std::thread::Builder::new().name("record".into()).spawn(write);
         Ok(Self { recorder, thread: thread.context("a thread for the record")? })
-    }
-
-    /// For queues.
-    #[must_use]
-    pub const fn recorder(&self) -> &Recorder {
-        &self.recorder
     }
 
     /// Writes what was handed over so far, and ends.

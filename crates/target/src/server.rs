@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, FileBackend, MemoryBackend};
 use crate::config::{DiskConfig, Size};
-use crate::queue::{Command, Disk, QueueConfig, QueueThread};
+use crate::queue::{Command, Disk, QueueConfig, QueueParts, QueueThread};
 use crate::record::Recorder;
 use crate::socket::accepted;
 use crate::stats::QueueStats;
@@ -59,49 +59,37 @@ pub struct DiskInfo {
     pub read_only: bool,
 }
 
-impl DiskServer {
-    /// Opens what a disk's data is in.
+/// A disk that has all it needs but its threads.
+pub struct DiskParts {
+    about: DiskInfo,
+    disk: Arc<Disk>,
+    queues: Vec<QueueParts>,
+    event_idx: bool,
+}
+
+impl DiskParts {
+    /// Opens what a disk's data is in, and what its queues need. `recorder`: what happens is recorded there.
     ///
     /// # Errors
-    /// What is wrong with the image.
-    pub fn open(config: &DiskConfig) -> Result<Backend> {
-        let open = || match (&config.file, config.memory) {
-            (Some(path), None) => Ok(Backend::File(FileBackend::open(path, config.read_only, config.direct)?)),
-            (None, Some(Size(size))) => Ok(Backend::Memory(MemoryBackend::new(size)?)),
+    /// What is wrong with the image, or what the system does not give.
+    pub fn open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
+        Self::try_open(config, recorder).with_context(|| format!("disk {}", config.name()))
+    }
+
+    fn try_open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
+        let backend = match (&config.file, config.memory) {
+            (Some(path), None) => Backend::File(FileBackend::open(path, config.read_only, config.direct)?),
+            (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size)?),
             _ => bail!("needs either a file or memory"),
         };
-        open().with_context(|| format!("disk {}", config.name()))
-    }
-
-    /// Serves a disk to who connects to `listener`. `recorder`: what happens is recorded there.
-    ///
-    /// # Errors
-    /// A block size that the data does not have, or what the system does not give.
-    pub fn start(
-        config: &DiskConfig,
-        backend: Backend,
-        listener: UnixListener,
-        recorder: Option<&Recorder>,
-    ) -> Result<Self> {
-        let name = config.name();
-        Self::start_named(config, &name, backend, listener, recorder).with_context(|| format!("disk {name}"))
-    }
-
-    fn start_named(
-        config: &DiskConfig,
-        name: &str,
-        backend: Backend,
-        listener: UnixListener,
-        recorder: Option<&Recorder>,
-    ) -> Result<Self> {
         let block_size = config.block_size.map_or(backend.block_size(), |Size(size)| size as u32);
         if block_size < backend.block_size() || !backend.size().is_multiple_of(u64::from(block_size)) {
             let (smallest, size) = (backend.block_size(), backend.size());
             bail!("block_size is {block_size}: it must be at least {smallest} and divide {size}");
         }
-        let size = backend.size();
+        let (name, size) = (config.name(), backend.size());
         let limits =
-            Limits { size, read_only: config.read_only, serial: serial(config.serial.as_deref().unwrap_or(name)) };
+            Limits { size, read_only: config.read_only, serial: serial(config.serial.as_deref().unwrap_or(&name)) };
         let disk = Arc::new(Disk { backend, limits, write_back: AtomicBool::new(true), epoch: Instant::now() });
         let queue = QueueConfig {
             policy: config.policy.clone(),
@@ -109,14 +97,10 @@ impl DiskServer {
             size_max: QUEUE_SIZE_MAX,
             recorder: recorder.cloned(),
         };
-        let queues: Result<Vec<_>> =
-            (0..usize::from(config.queues)).map(|i| QueueThread::spawn(name, i, disk.clone(), &queue)).collect();
-        let queues: Arc<[QueueThread]> = queues?.into();
-
-        let stop = EventFd::new().context("eventfd")?;
-        let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
+        let queues = (0..usize::from(config.queues)).map(|i| QueueParts::new(&name, i, disk.clone(), &queue));
+        let queues: Vec<_> = queues.collect::<Result<_>>()?;
         let about = DiskInfo {
-            ctrlr: name.into(),
+            ctrlr: name,
             socket: config.socket.display().to_string(),
             file: config.file.as_ref().map(|path| path.display().to_string()),
             size,
@@ -124,16 +108,31 @@ impl DiskServer {
             queues: queues.len(),
             read_only: config.read_only,
         };
+        Ok(Self { about, disk, queues, event_idx: config.event_idx })
+    }
+}
+
+impl DiskServer {
+    /// Serves a disk to front ends that connect to `listener`.
+    ///
+    /// # Errors
+    /// What the system does not give.
+    pub fn start(parts: DiskParts, listener: UnixListener) -> Result<Self> {
+        let DiskParts { about, disk, queues, event_idx } = parts;
+        let queues: Arc<[QueueThread]> = queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
+        let stop = EventFd::new().context("eventfd")?;
+        let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
+        let name = about.ctrlr.clone();
         let front = FrontDoor {
-            name: name.into(),
+            name: name.clone(),
             listener,
             shared: shared.clone(),
             disk,
             queues: queues.clone(),
-            block_size,
-            event_idx: config.event_idx,
+            block_size: about.block_size,
+            event_idx,
         };
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || front.run()).context("a thread")?;
+        let thread = std::thread::Builder::new().name(name).spawn(move || front.run()).context("a thread")?;
         Ok(Self { about, queues, shared, thread: Mutex::new(Some(thread)) })
     }
 

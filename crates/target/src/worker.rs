@@ -2,8 +2,8 @@
 
 use crate::link::{DiskStats, Questions, Request, Setup};
 use crate::record::Writer;
-use crate::server::DiskServer;
-use crate::{bus_error, log, sandbox};
+use crate::server::{DiskParts, DiskServer};
+use crate::{bus_error, log, record, sandbox};
 use anyhow::{Context as _, Result, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -76,19 +76,19 @@ fn receive_descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>> {
 fn start(setup: &Setup, listener: OwnedFd, record: Option<OwnedFd>) -> Result<(DiskServer, Option<Writer>)> {
     log::start(setup.log.parse().context("level of the log")?);
     bus_error::survive()?;
-    let image = DiskServer::open(&setup.disk)?;
+    let record = record.zip(setup.record_epoch_ns).map(|(file, epoch_ns)| (file, record::channel(epoch_ns)));
+    let recorder = record.as_ref().map(|(_, (recorder, _))| recorder);
+    // With all its rights it opens what they are needed for: the image, and io_uring, whose memory is pinned.
+    let parts = DiskParts::open(&setup.disk, recorder)?;
     if let Some(identity) = &setup.identity {
         sandbox::become_user(identity)?;
     }
     if setup.sandbox {
         sandbox::give_up_privileges().context("sandbox")?;
     }
-    let writer = match (record, setup.record_epoch_ns) {
-        (Some(file), Some(epoch_ns)) => Some(Writer::new(File::from(file), epoch_ns)?),
-        _ => None,
-    };
-    let recorder = writer.as_ref().map(Writer::recorder);
-    let disk = DiskServer::start(&setup.disk, image, listener.into(), recorder)?;
+    let spawn = |(file, (recorder, arrivals))| Writer::spawn(File::from(file), recorder, arrivals);
+    let writer = record.map(spawn).transpose()?;
+    let disk = DiskServer::start(parts, listener.into())?;
     for change in &setup.policies {
         disk.set_policy(change.queue, &change.policy.parse()?)?;
     }

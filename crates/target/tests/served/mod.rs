@@ -3,7 +3,7 @@
 
 use coalesce_load::{Options, Report, run};
 use coalesce_target::config::{DiskConfig, Mode, Poll, Size};
-use coalesce_target::server::DiskServer;
+use coalesce_target::server::{DiskParts, DiskServer};
 use coalesce_target::stats::QueueStats;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Served {
         };
         change(&directory, &mut config);
         let listener = UnixListener::bind(&config.socket).unwrap();
-        let disk = DiskServer::start(&config, DiskServer::open(&config).unwrap(), listener, None).unwrap();
+        let disk = DiskServer::start(DiskParts::open(&config, None).unwrap(), listener).unwrap();
         Self { directory, disk }
     }
 
