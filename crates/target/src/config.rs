@@ -26,6 +26,9 @@ pub struct Config {
     /// Whether the disks' processes give up what they do not need.
     #[serde(default)]
     pub sandbox: Switch,
+    /// How long an orderly stop may take.
+    #[serde(default)]
+    pub stop_timeout: StopTimeout,
     /// The disks.
     #[serde(rename = "disk", default)]
     pub disks: Vec<DiskConfig>,
@@ -218,6 +221,34 @@ impl<'de> Deserialize<'de> for Poll {
 impl Serialize for Poll {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         to_text(&format!("{}ns", self.0), serializer)
+    }
+}
+
+/// How long an orderly stop may take, in ns. A medium may be stuck; service managers wait for 90 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopTimeout(pub u64);
+
+impl Default for StopTimeout {
+    fn default() -> Self {
+        Self(20_000_000_000)
+    }
+}
+
+impl FromStr for StopTimeout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ns = policy::parse_duration(text).map_err(|problem| format!("stop_timeout {text} {problem}"))?;
+        if (1_000_000..=3_600_000_000_000).contains(&ns) {
+            return Ok(Self(ns));
+        }
+        Err(format!("stop_timeout {text} is out of range; allowed are 1ms to 3600s"))
+    }
+}
+
+impl<'de> Deserialize<'de> for StopTimeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
     }
 }
 

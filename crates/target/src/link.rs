@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
 /// Questions without an answer, at most: a process that is stuck must not fill the socket, on which a write would wait.
 const UNANSWERED_MAX: usize = 32;
@@ -128,6 +130,15 @@ impl Link {
         let thread = std::thread::Builder::new().name("link".into());
         thread.spawn(move || route_answers(reader, &routes)).context("a thread")?;
         Ok(Self { stream, unanswered })
+    }
+
+    /// Sends descriptors, before anything is asked.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn send_descriptors(&self, descriptors: &[RawFd]) -> Result<()> {
+        self.stream.send_with_fds(&[&[0_u8][..]], descriptors).context("its process has ended")?;
+        Ok(())
     }
 
     /// Asks; the answer comes later.

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use coalesce_target::bench::{self, Bench};
-use coalesce_target::config::{Config, DiskConfig, Loopback, Mode, Poll, Size, Switch, parse_queues};
+use coalesce_target::config::{Config, DiskConfig, Loopback, Mode, Poll, Size, StopTimeout, Switch, parse_queues};
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::{control, log, metrics, print, say, worker};
 use nix::sys::signal::{SigSet, Signal};
@@ -139,6 +139,10 @@ struct Serve {
     #[arg(long, value_name = "SWITCH", value_enum)]
     sandbox: Option<Switch>,
 
+    /// How long the end may take after SIGTERM; then what is still in flight is left as it is [default: 20s]
+    #[arg(long, value_name = "TIME")]
+    stop_timeout: Option<StopTimeout>,
+
     /// What is logged to standard error: error, warn, info, debug, off
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "COALESCE_LOG")]
     log: LevelFilter,
@@ -202,6 +206,7 @@ impl Serve {
                     record: None,
                     user: None,
                     sandbox: Switch::On,
+                    stop_timeout: StopTimeout::default(),
                     disks: vec![disk],
                 }
             }
@@ -211,6 +216,7 @@ impl Serve {
         config.metrics = self.metrics.or(config.metrics);
         config.record = self.record.or(config.record);
         config.user = self.user.or(config.user);
+        config.stop_timeout = self.stop_timeout.unwrap_or(config.stop_timeout);
         config.sandbox = self.sandbox.unwrap_or(config.sandbox);
         config.check()?;
         Ok(config)
@@ -223,7 +229,7 @@ fn serve(options: Serve) -> Result<()> {
     let config = options.into_config()?;
     // Blocked before any thread is there, so that none of them is interrupted by a signal.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
-    signals.thread_block().context("signals")?;
+    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD]).thread_block().context("signals")?;
     let mut supervisor = Supervisor::start(&config, level.to_string())?;
     let disks = supervisor.disks().clone();
     if let Some(Loopback(address)) = config.metrics {

@@ -21,12 +21,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{error, warn};
-use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
 /// How long a process may take to start: an image's lock is waited for.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// How long the disks may take to finish what is in flight. A medium can be stuck; a service manager waits longer.
-const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks at a process that starts or ends.
 const LOOK: Duration = Duration::from_millis(2);
 /// The pause before a process is started again that ended soon after its start: it doubles each time.
@@ -147,6 +144,7 @@ struct Plan {
     identity: Option<Identity>,
     sandbox: bool,
     log: String,
+    stop_timeout: Duration,
 }
 
 /// Keeps the process of one disk running. The main thread has it: a process ends with the thread that started it.
@@ -179,6 +177,7 @@ impl Supervisor {
             identity: config.user.as_deref().map(identity).transpose()?,
             sandbox: config.sandbox == Switch::On,
             log,
+            stop_timeout: Duration::from_nanos(config.stop_timeout.0),
         };
         let bind = |config: &DiskConfig| {
             let access = Access { mode: config.socket_mode, group: config.socket_group.clone() };
@@ -200,27 +199,29 @@ impl Supervisor {
         &self.disks
     }
 
+    /// All processes begin together; what they open, they open in order, so that of two disks with one image the second
+    /// is the one that is refused.
     fn start_all(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_PATIENCE;
         for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
-            keeper.worker = Some(disk.named(self.plan.spawn(disk, &keeper.socket))?);
+            keeper.worker = Some(disk.named(Worker::spawn())?);
         }
         for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
             let Some(worker) = &mut keeper.worker else { continue };
-            let Some(starting) = worker.starting.take() else { continue };
+            let starting = disk.named(self.plan.begin(worker, disk, &keeper.socket))?;
             disk.serves(worker, starting.wait(deadline)?);
         }
         Ok(())
     }
 
-    /// Starts again whatever ends, until one of `signals` comes. Which.
+    /// Starts again whatever ends, until one of `signals` comes. Which. These signals and `SIGCHLD` are blocked in every
+    /// thread: one that took it would keep it from here.
     ///
     /// # Errors
     /// Signals cannot be waited for.
     pub fn run(&mut self, signals: &SigSet) -> Result<Signal> {
         let mut waited_for = *signals;
         waited_for.add(Signal::SIGCHLD);
-        waited_for.thread_block().context("signals")?;
         let arrivals = SignalFd::with_flags(&waited_for, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
         let arrivals = arrivals.context("signals")?;
         loop {
@@ -247,7 +248,7 @@ impl Supervisor {
     /// # Errors
     /// One could not, or its record is not complete.
     pub fn stop(mut self) -> Result<()> {
-        let deadline = Instant::now() + STOP_PATIENCE;
+        let deadline = Instant::now() + self.plan.stop_timeout;
         let mut problem = Ok(());
         let ask = |keeper: &Keeper| keeper.worker.as_ref().map(|worker| worker.link.begin(Request::Stop));
         let asked: Vec<_> = self.keepers.iter().map(ask).collect(); // all at once: none waits for another
@@ -274,20 +275,11 @@ impl Disk {
 }
 
 impl Plan {
-    fn spawn(&self, disk: &Disk, socket: &BoundSocket) -> Result<Worker> {
-        let (ours, theirs) = UnixStream::pair().context("a socket")?;
-        let child = Command::new("/proc/self/exe")
-            .arg(WORKER)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .spawn()
-            .context("its process cannot be started")?;
-        // From here on the process ends when this is dropped.
-        let mut worker =
-            Worker { child, link: Arc::new(Link::new(ours.try_clone()?)?), started: Instant::now(), starting: None };
+    /// Tells a process what to serve. The answer: what the disk is.
+    fn begin(&self, worker: &Worker, disk: &Disk, socket: &BoundSocket) -> Result<Pending> {
         let mut descriptors = vec![socket.listener().as_raw_fd()];
         descriptors.extend(self.record.iter().map(|(file, _)| file.as_raw_fd()));
-        ours.send_with_fds(&[&[0_u8][..]], &descriptors).context("its process has ended")?;
+        worker.link.send_descriptors(&descriptors)?;
         let setup = Setup {
             disk: disk.config.clone(),
             policies: disk.state().policies.clone(),
@@ -296,8 +288,7 @@ impl Plan {
             sandbox: self.sandbox,
             log: self.log.clone(),
         };
-        worker.starting = Some(worker.link.begin(Request::Start(Box::new(setup)))?);
-        Ok(worker)
+        worker.link.begin(Request::Start(Box::new(setup)))
     }
 }
 
@@ -308,21 +299,26 @@ impl Keeper {
     /// Notes what became of the process, and starts it again. When to look next; none: when a process ends.
     fn look_after(&mut self, disk: &Disk, plan: &Plan) -> Option<Duration> {
         if let Some(worker) = &mut self.worker {
-            match worker.child.try_wait() {
-                Ok(None) => {
-                    let answer = worker.starting.as_ref()?.try_wait();
-                    let Some(answer) = answer else { return Some(LOOK) };
+            let ended = worker.child.try_wait(); // before its answer is looked for, which it sends before
+            match worker.starting.as_ref().and_then(Pending::try_wait) {
+                Some(Ok(about)) => {
                     worker.starting = None;
-                    match answer {
-                        Ok(about) => {
-                            disk.serves(worker, about);
-                            disk.state().restarts += 1;
-                            warn!(disk = disk.name(), "serves again, as process {}", worker.child.id());
-                        }
-                        Err(error) => error!("{error:#}"), // it ends by itself
-                    }
-                    return Some(LOOK);
+                    disk.serves(worker, about);
+                    disk.state().restarts += 1;
+                    warn!(disk = disk.name(), "serves again, as process {}", worker.child.id());
                 }
+                Some(Err(error)) => {
+                    worker.starting = None;
+                    error!("{error:#}"); // the process ends by itself
+                }
+                None if worker.starting.is_some() && worker.started.elapsed() > START_PATIENCE => {
+                    error!(disk = disk.name(), "its process does not start: it is killed");
+                    let _ = worker.child.kill(); // it may have just ended
+                }
+                None => {}
+            }
+            match ended {
+                Ok(None) => return worker.starting.is_some().then_some(LOOK),
                 Ok(Some(status)) => self.has_ended(disk, &status.to_string()),
                 Err(error) => self.has_ended(disk, &error.to_string()),
             }
@@ -330,7 +326,12 @@ impl Keeper {
         let now = Instant::now();
         if self.again_at.is_none_or(|again_at| again_at <= now) {
             self.again_at = None;
-            match plan.spawn(disk, &self.socket) {
+            let spawn = || {
+                let mut worker = Worker::spawn()?;
+                worker.starting = Some(plan.begin(&worker, disk, &self.socket)?);
+                Ok::<_, anyhow::Error>(worker)
+            };
+            match spawn() {
                 Ok(worker) => self.worker = Some(worker),
                 Err(error) => {
                     error!(disk = disk.name(), "{error:#}");
@@ -362,6 +363,15 @@ impl Keeper {
 }
 
 impl Worker {
+    fn spawn() -> Result<Self> {
+        let (ours, theirs) = UnixStream::pair().context("a socket")?;
+        let link = Arc::new(Link::new(ours)?);
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(WORKER).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        let child = command.spawn().context("its process cannot be started")?;
+        Ok(Self { child, link, started: Instant::now(), starting: None })
+    }
+
     /// Waits until it has ended, as it said that it would.
     fn end_by(&mut self, deadline: Instant) -> Result<()> {
         loop {

@@ -378,7 +378,11 @@ fn a_wrong_configuration_is_named_with_its_line_and_what_is_allowed() {
         (
             "",
             "disks = 1",
-            &["line 1", "unknown field `disks`", "`control`, `metrics`, `record`, `user`, `sandbox`, `disk`"],
+            &[
+                "line 1",
+                "unknown field `disks`",
+                "`control`, `metrics`, `record`, `user`, `sandbox`, `stop_timeout`, `disk`",
+            ],
         ),
         ("", "[disk]\nsocket = 's'", &["line 1", "expected a sequence"]),
         ("", "[[disk]]\nmemory = '1M'", &["line 1", "missing field `socket`"]),
