@@ -273,8 +273,7 @@ impl Queue {
             }
             Command::SetMemory(memory, answer) => {
                 if let Some(vring) = &mut self.vring {
-                    let ring = vring.set_memory(memory);
-                    self.note(ring);
+                    vring.set_memory(memory);
                 }
                 let _ = answer.send(());
             }

@@ -6,6 +6,7 @@
 
 pub mod blk;
 mod call;
+pub mod chain;
 pub mod inflight;
 pub mod vring;
 

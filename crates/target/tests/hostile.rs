@@ -827,6 +827,34 @@ fn a_region_of_requests_in_flight_of_a_wrong_size_is_refused() {
         let wire = arena.wire();
         wire.negotiate(!0).unwrap();
         assert!(wire.ask(GET_INFLIGHT_FD, &describe(0, 0, queues, entries)).is_err(), "{queues} queues of {entries}");
+/// What says which requests are taken over is not where a request can write.
+#[test]
+fn requests_that_are_taken_over_cannot_overwrite_what_says_which_they_are() {
+    use std::os::unix::fs::FileExt as _;
+    let mut arena = Arena::new("none");
+    for address in [(1 << 62) + 6, 1 << 62] {
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        driver.get_inflight();
+        let queue = driver.queue();
+        queue.offer_many(8, &Op::Read(0, 512));
+        queue.write(queue.header(0), &header(T_GET_ID, 0, 0)); // its answer is written while the others are taken
+        queue.write_chain(0, &chained(&[(queue.header(0), 16, 0), (address, 20, WRITE), (queue.status_at(0), 1, WRITE)]));
+        queue.set_avail_idx(8);
+        let file = driver.inflight.as_ref().unwrap().1.clone();
+        file.write_all_at(&[1_u16, 64, 0, 0].map(u16::to_le_bytes).concat(), 8).unwrap();
+        for slot in 0..8 {
+            file.write_all_at(&[1], 16 + 16 * 3 * slot).unwrap();
+        }
+        driver.start_queue(0);
+        assert_eq!(driver.queue().wait(8).len(), 8);
+        assert_eq!(driver.queue().status(0), IOERR, "there is no such memory");
+        assert!((1..8).all(|slot| driver.queues[0].status(slot) == OK));
+        drop(driver);
+        wait_until("the connection is closed", || connected(&arena.target).is_empty());
+    }
+    arena.assert_unharmed();
+}
+
     }
     // Too small for the ring that is started with it.
     let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 256));

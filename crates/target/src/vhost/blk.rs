@@ -1,12 +1,12 @@
 //! virtio-blk (virtio 1.2 §5.2): a request out of a descriptor chain, and the configuration space.
 
+use super::chain::Chain;
 use crate::backend::{Buffers, Operation};
 use virtio_bindings::bindings::virtio_blk::{
     VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH,
     VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
     VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
 };
-use virtio_queue::DescriptorChain;
 use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap};
 
 /// Sectors are 512 bytes, whatever the block size.
@@ -139,20 +139,20 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Understands a chain in `memory`. The addresses of its data go to `buffers`. `durable`: writes are on the medium
+    /// Understands a chain. The addresses of its data go to `buffers`. `durable`: writes are on the medium
     /// when they end. How a request is spread over descriptors is the driver's business (virtio 1.2 §2.7.4).
     ///
     /// # Errors
     /// A chain without a status byte: it loops, is cut off, too long, or outside guest memory.
     pub fn parse(
         &mut self,
-        chain: DescriptorChain<&GuestMemoryMmap>,
-        memory: &GuestMemoryMmap,
+        chain: Chain<'_>,
         limits: &Limits,
         durable: bool,
         buffers: &mut Buffers,
     ) -> Result<Request, Malformed> {
         let Self { readable, writable } = self;
+        let memory = chain.memory();
         readable.clear();
         writable.clear();
         let mut ends = false;

@@ -46,12 +46,13 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// The part of queue `index`, a ring of `size` entries; `used_idx` is the ring's own. `None`: it is not all there.
+    /// The part of queue `index`, a ring of `size` entries; `used_idx` is the ring's own. `None`: it is not all there, or
+    /// the size is no power of two.
     #[must_use]
     pub fn new(all: InflightRegion, index: usize, size: u16, used_idx: u16) -> Option<Self> {
         let InflightRegion { region, entries } = all;
         let offset = index.checked_mul(region_len(entries))?;
-        if size > entries || offset.checked_add(region_len(entries))? > region.size() {
+        if !size.is_power_of_two() || size > entries || offset.checked_add(region_len(entries))? > region.size() {
             return None;
         }
         let this = Self { region, offset, size, counter: 0 };
@@ -60,11 +61,11 @@ impl Inflight {
                 // The device before us ended between answering this one and noting it.
                 let head = this.load::<AtomicU16>(LAST_BATCH_HEAD_AT);
                 if head < size {
-                    this.store::<AtomicU8>(entry(head) + TAKEN_AT, 0);
+                    this.store::<AtomicU8>(this.entry(head) + TAKEN_AT, 0);
                 }
             }
         } else {
-            (0..size).for_each(|head| this.store::<AtomicU8>(entry(head) + TAKEN_AT, 0));
+            (0..size).for_each(|head| this.store::<AtomicU8>(this.entry(head) + TAKEN_AT, 0));
             this.store::<AtomicU16>(SIZE_AT, size);
             this.store::<AtomicU16>(VERSION_AT, VERSION);
         }
@@ -83,26 +84,31 @@ impl Inflight {
 
     /// A request is taken.
     pub fn take(&mut self, head: u16) {
-        self.store::<AtomicU64>(entry(head) + COUNTER_AT, self.counter);
+        self.store::<AtomicU64>(self.entry(head) + COUNTER_AT, self.counter);
         self.counter = self.counter.wrapping_add(1);
-        self.store::<AtomicU8>(entry(head) + TAKEN_AT, 1);
+        self.store::<AtomicU8>(self.entry(head) + TAKEN_AT, 1);
     }
 
     /// A request is about to be answered.
     pub fn before_answer(&self, head: u16) {
-        self.store::<AtomicU16>(entry(head) + NEXT_AT, self.load::<AtomicU16>(LAST_BATCH_HEAD_AT));
+        self.store::<AtomicU16>(self.entry(head) + NEXT_AT, self.load::<AtomicU16>(LAST_BATCH_HEAD_AT));
         self.store::<AtomicU16>(LAST_BATCH_HEAD_AT, head);
     }
 
     /// A request is answered: the ring's used index is now `used_idx`.
     pub fn after_answer(&self, head: u16, used_idx: u16) {
-        self.store::<AtomicU8>(entry(head) + TAKEN_AT, 0);
+        self.store::<AtomicU8>(self.entry(head) + TAKEN_AT, 0);
         self.store::<AtomicU16>(USED_IDX_AT, used_idx);
     }
 
     fn taken(&self) -> impl Iterator<Item = (u64, u16)> {
-        let taken = (0..self.size).filter(|&head| self.load::<AtomicU8>(entry(head) + TAKEN_AT) == 1);
-        taken.map(|head| (self.load::<AtomicU64>(entry(head) + COUNTER_AT), head))
+        let taken = (0..self.size).filter(|&head| self.load::<AtomicU8>(self.entry(head) + TAKEN_AT) == 1);
+        taken.map(|head| (self.load::<AtomicU64>(self.entry(head) + COUNTER_AT), head))
+    }
+
+    /// Where the entry of a head is. Heads are checked where they are taken; here none of them leads out of the region.
+    fn entry(&self, head: u16) -> usize {
+        HEADER_LEN + ENTRY_LEN * usize::from(head & (self.size - 1))
     }
 
     fn load<A: AtomicInteger>(&self, at: usize) -> A::V {
@@ -113,10 +119,6 @@ impl Inflight {
         let field = self.region.get_atomic_ref::<A>(self.offset + at).expect("checked when it was made");
         field.store(value, Ordering::Release);
     }
-}
-
-const fn entry(head: u16) -> usize {
-    HEADER_LEN + ENTRY_LEN * head as usize
 }
 
 #[cfg(test)]

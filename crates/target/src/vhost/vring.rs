@@ -2,6 +2,7 @@
 
 use super::blk::{Limits, Malformed, Parser, Request, Status};
 use super::call::Call;
+use super::chain::Chain;
 use super::inflight::{Inflight, InflightRegion};
 use crate::backend::Buffers;
 use crate::delivery::Ring;
@@ -9,8 +10,8 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
-use virtio_queue::{Queue, QueueOwnedT as _, QueueT as _};
-use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
+use virtio_queue::{Queue, QueueT as _};
+use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 use vmm_sys_util::eventfd::EventFd;
 
 /// The guest broke the ring: nothing in it can be trusted any more.
@@ -26,22 +27,10 @@ pub struct Vring {
     call: Option<Call>,
     error: Option<EventFd>,
     inflight: Option<Inflight>,
-    replay: Option<Replay>,
+    replay: Vec<u16>, // heads that a device before us took and did not answer, the oldest last
     parser: Parser,
     can_flush: bool,
 }
-
-/// Requests that a device before us took and did not answer. Chains are read through an available ring only, and the
-/// guest's may have gone on since: so this is one of our own, in front of the guest's descriptors.
-#[derive(Debug)]
-struct Replay {
-    queue: Queue,
-    ring: Arc<GuestRegionMmap>,
-    memory: GuestMemoryMmap, // the guest's, and the ring
-}
-
-/// Where our available ring is put: far above all guest memory.
-const REPLAY_ADDRESS: GuestAddress = GuestAddress(1 << 62);
 
 /// A request taken from the ring.
 #[derive(Debug)]
@@ -100,13 +89,11 @@ impl Vring {
             Some((region, index)) => Some(Inflight::new(region, index, size, used_idx).ok_or(Broken)?),
             None => None,
         };
-        let unanswered = inflight.as_ref().map(Inflight::unanswered).unwrap_or_default();
-        let replay = if unanswered.is_empty() {
-            None
-        } else {
-            queue.set_next_avail(used_idx.wrapping_add(unanswered.len() as u16));
-            Some(Replay::new(size, addresses, &memory, &unanswered).ok_or(Broken)?)
-        };
+        let mut replay = inflight.as_ref().map(Inflight::unanswered).unwrap_or_default();
+        replay.reverse();
+        if !replay.is_empty() {
+            queue.set_next_avail(used_idx.wrapping_add(replay.len() as u16));
+        }
         let parser = Parser::default();
         Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, parser, can_flush })
     }
@@ -141,15 +128,8 @@ impl Vring {
     }
 
     /// Guest memory is mapped anew.
-    ///
-    /// # Errors
-    /// It leaves no room for what is to be taken over.
-    pub fn set_memory(&mut self, memory: Arc<GuestMemoryMmap>) -> Result<(), Broken> {
-        if let Some(replay) = &mut self.replay {
-            replay.memory = memory.insert_region(replay.ring.clone()).map_err(|_| Broken)?;
-        }
+    pub fn set_memory(&mut self, memory: Arc<GuestMemoryMmap>) {
         self.memory = memory;
-        Ok(())
     }
 
     /// The eventfd that interrupts the guest.
@@ -201,25 +181,34 @@ impl Vring {
     /// # Errors
     /// The guest's index jumped, a descriptor index is outside the table, or the ring is not in its memory.
     pub fn pop(&mut self, limits: &Limits, durable: bool, buffers: &mut Buffers) -> Result<Option<Popped>, Broken> {
-        if let Some(Replay { queue, memory, .. }) = &mut self.replay {
-            if let Some(chain) = queue.iter(&*memory).map_err(|_| Broken)?.next() {
-                let head = chain.head_index();
-                let request = self.parser.parse(chain, memory, limits, durable, buffers);
-                return Ok(Some(Popped { head, request, is_again: true }));
-            }
-            self.replay = None;
+        let (head, is_again) = match self.replay.pop() {
+            Some(head) => (head, true),
+            None => match self.next_head()? {
+                Some(head) => (head, false),
+                None => return Ok(None),
+            },
+        };
+        if let Some(inflight) = self.inflight.as_mut().filter(|_| !is_again) {
+            inflight.take(head);
         }
-        let memory: &GuestMemoryMmap = &self.memory;
-        let Some(chain) = self.queue.iter(memory).map_err(|_| Broken)?.next() else { return Ok(None) };
-        let head = chain.head_index();
+        let chain = Chain::new(&self.memory, GuestAddress(self.queue.desc_table()), self.queue.size(), head);
+        let request = self.parser.parse(chain, limits, durable, buffers);
+        Ok(Some(Popped { head, request, is_again }))
+    }
+
+    /// Takes the next head out of the available ring.
+    fn next_head(&mut self) -> Result<Option<u16>, Broken> {
+        if self.backlog()? == 0 {
+            return Ok(None);
+        }
+        let next_avail = self.queue.next_avail();
+        let address = self.queue.avail_ring() + 4 + 2 * u64::from(next_avail % self.queue.size());
+        let head = self.memory.load(GuestAddress(address), Ordering::Relaxed).map(u16::from_le).map_err(|_| Broken)?;
         if head >= self.queue.size() {
             return Err(Broken);
         }
-        if let Some(inflight) = &mut self.inflight {
-            inflight.take(head);
-        }
-        let request = self.parser.parse(chain, memory, limits, durable, buffers);
-        Ok(Some(Popped { head, request, is_again: false }))
+        self.queue.set_next_avail(next_avail.wrapping_add(1));
+        Ok(Some(head))
     }
 
     /// Writes the status byte of a request.
@@ -300,22 +289,6 @@ impl Ring for Vring {
 
     fn interrupt(&mut self) -> bool {
         self.call.as_mut().is_some_and(Call::signal)
-    }
-}
-
-impl Replay {
-    fn new(size: u16, addresses: [u64; 3], memory: &GuestMemoryMmap, heads: &[u16]) -> Option<Self> {
-        let ring = MmapRegion::new(4 + 2 * usize::from(size)).ok()?;
-        let region = GuestRegionMmap::new(ring, REPLAY_ADDRESS)?;
-        let ring = Arc::new(region);
-        let memory = memory.insert_region(ring.clone()).ok()?;
-        memory.write_obj(u16::to_le(heads.len() as u16), REPLAY_ADDRESS.unchecked_add(2)).ok()?;
-        for (i, head) in heads.iter().enumerate() {
-            memory.write_obj(head.to_le(), REPLAY_ADDRESS.unchecked_add(4 + 2 * i as u64)).ok()?;
-        }
-        let [table, _, used] = addresses;
-        let queue = new_queue(size, [table, REPLAY_ADDRESS.raw_value(), used]).ok()?;
-        Some(Self { queue, ring, memory })
     }
 }
 
