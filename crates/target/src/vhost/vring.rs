@@ -59,7 +59,7 @@ pub struct Setup {
     pub size: u16,
     /// Guest addresses of the descriptor table, the available and the used ring.
     pub addresses: [u64; 3],
-    /// Where the device goes on in the available ring.
+    /// Where the device goes on in the available ring, unless there is a record of requests in flight, which knows.
     pub next_avail: u16,
     /// Whether EVENT_IDX was negotiated.
     pub event_idx: bool,
@@ -78,7 +78,6 @@ impl Vring {
         let Setup { size, addresses, next_avail, event_idx, can_flush, inflight } = setup;
         let mut queue = new_queue(size, addresses)?;
         queue.set_event_idx(event_idx);
-        queue.set_next_avail(next_avail);
         if !queue.is_valid(&*memory) {
             return Err(Broken);
         }
@@ -89,10 +88,13 @@ impl Vring {
             Some((region, index)) => Some(Inflight::new(region, index, size, used_idx).ok_or(Broken)?),
             None => None,
         };
-        let mut replay = inflight.as_ref().map(Inflight::unanswered).unwrap_or_default();
-        replay.reverse();
-        if !replay.is_empty() {
+        let mut replay = Vec::new();
+        queue.set_next_avail(next_avail);
+        if let Some(inflight) = &inflight {
+            replay = inflight.unanswered();
+            // The record is right where the front end is not: one that lost its connection gives a base from before.
             queue.set_next_avail(used_idx.wrapping_add(replay.len() as u16));
+            replay.reverse();
         }
         let parser = Parser::default();
         Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, parser, can_flush })
