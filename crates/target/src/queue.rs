@@ -9,6 +9,7 @@ use crate::poll::AdaptivePoll;
 use crate::record::{Recorder, Recording};
 use crate::stats::{DeviceStats, QueueStats};
 use crate::vhost::blk::{Limits, Status, Task};
+use crate::vhost::memory::GuestMemory;
 use crate::vhost::vring::{Broken, Entry, Vring};
 use anyhow::{Context as _, Result};
 use io_uring::{IoUring, opcode, types};
@@ -20,12 +21,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use vm_memory::{GuestAddress, GuestMemoryMmap};
+use tracing::{info, warn};
+use vm_memory::GuestAddress;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// A disk: its data, what it allows, and whether its cache is on.
+/// A disk: its name, its data, what it allows, and whether its cache is on.
 #[derive(Debug)]
 pub struct Disk {
+    /// What the log calls it.
+    pub name: String,
     /// Where the data is.
     pub backend: Backend,
     /// What is allowed.
@@ -49,7 +53,7 @@ pub enum Command {
     /// Report a broken ring through another eventfd.
     SetError(Option<EventFd>),
     /// Guest memory is mapped anew.
-    SetMemory(Arc<GuestMemoryMmap>, Sender<()>),
+    SetMemory(Arc<GuestMemory>, Sender<()>),
     /// Finish what is in flight, deliver what is held, and say where the ring goes on.
     Stop(Sender<Option<u16>>),
     /// Take another policy.
@@ -86,11 +90,12 @@ impl QueueThread {
     ///
     /// # Errors
     /// io_uring is not to be had, or the policy is not right for a clock in nanoseconds.
-    pub fn spawn(name: &str, index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
+    pub fn spawn(index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
         let (commands, receiver) = sync_channel(COMMANDS_MAX);
         let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
-        let queue = Queue::new(name, index, disk, config, receiver, wake.clone())?;
-        let thread = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || queue.run());
+        let thread = std::thread::Builder::new().name(format!("{}-{index}", disk.name));
+        let queue = Queue::new(index, disk, config, receiver, wake.clone())?;
+        let thread = thread.spawn(move || queue.run());
         Ok(Self { commands: Some(commands), wake, thread: Some(thread.context("a thread for a queue")?) })
     }
 
@@ -127,7 +132,7 @@ impl Drop for QueueThread {
 struct Slot {
     operation: Option<Operation>, // none: it is answered without the back end
     buffers: Buffers,
-    memory: Option<Arc<GuestMemoryMmap>>, // keeps the buffers mapped
+    memory: Option<Arc<GuestMemory>>, // keeps the buffers mapped
     head: u16,
     status: Option<(GuestAddress, Status)>, // what is answered unless the back end fails; none: there is no room for it
     written: u32,                           // bytes of guest memory, if it succeeds
@@ -141,6 +146,9 @@ struct Slot {
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 /// Commands that wait, at most: who has more to say waits too.
 const COMMANDS_MAX: usize = 16;
+
+/// The guest gave out a descriptor twice.
+const TOO_MANY: Broken = Broken("more requests are in flight than the ring has entries");
 
 // What io_uring does for a queue besides slots. Both eventfds are only polled, never read: their counters say nothing.
 const WAKE: u64 = u64::MAX;
@@ -172,7 +180,6 @@ struct Queue {
 
 impl Queue {
     fn new(
-        name: &str,
         index: usize,
         disk: Arc<Disk>,
         config: &QueueConfig,
@@ -183,7 +190,7 @@ impl Queue {
             "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
         )?;
         let size = usize::from(config.size_max);
-        let recording = config.recorder.as_ref().map(|recorder| recorder.queue(name, index, disk.epoch));
+        let recording = config.recorder.as_ref().map(|recorder| recorder.queue(&disk.name, index, disk.epoch));
         Ok(Self {
             index,
             disk,
@@ -246,6 +253,10 @@ impl Queue {
         match command {
             Command::Start(vring, is_enabled) => {
                 self.stop();
+                let to_take_over = vring.to_take_over();
+                if to_take_over > 0 {
+                    info!(disk = self.disk.name, queue = self.index as u64, "takes over {to_take_over} requests");
+                }
                 self.vring = Some(vring);
                 self.announce_owed();
                 (self.is_enabled, self.is_broken) = (is_enabled, false);
@@ -372,7 +383,10 @@ impl Queue {
 
     /// The guest may break its ring at any time: then this queue rests until it is started anew.
     fn note(&mut self, ring: Result<(), Broken>) {
-        if ring == Err(Broken) && !self.is_broken {
+        if let Err(Broken(why)) = ring
+            && !self.is_broken
+        {
+            warn!(disk = self.disk.name, queue = self.index as u64, "the ring is broken: {why}");
             self.is_broken = true;
             self.stats.broken_rings += 1;
             let now = self.now();
@@ -441,14 +455,14 @@ impl Queue {
         let unanswered = self.in_flight() + self.delivery.unposted();
         let Some(vring) = &mut self.vring else { return Ok(None) };
         let Some(&id) = self.free.last() else {
-            return if vring.backlog()? > 0 { Err(Broken) } else { Ok(None) };
+            return if vring.backlog()? > 0 { Err(TOO_MANY) } else { Ok(None) };
         };
         let durable = !vring.can_flush() || !self.disk.write_back.load(Ordering::Relaxed);
         let slot = &mut self.slots[id];
         slot.buffers.clear();
         let Some(popped) = vring.pop(&self.disk.limits, durable, &mut slot.buffers)? else { return Ok(None) };
         if unanswered >= usize::from(vring.size()) {
-            return Err(Broken); // more than the ring has entries: the guest gave one out twice
+            return Err(TOO_MANY);
         }
         slot.memory = Some(vring.memory().clone());
         slot.head = popped.head;

@@ -82,9 +82,14 @@ impl DiskServer {
         }
         let socket = BoundSocket::bind(&config.socket)?;
         let size = backend.size();
-        let limits =
-            Limits { size, read_only: config.read_only, serial: serial(config.serial.as_deref().unwrap_or(name)) };
-        let disk = Arc::new(Disk { backend, limits, write_back: AtomicBool::new(true), epoch: Instant::now() });
+        let limits = Limits {
+            size,
+            read_only: config.read_only,
+            serial: serial(config.serial.as_deref().unwrap_or(name)),
+            max_memory: config.max_memory.0,
+        };
+        let write_back = AtomicBool::new(true);
+        let disk = Arc::new(Disk { name: name.into(), backend, limits, write_back, epoch: Instant::now() });
         let queue = QueueConfig {
             policy: config.policy.clone(),
             poll_ns: config.poll.0,
@@ -92,7 +97,7 @@ impl DiskServer {
             recorder: recorder.cloned(),
         };
         let queues: Result<Vec<_>> =
-            (0..usize::from(config.queues)).map(|i| QueueThread::spawn(name, i, disk.clone(), &queue)).collect();
+            (0..usize::from(config.queues)).map(|i| QueueThread::spawn(i, disk.clone(), &queue)).collect();
         let queues: Arc<[QueueThread]> = queues?.into();
 
         let stop = EventFd::new().context("eventfd")?;
@@ -231,8 +236,10 @@ impl FrontDoor {
 
     /// Until it disconnects, breaks the protocol, or it is time to stop. Its rings are stopped then.
     fn serve(&self, stream: UnixStream) -> Result<(), vhost::vhost_user::Error> {
-        let connection = Connection::new(self.disk.clone(), self.queues.clone(), self.block_size, self.event_idx);
         let watch = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?;
+        let socket = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?.into();
+        let (disk, queues) = (self.disk.clone(), self.queues.clone());
+        let connection = Connection::new(disk, queues, self.block_size, self.event_idx, socket);
         let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(connection)));
         loop {
             let fds = [self.shared.stop.as_fd(), self.socket.listener().as_fd(), watch.as_fd()];

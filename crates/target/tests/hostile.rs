@@ -401,6 +401,25 @@ fn a_head_that_is_given_out_twice_is_answered_twice_at_most() {
     drop(driver);
     arena.assert_unharmed();
 }
+#[test]
+fn the_log_says_which_ring_broke_and_why() {
+    for (name, break_ring) in BREAKS {
+        let mut arena = Arena::new("none");
+        let mut driver = arena.driver(64);
+        let queue = driver.queue();
+        queue.offer_many(16, &Op::Read(0, 512));
+        queue.publish();
+        assert_eq!(queue.wait(16).len(), 16);
+        break_ring(queue);
+        queue.kick();
+        let why = if name.contains("index") { "the available index" } else { "descriptor" };
+        let line = format!("victim: queue 0: the ring is broken: {why}");
+        wait_until(name, || arena.target.log().contains(&line));
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
 
 #[test]
 fn a_ring_of_another_layout_does_harm_to_nobody_else() {
@@ -517,6 +536,10 @@ fn a_ring_is_not_started_with_parts_missing() {
 
 /// Also when a check fails: a thread that never ends would hide that.
 struct SetOnDrop<'a>(&'a AtomicBool);
+    for base in [65536, u32::MAX] {
+        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        assert!(driver.wire.tell(SET_VRING_BASE, &u32s(&[0, base]), &[]).is_err(), "base {base}");
+    }
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
@@ -919,6 +942,95 @@ fn a_region_of_requests_in_flight_that_is_cut_off_ends_nobody_else() {
 #[test]
 fn an_image_that_is_cut_off_fails_requests_and_nothing_else() {
     let (mut arena, image) = Arena::with_image();
+/// Only who cuts off memory loses its connection: others keep theirs, and the log says whose it was.
+#[test]
+fn only_the_front_end_whose_memory_is_cut_off_loses_its_connection() {
+    for whole in [true, false] {
+        let mut arena = Arena::new("none");
+        let mut other = Driver::start(&arena.target.path("other"), &Setup::new(1, 64));
+        let mut setup = Setup::new(1, 64);
+        setup.regions.push(Region::new(1 << 40, 1 << 20));
+        let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+        let cut = if whole { 0 } else { 1 };
+        setup.regions[cut].file.set_len(0).unwrap();
+        if whole {
+            driver.queue().kick(); // our own memory is gone as well
+        } else {
+            offer_large(driver.queue(), 1 << 40);
+        }
+        driver.wire.wait_closed();
+        assert_eq!(other.queue().run(Op::Flush).status, OK);
+        let line = "victim: memory that the front end shares has no page behind it";
+        wait_until("it is logged", || arena.target.log().contains(line));
+        drop((driver, other));
+        arena.assert_unharmed();
+    }
+}
+
+/// The region of requests in flight is shared memory too.
+#[test]
+fn a_front_end_that_cuts_off_its_region_of_requests_in_flight_loses_its_connection() {
+    let mut arena = Arena::new("none");
+    let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    let region = Region::new(0, 8192);
+    let payload = [u64s(&[8192, 0]), u32s(&[64 << 16 | 1, 0])].concat();
+    driver.inflight = Some((payload, region.file.clone()));
+    driver.set_inflight();
+    driver.start_queue(0);
+    assert_eq!(driver.queue().run(Op::Flush).status, OK);
+    region.file.set_len(0).unwrap();
+    driver.queue().offer_many(4, &Op::Read(0, 512));
+    driver.queue().publish();
+    driver.wire.wait_closed();
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// A page that is touched where memory was cut off must not cost a mapping: their number has a limit, and with none left
+/// this process could do nothing about the next page.
+#[test]
+fn a_lot_of_memory_that_is_cut_off_harms_no_other_disk() {
+    const SEGMENTS: u64 = 1000;
+    let disks = [Disk::memory("victim", "64M").policy("none"), Disk::memory("other", "8M")];
+    let mut arena = Arena::on(Target::start(&disks));
+    let mut other = Driver::start(&arena.target.path("other"), &Setup::new(1, 64));
+    let sectors = || (0..8 << 11).step_by(8);
+    for sector in sectors() {
+        assert_eq!(other.queue().run(Op::Write(sector, &[0x5A; 4096])).status, OK);
+    }
+    let maps_max: u64 = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse().unwrap();
+    let requests = maps_max.min(100_000) / SEGMENTS + 2;
+    let mut setup = Setup::new(1, 256);
+    let (tables, data) = (1 << 39, 1 << 40);
+    setup.regions.push(Region::new(tables, requests << 14));
+    setup.regions.push(Region::new(data, requests * SEGMENTS * 8192));
+    let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+    setup.regions[2].file.set_len(0).unwrap();
+    let queue = driver.queue();
+    queue.write(queue.header(0), &header(T_IN, 0, 0));
+    for request in 0..requests {
+        // Every second page.
+        let pages = (0..SEGMENTS).map(|i| (data + (request * SEGMENTS + i) * 8192, 512, WRITE));
+        let mut parts = vec![(queue.header(0), 16, 0)];
+        parts.extend(pages);
+        parts.push((queue.status_at(0), 1, WRITE));
+        let table = tables + (request << 14);
+        for (i, desc) in chained(&parts).iter().enumerate() {
+            queue.write(table + 16 * i as u64, &desc.bytes());
+        }
+        queue.write_desc(request as u16, Desc(table, 16 * parts.len() as u32, INDIRECT, 0));
+        queue.offer(request as u16);
+    }
+    queue.publish();
+    driver.wire.wait_closed();
+    arena.target.assert_sound();
+    for sector in sectors() {
+        assert_eq!(other.queue().run(Op::Read(sector, 4096)).data, [0x5A; 4096], "sector {sector}");
+    }
+    drop((driver, other));
+    arena.assert_unharmed();
+}
+
     let mut driver = arena.driver(64);
     File::options().write(true).open(&image).unwrap().set_len(8192).unwrap();
     assert_eq!(driver.queue().run(Op::Read(0, 4096)).status, OK);
@@ -1005,6 +1117,69 @@ fn a_second_front_end_is_refused_and_the_first_goes_on() {
         let second = arena.wire();
         second.wait_closed();
         assert_eq!(driver.queue().run(Op::Flush).status, OK);
+/// Memory of a file system that can keep a page fault waiting, or that nobody shares, is not taken.
+#[test]
+fn only_memory_files_are_taken_as_guest_memory() {
+    let mut arena = Arena::new("none");
+    let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let on_disk = File::options().read(true).write(true).open(&path).unwrap();
+    let device = File::options().read(true).write(true).open("/dev/zero").unwrap(); // on a tmpfs
+    for file in [on_disk, device] {
+        let region = Region { start: GUEST, size: 4096, file: file.into() };
+        let file = region.file.as_raw_fd();
+        for (message, payload) in [
+            (SET_MEM_TABLE, memory_table(std::slice::from_ref(&region))),
+            (ADD_MEM_REG, [u64s(&[0]), region.payload()].concat()),
+            (SET_INFLIGHT_FD, [u64s(&[4096, 0]), u32s(&[64 << 16 | 1, 0])].concat()),
+        ] {
+            let wire = arena.wire();
+            wire.negotiate(!0).unwrap();
+            assert!(wire.tell(message, &payload, &[file]).is_err(), "message {message}");
+            drop(wire);
+            wait_until("the connection is closed", || connected(&arena.target).is_empty());
+        }
+    }
+    let log = arena.target.log();
+    for said in ["SET_MEM_TABLE", "ADD_MEM_REG", "SET_INFLIGHT_FD", "memfd"] {
+        assert!(log.contains(said), "{said} in {log}");
+    }
+    arena.assert_unharmed();
+}
+
+/// A sparse file takes no space where it is, but address space and page tables here.
+#[test]
+fn more_guest_memory_than_a_disk_allows_is_refused() {
+    let mut arena = Arena::with(Disk::memory("victim", "1M").policy("none").line("max_memory = \"8M\""));
+    let parts = |sizes: &[u64]| -> Vec<Region> {
+        sizes.iter().enumerate().map(|(i, size)| Region::new((i as u64 + 1) << 40, size << 20)).collect()
+    };
+    let files = |regions: &[Region]| regions.iter().map(|region| region.file.as_raw_fd()).collect::<Vec<_>>();
+    for (sizes, fits) in [(&[8][..], true), (&[9], false), (&[4, 4], true), (&[4, 4, 1], false)] {
+        let wire = arena.wire();
+        wire.negotiate(!0).unwrap();
+        let regions = parts(sizes);
+        for _ in 0..3 {
+            let outcome = wire.tell(SET_MEM_TABLE, &memory_table(&regions), &files(&regions));
+            assert_eq!(outcome.is_ok(), fits, "{sizes:?}");
+            if !fits {
+                break;
+            }
+        }
+    }
+    let wire = arena.wire();
+    wire.negotiate(!0).unwrap();
+    let regions = parts(&[4, 4, 1]);
+    for (i, region) in regions.iter().enumerate() {
+        let payload = [u64s(&[0]), region.payload()].concat();
+        assert_eq!(wire.tell(ADD_MEM_REG, &payload, &[region.file.as_raw_fd()]).is_ok(), i < 2, "region {i}");
+    }
+    assert!(arena.target.log().contains("max_memory"), "{}", arena.target.log());
+    drop(wire);
+    arena.assert_unharmed();
+}
+
     }
     drop(driver);
     arena.assert_unharmed();

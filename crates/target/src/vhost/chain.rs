@@ -3,8 +3,9 @@
 //! `virtio-queue` gives chains out through an available ring alone. What a device before us took has a head and no place
 //! in the ring any more, so chains are followed here, from their heads.
 
+use super::memory::GuestMemory;
 use virtio_queue::desc::split::Descriptor;
-use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryMmap};
+use vm_memory::{Address as _, Bytes as _, GuestAddress};
 
 const DESCRIPTOR_LEN: u64 = size_of::<Descriptor>() as u64;
 
@@ -12,7 +13,7 @@ const DESCRIPTOR_LEN: u64 = size_of::<Descriptor>() as u64;
 /// next one.
 #[derive(Debug)]
 pub struct Chain<'a> {
-    memory: &'a GuestMemoryMmap,
+    memory: &'a GuestMemory,
     table: GuestAddress,
     entries: u16, // of the table
     next: u16,
@@ -24,13 +25,13 @@ pub struct Chain<'a> {
 impl<'a> Chain<'a> {
     /// The chain that begins at `head` in a descriptor table of so many entries.
     #[must_use]
-    pub const fn new(memory: &'a GuestMemoryMmap, table: GuestAddress, entries: u16, head: u16) -> Self {
+    pub const fn new(memory: &'a GuestMemory, table: GuestAddress, entries: u16, head: u16) -> Self {
         Self { memory, table, entries, next: head, left: entries, bytes: 0, is_indirect: false }
     }
 
     /// The memory that it lies in.
     #[must_use]
-    pub const fn memory(&self) -> &'a GuestMemoryMmap {
+    pub const fn memory(&self) -> &'a GuestMemory {
         self.memory
     }
 

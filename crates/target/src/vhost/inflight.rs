@@ -1,9 +1,10 @@
 //! What was taken from a ring and not answered, in memory that the front end keeps while this process restarts
 //! (vhost-user, "Inflight I/O tracking": the split virtqueue region).
 
+use super::memory::SharedMapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
-use vm_memory::{AtomicInteger, MmapRegion, VolatileMemory as _};
+use vm_memory::{AtomicInteger, VolatileMemory as _};
 
 const HEADER_LEN: usize = 16;
 const ENTRY_LEN: usize = 16;
@@ -31,7 +32,7 @@ pub const fn region_len(size: u16) -> usize {
 #[derive(Clone, Debug)]
 pub struct InflightRegion {
     /// Where it is mapped.
-    pub region: Arc<MmapRegion>,
+    pub region: Arc<SharedMapping>,
     /// Entries that it has for each queue; a ring may have fewer.
     pub entries: u16,
 }
@@ -39,7 +40,7 @@ pub struct InflightRegion {
 /// One queue's part of it.
 #[derive(Debug)]
 pub struct Inflight {
-    region: Arc<MmapRegion>,
+    region: Arc<SharedMapping>,
     offset: usize,
     size: u16,
     counter: u64,
@@ -124,18 +125,29 @@ impl Inflight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus_error::FrontEnd;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
 
-    fn all(region: &Arc<MmapRegion>) -> InflightRegion {
+    fn shared(len: usize) -> Arc<SharedMapping> {
+        let front_end = Arc::new(FrontEnd::new(UnixStream::pair().unwrap().0.into()));
+        let file = File::from(memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC).unwrap());
+        file.set_len(len as u64).unwrap();
+        Arc::new(SharedMapping::new(file, 0, len as u64, front_end).unwrap())
+    }
+
+    fn all(region: &Arc<SharedMapping>) -> InflightRegion {
         InflightRegion { region: region.clone(), entries: 8 }
     }
 
-    fn start(region: &Arc<MmapRegion>, used_idx: u16) -> Inflight {
+    fn start(region: &Arc<SharedMapping>, used_idx: u16) -> Inflight {
         Inflight::new(all(region), 1, 8, used_idx).expect("it fits")
     }
 
     #[test]
     fn remembers_what_was_not_answered_in_order() {
-        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 0);
         for head in [5, 2, 7] {
             inflight.take(head);
@@ -151,14 +163,14 @@ mod tests {
     /// The device ended after it had moved the used index and before it noted that.
     #[test]
     fn an_answer_that_was_not_noted_is_not_repeated() {
-        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 65535);
         inflight.take(3);
         inflight.take(4);
         inflight.before_answer(4);
         assert_eq!(start(&region, 0).unanswered(), [3]);
         // Before the used index moved it was not an answer.
-        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 65535);
         inflight.take(4);
         inflight.before_answer(4);
@@ -167,11 +179,11 @@ mod tests {
 
     #[test]
     fn a_region_that_is_too_small_or_foreign() {
-        let region = Arc::new(MmapRegion::new(region_len(8)).expect("small"));
+        let region = shared(region_len(8));
         assert!(Inflight::new(all(&region), 0, 8, 0).is_some());
         assert!(Inflight::new(all(&region), 1, 8, 0).is_none());
         assert!(Inflight::new(all(&region), usize::MAX, 8, 0).is_none());
-        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let region = shared(2 * region_len(8));
         region.get_slice(0, region.size()).expect("all").copy_from(&[1_u8; 2 * region_len(8)]);
         assert!(start(&region, 0).unanswered().is_empty(), "another version: nothing in it counts");
     }

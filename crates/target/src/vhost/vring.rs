@@ -4,6 +4,7 @@ use super::blk::{Limits, Malformed, Parser, Request, Status};
 use super::call::Call;
 use super::chain::Chain;
 use super::inflight::{Inflight, InflightRegion};
+use super::memory::GuestMemory;
 use crate::backend::Buffers;
 use crate::delivery::Ring;
 use std::fs::File;
@@ -11,18 +12,21 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueT as _};
-use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
+use vm_memory::{Bytes as _, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
 
-/// The guest broke the ring: nothing in it can be trusted any more.
+/// The guest broke the ring, in this way: nothing in it can be trusted any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct Broken(pub &'static str);
+
+const NO_USED_RING: Broken = Broken("the used ring is not in guest memory");
+const NO_AVAILABLE_RING: Broken = Broken("the available ring is not in guest memory");
 
 /// A ring that was started.
 #[derive(Debug)]
 pub struct Vring {
     queue: Queue,
-    memory: Arc<GuestMemoryMmap>,
+    memory: Arc<GuestMemory>,
     kick: EventFd,
     call: Option<Call>,
     error: Option<EventFd>,
@@ -74,18 +78,21 @@ impl Vring {
     ///
     /// # Errors
     /// A size or an address that cannot be.
-    pub fn start(setup: Setup, memory: Arc<GuestMemoryMmap>, kick: EventFd) -> Result<Self, Broken> {
+    pub fn start(setup: Setup, memory: Arc<GuestMemory>, kick: EventFd) -> Result<Self, Broken> {
         let Setup { size, addresses, next_avail, event_idx, can_flush, inflight } = setup;
         let mut queue = new_queue(size, addresses)?;
         queue.set_event_idx(event_idx);
         if !queue.is_valid(&*memory) {
-            return Err(Broken);
+            return Err(Broken("the descriptor table, the available or the used ring is not in guest memory"));
         }
-        let used_idx = queue.used_idx(&*memory, Ordering::Acquire).map_err(|_| Broken)?.0;
+        let used_idx = queue.used_idx(&*memory, Ordering::Acquire).map_err(|_| NO_USED_RING)?.0;
         queue.set_next_used(used_idx);
 
         let inflight = match inflight {
-            Some((region, index)) => Some(Inflight::new(region, index, size, used_idx).ok_or(Broken)?),
+            Some((region, index)) => {
+                let inflight = Inflight::new(region, index, size, used_idx);
+                Some(inflight.ok_or(Broken("the region of requests in flight has no room for the ring"))?)
+            }
             None => None,
         };
         let mut replay = Vec::new();
@@ -98,6 +105,12 @@ impl Vring {
         }
         let parser = Parser::default();
         Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, parser, can_flush })
+    }
+
+    /// Requests that a device before us took and did not answer, and that are not taken again yet.
+    #[must_use]
+    pub const fn to_take_over(&self) -> usize {
+        self.replay.len()
     }
 
     /// Entries of the ring.
@@ -125,12 +138,12 @@ impl Vring {
 
     /// Guest memory as it is mapped now. Whoever keeps addresses in it keeps this.
     #[must_use]
-    pub const fn memory(&self) -> &Arc<GuestMemoryMmap> {
+    pub const fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory
     }
 
     /// Guest memory is mapped anew.
-    pub fn set_memory(&mut self, memory: Arc<GuestMemoryMmap>) {
+    pub fn set_memory(&mut self, memory: Arc<GuestMemory>) {
         self.memory = memory;
     }
 
@@ -166,9 +179,12 @@ impl Vring {
     /// # Errors
     /// The guest's index jumped, or the ring is not in its memory.
     pub fn backlog(&self) -> Result<u16, Broken> {
-        let available = self.queue.avail_idx(&*self.memory, Ordering::Acquire).map_err(|_| Broken)?;
+        let available = self.queue.avail_idx(&*self.memory, Ordering::Acquire).map_err(|_| NO_AVAILABLE_RING)?;
         let backlog = available.0.wrapping_sub(self.queue.next_avail());
-        if backlog > self.queue.size() { Err(Broken) } else { Ok(backlog) }
+        if backlog > self.queue.size() {
+            return Err(Broken("the available index is further than the ring is long"));
+        }
+        Ok(backlog)
     }
 
     /// Completions that were posted and that the guest has not taken, as far as it tells.
@@ -205,9 +221,10 @@ impl Vring {
         }
         let next_avail = self.queue.next_avail();
         let address = self.queue.avail_ring() + 4 + 2 * u64::from(next_avail % self.queue.size());
-        let head = self.memory.load(GuestAddress(address), Ordering::Relaxed).map(u16::from_le).map_err(|_| Broken)?;
+        let head = self.memory.load(GuestAddress(address), Ordering::Relaxed).map_err(|_| NO_AVAILABLE_RING)?;
+        let head = u16::from_le(head);
         if head >= self.queue.size() {
-            return Err(Broken);
+            return Err(Broken("descriptor index outside the table"));
         }
         self.queue.set_next_avail(next_avail.wrapping_add(1));
         Ok(Some(head))
@@ -240,7 +257,7 @@ impl Vring {
     /// # Errors
     /// The ring is not in guest memory any more.
     pub fn enable_kicks(&mut self) -> Result<bool, Broken> {
-        self.queue.enable_notification(&*self.memory).map_err(|_| Broken)
+        self.queue.enable_notification(&*self.memory).map_err(|_| NO_USED_RING)
     }
 
     /// Tells the guest that kicks are not needed.
@@ -248,7 +265,7 @@ impl Vring {
     /// # Errors
     /// As above.
     pub fn disable_kicks(&mut self) -> Result<(), Broken> {
-        self.queue.disable_notification(&*self.memory).map_err(|_| Broken)
+        self.queue.disable_notification(&*self.memory).map_err(|_| NO_USED_RING)
     }
 }
 
@@ -260,7 +277,7 @@ impl Ring for Vring {
         if let Some(inflight) = &self.inflight {
             inflight.before_answer(head);
         }
-        self.queue.add_used(&*self.memory, head, written).map_err(|_| Broken)?;
+        self.queue.add_used(&*self.memory, head, written).map_err(|_| NO_USED_RING)?;
         if let Some(inflight) = &self.inflight {
             inflight.after_answer(head, self.queue.next_used());
         }
@@ -295,10 +312,12 @@ impl Ring for Vring {
 }
 
 fn new_queue(size: u16, [table, available, used]: [u64; 3]) -> Result<Queue, Broken> {
-    let mut queue = Queue::new(size).map_err(|_| Broken)?;
-    queue.try_set_desc_table_address(GuestAddress(table)).map_err(|_| Broken)?;
-    queue.try_set_avail_ring_address(GuestAddress(available)).map_err(|_| Broken)?;
-    queue.try_set_used_ring_address(GuestAddress(used)).map_err(|_| Broken)?;
+    let misaligned =
+        |_| Broken("the descriptor table, the available or the used ring is not aligned to 16, 2 or 4 bytes");
+    let mut queue = Queue::new(size).map_err(|_| Broken("no size, or none that is a power of two"))?;
+    queue.try_set_desc_table_address(GuestAddress(table)).map_err(misaligned)?;
+    queue.try_set_avail_ring_address(GuestAddress(available)).map_err(misaligned)?;
+    queue.try_set_used_ring_address(GuestAddress(used)).map_err(misaligned)?;
     queue.set_ready(true);
     Ok(queue)
 }

@@ -30,6 +30,7 @@ impl Served {
             block_size: None,
             poll: Poll::default(),
             event_idx: true,
+            max_memory: Size(1 << 40),
         };
         change(&directory, &mut config);
         let disk = DiskServer::start(&config, None).unwrap();
