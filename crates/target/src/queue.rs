@@ -9,12 +9,12 @@ use crate::poll::AdaptivePoll;
 use crate::record::{Recorder, Recording};
 use crate::stats::{DeviceStats, QueueStats};
 use crate::vhost::blk::{Limits, Status, Task};
+use crate::vhost::call::Call;
 use crate::vhost::memory::GuestMemory;
 use crate::vhost::vring::{Broken, Entry, Vring};
 use anyhow::{Context as _, Result};
 use io_uring::{IoUring, opcode, types};
 use policy::{Class, Clues, Completion, Hint, HintCounts, HintSource, Spec, SpecError, Ticket};
-use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,9 +49,9 @@ pub enum Command {
     /// Be kicked through another eventfd.
     SetKick(EventFd),
     /// Interrupt through another eventfd.
-    SetCall(Option<File>),
+    SetCall(Option<Call>),
     /// Report a broken ring through another eventfd.
-    SetError(Option<EventFd>),
+    SetError(Option<Call>),
     /// Guest memory is mapped anew.
     SetMemory(Arc<GuestMemory>, Sender<()>),
     /// Finish what is in flight, deliver what is held, and say where the ring goes on.

@@ -7,7 +7,7 @@ use crate::record::Recorder;
 use crate::socket::{BoundSocket, accepted};
 use crate::stats::QueueStats;
 use crate::vhost::blk::{ID_LEN, Limits};
-use crate::vhost::{Connection, QUEUE_SIZE_MAX};
+use crate::vhost::{Connection, QUEUE_SIZE_MAX, check_files};
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
@@ -252,6 +252,7 @@ impl FrontDoor {
                 warn!(disk = self.name, "refused a second connection");
             }
             if message {
+                check_files(&watch).map_err(vhost::vhost_user::Error::SocketError)?;
                 match handler.handle_request() {
                     Ok(()) => {}
                     Err(vhost::vhost_user::Error::Disconnected) => return Ok(()),

@@ -5,7 +5,7 @@
 //! timer; it cannot resume requests after a restart; and it stops a ring without waiting for what is in flight.
 
 pub mod blk;
-mod call;
+pub mod call;
 pub mod chain;
 pub mod inflight;
 pub mod memory;
@@ -14,13 +14,15 @@ pub mod vring;
 use crate::bus_error::FrontEnd;
 use crate::queue::{Command, Disk, QueueThread};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use call::Call;
 use inflight::{InflightRegion, region_len};
 use memory::{GuestMemory, GuestRegion, SharedMapping};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing::warn;
@@ -65,8 +67,8 @@ struct RingState {
     addresses: Option<[u64; 3]>,
     next_avail: u16,
     kick: Option<EventFd>,
-    call: Option<File>,
-    error: Option<EventFd>,
+    call: Option<Call>,
+    error: Option<Call>,
     is_enabled: bool,
     is_running: bool,
 }
@@ -153,8 +155,8 @@ impl Connection {
         let inflight = self.inflight.clone().map(|region| (region, usize::from(index)));
         let memory = self.memory.clone();
         let (ring, queue) = self.ring(index)?;
-        let (Some(addresses), Some(kick), false) = (ring.addresses, &ring.kick, ring.is_running) else { return Ok(()) };
-        let kick = kick.try_clone().map_err(Error::ReqHandlerError)?;
+        let (Some(addresses), false) = (ring.addresses, ring.is_running) else { return Ok(()) };
+        let Some(kick) = ring.kick.take() else { return Ok(()) };
         let setup = Setup { size: ring.size, addresses, next_avail: ring.next_avail, event_idx, can_flush, inflight };
         let mut vring = Vring::start(setup, memory, kick).map_err(|Broken(why)| anyhow!(why))?;
         vring.set_call(ring.call.take());
@@ -243,9 +245,11 @@ fn inflight_len(inflight: &VhostUserInflight) -> u64 {
     (region_len(inflight.queue_size) * usize::from(inflight.num_queues)) as u64
 }
 
-fn eventfd(file: File) -> EventFd {
+/// The eventfd that a guest kicks. Whether another file is ready could take for ever to find out.
+fn kick(file: File) -> Result<EventFd> {
+    Call::new(&file)?; // the kernel knows what is an eventfd
     // SAFETY: the descriptor is open, and nobody else has it.
-    unsafe { EventFd::from_raw_fd(file.into_raw_fd()) }
+    Ok(unsafe { EventFd::from_raw_fd(file.into_raw_fd()) })
 }
 
 impl VhostUserBackendReqHandlerMut for Connection {
@@ -354,24 +358,25 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Answer<()> {
         answer("SET_VRING_KICK", || {
-            let kick = file.context("a ring without kicks is not supported")?;
+            let kick = kick(file.context("a ring without kicks is not supported")?)?;
             let (ring, queue) = self.ring(index)?;
             if ring.is_running {
-                queue.tell(Command::SetKick(eventfd(kick)));
+                queue.tell(Command::SetKick(kick));
                 return Ok(());
             }
-            ring.kick = Some(eventfd(kick));
+            ring.kick = Some(kick);
             self.start(index)
         })
     }
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Answer<()> {
         answer("SET_VRING_CALL", || {
+            let call = file.as_ref().map(Call::new).transpose()?;
             let (ring, queue) = self.ring(index)?;
             if ring.is_running {
-                queue.tell(Command::SetCall(file))
+                queue.tell(Command::SetCall(call));
             } else {
-                ring.call = file
+                ring.call = call;
             }
             Ok(())
         })
@@ -379,12 +384,12 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Answer<()> {
         answer("SET_VRING_ERR", || {
+            let error = file.as_ref().map(Call::new).transpose()?;
             let (ring, queue) = self.ring(index)?;
-            let error = file.map(eventfd);
             if ring.is_running {
-                queue.tell(Command::SetError(error))
+                queue.tell(Command::SetError(error));
             } else {
-                ring.error = error
+                ring.error = error;
             }
             Ok(())
         })
@@ -513,3 +518,41 @@ impl VhostUserBackendReqHandlerMut for Connection {
         unsupported()
     }
 }
+
+/// Checks that the files of the next message can be received. Without descriptors for them the kernel closes them, and
+/// what reads messages takes the rest of this one for the next one, and waits.
+///
+/// # Errors
+/// There are too few descriptors, or more files than any message has.
+pub fn check_files(stream: &UnixStream) -> io::Result<()> {
+    let mut byte = 0_u8;
+    let mut slice = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let mut control = [0_u64; 2 + FILES_MAX / 2]; // a cmsghdr has 16 bytes, a file 4
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut slice, 1);
+    (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control) as _);
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the message leads to the byte and the control buffer above, which are as long as it says.
+    if unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags) } < 0 {
+        return Ok(()); // who receives it will see
+    }
+    // SAFETY: the kernel has filled the message in.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    if let Some(header) =
+        header.filter(|header| (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
+    {
+        let files = (header.cmsg_len as usize - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
+        for i in 0..files {
+            // SAFETY: the kernel has put so many descriptors behind the header, which nobody else has.
+            drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
+        }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(io::Error::other("no descriptor is left for a file that came with a message, or it has too many"));
+    }
+    Ok(())
+}
+
+/// Files that come with one message, at most.
+const FILES_MAX: usize = 32;

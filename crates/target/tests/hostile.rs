@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use raw::*;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -288,6 +288,41 @@ fn long_chains_over_many_regions_do_not_make_memory_grow_without_bound() {
     arena.assert_unharmed();
 }
 
+/// What long chains need while they are in flight is bounded for each queue, and given back when they have ended.
+#[test]
+fn long_chains_on_all_queues_leave_no_memory_behind() {
+    let directory = TempDir::new().unwrap();
+    let image = directory.path().join("image");
+    File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    let victim = Disk::file("victim", &image).policy("none").queues(16);
+    let mut arena = Arena::on(Target::start_in(directory, &[victim, Disk::memory("other", "1M")]));
+    let setup = Setup::new(16, 1024);
+    let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+    let table = setup.spare();
+    let header_at = driver.queue().header(0);
+    let status_at = driver.queue().status_at(0);
+    let mut parts = vec![(header_at, 16, 0)];
+    parts.extend([(table + (1 << 19), 1, WRITE); 1019]);
+    parts.extend([(table + (1 << 19), 5, WRITE), (status_at, 1, WRITE)]);
+    driver.queue().write(header_at, &header(T_IN, 0, 0));
+    for (i, desc) in chained(&parts).iter().enumerate() {
+        driver.queue().write(table + 16 * i as u64, &desc.bytes());
+    }
+    for queue in &mut driver.queues {
+        for head in 0..1024 {
+            queue.write_desc(head, Desc(table, 16 * 1022, INDIRECT, 0));
+            queue.offer(head);
+        }
+        queue.publish();
+    }
+    for queue in &mut driver.queues {
+        assert_eq!(queue.wait(1024).len(), 1024);
+    }
+    assert_eq!(driver.queue().status(0), OK);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
 /// The same on a disk that is large enough for them to be served.
 #[test]
 fn long_requests_that_succeed_do_not_make_memory_grow_without_bound() {
@@ -366,6 +401,25 @@ fn a_broken_ring_rests_is_reported_and_counted_and_can_be_started_again() {
     }
 }
 
+#[test]
+fn the_log_says_which_ring_broke_and_why() {
+    for (name, break_ring) in BREAKS {
+        let mut arena = Arena::new("none");
+        let mut driver = arena.driver(64);
+        let queue = driver.queue();
+        queue.offer_many(16, &Op::Read(0, 512));
+        queue.publish();
+        assert_eq!(queue.wait(16).len(), 16);
+        break_ring(queue);
+        queue.kick();
+        let why = if name.contains("index") { "the available index" } else { "descriptor" };
+        let line = format!("victim: queue 0: the ring is broken: {why}");
+        wait_until(name, || arena.target.log().contains(&line));
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
 /// Every error path delivers: what was posted before is good, and its requesters wait.
 #[test]
 fn what_is_held_when_a_ring_breaks_is_announced() {
@@ -401,25 +455,6 @@ fn a_head_that_is_given_out_twice_is_answered_twice_at_most() {
     drop(driver);
     arena.assert_unharmed();
 }
-#[test]
-fn the_log_says_which_ring_broke_and_why() {
-    for (name, break_ring) in BREAKS {
-        let mut arena = Arena::new("none");
-        let mut driver = arena.driver(64);
-        let queue = driver.queue();
-        queue.offer_many(16, &Op::Read(0, 512));
-        queue.publish();
-        assert_eq!(queue.wait(16).len(), 16);
-        break_ring(queue);
-        queue.kick();
-        let why = if name.contains("index") { "the available index" } else { "descriptor" };
-        let line = format!("victim: queue 0: the ring is broken: {why}");
-        wait_until(name, || arena.target.log().contains(&line));
-        drop(driver);
-        arena.assert_unharmed();
-    }
-}
-
 
 #[test]
 fn a_ring_of_another_layout_does_harm_to_nobody_else() {
@@ -501,6 +536,10 @@ fn rings_that_cannot_be_are_refused() {
         let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
         assert!(driver.wire.tell(SET_VRING_NUM, &u32s(&[0, size]), &[]).is_err(), "size {size}");
     }
+    for base in [65536, u32::MAX] {
+        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        assert!(driver.wire.tell(SET_VRING_BASE, &u32s(&[0, base]), &[]).is_err(), "base {base}");
+    }
     for index in [1, 2, 255, 65536, u32::MAX] {
         let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
         assert!(driver.wire.tell(SET_VRING_NUM, &u32s(&[index, 64]), &[]).is_err(), "queue {index}");
@@ -536,10 +575,6 @@ fn a_ring_is_not_started_with_parts_missing() {
 
 /// Also when a check fails: a thread that never ends would hide that.
 struct SetOnDrop<'a>(&'a AtomicBool);
-    for base in [65536, u32::MAX] {
-        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
-        assert!(driver.wire.tell(SET_VRING_BASE, &u32s(&[0, base]), &[]).is_err(), "base {base}");
-    }
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
@@ -792,6 +827,37 @@ fn requests_that_are_taken_over_use_the_memory_of_now() {
     arena.assert_unharmed();
 }
 
+/// What says which requests are taken over is not where a request can write.
+#[test]
+fn requests_that_are_taken_over_cannot_overwrite_what_says_which_they_are() {
+    use std::os::unix::fs::FileExt as _;
+    let mut arena = Arena::new("none");
+    for address in [(1 << 62) + 6, 1 << 62] {
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        driver.get_inflight();
+        let queue = driver.queue();
+        queue.offer_many(8, &Op::Read(0, 512));
+        queue.write(queue.header(0), &header(T_GET_ID, 0, 0)); // its answer is written while the others are taken
+        queue.write_chain(
+            0,
+            &chained(&[(queue.header(0), 16, 0), (address, 20, WRITE), (queue.status_at(0), 1, WRITE)]),
+        );
+        queue.set_avail_idx(8);
+        let file = driver.inflight.as_ref().unwrap().1.clone();
+        file.write_all_at(&[1_u16, 64, 0, 0].map(u16::to_le_bytes).concat(), 8).unwrap();
+        for slot in 0..8 {
+            file.write_all_at(&[1], 16 + 16 * 3 * slot).unwrap();
+        }
+        driver.start_queue(0);
+        assert_eq!(driver.queue().wait(8).len(), 8);
+        assert_eq!(driver.queue().status(0), IOERR, "there is no such memory");
+        assert!((1..8).all(|slot| driver.queues[0].status(slot) == OK));
+        drop(driver);
+        wait_until("the connection is closed", || connected(&arena.target).is_empty());
+    }
+    arena.assert_unharmed();
+}
+
 #[test]
 fn a_region_of_requests_in_flight_with_anything_in_it_is_survived() {
     use std::os::unix::fs::FileExt as _;
@@ -850,34 +916,6 @@ fn a_region_of_requests_in_flight_of_a_wrong_size_is_refused() {
         let wire = arena.wire();
         wire.negotiate(!0).unwrap();
         assert!(wire.ask(GET_INFLIGHT_FD, &describe(0, 0, queues, entries)).is_err(), "{queues} queues of {entries}");
-/// What says which requests are taken over is not where a request can write.
-#[test]
-fn requests_that_are_taken_over_cannot_overwrite_what_says_which_they_are() {
-    use std::os::unix::fs::FileExt as _;
-    let mut arena = Arena::new("none");
-    for address in [(1 << 62) + 6, 1 << 62] {
-        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
-        driver.get_inflight();
-        let queue = driver.queue();
-        queue.offer_many(8, &Op::Read(0, 512));
-        queue.write(queue.header(0), &header(T_GET_ID, 0, 0)); // its answer is written while the others are taken
-        queue.write_chain(0, &chained(&[(queue.header(0), 16, 0), (address, 20, WRITE), (queue.status_at(0), 1, WRITE)]));
-        queue.set_avail_idx(8);
-        let file = driver.inflight.as_ref().unwrap().1.clone();
-        file.write_all_at(&[1_u16, 64, 0, 0].map(u16::to_le_bytes).concat(), 8).unwrap();
-        for slot in 0..8 {
-            file.write_all_at(&[1], 16 + 16 * 3 * slot).unwrap();
-        }
-        driver.start_queue(0);
-        assert_eq!(driver.queue().wait(8).len(), 8);
-        assert_eq!(driver.queue().status(0), IOERR, "there is no such memory");
-        assert!((1..8).all(|slot| driver.queues[0].status(slot) == OK));
-        drop(driver);
-        wait_until("the connection is closed", || connected(&arena.target).is_empty());
-    }
-    arena.assert_unharmed();
-}
-
     }
     // Too small for the ring that is started with it.
     let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 256));
@@ -904,44 +942,6 @@ fn guest_memory_that_is_cut_off_ends_nobody_else() {
     }
 }
 
-/// The same where only the data is cut off, and the rings are not.
-#[test]
-fn data_buffers_that_are_cut_off_end_nobody_else() {
-    for image in [false, true] {
-        let mut arena = if image { Arena::with_image().0 } else { Arena::new("none") };
-        let mut setup = Setup::new(1, 64);
-        let data = Region::new(GUEST - (1 << 20), 1 << 20);
-        setup.regions.insert(0, data.clone());
-        let mut driver = Driver::start(&arena.target.path("victim"), &setup);
-        data.file.set_len(0).unwrap();
-        let queue = driver.queue();
-        queue.write(queue.header(0), &header(T_IN, 0, 0));
-        let parts = [(queue.header(0), 16, 0), (data.start, 4096, WRITE), (queue.status_at(0), 1, WRITE)];
-        queue.write_chain(0, &chained(&parts));
-        queue.offer(0);
-        queue.set_avail_idx(queue.next_avail);
-        queue.kick();
-        let _ = arena.target.call("get_stats", &json!({ "ctrlr": "victim" }));
-        drop(driver);
-        arena.assert_unharmed();
-    }
-}
-
-#[test]
-fn a_region_of_requests_in_flight_that_is_cut_off_ends_nobody_else() {
-    let mut arena = Arena::new("none");
-    let mut driver = Driver::start_with_inflight(&arena.target.path("victim"), &Setup::new(1, 64));
-    let _ = driver.inflight.as_ref().unwrap().1.set_len(0); // it may be sealed against that
-    driver.queue().offer_many(4, &Op::Read(0, 512));
-    driver.queue().publish();
-    let _ = arena.target.call("get_stats", &json!({ "ctrlr": "victim" }));
-    drop(driver);
-    arena.assert_unharmed();
-}
-
-#[test]
-fn an_image_that_is_cut_off_fails_requests_and_nothing_else() {
-    let (mut arena, image) = Arena::with_image();
 /// Only who cuts off memory loses its connection: others keep theirs, and the log says whose it was.
 #[test]
 fn only_the_front_end_whose_memory_is_cut_off_loses_its_connection() {
@@ -1031,6 +1031,44 @@ fn a_lot_of_memory_that_is_cut_off_harms_no_other_disk() {
     arena.assert_unharmed();
 }
 
+/// The same where only the data is cut off, and the rings are not.
+#[test]
+fn data_buffers_that_are_cut_off_end_nobody_else() {
+    for image in [false, true] {
+        let mut arena = if image { Arena::with_image().0 } else { Arena::new("none") };
+        let mut setup = Setup::new(1, 64);
+        let data = Region::new(GUEST - (1 << 20), 1 << 20);
+        setup.regions.insert(0, data.clone());
+        let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+        data.file.set_len(0).unwrap();
+        let queue = driver.queue();
+        queue.write(queue.header(0), &header(T_IN, 0, 0));
+        let parts = [(queue.header(0), 16, 0), (data.start, 4096, WRITE), (queue.status_at(0), 1, WRITE)];
+        queue.write_chain(0, &chained(&parts));
+        queue.offer(0);
+        queue.set_avail_idx(queue.next_avail);
+        queue.kick();
+        let _ = arena.target.call("get_stats", &json!({ "ctrlr": "victim" }));
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_region_of_requests_in_flight_that_is_cut_off_ends_nobody_else() {
+    let mut arena = Arena::new("none");
+    let mut driver = Driver::start_with_inflight(&arena.target.path("victim"), &Setup::new(1, 64));
+    let _ = driver.inflight.as_ref().unwrap().1.set_len(0); // it may be sealed against that
+    driver.queue().offer_many(4, &Op::Read(0, 512));
+    driver.queue().publish();
+    let _ = arena.target.call("get_stats", &json!({ "ctrlr": "victim" }));
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+#[test]
+fn an_image_that_is_cut_off_fails_requests_and_nothing_else() {
+    let (mut arena, image) = Arena::with_image();
     let mut driver = arena.driver(64);
     File::options().write(true).open(&image).unwrap().set_len(8192).unwrap();
     assert_eq!(driver.queue().run(Op::Read(0, 4096)).status, OK);
@@ -1079,44 +1117,6 @@ fn memory_that_cannot_be_mapped_is_refused() {
     arena.assert_unharmed();
 }
 
-fn regions(numbers: &[[u64; 4]]) -> Vec<u8> {
-    let mut payload = u32s(&[numbers.len() as u32, 0]);
-    payload.extend(numbers.iter().flat_map(|numbers| u64s(numbers)));
-    payload
-}
-
-#[test]
-fn only_so_many_regions_of_memory_are_taken() {
-    let mut arena = Arena::new("none");
-    let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
-    let slots = driver.wire.ask_u64(GET_MAX_MEM_SLOTS).unwrap();
-    let mut added = 1;
-    loop {
-        let region = Region::new((added + 1) << 40, 4096);
-        let payload = [u64s(&[0]), region.payload()].concat();
-        if driver.wire.tell(ADD_MEM_REG, &payload, &[region.file.as_raw_fd()]).is_err() {
-            break;
-        }
-        added += 1;
-        assert!(added <= slots);
-    }
-    assert_eq!(added, slots);
-    drop(driver);
-    arena.assert_unharmed();
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Front ends
-// ---------------------------------------------------------------------------------------------------------------------
-
-#[test]
-fn a_second_front_end_is_refused_and_the_first_goes_on() {
-    let mut arena = Arena::new("auto");
-    let mut driver = arena.driver(64);
-    for _ in 0..20 {
-        let second = arena.wire();
-        second.wait_closed();
-        assert_eq!(driver.queue().run(Op::Flush).status, OK);
 /// Memory of a file system that can keep a page fault waiting, or that nobody shares, is not taken.
 #[test]
 fn only_memory_files_are_taken_as_guest_memory() {
@@ -1180,6 +1180,44 @@ fn more_guest_memory_than_a_disk_allows_is_refused() {
     arena.assert_unharmed();
 }
 
+fn regions(numbers: &[[u64; 4]]) -> Vec<u8> {
+    let mut payload = u32s(&[numbers.len() as u32, 0]);
+    payload.extend(numbers.iter().flat_map(|numbers| u64s(numbers)));
+    payload
+}
+
+#[test]
+fn only_so_many_regions_of_memory_are_taken() {
+    let mut arena = Arena::new("none");
+    let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    let slots = driver.wire.ask_u64(GET_MAX_MEM_SLOTS).unwrap();
+    let mut added = 1;
+    loop {
+        let region = Region::new((added + 1) << 40, 4096);
+        let payload = [u64s(&[0]), region.payload()].concat();
+        if driver.wire.tell(ADD_MEM_REG, &payload, &[region.file.as_raw_fd()]).is_err() {
+            break;
+        }
+        added += 1;
+        assert!(added <= slots);
+    }
+    assert_eq!(added, slots);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Front ends
+// ---------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_second_front_end_is_refused_and_the_first_goes_on() {
+    let mut arena = Arena::new("auto");
+    let mut driver = arena.driver(64);
+    for _ in 0..20 {
+        let second = arena.wire();
+        second.wait_closed();
+        assert_eq!(driver.queue().run(Op::Flush).status, OK);
     }
     drop(driver);
     arena.assert_unharmed();
@@ -1439,6 +1477,73 @@ fn a_call_file_that_is_no_eventfd_does_not_stop_the_queue() {
     arena.assert_unharmed();
 }
 
+/// The file could keep a queue's thread waiting when it is polled or written to.
+#[test]
+fn files_that_are_no_eventfds_are_refused() {
+    let mut arena = Arena::new("none");
+    for message in [SET_VRING_KICK, SET_VRING_CALL, SET_VRING_ERR] {
+        for is_running in [false, true] {
+            for (i, file) in odd_files().iter().enumerate() {
+                let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+                if is_running {
+                    driver.start_queue(0);
+                }
+                let outcome = driver.wire.tell(message, &u64s(&[0]), &[file.as_raw_fd()]);
+                assert!(outcome.is_err(), "message {message}, file {i}, running: {is_running}");
+                drop(driver);
+                wait_until("the connection is closed", || connected(&arena.target).is_empty());
+            }
+        }
+    }
+    assert!(arena.target.log().contains("SET_VRING_KICK: the file is not an eventfd"), "{}", arena.target.log());
+    arena.assert_unharmed();
+}
+
+/// A ring never runs without the interrupt that its guest waits for: a target that lacks a descriptor for it says so.
+#[test]
+fn without_descriptors_a_ring_is_refused_and_does_not_run_mute() {
+    let mut arena = Arena::new("none");
+    for left in 0..12 {
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        let limit = arena.target.limit_files(left);
+        let queue = &driver.queues[0];
+        let call = queue.call.as_raw_fd();
+        let tell = |message, payload: &[u8], files: &[RawFd]| driver.wire.tell(message, payload, files);
+        let outcome = tell(SET_VRING_NUM, &u32s(&[0, 64]), &[])
+            .and_then(|()| tell(SET_VRING_ADDR, &driver.ring_addresses(0), &[]))
+            .and_then(|()| tell(SET_VRING_CALL, &u64s(&[0]), &[call]))
+            .and_then(|()| tell(SET_VRING_ERR, &u64s(&[0]), &[queue.error.as_raw_fd()]))
+            .and_then(|()| tell(SET_VRING_KICK, &u64s(&[0]), &[queue.kick.as_raw_fd()]))
+            .and_then(|()| tell(SET_VRING_ENABLE, &u32s(&[0, 1]), &[]));
+        match outcome {
+            Ok(()) => assert_eq!(driver.queue().run(Op::Flush).status, OK, "{left} descriptors left: no interrupt"),
+            Err(error) => assert_ne!(error.kind(), ErrorKind::WouldBlock, "{left} descriptors left: it hangs"),
+        }
+        arena.target.set_file_limit(limit);
+        drop(driver);
+        wait_until("the connection is closed", || connected(&arena.target).is_empty());
+    }
+    let log = arena.target.log();
+    assert!(log.contains("SET_VRING_CALL: no descriptor"), "{log}");
+    arena.assert_unharmed();
+}
+
+/// The error eventfd is the front end's, and so is whether it blocks.
+#[test]
+fn an_error_eventfd_that_blocks_does_not_stop_the_queue() {
+    use nix::sys::eventfd::EventFd;
+    let mut arena = Arena::new("none");
+    let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    driver.queue().error = EventFd::new().unwrap();
+    driver.queue().error.write(u64::MAX - 1).unwrap();
+    driver.start_queue(0);
+    driver.queue().set_avail_idx(1000);
+    driver.queue().kick();
+    wait_until("the ring breaks", || arena.counted("device/broken_rings") == 1);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
 /// Kicks through a file that is always ready, or never, or gone.
 #[test]
 fn a_kick_file_that_is_no_eventfd_harms_nobody_else() {
@@ -1491,6 +1596,42 @@ fn offer_whole_disk(queue: &mut Queue, n: u16, from: u64) {
         queue.offer(slot * 4);
     }
     queue.publish();
+}
+
+/// One request may be as large as the disk: what comes after it does not wait for all of it.
+#[test]
+fn a_large_request_does_not_keep_small_ones_waiting() {
+    let mut arena = Arena::with(Disk::memory("victim", "1G").policy("none"));
+    let mut driver = arena.driver(64);
+    let spare = driver.setup.spare();
+    let queue = driver.queue();
+    // 1000 times the same half of a MiB of guest memory; the table is behind it.
+    let (len, table) = (1 << 19, spare + (1 << 19));
+    queue.write(queue.header(0), &header(T_IN, 0, 0));
+    let mut parts = vec![(queue.header(0), 16, 0)];
+    parts.extend([(spare, len, WRITE); 1000]);
+    parts.push((queue.status_at(0), 1, WRITE));
+    for (i, desc) in chained(&parts).iter().enumerate() {
+        queue.write(table + 16 * i as u64, &desc.bytes());
+    }
+    queue.write_desc(0, Desc(table, 16 * parts.len() as u32, INDIRECT, 0));
+    queue.offer(0);
+    let large_range = queue.prepare(1, &Op::WriteZeroes(0, 1 << 21, 0));
+    queue.offer(large_range);
+    let small = queue.prepare(2, &Op::Flush);
+    queue.offer(small);
+    queue.publish();
+    let ids: Vec<_> = queue.wait(3).iter().map(|used| used.id).collect();
+    assert_eq!(ids[0], u32::from(small), "{ids:?}");
+    assert_eq!([queue.status(0), queue.status(1), queue.status(2)], [OK; 3]);
+    queue.offer(0);
+    queue.publish();
+    wait_until("it runs", || arena.counted("in_flight") > 0);
+    driver.stop_queue(0); // waits for all of it
+    assert_eq!(driver.queue().used_idx(), 4);
+    drop(driver);
+    arena.memory[1] += 128 << 10;
+    arena.assert_unharmed();
 }
 
 /// Who talks to a queue that is busy waits, and does not pile up files in this process.

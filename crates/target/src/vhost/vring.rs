@@ -7,7 +7,6 @@ use super::inflight::{Inflight, InflightRegion};
 use super::memory::GuestMemory;
 use crate::backend::Buffers;
 use crate::delivery::Ring;
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
@@ -29,7 +28,7 @@ pub struct Vring {
     memory: Arc<GuestMemory>,
     kick: EventFd,
     call: Option<Call>,
-    error: Option<EventFd>,
+    error: Option<Call>,
     inflight: Option<Inflight>,
     replay: Vec<u16>, // heads that a device before us took and did not answer, the oldest last
     parser: Parser,
@@ -148,12 +147,12 @@ impl Vring {
     }
 
     /// The eventfd that interrupts the guest.
-    pub fn set_call(&mut self, call: Option<File>) {
-        self.call = call.and_then(|eventfd| Call::new(&eventfd).ok()); // what is no eventfd interrupts nobody
+    pub fn set_call(&mut self, call: Option<Call>) {
+        self.call = call;
     }
 
     /// The eventfd that tells the front end that the ring is broken.
-    pub fn set_error(&mut self, error: Option<EventFd>) {
+    pub fn set_error(&mut self, error: Option<Call>) {
         self.error = error;
     }
 
@@ -246,9 +245,9 @@ impl Vring {
     }
 
     /// Tells the front end that the ring is broken.
-    pub fn report_broken(&self) {
-        if let Some(error) = &self.error {
-            let _ = error.write(1); // nobody is left to tell
+    pub fn report_broken(&mut self) {
+        if let Some(error) = &mut self.error {
+            error.signal(); // if not, the log has it
         }
     }
 
