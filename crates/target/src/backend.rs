@@ -64,7 +64,12 @@ pub enum Step {
     Ended(Outcome),
     /// It goes on when io_uring has done this.
     Submit(squeue::Entry),
+    /// It goes on at the next turn: all at once would keep everything else waiting.
+    Again,
 }
+
+/// Buffers that room is kept for. What a longer operation needed is given back.
+const BUFFERS_KEPT: usize = 32;
 
 /// The buffers of an operation: addresses in this process, and how much of them is dealt with.
 #[derive(Debug, Default)]
@@ -77,10 +82,17 @@ pub struct Buffers {
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Forgets everything but the allocation.
+    /// Forgets everything, and gives back what a long operation needed.
     pub fn clear(&mut self) {
         self.iovecs.clear();
+        self.iovecs.shrink_to(BUFFERS_KEPT);
         self.first = 0;
+    }
+
+    /// How many there are, dealt with or not.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.iovecs.len()
     }
 
     /// Adds a buffer.
@@ -152,15 +164,15 @@ impl Backend {
     pub fn begin(&self, operation: &Operation, buffers: &Buffers) -> Step {
         match self {
             Self::File(file) => file.begin(operation, buffers),
-            Self::Memory(memory) => Step::Ended(memory.perform(operation, buffers)),
+            Self::Memory(memory) => memory.begin(operation, buffers),
         }
     }
 
-    /// io_uring has done a step of the operation, with this result.
+    /// io_uring has done a step of the operation, with this result; or it is the next turn.
     pub fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
         match self {
             Self::File(file) => file.resume(operation, buffers, result),
-            Self::Memory(_) => Step::Ended(Outcome::Error), // it never submits anything
+            Self::Memory(memory) => memory.resume(operation, buffers),
         }
     }
 }

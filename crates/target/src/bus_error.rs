@@ -1,79 +1,203 @@
-//! A front end may cut off the file behind the memory that it shares with us. What is touched there then raises SIGBUS,
-//! which would end this process, and with it everybody else's disks: so zeroes take its place.
+//! A front end may cut off the file behind the memory that it shares with us, and memory fails. What is touched there then
+//! raises SIGBUS, which would end this process.
+//!
+//! All memory that front ends share is registered here. A fault in it puts zeroes in the place of the *whole* mapping it
+//! is in: so many faults take no more mappings than one, and nothing outside of it is touched. The front end that shares
+//! it loses its connection. A fault anywhere else ends the process, as it should.
 
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use nix::unistd::{SysconfVar, sysconf};
 use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 
-static PROGRAM: OnceLock<Program> = OnceLock::new();
+/// Mappings that one front end may have at a time: 8 times the regions of one guest, as requests in flight keep those of
+/// before.
+pub const MAPPINGS_MAX: usize = 256;
+/// Mappings of all front ends together.
+const REGISTRY_LEN: usize = 8192;
 
-struct Program {
-    /// Where files are mapped that no front end can cut off: this program and its libraries.
-    files: Vec<Range<usize>>,
-    page_size: usize,
+// A signal handler takes no argument: what it needs to know is global.
+static REGISTRY: [Entry; REGISTRY_LEN] = [const { Entry::free() }; REGISTRY_LEN];
+/// Held by who changes the registry. The signal handler only reads it.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+/// A registered mapping. The handler of a fault in it sees it whole, as who faults keeps it registered; what it sees of
+/// others may be half changed: then the version tells.
+struct Entry {
+    version: AtomicUsize, // odd: registered
+    start: AtomicUsize,
+    len: AtomicUsize,
+    front_end: AtomicPtr<FrontEnd>,
 }
 
-/// From now on memory that goes away reads as zeroes. To be called before any front end connects.
+impl Entry {
+    const fn free() -> Self {
+        Self {
+            version: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            front_end: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    /// What is registered, unless it changes just now.
+    fn load(&self) -> Option<(Range<usize>, *mut FrontEnd)> {
+        let version = self.version.load(Ordering::Acquire);
+        let [start, len] = [&self.start, &self.len].map(|field| field.load(Ordering::Relaxed));
+        let front_end = self.front_end.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let is_whole = version % 2 == 1 && self.version.load(Ordering::Relaxed) == version;
+        is_whole.then_some((start..start.wrapping_add(len), front_end))
+    }
+}
+
+/// Who shares memory with us over one connection.
+#[derive(Debug)]
+pub struct FrontEnd {
+    connection: OwnedFd,
+    mappings: AtomicUsize,
+    lost: AtomicI32, // the reason of the fault in its memory; 0: there was none
+}
+
+impl FrontEnd {
+    /// Who is at the other end of a connection.
+    #[must_use]
+    pub const fn new(connection: OwnedFd) -> Self {
+        Self { connection, mappings: AtomicUsize::new(0), lost: AtomicI32::new(0) }
+    }
+
+    /// What happened to memory that it shares, if anything did. Its connection is shut down then.
+    #[must_use]
+    pub fn lost(&self) -> Option<&'static str> {
+        match self.lost.load(Ordering::Acquire) {
+            0 => None,
+            libc::BUS_MCEERR_AR => Some("has a hardware error"),
+            _ => Some("has no page behind it: its file was cut off, or its file system is full"),
+        }
+    }
+}
+
+/// A mapping is registered as long as this lives. It must be dropped before the mapping is unmapped.
+#[derive(Debug)]
+pub struct Registration {
+    index: usize,
+    front_end: Arc<FrontEnd>, // the registry points to it
+}
+
+impl Registration {
+    /// Registers a mapping that begins at `start` and has `len` bytes, whole pages. None: the front end has as many as it
+    /// may have.
+    #[must_use]
+    pub fn new(start: usize, len: usize, front_end: Arc<FrontEnd>) -> Option<Self> {
+        let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        if front_end.mappings.load(Ordering::Relaxed) >= MAPPINGS_MAX {
+            return None;
+        }
+        let is_free = |entry: &Entry| entry.version.load(Ordering::Relaxed) % 2 == 0;
+        let index = REGISTRY.iter().position(is_free)?;
+        let entry = &REGISTRY[index];
+        fence(Ordering::Release); // whoever sees what follows sees also that the entry was free
+        entry.start.store(start, Ordering::Relaxed);
+        entry.len.store(len, Ordering::Relaxed);
+        entry.front_end.store(Arc::as_ptr(&front_end).cast_mut(), Ordering::Relaxed);
+        entry.version.fetch_add(1, Ordering::Release);
+        front_end.mappings.fetch_add(1, Ordering::Relaxed);
+        Some(Self { index, front_end })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        REGISTRY[self.index].version.fetch_add(1, Ordering::Release);
+        self.front_end.mappings.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// From now on a fault in registered memory ends its front end's connection, not the process. To be called before any
+/// front end connects.
 ///
 /// # Errors
-/// The system says not what is mapped, or takes no handler.
+/// The system takes no handler.
 pub fn survive() -> Result<()> {
-    let maps = std::fs::read_to_string("/proc/self/maps").context("/proc/self/maps")?;
-    let files = maps.lines().filter(|line| line.contains(" /")).filter_map(range).collect();
-    let page_size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().context("the size of a page")? as usize;
-    PROGRAM.get_or_init(|| Program { files, page_size });
     let action = SigAction::new(SigHandler::SigAction(on_bus_error), SaFlags::SA_SIGINFO, SigSet::empty());
     // SAFETY: the handler calls nothing but what a signal handler may call.
     unsafe { sigaction(Signal::SIGBUS, &action) }.context("a handler for SIGBUS")?;
     Ok(())
 }
 
-/// Of a line such as `7f00-8000 r--p 0 8:1 42 /bin/true`.
-fn range(line: &str) -> Option<Range<usize>> {
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
-}
-
 extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel gives a handler of this kind the reason of the signal.
-    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    let is_shared = |program: &&Program| !program.files.iter().any(|range| range.contains(&address));
-    let program = PROGRAM.get().filter(is_shared).filter(|_| code == libc::BUS_ADRERR);
-    if !program.is_some_and(|program| put_zeroes(address, program.page_size)) {
+    // SAFETY: the kernel gives a handler of this kind the reason of the signal, and each thread has an errno.
+    let (code, address, errno) = unsafe { ((*info).si_code, (*info).si_addr() as usize, *libc::__errno_location()) };
+    let is_survived = match code {
+        libc::BUS_ADRERR | libc::BUS_MCEERR_AR => put_zeroes(address, code),
+        libc::BUS_MCEERR_AO => true, // nobody has touched it: who does will hear of it
+        _ => false,
+    };
+    if !is_survived {
         // SAFETY: what failed is tried again, and ends the process this time.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
-        return;
     }
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Ordering::Relaxed) {
-        let line = b"a front end took back memory that it shares: it reads as zeroes\n";
-        // SAFETY: the bytes are there; whether somebody reads them does not matter.
-        let _ = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
-    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }
 
-/// Maps zeroes over the page of an address; where pages are huge, over a huge one.
-fn put_zeroes(address: usize, page_size: usize) -> bool {
-    let put = |size: usize| {
-        let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let start = (address & !(size - 1)) as *mut libc::c_void;
-        // SAFETY: a page of a mapping that has lost its file; nothing that Rust owns is in such a mapping.
-        let mapped = unsafe { libc::mmap(start, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        mapped != libc::MAP_FAILED
-    };
-    [page_size, 2 << 20, 1 << 30].into_iter().any(put)
+/// Maps zeroes over the registered mapping that an address is in, and ends the connection of who shares it.
+fn put_zeroes(address: usize, code: libc::c_int) -> bool {
+    let found = REGISTRY.iter().filter_map(Entry::load).find(|(range, _)| range.contains(&address));
+    let Some((range, front_end)) = found else { return false };
+    let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let start = range.start as *mut libc::c_void;
+    // SAFETY: it is a mapping of shared memory from end to end, and nothing that Rust owns is in it; who has faulted keeps
+    // it mapped.
+    let mapped = unsafe { libc::mmap(start, range.len(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the registration keeps it, and who has faulted keeps that.
+    let front_end = unsafe { &*front_end };
+    front_end.lost.store(code, Ordering::Release);
+    // SAFETY: the descriptor is open as long as the front end is here. Its thread reads the end of the connection.
+    unsafe { libc::shutdown(front_end.connection.as_raw_fd(), libc::SHUT_RDWR) };
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
+
+    fn front_end() -> Arc<FrontEnd> {
+        Arc::new(FrontEnd::new(UnixStream::pair().unwrap().0.into()))
+    }
+
+    fn is_registered(address: usize) -> bool {
+        REGISTRY.iter().filter_map(Entry::load).any(|(range, _)| range.contains(&address))
+    }
 
     #[test]
-    fn the_program_is_found() {
-        assert_eq!(range("7f00-8000 r--p 00000000 08:01 42 /bin/true"), Some(0x7f00..0x8000));
-        assert_eq!(range("nonsense"), None);
+    fn what_is_registered_is_found_until_it_is_dropped() {
+        let front_end = front_end();
+        let first = Registration::new(0x1000, 0x1000, front_end.clone()).unwrap();
+        let second = Registration::new(0x2000, 0x1000, front_end).unwrap();
+        assert_eq!([0xfff, 0x1000, 0x2fff, 0x3000].map(is_registered), [false, true, true, false]);
+        drop(first);
+        assert_eq!([0x1000, 0x2000].map(is_registered), [false, true]);
+        drop(second);
+        assert!(!is_registered(0x2000));
+    }
+
+    #[test]
+    fn a_front_end_has_a_limit_of_its_own() {
+        let greedy = front_end();
+        let registrations: Vec<_> =
+            std::iter::from_fn(|| Registration::new(1 << 50, 0x1000, greedy.clone())).take(2 * MAPPINGS_MAX).collect();
+        assert_eq!(registrations.len(), MAPPINGS_MAX);
+        assert!(Registration::new(1 << 51, 0x1000, front_end()).is_some());
+        drop(registrations);
+        assert!(Registration::new(1 << 50, 0x1000, greedy).is_some());
     }
 }

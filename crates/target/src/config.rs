@@ -84,6 +84,13 @@ pub struct DiskConfig {
     /// Whether EVENT_IDX is offered.
     #[serde(default = "yes")]
     pub event_idx: bool,
+    /// Guest memory that a front end may share, at most.
+    #[serde(default = "max_memory")]
+    pub max_memory: Size,
+}
+
+fn max_memory() -> Size {
+    Size(1 << 40)
 }
 
 fn one() -> u16 {

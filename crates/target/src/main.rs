@@ -114,6 +114,10 @@ struct Serve {
     #[arg(long, conflicts_with = "config")]
     no_event_idx: bool,
 
+    /// Guest memory that a front end may share, at most
+    #[arg(long, value_name = "SIZE", default_value = "1T", conflicts_with = "config")]
+    max_memory: Size,
+
     /// Several disks, from a TOML file with a [[disk]] for each; its keys are these options
     #[arg(long, value_name = "TOML")]
     config: Option<PathBuf>,
@@ -199,6 +203,7 @@ impl Serve {
                     block_size: self.block_size,
                     poll: self.poll,
                     event_idx: !self.no_event_idx,
+                    max_memory: self.max_memory,
                 };
                 Config {
                     control: None,

@@ -9,23 +9,28 @@ use crate::poll::AdaptivePoll;
 use crate::record::{Recorder, Recording};
 use crate::stats::{DeviceStats, QueueStats};
 use crate::vhost::blk::{Limits, Status, Task};
+use crate::vhost::call::Call;
+use crate::vhost::memory::GuestMemory;
 use crate::vhost::vring::{Broken, Entry, Vring};
 use anyhow::{Context as _, Result};
 use io_uring::{IoUring, opcode, types};
 use policy::{Class, Clues, Completion, Hint, HintCounts, HintSource, Spec, SpecError, Ticket};
-use std::fs::File;
+use std::collections::VecDeque;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
-use vm_memory::{GuestAddress, GuestMemoryMmap};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+use vm_memory::GuestAddress;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// A disk: its data, what it allows, and whether its cache is on.
+/// A disk: its name, its data, what it allows, and whether its cache is on.
 #[derive(Debug)]
 pub struct Disk {
+    /// What the log calls it.
+    pub name: String,
     /// Where the data is.
     pub backend: Backend,
     /// What is allowed.
@@ -45,11 +50,11 @@ pub enum Command {
     /// Be kicked through another eventfd.
     SetKick(EventFd),
     /// Interrupt through another eventfd.
-    SetCall(Option<File>),
+    SetCall(Option<Call>),
     /// Report a broken ring through another eventfd.
-    SetError(Option<EventFd>),
+    SetError(Option<Call>),
     /// Guest memory is mapped anew.
-    SetMemory(Arc<GuestMemoryMmap>, Sender<()>),
+    SetMemory(Arc<GuestMemory>, Sender<()>),
     /// Finish what is in flight, deliver what is held, and say where the ring goes on.
     Stop(Sender<Option<u16>>),
     /// Take another policy.
@@ -94,11 +99,12 @@ impl QueueParts {
     ///
     /// # Errors
     /// io_uring is not to be had, or the policy is not right for a clock in nanoseconds.
-    pub fn new(name: &str, index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
+    pub fn new(index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
         let (commands, receiver) = sync_channel(COMMANDS_MAX);
         let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
-        let queue = Queue::new(name, index, disk, config, receiver, wake.clone())?;
-        Ok(Self { name: format!("{name}-{index}"), queue, commands, wake })
+        let name = format!("{}-{index}", disk.name);
+        let queue = Queue::new(index, disk, config, receiver, wake.clone())?;
+        Ok(Self { name, queue, commands, wake })
     }
 }
 
@@ -151,7 +157,7 @@ impl Drop for QueueThread {
 struct Slot {
     operation: Option<Operation>, // none: it is answered without the back end
     buffers: Buffers,
-    memory: Option<Arc<GuestMemoryMmap>>, // keeps the buffers mapped
+    memory: Option<Arc<GuestMemory>>, // keeps the buffers mapped
     head: u16,
     status: Option<(GuestAddress, Status)>, // what is answered unless the back end fails; none: there is no room for it
     written: u32,                           // bytes of guest memory, if it succeeds
@@ -161,10 +167,19 @@ struct Slot {
     ticket: Option<Ticket>,
 }
 
-/// So much data is taken at once, about: a disk in memory does it all before it hears of anything else.
+/// So much data is taken at once, about: a disk in memory does it all before it hears of anything else, but for large
+/// requests, which go on in pieces.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 /// Commands that wait, at most: who has more to say waits too.
 const COMMANDS_MAX: usize = 16;
+
+/// Buffers of all requests in flight on a queue, about: Linux has 128 MiB or more in flight then.
+const BUFFERS_MAX: usize = 32 << 10;
+/// How long to wait before io_uring is entered again where it failed and should not have.
+const ENTER_PAUSE: Duration = Duration::from_millis(10);
+
+/// The guest gave out a descriptor twice.
+const TOO_MANY: Broken = Broken("more requests are in flight than the ring has entries");
 
 // What io_uring does for a queue besides slots. Both eventfds are only polled, never read: their counters say nothing.
 const WAKE: u64 = u64::MAX;
@@ -184,9 +199,12 @@ struct Queue {
     is_kick_armed: bool,
     is_enabled: bool,
     is_broken: bool,
+    is_full_said: bool,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    batch: Vec<usize>, // slots just taken
+    batch: Vec<usize>,      // slots just taken
+    again: VecDeque<usize>, // slots that go on at the next turn
+    buffers: usize,         // of all slots
     delivery: Delivery<Entry>,
     hints: HintCounts,
     stats: DeviceStats,
@@ -196,7 +214,6 @@ struct Queue {
 
 impl Queue {
     fn new(
-        name: &str,
         index: usize,
         disk: Arc<Disk>,
         config: &QueueConfig,
@@ -207,7 +224,7 @@ impl Queue {
             "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
         )?;
         let size = usize::from(config.size_max);
-        let recording = config.recorder.as_ref().map(|recorder| recorder.queue(name, index, disk.epoch));
+        let recording = config.recorder.as_ref().map(|recorder| recorder.queue(&disk.name, index, disk.epoch));
         Ok(Self {
             index,
             disk,
@@ -221,9 +238,12 @@ impl Queue {
             is_kick_armed: false,
             is_enabled: false,
             is_broken: false,
+            is_full_said: false,
             slots: (0..size).map(|_| Slot::default()).collect(),
             free: (0..size).rev().collect(),
             batch: Vec::new(),
+            again: VecDeque::new(),
+            buffers: 0,
             delivery: Delivery::new(config.policy.clone())?,
             hints: HintCounts::default(),
             stats: DeviceStats::default(),
@@ -236,6 +256,7 @@ impl Queue {
         let _ = nix::sys::prctl::set_timerslack(1); // deadlines are microseconds; the default slack is 50
         while self.obey() {
             let mut busy = self.reap();
+            busy |= self.go_on_again();
             busy |= self.take_requests();
             self.end_batch();
             self.submit();
@@ -270,9 +291,13 @@ impl Queue {
         match command {
             Command::Start(vring, is_enabled) => {
                 self.stop();
+                let to_take_over = vring.to_take_over();
+                if to_take_over > 0 {
+                    info!(disk = self.disk.name, queue = self.index as u64, "takes over {to_take_over} requests");
+                }
                 self.vring = Some(vring);
                 self.announce_owed();
-                (self.is_enabled, self.is_broken) = (is_enabled, false);
+                (self.is_enabled, self.is_broken, self.is_full_said) = (is_enabled, false, false);
             }
             Command::SetKick(kick) => {
                 self.disarm_kick();
@@ -297,8 +322,7 @@ impl Queue {
             }
             Command::SetMemory(memory, answer) => {
                 if let Some(vring) = &mut self.vring {
-                    let ring = vring.set_memory(memory);
-                    self.note(ring);
+                    vring.set_memory(memory);
                 }
                 let _ = answer.send(());
             }
@@ -342,8 +366,10 @@ impl Queue {
     fn stop(&mut self) -> Option<u16> {
         self.vring.as_ref()?;
         while self.in_flight() > 0 {
-            let now = self.now();
-            self.submit_and_wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(now)));
+            if !self.go_on_again() {
+                let now = self.now();
+                self.submit_and_wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(now)));
+            }
             self.reap();
             self.end_batch();
         }
@@ -397,7 +423,10 @@ impl Queue {
 
     /// The guest may break its ring at any time: then this queue rests until it is started anew.
     fn note(&mut self, ring: Result<(), Broken>) {
-        if ring == Err(Broken) && !self.is_broken {
+        if let Err(Broken(why)) = ring
+            && !self.is_broken
+        {
+            warn!(disk = self.disk.name, queue = self.index as u64, "the ring is broken: {why}");
             self.is_broken = true;
             self.stats.broken_rings += 1;
             let now = self.now();
@@ -410,13 +439,17 @@ impl Queue {
 
     /// Takes what the guest has made available. True: there was something.
     fn take_requests(&mut self) -> bool {
-        if !self.is_enabled || self.is_broken {
+        if !self.is_serving() {
             return false;
         }
         self.batch.clear();
         let mut bytes = 0;
         let is_whole = loop {
             if bytes >= BATCH_BYTES_MAX {
+                break false;
+            }
+            if self.is_full() {
+                self.say_full();
                 break false;
             }
             match self.take_one() {
@@ -449,6 +482,14 @@ impl Queue {
         !self.batch.is_empty()
     }
 
+    /// Says once for each ring that it has to wait.
+    fn say_full(&mut self) {
+        if !std::mem::replace(&mut self.is_full_said, true) {
+            let (disk, queue) = (&self.disk.name, self.index as u64);
+            info!(disk, queue, "{BUFFERS_MAX} buffers are in flight: requests wait until some of them have ended");
+        }
+    }
+
     fn record_batch(&mut self, batch: &[usize]) {
         if self.recording.is_none() {
             return;
@@ -466,18 +507,18 @@ impl Queue {
         let unanswered = self.in_flight() + self.delivery.unposted();
         let Some(vring) = &mut self.vring else { return Ok(None) };
         let Some(&id) = self.free.last() else {
-            return if vring.backlog()? > 0 { Err(Broken) } else { Ok(None) };
+            return if vring.backlog()? > 0 { Err(TOO_MANY) } else { Ok(None) };
         };
         let durable = !vring.can_flush() || !self.disk.write_back.load(Ordering::Relaxed);
         let slot = &mut self.slots[id];
-        slot.buffers.clear();
         let Some(popped) = vring.pop(&self.disk.limits, durable, &mut slot.buffers)? else { return Ok(None) };
         if unanswered >= usize::from(vring.size()) {
-            return Err(Broken); // more than the ring has entries: the guest gave one out twice
+            return Err(TOO_MANY);
         }
         slot.memory = Some(vring.memory().clone());
         slot.head = popped.head;
         slot.transferred = slot.buffers.len() as u64;
+        self.buffers += slot.buffers.count();
         match popped.request {
             Ok(request) => {
                 slot.written = request.written;
@@ -526,7 +567,23 @@ impl Queue {
         match step {
             Step::Ended(outcome) => self.end(slot, outcome),
             Step::Submit(entry) => self.push(entry.user_data(slot as u64)),
+            Step::Again => self.again.push_back(slot),
         }
+    }
+
+    /// Goes on with what waits for its next turn, one at a time. True: there was something.
+    fn go_on_again(&mut self) -> bool {
+        let Some(slot) = self.again.pop_front() else { return false };
+        self.resume(slot, 0);
+        true
+    }
+
+    /// A step of a request is done, with this result.
+    fn resume(&mut self, id: usize, result: i32) {
+        let slot = &mut self.slots[id];
+        let Some(operation) = &mut slot.operation else { return };
+        let step = self.disk.backend.resume(operation, &mut slot.buffers, result);
+        self.go_on(id, step);
     }
 
     /// A request has ended: its status is written, and then it is the policy's.
@@ -542,6 +599,8 @@ impl Queue {
         let written = if is_ok { slot.written + 1 } else { u32::from(status.is_some()) };
         let entry = Entry { head: slot.head, written };
         let (hint, ticket) = (slot.hint, slot.ticket.take());
+        self.buffers -= slot.buffers.count();
+        slot.buffers.clear();
         self.count(id, is_ok);
         self.free.push(id);
 
@@ -606,12 +665,7 @@ impl Queue {
                         self.is_kick_armed = more;
                     }
                 }
-                id => {
-                    let slot = &mut self.slots[id as usize];
-                    let Some(operation) = &mut slot.operation else { continue };
-                    let step = self.disk.backend.resume(operation, &mut slot.buffers, result);
-                    self.go_on(id as usize, step);
-                }
+                id => self.resume(id as usize, result),
             }
         }
         self.ended = ended;
@@ -639,18 +693,21 @@ impl Queue {
         self.enter(|uring| match timeout_ns {
             None => uring.submit_and_wait(1),
             Some(ns) => {
-                let timespec = types::Timespec::from(std::time::Duration::from_nanos(ns));
+                let timespec = types::Timespec::from(Duration::from_nanos(ns));
                 uring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&timespec))
             }
         });
     }
 
-    /// Errors that are left mean: nothing came, look again.
+    /// An error means: nothing came, look again. What was to be submitted still is.
     fn enter(&self, enter: impl FnOnce(&IoUring) -> std::io::Result<usize>) {
-        if let Err(error) = enter(&self.uring) {
-            let expected = [libc::ETIME, libc::EINTR, libc::EAGAIN, libc::EBUSY];
-            let code = error.raw_os_error().unwrap_or(0);
-            assert!(expected.contains(&code), "io_uring_enter: {error}");
+        let expected = [libc::ETIME, libc::EINTR, libc::EAGAIN, libc::EBUSY];
+        match enter(&self.uring) {
+            Err(error) if !expected.contains(&error.raw_os_error().unwrap_or(0)) => {
+                error!(disk = self.disk.name, queue = self.index as u64, "io_uring_enter: {error}: it is tried again");
+                std::thread::sleep(ENTER_PAUSE);
+            }
+            _ => {}
         }
     }
 
@@ -681,8 +738,14 @@ impl Queue {
         }
     }
 
+    /// Whether requests are taken.
     fn is_serving(&self) -> bool {
-        self.vring.is_some() && self.is_enabled && !self.is_broken
+        self.vring.is_some() && self.is_enabled && !self.is_broken && !self.is_full()
+    }
+
+    /// Whether what is in flight must end before more is taken. With nothing in flight, anything is.
+    const fn is_full(&self) -> bool {
+        self.buffers >= BUFFERS_MAX
     }
 
     /// Looks for work without sleeping. `None`: there is some; else for how long it looked, in ns. A deadline that is

@@ -7,7 +7,7 @@ use crate::record::Recorder;
 use crate::socket::accepted;
 use crate::stats::QueueStats;
 use crate::vhost::blk::{ID_LEN, Limits};
-use crate::vhost::{Connection, QUEUE_SIZE_MAX};
+use crate::vhost::{Connection, QUEUE_SIZE_MAX, check_files};
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
@@ -88,16 +88,21 @@ impl DiskParts {
             bail!("block_size is {block_size}: it must be at least {smallest} and divide {size}");
         }
         let (name, size) = (config.name(), backend.size());
-        let limits =
-            Limits { size, read_only: config.read_only, serial: serial(config.serial.as_deref().unwrap_or(&name)) };
-        let disk = Arc::new(Disk { backend, limits, write_back: AtomicBool::new(true), epoch: Instant::now() });
+        let limits = Limits {
+            size,
+            read_only: config.read_only,
+            serial: serial(config.serial.as_deref().unwrap_or(&name)),
+            max_memory: config.max_memory.0,
+        };
+        let write_back = AtomicBool::new(true);
+        let disk = Arc::new(Disk { name: name.clone(), backend, limits, write_back, epoch: Instant::now() });
         let queue = QueueConfig {
             policy: config.policy.clone(),
             poll_ns: config.poll.0,
             size_max: QUEUE_SIZE_MAX,
             recorder: recorder.cloned(),
         };
-        let queues = (0..usize::from(config.queues)).map(|i| QueueParts::new(&name, i, disk.clone(), &queue));
+        let queues = (0..usize::from(config.queues)).map(|i| QueueParts::new(i, disk.clone(), &queue));
         let queues: Vec<_> = queues.collect::<Result<_>>()?;
         let about = DiskInfo {
             ctrlr: name,
@@ -248,8 +253,10 @@ impl FrontDoor {
 
     /// Until it disconnects, breaks the protocol, or it is time to stop. Its rings are stopped then.
     fn serve(&self, stream: UnixStream) -> Result<(), vhost::vhost_user::Error> {
-        let connection = Connection::new(self.disk.clone(), self.queues.clone(), self.block_size, self.event_idx);
         let watch = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?;
+        let socket = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?.into();
+        let (disk, queues) = (self.disk.clone(), self.queues.clone());
+        let connection = Connection::new(disk, queues, self.block_size, self.event_idx, socket);
         let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(connection)));
         loop {
             let fds = [self.shared.stop.as_fd(), self.listener.as_fd(), watch.as_fd()];
@@ -262,6 +269,7 @@ impl FrontDoor {
                 warn!(disk = self.name, "refused a second connection");
             }
             if message {
+                check_files(&watch).map_err(vhost::vhost_user::Error::SocketError)?;
                 match handler.handle_request() {
                     Ok(()) => {}
                     Err(vhost::vhost_user::Error::Disconnected) => return Ok(()),

@@ -5,35 +5,43 @@
 //! timer; it cannot resume requests after a restart; and it stops a ring without waiting for what is in flight.
 
 pub mod blk;
-mod call;
+pub mod call;
+pub mod chain;
 pub mod inflight;
+pub mod memory;
 pub mod vring;
 
+use crate::bus_error::FrontEnd;
 use crate::queue::{Command, Disk, QueueThread};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use call::Call;
 use inflight::{InflightRegion, region_len};
+use memory::{GuestMemory, GuestRegion, SharedMapping};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd as _, IntoRawFd as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tracing::warn;
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
     VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
     VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags, VhostUserVringState,
 };
-use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
+use vhost::vhost_user::{Error, GpuBackend, Result as Answer, VhostUserBackendReqHandlerMut};
 use virtio_bindings::bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_CONFIG_WCE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ,
     VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES,
 };
 use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
-use vm_memory::mmap::MmapRegion;
-use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestMemoryRegion as _, GuestRegionMmap};
+use vm_memory::{GuestAddress, GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vmm_sys_util::eventfd::EventFd;
-use vring::{Setup, Vring};
+use vring::{Broken, Setup, Vring};
 
 /// Entries of the largest ring.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
@@ -41,6 +49,8 @@ pub const QUEUE_SIZE_MAX: u16 = 1024;
 pub const QUEUES_MAX: usize = 16;
 /// Parts that guest memory may come in.
 const MEMORY_SLOTS: u64 = 32;
+/// Bytes of a region of requests in flight: more than all queues need, and as much as a huge page has.
+const INFLIGHT_LEN_MAX: u64 = 2 << 20;
 
 /// A part of guest memory, and where the front end has it: ring addresses are in its own address space.
 #[derive(Debug)]
@@ -57,8 +67,8 @@ struct RingState {
     addresses: Option<[u64; 3]>,
     next_avail: u16,
     kick: Option<EventFd>,
-    call: Option<File>,
-    error: Option<EventFd>,
+    call: Option<Call>,
+    error: Option<Call>,
     is_enabled: bool,
     is_running: bool,
 }
@@ -71,16 +81,17 @@ pub struct Connection {
     block_size: u32,
     event_idx: bool,
     features: u64,
+    front_end: Arc<FrontEnd>,
     mappings: Vec<Mapping>,
-    memory: Arc<GuestMemoryMmap>,
+    memory: Arc<GuestMemory>,
     rings: Vec<RingState>,
     inflight: Option<InflightRegion>,
 }
 
 impl Connection {
-    /// A connection on which nothing was said yet. `event_idx`: whether EVENT_IDX is offered.
+    /// A connection over `stream` on which nothing was said yet. `event_idx`: whether EVENT_IDX is offered.
     #[must_use]
-    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread]>, block_size: u32, event_idx: bool) -> Self {
+    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread]>, block_size: u32, event_idx: bool, stream: OwnedFd) -> Self {
         let rings = queues.iter().map(|_| RingState::default()).collect();
         Self {
             disk,
@@ -88,8 +99,9 @@ impl Connection {
             block_size,
             event_idx,
             features: 0,
+            front_end: Arc::new(FrontEnd::new(stream)),
             mappings: Vec::new(),
-            memory: Arc::new(GuestMemoryMmap::new()),
+            memory: Arc::new(GuestMemory::new()),
             rings,
             inflight: None,
         }
@@ -114,20 +126,22 @@ impl Connection {
         bits.into_iter().fold(VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits(), |all, bit| all | 1 << bit)
     }
 
-    fn ring(&mut self, index: impl TryInto<usize>) -> Result<(&mut RingState, &QueueThread)> {
-        let index = index.try_into().map_err(|_| Error::InvalidParam)?;
-        self.rings.get_mut(index).zip(self.queues.get(index)).ok_or(Error::InvalidParam)
+    fn ring(&mut self, index: impl Into<u64>) -> Result<(&mut RingState, &QueueThread)> {
+        let (index, n) = (index.into(), self.rings.len());
+        let ring = usize::try_from(index).ok().and_then(|i| self.rings.get_mut(i).zip(self.queues.get(i)));
+        ring.with_context(|| format!("there is no queue {index}: allowed are 0 to {}", n - 1))
     }
 
     /// Guest address of an address in the front end's own space.
     fn to_guest(&self, address: u64) -> Result<u64> {
         let inside = |mapping: &&Mapping| address.checked_sub(mapping.front_end).is_some_and(|at| at < mapping.size);
-        let mapping = self.mappings.iter().find(inside).ok_or(Error::InvalidParam)?;
+        let mapping = self.mappings.iter().find(inside);
+        let mapping = mapping.with_context(|| format!("{address:#x} is in no memory that the front end shares"))?;
         Ok(address - mapping.front_end + mapping.guest)
     }
 
     /// Returns when every queue works with it: the front end may use, or let go of, memory as soon as it is answered.
-    fn set_memory(&mut self, memory: GuestMemoryMmap) {
+    fn set_memory(&mut self, memory: GuestMemory) {
         self.memory = Arc::new(memory);
         for queue in self.queues.iter() {
             queue.ask(|answer| Command::SetMemory(self.memory.clone(), answer));
@@ -135,16 +149,16 @@ impl Connection {
     }
 
     /// Starts a ring, if all is known that is needed.
-    fn start(&mut self, index: usize) -> Result<()> {
+    fn start(&mut self, index: u8) -> Result<()> {
         let has = |feature: u32| self.features & 1 << feature != 0;
         let (event_idx, can_flush) = (has(VIRTIO_RING_F_EVENT_IDX), has(VIRTIO_BLK_F_FLUSH));
-        let inflight = self.inflight.clone().map(|region| (region, index));
+        let inflight = self.inflight.clone().map(|region| (region, usize::from(index)));
         let memory = self.memory.clone();
         let (ring, queue) = self.ring(index)?;
-        let (Some(addresses), Some(kick), false) = (ring.addresses, &ring.kick, ring.is_running) else { return Ok(()) };
-        let kick = kick.try_clone().map_err(Error::ReqHandlerError)?;
+        let (Some(addresses), false) = (ring.addresses, ring.is_running) else { return Ok(()) };
+        let Some(kick) = ring.kick.take() else { return Ok(()) };
         let setup = Setup { size: ring.size, addresses, next_avail: ring.next_avail, event_idx, can_flush, inflight };
-        let mut vring = Vring::start(setup, memory, kick).map_err(|_| Error::InvalidParam)?;
+        let mut vring = Vring::start(setup, memory, kick).map_err(|Broken(why)| anyhow!(why))?;
         vring.set_call(ring.call.take());
         vring.set_error(ring.error.take());
         queue.tell(Command::Start(Box::new(vring), ring.is_enabled));
@@ -152,7 +166,7 @@ impl Connection {
         Ok(())
     }
 
-    fn stop(&mut self, index: usize) -> Result<u16> {
+    fn stop(&mut self, index: u32) -> Result<u16> {
         let (ring, queue) = self.ring(index)?;
         if std::mem::take(&mut ring.is_running)
             && let Some(Some(next_avail)) = queue.ask(Command::Stop)
@@ -165,42 +179,65 @@ impl Connection {
 
     fn stop_all(&mut self) {
         for index in 0..self.rings.len() {
-            let _ = self.stop(index); // the index exists
+            let _ = self.stop(index as u32); // the index exists
         }
     }
 
     /// Maps the region of requests in flight.
     fn map_inflight(&mut self, file: File, inflight: &VhostUserInflight) -> Result<()> {
-        let (size, offset) = (inflight.mmap_size, inflight.mmap_offset);
         self.check_inflight(inflight)?;
-        if size < inflight_len(inflight) || !holds(&file, offset, size)? {
-            return Err(Error::InvalidParam);
-        }
-        let region = MmapRegion::from_file(FileOffset::new(file, offset), size as usize).map_err(memory_error)?;
+        let (size, len) = (inflight.mmap_size, inflight_len(inflight));
+        let is_allowed = (len..=INFLIGHT_LEN_MAX).contains(&size);
+        ensure!(
+            is_allowed,
+            "the region of requests in flight has {size} bytes: allowed are {len} to {INFLIGHT_LEN_MAX}"
+        );
+        let region = SharedMapping::new(file, inflight.mmap_offset, size, self.front_end.clone())?;
         self.inflight = Some(InflightRegion { region: Arc::new(region), entries: inflight.queue_size });
         Ok(())
     }
 
     fn check_inflight(&self, inflight: &VhostUserInflight) -> Result<()> {
-        if !(1..=self.queues.len()).contains(&usize::from(inflight.num_queues)) {
-            return Err(Error::InvalidParam);
-        }
-        check_queue_size(inflight.queue_size)
+        let (queues, most) = (inflight.num_queues, self.queues.len());
+        let is_allowed = (1..=most).contains(&usize::from(queues));
+        ensure!(is_allowed, "the number of queues is {queues}: allowed are 1 to {most}");
+        check_queue_size(inflight.queue_size).map(drop)
+    }
+
+    /// Maps a part of guest memory, beside `others` that have so many bytes.
+    fn map(&self, region: &VhostUserMemoryRegion, file: File, others: u64) -> Result<GuestRegion> {
+        let (guest, size, max_memory) = (region.guest_phys_addr, region.memory_size, self.disk.limits.max_memory);
+        let is_allowed = others.checked_add(size).is_some_and(|all| all <= max_memory);
+        ensure!(is_allowed, "guest memory has {others} + {size} bytes: max_memory allows {max_memory}");
+        let leaves = || anyhow!("{size} bytes from {guest:#x} on leave the address space");
+        region.user_addr.checked_add(size).ok_or_else(leaves)?;
+        let mapping = SharedMapping::new(file, region.mmap_offset, size, self.front_end.clone())?;
+        GuestRegion::new(mapping, GuestAddress(guest)).ok_or_else(leaves)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.stop_all();
+        if let Some(what) = self.front_end.lost() {
+            warn!(disk = self.disk.name, "memory that the front end shares {what}: its connection is ended");
+        }
     }
 }
 
-fn unsupported<T>() -> Result<T> {
+fn unsupported<T>() -> Answer<T> {
     Err(Error::InvalidOperation("not supported by this device"))
 }
 
-fn check_queue_size(size: u16) -> Result<()> {
-    if size.is_power_of_two() && size <= QUEUE_SIZE_MAX { Ok(()) } else { Err(Error::InvalidParam) }
+/// What is answered to a message. If it is refused, its connection ends, and the log says why.
+fn answer<T>(message: &str, handle: impl FnOnce() -> Result<T>) -> Answer<T> {
+    handle().map_err(|why| Error::ReqHandlerError(io::Error::other(format!("{message}: {why:#}"))))
+}
+
+fn check_queue_size(size: impl TryInto<u16> + Display + Copy) -> Result<u16> {
+    let is_allowed = |size: &u16| size.is_power_of_two() && *size <= QUEUE_SIZE_MAX;
+    let why = || format!("the size of a ring is {size}: allowed are powers of two up to {QUEUE_SIZE_MAX}");
+    size.try_into().ok().filter(is_allowed).with_context(why)
 }
 
 /// Bytes of the whole region of requests in flight.
@@ -208,41 +245,24 @@ fn inflight_len(inflight: &VhostUserInflight) -> u64 {
     (region_len(inflight.queue_size) * usize::from(inflight.num_queues)) as u64
 }
 
-/// Whether a file has these bytes. What is mapped behind its end would be a fault when it is touched. Of a device
-/// nobody can tell.
-fn holds(file: &File, offset: u64, size: u64) -> Result<bool> {
-    let metadata = file.metadata().map_err(Error::ReqHandlerError)?;
-    Ok(offset.checked_add(size).is_some_and(|end| !metadata.is_file() || end <= metadata.len()))
-}
-
-fn map(region: &VhostUserMemoryRegion, file: File) -> Result<GuestRegionMmap> {
-    let wraps = |start: u64| start.checked_add(region.memory_size).is_none();
-    if wraps(region.user_addr) || !holds(&file, region.mmap_offset, region.memory_size)? {
-        return Err(Error::InvalidParam);
-    }
-    GuestRegionMmap::new(region.mmap_region(file)?, GuestAddress(region.guest_phys_addr)).ok_or(Error::InvalidParam)
-}
-
-fn memory_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::ReqHandlerError(io::Error::other(error))
-}
-
-fn eventfd(file: File) -> EventFd {
+/// The eventfd that a guest kicks. Whether another file is ready could take for ever to find out.
+fn kick(file: File) -> Result<EventFd> {
+    Call::new(&file)?; // the kernel knows what is an eventfd
     // SAFETY: the descriptor is open, and nobody else has it.
-    unsafe { EventFd::from_raw_fd(file.into_raw_fd()) }
+    Ok(unsafe { EventFd::from_raw_fd(file.into_raw_fd()) })
 }
 
 impl VhostUserBackendReqHandlerMut for Connection {
-    fn set_owner(&mut self) -> Result<()> {
+    fn set_owner(&mut self) -> Answer<()> {
         Ok(())
     }
 
-    fn reset_owner(&mut self) -> Result<()> {
+    fn reset_owner(&mut self) -> Answer<()> {
         self.stop_all();
         Ok(())
     }
 
-    fn reset_device(&mut self) -> Result<()> {
+    fn reset_device(&mut self) -> Answer<()> {
         self.stop_all();
         for ring in &mut self.rings {
             *ring = RingState::default();
@@ -251,24 +271,27 @@ impl VhostUserBackendReqHandlerMut for Connection {
         Ok(())
     }
 
-    fn get_features(&mut self) -> Result<u64> {
+    fn get_features(&mut self) -> Answer<u64> {
         Ok(self.offered())
     }
 
-    fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !self.offered() != 0 || features & 1 << VIRTIO_F_VERSION_1 == 0 {
-            return Err(Error::InvalidParam);
-        }
-        self.features = features;
-        if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
-            for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
-                ring.is_enabled = true; // there is no message for it without the feature
-                if ring.is_running {
-                    queue.ask(|answer| Command::Enable(true, answer));
+    fn set_features(&mut self, features: u64) -> Answer<()> {
+        answer("SET_FEATURES", || {
+            let offered = self.offered();
+            if features & !offered != 0 || features & 1 << VIRTIO_F_VERSION_1 == 0 {
+                bail!("the features are {features:#x}: offered are {offered:#x}, and VERSION_1 is needed");
+            }
+            self.features = features;
+            if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
+                for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
+                    ring.is_enabled = true; // there is no message for it without the feature
+                    if ring.is_running {
+                        queue.ask(|answer| Command::Enable(true, answer));
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn set_mem_table(
@@ -276,24 +299,30 @@ impl VhostUserBackendReqHandlerMut for Connection {
         regions: &[VhostUserMemoryRegion],
         files: Vec<File>,
         _: Option<bool>,
-    ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
-        let mapped: Result<Vec<_>> = regions.iter().zip(files).map(|(region, file)| map(region, file)).collect();
-        let mut mapped = mapped?;
-        mapped.sort_unstable_by_key(|region| region.start_addr());
-        let memory = GuestMemoryMmap::from_regions(mapped).map_err(memory_error)?;
-        self.mappings = regions
-            .iter()
-            .map(|r| Mapping { front_end: r.user_addr, guest: r.guest_phys_addr, size: r.memory_size })
-            .collect();
-        self.set_memory(memory);
-        Ok(None)
+    ) -> Answer<Option<Vec<VhostUserMemoryRegionBase>>> {
+        answer("SET_MEM_TABLE", || {
+            let mut mapped = Vec::new();
+            let mut size = 0;
+            for (region, file) in regions.iter().zip(files) {
+                mapped.push(self.map(region, file, size)?);
+                size += region.memory_size;
+            }
+            mapped.sort_unstable_by_key(|region| region.start_addr());
+            let memory = GuestMemory::from_regions(mapped)?;
+            self.mappings = regions
+                .iter()
+                .map(|r| Mapping { front_end: r.user_addr, guest: r.guest_phys_addr, size: r.memory_size })
+                .collect();
+            self.set_memory(memory);
+            Ok(None)
+        })
     }
 
-    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
-        let size = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
-        check_queue_size(size)?;
-        self.ring(index)?.0.size = size;
-        Ok(())
+    fn set_vring_num(&mut self, index: u32, num: u32) -> Answer<()> {
+        answer("SET_VRING_NUM", || {
+            self.ring(index)?.0.size = check_queue_size(num)?;
+            Ok(())
+        })
     }
 
     fn set_vring_addr(
@@ -304,55 +333,69 @@ impl VhostUserBackendReqHandlerMut for Connection {
         used: u64,
         available: u64,
         _: u64,
-    ) -> Result<()> {
-        let addresses = [self.to_guest(descriptors)?, self.to_guest(available)?, self.to_guest(used)?];
-        self.ring(index)?.0.addresses = Some(addresses);
-        Ok(())
+    ) -> Answer<()> {
+        answer("SET_VRING_ADDR", || {
+            let addresses = [self.to_guest(descriptors)?, self.to_guest(available)?, self.to_guest(used)?];
+            self.ring(index)?.0.addresses = Some(addresses);
+            Ok(())
+        })
     }
 
-    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
-        self.ring(index)?.0.next_avail = base as u16;
-        Ok(())
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Answer<()> {
+        answer("SET_VRING_BASE", || {
+            let base = u16::try_from(base).map_err(|_| anyhow!("the base is {base}: allowed are 0 to 65535"))?;
+            self.ring(index)?.0.next_avail = base;
+            Ok(())
+        })
     }
 
-    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
-        let next_avail = self.stop(index as usize)?;
-        Ok(VhostUserVringState::new(index, u32::from(next_avail)))
+    fn get_vring_base(&mut self, index: u32) -> Answer<VhostUserVringState> {
+        answer("GET_VRING_BASE", || {
+            let next_avail = self.stop(index)?;
+            Ok(VhostUserVringState::new(index, u32::from(next_avail)))
+        })
     }
 
-    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let kick = file.ok_or(Error::InvalidOperation("a ring without kicks is not supported"))?;
-        let (ring, queue) = self.ring(index)?;
-        if ring.is_running {
-            queue.tell(Command::SetKick(eventfd(kick)));
-            return Ok(());
-        }
-        ring.kick = Some(eventfd(kick));
-        self.start(usize::from(index))
+    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Answer<()> {
+        answer("SET_VRING_KICK", || {
+            let kick = kick(file.context("a ring without kicks is not supported")?)?;
+            let (ring, queue) = self.ring(index)?;
+            if ring.is_running {
+                queue.tell(Command::SetKick(kick));
+                return Ok(());
+            }
+            ring.kick = Some(kick);
+            self.start(index)
+        })
     }
 
-    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let (ring, queue) = self.ring(index)?;
-        if ring.is_running {
-            queue.tell(Command::SetCall(file))
-        } else {
-            ring.call = file
-        }
-        Ok(())
+    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Answer<()> {
+        answer("SET_VRING_CALL", || {
+            let call = file.as_ref().map(Call::new).transpose()?;
+            let (ring, queue) = self.ring(index)?;
+            if ring.is_running {
+                queue.tell(Command::SetCall(call));
+            } else {
+                ring.call = call;
+            }
+            Ok(())
+        })
     }
 
-    fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let (ring, queue) = self.ring(index)?;
-        let error = file.map(eventfd);
-        if ring.is_running {
-            queue.tell(Command::SetError(error))
-        } else {
-            ring.error = error
-        }
-        Ok(())
+    fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Answer<()> {
+        answer("SET_VRING_ERR", || {
+            let error = file.as_ref().map(Call::new).transpose()?;
+            let (ring, queue) = self.ring(index)?;
+            if ring.is_running {
+                queue.tell(Command::SetError(error));
+            } else {
+                ring.error = error;
+            }
+            Ok(())
+        })
     }
 
-    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+    fn get_protocol_features(&mut self) -> Answer<VhostUserProtocolFeatures> {
         Ok(VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD
@@ -360,24 +403,26 @@ impl VhostUserBackendReqHandlerMut for Connection {
             | VhostUserProtocolFeatures::RESET_DEVICE)
     }
 
-    fn set_protocol_features(&mut self, _: u64) -> Result<()> {
+    fn set_protocol_features(&mut self, _: u64) -> Answer<()> {
         Ok(())
     }
 
-    fn get_queue_num(&mut self) -> Result<u64> {
+    fn get_queue_num(&mut self) -> Answer<u64> {
         Ok(self.queues.len() as u64)
     }
 
-    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
-        let (ring, queue) = self.ring(index)?;
-        ring.is_enabled = enable;
-        if ring.is_running {
-            queue.ask(|answer| Command::Enable(enable, answer));
-        }
-        Ok(())
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Answer<()> {
+        answer("SET_VRING_ENABLE", || {
+            let (ring, queue) = self.ring(index)?;
+            ring.is_enabled = enable;
+            if ring.is_running {
+                queue.ask(|answer| Command::Enable(enable, answer));
+            }
+            Ok(())
+        })
     }
 
-    fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
+    fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Answer<Vec<u8>> {
         let write_back = self.disk.write_back.load(Ordering::Relaxed);
         let mut bytes = blk::config_space(&self.disk.limits, self.block_size, self.queues.len() as u16, write_back);
         let (start, len) = (offset as usize, size as usize);
@@ -385,33 +430,33 @@ impl VhostUserBackendReqHandlerMut for Connection {
         bytes.get(start..start + len).map(<[u8]>::to_vec).ok_or(Error::InvalidParam)
     }
 
-    fn set_config(&mut self, offset: u32, bytes: &[u8], _: VhostUserConfigFlags) -> Result<()> {
-        match (offset, bytes) {
+    fn set_config(&mut self, offset: u32, bytes: &[u8], _: VhostUserConfigFlags) -> Answer<()> {
+        answer("SET_CONFIG", || match (offset, bytes) {
             (blk::CONFIG_WRITEBACK, [value @ 0..=1]) => {
                 self.disk.write_back.store(*value == 1, Ordering::Relaxed);
                 Ok(())
             }
-            _ => Err(Error::InvalidParam), // nothing else can be written
-        }
+            _ => bail!("{bytes:?} at {offset}: only writeback, at 32, can be written, with 0 or 1"),
+        })
     }
 
-    fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        self.check_inflight(wanted)?;
-        let size = inflight_len(wanted);
-        let file =
-            memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC).map_err(|error| Error::ReqHandlerError(error.into()))?;
-        let file = File::from(file);
-        file.set_len(size).map_err(Error::ReqHandlerError)?;
-        let inflight = VhostUserInflight::new(size, 0, wanted.num_queues, wanted.queue_size);
-        self.map_inflight(file.try_clone().map_err(Error::ReqHandlerError)?, &inflight)?;
-        Ok((inflight, file))
+    fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Answer<(VhostUserInflight, File)> {
+        answer("GET_INFLIGHT_FD", || {
+            self.check_inflight(wanted)?;
+            let size = inflight_len(wanted);
+            let file = File::from(memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC)?);
+            file.set_len(size)?;
+            let inflight = VhostUserInflight::new(size, 0, wanted.num_queues, wanted.queue_size);
+            self.map_inflight(file.try_clone()?, &inflight)?;
+            Ok((inflight, file))
+        })
     }
 
-    fn set_inflight_fd(&mut self, inflight: &VhostUserInflight, file: File) -> Result<()> {
-        self.map_inflight(file, inflight)
+    fn set_inflight_fd(&mut self, inflight: &VhostUserInflight, file: File) -> Answer<()> {
+        answer("SET_INFLIGHT_FD", || self.map_inflight(file, inflight))
     }
 
-    fn get_max_mem_slots(&mut self) -> Result<u64> {
+    fn get_max_mem_slots(&mut self) -> Answer<u64> {
         Ok(MEMORY_SLOTS)
     }
 
@@ -420,30 +465,35 @@ impl VhostUserBackendReqHandlerMut for Connection {
         region: &VhostUserSingleMemoryRegion,
         file: File,
         _: Option<bool>,
-    ) -> Result<Option<VhostUserMemoryRegionBase>> {
-        if self.mappings.len() as u64 >= MEMORY_SLOTS {
-            return Err(Error::InvalidParam);
-        }
-        let memory = self.memory.insert_region(Arc::new(map(region, file)?)).map_err(memory_error)?;
-        let (front_end, guest, size) = (region.user_addr, region.guest_phys_addr, region.memory_size);
-        self.mappings.push(Mapping { front_end, guest, size });
-        self.set_memory(memory);
-        Ok(None)
+    ) -> Answer<Option<VhostUserMemoryRegionBase>> {
+        answer("ADD_MEM_REG", || {
+            if self.mappings.len() as u64 >= MEMORY_SLOTS {
+                bail!("guest memory has {MEMORY_SLOTS} regions already, more are not allowed");
+            }
+            let region_here = self.map(region, file, self.memory.iter().map(GuestRegion::len).sum())?;
+            let memory = self.memory.insert_region(Arc::new(region_here))?;
+            let (front_end, guest, size) = (region.user_addr, region.guest_phys_addr, region.memory_size);
+            self.mappings.push(Mapping { front_end, guest, size });
+            self.set_memory(memory);
+            Ok(None)
+        })
     }
 
-    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
-        let address = GuestAddress(region.guest_phys_addr);
-        let (memory, _) = self.memory.remove_region(address, region.memory_size).map_err(memory_error)?;
-        self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
-        self.set_memory(memory);
-        Ok(())
+    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Answer<()> {
+        answer("REM_MEM_REG", || {
+            let address = GuestAddress(region.guest_phys_addr);
+            let (memory, _) = self.memory.remove_region(address, region.memory_size)?;
+            self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
+            self.set_memory(memory);
+            Ok(())
+        })
     }
 
-    fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
+    fn set_gpu_socket(&mut self, _: GpuBackend) -> Answer<()> {
         unsupported()
     }
 
-    fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Result<File> {
+    fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Answer<File> {
         unsupported()
     }
 
@@ -452,19 +502,57 @@ impl VhostUserBackendReqHandlerMut for Connection {
         _: VhostTransferStateDirection,
         _: VhostTransferStatePhase,
         _: File,
-    ) -> Result<Option<File>> {
+    ) -> Answer<Option<File>> {
         unsupported()
     }
 
-    fn check_device_state(&mut self) -> Result<()> {
+    fn check_device_state(&mut self) -> Answer<()> {
         unsupported()
     }
 
-    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+    fn get_shmem_config(&mut self) -> Answer<VhostUserShMemConfig> {
         unsupported()
     }
 
-    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
+    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Answer<()> {
         unsupported()
     }
 }
+
+/// Checks that the files of the next message can be received. Without descriptors for them the kernel closes them, and
+/// what reads messages takes the rest of this one for the next one, and waits.
+///
+/// # Errors
+/// There are too few descriptors, or more files than any message has.
+pub fn check_files(stream: &UnixStream) -> io::Result<()> {
+    let mut byte = 0_u8;
+    let mut slice = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let mut control = [0_u64; 2 + FILES_MAX / 2]; // a cmsghdr has 16 bytes, a file 4
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut slice, 1);
+    (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control) as _);
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the message leads to the byte and the control buffer above, which are as long as it says.
+    if unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags) } < 0 {
+        return Ok(()); // who receives it will see
+    }
+    // SAFETY: the kernel has filled the message in.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    if let Some(header) =
+        header.filter(|header| (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
+    {
+        let files = (header.cmsg_len as usize - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
+        for i in 0..files {
+            // SAFETY: the kernel has put so many descriptors behind the header, which nobody else has.
+            drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
+        }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(io::Error::other("no descriptor is left for a file that came with a message, or it has too many"));
+    }
+    Ok(())
+}
+
+/// Files that come with one message, at most.
+const FILES_MAX: usize = 32;

@@ -1,13 +1,19 @@
 //! The order post, decide, ask, interrupt: kept, no interrupt is lost; broken on purpose, one is.
 
+use coalesce_target::bus_error::FrontEnd;
 use coalesce_target::delivery::{Delivery, Ring};
+use coalesce_target::vhost::call::Call;
+use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};
 use nix::sys::eventfd::EfdFlags;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use policy::{AnyPolicy, Completion, Decision, Hint, Spec};
 use proptest::prelude::*;
+use std::fs::File;
 use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
+use vm_memory::{Bytes as _, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 const SIZE: u16 = 16;
@@ -17,21 +23,30 @@ const USED: u64 = 0x3000;
 
 /// A ring in memory with both of its sides: the device's, which is ours, and a driver that works by interrupts only.
 struct Wire {
-    memory: Arc<GuestMemoryMmap>,
+    memory: Arc<GuestMemory>,
     vring: Vring,
     call: nix::sys::eventfd::EventFd,
     event_idx: bool,
     taken: u16,
 }
 
+/// Memory from address 0 on.
+fn guest_memory(size: u64) -> GuestMemory {
+    let front_end = FrontEnd::new(UnixStream::pair().unwrap().0.into());
+    let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
+    file.set_len(size).unwrap();
+    let mapping = SharedMapping::new(file, 0, size, Arc::new(front_end)).unwrap();
+    GuestMemory::from_regions(vec![GuestRegion::new(mapping, GuestAddress(0)).unwrap()]).unwrap()
+}
+
 impl Wire {
     fn new(event_idx: bool) -> Self {
-        let memory = Arc::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x10000)]).unwrap());
+        let memory = Arc::new(guest_memory(0x10000));
         let addresses = [TABLE, AVAILABLE, USED];
         let setup = Setup { size: SIZE, addresses, next_avail: 0, event_idx, can_flush: true, inflight: None };
         let mut vring = Vring::start(setup, memory.clone(), EventFd::new(EFD_NONBLOCK).unwrap()).unwrap();
         let call = nix::sys::eventfd::EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap();
-        vring.set_call(Some(call.as_fd().try_clone_to_owned().unwrap().into()));
+        vring.set_call(Some(Call::new(&call.as_fd().try_clone_to_owned().unwrap().into()).unwrap()));
         Self { memory, vring, call, event_idx, taken: 0 }
     }
 

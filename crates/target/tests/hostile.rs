@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use raw::*;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -288,6 +288,41 @@ fn long_chains_over_many_regions_do_not_make_memory_grow_without_bound() {
     arena.assert_unharmed();
 }
 
+/// What long chains need while they are in flight is bounded for each queue, and given back when they have ended.
+#[test]
+fn long_chains_on_all_queues_leave_no_memory_behind() {
+    let directory = TempDir::new().unwrap();
+    let image = directory.path().join("image");
+    File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    let victim = Disk::file("victim", &image).policy("none").queues(16);
+    let mut arena = Arena::on(Target::start_in(directory, &[victim, Disk::memory("other", "1M")]));
+    let setup = Setup::new(16, 1024);
+    let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+    let table = setup.spare();
+    let header_at = driver.queue().header(0);
+    let status_at = driver.queue().status_at(0);
+    let mut parts = vec![(header_at, 16, 0)];
+    parts.extend([(table + (1 << 19), 1, WRITE); 1019]);
+    parts.extend([(table + (1 << 19), 5, WRITE), (status_at, 1, WRITE)]);
+    driver.queue().write(header_at, &header(T_IN, 0, 0));
+    for (i, desc) in chained(&parts).iter().enumerate() {
+        driver.queue().write(table + 16 * i as u64, &desc.bytes());
+    }
+    for queue in &mut driver.queues {
+        for head in 0..1024 {
+            queue.write_desc(head, Desc(table, 16 * 1022, INDIRECT, 0));
+            queue.offer(head);
+        }
+        queue.publish();
+    }
+    for queue in &mut driver.queues {
+        assert_eq!(queue.wait(1024).len(), 1024);
+    }
+    assert_eq!(driver.queue().status(0), OK);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
 /// The same on a disk that is large enough for them to be served.
 #[test]
 fn long_requests_that_succeed_do_not_make_memory_grow_without_bound() {
@@ -361,6 +396,25 @@ fn a_broken_ring_rests_is_reported_and_counted_and_can_be_started_again() {
         driver.queue().reset();
         driver.start_queue(0);
         assert_eq!(driver.queue().run(Op::Flush).status, OK, "{name}: started again");
+        drop(driver);
+        arena.assert_unharmed();
+    }
+}
+
+#[test]
+fn the_log_says_which_ring_broke_and_why() {
+    for (name, break_ring) in BREAKS {
+        let mut arena = Arena::new("none");
+        let mut driver = arena.driver(64);
+        let queue = driver.queue();
+        queue.offer_many(16, &Op::Read(0, 512));
+        queue.publish();
+        assert_eq!(queue.wait(16).len(), 16);
+        break_ring(queue);
+        queue.kick();
+        let why = if name.contains("index") { "the available index" } else { "descriptor" };
+        let line = format!("victim: queue 0: the ring is broken: {why}");
+        wait_until(name, || arena.target.log().contains(&line));
         drop(driver);
         arena.assert_unharmed();
     }
@@ -481,6 +535,10 @@ fn rings_that_cannot_be_are_refused() {
     for size in [0, 3, 63, 2048, 32768, 65535, 65536, u32::MAX] {
         let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
         assert!(driver.wire.tell(SET_VRING_NUM, &u32s(&[0, size]), &[]).is_err(), "size {size}");
+    }
+    for base in [65536, u32::MAX] {
+        let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        assert!(driver.wire.tell(SET_VRING_BASE, &u32s(&[0, base]), &[]).is_err(), "base {base}");
     }
     for index in [1, 2, 255, 65536, u32::MAX] {
         let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
@@ -769,6 +827,37 @@ fn requests_that_are_taken_over_use_the_memory_of_now() {
     arena.assert_unharmed();
 }
 
+/// What says which requests are taken over is not where a request can write.
+#[test]
+fn requests_that_are_taken_over_cannot_overwrite_what_says_which_they_are() {
+    use std::os::unix::fs::FileExt as _;
+    let mut arena = Arena::new("none");
+    for address in [(1 << 62) + 6, 1 << 62] {
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        driver.get_inflight();
+        let queue = driver.queue();
+        queue.offer_many(8, &Op::Read(0, 512));
+        queue.write(queue.header(0), &header(T_GET_ID, 0, 0)); // its answer is written while the others are taken
+        queue.write_chain(
+            0,
+            &chained(&[(queue.header(0), 16, 0), (address, 20, WRITE), (queue.status_at(0), 1, WRITE)]),
+        );
+        queue.set_avail_idx(8);
+        let file = driver.inflight.as_ref().unwrap().1.clone();
+        file.write_all_at(&[1_u16, 64, 0, 0].map(u16::to_le_bytes).concat(), 8).unwrap();
+        for slot in 0..8 {
+            file.write_all_at(&[1], 16 + 16 * 3 * slot).unwrap();
+        }
+        driver.start_queue(0);
+        assert_eq!(driver.queue().wait(8).len(), 8);
+        assert_eq!(driver.queue().status(0), IOERR, "there is no such memory");
+        assert!((1..8).all(|slot| driver.queues[0].status(slot) == OK));
+        drop(driver);
+        wait_until("the connection is closed", || connected(&arena.target).is_empty());
+    }
+    arena.assert_unharmed();
+}
+
 #[test]
 fn a_region_of_requests_in_flight_with_anything_in_it_is_survived() {
     use std::os::unix::fs::FileExt as _;
@@ -851,6 +940,95 @@ fn guest_memory_that_is_cut_off_ends_nobody_else() {
         drop(driver);
         arena.assert_unharmed();
     }
+}
+
+/// Only who cuts off memory loses its connection: others keep theirs, and the log says whose it was.
+#[test]
+fn only_the_front_end_whose_memory_is_cut_off_loses_its_connection() {
+    for whole in [true, false] {
+        let mut arena = Arena::new("none");
+        let mut other = Driver::start(&arena.target.path("other"), &Setup::new(1, 64));
+        let mut setup = Setup::new(1, 64);
+        setup.regions.push(Region::new(1 << 40, 1 << 20));
+        let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+        let cut = if whole { 0 } else { 1 };
+        setup.regions[cut].file.set_len(0).unwrap();
+        if whole {
+            driver.queue().kick(); // our own memory is gone as well
+        } else {
+            offer_large(driver.queue(), 1 << 40);
+        }
+        driver.wire.wait_closed();
+        assert_eq!(other.queue().run(Op::Flush).status, OK);
+        let line = "victim: memory that the front end shares has no page behind it";
+        wait_until("it is logged", || arena.target.log().contains(line));
+        drop((driver, other));
+        arena.assert_unharmed();
+    }
+}
+
+/// The region of requests in flight is shared memory too.
+#[test]
+fn a_front_end_that_cuts_off_its_region_of_requests_in_flight_loses_its_connection() {
+    let mut arena = Arena::new("none");
+    let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    let region = Region::new(0, 8192);
+    let payload = [u64s(&[8192, 0]), u32s(&[64 << 16 | 1, 0])].concat();
+    driver.inflight = Some((payload, region.file.clone()));
+    driver.set_inflight();
+    driver.start_queue(0);
+    assert_eq!(driver.queue().run(Op::Flush).status, OK);
+    region.file.set_len(0).unwrap();
+    driver.queue().offer_many(4, &Op::Read(0, 512));
+    driver.queue().publish();
+    driver.wire.wait_closed();
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+/// A page that is touched where memory was cut off must not cost a mapping: their number has a limit, and with none left
+/// this process could do nothing about the next page.
+#[test]
+fn a_lot_of_memory_that_is_cut_off_harms_no_other_disk() {
+    const SEGMENTS: u64 = 1000;
+    let disks = [Disk::memory("victim", "64M").policy("none"), Disk::memory("other", "8M")];
+    let mut arena = Arena::on(Target::start(&disks));
+    let mut other = Driver::start(&arena.target.path("other"), &Setup::new(1, 64));
+    let sectors = || (0..8 << 11).step_by(8);
+    for sector in sectors() {
+        assert_eq!(other.queue().run(Op::Write(sector, &[0x5A; 4096])).status, OK);
+    }
+    let maps_max: u64 = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse().unwrap();
+    let requests = maps_max.min(100_000) / SEGMENTS + 2;
+    let mut setup = Setup::new(1, 256);
+    let (tables, data) = (1 << 39, 1 << 40);
+    setup.regions.push(Region::new(tables, requests << 14));
+    setup.regions.push(Region::new(data, requests * SEGMENTS * 8192));
+    let mut driver = Driver::start(&arena.target.path("victim"), &setup);
+    setup.regions[2].file.set_len(0).unwrap();
+    let queue = driver.queue();
+    queue.write(queue.header(0), &header(T_IN, 0, 0));
+    for request in 0..requests {
+        // Every second page.
+        let pages = (0..SEGMENTS).map(|i| (data + (request * SEGMENTS + i) * 8192, 512, WRITE));
+        let mut parts = vec![(queue.header(0), 16, 0)];
+        parts.extend(pages);
+        parts.push((queue.status_at(0), 1, WRITE));
+        let table = tables + (request << 14);
+        for (i, desc) in chained(&parts).iter().enumerate() {
+            queue.write(table + 16 * i as u64, &desc.bytes());
+        }
+        queue.write_desc(request as u16, Desc(table, 16 * parts.len() as u32, INDIRECT, 0));
+        queue.offer(request as u16);
+    }
+    queue.publish();
+    driver.wire.wait_closed();
+    arena.target.assert_sound();
+    for sector in sectors() {
+        assert_eq!(other.queue().run(Op::Read(sector, 4096)).data, [0x5A; 4096], "sector {sector}");
+    }
+    drop((driver, other));
+    arena.assert_unharmed();
 }
 
 /// The same where only the data is cut off, and the rings are not.
@@ -936,6 +1114,69 @@ fn memory_that_cannot_be_mapped_is_refused() {
             assert!(wire.tell(ADD_MEM_REG, &single, &files).is_err(), "{name}, added");
         }
     }
+    arena.assert_unharmed();
+}
+
+/// Memory of a file system that can keep a page fault waiting, or that nobody shares, is not taken.
+#[test]
+fn only_memory_files_are_taken_as_guest_memory() {
+    let mut arena = Arena::new("none");
+    let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let on_disk = File::options().read(true).write(true).open(&path).unwrap();
+    let device = File::options().read(true).write(true).open("/dev/zero").unwrap(); // on a tmpfs
+    for file in [on_disk, device] {
+        let region = Region { start: GUEST, size: 4096, file: file.into() };
+        let file = region.file.as_raw_fd();
+        for (message, payload) in [
+            (SET_MEM_TABLE, memory_table(std::slice::from_ref(&region))),
+            (ADD_MEM_REG, [u64s(&[0]), region.payload()].concat()),
+            (SET_INFLIGHT_FD, [u64s(&[4096, 0]), u32s(&[64 << 16 | 1, 0])].concat()),
+        ] {
+            let wire = arena.wire();
+            wire.negotiate(!0).unwrap();
+            assert!(wire.tell(message, &payload, &[file]).is_err(), "message {message}");
+            drop(wire);
+            wait_until("the connection is closed", || connected(&arena.target).is_empty());
+        }
+    }
+    let log = arena.target.log();
+    for said in ["SET_MEM_TABLE", "ADD_MEM_REG", "SET_INFLIGHT_FD", "memfd"] {
+        assert!(log.contains(said), "{said} in {log}");
+    }
+    arena.assert_unharmed();
+}
+
+/// A sparse file takes no space where it is, but address space and page tables here.
+#[test]
+fn more_guest_memory_than_a_disk_allows_is_refused() {
+    let mut arena = Arena::with(Disk::memory("victim", "1M").policy("none").line("max_memory = \"8M\""));
+    let parts = |sizes: &[u64]| -> Vec<Region> {
+        sizes.iter().enumerate().map(|(i, size)| Region::new((i as u64 + 1) << 40, size << 20)).collect()
+    };
+    let files = |regions: &[Region]| regions.iter().map(|region| region.file.as_raw_fd()).collect::<Vec<_>>();
+    for (sizes, fits) in [(&[8][..], true), (&[9], false), (&[4, 4], true), (&[4, 4, 1], false)] {
+        let wire = arena.wire();
+        wire.negotiate(!0).unwrap();
+        let regions = parts(sizes);
+        for _ in 0..3 {
+            let outcome = wire.tell(SET_MEM_TABLE, &memory_table(&regions), &files(&regions));
+            assert_eq!(outcome.is_ok(), fits, "{sizes:?}");
+            if !fits {
+                break;
+            }
+        }
+    }
+    let wire = arena.wire();
+    wire.negotiate(!0).unwrap();
+    let regions = parts(&[4, 4, 1]);
+    for (i, region) in regions.iter().enumerate() {
+        let payload = [u64s(&[0]), region.payload()].concat();
+        assert_eq!(wire.tell(ADD_MEM_REG, &payload, &[region.file.as_raw_fd()]).is_ok(), i < 2, "region {i}");
+    }
+    assert!(arena.target.log().contains("max_memory"), "{}", arena.target.log());
+    drop(wire);
     arena.assert_unharmed();
 }
 
@@ -1236,6 +1477,73 @@ fn a_call_file_that_is_no_eventfd_does_not_stop_the_queue() {
     arena.assert_unharmed();
 }
 
+/// The file could keep a queue's thread waiting when it is polled or written to.
+#[test]
+fn files_that_are_no_eventfds_are_refused() {
+    let mut arena = Arena::new("none");
+    for message in [SET_VRING_KICK, SET_VRING_CALL, SET_VRING_ERR] {
+        for is_running in [false, true] {
+            for (i, file) in odd_files().iter().enumerate() {
+                let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+                if is_running {
+                    driver.start_queue(0);
+                }
+                let outcome = driver.wire.tell(message, &u64s(&[0]), &[file.as_raw_fd()]);
+                assert!(outcome.is_err(), "message {message}, file {i}, running: {is_running}");
+                drop(driver);
+                wait_until("the connection is closed", || connected(&arena.target).is_empty());
+            }
+        }
+    }
+    assert!(arena.target.log().contains("SET_VRING_KICK: the file is not an eventfd"), "{}", arena.target.log());
+    arena.assert_unharmed();
+}
+
+/// A ring never runs without the interrupt that its guest waits for: a target that lacks a descriptor for it says so.
+#[test]
+fn without_descriptors_a_ring_is_refused_and_does_not_run_mute() {
+    let mut arena = Arena::new("none");
+    for left in 0..12 {
+        let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+        let limit = arena.target.limit_files("victim", left);
+        let queue = &driver.queues[0];
+        let call = queue.call.as_raw_fd();
+        let tell = |message, payload: &[u8], files: &[RawFd]| driver.wire.tell(message, payload, files);
+        let outcome = tell(SET_VRING_NUM, &u32s(&[0, 64]), &[])
+            .and_then(|()| tell(SET_VRING_ADDR, &driver.ring_addresses(0), &[]))
+            .and_then(|()| tell(SET_VRING_CALL, &u64s(&[0]), &[call]))
+            .and_then(|()| tell(SET_VRING_ERR, &u64s(&[0]), &[queue.error.as_raw_fd()]))
+            .and_then(|()| tell(SET_VRING_KICK, &u64s(&[0]), &[queue.kick.as_raw_fd()]))
+            .and_then(|()| tell(SET_VRING_ENABLE, &u32s(&[0, 1]), &[]));
+        match outcome {
+            Ok(()) => assert_eq!(driver.queue().run(Op::Flush).status, OK, "{left} descriptors left: no interrupt"),
+            Err(error) => assert_ne!(error.kind(), ErrorKind::WouldBlock, "{left} descriptors left: it hangs"),
+        }
+        arena.target.set_file_limit("victim", limit);
+        drop(driver);
+        wait_until("the connection is closed", || connected(&arena.target).is_empty());
+    }
+    let log = arena.target.log();
+    assert!(log.contains("SET_VRING_CALL: no descriptor"), "{log}");
+    arena.assert_unharmed();
+}
+
+/// The error eventfd is the front end's, and so is whether it blocks.
+#[test]
+fn an_error_eventfd_that_blocks_does_not_stop_the_queue() {
+    use nix::sys::eventfd::EventFd;
+    let mut arena = Arena::new("none");
+    let mut driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
+    driver.queue().error = EventFd::new().unwrap();
+    driver.queue().error.write(u64::MAX - 1).unwrap();
+    driver.start_queue(0);
+    driver.queue().set_avail_idx(1000);
+    driver.queue().kick();
+    wait_until("the ring breaks", || arena.counted("device/broken_rings") == 1);
+    drop(driver);
+    arena.assert_unharmed();
+}
+
 /// Kicks through a file that is always ready, or never, or gone.
 #[test]
 fn a_kick_file_that_is_no_eventfd_harms_nobody_else() {
@@ -1288,6 +1596,42 @@ fn offer_whole_disk(queue: &mut Queue, n: u16, from: u64) {
         queue.offer(slot * 4);
     }
     queue.publish();
+}
+
+/// One request may be as large as the disk: what comes after it does not wait for all of it.
+#[test]
+fn a_large_request_does_not_keep_small_ones_waiting() {
+    let mut arena = Arena::with(Disk::memory("victim", "1G").policy("none"));
+    let mut driver = arena.driver(64);
+    let spare = driver.setup.spare();
+    let queue = driver.queue();
+    // 1000 times the same half of a MiB of guest memory; the table is behind it.
+    let (len, table) = (1 << 19, spare + (1 << 19));
+    queue.write(queue.header(0), &header(T_IN, 0, 0));
+    let mut parts = vec![(queue.header(0), 16, 0)];
+    parts.extend([(spare, len, WRITE); 1000]);
+    parts.push((queue.status_at(0), 1, WRITE));
+    for (i, desc) in chained(&parts).iter().enumerate() {
+        queue.write(table + 16 * i as u64, &desc.bytes());
+    }
+    queue.write_desc(0, Desc(table, 16 * parts.len() as u32, INDIRECT, 0));
+    queue.offer(0);
+    let large_range = queue.prepare(1, &Op::WriteZeroes(0, 1 << 21, 0));
+    queue.offer(large_range);
+    let small = queue.prepare(2, &Op::Flush);
+    queue.offer(small);
+    queue.publish();
+    let ids: Vec<_> = queue.wait(3).iter().map(|used| used.id).collect();
+    assert_eq!(ids[0], u32::from(small), "{ids:?}");
+    assert_eq!([queue.status(0), queue.status(1), queue.status(2)], [OK; 3]);
+    queue.offer(0);
+    queue.publish();
+    wait_until("it runs", || arena.counted("in_flight") > 0);
+    driver.stop_queue(0); // waits for all of it
+    assert_eq!(driver.queue().used_idx(), 4);
+    drop(driver);
+    arena.memory[1] += 128 << 10;
+    arena.assert_unharmed();
 }
 
 /// Who talks to a queue that is busy waits, and does not pile up files in this process.

@@ -1149,6 +1149,34 @@ fn what_a_crash_left_unannounced_is_announced_to_the_eventfd_that_comes_last() {
     }
 }
 
+/// A front end that lost its connection may not know how far the ring was: the record of requests in flight does.
+#[test]
+fn a_base_that_is_stale_repeats_nothing_that_was_answered() {
+    let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
+    for base in [15, 21, 0, 1000] {
+        let mut driver = Driver::start_with_inflight(&target.path("m"), &Setup::new(1, 64));
+        driver.queue().offer_many(20, &Op::Read(0, 512));
+        driver.queue().publish();
+        assert_eq!(driver.queue().wait(20).len(), 20);
+        driver.wire.stream.shutdown(std::net::Shutdown::Both).unwrap();
+        driver.reconnect_without_start(&target.path("m"));
+        driver.set_up_queue(0);
+        driver.wire.tell(SET_VRING_BASE, &u32s(&[0, base]), &[]).unwrap();
+        driver.set_kick(0);
+        driver.enable(0, true);
+        assert_eq!(driver.queue().run(Op::Flush).status, OK, "base {base}");
+        assert_eq!(driver.queue().used_idx(), 21, "base {base}");
+        driver.stop_queue(0);
+        // A driver that resets its device begins at 0, with the same region.
+        driver.queue().reset();
+        driver.start_queue(0);
+        assert_eq!(driver.queue().run(Op::Flush).status, OK, "after a reset");
+        assert_eq!(driver.queue().used_idx(), 1);
+        drop(driver);
+        wait_until("the connection is closed", || !is_connected(&target, "m"));
+    }
+}
+
 /// What was taken is executed again and answered once, however far the target had come.
 fn kill_in_flight(queues: usize, policy: &str, kind: impl Fn(&Target) -> PathBuf) {
     let disk = |directory: &TempDir| Disk::file("f", &directory.path().join("image")).policy(policy);

@@ -1,6 +1,6 @@
 //! Memory of this process: no set-up at all, nothing survives.
 
-use super::{Buffers, Operation, Outcome};
+use super::{Buffers, Operation, Outcome, Step};
 use anyhow::{Context as _, Result, bail};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::num::NonZeroUsize;
@@ -19,6 +19,10 @@ unsafe impl Send for MemoryBackend {}
 unsafe impl Sync for MemoryBackend {}
 
 const PAGE: u64 = 4096;
+/// Bytes that are copied at once, at most.
+const PIECE: usize = 4 << 20;
+/// Bytes that are given back at once, at most.
+const RANGE_PIECE: u64 = 64 << 20;
 
 impl MemoryBackend {
     /// A disk of `size` bytes.
@@ -41,7 +45,40 @@ impl MemoryBackend {
         self.size as u64
     }
 
-    pub(super) fn perform(&self, operation: &Operation, buffers: &Buffers) -> Outcome {
+    pub(super) fn begin(&self, operation: &Operation, buffers: &Buffers) -> Step {
+        let is_large = match *operation {
+            Operation::Read { .. } | Operation::Write { .. } => buffers.len() > PIECE,
+            Operation::Flush => false,
+            Operation::Discard { len, .. } | Operation::WriteZeroes { len, .. } => len > RANGE_PIECE,
+        };
+        if is_large {
+            Step::Again
+        } else {
+            Step::Ended(self.perform(operation, buffers).map_or(Outcome::Error, |_| Outcome::Ok))
+        }
+    }
+
+    /// Does the next piece of a large operation.
+    pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers) -> Step {
+        let Some(done) = self.perform(operation, buffers) else { return Step::Ended(Outcome::Error) };
+        let is_done = match operation {
+            Operation::Read { offset } | Operation::Write { offset, .. } => {
+                *offset += done;
+                buffers.advance(done as usize);
+                buffers.is_empty()
+            }
+            Operation::Flush => true,
+            Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len, .. } => {
+                *offset += done;
+                *len -= done;
+                *len == 0
+            }
+        };
+        if is_done { Step::Ended(Outcome::Ok) } else { Step::Again }
+    }
+
+    /// Does a piece, from the start of what is left. How many bytes that were; none: it failed.
+    fn perform(&self, operation: &Operation, buffers: &Buffers) -> Option<u64> {
         match *operation {
             Operation::Read { offset } => self.copy(offset, buffers, |disk, guest, len| {
                 // SAFETY: `copy` hands out ranges inside the disk and inside guest memory, which never overlap.
@@ -51,29 +88,36 @@ impl MemoryBackend {
                 // SAFETY: as above.
                 unsafe { std::ptr::copy_nonoverlapping(guest, disk, len) }
             }),
-            Operation::Flush => Outcome::Ok,
-            Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len, .. } => self.zero(offset, len),
+            Operation::Flush => Some(0),
+            Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len, .. } => {
+                let len = len.min(RANGE_PIECE - offset % PAGE); // what follows begins with a whole page
+                self.zero(offset, len).then_some(len)
+            }
         }
     }
 
-    fn copy(&self, offset: u64, buffers: &Buffers, copy: impl Fn(*mut u8, *mut u8, usize)) -> Outcome {
-        let Some(mut disk) = self.range(offset, buffers.len() as u64) else { return Outcome::Error };
+    fn copy(&self, offset: u64, buffers: &Buffers, copy: impl Fn(*mut u8, *mut u8, usize)) -> Option<u64> {
+        let len = buffers.len().min(PIECE);
+        let mut disk = self.range(offset, len as u64)?;
+        let mut left = len;
         for iovec in buffers.rest() {
-            copy(disk, iovec.iov_base.cast(), iovec.iov_len);
-            disk = disk.wrapping_add(iovec.iov_len);
+            let n = iovec.iov_len.min(left);
+            copy(disk, iovec.iov_base.cast(), n);
+            disk = disk.wrapping_add(n);
+            left -= n;
         }
-        Outcome::Ok
+        Some(len as u64)
     }
 
     /// Whole pages are given back; the edges are written.
-    fn zero(&self, offset: u64, len: u64) -> Outcome {
-        let Some(start) = self.range(offset, len) else { return Outcome::Error };
+    fn zero(&self, offset: u64, len: u64) -> bool {
+        let Some(start) = self.range(offset, len) else { return false };
         let end = offset + len;
         let (first, last) = (offset.next_multiple_of(PAGE).min(end), (end / PAGE * PAGE).max(offset));
         if first >= last {
             // SAFETY: `range` has checked it.
             unsafe { std::ptr::write_bytes(start, 0, len as usize) };
-            return Outcome::Ok;
+            return true;
         }
         let pages = self.base.as_ptr().wrapping_byte_add(first as usize);
         // SAFETY: whole pages of the mapping, which read as zeroes afterwards; and the edges around them, as checked.
@@ -81,7 +125,7 @@ impl MemoryBackend {
             std::ptr::write_bytes(start, 0, (first - offset) as usize);
             std::ptr::write_bytes(start.wrapping_add((last - offset) as usize), 0, (end - last) as usize);
             let pages = NonNull::new_unchecked(pages);
-            madvise(pages, (last - first) as usize, MmapAdvise::MADV_DONTNEED).map_or(Outcome::Error, |()| Outcome::Ok)
+            madvise(pages, (last - first) as usize, MmapAdvise::MADV_DONTNEED).is_ok()
         }
     }
 

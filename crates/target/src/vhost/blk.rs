@@ -1,13 +1,14 @@
 //! virtio-blk (virtio 1.2 §5.2): a request out of a descriptor chain, and the configuration space.
 
+use super::chain::Chain;
+use super::memory::GuestMemory;
 use crate::backend::{Buffers, Operation};
 use virtio_bindings::bindings::virtio_blk::{
     VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH,
     VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
     VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
 };
-use virtio_queue::DescriptorChain;
-use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap};
+use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryBackend as _};
 
 /// Sectors are 512 bytes, whatever the block size.
 pub const SECTOR: u64 = 512;
@@ -43,6 +44,8 @@ pub struct Limits {
     pub read_only: bool,
     /// The answer to get-id.
     pub serial: [u8; ID_LEN],
+    /// Bytes of guest memory that are mapped at a time, at most.
+    pub max_memory: u64,
 }
 
 /// What to do for a request.
@@ -93,7 +96,7 @@ impl Parts {
     }
 
     /// Reads and uses up the first `N` bytes.
-    fn read_front<const N: usize>(&mut self, memory: &GuestMemoryMmap) -> Option<[u8; N]> {
+    fn read_front<const N: usize>(&mut self, memory: &GuestMemory) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         let mut at = 0;
         while at < N {
@@ -139,20 +142,20 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Understands a chain in `memory`. The addresses of its data go to `buffers`. `durable`: writes are on the medium
+    /// Understands a chain. The addresses of its data go to `buffers`. `durable`: writes are on the medium
     /// when they end. How a request is spread over descriptors is the driver's business (virtio 1.2 §2.7.4).
     ///
     /// # Errors
     /// A chain without a status byte: it loops, is cut off, too long, or outside guest memory.
     pub fn parse(
         &mut self,
-        chain: DescriptorChain<&GuestMemoryMmap>,
-        memory: &GuestMemoryMmap,
+        chain: Chain<'_>,
         limits: &Limits,
         durable: bool,
         buffers: &mut Buffers,
     ) -> Result<Request, Malformed> {
         let Self { readable, writable } = self;
+        let memory = chain.memory();
         readable.clear();
         writable.clear();
         let mut ends = false;
@@ -217,7 +220,7 @@ fn write_task(sector: u64, readable: &Parts, writable: &Parts, limits: &Limits, 
 /// Discard and write-zeroes: one segment, and no flags but what the request has.
 fn range_task(
     kind: u32,
-    memory: &GuestMemoryMmap,
+    memory: &GuestMemory,
     readable: &mut Parts,
     limits: &Limits,
     durable: bool,
@@ -251,7 +254,7 @@ fn transfer(sector: u64, len: u64, limits: &Limits) -> Result<u64, Status> {
 const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
 
 /// Puts the addresses of `data` in this process into `buffers`, if all of it is guest memory.
-fn map(memory: &GuestMemoryMmap, data: &Parts, buffers: &mut Buffers) -> Result<(), Status> {
+fn map(memory: &GuestMemory, data: &Parts, buffers: &mut Buffers) -> Result<(), Status> {
     for &(address, len) in data.rest() {
         for slice in memory.get_slices(address, usize::try_from(len).map_err(|_| Status::IoError)?) {
             let slice = slice.map_err(|_| Status::IoError)?;
@@ -265,7 +268,7 @@ fn map(memory: &GuestMemoryMmap, data: &Parts, buffers: &mut Buffers) -> Result<
 }
 
 /// Writes as much of `bytes` as there is room for. How much that was.
-fn write_all(memory: &GuestMemoryMmap, room: &Parts, bytes: &[u8]) -> Option<u32> {
+fn write_all(memory: &GuestMemory, room: &Parts, bytes: &[u8]) -> Option<u32> {
     let mut rest = bytes;
     for &(address, len) in room.rest() {
         let (now, later) = rest.split_at(rest.len().min(usize::try_from(len).unwrap_or(usize::MAX)));

@@ -1,8 +1,11 @@
-//! The guest's interrupt: an eventfd.
+//! An eventfd of the front end that we signal: the guest's interrupt, or the news that a ring is broken.
 
+use anyhow::{Context as _, Result, bail};
 use io_uring::{IoUring, opcode};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd as _;
+use tracing::error;
 
 /// Signals an eventfd without ever waiting for whoever should read it.
 ///
@@ -13,20 +16,36 @@ pub struct Call(IoUring);
 
 impl Call {
     /// # Errors
-    /// It is no eventfd, or there is no io_uring for it.
-    pub fn new(eventfd: &File) -> io::Result<Self> {
-        use std::os::fd::AsRawFd as _;
-        let ring = IoUring::new(1)?;
-        ring.submitter().register_eventfd(eventfd.as_raw_fd())?; // the kernel keeps it
+    /// It is not an eventfd, or there is no io_uring for it.
+    pub fn new(eventfd: &File) -> Result<Self> {
+        let ring = match IoUring::new(1) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                bail!("no descriptor is left for an io_uring: {error}")
+            }
+            ring => ring.context("no io_uring")?,
+        };
+        match ring.submitter().register_eventfd(eventfd.as_raw_fd()) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => bail!("the file is not an eventfd"),
+            registered => registered.context("an eventfd for an io_uring")?, // the kernel keeps it
+        }
         Ok(Self(ring))
     }
 
-    /// Interrupts. False: that was not possible.
+    /// Signals. False: that was not possible.
     pub fn signal(&mut self) -> bool {
         self.0.completion().for_each(drop);
         // SAFETY: it has no buffer.
-        let pushed = unsafe { self.0.submission().push(&opcode::Nop::new().build()) };
-        pushed.is_ok() && self.0.submit().is_ok_and(|submitted| submitted == 1)
+        let _ = unsafe { self.0.submission().push(&opcode::Nop::new().build()) }; // full: one before it was not submitted
+        loop {
+            match self.0.submit() {
+                Ok(submitted) => return submitted == 1,
+                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+                Err(error) => {
+                    error!("an eventfd could not be signalled: {error}");
+                    return false;
+                }
+            }
+        }
     }
 }
 
@@ -72,6 +91,7 @@ mod tests {
 
     #[test]
     fn what_is_no_eventfd_is_refused() {
-        assert!(Call::new(&File::open("/dev/null").unwrap()).is_err());
+        let error = Call::new(&File::open("/dev/null").unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "the file is not an eventfd");
     }
 }

@@ -1,9 +1,10 @@
 //! What was taken from a ring and not answered, in memory that the front end keeps while this process restarts
 //! (vhost-user, "Inflight I/O tracking": the split virtqueue region).
 
+use super::memory::SharedMapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
-use vm_memory::{AtomicInteger, MmapRegion, VolatileMemory as _};
+use vm_memory::{AtomicInteger, VolatileMemory as _};
 
 const HEADER_LEN: usize = 16;
 const ENTRY_LEN: usize = 16;
@@ -31,7 +32,7 @@ pub const fn region_len(size: u16) -> usize {
 #[derive(Clone, Debug)]
 pub struct InflightRegion {
     /// Where it is mapped.
-    pub region: Arc<MmapRegion>,
+    pub region: Arc<SharedMapping>,
     /// Entries that it has for each queue; a ring may have fewer.
     pub entries: u16,
 }
@@ -39,19 +40,20 @@ pub struct InflightRegion {
 /// One queue's part of it.
 #[derive(Debug)]
 pub struct Inflight {
-    region: Arc<MmapRegion>,
+    region: Arc<SharedMapping>,
     offset: usize,
     size: u16,
     counter: u64,
 }
 
 impl Inflight {
-    /// The part of queue `index`, a ring of `size` entries; `used_idx` is the ring's own. `None`: it is not all there.
+    /// The part of queue `index`, a ring of `size` entries; `used_idx` is the ring's own. `None`: it is not all there, or
+    /// the size is no power of two.
     #[must_use]
     pub fn new(all: InflightRegion, index: usize, size: u16, used_idx: u16) -> Option<Self> {
         let InflightRegion { region, entries } = all;
         let offset = index.checked_mul(region_len(entries))?;
-        if size > entries || offset.checked_add(region_len(entries))? > region.size() {
+        if !size.is_power_of_two() || size > entries || offset.checked_add(region_len(entries))? > region.size() {
             return None;
         }
         let this = Self { region, offset, size, counter: 0 };
@@ -60,11 +62,11 @@ impl Inflight {
                 // The device before us ended between answering this one and noting it.
                 let head = this.load::<AtomicU16>(LAST_BATCH_HEAD_AT);
                 if head < size {
-                    this.store::<AtomicU8>(entry(head) + TAKEN_AT, 0);
+                    this.store::<AtomicU8>(this.entry(head) + TAKEN_AT, 0);
                 }
             }
         } else {
-            (0..size).for_each(|head| this.store::<AtomicU8>(entry(head) + TAKEN_AT, 0));
+            (0..size).for_each(|head| this.store::<AtomicU8>(this.entry(head) + TAKEN_AT, 0));
             this.store::<AtomicU16>(SIZE_AT, size);
             this.store::<AtomicU16>(VERSION_AT, VERSION);
         }
@@ -83,26 +85,31 @@ impl Inflight {
 
     /// A request is taken.
     pub fn take(&mut self, head: u16) {
-        self.store::<AtomicU64>(entry(head) + COUNTER_AT, self.counter);
+        self.store::<AtomicU64>(self.entry(head) + COUNTER_AT, self.counter);
         self.counter = self.counter.wrapping_add(1);
-        self.store::<AtomicU8>(entry(head) + TAKEN_AT, 1);
+        self.store::<AtomicU8>(self.entry(head) + TAKEN_AT, 1);
     }
 
     /// A request is about to be answered.
     pub fn before_answer(&self, head: u16) {
-        self.store::<AtomicU16>(entry(head) + NEXT_AT, self.load::<AtomicU16>(LAST_BATCH_HEAD_AT));
+        self.store::<AtomicU16>(self.entry(head) + NEXT_AT, self.load::<AtomicU16>(LAST_BATCH_HEAD_AT));
         self.store::<AtomicU16>(LAST_BATCH_HEAD_AT, head);
     }
 
     /// A request is answered: the ring's used index is now `used_idx`.
     pub fn after_answer(&self, head: u16, used_idx: u16) {
-        self.store::<AtomicU8>(entry(head) + TAKEN_AT, 0);
+        self.store::<AtomicU8>(self.entry(head) + TAKEN_AT, 0);
         self.store::<AtomicU16>(USED_IDX_AT, used_idx);
     }
 
     fn taken(&self) -> impl Iterator<Item = (u64, u16)> {
-        let taken = (0..self.size).filter(|&head| self.load::<AtomicU8>(entry(head) + TAKEN_AT) == 1);
-        taken.map(|head| (self.load::<AtomicU64>(entry(head) + COUNTER_AT), head))
+        let taken = (0..self.size).filter(|&head| self.load::<AtomicU8>(self.entry(head) + TAKEN_AT) == 1);
+        taken.map(|head| (self.load::<AtomicU64>(self.entry(head) + COUNTER_AT), head))
+    }
+
+    /// Where the entry of a head is. Heads are checked where they are taken; here none of them leads out of the region.
+    fn entry(&self, head: u16) -> usize {
+        HEADER_LEN + ENTRY_LEN * usize::from(head & (self.size - 1))
     }
 
     fn load<A: AtomicInteger>(&self, at: usize) -> A::V {
@@ -115,25 +122,32 @@ impl Inflight {
     }
 }
 
-const fn entry(head: u16) -> usize {
-    HEADER_LEN + ENTRY_LEN * head as usize
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus_error::FrontEnd;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
 
-    fn all(region: &Arc<MmapRegion>) -> InflightRegion {
+    fn shared(len: usize) -> Arc<SharedMapping> {
+        let front_end = Arc::new(FrontEnd::new(UnixStream::pair().unwrap().0.into()));
+        let file = File::from(memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC).unwrap());
+        file.set_len(len as u64).unwrap();
+        Arc::new(SharedMapping::new(file, 0, len as u64, front_end).unwrap())
+    }
+
+    fn all(region: &Arc<SharedMapping>) -> InflightRegion {
         InflightRegion { region: region.clone(), entries: 8 }
     }
 
-    fn start(region: &Arc<MmapRegion>, used_idx: u16) -> Inflight {
+    fn start(region: &Arc<SharedMapping>, used_idx: u16) -> Inflight {
         Inflight::new(all(region), 1, 8, used_idx).expect("it fits")
     }
 
     #[test]
     fn remembers_what_was_not_answered_in_order() {
-        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 0);
         for head in [5, 2, 7] {
             inflight.take(head);
@@ -149,14 +163,14 @@ mod tests {
     /// The device ended after it had moved the used index and before it noted that.
     #[test]
     fn an_answer_that_was_not_noted_is_not_repeated() {
-        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 65535);
         inflight.take(3);
         inflight.take(4);
         inflight.before_answer(4);
         assert_eq!(start(&region, 0).unanswered(), [3]);
         // Before the used index moved it was not an answer.
-        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 65535);
         inflight.take(4);
         inflight.before_answer(4);
@@ -165,11 +179,11 @@ mod tests {
 
     #[test]
     fn a_region_that_is_too_small_or_foreign() {
-        let region = Arc::new(MmapRegion::new(region_len(8)).expect("small"));
+        let region = shared(region_len(8));
         assert!(Inflight::new(all(&region), 0, 8, 0).is_some());
         assert!(Inflight::new(all(&region), 1, 8, 0).is_none());
         assert!(Inflight::new(all(&region), usize::MAX, 8, 0).is_none());
-        let region = Arc::new(MmapRegion::new(2 * region_len(8)).expect("small"));
+        let region = shared(2 * region_len(8));
         region.get_slice(0, region.size()).expect("all").copy_from(&[1_u8; 2 * region_len(8)]);
         assert!(start(&region, 0).unanswered().is_empty(), "another version: nothing in it counts");
     }

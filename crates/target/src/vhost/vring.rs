@@ -2,46 +2,38 @@
 
 use super::blk::{Limits, Malformed, Parser, Request, Status};
 use super::call::Call;
+use super::chain::Chain;
 use super::inflight::{Inflight, InflightRegion};
+use super::memory::GuestMemory;
 use crate::backend::Buffers;
 use crate::delivery::Ring;
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
-use virtio_queue::{Queue, QueueOwnedT as _, QueueT as _};
-use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
+use virtio_queue::{Queue, QueueT as _};
+use vm_memory::{Bytes as _, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
 
-/// The guest broke the ring: nothing in it can be trusted any more.
+/// The guest broke the ring, in this way: nothing in it can be trusted any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct Broken(pub &'static str);
+
+const NO_USED_RING: Broken = Broken("the used ring is not in guest memory");
+const NO_AVAILABLE_RING: Broken = Broken("the available ring is not in guest memory");
 
 /// A ring that was started.
 #[derive(Debug)]
 pub struct Vring {
     queue: Queue,
-    memory: Arc<GuestMemoryMmap>,
+    memory: Arc<GuestMemory>,
     kick: EventFd,
     call: Option<Call>,
-    error: Option<EventFd>,
+    error: Option<Call>,
     inflight: Option<Inflight>,
-    replay: Option<Replay>,
+    replay: Vec<u16>, // heads that a device before us took and did not answer, the oldest last
     parser: Parser,
     can_flush: bool,
 }
-
-/// Requests that a device before us took and did not answer. Chains are read through an available ring only, and the
-/// guest's may have gone on since: so this is one of our own, in front of the guest's descriptors.
-#[derive(Debug)]
-struct Replay {
-    queue: Queue,
-    ring: Arc<GuestRegionMmap>,
-    memory: GuestMemoryMmap, // the guest's, and the ring
-}
-
-/// Where our available ring is put: far above all guest memory.
-const REPLAY_ADDRESS: GuestAddress = GuestAddress(1 << 62);
 
 /// A request taken from the ring.
 #[derive(Debug)]
@@ -70,7 +62,7 @@ pub struct Setup {
     pub size: u16,
     /// Guest addresses of the descriptor table, the available and the used ring.
     pub addresses: [u64; 3],
-    /// Where the device goes on in the available ring.
+    /// Where the device goes on in the available ring, unless there is a record of requests in flight, which knows.
     pub next_avail: u16,
     /// Whether EVENT_IDX was negotiated.
     pub event_idx: bool,
@@ -85,30 +77,39 @@ impl Vring {
     ///
     /// # Errors
     /// A size or an address that cannot be.
-    pub fn start(setup: Setup, memory: Arc<GuestMemoryMmap>, kick: EventFd) -> Result<Self, Broken> {
+    pub fn start(setup: Setup, memory: Arc<GuestMemory>, kick: EventFd) -> Result<Self, Broken> {
         let Setup { size, addresses, next_avail, event_idx, can_flush, inflight } = setup;
         let mut queue = new_queue(size, addresses)?;
         queue.set_event_idx(event_idx);
-        queue.set_next_avail(next_avail);
         if !queue.is_valid(&*memory) {
-            return Err(Broken);
+            return Err(Broken("the descriptor table, the available or the used ring is not in guest memory"));
         }
-        let used_idx = queue.used_idx(&*memory, Ordering::Acquire).map_err(|_| Broken)?.0;
+        let used_idx = queue.used_idx(&*memory, Ordering::Acquire).map_err(|_| NO_USED_RING)?.0;
         queue.set_next_used(used_idx);
 
         let inflight = match inflight {
-            Some((region, index)) => Some(Inflight::new(region, index, size, used_idx).ok_or(Broken)?),
+            Some((region, index)) => {
+                let inflight = Inflight::new(region, index, size, used_idx);
+                Some(inflight.ok_or(Broken("the region of requests in flight has no room for the ring"))?)
+            }
             None => None,
         };
-        let unanswered = inflight.as_ref().map(Inflight::unanswered).unwrap_or_default();
-        let replay = if unanswered.is_empty() {
-            None
-        } else {
-            queue.set_next_avail(used_idx.wrapping_add(unanswered.len() as u16));
-            Some(Replay::new(size, addresses, &memory, &unanswered).ok_or(Broken)?)
-        };
+        let mut replay = Vec::new();
+        queue.set_next_avail(next_avail);
+        if let Some(inflight) = &inflight {
+            replay = inflight.unanswered();
+            // The record is right where the front end is not: one that lost its connection gives a base from before.
+            queue.set_next_avail(used_idx.wrapping_add(replay.len() as u16));
+            replay.reverse();
+        }
         let parser = Parser::default();
         Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, parser, can_flush })
+    }
+
+    /// Requests that a device before us took and did not answer, and that are not taken again yet.
+    #[must_use]
+    pub const fn to_take_over(&self) -> usize {
+        self.replay.len()
     }
 
     /// Entries of the ring.
@@ -136,29 +137,22 @@ impl Vring {
 
     /// Guest memory as it is mapped now. Whoever keeps addresses in it keeps this.
     #[must_use]
-    pub const fn memory(&self) -> &Arc<GuestMemoryMmap> {
+    pub const fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory
     }
 
     /// Guest memory is mapped anew.
-    ///
-    /// # Errors
-    /// It leaves no room for what is to be taken over.
-    pub fn set_memory(&mut self, memory: Arc<GuestMemoryMmap>) -> Result<(), Broken> {
-        if let Some(replay) = &mut self.replay {
-            replay.memory = memory.insert_region(replay.ring.clone()).map_err(|_| Broken)?;
-        }
+    pub fn set_memory(&mut self, memory: Arc<GuestMemory>) {
         self.memory = memory;
-        Ok(())
     }
 
     /// The eventfd that interrupts the guest.
-    pub fn set_call(&mut self, call: Option<File>) {
-        self.call = call.and_then(|eventfd| Call::new(&eventfd).ok()); // what is no eventfd interrupts nobody
+    pub fn set_call(&mut self, call: Option<Call>) {
+        self.call = call;
     }
 
     /// The eventfd that tells the front end that the ring is broken.
-    pub fn set_error(&mut self, error: Option<EventFd>) {
+    pub fn set_error(&mut self, error: Option<Call>) {
         self.error = error;
     }
 
@@ -184,9 +178,12 @@ impl Vring {
     /// # Errors
     /// The guest's index jumped, or the ring is not in its memory.
     pub fn backlog(&self) -> Result<u16, Broken> {
-        let available = self.queue.avail_idx(&*self.memory, Ordering::Acquire).map_err(|_| Broken)?;
+        let available = self.queue.avail_idx(&*self.memory, Ordering::Acquire).map_err(|_| NO_AVAILABLE_RING)?;
         let backlog = available.0.wrapping_sub(self.queue.next_avail());
-        if backlog > self.queue.size() { Err(Broken) } else { Ok(backlog) }
+        if backlog > self.queue.size() {
+            return Err(Broken("the available index is further than the ring is long"));
+        }
+        Ok(backlog)
     }
 
     /// Completions that were posted and that the guest has not taken, as far as it tells.
@@ -201,25 +198,35 @@ impl Vring {
     /// # Errors
     /// The guest's index jumped, a descriptor index is outside the table, or the ring is not in its memory.
     pub fn pop(&mut self, limits: &Limits, durable: bool, buffers: &mut Buffers) -> Result<Option<Popped>, Broken> {
-        if let Some(Replay { queue, memory, .. }) = &mut self.replay {
-            if let Some(chain) = queue.iter(&*memory).map_err(|_| Broken)?.next() {
-                let head = chain.head_index();
-                let request = self.parser.parse(chain, memory, limits, durable, buffers);
-                return Ok(Some(Popped { head, request, is_again: true }));
-            }
-            self.replay = None;
-        }
-        let memory: &GuestMemoryMmap = &self.memory;
-        let Some(chain) = self.queue.iter(memory).map_err(|_| Broken)?.next() else { return Ok(None) };
-        let head = chain.head_index();
-        if head >= self.queue.size() {
-            return Err(Broken);
-        }
-        if let Some(inflight) = &mut self.inflight {
+        let (head, is_again) = match self.replay.pop() {
+            Some(head) => (head, true),
+            None => match self.next_head()? {
+                Some(head) => (head, false),
+                None => return Ok(None),
+            },
+        };
+        if let Some(inflight) = self.inflight.as_mut().filter(|_| !is_again) {
             inflight.take(head);
         }
-        let request = self.parser.parse(chain, memory, limits, durable, buffers);
-        Ok(Some(Popped { head, request, is_again: false }))
+        let chain = Chain::new(&self.memory, GuestAddress(self.queue.desc_table()), self.queue.size(), head);
+        let request = self.parser.parse(chain, limits, durable, buffers);
+        Ok(Some(Popped { head, request, is_again }))
+    }
+
+    /// Takes the next head out of the available ring.
+    fn next_head(&mut self) -> Result<Option<u16>, Broken> {
+        if self.backlog()? == 0 {
+            return Ok(None);
+        }
+        let next_avail = self.queue.next_avail();
+        let address = self.queue.avail_ring() + 4 + 2 * u64::from(next_avail % self.queue.size());
+        let head = self.memory.load(GuestAddress(address), Ordering::Relaxed).map_err(|_| NO_AVAILABLE_RING)?;
+        let head = u16::from_le(head);
+        if head >= self.queue.size() {
+            return Err(Broken("descriptor index outside the table"));
+        }
+        self.queue.set_next_avail(next_avail.wrapping_add(1));
+        Ok(Some(head))
     }
 
     /// Writes the status byte of a request.
@@ -238,9 +245,9 @@ impl Vring {
     }
 
     /// Tells the front end that the ring is broken.
-    pub fn report_broken(&self) {
-        if let Some(error) = &self.error {
-            let _ = error.write(1); // nobody is left to tell
+    pub fn report_broken(&mut self) {
+        if let Some(error) = &mut self.error {
+            error.signal(); // if not, the log has it
         }
     }
 
@@ -249,7 +256,7 @@ impl Vring {
     /// # Errors
     /// The ring is not in guest memory any more.
     pub fn enable_kicks(&mut self) -> Result<bool, Broken> {
-        self.queue.enable_notification(&*self.memory).map_err(|_| Broken)
+        self.queue.enable_notification(&*self.memory).map_err(|_| NO_USED_RING)
     }
 
     /// Tells the guest that kicks are not needed.
@@ -257,7 +264,7 @@ impl Vring {
     /// # Errors
     /// As above.
     pub fn disable_kicks(&mut self) -> Result<(), Broken> {
-        self.queue.disable_notification(&*self.memory).map_err(|_| Broken)
+        self.queue.disable_notification(&*self.memory).map_err(|_| NO_USED_RING)
     }
 }
 
@@ -269,7 +276,7 @@ impl Ring for Vring {
         if let Some(inflight) = &self.inflight {
             inflight.before_answer(head);
         }
-        self.queue.add_used(&*self.memory, head, written).map_err(|_| Broken)?;
+        self.queue.add_used(&*self.memory, head, written).map_err(|_| NO_USED_RING)?;
         if let Some(inflight) = &self.inflight {
             inflight.after_answer(head, self.queue.next_used());
         }
@@ -303,27 +310,13 @@ impl Ring for Vring {
     }
 }
 
-impl Replay {
-    fn new(size: u16, addresses: [u64; 3], memory: &GuestMemoryMmap, heads: &[u16]) -> Option<Self> {
-        let ring = MmapRegion::new(4 + 2 * usize::from(size)).ok()?;
-        let region = GuestRegionMmap::new(ring, REPLAY_ADDRESS)?;
-        let ring = Arc::new(region);
-        let memory = memory.insert_region(ring.clone()).ok()?;
-        memory.write_obj(u16::to_le(heads.len() as u16), REPLAY_ADDRESS.unchecked_add(2)).ok()?;
-        for (i, head) in heads.iter().enumerate() {
-            memory.write_obj(head.to_le(), REPLAY_ADDRESS.unchecked_add(4 + 2 * i as u64)).ok()?;
-        }
-        let [table, _, used] = addresses;
-        let queue = new_queue(size, [table, REPLAY_ADDRESS.raw_value(), used]).ok()?;
-        Some(Self { queue, ring, memory })
-    }
-}
-
 fn new_queue(size: u16, [table, available, used]: [u64; 3]) -> Result<Queue, Broken> {
-    let mut queue = Queue::new(size).map_err(|_| Broken)?;
-    queue.try_set_desc_table_address(GuestAddress(table)).map_err(|_| Broken)?;
-    queue.try_set_avail_ring_address(GuestAddress(available)).map_err(|_| Broken)?;
-    queue.try_set_used_ring_address(GuestAddress(used)).map_err(|_| Broken)?;
+    let misaligned =
+        |_| Broken("the descriptor table, the available or the used ring is not aligned to 16, 2 or 4 bytes");
+    let mut queue = Queue::new(size).map_err(|_| Broken("no size, or none that is a power of two"))?;
+    queue.try_set_desc_table_address(GuestAddress(table)).map_err(misaligned)?;
+    queue.try_set_avail_ring_address(GuestAddress(available)).map_err(misaligned)?;
+    queue.try_set_used_ring_address(GuestAddress(used)).map_err(misaligned)?;
     queue.set_ready(true);
     Ok(queue)
 }

@@ -250,6 +250,28 @@ impl Target {
         self.processes().into_iter().map(count).sum()
     }
 
+    /// Lets the process of a disk open only so many more files. What the limit was.
+    pub fn limit_files(&self, disk: &str, left: usize) -> libc::rlim_t {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.pid_of(disk))).unwrap();
+        let number = |name: std::ffi::OsString| name.to_str().unwrap().parse::<usize>().unwrap();
+        let mut open: Vec<_> = entries.map(|entry| number(entry.unwrap().file_name())).collect();
+        open.sort_unstable();
+        let mut free = (0..).filter(|number| open.binary_search(number).is_err());
+        self.set_file_limit(disk, free.nth(left).unwrap() as libc::rlim_t)
+    }
+
+    /// Sets the soft limit on open files of the process of a disk. What it was.
+    pub fn set_file_limit(&self, disk: &str, limit: libc::rlim_t) -> libc::rlim_t {
+        let pid = self.pid_of(disk).as_raw();
+        let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: both limits live on this stack.
+        assert_eq!(unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut old) }, 0);
+        let new = libc::rlimit { rlim_cur: limit, ..old };
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const new, std::ptr::null_mut()) }, 0);
+        old.rlim_cur
+    }
+
     /// Alive, and no process of a disk has ended.
     pub fn assert_sound(&mut self) {
         assert!(self.is_alive(), "the target ended: {}", self.log());

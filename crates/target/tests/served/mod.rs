@@ -33,6 +33,7 @@ impl Served {
             block_size: None,
             poll: Poll::default(),
             event_idx: true,
+            max_memory: Size(1 << 40),
         };
         change(&directory, &mut config);
         let listener = UnixListener::bind(&config.socket).unwrap();
