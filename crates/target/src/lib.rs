@@ -25,6 +25,7 @@ pub mod server;
 pub mod socket;
 pub mod stats;
 pub mod supervisor;
+pub mod uring;
 pub mod vhost;
 pub mod worker;
 

@@ -8,8 +8,9 @@ use crate::delivery::Delivery;
 use crate::poll::AdaptivePoll;
 use crate::record::{Recorder, Recording};
 use crate::stats::{DeviceStats, QueueStats};
+use crate::uring::restricted;
 use crate::vhost::blk::{Limits, Status, Task};
-use crate::vhost::call::Call;
+use crate::vhost::call::{Call, CallRings};
 use crate::vhost::memory::GuestMemory;
 use crate::vhost::vring::{Broken, Entry, Vring};
 use anyhow::{Context as _, Result};
@@ -35,6 +36,8 @@ pub struct Disk {
     pub backend: Backend,
     /// What is allowed.
     pub limits: Limits,
+    /// For its front end's eventfds.
+    pub call_rings: CallRings,
     /// A write may end before it is on the medium; a flush tells when it must be.
     pub write_back: AtomicBool,
     /// When the clock of its queues' policies began: one clock, as `auto` tries on all queues at the same time.
@@ -50,9 +53,9 @@ pub enum Command {
     /// Be kicked through another eventfd.
     SetKick(EventFd),
     /// Interrupt through another eventfd.
-    SetCall(Option<Call>),
+    SetCall(Option<Call>, Sender<()>),
     /// Report a broken ring through another eventfd.
-    SetError(Option<Call>),
+    SetError(Option<Call>, Sender<()>),
     /// Guest memory is mapped anew.
     SetMemory(Arc<GuestMemory>, Sender<()>),
     /// Finish what is in flight, deliver what is held, and say where the ring goes on.
@@ -186,6 +189,17 @@ const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 const KICK: u64 = 1 << 32; // and the number of the ring, as a poll outlives the ring it was for
 
+/// What io_uring does for a queue.
+const OPERATIONS: [u8; 7] = [
+    opcode::Readv::CODE,
+    opcode::Writev::CODE,
+    opcode::Write::CODE,
+    opcode::Fsync::CODE,
+    opcode::Fallocate::CODE,
+    opcode::PollAdd::CODE,
+    opcode::AsyncCancel::CODE,
+];
+
 struct Queue {
     index: usize,
     disk: Arc<Disk>,
@@ -220,7 +234,7 @@ impl Queue {
         commands: Receiver<Command>,
         wake: Arc<EventFd>,
     ) -> Result<Self> {
-        let uring = IoUring::new(u32::from(config.size_max)).context(
+        let uring = restricted(u32::from(config.size_max), &OPERATIONS, &[]).context(
             "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
         )?;
         let size = usize::from(config.size_max);
@@ -309,16 +323,18 @@ impl Queue {
                 self.is_enabled = enabled;
                 let _ = answer.send(());
             }
-            Command::SetCall(call) => {
+            Command::SetCall(call, answer) => {
                 if let Some(vring) = &mut self.vring {
                     vring.set_call(call);
                 }
                 self.announce_owed();
+                let _ = answer.send(());
             }
-            Command::SetError(error) => {
+            Command::SetError(error, answer) => {
                 if let Some(vring) = &mut self.vring {
                     vring.set_error(error);
                 }
+                let _ = answer.send(());
             }
             Command::SetMemory(memory, answer) => {
                 if let Some(vring) = &mut self.vring {

@@ -7,6 +7,7 @@ use crate::record::Recorder;
 use crate::socket::accepted;
 use crate::stats::QueueStats;
 use crate::vhost::blk::{ID_LEN, Limits};
+use crate::vhost::call::CallRings;
 use crate::vhost::{Connection, QUEUE_SIZE_MAX, check_files};
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -95,7 +96,10 @@ impl DiskParts {
             max_memory: config.max_memory.0,
         };
         let write_back = AtomicBool::new(true);
-        let disk = Arc::new(Disk { name: name.clone(), backend, limits, write_back, epoch: Instant::now() });
+        // For each ring an interrupt and an error, and one that is about to take the place of another.
+        let call_rings = CallRings::new(2 * usize::from(config.queues) + 1).context("io_uring")?;
+        let disk = Disk { name: name.clone(), backend, limits, call_rings, write_back, epoch: Instant::now() };
+        let disk = Arc::new(disk);
         let queue = QueueConfig {
             policy: config.policy.clone(),
             poll_ns: config.poll.0,

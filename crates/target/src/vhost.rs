@@ -14,7 +14,7 @@ pub mod vring;
 use crate::bus_error::FrontEnd;
 use crate::queue::{Command, Disk, QueueThread};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use call::Call;
+use call::{Call, CallRings};
 use inflight::{InflightRegion, region_len};
 use memory::{GuestMemory, GuestRegion, SharedMapping};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -246,8 +246,8 @@ fn inflight_len(inflight: &VhostUserInflight) -> u64 {
 }
 
 /// The eventfd that a guest kicks. Whether another file is ready could take for ever to find out.
-fn kick(file: File) -> Result<EventFd> {
-    Call::new(&file)?; // the kernel knows what is an eventfd
+fn kick(file: File, rings: &CallRings) -> Result<EventFd> {
+    rings.call(&file)?; // the kernel knows what is an eventfd
     // SAFETY: the descriptor is open, and nobody else has it.
     Ok(unsafe { EventFd::from_raw_fd(file.into_raw_fd()) })
 }
@@ -358,7 +358,8 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Answer<()> {
         answer("SET_VRING_KICK", || {
-            let kick = kick(file.context("a ring without kicks is not supported")?)?;
+            let file = file.context("a ring without kicks is not supported")?;
+            let kick = kick(file, &self.disk.call_rings)?;
             let (ring, queue) = self.ring(index)?;
             if ring.is_running {
                 queue.tell(Command::SetKick(kick));
@@ -371,10 +372,10 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Answer<()> {
         answer("SET_VRING_CALL", || {
-            let call = file.as_ref().map(Call::new).transpose()?;
+            let call = file.as_ref().map(|file| self.disk.call_rings.call(file)).transpose()?;
             let (ring, queue) = self.ring(index)?;
             if ring.is_running {
-                queue.tell(Command::SetCall(call));
+                queue.ask(|answer| Command::SetCall(call, answer)); // the one before has ended then
             } else {
                 ring.call = call;
             }
@@ -384,10 +385,10 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Answer<()> {
         answer("SET_VRING_ERR", || {
-            let error = file.as_ref().map(Call::new).transpose()?;
+            let error = file.as_ref().map(|file| self.disk.call_rings.call(file)).transpose()?;
             let (ring, queue) = self.ring(index)?;
             if ring.is_running {
-                queue.tell(Command::SetError(error));
+                queue.ask(|answer| Command::SetError(error, answer));
             } else {
                 ring.error = error;
             }

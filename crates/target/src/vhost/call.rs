@@ -1,43 +1,73 @@
 //! An eventfd of the front end that we signal: the guest's interrupt, or the news that a ring is broken.
 
+use crate::uring::restricted;
 use anyhow::{Context as _, Result, bail};
 use io_uring::{IoUring, opcode};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::error;
+
+/// io_urings for [`Call`]s. They are made at the start: later this process may not, and the kernel takes its time to free
+/// one, so that a front end could use up what there is by changing its eventfds.
+#[derive(Clone, Default)]
+pub struct CallRings(Arc<Mutex<Vec<IoUring>>>);
+
+impl CallRings {
+    /// For so many calls at a time.
+    ///
+    /// # Errors
+    /// The kernel has no io_uring, or not enough for all of them.
+    pub fn new(count: usize) -> io::Result<Self> {
+        let ring = || restricted(1, &[opcode::Nop::CODE], &[REGISTER_EVENTFD, UNREGISTER_EVENTFD]);
+        let rings = (0..count).map(|_| ring()).collect::<io::Result<_>>()?;
+        Ok(Self(Arc::new(Mutex::new(rings))))
+    }
+
+    /// # Errors
+    /// It is not an eventfd, or all io_urings are in use.
+    pub fn call(&self, eventfd: &File) -> Result<Call> {
+        let Some(ring) = self.lock().pop() else { bail!("all io_urings for eventfds are in use") };
+        let call = Call { ring: Some(ring), home: self.clone() }; // from here on it finds its way back
+        let registered = call.ring.as_ref().map(|ring| ring.submitter().register_eventfd(eventfd.as_raw_fd()));
+        match registered {
+            Some(Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => bail!("the file is not an eventfd"),
+            Some(Err(error)) => Err(error).context("an eventfd for an io_uring"),
+            _ => Ok(call), // the kernel keeps the eventfd
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<IoUring>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// What io_uring_register is asked for (linux/io_uring.h).
+/// Signal an eventfd.
+pub const REGISTER_EVENTFD: u8 = 4;
+/// Signal it no more.
+pub const UNREGISTER_EVENTFD: u8 = 5;
 
 /// Signals an eventfd without ever waiting for whoever should read it.
 ///
 /// write(2) waits while the counter is full, unless the file is non-blocking; but the file is the front end's as well,
 /// which may change that at any time. So the kernel signals by itself, as it does for whoever watches an io_uring: a
 /// request that does nothing ends, and the eventfd counts it. That never waits.
-pub struct Call(IoUring);
+pub struct Call {
+    ring: Option<IoUring>, // always there, until it is dropped
+    home: CallRings,
+}
 
 impl Call {
-    /// # Errors
-    /// It is not an eventfd, or there is no io_uring for it.
-    pub fn new(eventfd: &File) -> Result<Self> {
-        let ring = match IoUring::new(1) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                bail!("no descriptor is left for an io_uring: {error}")
-            }
-            ring => ring.context("no io_uring")?,
-        };
-        match ring.submitter().register_eventfd(eventfd.as_raw_fd()) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => bail!("the file is not an eventfd"),
-            registered => registered.context("an eventfd for an io_uring")?, // the kernel keeps it
-        }
-        Ok(Self(ring))
-    }
-
     /// Signals. False: that was not possible.
     pub fn signal(&mut self) -> bool {
-        self.0.completion().for_each(drop);
+        let Some(ring) = &mut self.ring else { return false };
+        ring.completion().for_each(drop);
         // SAFETY: it has no buffer.
-        let _ = unsafe { self.0.submission().push(&opcode::Nop::new().build()) }; // full: one before it was not submitted
+        let _ = unsafe { ring.submission().push(&opcode::Nop::new().build()) }; // full: one before it was not submitted
         loop {
-            match self.0.submit() {
+            match ring.submit() {
                 Ok(submitted) => return submitted == 1,
                 Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
                 Err(error) => {
@@ -46,6 +76,22 @@ impl Call {
                 }
             }
         }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(mut ring) = self.ring.take() {
+            let _ = ring.submitter().unregister_eventfd(); // one that was refused is not there
+            ring.completion().for_each(drop);
+            self.home.lock().push(ring);
+        }
+    }
+}
+
+impl std::fmt::Debug for CallRings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("CallRings").field(&self.lock().len()).finish()
     }
 }
 
@@ -68,7 +114,7 @@ mod tests {
     #[test]
     fn each_signal_counts_one() {
         let eventfd = EventFd::new().unwrap();
-        let mut call = Call::new(&file(&eventfd)).unwrap();
+        let mut call = CallRings::new(1).unwrap().call(&file(&eventfd)).unwrap();
         for _ in 0..1000 {
             assert!(call.signal());
         }
@@ -80,7 +126,7 @@ mod tests {
     fn a_full_eventfd_is_not_waited_for() {
         let eventfd = EventFd::new().unwrap();
         eventfd.write(u64::MAX - 1).unwrap();
-        let mut call = Call::new(&file(&eventfd)).unwrap();
+        let mut call = CallRings::new(1).unwrap().call(&file(&eventfd)).unwrap();
         for _ in 0..10 {
             assert!(call.signal());
         }
@@ -91,7 +137,23 @@ mod tests {
 
     #[test]
     fn what_is_no_eventfd_is_refused() {
-        let error = Call::new(&File::open("/dev/null").unwrap()).unwrap_err();
-        assert_eq!(error.to_string(), "the file is not an eventfd");
+        let rings = CallRings::new(1).unwrap();
+        for _ in 0..3 {
+            let error = rings.call(&File::open("/dev/null").unwrap()).unwrap_err();
+            assert_eq!(error.to_string(), "the file is not an eventfd");
+        }
+    }
+
+    #[test]
+    fn an_io_uring_is_used_again_for_another_eventfd() {
+        let rings = CallRings::new(1).unwrap();
+        let [first, second] = [EventFd::new().unwrap(), EventFd::new().unwrap()];
+        let mut call = rings.call(&file(&first)).unwrap();
+        assert!(call.signal());
+        let error = rings.call(&file(&second)).unwrap_err();
+        assert_eq!(error.to_string(), "all io_urings for eventfds are in use");
+        drop(call);
+        assert!(rings.call(&file(&second)).unwrap().signal());
+        assert_eq!((first.read().unwrap(), second.read().unwrap()), (1, 1));
     }
 }
