@@ -96,7 +96,7 @@ impl Registration {
         if front_end.mappings.load(Ordering::Relaxed) >= MAPPINGS_MAX {
             return None;
         }
-        let is_free = |entry: &Entry| entry.version.load(Ordering::Relaxed) % 2 == 0;
+        let is_free = |entry: &Entry| entry.version.load(Ordering::Relaxed).is_multiple_of(2);
         let index = REGISTRY.iter().position(is_free)?;
         let entry = &REGISTRY[index];
         fence(Ordering::Release); // whoever sees what follows sees also that the entry was free

@@ -527,6 +527,7 @@ impl Queue {
         };
         let durable = !vring.can_flush() || !self.disk.write_back.load(Ordering::Relaxed);
         let slot = &mut self.slots[id];
+        slot.buffers.clear(); // of a request that broke the ring
         let Some(popped) = vring.pop(&self.disk.limits, durable, &mut slot.buffers)? else { return Ok(None) };
         if unanswered >= usize::from(vring.size()) {
             return Err(TOO_MANY);

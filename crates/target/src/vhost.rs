@@ -543,7 +543,7 @@ pub fn check_files(stream: &UnixStream) -> io::Result<()> {
     if let Some(header) =
         header.filter(|header| (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
     {
-        let files = (header.cmsg_len as usize - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
+        let files = (header.cmsg_len - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
         for i in 0..files {
             // SAFETY: the kernel has put so many descriptors behind the header, which nobody else has.
             drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
