@@ -46,7 +46,7 @@ struct OnQueue {
 
 impl Replayed {
     fn new(contender: &Contender) -> Self {
-        let latency = Histogram::new_with_bounds(1, LATENCY_MAX, 3).expect("the bounds are in order");
+        let latency = Histogram::new(3).expect("three digits are allowed");
         Self { contender: contender.clone(), queues: Vec::new(), commands: Vec::new(), latency }
     }
 
@@ -157,7 +157,7 @@ impl OnQueue {
         if interrupt.is_some() {
             while let Some(since) = self.line.take() {
                 if let Some(since) = since {
-                    latency.saturating_record(now - since);
+                    latency.saturating_record((now - since).min(LATENCY_MAX));
                 }
             }
         }

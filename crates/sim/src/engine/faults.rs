@@ -4,7 +4,6 @@ use super::World;
 use super::queue::Event;
 use super::random::{Random, Sampler};
 use crate::plan::{Distribution, Faults as Spec};
-use crate::units::Time;
 use policy::Class;
 
 /// A driver looks again for a command that is not answered.
@@ -148,6 +147,7 @@ mod tests {
     use super::*;
     use crate::engine::Wanted;
     use crate::plan::{Device, Kind, Plan, Thread};
+    use crate::units::Time;
 
     /// The events of commands that were aborted would come long after them, and be more each time.
     #[test]
