@@ -187,12 +187,17 @@ static int poll_group_poll(struct spdk_nvmf_transport_poll_group *tgroup)
 
 // Groups and queues.
 
+static void clear(struct line *line)
+{
+    free(((struct queue_line *)line)->commands);
+}
+
 static struct spdk_nvmf_transport_poll_group *poll_group_create(struct spdk_nvmf_transport *transport,
                                                                 struct spdk_nvmf_poll_group *poll_group)
 {
     struct spdk_nvmf_transport_poll_group *tgroup = real.poll_group_create(transport, poll_group);
     struct home *home = tgroup ? malloc(sizeof(*home)) : NULL;
-    if (!home || !home_init(home, wake, NULL)) {
+    if (!home || !home_init(home, wake, NULL, clear)) {
         free(home);
         return tgroup;
     }
@@ -217,9 +222,6 @@ static void poll_group_destroy(struct spdk_nvmf_transport_poll_group *tgroup)
 {
     struct group *group = find_group(tgroup);
     if (group) {
-        struct line *line;
-        SLIST_FOREACH(line, &group->home->lines, link)
-            free(((struct queue_line *)line)->commands);
         home_free(group->home);
         group->tgroup = NULL;
     }
@@ -253,6 +255,7 @@ static struct queue_line *start(struct spdk_nvmf_qpair *qpair)
         return NULL;
     uint32_t entries = spdk_align32pow2(spdk_min((uint32_t)qpair->sq_head_max + 1, ENTRIES_MAX));
     struct queue_line *queue = (struct queue_line *)home_take_line(group->home, target, qpair->qid, entries, sizeof(*queue));
+    target_put(target);
     if (!queue)
         return NULL;
     free(queue->commands);
@@ -303,6 +306,8 @@ int __wrap_spdk_nvmf_subsystem_destroy(struct spdk_nvmf_subsystem *subsystem, nv
     int rc = __real_spdk_nvmf_subsystem_destroy(subsystem, done, context);
     if (target && (rc == 0 || rc == -EINPROGRESS))
         target_remove(target);
+    if (target)
+        target_put(target);
     return rc;
 }
 

@@ -32,6 +32,8 @@ static const struct spdk_json_object_decoder other_decoders[] = {
 
 static void end(struct call *call)
 {
+    if (call->only)
+        target_put(call->only);
     free(call->ctrlr);
     free(call->nqn);
     free(call->policy);

@@ -35,8 +35,10 @@ struct target *target_add(enum target_kind kind, const char *name)
             target = NULL;
         }
     }
-    if (target)
+    if (target) {
         target->exists = true;
+        target->users++;
+    }
     pthread_mutex_unlock(&mutex);
     return target;
 }
@@ -47,8 +49,28 @@ struct target *target_find(enum target_kind kind, const char *name)
     struct target *target = look_up(kind, name);
     if (target && !target->exists)
         target = NULL;
+    if (target)
+        target->users++;
     pthread_mutex_unlock(&mutex);
     return target;
+}
+
+// Under the lock.
+static void give_back(struct target *target)
+{
+    if (--target->users > 0 || target->exists)
+        return;
+    SLIST_REMOVE(&targets, target, target, link);
+    free(target->name);
+    free(target->policy);
+    free(target);
+}
+
+void target_put(struct target *target)
+{
+    pthread_mutex_lock(&mutex);
+    give_back(target);
+    pthread_mutex_unlock(&mutex);
 }
 
 void target_remove(struct target *target)
@@ -62,11 +84,15 @@ void target_remove(struct target *target)
 struct target *target_next(struct target *target)
 {
     pthread_mutex_lock(&mutex);
-    target = target ? SLIST_NEXT(target, link) : SLIST_FIRST(&targets);
-    while (target && !target->exists)
-        target = SLIST_NEXT(target, link);
+    struct target *next = target ? SLIST_NEXT(target, link) : SLIST_FIRST(&targets);
+    while (next && !next->exists)
+        next = SLIST_NEXT(next, link);
+    if (next)
+        next->users++;
+    if (target)
+        give_back(target);
     pthread_mutex_unlock(&mutex);
-    return target;
+    return next;
 }
 
 char *target_policy(struct target *target)
@@ -120,11 +146,17 @@ static int on_timer(void *context)
     return SPDK_POLLER_BUSY;
 }
 
-bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now), void (*catch_up)(struct line *line))
+bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now), void (*catch_up)(struct line *line),
+               void (*clear)(struct line *line))
 {
     static uint64_t ids;
     *home = (struct home){
-        .thread = spdk_get_thread(), .wake = wake, .catch_up = catch_up, .timer = -1, .timer_set = COALESCE_NEVER,
+        .thread = spdk_get_thread(),
+        .wake = wake,
+        .catch_up = catch_up,
+        .clear = clear,
+        .timer = -1,
+        .timer_set = COALESCE_NEVER,
     };
     if (spdk_interrupt_mode_is_enabled()) {
         home->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -144,16 +176,22 @@ bool home_init(struct home *home, void (*wake)(struct line *line, uint64_t now),
     return true;
 }
 
+// Under the lock.
+static void free_line(struct line *line)
+{
+    SLIST_REMOVE(&line->home->lines, line, line, link);
+    line->home->clear(line);
+    delivery_free(&line->delivery);
+    give_back(line->target);
+    free(line);
+}
+
 static void free_unvisited(struct home *home)
 {
     if (!home->is_gone || home->visits > 0)
         return;
-    while (!SLIST_EMPTY(&home->lines)) {
-        struct line *line = SLIST_FIRST(&home->lines);
-        SLIST_REMOVE_HEAD(&home->lines, link);
-        delivery_free(&line->delivery);
-        free(line);
-    }
+    while (!SLIST_EMPTY(&home->lines))
+        free_line(SLIST_FIRST(&home->lines));
     pthread_mutex_destroy(&home->mutex);
     free(home);
 }
@@ -167,6 +205,17 @@ void home_free(struct home *home)
     TAILQ_REMOVE(&homes, home, link);
     home->is_gone = true;
     free_unvisited(home);
+    pthread_mutex_unlock(&mutex);
+}
+
+// Frees the lines that rest and whose target is gone. Under the home's lock.
+static void free_forsaken(struct home *home)
+{
+    struct line *line, *next;
+    pthread_mutex_lock(&mutex);
+    SLIST_FOREACH_SAFE(line, &home->lines, link, next)
+        if (!line->is_running && !line->target->exists)
+            free_line(line);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -187,6 +236,10 @@ struct line *home_take_line(struct home *home, struct target *target, uint32_t q
         taken->home = home;
         taken->queue = queue;
         if (delivery_init(&taken->delivery, policy, entries)) {
+            free_forsaken(home);
+            pthread_mutex_lock(&mutex);
+            target->users++;
+            pthread_mutex_unlock(&mutex);
             SLIST_INSERT_HEAD(&home->lines, taken, link);
         } else {
             free(taken);
@@ -208,17 +261,18 @@ void home_watch(const struct line *line, uint64_t now)
         set_timer(home, deadline, now);
 }
 
+// Messages can fail, where there is no room for them. So none is needed for the way back: a poller on the caller's thread sees
+// that a visit is over, and sends the next, again and again if it must.
 struct tour {
     struct target *target;
     void (*visit)(struct line *line, void *context);
     void (*done)(void *context);
     void *context;
-    struct spdk_thread *origin;
+    struct spdk_poller *poller;
     struct home *home;
-    uint64_t last; // id of the home that was visited last
+    uint64_t last;        // id of the home that was visited last
+    _Atomic bool is_away; // a visit has not ended
 };
-
-static void go_on(void *context);
 
 static void end_visit(struct home *home)
 {
@@ -244,29 +298,36 @@ static void arrive(void *context)
         pthread_mutex_unlock(&home->mutex);
     }
     end_visit(home);
-    spdk_thread_send_msg(tour->origin, go_on, tour);
+    tour->is_away = false;
 }
 
-static void go_on(void *context)
+static int go_on(void *context)
 {
     struct tour *tour = context;
     struct home *home;
+    if (tour->is_away)
+        return SPDK_POLLER_IDLE;
     pthread_mutex_lock(&mutex); // a home in the list has a thread
-    TAILQ_FOREACH(home, &homes, link) {
-        if (home->id <= tour->last)
-            continue;
-        tour->home = home;
-        tour->last = home->id;
-        if (spdk_thread_send_msg(home->thread, arrive, tour) == 0) {
-            home->visits++;
+    TAILQ_FOREACH(home, &homes, link)
+        if (home->id > tour->last && !spdk_thread_is_exited(home->thread))
             break;
+    if (home) {
+        tour->home = home;
+        tour->is_away = true; // before it may arrive
+        if (spdk_thread_send_msg(home->thread, arrive, tour) == 0) {
+            tour->last = home->id;
+            home->visits++;
+        } else {
+            tour->is_away = false;
         }
     }
     pthread_mutex_unlock(&mutex);
     if (!home) {
+        spdk_poller_unregister(&tour->poller);
         tour->done(tour->context);
         free(tour);
     }
+    return SPDK_POLLER_BUSY;
 }
 
 bool visit_lines(struct target *target, void (*visit)(struct line *line, void *context), void (*done)(void *context),
@@ -275,7 +336,14 @@ bool visit_lines(struct target *target, void (*visit)(struct line *line, void *c
     struct tour *tour = calloc(1, sizeof(*tour));
     if (!tour)
         return false;
-    *tour = (struct tour){.target = target, .visit = visit, .done = done, .context = context, .origin = spdk_get_thread()};
-    go_on(tour);
+    tour->target = target;
+    tour->visit = visit;
+    tour->done = done;
+    tour->context = context;
+    tour->poller = SPDK_POLLER_REGISTER(go_on, tour, 0);
+    if (!tour->poller) {
+        free(tour);
+        return false;
+    }
     return true;
 }

@@ -115,6 +115,10 @@ int __wrap_rte_vhost_driver_start(const char *path)
             SLIST_INSERT_HEAD(&controllers, controller, link);
             pthread_mutex_unlock(&mutex);
         } else {
+            if (target) {
+                target_remove(target);
+                target_put(target);
+            }
             free(controller);
             free(copy);
         }
@@ -124,10 +128,12 @@ int __wrap_rte_vhost_driver_start(const char *path)
 
 static void leave_home(void *home)
 {
-    struct line *line;
-    SLIST_FOREACH(line, &((struct home *)home)->lines, link)
-        free(((struct vring_line *)line)->requests);
     home_free(home);
+}
+
+static void clear(struct line *line)
+{
+    free(((struct vring_line *)line)->requests);
 }
 
 // On any thread; its sessions have ended when DPDK returns.
@@ -140,8 +146,11 @@ int __wrap_rte_vhost_driver_unregister(const char *path)
         SLIST_REMOVE(&controllers, controller, controller, link);
         pthread_mutex_unlock(&mutex);
         target_remove(controller->target);
-        if (controller->home)
-            spdk_thread_send_msg(controller->home->thread, leave_home, controller->home);
+        target_put(controller->target);
+        // The thread is there until this returns; a message fails where there is no room for it.
+        struct home *home = controller->home;
+        while (home && spdk_thread_exec_msg(home->thread, leave_home, home) != 0)
+            usleep(100);
         free(controller->path);
         free(controller);
     }
@@ -155,8 +164,11 @@ int __wrap_spdk_vhost_set_coalescing(struct spdk_vhost_dev *vdev, uint32_t delay
     char *policy = target ? target_policy(target) : NULL;
     bool is_ours = policy && strcmp(policy, DEFAULT_POLICY) != 0;
     free(policy);
+    if (target)
+        target_put(target);
     if (delay_base_us > 0 && is_ours) {
-        SPDK_ERRLOG("%s: has a coalescing policy; coalesce_set_policy to \"%s\" first\n", target->name, DEFAULT_POLICY);
+        SPDK_ERRLOG("%s: has a coalescing policy; coalesce_set_policy to \"%s\" first\n", spdk_vhost_dev_get_name(vdev),
+                    DEFAULT_POLICY);
         return -EBUSY;
     }
     return __real_spdk_vhost_set_coalescing(vdev, delay_base_us, iops_threshold);
@@ -208,7 +220,7 @@ static struct vring_line *make_line(int vid, uint16_t queue)
         return NULL;
     if (!controller->home) {
         struct home *home = malloc(sizeof(*home));
-        if (!home || !home_init(home, kick, catch_up)) {
+        if (!home || !home_init(home, kick, catch_up, clear)) {
             free(home);
             return NULL;
         }

@@ -86,9 +86,8 @@ pub fn on_plateau(tried: &[Tried], percent: f64) -> Option<u32> {
 }
 
 /// Burst detection alone: no hints, no other limits.
-fn adaptive(delta: u64, thr: u32) -> Contender {
-    let text = format!("cint:delta={delta}ns,thr={thr},ooo=off,max_hold=off,in_flight=off,hints=none");
-    text.parse().expect("all of these are allowed")
+fn adaptive(delta: u64, thr: u32) -> Result<Contender> {
+    Ok(format!("cint:delta={delta}ns,thr={thr},ooo=off,max_hold=off,in_flight=off,hints=none").parse()?)
 }
 
 /// The policy with these values, and all that makes it safe.
@@ -136,7 +135,7 @@ pub fn gaps_of_trace(trace: &mut Trace) -> Result<Gaps> {
 /// # Errors
 /// The trace is malformed.
 pub fn try_on_trace(trace: &mut Trace, delta: u64, machine: &Machine) -> Result<Vec<Tried>> {
-    let contenders = THRS.map(|thr| adaptive(delta, thr));
+    let contenders = THRS.into_iter().map(|thr| adaptive(delta, thr)).collect::<Result<Vec<_>>>()?;
     let replay = replay(trace, &contenders, None)?;
     let tried = |(thr, outcome): (u32, &replay::Outcome)| Tried {
         thr,
@@ -197,7 +196,7 @@ pub fn try_on_device(preset: Preset, delta: u64) -> Result<Vec<Tried>> {
     let plan = load(preset, LOADS[1].1);
     let point = plan.points()?.remove(0);
     let tried = |thr| {
-        let outcome = simulate(&point, &adaptive(delta, thr), &Wanted { progress: None, timeline: None })?.outcome;
+        let outcome = simulate(&point, &adaptive(delta, thr)?, &Wanted { progress: None, timeline: None })?.outcome;
         Ok(Tried {
             thr,
             iops: outcome.iops,

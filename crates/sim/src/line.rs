@@ -97,7 +97,7 @@ impl<T> Line<T> {
             interrupts: 0,
             consumed: 0,
             hints: HintCounts::default(),
-            delay: Histogram::new_with_bounds(1, DELAY_MAX, 3).expect("the bounds are in order"),
+            delay: Histogram::new(3).expect("three digits are allowed"), // grows: there may be a thousand lines
             checker,
             timeline: None,
         })
@@ -220,7 +220,7 @@ impl<T> Line<T> {
         }
         let (since, entry) = self.held.pop_front()?;
         self.consumed += 1;
-        self.delay.saturating_record(now - since);
+        self.delay.saturating_record((now - since).min(DELAY_MAX));
         self.see(now, What::Consumed { count: 1 });
         if self.held.is_empty() {
             self.machine.on_consumed(self.policy_time(now));
@@ -230,7 +230,7 @@ impl<T> Line<T> {
 
     /// The policy's clock jumps. A timer that is armed does not notice.
     pub fn jump_clock(&mut self, by: i64) {
-        self.clock = self.clock.saturating_add(by);
+        self.clock = self.clock.saturating_add(by).max(-i64::MAX); // it can be subtracted again
         self.checker.excuse_held();
     }
 
@@ -346,7 +346,7 @@ impl<T> Line<T> {
             Decision::Deliver(reason) => {
                 let covers = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
                 for (since, entry) in self.held.drain(..) {
-                    self.delay.saturating_record(now - since);
+                    self.delay.saturating_record((now - since).min(DELAY_MAX));
                     self.announced.push_back(entry);
                 }
                 self.see(now, What::Interrupt { reason, covers });
@@ -354,7 +354,7 @@ impl<T> Line<T> {
             }
             Decision::DeliverUrgent => {
                 if let Some((since, entry)) = self.held.pop_back() {
-                    self.delay.saturating_record(now - since);
+                    self.delay.saturating_record((now - since).min(DELAY_MAX));
                     self.announced.push_back(entry);
                 }
                 self.see(now, What::UrgentAlone);

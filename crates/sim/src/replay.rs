@@ -10,13 +10,15 @@ use crate::check::Verdict;
 use crate::contender::Contender;
 use crate::event::{Event, Timeline};
 use crate::line::{Command, Interrupt, Line, Submission};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
 use policy::{Class, SpecError, Stats};
 use trace::{Moment, Op, Step, Trace};
 
 /// Latencies are recorded up to this long, in ns.
 const LATENCY_MAX: u64 = 100_000_000_000;
+/// Policies that are compared at once: each has a state for each queue.
+pub const POLICIES_MAX: usize = 32;
 /// Events of a time line.
 const TIMELINE_MAX: usize = 400;
 /// Completions of a time line that is long enough.
@@ -25,27 +27,42 @@ const SHOWN_MIN: u64 = 48;
 /// When a completion's command was submitted, if that is known.
 type Entry = Option<u64>;
 
-/// One policy on one queue.
+/// One policy on all queues.
 #[derive(Debug)]
 struct Replayed {
-    line: Line<Entry>,
+    contender: Contender,
+    queues: Vec<OnQueue>,
     commands: Vec<(Command, u64)>, // by slot: with the time of submission
-    last: u64,
-    in_batch: bool, // the poll that found the last completion has not ended
     latency: Histogram<u64>,
 }
 
+/// One policy on one queue.
+#[derive(Debug)]
+struct OnQueue {
+    line: Line<Entry>,
+    last: u64,
+    in_batch: bool, // the poll that found the last completion has not ended
+}
+
 impl Replayed {
-    fn new(contender: &Contender) -> Result<Self, SpecError> {
-        let latency = Histogram::new_with_bounds(1, LATENCY_MAX, 3).expect("the bounds are in order");
-        Ok(Self { line: Line::new(contender)?, commands: Vec::new(), last: 0, in_batch: false, latency })
+    fn new(contender: &Contender) -> Self {
+        let latency = Histogram::new(3).expect("three digits are allowed");
+        Self { contender: contender.clone(), queues: Vec::new(), commands: Vec::new(), latency }
+    }
+
+    /// There are at least so many queues.
+    fn grow(&mut self, queues: usize) -> Result<(), SpecError> {
+        while self.queues.len() < queues {
+            self.queues.push(OnQueue { line: Line::new(&self.contender)?, last: 0, in_batch: false });
+        }
+        Ok(())
     }
 
     fn step(&mut self, step: &Step) {
-        let at = step.at;
+        let (at, queue) = (step.at, &mut self.queues[step.queue]);
         match step.what {
             Moment::Submit { request, batch_len, last_of_batch } => {
-                self.advance(at.saturating_add(1));
+                queue.advance(at.saturating_add(1), &mut self.latency);
                 let submission = Submission {
                     hint: request.hint,
                     flush: request.op == Op::Flush,
@@ -55,7 +72,7 @@ impl Replayed {
                     last_of_batch,
                     ..Submission::default()
                 };
-                let command = (self.line.submit(&submission), at);
+                let command = (queue.line.submit(&submission), at);
                 let slot = step.slot.unwrap_or(0);
                 if slot >= self.commands.len() {
                     self.commands.resize(slot + 1, Default::default());
@@ -64,30 +81,71 @@ impl Replayed {
             }
             Moment::Complete { failed } => {
                 // A deadline at this very instant is for the policy: the completion rides on it.
-                self.advance(at);
+                queue.advance(at, &mut self.latency);
                 let command = step.slot.and_then(|slot| self.commands.get(slot)).copied();
                 let class = if failed { Class::Failed } else { Class::Io };
                 let (known, since) = (command.unwrap_or_default().0, command.map(|(_, since)| since));
-                let interrupt = self.line.complete(at, known, class, None, since);
-                self.take(at, interrupt);
-                self.in_batch = self.line.wants_batch_end();
+                let interrupt = queue.line.complete(at, known, class, None, since);
+                queue.take(at, interrupt, &mut self.latency);
+                queue.in_batch = queue.line.wants_batch_end();
             }
         }
-        self.last = at;
+        queue.last = at;
     }
 
+    fn finish(&mut self, now: u64) {
+        for queue in &mut self.queues {
+            queue.advance(u64::MAX, &mut self.latency);
+            if queue.line.held() > 0 {
+                let interrupt = queue.line.flush(now);
+                queue.take(now, interrupt, &mut self.latency);
+            }
+            queue.line.finish(now);
+        }
+    }
+
+    fn events(&self, queue: usize) -> Vec<Event> {
+        let timeline = self.queues.get(queue).and_then(|queue| queue.line.timeline());
+        timeline.map_or_else(Vec::new, |kept| kept.events().to_vec())
+    }
+
+    fn outcome(self, timeline: Vec<Event>) -> Result<Outcome, SpecError> {
+        let nothing: Line<Entry> = Line::new(&self.contender)?;
+        let mut outcome = Outcome {
+            contender: self.contender,
+            completions: 0,
+            interrupts: 0,
+            delay: nothing.delay().clone(),
+            latency: self.latency,
+            bound: nothing.bound(),
+            verdict: Verdict::default(),
+            stats: Stats::default(),
+            timeline,
+        };
+        for OnQueue { line, .. } in &self.queues {
+            outcome.completions += line.completions();
+            outcome.interrupts += line.interrupts();
+            outcome.delay.add(line.delay()).expect("it grows");
+            outcome.verdict.add(line.verdict());
+            outcome.stats.add(line.stats());
+        }
+        Ok(outcome)
+    }
+}
+
+impl OnQueue {
     /// All that happens before `until`.
-    fn advance(&mut self, until: u64) {
+    fn advance(&mut self, until: u64, latency: &mut Histogram<u64>) {
         // What completes at one instant is found by one poll.
         if self.in_batch && self.last < until {
             self.in_batch = false;
             let interrupt = self.line.on_batch_end(self.last);
-            self.take(self.last, interrupt);
+            self.take(self.last, interrupt, latency);
         }
         while let Some(deadline) = self.line.deadline().filter(|&deadline| deadline < until) {
             let at = deadline.max(self.last);
             let interrupt = self.line.on_deadline(at);
-            self.take(at, interrupt);
+            self.take(at, interrupt, latency);
             if self.line.deadline() == Some(deadline) {
                 break;
             }
@@ -95,23 +153,14 @@ impl Replayed {
     }
 
     /// The consumer takes what is announced, at once.
-    fn take(&mut self, now: u64, interrupt: Option<Interrupt>) {
+    fn take(&mut self, now: u64, interrupt: Option<Interrupt>, latency: &mut Histogram<u64>) {
         if interrupt.is_some() {
             while let Some(since) = self.line.take() {
                 if let Some(since) = since {
-                    self.latency.saturating_record(now - since);
+                    latency.saturating_record((now - since).min(LATENCY_MAX));
                 }
             }
         }
-    }
-
-    fn finish(&mut self, now: u64) {
-        self.advance(u64::MAX);
-        if self.line.held() > 0 {
-            let interrupt = self.line.flush(now);
-            self.take(now, interrupt);
-        }
-        self.line.finish(now);
     }
 }
 
@@ -161,58 +210,27 @@ pub struct Replay {
 /// `None`: somewhere in the trace's second half.
 ///
 /// # Errors
-/// The trace is malformed, or the clock of a trace cannot carry a policy's parameters.
+/// The trace is malformed, the clock of a trace cannot carry a policy's parameters, or there are more than
+/// [`POLICIES_MAX`] of them.
 pub fn replay(trace: &mut Trace, contenders: &[Contender], at: Option<u64>) -> Result<Replay> {
-    let mut queues: Vec<Vec<Replayed>> = Vec::new();
+    if contenders.len() > POLICIES_MAX {
+        bail!("{} policies at once, allowed are at most {POLICIES_MAX}", contenders.len());
+    }
+    let mut replayed: Vec<_> = contenders.iter().map(Replayed::new).collect();
     let mut window = Window::new(at);
     let (mut first, mut last) = (None, 0);
     while let Some(step) = trace.step()? {
         let first = *first.get_or_insert(step.at);
-        while queues.len() <= step.queue {
-            queues.push(contenders.iter().map(Replayed::new).collect::<Result<_, _>>()?);
-        }
-        window.look(&step, step.at - first, &mut queues);
-        queues[step.queue].iter_mut().for_each(|line| line.step(&step));
+        replayed.iter_mut().try_for_each(|replayed| replayed.grow(step.queue + 1))?;
+        window.look(&step, step.at - first, &mut replayed);
+        replayed.iter_mut().for_each(|replayed| replayed.step(&step));
         last = step.at;
     }
-    queues.iter_mut().flatten().for_each(|line| line.finish(last));
-    let (shown_queue, timelines) = window.finish(&queues);
-    let outcomes = contenders.iter().enumerate().map(|(nth, contender)| {
-        let mut outcome = Outcome::nothing(contender)?;
-        for line in queues.iter().filter_map(|lines| lines.get(nth)) {
-            outcome.add(line);
-        }
-        outcome.timeline = timelines.get(nth).cloned().unwrap_or_default();
-        Ok(outcome)
-    });
+    replayed.iter_mut().for_each(|replayed| replayed.finish(last));
+    let (shown_queue, timelines) = window.finish(&replayed);
+    let outcomes = replayed.into_iter().zip(timelines).map(|(replayed, timeline)| replayed.outcome(timeline));
     let outcomes = outcomes.collect::<Result<_, SpecError>>()?;
     Ok(Replay { span: last - first.unwrap_or(last), outcomes, shown_queue })
-}
-
-impl Outcome {
-    fn nothing(contender: &Contender) -> Result<Self, SpecError> {
-        let Replayed { line, latency, .. } = Replayed::new(contender)?;
-        Ok(Self {
-            contender: contender.clone(),
-            completions: 0,
-            interrupts: 0,
-            delay: line.delay().clone(),
-            latency,
-            bound: line.bound(),
-            verdict: Verdict::default(),
-            stats: Stats::default(),
-            timeline: Vec::new(),
-        })
-    }
-
-    fn add(&mut self, Replayed { line, latency, .. }: &Replayed) {
-        self.completions += line.completions();
-        self.interrupts += line.interrupts();
-        self.delay.add(line.delay()).expect("both have the same bounds");
-        self.latency.add(latency).expect("both have the same bounds");
-        self.verdict.add(line.verdict());
-        self.stats.add(line.stats());
-    }
 }
 
 /// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that it
@@ -231,7 +249,7 @@ impl Window {
         Self { from, completions: 0, queue: 0, shown: None, before: None }
     }
 
-    fn look(&mut self, step: &Step, since_first: u64, queues: &mut [Vec<Replayed>]) {
+    fn look(&mut self, step: &Step, since_first: u64, replayed: &mut [Replayed]) {
         if !matches!(step.what, Moment::Complete { .. }) {
             return;
         }
@@ -242,11 +260,11 @@ impl Window {
         };
         if begins {
             if self.shown >= Some(SHOWN_MIN) {
-                self.before = Some((self.queue, events(&queues[self.queue])));
+                self.before = Some((self.queue, events(replayed, self.queue)));
             }
             (self.queue, self.shown) = (step.queue, Some(0));
-            for replayed in &mut queues[step.queue] {
-                replayed.line.keep(Timeline::new(step.at, TIMELINE_MAX));
+            for replayed in replayed {
+                replayed.queues[step.queue].line.keep(Timeline::new(step.at, TIMELINE_MAX));
             }
         }
         if let Some(shown) = &mut self.shown {
@@ -255,14 +273,15 @@ impl Window {
     }
 
     /// The queue that is shown, and the events of every policy on it.
-    fn finish(self, queues: &[Vec<Replayed>]) -> (usize, Vec<Vec<Event>>) {
+    fn finish(self, replayed: &[Replayed]) -> (usize, Vec<Vec<Event>>) {
         match self.before {
             Some(before) if self.shown < Some(SHOWN_MIN) => before,
-            _ => (self.queue, queues.get(self.queue).map_or_else(Vec::new, |lines| events(lines))),
+            _ => (self.queue, events(replayed, self.queue)),
         }
     }
 }
 
-fn events(lines: &[Replayed]) -> Vec<Vec<Event>> {
-    lines.iter().map(|replayed| replayed.line.timeline().map_or_else(Vec::new, |kept| kept.events().to_vec())).collect()
+/// The events of every policy on one queue.
+fn events(replayed: &[Replayed], queue: usize) -> Vec<Vec<Event>> {
+    replayed.iter().map(|replayed| replayed.events(queue)).collect()
 }

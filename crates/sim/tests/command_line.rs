@@ -114,6 +114,22 @@ fn calibration_gives_a_policy_that_is_ready() {
     assert!(page.contains(policy) && page.contains("class=\"chosen\"") && !page.contains("http"));
 }
 
+#[test]
+fn a_delta_that_no_policy_takes_is_an_error() {
+    let path = temporary("far.jsonl");
+    let line = |i: u64, event| format!("{{\"time_ns\":{},\"event\":\"{event}\",\"id\":1}}\n", i * 9_000_000_000);
+    let text: String = (0..20).map(|i| line(i, "submit") + &line(i, "complete")).collect();
+    std::fs::write(&path, text).unwrap();
+    let error = stderr(&["calibrate", path.to_str().unwrap(), "--delta-max", "10s"], "");
+    assert!(error.contains("delta=9100000000ns is out of range; allowed are 0s to 10ms"), "{error}");
+}
+
+#[test]
+fn simulations_at_the_same_time_are_limited() {
+    let error = stderr(&["run", "nowhere.toml", "--jobs", "257"], "");
+    assert!(error.contains("257 is not in 1..=256"), "{error}");
+}
+
 /// The paper chose 6 µs for Optane (90 % of the gaps) and 15 µs for the P3700 (99 %), and 32 for both, of 16 to 32.
 #[test]
 fn simulated_devices_give_about_what_the_paper_chose() {

@@ -49,15 +49,16 @@ impl Device {
 
     /// A command arrives. When it will be served.
     pub(super) fn start(&mut self, now: u64, random: &mut Random) -> u64 {
-        self.port_free_at = self.port_free_at.max(now) + self.port;
+        self.port_free_at = self.port_free_at.max(now).saturating_add(self.port);
         let free_at = if self.is_striped {
             let channel = random.below(self.free_at.len() as u64);
             &mut self.free_at[channel as usize]
         } else {
             self.free_at.iter_mut().min().expect("a device has channels")
         };
-        *free_at = (*free_at).max(self.port_free_at).max(self.stalled_until) + self.service.sample(random);
-        *free_at + self.transfer
+        let begins = (*free_at).max(self.port_free_at).max(self.stalled_until);
+        *free_at = begins.saturating_add(self.service.sample(random));
+        free_at.saturating_add(self.transfer)
     }
 
     /// Answers nothing until then.

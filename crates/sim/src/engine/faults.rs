@@ -4,7 +4,6 @@ use super::World;
 use super::queue::Event;
 use super::random::{Random, Sampler};
 use crate::plan::{Distribution, Faults as Spec};
-use crate::units::Time;
 use policy::Class;
 
 /// A driver looks again for a command that is not answered.
@@ -31,12 +30,27 @@ pub(super) enum Timer {
 #[derive(Debug)]
 pub(super) struct Faults {
     spec: Spec,
+    gaps: [(Fault, Option<Sampler>); 3],
     random: Random,
 }
 
 impl Faults {
     pub(super) fn new(spec: Option<Spec>, random: Random) -> Self {
-        Self { spec: spec.unwrap_or_default(), random }
+        let spec = spec.unwrap_or_default();
+        let gaps = [
+            (Fault::Jump, spec.clock_jumps.map(|jumps| jumps.every)),
+            (Fault::Stall, spec.device_stalls.map(|stalls| stalls.every)),
+            (Fault::Reset, spec.queue_resets_every),
+        ];
+        let gaps =
+            gaps.map(|(fault, every)| (fault, every.map(|every| Sampler::new(&Distribution::Exponential(every)))));
+        Self { spec, gaps, random }
+    }
+
+    /// How long after now this happens next, if it does at all.
+    fn gap(&mut self, fault: Fault) -> Option<u64> {
+        let (_, sampler) = self.gaps.iter().find(|(of, _)| *of == fault)?;
+        Some(sampler.as_ref()?.sample(&mut self.random).max(1))
     }
 
     pub(super) fn timer(&mut self) -> Timer {
@@ -56,14 +70,6 @@ impl Faults {
     pub(super) fn class(&mut self) -> Class {
         if self.random.per_1000(self.spec.failed_commands_per_1000) { Class::Failed } else { Class::Io }
     }
-
-    fn every(&self, fault: Fault) -> Option<Time> {
-        match fault {
-            Fault::Jump => self.spec.clock_jumps.map(|jumps| jumps.every),
-            Fault::Stall => self.spec.device_stalls.map(|stalls| stalls.every),
-            Fault::Reset => self.spec.queue_resets_every,
-        }
-    }
 }
 
 impl World {
@@ -74,9 +80,8 @@ impl World {
     }
 
     fn plan_fault(&mut self, fault: Fault) {
-        if let Some(every) = self.faults.every(fault) {
-            let gap = Sampler::new(&Distribution::Exponential(every)).sample(&mut self.faults.random);
-            self.queue.push(self.now + gap.max(1), Event::Fault(fault));
+        if let Some(gap) = self.faults.gap(fault) {
+            self.queue.push(self.now + gap, Event::Fault(fault));
         }
     }
 
@@ -129,5 +134,33 @@ impl World {
             request.command = command;
             self.ring_doorbell(cpu, id);
         }
+        // Aborted commands are served long after this, and there may be as many again before.
+        self.queue.retain(|event| match event {
+            Event::Served { request, turn } => self.requests.is_current(request, turn),
+            _ => true,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Wanted;
+    use crate::plan::{Device, Kind, Plan, Thread};
+    use crate::units::Time;
+
+    /// The events of commands that were aborted would come long after them, and be more each time.
+    #[test]
+    fn aborted_commands_leave_no_event_behind() {
+        let mut plan = Plan::new("resets", Device::new(1, Distribution::Fixed(Time::us(10))));
+        plan.threads = vec![Thread { depth: Some(1000), ..Thread::new("deep", Kind::Async) }];
+        plan.policies = vec!["none".into()];
+        plan.faults = Some(Spec { queue_resets_every: Some(Time::us(20)), ..Spec::default() });
+        let point = plan.points().unwrap().remove(0);
+        let mut world = World::new(&point, &"none".parse().unwrap(), &Wanted::default()).unwrap();
+        world.start(&point);
+        world.run_until(10_000_000, None);
+        let (events, commands) = (world.queue.len(), world.requests.len());
+        assert!(commands == 1000 && events < commands + 10, "{events} events for {commands} commands");
     }
 }

@@ -73,6 +73,11 @@ impl Queue {
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
 
+    /// Forgets all that are not worth waiting for.
+    pub(super) fn retain(&mut self, is_wanted: impl Fn(Event) -> bool) {
+        self.heap.retain(|entry| is_wanted(entry.event));
+    }
+
     /// How many were put in so far.
     pub(super) const fn pushed(&self) -> u64 {
         self.order

@@ -58,14 +58,15 @@ impl Command {
 /// Simulates the plans of `seeds`, in parallel: how many, and those that break a rule, with the first that each does.
 #[must_use]
 pub fn check(seeds: Range<u64>) -> (u64, Vec<(u64, String)>) {
-    let next = AtomicU64::new(seeds.start);
+    let (next, count) = (AtomicU64::new(0), seeds.end - seeds.start);
     let broken = Mutex::new(Vec::new());
     let work = || {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
+            let nth = next.fetch_add(1, Ordering::Relaxed);
+            if nth >= count {
                 return;
             }
+            let seed = seeds.start + nth;
             if let Err(what) = check_one(seed) {
                 broken.lock().expect("no thread panics here").push((seed, what));
             }
@@ -79,7 +80,7 @@ pub fn check(seeds: Range<u64>) -> (u64, Vec<(u64, String)>) {
     });
     let mut broken = broken.into_inner().expect("no thread panics here");
     broken.sort();
-    (seeds.end - seeds.start, broken)
+    (count, broken)
 }
 
 fn check_one(seed: u64) -> Result<(), String> {

@@ -92,7 +92,8 @@ impl Distribution {
             Self::Lognormal(lognormal) => lognormal.mean.0,
             Self::Mixture(parts) => {
                 let total: u64 = parts.iter().map(|part| u64::from(part.weight)).sum();
-                parts.iter().map(|part| u64::from(part.weight) * part.of.mean()).sum::<u64>() / total.max(1)
+                let sum: u128 = parts.iter().map(|part| u128::from(part.weight) * u128::from(part.of.mean())).sum();
+                u64::try_from(sum / u128::from(total.max(1))).unwrap_or(u64::MAX)
             }
         }
     }

@@ -2,9 +2,14 @@
 
 use super::{Plan, Wrong};
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
+
+/// The longest text of a plan, in bytes: every simulation has a copy of the plan.
+pub const PLAN_BYTES_MAX: usize = 64 << 10;
 
 /// What is wrong with a plan's text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +40,12 @@ impl Plan {
     /// The first mistake.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| PlanError {
-            file: file.clone(),
-            line: None,
-            message: error.to_string(),
-        })?;
-        Self::parse(&file, &text)
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(PLAN_BYTES_MAX as u64 + 1).read_to_string(&mut text));
+        match read {
+            Ok(_) => Self::parse(&file, &text),
+            Err(error) => Err(PlanError { file, line: None, message: error.to_string() }),
+        }
     }
 
     /// As [`read`](Self::read), of a text that is called `file`.
@@ -53,6 +58,9 @@ impl Plan {
             line: Some(span.map_or(1, |span| line_of(text, span.start))),
             message,
         };
+        if text.len() > PLAN_BYTES_MAX {
+            return Err(at(None, format!("the plan is longer than the {PLAN_BYTES_MAX} bytes that are allowed")));
+        }
         let plan: Self = toml::from_str(text).map_err(|error| at(error.span(), error.message().to_owned()))?;
         plan.points().map_err(|wrong| at(locate(text, &wrong), wrong.to_string()))?;
         Ok(plan)

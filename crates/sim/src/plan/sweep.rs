@@ -4,6 +4,11 @@ use super::{Plan, Wrong};
 use std::collections::BTreeMap;
 use toml::Value;
 
+/// Simulations of one plan, at most: each point of the sweep under each policy.
+pub const SIMULATIONS_MAX: usize = 10_000;
+/// The longest text form of a policy, in bytes, with the sweep's values in it.
+const POLICY_BYTES_MAX: usize = 1024;
+
 /// A value that a sweep set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
@@ -29,11 +34,9 @@ impl Plan {
     /// The first value that is not allowed.
     pub fn points(&self) -> Result<Vec<Point>, Wrong> {
         self.check_placeholders()?;
+        self.check_size()?;
         let mut points = vec![Point { settings: Vec::new(), plan: Self { sweep: BTreeMap::new(), ..self.clone() } }];
         for (key, values) in &self.sweep {
-            if values.is_empty() {
-                return Err(Wrong::at(["sweep", key], "has no values"));
-            }
             let mut next = Vec::with_capacity(points.len() * values.len());
             for point in &points {
                 for (i, value) in values.iter().enumerate() {
@@ -55,8 +58,11 @@ impl Plan {
     fn with(&self, key: &str, value: &Value) -> Result<Self, String> {
         if !key.contains('.') && !self.is_own_key(key) {
             let placeholder = format!("{{{key}}}");
-            let replace = |policy: &String| policy.replace(&placeholder, &text(value));
-            return Ok(Self { policies: self.policies.iter().map(replace).collect(), ..self.clone() });
+            let replace = |policy: &String| {
+                let policy = policy.replace(&placeholder, &text(value));
+                check_policy(&policy).map(|()| policy)
+            };
+            return Ok(Self { policies: self.policies.iter().map(replace).collect::<Result<_, _>>()?, ..self.clone() });
         }
         // TOML's integers have a sign: a seed may not fit.
         let mut tree = Value::try_from(Self { seed: 0, ..self.clone() }).map_err(|error| error.to_string())?;
@@ -86,6 +92,27 @@ impl Plan {
         Ok(())
     }
 
+    /// Before anything is built.
+    fn check_size(&self) -> Result<(), Wrong> {
+        for (i, policy) in self.policies.iter().enumerate() {
+            check_policy(policy).map_err(|message| Wrong::at(["policies", &i.to_string()], message))?;
+        }
+        let mut simulations = Some(self.policies.len());
+        for (key, values) in &self.sweep {
+            if values.is_empty() {
+                return Err(Wrong::at(["sweep", key], "has no values"));
+            }
+            simulations = simulations.and_then(|count| count.checked_mul(values.len()));
+        }
+        if simulations.is_some_and(|count| count <= SIMULATIONS_MAX) {
+            return Ok(());
+        }
+        let factors = self.sweep.values().map(Vec::len).chain([self.policies.len()]);
+        let factors = factors.map(|factor| factor.to_string()).collect::<Vec<_>>().join(" x ");
+        let place = if self.sweep.is_empty() { "policies" } else { "sweep" };
+        Err(Wrong::at([place], format!("asks for {factors} simulations, allowed are at most {SIMULATIONS_MAX}")))
+    }
+
     /// A point is wrong: the plan says so by itself, or a value that the sweep set does.
     fn blame(&self, wrong: Wrong, point: &Point) -> Wrong {
         let is_open = |text: &String| self.sweep.keys().any(|key| text.contains(&format!("{{{key}}}")));
@@ -106,6 +133,13 @@ impl Plan {
         let key = self.sweep.keys().find(is_meant).or_else(|| self.sweep.keys().next_back());
         Wrong::at(["sweep"].into_iter().chain(key.map(String::as_str)), message)
     }
+}
+
+fn check_policy(text: &str) -> Result<(), String> {
+    if text.len() <= POLICY_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!("a policy of {} bytes, allowed are at most {POLICY_BYTES_MAX}", text.len()))
 }
 
 fn text(value: &Value) -> String {

@@ -1,7 +1,7 @@
 //! What the types of a plan cannot say.
 
 use super::{Device, Distribution, Faults, Hypervisor, Kind, Machine, Plan, Thread};
-use crate::units::{Cost, Time};
+use crate::units::{Clock, Cost, Time};
 use std::fmt;
 
 /// A value of a plan that is not allowed.
@@ -38,6 +38,16 @@ type Checked = Result<(), Wrong>;
 const TIME_MAX: u64 = 365 * 24 * 3600 * 1_000_000_000;
 /// The most that a single step may cost.
 const COST_MAX: u64 = 1_000_000_000;
+/// The longest that a thread may work by itself: an hour.
+const THINK_MAX: u64 = 3600 * 1_000_000_000;
+/// Tables of threads: each has histograms.
+const GROUPS_MAX: u64 = 256;
+/// Threads, over all tables.
+const THREADS_MAX: u64 = 4096;
+/// CPUs that threads may use.
+const CPUS_MAX: u64 = 4096;
+/// Commands outstanding, over all threads.
+const OUTSTANDING_MAX: u64 = 1 << 20;
 
 fn range(key: &str, value: u64, min: u64, max: u64) -> Checked {
     if (min..=max).contains(&value) {
@@ -73,15 +83,26 @@ impl Plan {
         if self.threads.is_empty() {
             return Err(Wrong::at(["threads"], "is empty; nobody uses the device"));
         }
+        if self.threads.len() as u64 > GROUPS_MAX {
+            let message = format!("has {} tables, allowed are at most {GROUPS_MAX}", self.threads.len());
+            return Err(Wrong::at(["threads"], message));
+        }
         for (i, thread) in self.threads.iter().enumerate() {
-            thread.validate().map_err(|wrong| wrong.within(&["threads", &i.to_string()]))?;
+            thread.validate(self.machine.clock).map_err(|wrong| wrong.within(&["threads", &i.to_string()]))?;
             if self.threads[..i].iter().any(|other| other.name == thread.name) {
                 return Err(Wrong::at(["threads", &i.to_string(), "name"], "is taken by another thread"));
             }
         }
-        range("threads", self.threads.iter().map(|thread| u64::from(thread.count)).sum(), 1, 65_536)?;
-        range("threads", self.cpus() as u64, 1, 4096)
-            .map_err(|_| Wrong::at(["threads"], format!("use {} CPUs, allowed are 1 to 4096", self.cpus())))?;
+        let all = |what: &str, value: u64, max: u64| match value {
+            value if value <= max => Ok(()),
+            _ => Err(Wrong::at(["threads"], format!("{what} {value}, allowed are at most {max}"))),
+        };
+        let sum = |of: fn(&Thread) -> u32| {
+            self.threads.iter().map(|thread| u64::from(thread.count) * u64::from(of(thread))).sum()
+        };
+        all("threads are", sum(|_| 1), THREADS_MAX)?;
+        all("commands outstanding are up to", sum(Thread::outstanding), OUTSTANDING_MAX)?;
+        all("CPUs are", self.cpus() as u64, CPUS_MAX)?;
         if let Some(faults) = &self.faults {
             faults.validate().map_err(|wrong| wrong.within(&["faults"]))?;
         }
@@ -193,7 +214,18 @@ impl Thread {
         ]
     }
 
-    fn validate(&self) -> Checked {
+    /// Commands that it has outstanding, at most.
+    fn outstanding(&self) -> u32 {
+        match self.kind {
+            Kind::Compute => 0,
+            Kind::Sync => 1,
+            Kind::Batch => self.batch.unwrap_or(1),
+            Kind::Async | Kind::Open => self.depth.unwrap_or(1),
+            Kind::Mix => self.operations.iter().map(|operation| operation.commands).max().unwrap_or(0),
+        }
+    }
+
+    fn validate(&self, clock: Clock) -> Checked {
         if self.name.is_empty() || self.name.contains('.') {
             return Err(Wrong::at(["name"], "is empty, or has a dot in it"));
         }
@@ -219,6 +251,11 @@ impl Thread {
         if let Some(batch) = self.batch {
             range("batch", batch.into(), 1, self.depth.unwrap_or(65_535).into())?;
         }
+        let check_think = |think: Cost| match think.ns(clock) {
+            0..=THINK_MAX => Ok(()),
+            _ => Err(Wrong::at(["think"], format!("is {think}, allowed is at most {}", Time(THINK_MAX)))),
+        };
+        self.think.map_or(Ok(()), check_think)?;
         if let Some(rate) = self.rate {
             range("rate", rate.0, 1, 1_000_000_000)?;
         }
@@ -234,7 +271,8 @@ impl Thread {
         for (i, operation) in self.operations.iter().enumerate() {
             let wrong_here = |wrong: Wrong| wrong.within(&["operations", &i.to_string()]);
             range("commands", operation.commands.into(), 0, 65_535).map_err(wrong_here)?;
-            if operation.commands == 0 && matches!(operation.think, Cost::Time(0) | Cost::Cycles(0)) {
+            check_think(operation.think).map_err(wrong_here)?;
+            if operation.commands == 0 && operation.think.ns(clock) == 0 {
                 return Err(wrong_here(Wrong::at(["commands"], "is 0, and think too: time would never pass")));
             }
         }

@@ -24,6 +24,8 @@ use flight::Flight;
 const LINE_MAX: u64 = 64 << 10;
 /// More commands than this in flight are no device's, but lost completions.
 const IN_FLIGHT_MAX: usize = 1 << 20;
+/// More queues than this are no trace that somebody meant: each has a state for each policy.
+const QUEUES_MAX: usize = 1024;
 /// More than this are not submitted together.
 const BATCH_MAX: usize = 1 << 16;
 const NO_FORMAT: &str = "of no format that is known (--format names one)";
@@ -487,6 +489,13 @@ impl Trace {
                 bail!("line {number}: {problem}: {shown:?}; --lenient skips such lines");
             }
             self.sink.counts.malformed += 1;
+        }
+        if let Some(name) = self.sink.queues.get(QUEUES_MAX) {
+            let (number, name): (_, String) = (self.sink.counts.lines, name.chars().take(80).collect());
+            bail!(
+                "line {number}: queue {name:?} is one more than the {QUEUES_MAX} that a trace may have: \
+                 replay the lines of one device at a time, or leave out --per-cpu"
+            );
         }
         Ok(())
     }

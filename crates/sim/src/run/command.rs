@@ -14,6 +14,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Simulations at the same time: each has a thread, and the memory of its plan.
+const JOBS_MAX: i64 = 256;
+
 /// Simulate a plan: every point of its sweep, under every policy it names
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -31,8 +34,8 @@ pub struct Command {
     seed: Option<u64>,
 
     /// Simulations at the same time [default: as many as there are CPUs]
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZero<usize>>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    jobs: Option<u16>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -56,7 +59,8 @@ impl Command {
         let mut plan = Plan::read(&self.plan)?;
         plan.seed = self.seed.unwrap_or(plan.seed);
         let jobs = jobs(&plan)?;
-        let threads = self.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
+        let available = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = self.jobs.map_or_else(available, usize::from);
 
         let progress = AtomicU64::new(0);
         let began = Instant::now();

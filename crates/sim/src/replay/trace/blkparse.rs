@@ -34,7 +34,7 @@ pub fn is_event(line: &str) -> bool {
 /// `major,minor`.
 fn device(text: &str) -> Option<u64> {
     let (major, minor) = text.split_once(',')?;
-    Some(major.parse::<u64>().ok()? << 20 | minor.parse::<u64>().ok()?)
+    Some(u64::from(major.parse::<u32>().ok()?) << 32 | u64::from(minor.parse::<u32>().ok()?))
 }
 
 /// Flush, direction, and flags: `R`, `RA`, `WS`, `FWFS`, `FN`, `D`.

@@ -74,6 +74,7 @@ impl Flight {
             Some(next) => of_key.first = next,
             None => {
                 self.by_key.remove(&key);
+                self.requeued.remove(&key);
             }
         }
         self.free.push(index);
@@ -127,5 +128,14 @@ mod tests {
         assert!(flight.requeue((0, 1)));
         assert_eq!((flight.begin((0, 1), 0), flight.len()), (None, 1));
         assert_eq!(flight.begin((0, 1), 0), Some(1));
+    }
+    #[test]
+    fn a_requeued_command_that_completes_leaves_nothing() {
+        let mut flight = Flight::default();
+        flight.begin((0, 1), 0);
+        assert!(flight.requeue((0, 1)));
+        assert_eq!(flight.end((0, 1)), Some((0, 0)));
+        assert!(flight.requeued.is_empty());
+        assert_eq!(flight.begin((0, 1), 0), Some(0));
     }
 }

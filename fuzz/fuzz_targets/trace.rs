@@ -1,0 +1,75 @@
+//! Arbitrary bytes as a trace. The first of them says how it is read: `@` in the format that is found out, `A` to `D` as
+//! blkparse, biosnoop, fio and JSON; 8 more is lenient, 16 more has a queue for each CPU.
+//!
+//! What is read is in order of time and adds up, strict and lenient readers agree, and every policy announces what completed,
+//! once and in time.
+#![no_main]
+
+use coalesce_sim::contender::Contender;
+use coalesce_sim::replay::replay;
+use coalesce_sim::replay::trace::{Counts, Format, Moment, Options, Trace};
+use libfuzzer_sys::fuzz_target;
+use std::io::Cursor;
+use std::sync::LazyLock;
+
+/// Without a limit, with a count, with deadlines, with both, and one that changes.
+static POLICIES: LazyLock<Vec<Contender>> = LazyLock::new(|| {
+    let texts = ["none", "batch", "nvme:thr=4,time=100us", "vic", "cint:barrier=strict,hints=all", "auto"];
+    texts.iter().map(|text| text.parse().expect("a policy")).collect()
+});
+
+const FORMATS: [Format; 4] = [Format::Blkparse, Format::Biosnoop, Format::Fio, Format::Json];
+
+fn open(text: &[u8], options: Options) -> Trace {
+    Trace::new(Box::new(Cursor::new(text.to_vec())), options)
+}
+
+/// What a trace's steps add up to; `None`: it is refused.
+fn read(text: &[u8], options: Options) -> Option<Counts> {
+    let mut trace = open(text, options);
+    let (mut last, mut in_flight, mut submissions, mut completions) = (0, Vec::new(), 0, 0);
+    while let Some(step) = trace.step().ok()? {
+        assert!(step.at >= last, "{step:?} after {last}");
+        last = step.at;
+        assert!(step.queue < trace.queues().len());
+        match (step.what, step.slot) {
+            (Moment::Submit { batch_len, .. }, Some(slot)) => {
+                assert!(batch_len > 0);
+                in_flight.resize(in_flight.len().max(slot + 1), None);
+                in_flight[slot] = Some(step.queue);
+                submissions += 1;
+            }
+            (Moment::Submit { .. }, None) => panic!("a submission without a slot"),
+            (Moment::Complete { .. }, Some(slot)) => {
+                assert_eq!(in_flight[slot].take(), Some(step.queue), "it completes where it was submitted, once");
+                completions += 1;
+            }
+            (Moment::Complete { .. }, None) => completions += 1,
+        }
+    }
+    let counts = trace.counts();
+    assert_eq!((counts.submissions, counts.completions), (submissions, completions));
+    assert_eq!(counts.in_flight_end, in_flight.iter().flatten().count() as u64);
+    assert_eq!(submissions, completions - counts.unmatched + counts.resubmitted + counts.in_flight_end);
+    assert!(counts.malformed == 0 || options.lenient);
+    Some(counts)
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((how, text)) = input.split_first() else { return };
+    let format = usize::from(how & 7).checked_sub(1).and_then(|index| FORMATS.get(index)).copied();
+    let options = Options { format, lenient: how & 8 != 0, per_cpu: how & 16 != 0 };
+    let counts = read(text, options);
+    let replayed = replay(&mut open(text, options), &POLICIES, None);
+    assert_eq!(replayed.is_ok(), counts.is_some());
+    let (Ok(replayed), Some(counts)) = (replayed, counts) else { return };
+    if counts.malformed == 0 {
+        assert_eq!(read(text, Options { lenient: !options.lenient, ..options }), Some(counts.clone()));
+    }
+    for outcome in &replayed.outcomes {
+        assert!(outcome.verdict.is_clean(), "{}: {:?}", outcome.contender, outcome.verdict);
+        assert_eq!((outcome.completions, outcome.delay.len()), (counts.completions, counts.completions));
+        assert!(outcome.interrupts <= counts.completions && outcome.latency.len() <= counts.submissions);
+    }
+    assert_eq!(replayed.outcomes[0].interrupts, counts.completions, "none interrupts for each");
+});
