@@ -27,8 +27,8 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Self {
-        Self { bytes: vec![vec![0]; DISK_LEN] }
+    fn new(disk: &[u8]) -> Self {
+        Self { bytes: disk.iter().map(|&byte| vec![byte]).collect() }
     }
 
     /// A range was to become `data`.
@@ -106,12 +106,14 @@ struct Kernel {
     medium: Vec<u8>,
     /// Whether a step failed for good.
     has_failed: bool,
+    /// Whether that was a flush.
+    has_lost: bool,
 }
 
 impl Kernel {
     fn new(path: &Path) -> Self {
         let (file, medium) = (File::open(path).unwrap(), std::fs::read(path).unwrap());
-        Self { uring: IoUring::new(2).unwrap(), whims: Vec::new(), file, medium, has_failed: false }
+        Self { uring: IoUring::new(2).unwrap(), whims: Vec::new(), file, medium, has_failed: false, has_lost: false }
     }
 
     /// An operation from start to end.
@@ -154,6 +156,7 @@ impl Kernel {
         let is_again = [Errno::EINTR, Errno::EAGAIN].contains(&errno);
         let is_unsupported = [Errno::EOPNOTSUPP, Errno::EINVAL].contains(&errno) && !is_transfer && sqe.opcode != FSYNC;
         self.has_failed |= !is_again && !is_unsupported;
+        self.has_lost |= !is_again && sqe.opcode == FSYNC;
         -(errno as i32)
     }
 
@@ -214,6 +217,7 @@ fn whims() -> impl Strategy<Value = Vec<Whim>> {
         6 => (0..12_000_usize).prop_map(Whim::Part),
         1 => Just(Whim::Part(4096)),
         2 => errno().prop_map(Whim::Refused),
+        2 => Just(Whim::Refused(Errno::EOPNOTSUPP)),
         1 => errno().prop_map(Whim::Failed),
     ];
     proptest::collection::vec(whim, 0..40)
@@ -286,11 +290,13 @@ proptest! {
     ) {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("image");
-        File::create(&path).unwrap().set_len(DISK_LEN as u64).unwrap();
+        let disk = pattern(1, DISK_LEN);
+        std::fs::write(&path, &disk).unwrap();
         let Ok(file) = FileBackend::open(&path, false, direct) else { return Ok(()) }; // no direct I/O here
         let backend = Backend::File(file);
         let mut kernel = Kernel::new(&path);
-        let (mut model, mut after_power_loss) = (Model::new(), Model::new());
+        let (mut model, mut after_power_loss) = (Model::new(&disk), Model::new(&disk));
+        let mut has_lost = false;
         let mut memory = Box::new(Memory([0; 32 * 512]));
         for ((operation, len), whims, seed) in steps {
             let mut random = Random(seed | 1);
@@ -298,7 +304,10 @@ proptest! {
             data.copy_from_slice(&pattern(seed, len));
             kernel.whims = whims;
             let is_ok = kernel.run(&backend, operation, in_pieces(data, &mut random)) == Outcome::Ok;
-            prop_assert!(is_ok || kernel.has_failed, "{operation:?} failed for nothing");
+            prop_assert!(is_ok || kernel.has_failed || has_lost, "{operation:?} failed for nothing");
+            let is_flush = matches!(operation, Operation::Flush | Operation::WriteZeroes { durable: true, .. });
+            prop_assert!(!(is_ok && is_flush && has_lost), "{operation:?} forgets that an earlier flush failed");
+            has_lost |= kernel.has_lost;
             check(operation, data, is_ok, &mut model);
             model.read(0, &std::fs::read(&path).unwrap(), "in the file");
             check(operation, data, false, &mut after_power_loss);
@@ -448,7 +457,7 @@ fn whatever_the_medium_does_each_request_ends_once_and_what_is_answered_well_is_
         let disk = Disk::file("f", &medium.path()).policy("auto").line(&format!("direct = {direct}"));
         let mut target = Target::start(&[disk.line("block_size = \"4K\""), Disk::memory("other", "1M")]);
         let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 256));
-        let (mut random, mut model) = (Random(0xFA17), Model::new());
+        let (mut random, mut model) = (Random(0xFA17), Model::new(&[0; DISK_LEN]));
         let mut failed = 0;
         for percent in [0, 1, 10, 50, 90] {
             medium.plan(any_fault(random.next(), percent));
@@ -458,9 +467,13 @@ fn whatever_the_medium_does_each_request_ends_once_and_what_is_answered_well_is_
         }
         assert_eq!(target.count("f", 0, "device/failed"), failed);
         assert_eq!(target.count("f", 0, "in_flight"), 0);
-        medium.plan(|_| Fault::None);
-        assert_eq!(run_random(&medium, &mut driver, &mut random, 10, &mut model), 0, "the medium works again");
         assert_serves(&target.path("other"));
+        target.assert_sound();
+        medium.plan(|_| Fault::None);
+        drop(driver);
+        let mut target = target.restart();
+        let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 256));
+        assert_eq!(run_random(&medium, &mut driver, &mut random, 10, &mut model), 0, "the medium works again");
         target.assert_sound();
     }
 }
@@ -559,9 +572,8 @@ fn a_limit_on_the_size_of_files_fails_what_is_beyond_it_and_ends_nobody() {
         let mut target = serve(&image, direct);
         let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
         // SAFETY: the limit is there, and the old one is not asked for.
-        let result = unsafe {
-            libc::prlimit(target.pid().as_raw(), libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut())
-        };
+        let result =
+            unsafe { libc::prlimit(target.pid().as_raw(), libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
         assert_eq!(result, 0);
         let mut driver = driver(&target);
         let sector = LIMIT / 512;
@@ -621,4 +633,30 @@ fn a_block_device_that_loses_writes_fails_the_flush_after_them() {
         assert_alone(&mut target, 1);
         drop((driver, target));
     }
+}
+
+/// Linux tells of what the page cache has lost once for each open file, but who asks next has lost something too.
+#[test]
+fn a_flush_that_failed_is_told_to_every_queue_that_flushes() {
+    let Some(medium) = Medium::new_or_skip("a flush that fails once", DISK_LEN) else { return };
+    let mut target = Target::start(&[Disk::file("f", &medium.path()).queues(2), Disk::memory("other", "1M")]);
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(2, 16));
+    let mut has_failed = false;
+    medium.plan(move |call| match call {
+        Call::Flush if !std::mem::replace(&mut has_failed, true) => Fault::Error(Errno::EIO, 0),
+        _ => Fault::None,
+    });
+    let [first, second] = &mut driver.queues[..] else { unreachable!() };
+    assert_eq!(first.run(Op::Write(0, &[1; 512])).status, OK);
+    assert_eq!(second.run(Op::Write(8, &[2; 512])).status, OK);
+    assert_eq!(first.run(Op::Flush).status, IOERR);
+    assert_eq!(second.run(Op::Flush).status, IOERR, "what this queue wrote may be lost as well");
+    assert_eq!(first.run(Op::Flush).status, IOERR, "nothing has brought it back");
+    assert_eq!(second.run(Op::Read(8, 512)).status, OK);
+    wait_until("it is said", || target.log().contains("a flush failed"));
+    drop(driver);
+    target.assert_sound();
+    let target = target.restart();
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 16));
+    assert_eq!(driver.queue().run(Op::Flush).status, OK, "whoever starts the target anew knows");
 }

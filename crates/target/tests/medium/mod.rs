@@ -156,7 +156,7 @@ impl Server {
             match (&self.device).read(&mut buffer) {
                 Ok(len) => self.answer(&buffer[..len]),
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return, // unmounted
-                Err(_) => {}                                                        // what was asked for is not wanted any more
+                Err(_) => {} // what was asked for is not wanted any more
             }
         }
     }
