@@ -1,28 +1,66 @@
 #!/usr/bin/env bash
-# Feed libcoalesce arbitrary bytes, under the address sanitizer, and stop at the first thing that goes wrong.
+# Feed what reads foreign bytes arbitrary ones, under the address sanitizer, and stop at the first thing that goes wrong.
 #
-#   fuzz.sh [SECONDS]     60 by default
+#   fuzz.sh [SECONDS] [TARGET...]     60 by default, and every target of fuzz/fuzz_targets; two at a time
+#   fuzz.sh --coverage                what the last run of each target reached
 #
-# What it has learnt stays in target/fuzz; an input that fails is left there too.
-# `cargo fuzz run c_abi` does the same for those who have cargo-fuzz and a nightly toolchain.
+# A target begins with its seeds in fuzz/corpus/TARGET, and with the words of fuzz/dictionaries/TARGET if it reads text.
+# What it learns stays in target/fuzz/corpus/TARGET, its log and an input that fails in target/fuzz.
+# `cargo fuzz run TARGET target/fuzz/corpus/TARGET fuzz/corpus/TARGET` does the same with cargo-fuzz and a nightly toolchain.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[[ ${1:-60} =~ ^[1-9][0-9]*$ ]] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
-target=$(rustc -vV | sed -n 's/^host: //p')
+
+# libFuzzer's last words about a target: code edges reached, features (edges with counts and values), inputs executed.
+table() {
+  local name log
+  printf '%-12s %8s %8s %8s %10s %10s\n' target edges of features inputs per_second
+  for name; do
+    log=target/fuzz/$name.log
+    [ -e "$log" ] || continue
+    awk -v name="$name" '
+      / inline 8-bit counters/ { gsub(/[^0-9]/, "", $5); all = $5 }
+      / cov: / { for (i = 1; i < NF; i++) { if ($i == "cov:") edges = $(i + 1); if ($i == "ft:") features = $(i + 1) } }
+      /^stat::number_of_executed_units:/ { inputs = $2 }
+      /^stat::average_exec_per_sec:/ { rate = $2 }
+      END { printf "%-12s %8s %8s %8s %10s %10s\n", name, edges, all, features, inputs, rate }' "$log"
+  done
+}
+
+# One target. Where it fails: what went wrong, where, and the input.
+run() {
+  local name=$1 learned=target/fuzz/corpus/$1 seeds=fuzz/corpus/$1 words=fuzz/dictionaries/$1 log=target/fuzz/$1.log
+  local inputs=("$learned") options=(-max_total_time="$seconds" -max_len=2048 -timeout=10 -malloc_limit_mb=512)
+  mkdir -p "$learned"
+  if [ -d "$seeds" ]; then inputs+=("$seeds"); fi
+  if [ -e "$words" ]; then options+=(-dict="$words"); fi
+  "target/fuzz/$host/release/$name" "${inputs[@]}" "${options[@]}" \
+    -artifact_prefix="target/fuzz/$name-" -print_final_stats=1 2> "$log" || {
+    printf 'fuzz: %s FAILED, see %s\n' "$name" "$log" >&2
+    grep -aE -A 2 '^thread .* panicked|^==[0-9]*== ?ERROR' "$log" >&2
+    grep -aE ' in .*(/crates/|/fuzz_targets/)|^SUMMARY|Test unit written' "$log" >&2
+    return 1
+  }
+}
+
+mapfile -t all < <(basename --suffix=.rs --multiple fuzz/fuzz_targets/*.rs)
+if [ "$*" = --coverage ]; then table "${all[@]}"; exit; fi
+seconds=${1:-60}
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
+targets=("${@:2}")
+[ ${#targets[@]} -gt 0 ] || targets=("${all[@]}")
+
+host=$(rustc -vV | sed -n 's/^host: //p')
 # What cargo-fuzz passes. The sanitizer comes with a stable toolchain too, its option does not.
 export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
   -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Ccodegen-units=1"
 RUSTFLAGS=${RUSTFLAGS//$'\n'/ }
-cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$target" --target-dir target/fuzz
-mkdir -p target/fuzz/corpus
-log=target/fuzz/log
-target/fuzz/"$target"/release/c_abi target/fuzz/corpus -max_total_time="${1:-60}" -max_len=2048 \
-  -artifact_prefix=target/fuzz/ -print_final_stats=1 2> "$log" || {
-  # What went wrong, where, and the input.
-  grep -aE -A 2 '^thread .* panicked|^==[0-9]*== ?ERROR' "$log" >&2
-  grep -aE ' in .*(/crates/|/fuzz_targets/)|^SUMMARY|Test unit written' "$log" >&2
-  exit 1
-}
-sed -n 's/^stat::number_of_executed_units: */fuzz: inputs: /p; s/^Done .*/fuzz: &/p' "$log"
+cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir target/fuzz \
+  "${targets[@]/#/--bin=}"
+
+# Two at a time; 255 makes xargs begin no other.
+export host seconds
+export -f run
+printf '%s\n' "${targets[@]}" | xargs -P 2 -I TARGET bash -uo pipefail -c 'run TARGET || exit 255'
+table "${targets[@]}"

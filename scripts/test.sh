@@ -44,7 +44,7 @@ install() { scripts/check-install.sh; }
 tests() { cargo test --quiet --locked --workspace; }
 # Every interleaving of two threads: its own build, as loom replaces the atomics.
 loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
-# One minute of arbitrary bytes for libcoalesce.
+# One minute of arbitrary bytes for each target: two at a time.
 fuzz() { scripts/fuzz.sh 60; }
 # The controller of firmware-demo, in C and in Rust: here, under sanitizers, and on two emulated boards.
 firmware() {
