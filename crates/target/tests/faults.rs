@@ -6,7 +6,7 @@ mod raw;
 use coalesce_target::backend::{Backend, Buffers, FileBackend, Operation, Outcome, Step};
 use io_uring::{IoUring, squeue};
 use libc::iovec;
-use medium::{Call, Fault, Medium};
+use medium::{Call, Event, Fault, Medium};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use proptest::prelude::*;
@@ -384,6 +384,19 @@ impl Request {
         queue.offer(slot * CHAIN);
     }
 
+    fn is_discard(&self) -> bool {
+        matches!(self, Self::Zero { kind: T_DISCARD, .. })
+    }
+
+    /// What the disk gets; by a discard perhaps.
+    fn writes(&self) -> Option<(usize, Vec<u8>)> {
+        match self {
+            Self::Write { offset, data } => Some((*offset, data.clone())),
+            Self::Zero { offset, len, .. } => Some((*offset, vec![0; *len])),
+            Self::Read { .. } | Self::Flush => None,
+        }
+    }
+
     /// Checks how it ended. Whether it failed.
     fn end(&self, queue: &Queue, slot: u16, used: Used, model: &mut Model) -> bool {
         let status = queue.status(slot);
@@ -394,15 +407,11 @@ impl Request {
             _ => 1,
         };
         assert_eq!(used.len, written, "{self:?}: what the used ring says was written");
-        match self {
-            Self::Read { offset, len } if is_ok => {
-                model.read(*offset, &queue.read(queue.data(slot), *len), &format!("{self:?}"));
-            }
-            Self::Write { offset, data } => model.write(*offset, data, is_ok),
-            Self::Zero { kind, offset, len, .. } => {
-                model.write(*offset, &vec![0; *len], is_ok && *kind == T_WRITE_ZEROES);
-            }
-            Self::Read { .. } | Self::Flush => {}
+        if let (true, Self::Read { offset, len }) = (is_ok, self) {
+            model.read(*offset, &queue.read(queue.data(slot), *len), &format!("{self:?}"));
+        }
+        if let Some((offset, data)) = self.writes() {
+            model.write(offset, &data, is_ok && !self.is_discard());
         }
         !is_ok
     }
@@ -475,6 +484,159 @@ fn whatever_the_medium_does_each_request_ends_once_and_what_is_answered_well_is_
         let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 256));
         assert_eq!(run_random(&medium, &mut driver, &mut random, 10, &mut model), 0, "the medium works again");
         target.assert_sound();
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Power loss
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// Goes through what has happened to a medium, and asks at each point: if power was lost here, what could each byte be,
+/// and is that what the guest was promised? Whatever was not flushed may be there or not, each byte by itself.
+struct PowerLoss<'a> {
+    requests: &'a [Request],
+    /// A write is durable when it is answered, not only when a flush after it is.
+    is_durable: bool,
+    can_be: Model,
+    promised: Model,
+    /// What a read would find.
+    now: Model,
+    /// When what a byte is now was answered.
+    settled: Vec<usize>,
+    began: Vec<usize>,
+}
+
+const BEGINS: u64 = 0;
+const ENDS: u64 = 1;
+
+impl<'a> PowerLoss<'a> {
+    fn check(requests: &'a [Request], is_durable: bool, log: &[Event]) {
+        let zeroes = || Model::new(&[0; DISK_LEN]);
+        let mut this = Self {
+            requests,
+            is_durable,
+            can_be: zeroes(),
+            promised: zeroes(),
+            now: zeroes(),
+            settled: vec![0; DISK_LEN],
+            began: vec![0; requests.len()],
+        };
+        for (at, event) in (1..).zip(log) {
+            match event {
+                Event::Write { offset, data, durable } => this.write(*offset as usize, data, *durable),
+                Event::Flush => this.can_be.bytes.iter_mut().for_each(|values| drop(values.drain(..values.len() - 1))),
+                Event::Mark(mark) if mark % 2 == BEGINS => this.begin((mark / 2) as usize, at),
+                Event::Mark(mark) => this.end((mark / 2) as usize, at),
+            }
+        }
+    }
+
+    /// The medium is written to. The newest value of a byte is its last one.
+    fn write(&mut self, offset: usize, data: &[u8], is_durable: bool) {
+        for (values, &byte) in self.can_be.bytes[offset..].iter_mut().zip(data) {
+            values.retain(|value| !is_durable && *value != byte);
+            values.push(byte);
+        }
+        self.check_range(offset, data.len());
+    }
+
+    fn check_range(&self, offset: usize, len: usize) {
+        for at in offset..offset + len {
+            let (can_be, promised) = (&self.can_be.bytes[at], &self.promised.bytes[at]);
+            let is_promised = can_be.iter().all(|value| promised.contains(value));
+            assert!(is_promised, "byte {at} can be {can_be:?} after power is lost, and must be of {promised:?}");
+        }
+    }
+
+    fn begin(&mut self, id: usize, at: usize) {
+        self.began[id] = at;
+        if let Some((offset, data)) = self.requests[id].writes() {
+            self.promised.write(offset, &data, false);
+            self.settled[offset..offset + data.len()].fill(usize::MAX);
+        }
+    }
+
+    fn end(&mut self, id: usize, at: usize) {
+        let request = &self.requests[id];
+        if let Some((offset, data)) = request.writes() {
+            let is_sure = !request.is_discard();
+            self.now.write(offset, &data, is_sure);
+            self.settled[offset..offset + data.len()].fill(at);
+            if self.is_durable {
+                self.promised.write(offset, &data, is_sure);
+            }
+            self.check_range(offset, data.len());
+        } else if matches!(request, Request::Flush) {
+            for byte in (0..DISK_LEN).filter(|&byte| self.settled[byte] < self.began[id]) {
+                self.promised.bytes[byte].clone_from(&self.now.bytes[byte]);
+            }
+            self.check_range(0, DISK_LEN);
+        }
+    }
+}
+
+/// How a guest makes sure that what it writes stays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cache {
+    Flushed,
+    /// The guest has switched it off.
+    Off,
+    /// The guest knows no flush.
+    Unknown,
+}
+
+#[test]
+fn what_was_promised_is_there_after_power_is_lost() {
+    for (cache, direct, by_hand) in [
+        (Cache::Flushed, false, false),
+        (Cache::Flushed, true, true),
+        (Cache::Off, false, true),
+        (Cache::Off, true, false),
+        (Cache::Unknown, false, false),
+        (Cache::Unknown, true, true),
+    ] {
+        let Some(medium) = Medium::new_or_skip("power loss", DISK_LEN) else { return };
+        medium.plan(refuse_some(by_hand));
+        let disk = Disk::file("f", &medium.path()).policy("auto").line(&format!("direct = {direct}"));
+        let target = Target::start(&[disk.line("block_size = \"4K\"")]);
+        let without = if cache == Cache::Unknown { F_FLUSH | F_CONFIG_WCE } else { 0 };
+        let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 256).without(without));
+        if cache == Cache::Off {
+            driver.set_config(32, &[0]).unwrap();
+        }
+        let (mut random, mut requests) = (Random(0x9019), Vec::new());
+        for _ in 0..100 {
+            let first = requests.len();
+            for slot in 0..SLOTS {
+                let request = Request::random(&mut random, slot);
+                medium.mark(2 * requests.len() as u64 + BEGINS);
+                request.offer(driver.queue(), slot, &mut random);
+                requests.push(request);
+            }
+            let queue = driver.queue();
+            queue.publish();
+            for _ in 0..SLOTS {
+                queue.spin(1);
+                let used = queue.used_at(queue.last_used);
+                queue.last_used = queue.last_used.wrapping_add(1);
+                let slot = (used.id / u32::from(CHAIN)) as u16;
+                assert_eq!(queue.status(slot), OK, "{:?}", requests[first + usize::from(slot)]);
+                medium.mark(2 * (first as u64 + u64::from(slot)) + ENDS);
+            }
+        }
+        let log = std::mem::take(&mut medium.state().log);
+        PowerLoss::check(&requests, cache != Cache::Flushed, &log);
+    }
+}
+
+/// Some calls are to be repeated, after a part of them was done; and zeroes are perhaps to be written by hand.
+fn refuse_some(by_hand: bool) -> impl FnMut(&Call) -> Fault + Send {
+    let mut random = Random(3);
+    move |call| match call {
+        Call::Allocate { .. } if by_hand => Fault::Error(Errno::EOPNOTSUPP, 0),
+        Call::Write { len, .. } if random.below(8) == 0 => Fault::Error(Errno::EINTR, *len / 2),
+        Call::Flush if random.below(8) == 0 => Fault::Error(Errno::EINTR, 0),
+        _ => Fault::None,
     }
 }
 
