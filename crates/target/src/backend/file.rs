@@ -10,17 +10,23 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tracing::error;
 
 /// An image that nobody else has open.
 #[derive(Debug)]
 pub struct FileBackend {
+    path: PathBuf,
     file: File,
     direct: Option<Direct>,
     size: u64,
     block_size: u32,
+    /// A flush failed. Linux reports the lost writes to one flush of this open file and then forgets them, so every later
+    /// flush fails here.
+    has_lost_writes: AtomicBool,
 }
 
 /// The same file without the page cache, for what is aligned as it must be.
@@ -60,7 +66,7 @@ impl FileBackend {
             bail!("{} is {size} bytes long, not a multiple of {block_size}", named());
         }
         let block_size = u32::try_from(block_size).with_context(named)?;
-        Ok(Self { file, direct, size, block_size })
+        Ok(Self { path: path.into(), file, direct, size, block_size, has_lost_writes: AtomicBool::new(false) })
     }
 
     pub(super) const fn size(&self) -> u64 {
@@ -89,6 +95,11 @@ impl FileBackend {
                     .rw_flags(flags)
                     .build()
             }
+            Operation::Flush | Operation::WriteZeroes { len: 0, durable: true, .. }
+                if self.has_lost_writes.load(Ordering::Relaxed) =>
+            {
+                return Step::Ended(Outcome::Error);
+            }
             Operation::Flush => flush(plain),
             Operation::Discard { len: 0, .. } | Operation::WriteZeroes { len: 0, durable: false, .. } => {
                 return Step::Ended(Outcome::Ok);
@@ -109,6 +120,14 @@ impl FileBackend {
         if result == -libc::EINTR || result == -libc::EAGAIN {
             return self.begin(operation, buffers);
         }
+        if matches!(operation, Operation::Flush | Operation::WriteZeroes { len: 0, .. }) {
+            if result < 0 {
+                self.note_lost_writes(result);
+            }
+            if self.has_lost_writes.load(Ordering::Relaxed) {
+                return Step::Ended(Outcome::Error); // another flush was told of what is lost, perhaps just now
+            }
+        }
         let unsupported = result == -libc::EOPNOTSUPP || result == -libc::EINVAL;
         match operation {
             Operation::Read { offset } | Operation::Write { offset, .. } if result > 0 => {
@@ -128,6 +147,13 @@ impl FileBackend {
             _ => return Step::Ended(Outcome::Error),
         }
         self.begin(operation, buffers)
+    }
+
+    fn note_lost_writes(&self, result: i32) {
+        if !self.has_lost_writes.swap(true, Ordering::Relaxed) {
+            let (path, errno) = (self.path.display(), Errno::from_raw(-result));
+            error!("{path}: a flush failed ({errno}): writes may be lost, so every flush fails until a new start");
+        }
     }
 
     /// The file without the page cache if the request is aligned for it: a guest may send what is not.
