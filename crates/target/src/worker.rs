@@ -16,8 +16,7 @@ use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 /// Descriptors that come with the first byte: the listener and, if there is one, the record.
 const DESCRIPTORS_MAX: usize = 2;
 
-/// Serves the disk that the supervisor, at the other end of standard input, asks for; returns when it asks to stop, or is
-/// no more.
+/// Serves the disk that the supervisor, at the other end of standard input, asks for, until it asks to stop.
 ///
 /// # Errors
 /// Nobody is there who asks.
@@ -57,8 +56,8 @@ pub fn run() -> Result<()> {
         }
         questions.answer(id, answer(&disk, request));
     }
-    disk.stop(); // the supervisor is gone
-    Ok(())
+    // The supervisor was killed, and the kernel is about to kill this process too. What is in flight goes on with the next.
+    std::process::exit(1);
 }
 
 fn receive_descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>> {

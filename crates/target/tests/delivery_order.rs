@@ -2,7 +2,7 @@
 
 use coalesce_target::bus_error::FrontEnd;
 use coalesce_target::delivery::{Delivery, Ring};
-use coalesce_target::vhost::call::Call;
+use coalesce_target::vhost::call::CallRings;
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};
 use nix::sys::eventfd::EfdFlags;
@@ -46,7 +46,9 @@ impl Wire {
         let setup = Setup { size: SIZE, addresses, next_avail: 0, event_idx, can_flush: true, inflight: None };
         let mut vring = Vring::start(setup, memory.clone(), EventFd::new(EFD_NONBLOCK).unwrap()).unwrap();
         let call = nix::sys::eventfd::EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap();
-        vring.set_call(Some(Call::new(&call.as_fd().try_clone_to_owned().unwrap().into()).unwrap()));
+        vring.set_call(Some(
+            CallRings::new(1).unwrap().call(&call.as_fd().try_clone_to_owned().unwrap().into()).unwrap(),
+        ));
         Self { memory, vring, call, event_idx, taken: 0 }
     }
 
