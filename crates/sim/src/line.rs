@@ -16,6 +16,12 @@ use std::collections::VecDeque;
 /// Delays are recorded up to this long, in ns.
 const DELAY_MAX: u64 = 10_000_000_000;
 
+/// Counts a duration in a histogram that grows as it must, as there may be thousands of them; what is longer than `max`
+/// counts as that.
+pub(crate) fn record(histogram: &mut Histogram<u64>, ns: u64, max: u64) {
+    histogram.record(ns.min(max)).expect("it grows");
+}
+
 /// What a requester says about a command, and what else a target sees, when it is submitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
@@ -97,7 +103,7 @@ impl<T> Line<T> {
             interrupts: 0,
             consumed: 0,
             hints: HintCounts::default(),
-            delay: Histogram::new(3).expect("three digits are allowed"), // grows: there may be a thousand lines
+            delay: Histogram::new(3).expect("three digits are allowed"),
             checker,
             timeline: None,
         })
@@ -220,7 +226,7 @@ impl<T> Line<T> {
         }
         let (since, entry) = self.held.pop_front()?;
         self.consumed += 1;
-        self.delay.saturating_record((now - since).min(DELAY_MAX));
+        record(&mut self.delay, now - since, DELAY_MAX);
         self.see(now, What::Consumed { count: 1 });
         if self.held.is_empty() {
             self.machine.on_consumed(self.policy_time(now));
@@ -346,7 +352,7 @@ impl<T> Line<T> {
             Decision::Deliver(reason) => {
                 let covers = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
                 for (since, entry) in self.held.drain(..) {
-                    self.delay.saturating_record((now - since).min(DELAY_MAX));
+                    record(&mut self.delay, now - since, DELAY_MAX);
                     self.announced.push_back(entry);
                 }
                 self.see(now, What::Interrupt { reason, covers });
@@ -354,7 +360,7 @@ impl<T> Line<T> {
             }
             Decision::DeliverUrgent => {
                 if let Some((since, entry)) = self.held.pop_back() {
-                    self.delay.saturating_record((now - since).min(DELAY_MAX));
+                    record(&mut self.delay, now - since, DELAY_MAX);
                     self.announced.push_back(entry);
                 }
                 self.see(now, What::UrgentAlone);

@@ -9,7 +9,7 @@ pub mod trace;
 use crate::check::Verdict;
 use crate::contender::Contender;
 use crate::event::{Event, Timeline};
-use crate::line::{Command, Interrupt, Line, Submission};
+use crate::line::{Command, Interrupt, Line, Submission, record};
 use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
 use policy::{Class, SpecError, Stats};
@@ -157,7 +157,7 @@ impl OnQueue {
         if interrupt.is_some() {
             while let Some(since) = self.line.take() {
                 if let Some(since) = since {
-                    latency.saturating_record((now - since).min(LATENCY_MAX));
+                    record(latency, now - since, LATENCY_MAX);
                 }
             }
         }

@@ -283,6 +283,19 @@ fn lost_submissions_do_not_make_cif_negative() {
     assert_eq!(replay.outcomes[0].latency.len(), 0, "nobody knows when they were submitted");
 }
 
+/// To three digits, whether they are short or long; what is longer than 100 s counts as that.
+#[test]
+fn latencies_and_delays_of_any_length_are_recorded() {
+    let line = |time: u64, event: &str| format!("{{\"time_ns\":{time},\"event\":\"{event}\",\"id\":1}}\n");
+    for (ns, latency) in [(1_000, 101_000), (5_000_000, 5_100_000), (200_000_000_000, 100_000_000_000)] {
+        let replay = run(&(line(0, "submit") + &line(ns, "complete")), &["nvme:thr=4,time=100us"]);
+        let outcome = &replay.outcomes[0];
+        let is_close = |value: u64, expected: u64| value.abs_diff(expected) <= expected / 500;
+        assert!(is_close(outcome.delay.max(), 100_000), "{ns} ns: delay {}", outcome.delay.max());
+        assert!(is_close(outcome.latency.max(), latency), "{ns} ns: latency {}", outcome.latency.max());
+    }
+}
+
 #[test]
 fn what_is_out_of_order_is_put_in_order() {
     let good = text("nvme.jsonl");

@@ -15,7 +15,7 @@ fn memory_peak() -> u64 {
 #[test]
 fn a_queue_needs_no_more_than_what_happens_on_it() {
     let submit = |queue, id| format!("{{\"time_ns\":5,\"event\":\"submit\",\"queue\":{queue},\"id\":{id}}}\n");
-    let complete = |queue| format!("{{\"time_ns\":9,\"event\":\"complete\",\"queue\":{queue},\"id\":100000}}\n");
+    let complete = |queue| format!("{{\"time_ns\":9000000,\"event\":\"complete\",\"queue\":{queue},\"id\":100000}}\n");
     let mut text: String = (0..100_000).map(|id| submit(0, id)).collect();
     (0..1024).for_each(|queue| text += &submit(queue, 100_000));
     (0..1024).for_each(|queue| text += &complete(queue));
