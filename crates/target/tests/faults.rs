@@ -123,6 +123,7 @@ impl Kernel {
         loop {
             match step {
                 Step::Ended(outcome) => return outcome,
+                Step::Again => unreachable!("the kernel takes all of it"),
                 Step::Submit(entry) => {
                     let result = self.perform(&entry);
                     step = backend.resume(&mut operation, &mut buffers, result);
@@ -734,8 +735,9 @@ fn a_limit_on_the_size_of_files_fails_what_is_beyond_it_and_ends_nobody() {
         let mut target = serve(&image, direct);
         let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
         // SAFETY: the limit is there, and the old one is not asked for.
-        let result =
-            unsafe { libc::prlimit(target.pid().as_raw(), libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
+        let result = unsafe {
+            libc::prlimit(target.pid_of("f").as_raw(), libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut())
+        };
         assert_eq!(result, 0);
         let mut driver = driver(&target);
         let sector = LIMIT / 512;
