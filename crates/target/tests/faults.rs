@@ -123,6 +123,7 @@ impl Kernel {
         loop {
             match step {
                 Step::Ended(outcome) => return outcome,
+                Step::Again => unreachable!("the kernel takes all of it"),
                 Step::Submit(entry) => {
                     let result = self.perform(&entry);
                     step = backend.resume(&mut operation, &mut buffers, result);

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the targets whose inputs are structures: fuzz/corpus/{chains,take_over,messages}.
+
+An input is read as the crate `arbitrary` does it: numbers in little endian, a bool before each element of a list and
+before what may be missing, and an enum's variant as a fraction of 2^32. The order is that of the fields in
+fuzz_targets/guest/mod.rs, ring/mod.rs and messages.rs.
+"""
+import pathlib
+import struct
+
+def u8(n): return struct.pack("<B", n)
+def u16(n): return struct.pack("<H", n)
+def u32(n): return struct.pack("<I", n)
+def u64(n): return struct.pack("<Q", n)
+def some(what): return u8(1) + what
+def items(*all): return b"".join(some(one) for one in all) + u8(0)
+def variant(index, of): return u32(((index << 32) + of - 1) // of)
+
+NONE = u8(0)
+
+def never(zero): return u8(0) + zero
+def always(what): return u8(7) + what
+
+# guest/mod.rs
+def place(index, what): return variant(index, 7) + what
+DATA, ELSEWHERE = place(0, u16(0)), lambda high, at: place(5, u8(high) + u8(at))
+NO_FLAW = never(u8(0) + variant(1, 4) + u32(0))
+READ, WRITE, FLUSH, GET_ID, DISCARD, WRITE_ZEROES = 0, 2, 4, 5, 6, 7
+
+def piece(len, at=None): return some((never(DATA) if at is None else always(at)) + u8(len))
+
+def request(head, kind, *pieces, whole=True, sector=0, sectors=0, indirect=False):
+    data = b"".join(pieces) + NONE * (4 - len(pieces))
+    return (u8(head) + u8(kind) + u16(0) + u8(sector) + never(u64(0)) + data + u8(whole)
+            + u8(sectors) + never(u32(0)) + u8(indirect) + never(DATA) + NO_FLAW)
+
+# ring/mod.rs
+def step(index, what=b""): return variant(index, 10) + what
+def offer(*one, **other): return step(0, request(*one, **other))
+def take(most): return step(2, u8(most))
+def end(which): return step(3, u8(which))
+LOOK, RESTART = step(6), step(8)
+def set_memory(high): return step(7, u8(high))
+
+def ring(*steps, size_bits=4, high=False, event_idx=True, can_flush=True, write_back=True, read_only=False):
+    flags = bytes([high, event_idx, can_flush, write_back, read_only])
+    return u8(size_bits) + never(DATA) * 3 + flags + u16(0) + never(u16(0)) + items(*steps)
+
+def record(*entries, used_idx=0):
+    head = u8(4) + never(u8(0)) + never(u16(1)) + never(u16(0)) + u16(0) + never(u16(used_idx))
+    return head + items(*(bytes(entry) for entry in entries))
+
+every_kind = [offer(0, READ, piece(1)), offer(4, WRITE, piece(2), piece(1), sector=2), offer(8, FLUSH),
+              offer(9, GET_ID, piece(20), whole=False), offer(10, DISCARD, sectors=4), offer(12, WRITE_ZEROES, sectors=4)]
+chains = {
+    "every-kind": ring(*every_kind, take(9), LOOK, end(2), end(0), LOOK),
+    "indirect": ring(offer(0, READ, piece(1), piece(1), indirect=True), take(1), end(0), LOOK),
+    "no-event-idx": ring(*every_kind, take(9), LOOK, event_idx=False),
+    "no-flush": ring(*every_kind, take(9), can_flush=False),
+    "read-only": ring(*every_kind, take(9), read_only=True),
+    "ring-of-one": ring(offer(0, FLUSH, indirect=True), take(1), end(0), offer(0, FLUSH, indirect=True), size_bits=0),
+    "memory-changes": ring(offer(0, READ, piece(1)), take(1), set_memory(1), offer(4, READ, piece(1)), take(1)),
+    "across-regions": ring(offer(0, READ, piece(1, place(2, struct.pack("<b", -100))))),
+}
+take_over = {
+    "two-in-order": record((3, 1, 9), (0, 1, 4)) + ring(offer(0, READ, piece(1)), offer(3, FLUSH), take(3), end(1), RESTART),
+    "restarts": record() + ring(*every_kind, take(4), end(1), RESTART, take(9), end(0), RESTART),
+    "another-version": record((0, 1, 0)).replace(never(u16(1)), always(u16(7)), 1) + ring(offer(0, READ, piece(1))),
+    "answer-not-noted": record((0, 1, 0), used_idx=0) + ring(offer(0, READ, piece(1)), take(1), end(0), RESTART),
+    # Once the replayed heads lay in an available ring at guest address 1 << 62: a request could write over them.
+    "writes-over-replayed-heads":
+        record((0, 1, 0), (4, 1, 1))
+        + ring(offer(0, GET_ID, piece(20, ELSEWHERE(1, 6)), whole=False), offer(4, FLUSH), take(3), end(0), end(0)),
+}
+
+# messages.rs
+def message(index, what=b""): return variant(index, 14) + what
+def gift(index, what=b""): return variant(index, 9) + what
+RIGHT = gift(0)
+def start(which, kick=None):
+    gifts = never(RIGHT) * 2 + (never(RIGHT) if kick is None else always(kick))
+    return message(0, u8(which) + never(u8(0)) + never(DATA) * 3 + never(u16(0)) + gifts)
+def send(which, *one, **other): return message(10, u8(which) + request(*one, **other))
+KICK = message(12)
+odd = lambda size=0: never(u64(size)) + never(DATA) + never(u64(0))
+served = [send(0, 0, READ, piece(1)), send(0, 4, WRITE, piece(1)), start(0), KICK]
+messages = {
+    "served": items(*served, message(7, u8(0))),
+    "two-rings": items(start(0), start(1), send(1, 0, READ, piece(1)), KICK, message(6, u8(1) + u8(0))),
+    "memory-is-cut": items(*served, message(13, u16(0x4000)), send(0, 8, READ, piece(1)), KICK),
+    "kick-is-a-pipe": items(send(0, 0, FLUSH), start(0, gift(3, u8(0)))),
+    "region-comes-and-goes": items(start(0), message(2, u8(1) + u8(1) + odd() + never(RIGHT)),
+                                   message(2, u8(0) + u8(1) + odd() + never(RIGHT))),
+    "record": items(message(4, never(u16(0)) * 2 + never(u64(0)) * 2 + gift(8)), *served, message(7, u8(0)), start(0)),
+    "config": items(message(8, bytes([0, 0, 60])), message(8, bytes([1, 32, 1]))),
+}
+
+for name, seeds in {"chains": chains, "take_over": take_over, "messages": messages}.items():
+    folder = pathlib.Path(__file__).parent / "corpus" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, data in seeds.items():
+        (folder / seed).write_bytes(data)
