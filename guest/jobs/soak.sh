@@ -5,7 +5,7 @@
 # number of the pass, so that a lost write shows: checksums alone would accept what an earlier pass left.
 # Blocks are read back and compared soon after they were written, and all of them at the end of the
 # pass. After the last pass everything is read back once more, by another process.
-# Steps: "start", "tick-N" every second, "reconnect" once at half time, "end". RESULT errors=0, or it fails.
+# Steps: "start", "tick-N" every TICK seconds (1), "reconnect" once at half time, "end". RESULT errors=0, or it fails.
 # shellcheck source=/dev/null
 . /lib.sh
 use "${DISK_LIST%% *}"
@@ -18,7 +18,7 @@ pass() { name=$1; shift; measure "$name" --rw=randwrite --size="${SIZE:-16M}" --
 step start
 for_host() {
   n=0
-  while sleep 1; do
+  while sleep "${TICK:-1}"; do
     step "tick-$((n += 1))"
     [ $n != $((total / 2)) ] || step reconnect
   done

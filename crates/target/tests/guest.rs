@@ -1,9 +1,12 @@
 //! A real Linux guest on a disk that the real program serves: its data, its interrupts, and what it gives away.
 
 use coalesce_target::control::request;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,12 +18,17 @@ use tempfile::TempDir;
 struct Target {
     directory: TempDir,
     policy: &'static str,
+    queues: usize,
     process: Child,
 }
 
 impl Target {
     /// None, and a word about it, where no guest can run.
     fn start(policy: &'static str) -> Option<Self> {
+        Self::start_with(policy, 1)
+    }
+
+    fn start_with(policy: &'static str, queues: usize) -> Option<Self> {
         let ready = Command::new(kit("ready.sh")).output().unwrap();
         if !ready.status.success() {
             assert!(std::env::var_os("REQUIRE_QEMU").is_none());
@@ -30,14 +38,20 @@ impl Target {
         }
         let directory = TempDir::new().unwrap();
         File::create(directory.path().join("disk")).unwrap().set_len(256 << 20).unwrap();
-        let process = serve(directory.path(), policy);
-        Some(Self { directory, policy, process })
+        let process = serve(directory.path(), policy, queues);
+        Some(Self { directory, policy, queues, process })
     }
 
-    fn kill_and_start_again(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        self.process = serve(self.directory.path(), self.policy);
+    fn end_and_start_again(&mut self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
+        let status = self.process.wait().unwrap();
+        assert_eq!(status.code(), (signal == Signal::SIGTERM).then_some(0), "{}", self.log());
+        self.process = serve(self.directory.path(), self.policy, self.queues);
+    }
+
+    /// Everything that it and those before it said.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
 
     fn control(&self) -> PathBuf {
@@ -55,6 +69,7 @@ impl Target {
             .arg(job)
             .arg(self.directory.path().join("socket"))
             .args(parameters)
+            .env("QUEUES", self.queues.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -82,12 +97,15 @@ fn kit(program: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest").join(program)
 }
 
-fn serve(directory: &Path, policy: &str) -> Child {
+fn serve(directory: &Path, policy: &str, queues: usize) -> Child {
     let control = directory.join("control");
+    let log = File::options().append(true).create(true).open(directory.join("log")).unwrap();
     let mut process = Command::new(env!("CARGO_BIN_EXE_coalesce-target"))
         .args(["serve", "--socket", "socket", "--file", "disk", "--control", "control", "--policy", policy])
+        .args(["--queues", &queues.to_string()])
+        .args(has_direct_io(&directory.join("disk")).then_some("--direct"))
         .current_dir(directory)
-        .stderr(Stdio::null())
+        .stderr(log)
         .spawn()
         .unwrap();
     let give_up = Instant::now() + Duration::from_secs(20);
@@ -96,6 +114,11 @@ fn serve(directory: &Path, policy: &str) -> Child {
         thread::sleep(Duration::from_millis(10));
     }
     process
+}
+
+/// A medium that takes its time has requests in flight when the target dies.
+fn has_direct_io(path: &Path) -> bool {
+    File::options().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok()
 }
 
 fn number(value: &Value) -> u64 {
@@ -175,7 +198,7 @@ fn nothing_is_lost_when_policies_change_and_the_target_dies() {
         let mut reconnects = 0;
         let results = target.run("soak", &[&format!("SECONDS={seconds}")], |target, step| {
             if step == "reconnect" {
-                target.kill_and_start_again();
+                target.end_and_start_again(Signal::SIGKILL);
                 reconnects += 1;
             }
         });
@@ -187,4 +210,40 @@ fn nothing_is_lost_when_policies_change_and_the_target_dies() {
     });
     assert!(changes.load(Ordering::Relaxed) >= 50);
     assert_eq!(target.stats()["in_flight"], 0);
+}
+
+/// The target ends, in order and not, again and again under verified writes. `COALESCE_RESTARTS` says how often.
+#[test]
+fn no_restart_loses_or_repeats_a_request() {
+    let restarts = std::env::var("COALESCE_RESTARTS").ok().and_then(|text| text.parse().ok()).unwrap_or(4_u64);
+    thread::scope(|scope| {
+        for queues in [1, 4] {
+            scope.spawn(move || restart_under_load(queues, restarts));
+        }
+    });
+}
+
+fn restart_under_load(queues: usize, restarts: u64) {
+    let Some(mut target) = Target::start_with("auto", queues) else { return };
+    let mut done = [0_u64; 2];
+    // QEMU connects again after a second, and then it writes for a while.
+    let parameters = [format!("SECONDS={}", restarts * 2 * 3 / 2 + 6), "TICK=1.5".into()];
+    let parameters: Vec<_> = parameters.iter().map(String::as_str).collect();
+    let results = target.run("soak", &parameters, |target, step| {
+        if step.starts_with("tick-") && done[1] < restarts {
+            let signal = if done[0] == done[1] { Signal::SIGTERM } else { Signal::SIGKILL };
+            target.end_and_start_again(signal);
+            done[usize::from(signal == Signal::SIGKILL)] += 1;
+        }
+    });
+    let soak = results.last().unwrap();
+    assert_eq!((soak["job"].as_str(), &soak["errors"]), (Some("soak"), &json!(0)), "{}", target.log());
+    assert_eq!(done, [restarts; 2], "SIGTERM and SIGKILL");
+    assert_eq!(target.stats()["in_flight"], 0);
+    let log = target.log();
+    let taken_over = log.matches("takes over").count();
+    println!("{queues} queues: {done:?} restarts, {taken_over} rings taken over, {soak}");
+    for bad in ["broken", "has ended", "refused"] {
+        assert!(!log.contains(bad), "{bad}: {log}");
+    }
 }
