@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -116,6 +117,52 @@ fn a_process_that_is_stuck_keeps_nobody_waiting() {
     assert!(target.log().contains("error: disk victim: does not answer"), "{}", target.log());
     assert!(!target.log().contains("disk other"), "it stopped in order: {}", target.log());
     wait_until("the stuck process has ended", || kill(stuck, None).is_err());
+}
+
+/// Sets a limit of a disk's process, and a front end meets it. What that said.
+fn at_limit(resource: libc::__rlimit_resource_t, extra: u64, name: &str) -> (Target, std::io::Result<()>) {
+    let target = Target::start(&two_disks());
+    let pid = target.pid_of("victim");
+    let status = status_of(pid, name);
+    let now: u64 = status.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10;
+    let limit = libc::rlimit { rlim_cur: now + extra, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the limit is there, and the old one is not asked for.
+    let result = unsafe { libc::prlimit(pid.as_raw(), resource, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!(result, 0);
+    let wire = Wire::connect(&target.path("victim"));
+    let regions = [Region::new(1 << 32, 1 << 30)];
+    let files = [regions[0].file.as_raw_fd()];
+    let share = |_| wire.tell(SET_MEM_TABLE, &memory_table(&regions), &files);
+    let outcome = wire.negotiate(u64::MAX).and_then(share);
+    (target, outcome)
+}
+
+#[test]
+fn guest_memory_for_which_there_is_no_address_space_is_refused_and_said() {
+    let (mut target, outcome) = at_limit(libc::RLIMIT_AS, 256 << 20, "VmSize");
+    assert!(outcome.is_err());
+    wait_until("it is said", || target.log().contains("SET_MEM_TABLE"));
+    assert!(target.log().contains("Cannot allocate memory"), "{}", target.log());
+    for disk in ["other", "victim"] {
+        assert_serves(&target.path(disk));
+    }
+    target.assert_sound();
+}
+
+/// Where a process of a disk gets no more memory it may end: it is started again, and no other disk notices.
+#[test]
+fn a_disk_that_gets_no_more_memory_harms_no_other() {
+    let (target, _) = at_limit(libc::RLIMIT_DATA, 0, "VmData");
+    let mut other = Driver::start(&target.path("other"), &Setup::new(1, 64));
+    for _ in 0..50 {
+        let wire = Wire::connect(&target.path("victim"));
+        let _ = wire.negotiate(u64::MAX);
+        assert_eq!(other.queue().run(Op::Flush).status, OK);
+    }
+    wait_until("it answers", || {
+        target.call("get_stats", &json!({ "ctrlr": "victim" })).unwrap()[0]["queues"].is_array()
+    });
+    assert_eq!(about(&target, "other")["restarts"], 0);
 }
 
 #[test]
