@@ -9,8 +9,9 @@ mod guest;
 use arbitrary::Arbitrary;
 use coalesce_target::backend::{Backend, MemoryBackend};
 use coalesce_target::bus_error;
-use coalesce_target::queue::{Disk, QueueConfig, QueueThread};
+use coalesce_target::queue::{Disk, QueueConfig, QueueParts, QueueThread};
 use coalesce_target::vhost::blk::{ID_LEN, Limits};
+use coalesce_target::vhost::call::CallRings;
 use coalesce_target::vhost::{Connection, QUEUE_SIZE_MAX};
 use guest::{DISK_LEN, Place, RINGS, Rarely, Request, START};
 use libfuzzer_sys::fuzz_target;
@@ -62,7 +63,10 @@ enum Gift {
     /// What belongs there.
     Right,
     Memory(u8),
-    Eventfd { blocks: bool, full: bool },
+    Eventfd {
+        blocks: bool,
+        full: bool,
+    },
     PipeEnd(bool),
     Socket,
     Null,
@@ -74,19 +78,66 @@ enum Gift {
 #[derive(Arbitrary, Clone, Debug)]
 enum Step {
     /// Everything that starts a ring, with now and then one thing wrong.
-    Start { ring: u8, size_bits: Rarely<u8>, rings: [Rarely<Place>; 3], base: Rarely<u16>, gifts: [Rarely<Gift>; 3] },
-    Memory { regions: u8, size: Rarely<u64>, guest: Rarely<Place>, offset: Rarely<u64>, gift: Rarely<Gift> },
-    Region { add: bool, which: u8, size: Rarely<u64>, guest: Rarely<Place>, offset: Rarely<u64>, gift: Rarely<Gift> },
+    Start {
+        ring: u8,
+        size_bits: Rarely<u8>,
+        rings: [Rarely<Place>; 3],
+        base: Rarely<u16>,
+        gifts: [Rarely<Gift>; 3],
+    },
+    Memory {
+        regions: u8,
+        size: Rarely<u64>,
+        guest: Rarely<Place>,
+        offset: Rarely<u64>,
+        gift: Rarely<Gift>,
+    },
+    Region {
+        add: bool,
+        which: u8,
+        size: Rarely<u64>,
+        guest: Rarely<Place>,
+        offset: Rarely<u64>,
+        gift: Rarely<Gift>,
+    },
     Features(Rarely<u64>),
-    Record { queues: Rarely<u16>, size: Rarely<u16>, len: Rarely<u64>, offset: Rarely<u64>, gift: Gift },
-    Eventfd { message: u8, ring: u8, gift: Gift },
-    Enable { ring: u8, enable: bool },
-    Stop { ring: u8 },
-    Config { set: bool, offset: u8, len: u8 },
+    Record {
+        queues: Rarely<u16>,
+        size: Rarely<u16>,
+        len: Rarely<u64>,
+        offset: Rarely<u64>,
+        gift: Gift,
+    },
+    Eventfd {
+        message: u8,
+        ring: u8,
+        gift: Gift,
+    },
+    Enable {
+        ring: u8,
+        enable: bool,
+    },
+    Stop {
+        ring: u8,
+    },
+    Config {
+        set: bool,
+        offset: u8,
+        len: u8,
+    },
     /// Any message with anything in it.
-    Message { message: u8, flags: Rarely<u8>, payload: Vec<u8>, len: Rarely<u32>, gifts: [Option<Gift>; 3] },
+    Message {
+        message: u8,
+        flags: Rarely<u8>,
+        payload: Vec<u8>,
+        len: Rarely<u32>,
+        gifts: [Option<Gift>; 3],
+    },
     /// The guest.
-    Offer { ring: u8, request: Request },
+    Offer {
+        ring: u8,
+        request: Request,
+    },
     Poke(u16, [u8; 8]),
     Kick,
     /// The front end cuts off the memory that it shares.
@@ -107,14 +158,12 @@ impl Default for Target {
         let backend = Backend::Memory(MemoryBackend::new(DISK_LEN).unwrap());
         let limits = Limits { size: DISK_LEN, read_only: false, serial: [b's'; ID_LEN], max_memory: 1 << 30 };
         let name = "fuzz".into();
-        let disk = Arc::new(Disk { name, backend, limits, write_back: AtomicBool::new(true), epoch: Instant::now() });
-        let config = QueueConfig {
-            policy: "auto".parse().unwrap(),
-            poll_ns: 0,
-            size_max: QUEUE_SIZE_MAX,
-            recorder: None,
-        };
-        let queue = |index| QueueThread::spawn(index, disk.clone(), &config).unwrap();
+        let call_rings = CallRings::new(2 * QUEUES + 1).unwrap();
+        let write_back = AtomicBool::new(true);
+        let disk = Arc::new(Disk { name, backend, limits, call_rings, write_back, epoch: Instant::now() });
+        let config =
+            QueueConfig { policy: "auto".parse().unwrap(), poll_ns: 0, size_max: QUEUE_SIZE_MAX, recorder: None };
+        let queue = |index| QueueThread::spawn(QueueParts::new(index, disk.clone(), &config).unwrap()).unwrap();
         let queues = (0..QUEUES).map(queue).collect();
         Self { disk, queues, inputs: Cell::new(0), files: Cell::new(0) }
     }
