@@ -128,7 +128,6 @@ impl Kernel {
                     let result = self.perform(&entry);
                     step = backend.resume(&mut operation, &mut buffers, result);
                 }
-                Step::Again => step = backend.resume(&mut operation, &mut buffers, 0),
             }
         }
     }

@@ -110,7 +110,9 @@ fn serve(directory: &Path, policy: &str, queues: usize) -> Child {
         .unwrap();
     let give_up = Instant::now() + Duration::from_secs(20);
     while request(&control, "list", &json!({})).is_err() {
-        assert!(Instant::now() < give_up && process.try_wait().unwrap().is_none(), "the target does not start");
+        let is_starting = Instant::now() < give_up && process.try_wait().unwrap().is_none();
+        let log = || std::fs::read_to_string(directory.join("log")).unwrap();
+        assert!(is_starting, "the target does not start: {}", log());
         thread::sleep(Duration::from_millis(10));
     }
     process
