@@ -43,7 +43,7 @@ static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
 
 /// A lock is waited for so long: that of a target that was killed ends with the last request it had in flight, which must
 /// not land after ours.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 impl FileBackend {
     /// Opens and locks an image.
