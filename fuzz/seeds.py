@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the targets whose inputs are structures: fuzz/corpus/{chains,take_over,messages}.
+"""Writes the seeds of the targets of the device: fuzz/corpus/{chains,take_over,messages,control}.
 
-An input is read as the crate `arbitrary` does it: numbers in little endian, a bool before each element of a list and
+A structure is read as the crate `arbitrary` does it: numbers in little endian, a bool before each element of a list and
 before what may be missing, and an enum's variant as a fraction of 2^32. The order is that of the fields in
 fuzz_targets/guest/mod.rs, ring/mod.rs and messages.rs.
 """
@@ -95,7 +95,20 @@ messages = {
     "config": items(message(8, bytes([0, 0, 60])), message(8, bytes([1, 32, 1]))),
 }
 
-for name, seeds in {"chains": chains, "take_over": take_over, "messages": messages}.items():
+# control.rs
+def call(method, params): return b'{"jsonrpc":"2.0","id":1,"method":"%s","params":%s}' % (method, params)
+control = {
+    "list": call(b"list", b"{}"),
+    "get-stats": call(b"get_stats", b'{"ctrlr":"a"}'),
+    "set-policy": call(b"set_policy", b'{"ctrlr":"a","queue":0,"policy":"vic:cif_threshold=2"}'),
+    "set-coalescing": call(b"vhost_controller_set_coalescing", b'{"ctrlr":"a","delay_base_us":1,"iops_threshold":2}'),
+    "notification": b'{"jsonrpc":"2.0","method":"reset_stats"}',
+    "memory-disk": b'[[disk]]\nsocket = "a"\nmemory = "64M"\nqueues = 2\npolicy = "auto"\npoll = "20us"\nserial = "x"\n',
+    "image": b'[[disk]]\nname = "b"\nsocket = "b"\nfile = "i"\nread_only = true\ndirect = true\nblock_size = "4K"\n',
+    "policy": b" cint:thr=8,barrier=strict,hints=all",
+}
+
+for name, seeds in {"chains": chains, "take_over": take_over, "messages": messages, "control": control}.items():
     folder = pathlib.Path(__file__).parent / "corpus" / name
     folder.mkdir(parents=True, exist_ok=True)
     for seed, data in seeds.items():

@@ -287,15 +287,23 @@ impl Config {
     /// # Errors
     /// What is wrong, with file and line.
     pub fn read(path: &Path) -> Result<Self> {
-        let named = || format!("configuration {}", path.display());
-        let text = std::fs::read_to_string(path).with_context(named)?;
-        let config: Self = toml::from_str(&text).with_context(named)?;
+        let name = format!("configuration {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(|| name.clone())?;
+        Self::parse(&text, &name)
+    }
+
+    /// Reads TOML that errors call `name`.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        let config: Self = toml::from_str(text).with_context(|| name.to_owned())?;
         if config.disks.is_empty() {
-            bail!("{} has no disk: it needs a table [[disk]] for each", named());
+            bail!("{name} has no disk: it needs a table [[disk]] for each");
         }
         config
             .check_disks()
-            .map_err(|(disk, problem)| problem.context(format!("{}, line {}", named(), line_of_disk(&text, disk))))?;
+            .map_err(|(disk, problem)| problem.context(format!("{name}, line {}", line_of_disk(text, disk))))?;
         Ok(config)
     }
 

@@ -72,7 +72,8 @@ fn error(id: Value, code: i32, message: &str) -> Value {
 }
 
 /// The answer to one request; none: it was a notification.
-fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
+#[must_use]
+pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
     let request: Value = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(problem) => return Some(error(Value::Null, PARSE_ERROR, &format!("not JSON: {problem}"))),
