@@ -25,7 +25,7 @@ pub struct Config {
     pub user: Option<String>,
     /// Whether the disks' processes give up what they do not need.
     #[serde(default)]
-    pub sandbox: Switch,
+    pub sandbox: Sandbox,
     /// How long an orderly stop may take.
     #[serde(default)]
     pub stop_timeout: StopTimeout,
@@ -34,14 +34,14 @@ pub struct Config {
     pub disks: Vec<DiskConfig>,
 }
 
-/// Whether something is on; it is, if nothing is said.
+/// Whether a disk's process gives up what serving does not take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Switch {
-    /// It is.
+pub enum Sandbox {
+    /// It does
     #[default]
     On,
-    /// It is not.
+    /// It keeps all it has: to debug it
     Off,
 }
 

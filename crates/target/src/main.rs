@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use coalesce_target::bench::{self, Bench};
-use coalesce_target::config::{Config, DiskConfig, Loopback, Mode, Poll, Size, StopTimeout, Switch, parse_queues};
+use coalesce_target::config::{Config, DiskConfig, Loopback, Mode, Poll, Sandbox, Size, StopTimeout, parse_queues};
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::{control, log, metrics, print, say, worker};
 use nix::sys::signal::{SigSet, Signal};
@@ -138,10 +138,10 @@ struct Serve {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Whether each disk's process gives up privileges, files, network, and system calls that it does not need
+    /// Whether each disk's process gives up privileges, files, network and system calls that serving does not take
     /// [default: on]
-    #[arg(long, value_name = "SWITCH", value_enum)]
-    sandbox: Option<Switch>,
+    #[arg(long, value_name = "ON_OFF", value_enum)]
+    sandbox: Option<Sandbox>,
 
     /// How long the end may take after SIGTERM; then what is still in flight is left as it is [default: 20s]
     #[arg(long, value_name = "TIME")]
@@ -210,7 +210,7 @@ impl Serve {
                     metrics: None,
                     record: None,
                     user: None,
-                    sandbox: Switch::On,
+                    sandbox: Sandbox::On,
                     stop_timeout: StopTimeout::default(),
                     disks: vec![disk],
                 }

@@ -1,7 +1,7 @@
 //! A process for each disk, so that what one guest does ends at most its own: the supervisor starts them, starts them
 //! again when they end, and asks and stops them. It has no guest's memory, no image, and hears no front end.
 
-use crate::config::{Config, DiskConfig, Switch};
+use crate::config::{Config, DiskConfig, Sandbox};
 use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Request, Setup};
 use crate::record;
 use crate::server::DiskInfo;
@@ -175,7 +175,7 @@ impl Supervisor {
         let plan = Plan {
             record: config.record.as_deref().map(record::create).transpose()?,
             identity: config.user.as_deref().map(identity).transpose()?,
-            sandbox: config.sandbox == Switch::On,
+            sandbox: config.sandbox == Sandbox::On,
             log,
             stop_timeout: Duration::from_nanos(config.stop_timeout.0),
         };
