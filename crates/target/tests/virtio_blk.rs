@@ -374,6 +374,28 @@ fn check_discard(queue: &mut Queue, first: u64, count: u32) {
 }
 
 #[test]
+/// A disk in memory zeroes 64 MiB at a time, less where the range does not begin with a page.
+#[test]
+fn a_range_that_is_as_long_as_a_piece_is_zeroed_to_its_end() {
+    const PIECE: u32 = (64 << 20) / 512;
+    let target = Target::start(&[Disk::memory("m", "256M").policy("none")]);
+    let mut driver = Driver::start(&target.path("m"), &Setup::new(1, 64));
+    let queue = driver.queue();
+    for first in [0, 1, 7, 8] {
+        for sectors in [PIECE - 8, PIECE - 7, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE] {
+            for flags in [0, 1] {
+                let end = first + u64::from(sectors);
+                assert_eq!(queue.run(Op::Write(end - 8, &[7; 4096])).status, OK);
+                assert_eq!(queue.run(Op::Write(end, &[7; 512])).status, OK);
+                assert_eq!(queue.run(Op::WriteZeroes(first, sectors, flags)).status, OK);
+                let data = queue.run(Op::Read(end - 7, 4096)).data;
+                let zeroes = data.iter().take_while(|byte| **byte == 0).count();
+                assert_eq!((zeroes, data[4095]), (7 * 512, 7), "{sectors} sectors from {first} on, flags {flags}");
+            }
+        }
+    }
+}
+
 fn unknown_types_and_flags_are_unsupported() {
     let target = both("none");
     for disk in ["m", "f"] {
