@@ -3,6 +3,7 @@
 
 mod raw;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use raw::*;
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Memory that an attack may leave behind, in KiB: what allocators keep, not what attackers choose.
@@ -1328,6 +1330,18 @@ fn half_a_message_keeps_nobody_else_waiting() {
     wait_until("connected", || !connected(&arena.target).is_empty());
     arena.target.signal(Signal::SIGTERM);
     assert!(arena.target.wait().success(), "and can be stopped");
+}
+
+/// Its disk waits for room for the next answer, and stops all the same.
+#[test]
+fn a_front_end_that_reads_no_answers_does_not_keep_the_target_from_stopping() {
+    let mut arena = Arena::new("none");
+    let wire = arena.wire();
+    wire.stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    while wire.send(GET_FEATURES, VERSION, &[], &[]).is_ok() {}
+    assert_serves(&arena.target.path("other"));
+    arena.target.signal(Signal::SIGTERM);
+    assert!(arena.target.wait().success());
 }
 
 /// Every message, at every stage, with payloads of wrong sizes and wrong files.
