@@ -1865,6 +1865,38 @@ fn too_few_files_for_what_is_configured_are_said_at_the_start() {
     assert!(!ended.status.success() && said.contains("open files are needed, allowed are 100"), "{said}");
 }
 
+/// As when what collects the log has stopped, and a guest has made lines until there is no room for more.
+#[test]
+fn a_standard_error_that_nobody_reads_keeps_nobody_waiting() {
+    let directory = TempDir::new().unwrap();
+    write_config(&directory, &[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let [config, control] = ["config.toml", "control"].map(|name| directory.path().join(name));
+    let mut command = std::process::Command::new(BINARY);
+    command.arg("serve").arg("--config").arg(config).arg("--control").arg(&control);
+    let mut child = Ended(command.stderr(writer.try_clone().unwrap()).spawn().unwrap());
+    wait_until("it serves", || UnixStream::connect(&control).is_ok());
+    while poll(&mut [PollFd::new(writer.as_fd(), PollFlags::POLLOUT)], PollTimeout::ZERO) == Ok(1) {
+        writer.write_all(&[b'x'; 4096]).unwrap(); // there is room for a page
+    }
+    for _ in 0..3 {
+        assert_serves(&directory.path().join("victim"));
+        assert_serves(&directory.path().join("other"));
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.0.id() as i32), Signal::SIGTERM).unwrap();
+    wait_until("it ends", || child.0.try_wait().unwrap().is_some());
+}
+
+/// Ends with the test, also with one that fails.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Whoever reads what the target says may end before it.
 #[test]
 fn a_closed_standard_error_ends_nothing() {
