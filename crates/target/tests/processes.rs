@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -243,6 +244,10 @@ fn a_disks_process_becomes_the_user_that_is_asked_for() {
     let image = directory.path().join("image"); // root's: it is opened before
     std::fs::write(&image, vec![0; 1 << 20]).unwrap();
     write_config(&directory, &[Disk::file("victim", &image)]);
+        let file = listener.as_raw_fd();
+        refused("a signal through a file", answer(libc::fcntl(file, libc::F_SETOWN, libc::getpid()).into()));
+        refused("another signal", answer(libc::fcntl(file, 10 /* F_SETSIG */, libc::SIGKILL).into()));
+        refused("a file that waits for nobody, in every process", answer(libc::fcntl(2, libc::F_SETFL, 0).into()));
     let mut target = Target::spawn(directory, |command| command.args(["--user", "nobody"]));
     let uid = status_of(target.pid_of("victim"), "Uid");
     assert!(uid.split_whitespace().all(|uid| uid == nobody.uid.to_string()), "{uid}");
