@@ -6,19 +6,20 @@
 use crate::config::DiskConfig;
 use crate::stats::QueueStats;
 use anyhow::{Context as _, Result, anyhow, bail};
+use nix::sys::socket::{MsgFlags, send};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
-/// Questions without an answer, at most: a process that is stuck must not fill the socket, on which a write would wait.
+/// Questions without an answer, at most: what a process that is stuck has not heard fits into the socket.
 const UNANSWERED_MAX: usize = 32;
 /// How long a process may take to answer. Between two turns of a queue it copies a few MiB at most.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -157,9 +158,14 @@ impl Link {
         unanswered.newest += 1;
         let id = unanswered.newest;
         unanswered.senders.insert(id, sender);
-        // Under the lock, so that lines are whole. It does not wait: what is unanswered fits into the socket.
-        write_line(&self.stream, &Ask { id, request }).context("its process has ended")?;
-        Ok(Pending(receiver))
+        // Under the lock, so that lines are whole. Who answers without hearing what it is asked fills the socket.
+        let line = line_of(&Ask { id, request })?;
+        match send(self.stream.as_raw_fd(), &line, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+            Ok(sent) if sent == line.len() => return Ok(Pending(receiver)),
+            _ => unanswered.is_over = true, // half a line may be sent: nothing can follow it
+        }
+        let _ = self.stream.shutdown(std::net::Shutdown::Both); // who answers hears no more either
+        bail!("its process has ended, or does not hear what it is asked")
     }
 }
 
@@ -244,7 +250,11 @@ fn read_line<T: DeserializeOwned>(reader: &mut BufReader<UnixStream>) -> Option<
 }
 
 fn write_line(mut stream: &UnixStream, message: &impl Serialize) -> std::io::Result<()> {
-    stream.write_all(format!("{}\n", serde_json::to_string(message)?).as_bytes())
+    stream.write_all(&line_of(message)?)
+}
+
+fn line_of(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    Ok((serde_json::to_string(message)? + "\n").into_bytes())
 }
 
 #[cfg(test)]
@@ -282,5 +292,24 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(link.begin(Request::Stats).unwrap_err().to_string().contains("has ended"));
+    }
+
+    /// It knows the numbers of the questions without hearing them.
+    #[test]
+    fn a_process_that_answers_and_does_not_hear_keeps_nobody_waiting() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let link = Arc::new(Link::new(ours).unwrap());
+        let (done, is_done) = channel();
+        let asking = link.clone();
+        std::thread::spawn(move || {
+            for id in 1..10_000 {
+                let Ok(pending) = asking.begin(Request::Stats) else { break };
+                let _ = write_line(&theirs, &Answer { id, outcome: Ok(Value::Null) });
+                let _ = pending.wait::<()>(soon());
+            }
+            let _ = done.send(());
+        });
+        is_done.recv_timeout(Duration::from_secs(10)).expect("a question waits for room in the socket");
+        assert!(link.begin(Request::Stop).is_err());
     }
 }

@@ -4,9 +4,11 @@
 //! Guests and front ends cause most of these events, so each place that logs is limited to [`LINES_PER_SECOND`]; what it
 //! drops is counted and said. Under systemd each line begins with its priority, as journald expects.
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::callsite::Identifier;
@@ -36,14 +38,26 @@ impl<S: Subscriber> Layer<S> for Lines {
         let callsite = event.metadata().callsite();
         let dropped = {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            limits.entry(callsite).or_default().pass(Instant::now())
+            limits.entry(callsite.clone()).or_default().pass(Instant::now())
         };
         let Some(dropped) = dropped else { return };
         let mut line = Line::default();
         event.record(&mut line);
         let text = line.text(*event.metadata().level(), self.journal, dropped);
-        let _ = std::io::stderr().lock().write_all(text.as_bytes()); // somebody may have closed it
+        let mut stderr = std::io::stderr().lock();
+        if has_room(stderr.as_fd()) {
+            let _ = stderr.write_all(text.as_bytes()); // somebody may have closed it
+        } else {
+            let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            limits.entry(callsite).or_default().dropped += dropped + 1;
+        }
     }
+}
+
+/// Whether a line can be written without waiting for whoever reads: a pipe that is not full has room for a page. All disks
+/// share standard error, and a guest that makes lines must not fill it for the others.
+fn has_room(stderr: BorrowedFd<'_>) -> bool {
+    poll(&mut [PollFd::new(stderr, PollFlags::POLLOUT)], PollTimeout::ZERO) != Ok(0)
 }
 
 /// How many lines one place has logged in the current second.

@@ -6,7 +6,7 @@ use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{Config, DiskConfig, Loopback, Mode, Poll, Sandbox, Size, StopTimeout, parse_queues};
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::{control, log, metrics, print, say, worker};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use policy::Spec;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -234,6 +234,9 @@ fn serve(options: Serve) -> Result<()> {
     let config = options.into_config()?;
     // Blocked before any thread is there, so that none of them is interrupted by a signal.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    // Who started this program may have ignored it: then nobody is told that a process has ended.
+    // SAFETY: no handler runs.
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.context("signals")?;
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD]).thread_block().context("signals")?;
     let mut supervisor = Supervisor::start(&config, level.to_string())?;
     let disks = supervisor.disks().clone();

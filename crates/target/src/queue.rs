@@ -209,6 +209,7 @@ struct Queue {
     wake: Arc<EventFd>,
     is_wake_armed: bool,
     vring: Option<Box<Vring>>,
+    next_avail: Option<u16>, // where the ring that was stopped last goes on
     ring_number: u64,
     is_kick_armed: bool,
     is_enabled: bool,
@@ -248,6 +249,7 @@ impl Queue {
             wake,
             is_wake_armed: false,
             vring: None,
+            next_avail: None,
             ring_number: 0,
             is_kick_armed: false,
             is_enabled: false,
@@ -378,9 +380,12 @@ impl Queue {
         )
     }
 
-    /// Finishes what is in flight, delivers what is held, and lets go of the ring. Where it would go on.
+    /// Finishes what is in flight, delivers what is held, and lets go of the ring. Where it goes on; of a ring that is
+    /// stopped already, the same again: the target stops rings by itself, and front ends ask later.
     fn stop(&mut self) -> Option<u16> {
-        self.vring.as_ref()?;
+        if self.vring.is_none() {
+            return self.next_avail;
+        }
         while self.in_flight() > 0 {
             if !self.go_on_again() {
                 let now = self.now();
@@ -397,7 +402,8 @@ impl Queue {
         }
         let now = self.now();
         self.delivery.forget(now);
-        self.vring.take().map(|vring| vring.next_avail())
+        self.next_avail = self.vring.take().map(|vring| vring.next_avail());
+        self.next_avail
     }
 
     fn flush(&mut self) {

@@ -94,7 +94,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_ppoll,
     libc::SYS_shutdown,
     libc::SYS_close,
-    libc::SYS_fcntl,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
     libc::SYS_statx,
@@ -139,6 +138,11 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let prctl = [libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK, libc::PR_SET_VMA]
         .map(|what| Ok(SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, what as u64)?])?));
     rules.insert(libc::SYS_prctl, prctl.into_iter().collect::<Result<_>>()?);
+    // Descriptors are copied, and memory is known by its seals. fcntl(2) also signals other processes (F_SETOWN), and
+    // changes what all of them share, such as standard error.
+    let fcntl = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_GET_SEALS]
+        .map(|what| Ok(SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, what as u64)?])?));
+    rules.insert(libc::SYS_fcntl, fcntl.into_iter().collect::<Result<_>>()?);
     // An io_uring signals another eventfd. None is made: those that are do only what they are for.
     let register = [REGISTER_EVENTFD, UNREGISTER_EVENTFD]
         .map(|what| Ok(SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, u64::from(what))?])?));

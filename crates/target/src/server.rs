@@ -199,7 +199,8 @@ impl DiskServer {
         }
         let _ = self.shared.stop.write(1);
         if let Some(connection) = &*self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = connection.shutdown(Shutdown::Read); // it may be waited for the rest of a message
+            // The rest of a message may be waited for, or room for an answer.
+            let _ = connection.shutdown(Shutdown::Both);
         }
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();

@@ -3,6 +3,7 @@
 
 mod raw;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use raw::*;
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Memory that an attack may leave behind, in KiB: what allocators keep, not what attackers choose.
@@ -1330,6 +1332,18 @@ fn half_a_message_keeps_nobody_else_waiting() {
     assert!(arena.target.wait().success(), "and can be stopped");
 }
 
+/// Its disk waits for room for the next answer, and stops all the same.
+#[test]
+fn a_front_end_that_reads_no_answers_does_not_keep_the_target_from_stopping() {
+    let mut arena = Arena::new("none");
+    let wire = arena.wire();
+    wire.stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    while wire.send(GET_FEATURES, VERSION, &[], &[]).is_ok() {}
+    assert_serves(&arena.target.path("other"));
+    arena.target.signal(Signal::SIGTERM);
+    assert!(arena.target.wait().success());
+}
+
 /// Every message, at every stage, with payloads of wrong sizes and wrong files.
 #[test]
 fn every_message_may_be_wrong_in_every_way() {
@@ -1849,6 +1863,38 @@ fn too_few_files_for_what_is_configured_are_said_at_the_start() {
         .unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(!ended.status.success() && said.contains("open files are needed, allowed are 100"), "{said}");
+}
+
+/// As when what collects the log has stopped, and a guest has made lines until there is no room for more.
+#[test]
+fn a_standard_error_that_nobody_reads_keeps_nobody_waiting() {
+    let directory = TempDir::new().unwrap();
+    write_config(&directory, &[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let [config, control] = ["config.toml", "control"].map(|name| directory.path().join(name));
+    let mut command = std::process::Command::new(BINARY);
+    command.arg("serve").arg("--config").arg(config).arg("--control").arg(&control);
+    let mut child = Ended(command.stderr(writer.try_clone().unwrap()).spawn().unwrap());
+    wait_until("it serves", || UnixStream::connect(&control).is_ok());
+    while poll(&mut [PollFd::new(writer.as_fd(), PollFlags::POLLOUT)], PollTimeout::ZERO) == Ok(1) {
+        writer.write_all(&[b'x'; 4096]).unwrap(); // there is room for a page
+    }
+    for _ in 0..3 {
+        assert_serves(&directory.path().join("victim"));
+        assert_serves(&directory.path().join("other"));
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.0.id() as i32), Signal::SIGTERM).unwrap();
+    wait_until("it ends", || child.0.try_wait().unwrap().is_some());
+}
+
+/// Ends with the test, also with one that fails.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Whoever reads what the target says may end before it.

@@ -4,7 +4,7 @@
 mod raw;
 
 use coalesce_target::sandbox;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::{Pid, Uid, User};
 use raw::*;
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -62,6 +63,27 @@ fn a_process_that_ends_is_started_again_and_no_other_disk_notices() {
     assert!(policy.as_str().unwrap().starts_with("vic:cif_threshold=3"), "what was set is set again: {policy}");
     assert!(target.log().contains("error: victim: its process"), "{}", target.log());
     assert!(target.log().contains("warning: victim: serves again"), "{}", target.log());
+}
+
+/// A program keeps the signals ignored that who started it ignores. The kernel tells nobody of a child's end then.
+#[test]
+fn a_process_is_started_again_also_where_sigchld_was_ignored() {
+    let directory = TempDir::new().unwrap();
+    write_config(&directory, &two_disks());
+    let mut target = Target::spawn(directory, |command| {
+        let ignore = || {
+            // SAFETY: no handler runs.
+            unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }?;
+            Ok(())
+        };
+        // SAFETY: signal(2) may be called after a fork.
+        unsafe { command.pre_exec(ignore) }
+    });
+    kill(target.pid_of("victim"), Signal::SIGKILL).unwrap();
+    wait_until_serving_again(&target, "victim", 1);
+    assert_serves(&target.path("victim"));
+    target.signal(Signal::SIGTERM);
+    assert_eq!(target.wait().code(), Some(0), "{}", target.log());
 }
 
 #[test]
@@ -268,6 +290,10 @@ fn confined() {
     unsafe {
         refused("ptrace", answer(libc::ptrace(libc::PTRACE_TRACEME)));
         refused("userfaultfd", answer(libc::syscall(libc::SYS_userfaultfd, 0)));
+        let file = listener.as_raw_fd();
+        refused("a signal through a file", answer(libc::fcntl(file, libc::F_SETOWN, libc::getpid()).into()));
+        refused("another signal", answer(libc::fcntl(file, 10 /* F_SETSIG */, libc::SIGKILL).into()));
+        refused("a file that waits for nobody, in every process", answer(libc::fcntl(2, libc::F_SETFL, 0).into()));
         refused("bpf", answer(libc::syscall(libc::SYS_bpf, 0, 0, 0)));
         let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -3,6 +3,7 @@
 
 mod raw;
 
+use nix::sys::signal::Signal;
 use raw::*;
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd as _;
@@ -371,6 +372,28 @@ fn check_discard(queue: &mut Queue, first: u64, count: u32) {
     let bytes = first_bytes(queue);
     let outside = (0..128).filter(|i| !(first..first + u64::from(count)).contains(i));
     assert!(outside.into_iter().all(|i| bytes[i as usize] == 1), "sectors {first} + {count}");
+}
+
+/// A disk in memory zeroes 64 MiB at a time, less where the range does not begin with a page.
+#[test]
+fn a_range_that_is_as_long_as_a_piece_is_zeroed_to_its_end() {
+    const PIECE: u32 = (64 << 20) / 512;
+    let target = Target::start(&[Disk::memory("m", "256M").policy("none")]);
+    let mut driver = Driver::start(&target.path("m"), &Setup::new(1, 64));
+    let queue = driver.queue();
+    for first in [0, 1, 7, 8] {
+        for sectors in [PIECE - 8, PIECE - 7, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE] {
+            for flags in [0, 1] {
+                let end = first + u64::from(sectors);
+                assert_eq!(queue.run(Op::Write(end - 8, &[7; 4096])).status, OK);
+                assert_eq!(queue.run(Op::Write(end, &[7; 512])).status, OK);
+                assert_eq!(queue.run(Op::WriteZeroes(first, sectors, flags)).status, OK);
+                let data = queue.run(Op::Read(end - 7, 4096)).data;
+                let zeroes = data.iter().take_while(|byte| **byte == 0).count();
+                assert_eq!((zeroes, data[4095]), (7 * 512, 7), "{sectors} sectors from {first} on, flags {flags}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -761,6 +784,40 @@ fn a_stop_announces_what_is_held() {
         assert_eq!(driver.queue().count_interrupts(), 1, "before the answer");
         assert_eq!(driver.queue().take_used().len(), 16);
     }
+}
+
+/// A queue that has stopped knows where its ring goes on, also while another one still finishes what it has in flight.
+#[test]
+fn a_base_that_is_asked_for_while_the_target_stops_is_right() {
+    let mut target = Target::start(&[Disk::memory("m", "1G").policy(HOLD_FOREVER).queues(2)]);
+    let mut driver = Driver::start(&target.path("m"), &Setup::new(2, 64));
+    hold(&mut driver.queues[0], 16);
+    let queue = &mut driver.queues[1];
+    for slot in 0..16 {
+        let head = queue.prepare(slot, &Op::WriteZeroes(0, 1 << 21, 0));
+        queue.offer(head);
+    }
+    let (len, table) = (1 << 19, driver.setup.spare() + (1 << 19));
+    queue.write(queue.header(16), &header(T_IN, 0, 0));
+    let mut parts = vec![(queue.header(16), 16, 0)];
+    parts.extend([(driver.setup.spare(), len, WRITE); 1000]);
+    parts.push((queue.status_at(16), 1, WRITE));
+    for (i, desc) in chained(&parts).iter().enumerate() {
+        queue.write(table + 16 * i as u64, &desc.bytes());
+    }
+    queue.write_desc(63, Desc(table, 16 * parts.len() as u32, INDIRECT, 0));
+    for _ in 0..16 {
+        queue.offer(63);
+    }
+    queue.publish();
+    wait_until("they are in flight", || target.count("m", 1, "in_flight") >= 16);
+    assert_eq!(driver.queues[0].count_interrupts(), 0);
+    target.signal(Signal::SIGTERM);
+    driver.queues[0].wait_interrupt(); // it has stopped
+    if let Ok(answer) = driver.wire.ask(GET_VRING_BASE, &u32s(&[0, 0])) {
+        assert_eq!(answer, u32s(&[0, 16])); // or the connection is closed already
+    }
+    assert!(target.wait().success());
 }
 
 #[test]

@@ -24,6 +24,11 @@ const PIECE: usize = 4 << 20;
 /// Bytes that are given back at once, at most.
 const RANGE_PIECE: u64 = 64 << 20;
 
+/// Bytes that are given back at once from here on: what follows begins with a whole page.
+const fn range_piece(offset: u64) -> u64 {
+    RANGE_PIECE - offset % PAGE
+}
+
 impl MemoryBackend {
     /// A disk of `size` bytes.
     ///
@@ -49,7 +54,9 @@ impl MemoryBackend {
         let is_large = match *operation {
             Operation::Read { .. } | Operation::Write { .. } => buffers.len() > PIECE,
             Operation::Flush => false,
-            Operation::Discard { len, .. } | Operation::WriteZeroes { len, .. } => len > RANGE_PIECE,
+            Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len, .. } => {
+                len > range_piece(offset)
+            }
         };
         if is_large {
             Step::Again
@@ -90,7 +97,7 @@ impl MemoryBackend {
             }),
             Operation::Flush => Some(0),
             Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len, .. } => {
-                let len = len.min(RANGE_PIECE - offset % PAGE); // what follows begins with a whole page
+                let len = len.min(range_piece(offset));
                 self.zero(offset, len).then_some(len)
             }
         }
