@@ -2,7 +2,7 @@
 
 use crate::link::DiskStats;
 use crate::socket::{Access, BoundSocket, serve_clients};
-use crate::supervisor::{Disk, stats_of};
+use crate::supervisor::{Disk, reset_stats_of, stats_of};
 use anyhow::{Context as _, Result, anyhow, bail};
 use policy::Spec;
 use serde::Deserialize;
@@ -156,8 +156,7 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
         }
         "reset_stats" => {
             let OneOrAll { ctrlr } = parse(params)?;
-            let outcomes: Vec<_> = chosen(disks, ctrlr.as_deref())?.map(Disk::reset_stats).collect();
-            outcomes.into_iter().collect::<Result<()>>()?;
+            reset_stats_of(chosen(disks, ctrlr.as_deref())?)?;
             true.into()
         }
         "vhost_controller_set_coalescing" => {

@@ -6,7 +6,9 @@
 use crate::config::DiskConfig;
 use crate::stats::QueueStats;
 use anyhow::{Context as _, Result, anyhow, bail};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{MsgFlags, send};
+use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -142,6 +144,12 @@ impl Link {
         Ok(())
     }
 
+    /// Whether nothing can be asked any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        lock(&self.unanswered).is_over
+    }
+
     /// Asks; the answer comes later.
     ///
     /// # Errors
@@ -210,9 +218,13 @@ fn route_answers(stream: UnixStream, unanswered: &Mutex<Unanswered>) {
             let _ = sender.send(outcome); // who asked may have stopped waiting
         }
     }
-    let mut unanswered = lock(unanswered);
-    unanswered.is_over = true;
-    unanswered.senders.clear();
+    {
+        let mut unanswered = lock(unanswered);
+        unanswered.is_over = true;
+        unanswered.senders.clear();
+    }
+    // As when the process ends: who looks after it looks now.
+    let _ = kill(Pid::this(), Signal::SIGCHLD);
 }
 
 fn lock(unanswered: &Mutex<Unanswered>) -> MutexGuard<'_, Unanswered> {

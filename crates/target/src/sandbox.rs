@@ -99,7 +99,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_statx,
     libc::SYS_fstatfs,
     libc::SYS_ftruncate,
-    libc::SYS_memfd_create,
     // Memory. No mapping can become code: see `rules`.
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -143,6 +142,9 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let fcntl = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_GET_SEALS]
         .map(|what| Ok(SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, what as u64)?])?));
     rules.insert(libc::SYS_fcntl, fcntl.into_iter().collect::<Result<_>>()?);
+    // A region of requests in flight, not of huge pages.
+    let huge = u64::from(libc::MFD_HUGETLB);
+    rules.insert(libc::SYS_memfd_create, vec![SeccompRule::new(vec![argument(1, SeccompCmpOp::MaskedEq(huge), 0)?])?]);
     // An io_uring signals another eventfd. None is made: those that are do only what they are for.
     let register = [REGISTER_EVENTFD, UNREGISTER_EVENTFD]
         .map(|what| Ok(SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, u64::from(what))?])?));

@@ -18,6 +18,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -122,11 +123,12 @@ impl DiskParts {
 }
 
 impl DiskServer {
-    /// Serves a disk to front ends that connect to `listener`.
+    /// Serves a disk to front ends that connect to `listener`. `prepare` is done when all threads are there and none has
+    /// heard a front end.
     ///
     /// # Errors
-    /// What the system does not give.
-    pub fn start(parts: DiskParts, listener: UnixListener) -> Result<Self> {
+    /// What the system does not give, or what `prepare` says.
+    pub fn start(parts: DiskParts, listener: UnixListener, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
         let DiskParts { about, disk, queues, event_idx } = parts;
         let queues: Arc<[QueueThread]> = queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
         let stop = EventFd::new().context("eventfd")?;
@@ -141,7 +143,15 @@ impl DiskServer {
             block_size: about.block_size,
             event_idx,
         };
-        let thread = std::thread::Builder::new().name(name).spawn(move || front.run()).context("a thread")?;
+        let (begin, may_begin) = channel();
+        let run = move || {
+            if may_begin.recv().is_ok() {
+                front.run();
+            }
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run).context("a thread")?;
+        prepare()?;
+        let _ = begin.send(()); // the thread is there
         Ok(Self { about, queues, shared, thread: Mutex::new(Some(thread)) })
     }
 

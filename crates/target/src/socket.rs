@@ -2,7 +2,6 @@
 
 use crate::config::Mode;
 use anyhow::{Context as _, Result, anyhow, bail};
-use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, listen, socket};
@@ -86,19 +85,20 @@ fn group_id(name: &str) -> Result<Gid> {
 }
 
 /// Two processes that start at the same time look at the path one after the other: or each might remove the socket that the
-/// other has just bound.
-fn lock_directory(path: &Path) -> Result<Flock<File>> {
+/// other has just bound. Anybody who may read the directory may lock it, so nobody waits for that for ever.
+fn lock_directory(path: &Path) -> std::io::Result<Option<Flock<File>>> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = File::open(directory)?;
     let start = Instant::now();
-    loop {
+    while start.elapsed() < PATIENCE {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(lock),
-            Err((again, Errno::EAGAIN)) if start.elapsed() < PATIENCE => file = again,
-            Err((_, error)) => return Err(error).with_context(|| format!("a lock on {}", directory.display())),
+            Ok(lock) => return Ok(Some(lock)),
+            Err((again, _)) => file = again,
         }
         sleep(Duration::from_millis(5));
     }
+    warn!("somebody holds a lock on {}: going on without it", directory.display());
+    Ok(None)
 }
 
 fn remove_abandoned(path: &Path) -> Result<()> {
@@ -245,6 +245,14 @@ mod tests {
             assert_eq!(bound.len(), 1);
             UnixStream::connect(&path).expect("the one that has it is there");
         }
+    }
+
+    #[test]
+    fn a_lock_that_somebody_else_holds_is_not_waited_for_for_ever() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let theirs = File::open(directory.path()).unwrap();
+        let _lock = Flock::lock(theirs, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error).unwrap();
+        bind(&directory.path().join("s")).unwrap();
     }
 
     #[test]

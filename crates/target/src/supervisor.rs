@@ -24,6 +24,8 @@ use tracing::{error, warn};
 
 /// How long a process may take to start: an image's lock is waited for.
 const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a process that was killed may take to end: the kernel can hold it, in an image that does not answer.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks at a process that starts or ends.
 const LOOK: Duration = Duration::from_millis(2);
 /// The pause before a process is started again that ended soon after its start: it doubles each time.
@@ -84,7 +86,8 @@ impl Disk {
 
     fn link(&self) -> Result<Arc<Link>> {
         let process = self.state().process.clone();
-        Ok(process.ok_or_else(|| anyhow!("its process has ended and is being started again"))?.link)
+        let why = if self.config.memory.is_some() { "its memory is lost" } else { "it is being started again" };
+        Ok(process.ok_or_else(|| anyhow!("its process has ended: {why}"))?.link)
     }
 
     fn begin(&self, request: Request) -> Result<Pending> {
@@ -95,15 +98,6 @@ impl Disk {
         outcome.with_context(|| format!("disk {}", self.name()))
     }
 
-    /// Forgets what was counted.
-    ///
-    /// # Errors
-    /// Its process does not answer.
-    pub fn reset_stats(&self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        self.named(self.begin(Request::ResetStats).and_then(|pending| pending.wait(deadline)))
-    }
-
     /// Gives one queue, or all, another policy. No request is dropped. It lasts as long as the target runs.
     ///
     /// # Errors
@@ -111,12 +105,18 @@ impl Disk {
     pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let change = PolicyChange { queue, policy: policy.to_string() };
-        let outcome = self.begin(Request::SetPolicy(change.clone())).and_then(|pending| pending.wait::<()>(deadline));
-        self.named(outcome)?;
-        let policies = &mut self.state().policies;
-        policies.retain(|earlier| queue.is_some() && earlier.queue != queue);
-        policies.push(change);
-        Ok(())
+        let policies = {
+            let policies = &mut self.state().policies;
+            let before = policies.clone();
+            policies.retain(|earlier| queue.is_some() && earlier.queue != queue);
+            policies.push(change.clone()); // before it is answered: the process may end meanwhile, and another begin
+            before
+        };
+        let outcome = self.begin(Request::SetPolicy(change)).and_then(|pending| pending.wait::<()>(deadline));
+        if outcome.is_err() {
+            self.state().policies = policies;
+        }
+        self.named(outcome)
     }
 }
 
@@ -127,6 +127,18 @@ pub fn stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<(&'a Disk, Res
     let answers =
         asked.into_iter().map(|(disk, pending)| (disk, disk.named(pending.and_then(|pending| pending.wait(deadline)))));
     answers.collect()
+}
+
+/// Forgets what several disks counted.
+///
+/// # Errors
+/// One of them does not answer.
+pub fn reset_stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let asked: Vec<_> = disks.map(|disk| (disk, disk.begin(Request::ResetStats))).collect();
+    let answers =
+        asked.into_iter().map(|(disk, pending)| disk.named(pending.and_then(|pending| pending.wait(deadline))));
+    answers.collect::<Vec<_>>().into_iter().collect() // each is waited for
 }
 
 /// The processes of all disks. Dropping it ends them and removes the sockets.
@@ -150,7 +162,7 @@ struct Plan {
 /// Keeps the process of one disk running. The main thread has it: a process ends with the thread that started it.
 #[derive(Debug)]
 struct Keeper {
-    socket: BoundSocket,
+    socket: Option<BoundSocket>, // none: the disk is lost
     worker: Option<Worker>,
     again_at: Option<Instant>,
     failures: u32, // in a row, soon after a start
@@ -183,7 +195,7 @@ impl Supervisor {
             let access = Access { mode: config.socket_mode, group: config.socket_group.clone() };
             let socket = BoundSocket::bind(&config.socket, &access);
             let socket = socket.with_context(|| format!("disk {}", config.name()))?;
-            Ok(Keeper { socket, worker: None, again_at: None, failures: 0 })
+            Ok(Keeper { socket: Some(socket), worker: None, again_at: None, failures: 0 })
         };
         let keepers = config.disks.iter().map(bind).collect::<Result<_>>()?;
         let disk = |config: &DiskConfig| Disk { config: config.clone(), state: Mutex::default() };
@@ -207,8 +219,8 @@ impl Supervisor {
             keeper.worker = Some(disk.named(Worker::spawn())?);
         }
         for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
-            let Some(worker) = &mut keeper.worker else { continue };
-            let starting = disk.named(self.plan.begin(worker, disk, &keeper.socket))?;
+            let (Some(worker), Some(socket)) = (&mut keeper.worker, &keeper.socket) else { continue };
+            let starting = disk.named(self.plan.begin(worker, disk, socket))?;
             disk.serves(worker, starting.wait(deadline)?);
         }
         Ok(())
@@ -317,18 +329,22 @@ impl Keeper {
                 }
                 None => {}
             }
+            if matches!(ended, Ok(None)) && worker.link.is_over() {
+                let _ = worker.child.kill(); // nobody can ask it anything any more
+            }
             match ended {
                 Ok(None) => return worker.starting.is_some().then_some(LOOK),
                 Ok(Some(status)) => self.has_ended(disk, &status.to_string()),
                 Err(error) => self.has_ended(disk, &error.to_string()),
             }
         }
+        let socket = self.socket.as_ref()?;
         let now = Instant::now();
         if self.again_at.is_none_or(|again_at| again_at <= now) {
             self.again_at = None;
             let spawn = || {
                 let mut worker = Worker::spawn()?;
-                worker.starting = Some(plan.begin(&worker, disk, &self.socket)?);
+                worker.starting = Some(plan.begin(&worker, disk, socket)?);
                 Ok::<_, anyhow::Error>(worker)
             };
             match spawn() {
@@ -345,6 +361,16 @@ impl Keeper {
     fn has_ended(&mut self, disk: &Disk, how: &str) {
         disk.state().process = None;
         let Some(worker) = self.worker.take() else { return };
+        if disk.config.memory.is_some() && disk.about().is_some() {
+            // A guest that went on with an empty disk would not know.
+            let pid = worker.child.id();
+            error!(
+                disk = disk.name(),
+                "its process {pid} has ended ({how}), and its memory with it: it is not served any more"
+            );
+            self.socket = None;
+            return;
+        }
         error!(disk = disk.name(), "its process {} has ended ({how}); it is started again", worker.child.id());
         if worker.started.elapsed() >= SETTLED {
             self.failures = 0;
@@ -388,7 +414,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.child.kill(); // it has ended, or is not needed any more
-        let _ = self.child.wait();
+        let _ = self.end_by(Instant::now() + END_PATIENCE); // one that the kernel holds must not hold the others
     }
 }
 

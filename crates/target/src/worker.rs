@@ -87,12 +87,13 @@ fn start(setup: &Setup, listener: OwnedFd, record: Option<OwnedFd>) -> Result<(D
     }
     let spawn = |(file, (recorder, arrivals))| Writer::spawn(File::from(file), recorder, arrivals);
     let writer = record.map(spawn).transpose()?;
-    let disk = DiskServer::start(parts, listener.into())?;
+    let restrict = || match setup.sandbox {
+        true => sandbox::restrict_system_calls().context("sandbox"),
+        false => Ok(()),
+    };
+    let disk = DiskServer::start(parts, listener.into(), restrict)?;
     for change in &setup.policies {
         disk.set_policy(change.queue, &change.policy.parse()?)?;
-    }
-    if setup.sandbox {
-        sandbox::restrict_system_calls().context("sandbox")?;
     }
     Ok((disk, writer))
 }

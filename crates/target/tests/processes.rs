@@ -19,14 +19,21 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-fn two_disks() -> [Disk; 2] {
-    [Disk::memory("victim", "1M").policy("none"), Disk::memory("other", "1M").policy("none")]
+/// The victim's image is in the target's directory.
+fn two_disks(directory: &TempDir) -> [Disk; 2] {
+    let image = directory.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    [Disk::file("victim", &image).policy("none"), Disk::memory("other", "1M").policy("none")]
+}
+
+fn start() -> Target {
+    start_with(&[])
 }
 
 /// A target with options besides those of the disks.
-fn start_with(disks: &[Disk], options: &[&str]) -> Target {
+fn start_with(options: &[&str]) -> Target {
     let directory = TempDir::new().unwrap();
-    write_config(&directory, disks);
+    write_config(&directory, &two_disks(&directory));
     Target::spawn(directory, |command| command.args(options))
 }
 
@@ -44,7 +51,7 @@ fn wait_until_serving_again(target: &Target, disk: &str, restarts: u64) {
 
 #[test]
 fn a_process_that_ends_is_started_again_and_no_other_disk_notices() {
-    let target = Target::start(&two_disks());
+    let target = start();
     let mut other = Driver::start(&target.path("other"), &Setup::new(1, 64));
     let data = pattern(3, 4096);
     assert_eq!(other.queue().run(Op::Write(0, &data)).status, OK);
@@ -69,7 +76,7 @@ fn a_process_that_ends_is_started_again_and_no_other_disk_notices() {
 #[test]
 fn a_process_is_started_again_also_where_sigchld_was_ignored() {
     let directory = TempDir::new().unwrap();
-    write_config(&directory, &two_disks());
+    write_config(&directory, &two_disks(&directory));
     let mut target = Target::spawn(directory, |command| {
         let ignore = || {
             // SAFETY: no handler runs.
@@ -86,6 +93,19 @@ fn a_process_is_started_again_also_where_sigchld_was_ignored() {
     assert_eq!(target.wait().code(), Some(0), "{}", target.log());
 }
 
+/// A guest that went on with an empty disk would not know: its front end finds nobody.
+#[test]
+fn a_memory_disk_is_lost_with_its_process() {
+    let target = Target::start(&[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
+    kill(target.pid_of("victim"), Signal::SIGKILL).unwrap();
+    wait_until("its socket is gone", || !target.path("victim").exists());
+    assert!(target.log().contains("its memory with it: it is not served any more"), "{}", target.log());
+    let stats = target.call("get_stats", &json!({})).unwrap();
+    assert!(stats[0]["error"].as_str().unwrap().contains("its memory is lost"), "{stats}");
+    assert_serves(&target.path("other"));
+    assert_eq!(about(&target, "victim")["pid"], Value::Null);
+}
+
 #[test]
 fn a_disk_that_cannot_be_started_again_is_tried_until_it_can() {
     let directory = TempDir::new().unwrap();
@@ -98,7 +118,7 @@ fn a_disk_that_cannot_be_started_again_is_tried_until_it_can() {
     wait_until("it is said", || target.log().matches("No such file").count() >= 2);
     assert_serves(&target.path("other"));
     let stats = target.call("get_stats", &json!({})).unwrap();
-    assert!(stats[0]["error"].as_str().unwrap().contains("is being started again"), "{stats}");
+    assert!(stats[0]["error"].as_str().unwrap().contains("it is being started again"), "{stats}");
     std::fs::rename(&elsewhere, &image).unwrap();
     wait_until_serving_again(&target, "victim", 1);
     assert_serves(&target.path("victim"));
@@ -108,7 +128,7 @@ fn a_disk_that_cannot_be_started_again_is_tried_until_it_can() {
 #[test]
 fn a_process_that_is_stuck_keeps_nobody_waiting() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let mut target = start_with(&two_disks(), &["--metrics", &address, "--stop-timeout", "1s"]);
+    let mut target = start_with(&["--metrics", &address, "--stop-timeout", "1s"]);
     let mut other = Driver::start(&target.path("other"), &Setup::new(1, 64));
     let stuck = target.pid_of("victim");
     kill(stuck, Signal::SIGSTOP).unwrap();
@@ -143,7 +163,7 @@ fn a_process_that_is_stuck_keeps_nobody_waiting() {
 
 /// Sets a limit of a disk's process, and a front end meets it. What that said.
 fn at_limit(resource: libc::__rlimit_resource_t, extra: u64, name: &str) -> (Target, std::io::Result<()>) {
-    let target = Target::start(&two_disks());
+    let target = start();
     let pid = target.pid_of("victim");
     let status = status_of(pid, name);
     let now: u64 = status.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10;
@@ -189,7 +209,7 @@ fn a_disk_that_gets_no_more_memory_harms_no_other() {
 
 #[test]
 fn processes_end_with_their_supervisor() {
-    let mut target = Target::start(&two_disks());
+    let mut target = start();
     let pids = ["victim", "other"].map(|disk| target.pid_of(disk));
     target.kill();
     wait_until("they have ended", || pids.iter().all(|pid| has_ended(*pid)));
@@ -240,7 +260,7 @@ fn status_of(pid: Pid, name: &str) -> String {
 
 #[test]
 fn a_disks_process_has_no_privileges_unless_they_are_asked_for() {
-    let target = Target::start(&two_disks());
+    let target = start();
     for task in std::fs::read_dir(format!("/proc/{}/task", target.pid_of("victim"))).unwrap() {
         let task = Pid::from_raw(task.unwrap().file_name().to_str().unwrap().parse().unwrap());
         let of = |name| status_of(task, name);
@@ -249,7 +269,7 @@ fn a_disks_process_has_no_privileges_unless_they_are_asked_for() {
             assert_eq!(of(set), "0000000000000000", "{set}");
         }
     }
-    let open = start_with(&two_disks(), &["--sandbox", "off"]);
+    let open = start_with(&["--sandbox", "off"]);
     assert_eq!(status_of(open.pid_of("victim"), "Seccomp"), "0");
     assert_serves(&open.path("victim"));
 }
@@ -338,7 +358,7 @@ fn a_user_that_is_not_there_is_named() {
 
 #[test]
 fn a_record_that_cannot_go_on_is_said_at_once_and_at_the_end() {
-    let mut target = start_with(&two_disks(), &["--record", "/dev/full"]);
+    let mut target = start_with(&["--record", "/dev/full"]);
     assert_serves(&target.path("victim"));
     wait_until("it is said", || target.log().contains("error: record: No space left on device"));
     assert_serves(&target.path("victim"));
@@ -351,7 +371,7 @@ fn a_record_that_cannot_go_on_is_said_at_once_and_at_the_end() {
 #[test]
 fn a_record_has_the_lines_of_every_disk_whole() {
     let directory = TempDir::new().unwrap();
-    write_config(&directory, &two_disks());
+    write_config(&directory, &two_disks(&directory));
     let record = directory.path().join("record");
     std::fs::write(&record, "what was there before\n").unwrap();
     let mut target = Target::spawn(directory, |command| command.arg("--record").arg(&record));
@@ -418,7 +438,7 @@ fn a_socket_has_the_mode_that_its_disk_asks_for() {
 #[test]
 fn silent_clients_of_the_metrics_address_keep_nobody_waiting() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let _target = start_with(&two_disks(), &["--metrics", &address]);
+    let _target = start_with(&["--metrics", &address]);
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert!(get(&address).contains("coalesce_up"));
     for stream in &silent {

@@ -37,7 +37,10 @@ impl Served {
         };
         change(&directory, &mut config);
         let listener = UnixListener::bind(&config.socket).unwrap();
-        let disk = DiskServer::start(DiskParts::open(&config, None).unwrap(), listener).unwrap();
+        let disk = {
+            let parts = DiskParts::open(&config, None).unwrap();
+            DiskServer::start(parts, listener, || Ok(())).unwrap()
+        };
         Self { directory, disk }
     }
 
