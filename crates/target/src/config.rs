@@ -167,7 +167,7 @@ impl Serialize for Size {
     }
 }
 
-/// The mode of a socket: who may connect. Whoever may write to it may.
+/// The mode of a socket. Write permission is what connecting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode(pub u32);
 

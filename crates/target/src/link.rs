@@ -1,7 +1,7 @@
 //! What the supervisor and a disk's process say to each other: one JSON object a line, over a socket of their own.
 //!
 //! The supervisor asks, with a number; the disk's process answers, with the same one. It can be stuck in its guest's
-//! memory or its image: so each question has a time limit, and there are only so many without an answer.
+//! memory or its image: so each question has a time limit, and the number of unanswered ones has a bound.
 
 use crate::config::DiskConfig;
 use crate::stats::QueueStats;

@@ -54,7 +54,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-/// Whether a line can be written without waiting for whoever reads: a pipe that is not full has room for a page. All disks
+/// Whether a line can be written without waiting for the reader: a pipe that is not full has room for a page. All disks
 /// share standard error, and a guest that makes lines must not fill it for the others.
 fn has_room(stderr: BorrowedFd<'_>) -> bool {
     poll(&mut [PollFd::new(stderr, PollFlags::POLLOUT)], PollTimeout::ZERO) != Ok(0)

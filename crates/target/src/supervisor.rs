@@ -205,7 +205,7 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// The disks, for whoever asks about them.
+    /// The disks, for control and metrics.
     #[must_use]
     pub const fn disks(&self) -> &Arc<[Disk]> {
         &self.disks

@@ -15,7 +15,7 @@ use tracing::error;
 pub struct CallRings(Arc<Mutex<Vec<IoUring>>>);
 
 impl CallRings {
-    /// For so many calls at a time.
+    /// For `count` calls at a time.
     ///
     /// # Errors
     /// The kernel has no io_uring, or not enough for all of them.
