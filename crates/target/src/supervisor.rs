@@ -13,6 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{User, getgrouplist};
 use policy::Spec;
+use serde::de::DeserializeOwned;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -120,13 +121,9 @@ impl Disk {
     }
 }
 
-/// What several disks counted, each by itself. One that does not answer keeps nobody waiting for longer than its turn.
+/// What several disks counted, each by itself.
 pub fn stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<(&'a Disk, Result<DiskStats>)> {
-    let deadline = Instant::now() + PATIENCE;
-    let asked: Vec<_> = disks.map(|disk| (disk, disk.begin(Request::Stats))).collect();
-    let answers =
-        asked.into_iter().map(|(disk, pending)| (disk, disk.named(pending.and_then(|pending| pending.wait(deadline)))));
-    answers.collect()
+    ask_each(disks, &Request::Stats)
 }
 
 /// Forgets what several disks counted.
@@ -134,11 +131,19 @@ pub fn stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<(&'a Disk, Res
 /// # Errors
 /// One of them does not answer.
 pub fn reset_stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Result<()> {
+    ask_each(disks, &Request::ResetStats).into_iter().try_for_each(|(_, outcome)| outcome)
+}
+
+/// Asks several disks at once, so that those that do not answer are waited for together.
+fn ask_each<'a, T: DeserializeOwned>(
+    disks: impl Iterator<Item = &'a Disk>,
+    request: &Request,
+) -> Vec<(&'a Disk, Result<T>)> {
     let deadline = Instant::now() + PATIENCE;
-    let asked: Vec<_> = disks.map(|disk| (disk, disk.begin(Request::ResetStats))).collect();
+    let asked: Vec<_> = disks.map(|disk| (disk, disk.begin(request.clone()))).collect();
     let answers =
-        asked.into_iter().map(|(disk, pending)| disk.named(pending.and_then(|pending| pending.wait(deadline))));
-    answers.collect::<Vec<_>>().into_iter().collect() // each is waited for
+        asked.into_iter().map(|(disk, pending)| (disk, disk.named(pending.and_then(|pending| pending.wait(deadline)))));
+    answers.collect()
 }
 
 /// The processes of all disks. Dropping it ends them and removes the sockets.

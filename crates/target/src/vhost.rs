@@ -204,7 +204,7 @@ impl Connection {
         check_queue_size(inflight.queue_size).map(drop)
     }
 
-    /// Maps a part of guest memory, beside `others` that have so many bytes.
+    /// Maps a part of guest memory, beside `others` bytes that are mapped already.
     fn map(&self, region: &VhostUserMemoryRegion, file: File, others: u64) -> Result<GuestRegion> {
         let (guest, size, max_memory) = (region.guest_phys_addr, region.memory_size, self.disk.limits.max_memory);
         let is_allowed = others.checked_add(size).is_some_and(|all| all <= max_memory);
@@ -545,7 +545,7 @@ pub fn check_files(stream: &UnixStream) -> io::Result<()> {
     {
         let files = (header.cmsg_len - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
         for i in 0..files {
-            // SAFETY: the kernel has put so many descriptors behind the header, which nobody else has.
+            // SAFETY: the kernel has put `files` descriptors behind the header, which nobody else has.
             drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
         }
     }

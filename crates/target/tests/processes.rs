@@ -68,8 +68,9 @@ fn a_process_that_ends_is_started_again_and_no_other_disk_notices() {
     assert_eq!(about(&target, "other")["restarts"], 0);
     let policy = target.stats("victim", 0)["policy"].clone();
     assert!(policy.as_str().unwrap().starts_with("vic:cif_threshold=3"), "what was set is set again: {policy}");
-    assert!(target.log().contains("error: victim: its process"), "{}", target.log());
-    assert!(target.log().contains("warning: victim: serves again"), "{}", target.log());
+    for line in ["error: victim: its process", "warning: victim: serves again"] {
+        wait_until("it is said", || target.log().contains(line));
+    }
 }
 
 /// A program keeps the signals ignored that who started it ignores. The kernel tells nobody of a child's end then.
@@ -99,7 +100,7 @@ fn a_memory_disk_is_lost_with_its_process() {
     let target = Target::start(&[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
     kill(target.pid_of("victim"), Signal::SIGKILL).unwrap();
     wait_until("its socket is gone", || !target.path("victim").exists());
-    assert!(target.log().contains("its memory with it: it is not served any more"), "{}", target.log());
+    wait_until("it is said", || target.log().contains("its memory with it: it is not served any more"));
     let stats = target.call("get_stats", &json!({})).unwrap();
     assert!(stats[0]["error"].as_str().unwrap().contains("its memory is lost"), "{stats}");
     assert_serves(&target.path("other"));

@@ -23,7 +23,7 @@ pub struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// The chain that begins at `head` in a descriptor table of so many entries.
+    /// The chain that begins at `head` in a descriptor table of this many entries.
     #[must_use]
     pub const fn new(memory: &'a GuestMemory, table: GuestAddress, entries: u16, head: u16) -> Self {
         Self { memory, table, entries, next: head, left: entries, bytes: 0, is_indirect: false }
