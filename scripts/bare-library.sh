@@ -15,7 +15,7 @@ if [[ $target == *-none-* ]]; then
   export RUSTC
   build=${RUSTC%/bin/rustc}/build
 fi
-cargo rustc --quiet --locked --release --package coalesce-ffi --lib --crate-type staticlib --no-default-features \
+cargo rustc --quiet --locked --release --package libcoalesce --lib --crate-type staticlib --no-default-features \
   --features no-panic --target "$target" --target-dir "$build"
 library=$build/$target/release/libcoalesce.a
 ar p "$library" "$(ar t "$library" | grep '^coalesce-')" > "${library%/*}/coalesce.o"

@@ -33,7 +33,7 @@ fi
 listed | diff - "$work/exported" ||
   die "symbols.txt (<) and the shared library (>) differ: UPDATE=1 adds new functions, released ones stay"
 
-cargo rustc --quiet --locked --release --package coalesce-ffi --lib --crate-type staticlib --no-default-features \
+cargo rustc --quiet --locked --release --package libcoalesce --lib --crate-type staticlib --no-default-features \
   --features no-panic --target-dir "$target/c-abi"
 library=$target/c-abi/release/libcoalesce.a
 # Compiler's own members have names of their own; ours are C names.

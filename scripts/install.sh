@@ -24,7 +24,7 @@ build() {
   local log
   log=$(mktemp)
   # For this machine, whatever the user builds for otherwise: that would be elsewhere.
-  env -u CARGO_BUILD_TARGET cargo rustc --locked --release --package coalesce-ffi --lib --crate-type staticlib,cdylib -- \
+  env -u CARGO_BUILD_TARGET cargo rustc --locked --release --package libcoalesce --lib --crate-type staticlib,cdylib -- \
     --print native-static-libs 2> "$log" || { cat "$log" >&2; rm "$log"; die "the build failed"; }
   # What a program needs that links the static library; -lgcc_s the C compiler adds itself, and not for -static.
   sed -n 's/^note: native-static-libs: //p' "$log" | sed 's/-lgcc_s *//' > "$built/libcoalesce.private"

@@ -115,7 +115,7 @@ soak() {
 
 # Ten million random operations, and more.
 properties() {
-  POLICY_TEST_TIMES=10 cargo test --locked --release --package vic-core --package cint-core --package policy
+  POLICY_TEST_TIMES=10 cargo test --locked --release --package vic-core --package cint-core --package coalesce-policy
 }
 
 [ $# -gt 0 ] || set -- guest turns mixed daemon soak properties

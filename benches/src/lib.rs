@@ -5,7 +5,7 @@ use cint_core::Cint;
 use coalesce::cint::{cint_config, cint_config_default, cint_init, cint_state};
 use coalesce::status::{COALESCE_NEVER, COALESCE_OK};
 use coalesce::vic::{vic_config, vic_config_default, vic_init, vic_on_completion_in_slice, vic_state};
-use policy::AnyPolicy;
+use coalesce_policy::AnyPolicy;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use vic_core::Vic;

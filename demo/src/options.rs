@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use charts::series::{STYLES, styles};
 use clap::Parser;
+use coalesce_charts::series::{STYLES, styles};
+use coalesce_policy::Spec;
 use coalesce_target::config::Size;
-use policy::Spec;
 
 /// Show what interrupt coalescing costs and saves on this machine
 ///

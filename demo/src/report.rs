@@ -2,9 +2,9 @@
 
 mod figures;
 
-use charts::html::{self, escape};
-use charts::{CSS, chart};
-use policy::Spec;
+use coalesce_charts::html::{self, escape};
+use coalesce_charts::{CSS, chart};
+use coalesce_policy::Spec;
 use serde_json::Value;
 
 use crate::demo::Demo;

@@ -1,4 +1,4 @@
-// The golden traces of vectors/, packed by crates/policy-test/examples/pack.rs: records of fixed size, little-endian. The
+// The golden traces of vectors/, packed by crates/coalesce-testkit/examples/pack.rs: records of fixed size, little-endian. The
 // number of traces in 64 bits; then of each trace its record, its configurations, its events.
 #ifndef VECTORS_H
 #define VECTORS_H

@@ -30,7 +30,7 @@ fn configuration(text: &str) {
 }
 
 fn policy(text: &str) {
-    let Ok(spec) = text.parse::<policy::Spec>() else { return };
+    let Ok(spec) = text.parse::<coalesce_policy::Spec>() else { return };
     assert_eq!(spec.to_string().parse(), Ok(spec));
 }
 

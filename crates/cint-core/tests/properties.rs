@@ -4,8 +4,8 @@ mod machine;
 mod reference;
 
 use cint_core::{Config, Params, StormParams};
+use coalesce_testkit::{Lockstep, Mix, check_any};
 use machine::{GROUPS, Machine};
-use policy_test::{Lockstep, Mix, check_any};
 use proptest::prelude::*;
 use reference::Reference;
 

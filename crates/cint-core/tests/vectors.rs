@@ -3,8 +3,8 @@
 mod machine;
 
 use cint_core::{Params, StormParams};
+use coalesce_testkit::{Mix, check_vector};
 use machine::{GROUPS, Machine};
-use policy_test::{Mix, check_vector};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

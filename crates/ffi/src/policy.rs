@@ -6,7 +6,7 @@ use crate::status::*;
 use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{put, read_config};
 use crate::text::{read_text, write_text};
-use ::policy::{AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Spec, Ticket};
+use ::coalesce_policy::{AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Spec, Ticket};
 use core::ffi::{c_char, c_void};
 use std::boxed::Box;
 use std::ffi::CString;
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         outstanding: request.outstanding,
     };
     let (hint, source) = match known(request.hint) {
-        Some(Hint::Plain) => ::policy::infer(policy.0.spec().hints(), &clues),
+        Some(Hint::Plain) => ::coalesce_policy::infer(policy.0.spec().hints(), &clues),
         Some(hint) => (hint, None),
         None => (Hint::Urgent, None),
     };
@@ -267,7 +267,8 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
                 let coalesce_completion { cif, mark, slice_end, class_of, before, .. } = completion;
                 let source = HintSource::ALL.get(mark.source as usize).copied();
                 let hint = (known(mark.hint).unwrap_or(Hint::Urgent), source);
-                let (hint, _) = ::policy::at_completion(policy.spec().hints(), hint, cif, policy.expects_more());
+                let (hint, _) =
+                    ::coalesce_policy::at_completion(policy.spec().hints(), hint, cif, policy.expects_more());
                 let class = match class_of {
                     COALESCE_CLASS_IO => Class::Io,
                     COALESCE_CLASS_ADMIN => Class::Admin,

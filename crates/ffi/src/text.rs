@@ -5,9 +5,9 @@ use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error, coalesce_field_name}
 use crate::status::*;
 use crate::tagged::read_config;
 use crate::vic::vic_config;
+use coalesce_policy::{AnyPolicy, CintSpec, Spec};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
-use policy::{AnyPolicy, CintSpec, Spec};
 use std::borrow::Cow;
 use std::boxed::Box;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! `include/coalesce.h` is what the sources say. To write it anew: `UPDATE=1 cargo test -p coalesce-ffi --test header`.
+//! `include/coalesce.h` is what the sources say. To write it anew: `UPDATE=1 cargo test -p libcoalesce --test header`.
 
 use coalesce::{cint::*, error::*, ipi::*, nvme::*, policy::*, reaper::*, stats::*, version::*, vic::*};
 use std::path::Path;

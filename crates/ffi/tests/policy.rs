@@ -1,10 +1,10 @@
 //! Any policy behind one handle: it decides as the policy does that Rust programs use.
 
+use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision};
 use coalesce::hint::*;
 use coalesce::policy::*;
 use coalesce::status::*;
 use coalesce::strict::COALESCE_NO_TICKET;
-use policy::{AnyPolicy, Clues, Completion, Decision};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -97,10 +97,13 @@ fn it_decides_as_in_rust() {
                             batch_len: request.batch_len as usize,
                             outstanding: request.outstanding,
                         };
-                        let hint = policy::infer(twin.spec().hints(), &clues);
+                        let hint = ::coalesce_policy::infer(twin.spec().hints(), &clues);
                         twin.on_plain_submits(request.before, request.outstanding);
                         let ticket = twin.on_submit(request.group as u8, request.outstanding);
-                        assert_eq!(mark.ticket, ticket.map_or(COALESCE_NO_TICKET, policy::Ticket::to_number));
+                        assert_eq!(
+                            mark.ticket,
+                            ticket.map_or(COALESCE_NO_TICKET, ::coalesce_policy::Ticket::to_number)
+                        );
                         in_flight.push((mark, hint, ticket));
                     }
                     8..=16 if !in_flight.is_empty() => {
@@ -115,7 +118,8 @@ fn it_decides_as_in_rust() {
                             class_of: COALESCE_CLASS_IO,
                             before,
                         };
-                        let (hint, _) = policy::at_completion(twin.spec().hints(), hint, cif, twin.expects_more());
+                        let (hint, _) =
+                            ::coalesce_policy::at_completion(twin.spec().hints(), hint, cif, twin.expects_more());
                         let expected = twin.on_completion(
                             now,
                             &Completion { cif, hint, ticket, before: before as u16, ..Completion::default() },

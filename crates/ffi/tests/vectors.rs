@@ -6,7 +6,7 @@ use coalesce::hint::*;
 use coalesce::status::*;
 use coalesce::strict::*;
 use coalesce::vic::*;
-use policy_test::{Completion, Decision, Event, Hint, Policy, Promises, replay};
+use coalesce_testkit::{Completion, Decision, Event, Hint, Policy, Promises, replay};
 use serde_json::Value;
 use std::ffi::CStr;
 use std::path::Path;

@@ -3,8 +3,8 @@
 mod machine;
 mod reference;
 
+use coalesce_testkit::{Lockstep, Mix, check_any};
 use machine::Machine;
-use policy_test::{Lockstep, Mix, check_any};
 use proptest::prelude::*;
 use reference::Reference;
 use vic_core::Params;

@@ -2,8 +2,8 @@
 
 mod machine;
 
+use coalesce_testkit::{Mix, check_vector};
 use machine::Machine;
-use policy_test::{Mix, check_vector};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use vic_core::Params;

@@ -1,9 +1,9 @@
 //! Which pictures there are of one part.
 
-use charts::chart::{Curve, Head, Mark, ROWS_RANGE, RowMark, curves, rows};
-use charts::html::figure;
-use charts::scale::{NINES, Scale};
-use charts::series::Series;
+use coalesce_charts::chart::{Curve, Head, Mark, ROWS_RANGE, RowMark, curves, rows};
+use coalesce_charts::html::figure;
+use coalesce_charts::scale::{NINES, Scale};
+use coalesce_charts::series::Series;
 
 use crate::jobs::{self, Job, ROWS, Row};
 use crate::options::Policies;

@@ -1,7 +1,7 @@
 //! The machine as a policy under test.
 
 use cint_core::{Cint, Config, Hint, Params, Ticket, Tracker};
-use policy_test::{Completion, Decision, Policy, Promises, Rate};
+use coalesce_testkit::{Completion, Decision, Policy, Promises, Rate};
 
 pub const GROUPS: usize = 2;
 
@@ -34,9 +34,9 @@ fn decision(decision: cint_core::Decision) -> Decision {
 impl<const WORDS: usize> Policy for Machine<WORDS> {
     fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
         let hint = match completion.hint {
-            policy_test::Hint::Plain => Hint::Plain,
-            policy_test::Hint::Urgent => Hint::Urgent,
-            policy_test::Hint::Barrier => Hint::Barrier,
+            coalesce_testkit::Hint::Plain => Hint::Plain,
+            coalesce_testkit::Hint::Urgent => Hint::Urgent,
+            coalesce_testkit::Hint::Barrier => Hint::Barrier,
         };
         let event = self.tracker.on_completion(completion.ticket.map(Ticket::from_number), hint);
         decision(self.cint.on_completion(now, event, Some(completion.cif)))

@@ -5,7 +5,7 @@
 //! group, the set of finished numbers, and derives the rest from them whenever somebody asks. Time inside is an `i128`
 //! that never goes backwards.
 
-use policy_test::{Completion, Decision, Hint, Policy, Promises, Rate};
+use coalesce_testkit::{Completion, Decision, Hint, Policy, Promises, Rate};
 use std::collections::BTreeSet;
 
 /// The storm guard.

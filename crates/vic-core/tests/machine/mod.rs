@@ -1,6 +1,6 @@
 //! The machine as a policy under test.
 
-use policy_test::{Completion, Decision, Policy, Promises};
+use coalesce_testkit::{Completion, Decision, Policy, Promises};
 use vic_core::{Config, Params, Vic};
 
 /// The machine, with the configurations that it may be given.

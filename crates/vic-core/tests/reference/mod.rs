@@ -3,7 +3,7 @@
 //! Everything that was ever told is kept, and what is needed (held, counter, deadline, rates) is derived from that
 //! history. Papers: vIC §3.2 Alg. 1 and 2; Xen scheduler-aware §4 Alg. 1.
 
-use policy_test::{Completion, Decision, Policy, Promises};
+use coalesce_testkit::{Completion, Decision, Policy, Promises};
 
 /// Durations in ticks. Values are assumed valid.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,50 @@
+//! Every interrupt coalescing policy behind one enum, and one text form for all of them.
+//!
+//! [`AnyPolicy`] is a closed set: the two cores, `auto` (our best default, a cinterrupts machine that is told what a
+//! target can infer), and the baselines that users would pick instead. Command lines and configuration files name a
+//! policy by its text form, which [`Spec`] reads and prints:
+//!
+//! ```
+//! use coalesce_policy::{AnyPolicy, Completion, Spec};
+//!
+//! let spec: Spec = "vic:cif_threshold=2,epoch=100ms".parse()?;
+//! let mut policy = AnyPolicy::new(spec, 1_000_000_000)?;
+//! let decision = policy.on_completion(1_000, &Completion { cif: 1, ..Completion::default() });
+//! assert_eq!(decision, coalesce_policy::Decision::Deliver(coalesce_policy::Reason::LowCif));
+//! assert_eq!(policy.spec().to_string(), "vic:cif_threshold=2,epoch=100ms");
+//!
+//! let wrong = "vic:epoch=100".parse::<Spec>().unwrap_err();
+//! assert_eq!(wrong.to_string(), "vic: epoch=100 has no unit; write 100ns, 100us, 100ms or 100s");
+//! # Ok::<(), coalesce_policy::SpecError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod any;
+pub mod baseline;
+mod decision;
+mod hints;
+mod keys;
+mod requester;
+mod spec;
+mod trial;
+mod value;
+
+pub use any::{AnyPolicy, Class, Completion};
+pub use cint_core::{Barriers, BothBits, Hint, Ticket};
+pub use decision::{Decision, HoldReason, Reason, Stats};
+pub use hints::{Clues, HintCounts, HintSource, HintSources, at_completion, infer};
+pub use keys::KeyInfo;
+pub use spec::{CintSpec, PolicyInfo, Spec, SpecError};
+pub use value::parse_duration;
+
+/// Nanoseconds to ticks, rounded down, but at least 1 unless `ns` is 0: as the cores round promises.
+fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
+    let ticks = u64::try_from(u128::from(ns) * u128::from(tick_hz) / 1_000_000_000).unwrap_or(u64::MAX);
+    if ns > 0 { ticks.max(1) } else { 0 }
+}
+
+// The README's example compiles and does what its comments say.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,122 @@
+//! The text form, both ways.
+
+use coalesce_policy::{AnyPolicy, Spec};
+use proptest::prelude::*;
+
+#[test]
+fn reads_and_prints() {
+    for (text, printed) in [
+        ("none", "none"),
+        ("batch", "batch"),
+        ("dim", "dim"),
+        ("auto", "auto"),
+        ("nvme", "nvme"),
+        ("nvme:thr=7,time=100us", "nvme"),
+        ("nvme:time=25500us,thr=255,vector=off", "nvme:thr=255,time=25500us,vector=off"),
+        ("spdk_vhost:delay_base_us=50,iops_threshold=60k", "spdk_vhost"),
+        ("spdk_vhost:iops_threshold=1M", "spdk_vhost:iops_threshold=1000000"),
+        ("vic:cif_threshold=2,epoch=100ms", "vic:cif_threshold=2,epoch=100ms"),
+        ("vic:max_hold=off", "vic:max_hold=off"),
+        ("vic:profile=paper", "vic:profile=paper"),
+        ("vic:max_skip=65535,max_hold=off,live_clamp=off", "vic:profile=paper"),
+        ("vic:profile=paper,margin=200µs", "vic:profile=paper,margin=200us"),
+        ("cint:delta=6us,thr=32,ooo=off", "cint:ooo=off"),
+        ("cint:profile=p3700,barrier=strict", "cint:profile=p3700,barrier=strict"),
+        ("cint:storm=100k,max_hold=500ms", "cint:max_hold=500ms,storm=100000"),
+        ("cint:hints=flush+ioprio+fua", "cint"),
+        ("cint:hints=all,in_flight=8,both=plain", "cint:in_flight=8,both=plain,hints=all"),
+        ("auto:hints=none,delta=0", "auto:delta=0s,hints=none"),
+        ("auto:delta=0s,hints=none", "auto:delta=0s,hints=none"),
+    ] {
+        let spec: Spec = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(spec.to_string(), printed, "{text}");
+        assert_eq!(printed.parse::<Spec>().as_ref(), Ok(&spec), "{text}");
+    }
+}
+
+#[test]
+fn says_what_is_wrong_and_what_is_allowed() {
+    for (text, message) in [
+        ("", "unknown policy \"\"; allowed are auto, cint, vic, none, nvme, batch, dim, spdk_vhost"),
+        ("vix", "unknown policy \"vix\"; allowed are auto, cint, vic, none, nvme, batch, dim, spdk_vhost"),
+        ("none:x=1", "none: unknown key \"x\"; it has no keys"),
+        (
+            "vic:thr=3",
+            "vic: unknown key \"thr\"; allowed are profile, cif_threshold, iops_threshold, epoch, max_skip, max_hold, live_clamp, margin",
+        ),
+        ("vic:epoch", "vic: \"epoch\" is not key=value"),
+        ("vic:epoch=1s,", "vic: \"\" is not key=value"),
+        ("vic:epoch=1s,epoch=2s", "vic: epoch is given twice"),
+        ("vic:epoch=100", "vic: epoch=100 has no unit; write 100ns, 100us, 100ms or 100s"),
+        ("vic:epoch=100h", "vic: epoch=100h has an unknown unit; allowed are ns, us, ms, s"),
+        ("vic:epoch=fast", "vic: epoch=fast is not a number; allowed are 1ms to 60s"),
+        ("vic:epoch=-1s", "vic: epoch=-1s is not a number; allowed are 1ms to 60s"),
+        ("vic:epoch=999us", "vic: epoch=999us is out of range; allowed are 1ms to 60s"),
+        ("vic:epoch=99999999999999999999s", "vic: epoch=99999999999999999999s is out of range; allowed are 1ms to 60s"),
+        ("vic:cif_threshold=1", "vic: cif_threshold=1 is out of range; allowed are 2 to 65535"),
+        ("vic:cif_threshold=4us", "vic: cif_threshold=4us is not a number; allowed are 2 to 65535"),
+        ("vic:live_clamp=yes", "vic: live_clamp=yes is unknown; allowed are on, off"),
+        ("vic:max_hold=0", "vic: max_hold=0 is out of range; allowed are 1ns to 1s, or off"),
+        ("vic:profile=vmware", "vic: profile=vmware is unknown; allowed are default, paper"),
+        (
+            "vic:epoch=1s,profile=paper",
+            "vic: profile=paper comes too late; it must be the first key, as it sets all others",
+        ),
+        ("nvme:time=150us", "nvme: time=150us is not a multiple of 100us; allowed are 0 to 25500us in steps of 100us"),
+        ("nvme:thr=256", "nvme: thr=256 is out of range; allowed are 0 to 255"),
+        (
+            "cint:hints=flush+fsync",
+            "cint: hints=flush+fsync has an unknown word \"fsync\"; allowed are flush, fua, ioprio, batch, single, idle joined by +, or all, or none",
+        ),
+        (
+            "cint:storm=9k",
+            "cint: max_hold=100us is shorter than the interval of the storm guard; allowed are 111112ns to 500ms, or another storm",
+        ),
+        (
+            "auto:profile=optane",
+            "auto: unknown key \"profile\"; allowed are delta, thr, ooo, barrier, max_hold, storm, storm_shift, in_flight, both, hints",
+        ),
+    ] {
+        let error = text.parse::<Spec>().expect_err(text);
+        assert_eq!(error.to_string(), message, "{text}");
+    }
+}
+
+/// A clock too slow for a parameter that is right in itself.
+#[test]
+fn a_clock_can_be_too_slow() {
+    let spec: Spec = "cint:storm=100k".parse().unwrap();
+    let error = AnyPolicy::new(spec, 32_768).unwrap_err();
+    assert_eq!(error.to_string(), "cint: storm.max_rate is 100000, allowed are 1 to 6553");
+}
+
+#[test]
+fn every_key_explains_itself_and_its_default_is_allowed() {
+    for policy in Spec::policies() {
+        let spec: Spec = policy.name.parse().unwrap();
+        assert_eq!(spec.name(), policy.name);
+        for key in policy.keys {
+            assert!(!key.about.is_empty() && !key.allowed.is_empty(), "{}.{}", policy.name, key.name);
+            let text = format!("{}:{}={}", policy.name, key.name, key.default);
+            assert_eq!(text.parse().as_ref(), Ok(&spec), "{text}");
+        }
+    }
+}
+
+proptest! {
+    /// Anything that is read is printed so that it is read as the same.
+    #[test]
+    fn round_trip(text in "(vic|cint|auto|nvme):((epoch|max_hold|delta|margin|time)=[0-9]{1,4}(ns|us|ms)|(thr|cif_threshold|in_flight|max_skip)=[0-9]{1,4}|(ooo|live_clamp|vector)=(on|off)|hints=(none|batch|idle\\+single))") {
+        if let Ok(spec) = text.parse::<Spec>() {
+            prop_assert_eq!(spec.to_string().parse::<Spec>(), Ok(spec));
+        }
+    }
+
+    /// Whatever is written, it is read or refused with a message of one line.
+    #[test]
+    fn no_text_breaks_it(text in "\\PC{0,40}") {
+        if let Err(error) = text.parse::<Spec>() {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+}

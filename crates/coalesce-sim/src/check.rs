@@ -1,0 +1,240 @@
+//! Checks a line from its events alone: nothing lost, nothing announced twice, no empty interrupt, bounds kept.
+
+use crate::event::{Event, What};
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Violations that are kept with all details; the others are counted.
+const DETAILS_MAX: usize = 8;
+
+/// A rule that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// When, in ns.
+    pub at: u64,
+    /// The rule, and what happened.
+    pub what: String,
+}
+
+/// What a checker found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Interrupts that came later after a completion than the policy promises.
+    pub late: u64,
+    /// All other rules that did not hold: completions lost or announced twice, empty interrupts, disagreement.
+    pub wrong: u64,
+    /// The first of both.
+    pub violations: Vec<Violation>,
+}
+
+impl Verdict {
+    /// Whether every rule held.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.late == 0 && self.wrong == 0
+    }
+
+    /// Adds what another checker found.
+    pub fn add(&mut self, other: &Self) {
+        self.late += other.late;
+        self.wrong += other.wrong;
+        let room = DETAILS_MAX.saturating_sub(self.violations.len());
+        self.violations.extend(other.violations.iter().take(room).cloned());
+    }
+
+    /// A rule of the whole simulation does not hold.
+    pub(crate) fn wrong(&mut self, at: u64, what: String) {
+        self.wrong += 1;
+        self.note(at, what);
+    }
+
+    fn note(&mut self, at: u64, what: String) {
+        if self.violations.len() < DETAILS_MAX {
+            self.violations.push(Violation { at, what });
+        }
+    }
+}
+
+/// Sees the events of one line and knows nothing else of it.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    bound: Option<u64>,
+    since: VecDeque<u64>, // when each held completion was posted
+    excused: usize,       // of the oldest so many no bound is asked: a fault befell them
+    undecided: bool,      // the newest completion awaits its decision
+    completions: u64,
+    announced: u64,
+    consumed: u64,
+    verdict: Verdict,
+}
+
+impl Checker {
+    /// A checker of a line whose policy promises to hold nothing longer than `bound` ns.
+    #[must_use]
+    pub fn new(bound: Option<u64>) -> Self {
+        Self {
+            bound,
+            since: VecDeque::new(),
+            excused: 0,
+            undecided: false,
+            completions: 0,
+            announced: 0,
+            consumed: 0,
+            verdict: Verdict::default(),
+        }
+    }
+
+    /// A fault delays what is held now, and the policy cannot help it.
+    pub fn excuse_held(&mut self) {
+        self.excused = self.since.len();
+    }
+
+    /// The next event.
+    #[inline]
+    pub fn see(&mut self, Event { at, what }: Event) {
+        match what {
+            What::Completion { .. } => {
+                if std::mem::replace(&mut self.undecided, true) {
+                    self.wrong(at, "two completions, and no decision about the first".into());
+                }
+                self.completions += 1;
+                self.since.push_back(at);
+            }
+            What::Deadline | What::BatchEnd | What::Other => {}
+            What::Hold { .. } => self.undecided = false,
+            What::Interrupt { covers, .. } => {
+                self.undecided = false;
+                if covers == 0 {
+                    self.wrong(at, "an interrupt announces nothing".into());
+                }
+                if covers as usize != self.since.len() {
+                    self.wrong(at, format!("an interrupt announces {covers} of {} completions", self.since.len()));
+                }
+                self.check_bound(at);
+                self.announced += u64::from(covers);
+                self.since.clear();
+                self.excused = 0;
+            }
+            What::UrgentAlone => {
+                if !std::mem::take(&mut self.undecided) || self.since.pop_back().is_none() {
+                    self.wrong(at, "an interrupt for an urgent completion, and there is none".into());
+                }
+                self.announced += 1;
+                self.excused = self.excused.min(self.since.len());
+            }
+            What::Consumed { count } => {
+                self.check_bound(at);
+                self.consumed += u64::from(count);
+                for _ in 0..count {
+                    if self.since.pop_front().is_none() {
+                        self.wrong(at, "more was consumed than was held".into());
+                    }
+                    self.excused = self.excused.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// The policy believes that so many are held; the line knows of `held`. A consumer that took a part of them is
+    /// seen by the line alone.
+    pub fn compare(&mut self, at: u64, policy: u64, held: usize) {
+        if held != self.since.len() || policy < held as u64 {
+            let seen = self.since.len();
+            self.wrong(at, format!("{seen} completions are held; the line has {held}, the policy {policy}"));
+        }
+    }
+
+    /// The end of the run: no command is in flight, every deadline was met, every poll of the device has ended.
+    pub fn finish(&mut self, at: u64) {
+        if let Some(since) = self.since.front() {
+            let held = self.since.len();
+            self.wrong(at, format!("{held} completions are lost: all is quiet, and they are held since {since}"));
+        }
+        let gone = self.announced + self.consumed + self.since.len() as u64;
+        if gone != self.completions {
+            let completions = self.completions;
+            self.wrong(at, format!("{completions} completions, but {gone} announced, consumed or held"));
+        }
+    }
+
+    /// What was found so far.
+    #[must_use]
+    pub const fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    fn check_bound(&mut self, at: u64) {
+        let (Some(bound), Some(&since)) = (self.bound, self.since.get(self.excused)) else { return };
+        let waited = at.saturating_sub(since);
+        if waited > bound {
+            self.verdict.late += 1;
+            self.verdict.note(at, format!("held for {waited} ns, allowed are {bound}"));
+        }
+    }
+
+    #[cold]
+    fn wrong(&mut self, at: u64, what: String) {
+        self.verdict.wrong(at, what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coalesce_policy::{Hint, HoldReason, Reason};
+
+    const COMPLETION: What = What::Completion { hint: Hint::Plain, cif: 1 };
+    const HOLD: What = What::Hold { reason: HoldReason::Burst };
+
+    const fn interrupt(covers: u32) -> What {
+        What::Interrupt { reason: Reason::Delta, covers }
+    }
+
+    /// What is said of these events, one every 10 ns, under a policy that holds nothing for more than 40 ns.
+    fn verdict(events: &[What]) -> Verdict {
+        let mut checker = Checker::new(Some(40));
+        for (at, what) in (0..).step_by(10).zip(events) {
+            checker.see(Event { at, what: *what });
+        }
+        checker.finish(1000);
+        checker.verdict().clone()
+    }
+
+    #[test]
+    fn what_is_right() {
+        for events in [
+            &[][..],
+            &[COMPLETION, HOLD, What::Deadline, HOLD, What::Consumed { count: 1 }],
+            &[COMPLETION, HOLD, interrupt(1)],
+            &[COMPLETION, HOLD, COMPLETION, What::UrgentAlone, What::Consumed { count: 1 }],
+        ] {
+            assert_eq!(verdict(events), Verdict::default(), "{events:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        for (events, expected) in [
+            (&[COMPLETION, HOLD][..], "1 completions are lost"),
+            (&[COMPLETION, COMPLETION, interrupt(2)], "no decision about the first"),
+            (&[interrupt(0)], "announces nothing"),
+            (&[COMPLETION, HOLD, interrupt(2)], "announces 2 of 1 completions"),
+            (&[COMPLETION, HOLD, HOLD, HOLD, HOLD, interrupt(1)], "held for 50 ns, allowed are 40"),
+            (&[COMPLETION, HOLD, What::UrgentAlone], "and there is none"),
+            (&[COMPLETION, HOLD, What::Consumed { count: 2 }], "more was consumed than was held"),
+        ] {
+            let verdict = verdict(events);
+            assert!(!verdict.is_clean() && verdict.violations[0].what.contains(expected), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn the_line_and_the_policy_must_agree() {
+        for (policy, held, is_clean) in [(1, 1, true), (2, 1, true), (0, 1, false), (1, 0, false)] {
+            let mut checker = Checker::new(None);
+            checker.see(Event { at: 0, what: COMPLETION });
+            checker.compare(0, policy, held);
+            assert_eq!(checker.verdict().is_clean(), is_clean, "policy {policy}, line {held}");
+        }
+    }
+}

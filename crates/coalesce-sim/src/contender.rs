@@ -1,0 +1,212 @@
+//! What can decide in a simulation: every policy that users can choose, and one that only the simulator has.
+
+use crate::xen::XenAsPublished;
+use coalesce_policy::{AnyPolicy, Completion, Decision, HintSources, HoldReason, Spec, SpecError, Stats, Ticket};
+use std::fmt;
+use std::str::FromStr;
+
+/// Ticks per second of every clock in the simulator: times are in nanoseconds.
+pub const TICK_HZ: u64 = 1_000_000_000;
+
+const XEN: &str = "xen_as_published";
+
+/// A policy to simulate, with its parameters. Its text form is that of [`Spec`], or `xen_as_published`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// One that users can choose.
+    Policy(Spec),
+    /// Scheduler-aware vIC as its authors ran it on Xen, flaws included.
+    XenAsPublished,
+}
+
+impl Contender {
+    /// What a target may take for a hint under this policy.
+    #[must_use]
+    pub const fn hints(&self) -> HintSources {
+        match self {
+            Self::Policy(spec) => spec.hints(),
+            Self::XenAsPublished => HintSources::NONE,
+        }
+    }
+
+    /// Whether plain completions stay unposted while urgent ones are announced alone.
+    #[must_use]
+    pub const fn is_ooo(&self) -> bool {
+        matches!(self, Self::Policy(spec) if spec.is_ooo())
+    }
+}
+
+impl FromStr for Contender {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if text == XEN { Ok(Self::XenAsPublished) } else { text.parse().map(Self::Policy) }
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(spec) => spec.fmt(f),
+            Self::XenAsPublished => f.write_str(XEN),
+        }
+    }
+}
+
+/// A contender at work: [`AnyPolicy`]'s verbs over both kinds.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each line")]
+pub(crate) enum Machine {
+    Policy(AnyPolicy),
+    XenAsPublished(XenAsPublished, Stats),
+}
+
+impl Machine {
+    pub(crate) fn new(contender: &Contender) -> Result<Self, SpecError> {
+        Ok(match contender {
+            Contender::Policy(spec) => Self::Policy(AnyPolicy::new(spec.clone(), TICK_HZ)?),
+            Contender::XenAsPublished => Self::XenAsPublished(XenAsPublished::new(), Stats::default()),
+        })
+    }
+
+    pub(crate) fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
+        match self {
+            Self::Policy(policy) => policy.on_submit(group, outstanding),
+            Self::XenAsPublished(xen, _) => {
+                xen.on_submit();
+                None
+            }
+        }
+    }
+
+    pub(crate) fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_completion(now, completion),
+            Self::XenAsPublished(xen, stats) => {
+                stats.count(xen.on_completion(now, completion.cif, completion.slice_end))
+            }
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        match self {
+            Self::Policy(policy) => policy.deadline(),
+            Self::XenAsPublished(..) => None,
+        }
+    }
+
+    pub(crate) fn on_deadline(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_deadline(now),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    pub(crate) fn wants_batch_end(&self) -> bool {
+        matches!(self, Self::Policy(policy) if policy.wants_batch_end())
+    }
+
+    pub(crate) fn on_batch_end(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_batch_end(now),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    pub(crate) fn flush(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.flush(now),
+            Self::XenAsPublished(xen, stats) => stats.count(xen.flush()),
+        }
+    }
+
+    pub(crate) fn on_consumed(&mut self, now: u64) {
+        match self {
+            Self::Policy(policy) => policy.on_consumed(now),
+            Self::XenAsPublished(xen, _) => xen.on_consumed(),
+        }
+    }
+
+    pub(crate) fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_cancel(now, ticket),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    pub(crate) fn reset_tracking(&mut self) {
+        if let Self::Policy(policy) = self {
+            policy.reset_tracking();
+        }
+    }
+
+    pub(crate) fn on_schedule(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_schedule(now),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    pub(crate) fn on_deschedule(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_deschedule(now),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    pub(crate) fn expects_more(&self) -> bool {
+        matches!(self, Self::Policy(policy) if policy.expects_more())
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        match self {
+            Self::Policy(policy) => policy.held(),
+            Self::XenAsPublished(xen, _) => xen.held(),
+        }
+    }
+
+    pub(crate) const fn stats(&self) -> &Stats {
+        match self {
+            Self::Policy(policy) => policy.stats(),
+            Self::XenAsPublished(_, stats) => stats,
+        }
+    }
+
+    pub(crate) fn reset_stats(&mut self) {
+        match self {
+            Self::Policy(policy) => policy.reset_stats(),
+            Self::XenAsPublished(_, stats) => *stats = Stats::default(),
+        }
+    }
+
+    /// The longest time, in ns, that a completion is held if deadlines are met on time; `None`: no such bound.
+    ///
+    /// A storm guard may exceed `max_hold` by less than its interval while urgent completions are announced alone.
+    pub(crate) fn bound(&self) -> Option<u64> {
+        let Self::Policy(policy) = self else { return None };
+        let over = match policy.spec() {
+            Spec::Cint(cint) | Spec::Auto(cint) if cint.ooo => {
+                cint.storm_max_rate.map_or(0, |rate| TICK_HZ.div_ceil(rate))
+            }
+            _ => 0,
+        };
+        policy.max_hold().map(|hold| hold + over)
+    }
+
+    fn nothing_due(&self) -> Decision {
+        Decision::Hold(if self.held() > 0 { HoldReason::Early } else { HoldReason::NothingHeld })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_form_is_read_and_printed() {
+        for text in ["none", "vic:cif_threshold=2", XEN] {
+            assert_eq!(text.parse::<Contender>().unwrap().to_string(), text);
+        }
+        assert!("xen".parse::<Contender>().is_err());
+    }
+}

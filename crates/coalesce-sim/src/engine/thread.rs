@@ -1,0 +1,301 @@
+//! What threads do, one step after the other.
+
+use super::random::{Random, Sampler};
+use crate::line::Submission;
+use crate::plan::{Arrivals, Distribution, Kind, Operation, Priority, Said, Thread as Spec};
+use crate::units::{Clock, Cost, Time};
+use coalesce_policy::Hint;
+use std::collections::VecDeque;
+
+/// Arrivals of an open loop that wait, at most.
+const BACKLOG_MAX: usize = 65_536;
+
+/// A compute thread's step, in ns: others of its priority wait so long at most.
+const COMPUTE_STEP: u64 = 1_000_000;
+
+/// What a step does when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// A command is given to the device.
+    Submit,
+    /// Every answer there was when the step began is taken.
+    Reap(u32),
+    /// Work is done: may be interrupted for another thread.
+    Work,
+}
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Runs for so many ns.
+    Run(u64, Then),
+    /// Sleeps until an answer comes, or until then.
+    Sleep(Option<u64>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// In its CPU's queue, or on the CPU.
+    Ready,
+    Asleep,
+}
+
+/// What steps cost, in ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    pub(super) submit_call: u64,
+    pub(super) submit: u64,
+    pub(super) reap: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    commands: u32,
+    hint: Said,
+    flush: bool,
+    think: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Program {
+    /// Jobs by the sums of their weights; each is waited for.
+    Closed {
+        jobs: Vec<(u64, Job)>,
+        current: usize,
+    },
+    Async {
+        depth: u32,
+        batch: u32,
+        think: u64,
+        gap: u64,
+        next_batch: u64,
+    },
+    Open {
+        depth: u32,
+        gap: Sampler,
+        backlog: VecDeque<u64>,
+    },
+    Compute,
+}
+
+/// A thread at work.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub(super) group: u32,
+    pub(super) cpu: u32,
+    pub(super) is_idle_class: bool,
+    pub(super) vruntime: u64,
+    pub(super) state: State,
+    pub(super) then: Then,
+    pub(super) began: u64, // its present step
+    pub(super) cost: u64,  // of that, interruptions aside
+    pub(super) random: Random,
+    /// When each answered command was submitted that is not taken yet.
+    pub(super) answers: VecDeque<u64>,
+    pub(super) outstanding: u32,
+    program: Program,
+    said: Said,
+    submitter: u8,
+    batch: u32,
+    to_submit: u32,
+    flush: bool,
+    think_left: u64,
+    operation: Option<u64>, // since when
+    bursts: Option<(u64, u64)>,
+}
+
+impl Thread {
+    pub(super) fn new(spec: &Spec, clock: Clock, group: u32, cpu: u32, random: Random) -> Self {
+        let think = spec.think.map_or(0, |cost| cost.ns(clock));
+        let job = |commands| Job { commands, hint: spec.hint, flush: false, think };
+        let closed = |jobs| Program::Closed { jobs, current: 0 };
+        let program = match spec.kind {
+            Kind::Sync => closed(vec![(1, job(1))]),
+            Kind::Batch => closed(vec![(1, job(spec.batch.unwrap_or(1)))]),
+            Kind::Mix => closed(jobs(&spec.operations, clock)),
+            Kind::Async => {
+                let batch = spec.batch.unwrap_or(1);
+                let gap = spec.rate.map_or(0, |rate| u64::from(batch) * 1_000_000_000 / rate.0);
+                Program::Async { depth: spec.depth.unwrap_or(1), batch, think, gap, next_batch: 0 }
+            }
+            Kind::Open => {
+                let gap = Time(1_000_000_000 / spec.rate.map_or(1, |rate| rate.0));
+                let gap = match spec.arrivals {
+                    Arrivals::Poisson => Distribution::Exponential(gap),
+                    Arrivals::Fixed => Distribution::Fixed(gap),
+                };
+                Program::Open { depth: spec.depth.unwrap_or(1), gap: Sampler::new(&gap), backlog: VecDeque::new() }
+            }
+            Kind::Compute => Program::Compute,
+        };
+        Self {
+            group,
+            cpu,
+            is_idle_class: spec.priority == Priority::Idle,
+            vruntime: 0,
+            state: State::Ready,
+            then: Then::Work,
+            began: 0,
+            cost: 0,
+            random,
+            answers: VecDeque::new(),
+            outstanding: 0,
+            program,
+            said: spec.hint,
+            submitter: u8::try_from(group % 16).unwrap_or(0),
+            batch: 0,
+            to_submit: 0,
+            flush: false,
+            think_left: 0,
+            operation: None,
+            bursts: spec.on.zip(spec.off).map(|(on, off)| (on.0, off.0)),
+        }
+    }
+
+    /// What it does next. `ending`: it begins nothing new.
+    pub(super) fn next(&mut self, now: u64, costs: &Costs, ending: bool) -> Next {
+        let answers = u32::try_from(self.answers.len()).unwrap_or(u32::MAX);
+        let waits_for_all = matches!(self.program, Program::Closed { .. });
+        if self.to_submit > 0 {
+            let call = if self.to_submit == self.batch { costs.submit_call } else { 0 };
+            return Next::Run(call + costs.submit, Then::Submit);
+        }
+        if waits_for_all && self.outstanding > 0 {
+            return Next::Sleep(None);
+        }
+        if answers > 0 {
+            let think = if let Program::Async { think, .. } = self.program { think } else { 0 };
+            return Next::Run((costs.reap + think) * u64::from(answers), Then::Reap(answers));
+        }
+        if self.think_left > 0 {
+            return Next::Run(std::mem::take(&mut self.think_left), Then::Work);
+        }
+        if ending {
+            return Next::Sleep(None);
+        }
+        if let Some(resumes) = self.silent_until(now) {
+            return Next::Sleep(Some(resumes));
+        }
+        self.begin(now, costs)
+    }
+
+    /// Something new.
+    fn begin(&mut self, now: u64, costs: &Costs) -> Next {
+        match &mut self.program {
+            Program::Closed { jobs, current } => {
+                if let [_, _, ..] = jobs[..] {
+                    let at = self.random.below(jobs.last().map_or(1, |(sum, _)| *sum));
+                    *current = jobs.iter().position(|(sum, _)| at < *sum).unwrap_or(0);
+                }
+                let job = jobs[*current].1;
+                (self.operation, self.said, self.flush) = (Some(now), job.hint, job.flush);
+                if job.commands == 0 {
+                    return Next::Run(job.think, Then::Reap(0));
+                }
+                self.submit_batch(job.commands, costs)
+            }
+            Program::Async { depth, batch, gap, next_batch, .. } => {
+                if self.outstanding + *batch > *depth {
+                    return Next::Sleep(None);
+                }
+                if now < *next_batch {
+                    return Next::Sleep(Some(*next_batch));
+                }
+                *next_batch = now.max(*next_batch + *gap);
+                let batch = *batch;
+                self.submit_batch(batch, costs)
+            }
+            Program::Open { depth, backlog, .. } => {
+                let room = depth.saturating_sub(self.outstanding);
+                match room.min(u32::try_from(backlog.len()).unwrap_or(u32::MAX)) {
+                    0 => Next::Sleep(None),
+                    commands => self.submit_batch(commands, costs),
+                }
+            }
+            Program::Compute => Next::Run(COMPUTE_STEP, Then::Work),
+        }
+    }
+
+    fn submit_batch(&mut self, commands: u32, costs: &Costs) -> Next {
+        (self.batch, self.to_submit) = (commands, commands);
+        Next::Run(costs.submit_call + costs.submit, Then::Submit)
+    }
+
+    /// The step of a submission ends: the command, and since when its requester waits.
+    pub(super) fn submit(&mut self) -> (u64, Submission) {
+        self.to_submit -= 1;
+        self.outstanding += 1;
+        let last_of_batch = self.to_submit == 0;
+        let since = match &mut self.program {
+            Program::Open { backlog, .. } => backlog.pop_front().unwrap_or(self.began),
+            _ => self.began,
+        };
+        let hint = match self.said {
+            Said::Urgent => Hint::Urgent,
+            Said::Barrier if last_of_batch => Hint::Barrier,
+            Said::Nothing | Said::Barrier => Hint::Plain,
+        };
+        let flush = self.flush && last_of_batch;
+        let batch_len = self.batch as usize;
+        (since, Submission { hint, group: self.submitter, flush, batch_len, last_of_batch, ..Submission::default() })
+    }
+
+    /// All answers of a closed operation are taken: since when it ran.
+    pub(super) fn end_operation(&mut self) -> Option<u64> {
+        let Program::Closed { jobs, current } = &self.program else { return None };
+        let job = &jobs[*current].1;
+        if job.commands > 0 {
+            self.think_left = job.think;
+        }
+        self.operation.take()
+    }
+
+    /// Its work is interrupted for another thread, with so much of it left.
+    pub(super) const fn put_off(&mut self, left: u64) {
+        self.think_left += left;
+    }
+
+    /// A command is answered. Whether that is what the thread sleeps for.
+    pub(super) fn answer(&mut self, since: u64) -> bool {
+        self.outstanding -= 1;
+        self.answers.push_back(since);
+        self.state == State::Asleep && (self.outstanding == 0 || !matches!(self.program, Program::Closed { .. }))
+    }
+
+    /// A command arrives. When the next one will, and whether there was room for this one.
+    pub(super) fn arrive(&mut self, now: u64) -> (u64, bool) {
+        let silent_until = self.silent_until(now);
+        let Program::Open { gap, backlog, .. } = &mut self.program else { return (u64::MAX, true) };
+        if let Some(resumes) = silent_until {
+            return (resumes + gap.sample(&mut self.random), true);
+        }
+        let has_room = backlog.len() < BACKLOG_MAX;
+        if has_room {
+            backlog.push_back(now);
+        }
+        (now + gap.sample(&mut self.random).max(1), has_room)
+    }
+
+    /// When the first command of an open loop arrives.
+    pub(super) fn first_arrival(&mut self) -> Option<u64> {
+        let Program::Open { gap, .. } = &self.program else { return None };
+        Some(gap.sample(&mut self.random))
+    }
+
+    /// Bursts: until when it is silent, if it is.
+    fn silent_until(&self, now: u64) -> Option<u64> {
+        let (on, off) = self.bursts?;
+        let into = now % (on + off);
+        (into >= on).then(|| now - into + on + off)
+    }
+}
+
+fn jobs(operations: &[Operation], clock: Clock) -> Vec<(u64, Job)> {
+    let mut sum = 0;
+    let of = |operation: &Operation| {
+        let Operation { weight, commands, hint, flush, think } = *operation;
+        sum += u64::from(weight);
+        (sum, Job { commands, hint, flush, think: Cost::ns(think, clock) })
+    };
+    operations.iter().map(of).collect()
+}

@@ -1,0 +1,108 @@
+//! What happened on an interrupt line, one event after the other: for checkers, and for time lines in reports.
+
+use coalesce_policy::{Hint, HoldReason, Reason};
+use serde::{Serialize, Serializer};
+
+/// Something that happened on a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// When, in ns.
+    pub at: u64,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What can happen on a line. A completion, a deadline and every other call is followed by what was decided about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum What {
+    /// A command completed.
+    Completion {
+        /// What its requester said, or what was inferred.
+        #[serde(serialize_with = "hint_name")]
+        hint: Hint,
+        /// Commands in flight, counting it.
+        cif: u32,
+    },
+    /// The deadline was met, or a call took its place.
+    Deadline,
+    /// The device had posted all it had.
+    BatchEnd,
+    /// Another call: flush, schedule, deschedule, cancel.
+    Other,
+    /// No interrupt.
+    Hold {
+        /// Why not.
+        #[serde(serialize_with = "hold_name")]
+        reason: HoldReason,
+    },
+    /// An interrupt for everything held.
+    Interrupt {
+        /// Why.
+        #[serde(serialize_with = "reason_name")]
+        reason: Reason,
+        /// Completions that it announces.
+        covers: u32,
+    },
+    /// An interrupt for the urgent completion alone.
+    UrgentAlone,
+    /// The consumer took what was held without an interrupt.
+    Consumed {
+        /// How many completions, the oldest first.
+        count: u32,
+    },
+}
+
+/// The name of a hint in traces and reports.
+#[must_use]
+pub const fn name_of(hint: Hint) -> &'static str {
+    match hint {
+        Hint::Plain => "plain",
+        Hint::Urgent => "urgent",
+        Hint::Barrier => "barrier",
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn hint_name<S: Serializer>(hint: &Hint, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name_of(*hint))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn reason_name<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.name())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn hold_name<S: Serializer>(reason: &HoldReason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.name())
+}
+
+/// The events of a part of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    from: u64,
+    max: usize,
+    events: Vec<Event>,
+}
+
+impl Timeline {
+    /// The first `max` events from the instant `from` on, in ns.
+    #[must_use]
+    pub const fn new(from: u64, max: usize) -> Self {
+        Self { from, max, events: Vec::new() }
+    }
+
+    /// The events, in the order in which they happened.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    pub(crate) fn see(&mut self, event: Event) {
+        if event.at >= self.from && self.events.len() < self.max {
+            self.events.push(event);
+        }
+    }
+}

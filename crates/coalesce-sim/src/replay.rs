@@ -1,0 +1,287 @@
+//! Replays a trace: what every policy would have done with the same completions at the same times.
+//!
+//! The requester does not react: it submits when it did, whatever the policy. So interrupts and delays are those of the
+//! policy on this load, exactly; what a delay would have done to the load is for a simulation to say.
+
+pub mod command;
+pub mod trace;
+
+use crate::check::Verdict;
+use crate::contender::Contender;
+use crate::event::{Event, Timeline};
+use crate::line::{Command, Interrupt, Line, Submission, record};
+use anyhow::{Result, bail};
+use coalesce_policy::{Class, SpecError, Stats};
+use hdrhistogram::Histogram;
+use trace::{Moment, Op, Step, Trace};
+
+/// Latencies are recorded up to this long, in ns.
+const LATENCY_MAX: u64 = 100_000_000_000;
+/// Policies that are compared at once: each has a state for each queue.
+pub const POLICIES_MAX: usize = 32;
+/// Events of a time line.
+const TIMELINE_MAX: usize = 400;
+/// Completions of a time line that is long enough.
+const SHOWN_MIN: u64 = 48;
+
+/// When a completion's command was submitted, if that is known.
+type Entry = Option<u64>;
+
+/// One policy on all queues.
+#[derive(Debug)]
+struct Replayed {
+    contender: Contender,
+    queues: Vec<OnQueue>,
+    commands: Vec<(Command, u64)>, // by slot: with the time of submission
+    latency: Histogram<u64>,
+}
+
+/// One policy on one queue.
+#[derive(Debug)]
+struct OnQueue {
+    line: Line<Entry>,
+    last: u64,
+    in_batch: bool, // the poll that found the last completion has not ended
+}
+
+impl Replayed {
+    fn new(contender: &Contender) -> Self {
+        let latency = Histogram::new(3).expect("three digits are allowed");
+        Self { contender: contender.clone(), queues: Vec::new(), commands: Vec::new(), latency }
+    }
+
+    /// There are at least so many queues.
+    fn grow(&mut self, queues: usize) -> Result<(), SpecError> {
+        while self.queues.len() < queues {
+            self.queues.push(OnQueue { line: Line::new(&self.contender)?, last: 0, in_batch: false });
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) {
+        let (at, queue) = (step.at, &mut self.queues[step.queue]);
+        match step.what {
+            Moment::Submit { request, batch_len, last_of_batch } => {
+                queue.advance(at.saturating_add(1), &mut self.latency);
+                let submission = Submission {
+                    hint: request.hint,
+                    flush: request.op == Op::Flush,
+                    durable: request.durable,
+                    ioprio: request.ioprio,
+                    batch_len,
+                    last_of_batch,
+                    ..Submission::default()
+                };
+                let command = (queue.line.submit(&submission), at);
+                let slot = step.slot.unwrap_or(0);
+                if slot >= self.commands.len() {
+                    self.commands.resize(slot + 1, Default::default());
+                }
+                self.commands[slot] = command;
+            }
+            Moment::Complete { failed } => {
+                // A deadline at this very instant is for the policy: the completion rides on it.
+                queue.advance(at, &mut self.latency);
+                let command = step.slot.and_then(|slot| self.commands.get(slot)).copied();
+                let class = if failed { Class::Failed } else { Class::Io };
+                let (known, since) = (command.unwrap_or_default().0, command.map(|(_, since)| since));
+                let interrupt = queue.line.complete(at, known, class, None, since);
+                queue.take(at, interrupt, &mut self.latency);
+                queue.in_batch = queue.line.wants_batch_end();
+            }
+        }
+        queue.last = at;
+    }
+
+    fn finish(&mut self, now: u64) {
+        for queue in &mut self.queues {
+            queue.advance(u64::MAX, &mut self.latency);
+            if queue.line.held() > 0 {
+                let interrupt = queue.line.flush(now);
+                queue.take(now, interrupt, &mut self.latency);
+            }
+            queue.line.finish(now);
+        }
+    }
+
+    fn events(&self, queue: usize) -> Vec<Event> {
+        let timeline = self.queues.get(queue).and_then(|queue| queue.line.timeline());
+        timeline.map_or_else(Vec::new, |kept| kept.events().to_vec())
+    }
+
+    fn outcome(self, timeline: Vec<Event>) -> Result<Outcome, SpecError> {
+        let nothing: Line<Entry> = Line::new(&self.contender)?;
+        let mut outcome = Outcome {
+            contender: self.contender,
+            completions: 0,
+            interrupts: 0,
+            delay: nothing.delay().clone(),
+            latency: self.latency,
+            bound: nothing.bound(),
+            verdict: Verdict::default(),
+            stats: Stats::default(),
+            timeline,
+        };
+        for OnQueue { line, .. } in &self.queues {
+            outcome.completions += line.completions();
+            outcome.interrupts += line.interrupts();
+            outcome.delay.add(line.delay()).expect("it grows");
+            outcome.verdict.add(line.verdict());
+            outcome.stats.add(line.stats());
+        }
+        Ok(outcome)
+    }
+}
+
+impl OnQueue {
+    /// All that happens before `until`.
+    fn advance(&mut self, until: u64, latency: &mut Histogram<u64>) {
+        // What completes at one instant is found by one poll.
+        if self.in_batch && self.last < until {
+            self.in_batch = false;
+            let interrupt = self.line.on_batch_end(self.last);
+            self.take(self.last, interrupt, latency);
+        }
+        while let Some(deadline) = self.line.deadline().filter(|&deadline| deadline < until) {
+            let at = deadline.max(self.last);
+            let interrupt = self.line.on_deadline(at);
+            self.take(at, interrupt, latency);
+            if self.line.deadline() == Some(deadline) {
+                break;
+            }
+        }
+    }
+
+    /// The consumer takes what is announced, at once.
+    fn take(&mut self, now: u64, interrupt: Option<Interrupt>, latency: &mut Histogram<u64>) {
+        if interrupt.is_some() {
+            while let Some(since) = self.line.take() {
+                if let Some(since) = since {
+                    record(latency, now - since, LATENCY_MAX);
+                }
+            }
+        }
+    }
+}
+
+/// What one policy would have done.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The policy.
+    pub contender: Contender,
+    /// Completions.
+    pub completions: u64,
+    /// Interrupts.
+    pub interrupts: u64,
+    /// From each completion to its announcement, in ns.
+    pub delay: Histogram<u64>,
+    /// From each submission to the announcement of its completion, in ns; only of commands whose submission was seen.
+    pub latency: Histogram<u64>,
+    /// The longest that the policy promises to hold a completion, in ns.
+    pub bound: Option<u64>,
+    /// Whether it kept that, and all other rules.
+    pub verdict: Verdict,
+    /// How often each decision was taken.
+    pub stats: Stats,
+    /// A part of what happened on one queue, the same part for every policy.
+    pub timeline: Vec<Event>,
+}
+
+impl Outcome {
+    /// Interrupts for each completion.
+    #[must_use]
+    pub fn interrupts_per_io(&self) -> f64 {
+        self.interrupts as f64 / self.completions.max(1) as f64
+    }
+}
+
+/// What all of them would have done.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Time from the first event to the last, in ns.
+    pub span: u64,
+    /// One for each policy, in the order in which they were given.
+    pub outcomes: Vec<Outcome>,
+    /// The queue of the time lines: an index into the trace's.
+    pub shown_queue: usize,
+}
+
+/// Replays a trace under several policies at once. `at`: where the time lines begin, in ns after the first event;
+/// `None`: somewhere in the trace's second half.
+///
+/// # Errors
+/// The trace is malformed, the clock of a trace cannot carry a policy's parameters, or there are more than
+/// [`POLICIES_MAX`] of them.
+pub fn replay(trace: &mut Trace, contenders: &[Contender], at: Option<u64>) -> Result<Replay> {
+    if contenders.len() > POLICIES_MAX {
+        bail!("{} policies at once, allowed are at most {POLICIES_MAX}", contenders.len());
+    }
+    let mut replayed: Vec<_> = contenders.iter().map(Replayed::new).collect();
+    let mut window = Window::new(at);
+    let (mut first, mut last) = (None, 0);
+    while let Some(step) = trace.step()? {
+        let first = *first.get_or_insert(step.at);
+        replayed.iter_mut().try_for_each(|replayed| replayed.grow(step.queue + 1))?;
+        window.look(&step, step.at - first, &mut replayed);
+        replayed.iter_mut().for_each(|replayed| replayed.step(&step));
+        last = step.at;
+    }
+    replayed.iter_mut().for_each(|replayed| replayed.finish(last));
+    let (shown_queue, timelines) = window.finish(&replayed);
+    let outcomes = replayed.into_iter().zip(timelines).map(|(replayed, timeline)| replayed.outcome(timeline));
+    let outcomes = outcomes.collect::<Result<_, SpecError>>()?;
+    Ok(Replay { span: last - first.unwrap_or(last), outcomes, shown_queue })
+}
+
+/// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that it
+/// lies in the second half, or from a given time.
+#[derive(Debug)]
+struct Window {
+    from: Option<u64>,
+    completions: u64,
+    queue: usize,
+    shown: Option<u64>,                       // completions on that queue since it begins
+    before: Option<(usize, Vec<Vec<Event>>)>, // the one before, if that was long enough
+}
+
+impl Window {
+    const fn new(from: Option<u64>) -> Self {
+        Self { from, completions: 0, queue: 0, shown: None, before: None }
+    }
+
+    fn look(&mut self, step: &Step, since_first: u64, replayed: &mut [Replayed]) {
+        if !matches!(step.what, Moment::Complete { .. }) {
+            return;
+        }
+        self.completions += 1;
+        let begins = match self.from {
+            Some(from) => self.shown.is_none() && since_first >= from,
+            None => self.completions.is_power_of_two(),
+        };
+        if begins {
+            if self.shown >= Some(SHOWN_MIN) {
+                self.before = Some((self.queue, events(replayed, self.queue)));
+            }
+            (self.queue, self.shown) = (step.queue, Some(0));
+            for replayed in replayed {
+                replayed.queues[step.queue].line.keep(Timeline::new(step.at, TIMELINE_MAX));
+            }
+        }
+        if let Some(shown) = &mut self.shown {
+            *shown += u64::from(step.queue == self.queue);
+        }
+    }
+
+    /// The queue that is shown, and the events of every policy on it.
+    fn finish(self, replayed: &[Replayed]) -> (usize, Vec<Vec<Event>>) {
+        match self.before {
+            Some(before) if self.shown < Some(SHOWN_MIN) => before,
+            _ => (self.queue, events(replayed, self.queue)),
+        }
+    }
+}
+
+/// The events of every policy on one queue.
+fn events(replayed: &[Replayed], queue: usize) -> Vec<Vec<Event>> {
+    replayed.iter().map(|replayed| replayed.events(queue)).collect()
+}

@@ -1,0 +1,289 @@
+//! `coalesce-sim replay`: the command line, and what it prints.
+
+use super::trace::{Counts, Format, Options, Trace};
+use super::{Outcome, Replay, replay};
+use crate::contender::Contender;
+use crate::report::{Entry, Outputs, Percentiles, Report, Section};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// How a trace is read.
+#[derive(Args, Clone, Debug)]
+pub struct TraceArgs {
+    /// The trace; - is standard input
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Format of the trace [default: found out from its first line]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+
+    /// Skip malformed lines, and count them
+    #[arg(long)]
+    pub lenient: bool,
+
+    /// blkparse: an interrupt vector for each CPU that submits, instead of one for each device
+    #[arg(long)]
+    pub per_cpu: bool,
+}
+
+impl TraceArgs {
+    /// Opens the trace.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(&self) -> Result<Trace> {
+        let Self { format, lenient, per_cpu, .. } = *self;
+        Trace::open(&self.trace, Options { format, lenient, per_cpu })
+    }
+}
+
+/// Replay a trace: what every policy would have done with the same completions at the same times
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Command {
+    #[command(flatten)]
+    trace: TraceArgs,
+
+    /// A policy, once for each; xen_as_published is one more than `coalesce-target policies` lists
+    /// [default: none, nvme, spdk_vhost, dim, vic, cint, auto]
+    #[arg(long = "policy", value_name = "TEXT")]
+    policies: Vec<Contender>,
+
+    /// Print JSON: fio's names, times in ns
+    #[arg(long)]
+    json: bool,
+
+    /// Where the time lines of the report begin, after the trace's first event: 2s, 350ms [default: somewhere in its second half]
+    #[arg(long, value_name = "TIME", value_parser = coalesce_policy::parse_duration)]
+    at: Option<u64>,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  A disk of this machine for ten seconds, under every policy:
+      blktrace -d /dev/nvme0n1 -w 10 -o - | blkparse -i - | coalesce-sim replay -
+  The parameters in question only:
+      coalesce-sim replay disk.trace --policy none --policy nvme:thr=8,time=1 --policy cint:delta=6us
+  What a running target records:
+      coalesce-target serve --socket /tmp/s --memory 1G --record disk.jsonl
+      coalesce-sim replay disk.jsonl
+
+The requester of a trace does not react to the policy: it submits when it did. Interrupts and delays are exact for that
+load. The times of completions already contain what the recorded host's own interrupts cost.";
+
+/// What a trace is replayed under if nothing is said.
+const DEFAULT_POLICIES: [&str; 7] = ["none", "nvme", "spdk_vhost", "dim", "vic", "cint", "auto"];
+
+impl Command {
+    /// Replays, and prints.
+    ///
+    /// # Errors
+    /// The trace is malformed or cannot be read, or a policy is not right for it.
+    pub fn run(&self) -> Result<()> {
+        let policies = match self.policies.as_slice() {
+            [] => DEFAULT_POLICIES.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?,
+            policies => policies.to_vec(),
+        };
+        let name = self.trace.trace.display();
+        let mut trace = self.trace.open()?;
+        let replay = replay(&mut trace, &policies, self.at).with_context(|| format!("trace {name}"))?;
+        if trace.counts().completions == 0 {
+            bail!("trace {name}: no completion in {} lines", trace.counts().lines);
+        }
+        self.outputs.write(&report(&trace, &replay, &name.to_string()))?;
+        let text = if self.json {
+            serde_json::to_string_pretty(&to_json(&trace, &replay))? + "\n"
+        } else {
+            table(&trace, &replay)
+        };
+        std::io::stdout().write_all(text.as_bytes()).context("standard output")
+    }
+}
+
+/// What was read, in words.
+pub fn about(trace: &Trace, span_ns: u64) -> String {
+    let Counts { lines, completions, in_flight_max, .. } = trace.counts();
+    let queues = trace.queues().len();
+    format!(
+        "{}: {lines} lines, {completions} completions in {:.3} s, {queues} {}, at most {in_flight_max} in flight",
+        trace.format().map_or("unknown", name_of),
+        span_ns as f64 / 1e9,
+        if queues == 1 { "queue" } else { "queues" },
+    )
+}
+
+/// Everything that is not as it should be.
+pub fn notes(trace: &Trace) -> Vec<String> {
+    let counts = trace.counts();
+    let all = [
+        (counts.malformed, "malformed lines skipped"),
+        (counts.unmatched, "completions without a submission: in flight when the trace began, or lost by it"),
+        (counts.resubmitted, "commands submitted again while in flight: their completions are lost"),
+        (counts.in_flight_end, "commands still in flight at the end"),
+        (counts.out_of_order, "lines earlier than the one before, put in order"),
+        (counts.late, "events too early to be put in order; they happen when the one before did"),
+        (counts.failed, "commands failed"),
+        (counts.interrupts, "interrupts, as the trace tells itself"),
+    ];
+    let mut notes: Vec<_> =
+        all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if trace.resolution() >= 1_000_000 {
+        notes.push(
+            "times are in ms, too coarse for coalescing: what completed within one seems to have completed at once"
+                .into(),
+        );
+    }
+    notes
+}
+
+/// What was read, and a line for each note.
+pub fn heading(trace: &Trace, span_ns: u64) -> String {
+    let notes = notes(trace).into_iter().map(|note| format!("note: {note}\n"));
+    about(trace, span_ns) + "\n" + &notes.collect::<String>() + "\n"
+}
+
+fn name_of(format: Format) -> &'static str {
+    match format {
+        Format::Blkparse => "blkparse",
+        Format::Biosnoop => "biosnoop",
+        Format::Fio => "fio",
+        Format::Json => "json",
+    }
+}
+
+/// What one has to know of a trace to repeat what was done with it.
+pub fn facts(trace: &Trace, name: &str, span_ns: u64) -> Vec<(String, String)> {
+    let Counts { lines, completions, in_flight_max, .. } = trace.counts();
+    let facts = [
+        ("Trace", name.to_owned()),
+        ("Format", trace.format().map_or("unknown", name_of).to_owned()),
+        ("Lines", lines.to_string()),
+        ("Completions", completions.to_string()),
+        ("Time", format!("{:.3} s", span_ns as f64 / 1e9)),
+        ("Queues", trace.queues().len().to_string()),
+        ("Most in flight", in_flight_max.to_string()),
+        ("Version", env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    facts.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+fn report(trace: &Trace, replay: &Replay, name: &str) -> Report {
+    let entry = |outcome: &Outcome| Entry {
+        policy: outcome.contender.to_string(),
+        interrupts_per_io: outcome.interrupts_per_io(),
+        iops: None,
+        cycles_per_io: None,
+        latency: Percentiles::of(&outcome.latency),
+        delay: Percentiles::of(&outcome.delay),
+        bound: outcome.bound,
+        late: outcome.verdict.late,
+        wrong: outcome.verdict.wrong,
+        reasons: outcome.stats.delivered().map(|(reason, count)| (reason.to_owned(), count)).collect(),
+        timeline: outcome.timeline.clone(),
+    };
+    Report {
+        title: "Interrupt coalescing, replayed".into(),
+        lead: "What every policy would have done with the completions of a trace. The requester does not react: it \
+               submits when it did, so what a delay would have done to the load is not in these numbers."
+            .into(),
+        facts: facts(trace, name, replay.span),
+        notes: notes(trace),
+        sections: vec![Section { entries: replay.outcomes.iter().map(entry).collect(), ..Section::default() }],
+    }
+}
+
+const HEADS: [&str; 10] = [
+    "policy",
+    "interrupts",
+    "per I/O",
+    "I/O per interrupt",
+    "delay us mean",
+    "p50",
+    "p99",
+    "p99.9",
+    "worst",
+    "bound us",
+];
+
+fn table(trace: &Trace, replay: &Replay) -> String {
+    let us = |ns: f64| format!("{:.1}", ns / 1e3);
+    let line = |outcome: &Outcome| {
+        let delay = |percent| us(outcome.delay.value_at_quantile(percent / 100.0) as f64);
+        [
+            outcome.contender.to_string(),
+            outcome.interrupts.to_string(),
+            format!("{:.3}", outcome.interrupts_per_io()),
+            format!("{:.2}", outcome.completions as f64 / outcome.interrupts.max(1) as f64),
+            us(outcome.delay.mean()),
+            delay(50.0),
+            delay(99.0),
+            delay(99.9),
+            us(outcome.delay.max() as f64),
+            outcome.bound.map_or_else(|| "none".into(), |bound| us(bound as f64)),
+        ]
+    };
+    let mut text = heading(trace, replay.span);
+    text += &crate::report::text::aligned(&HEADS, &replay.outcomes.iter().map(line).collect::<Vec<_>>());
+    for outcome in &replay.outcomes {
+        let verdict = &outcome.verdict;
+        if !verdict.is_clean() {
+            text += &format!("VIOLATED: {}: {} late, {} wrong\n", outcome.contender, verdict.late, verdict.wrong);
+            for violation in &verdict.violations {
+                text += &format!("    at {} ns: {}\n", violation.at, violation.what);
+            }
+        }
+    }
+    text
+}
+
+fn to_json(trace: &Trace, replay: &Replay) -> Value {
+    let policy = |outcome: &Outcome| {
+        let counts = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| -> BTreeMap<&str, u64> {
+            counts.filter(|(_, count)| *count > 0).collect()
+        };
+        json!({
+            "policy": outcome.contender.to_string(),
+            "completions": outcome.completions,
+            "interrupts": outcome.interrupts,
+            "interrupts_per_io": outcome.interrupts_per_io(),
+            "delay_ns": distribution(&outcome.delay),
+            "lat_ns": distribution(&outcome.latency),
+            "bound_ns": outcome.bound,
+            "late": outcome.verdict.late,
+            "wrong": outcome.verdict.wrong,
+            "violations": outcome.verdict.violations,
+            "delivered": counts(&mut outcome.stats.delivered()),
+            "held": counts(&mut outcome.stats.held()),
+        })
+    };
+    json!({
+        "format": trace.format(),
+        "trace": trace.counts(),
+        "queues": trace.queues(),
+        "span_ns": replay.span,
+        "policies": replay.outcomes.iter().map(policy).collect::<Vec<_>>(),
+    })
+}
+
+/// A distribution in fio's words.
+fn distribution(values: &Histogram<u64>) -> Value {
+    let percentile = |percent: f64| (format!("{percent:.6}"), values.value_at_quantile(percent / 100.0));
+    let percentiles: BTreeMap<_, _> = [50.0, 90.0, 99.0, 99.9, 99.99].into_iter().map(percentile).collect();
+    json!({
+        "N": values.len(),
+        "min": values.min(),
+        "max": values.max(),
+        "mean": values.mean(),
+        "stddev": values.stdev(),
+        "percentile": percentiles,
+    })
+}

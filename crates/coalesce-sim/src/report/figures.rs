@@ -1,0 +1,113 @@
+//! Which pictures there are of a section.
+
+use super::{Entry, Percentiles, Section, lanes};
+use coalesce_charts::chart::{Curve, Head, Mark, ROWS_RANGE, RowMark, curves, rows};
+use coalesce_charts::html;
+use coalesce_charts::scale::{NINES, Scale};
+use coalesce_charts::series::Series;
+use coalesce_charts::timeline::{self, timeline};
+
+/// A percentile is drawn hollow if fewer than this were slower: another run may show something else.
+const SLOWER_MIN: f64 = 10.0;
+/// The axis of delays begins here, in µs: what is announced at once has none.
+const DELAY_MIN_US: f64 = 0.1;
+
+/// All pictures of a section, in order.
+pub fn figures(id: &str, section: &Section, series: &[Series]) -> String {
+    [costs(id, section, series), times(id, section, series), strip(id, section, series)].concat()
+}
+
+fn costs(id: &str, section: &Section, series: &[Series]) -> String {
+    let mut panels = vec![bars(
+        "Interrupts per I/O",
+        "1: every completion interrupts",
+        "interrupts per I/O",
+        3,
+        section,
+        series,
+        |entry| Some(entry.interrupts_per_io),
+    )];
+    if section.entries.iter().any(|entry| entry.cycles_per_io.is_some()) {
+        panels.push(bars("CPU per I/O", "interrupts and threads", "cycles per I/O", 0, section, series, |entry| {
+            entry.cycles_per_io
+        }));
+    }
+    if section.entries.iter().any(|entry| entry.iops.is_some()) {
+        panels.push(bars("Throughput", "commands answered", "I/O per second", 0, section, series, |entry| entry.iops));
+    }
+    html::figure(&format!("{id}-costs"), "What it saves", "Less is better, but for throughput.", &panels)
+}
+
+fn bars(
+    title: &str,
+    about: &str,
+    axis: &str,
+    digits: usize,
+    section: &Section,
+    series: &[Series],
+    value: impl Fn(&Entry) -> Option<f64>,
+) -> String {
+    let max = section.entries.iter().filter_map(&value).fold(0.0, f64::max);
+    let marks = section.entries.iter().zip(series).filter_map(|(entry, series)| {
+        let value = value(entry)?;
+        let hover = format!("{}: {value:.digits$} {axis}", entry.policy);
+        Some(RowMark { series: *series, mark: Mark::Bar(value), number: format!("{value:.digits$}"), hover })
+    });
+    rows(&Head { title, about, axis }, &Scale::linear(max, ROWS_RANGE), &marks.collect::<Vec<_>>())
+}
+
+fn times(id: &str, section: &Section, series: &[Series]) -> String {
+    let panel = |title, about, y_axis, of: fn(&Entry) -> &Percentiles, min_us: f64| {
+        let known = section.entries.iter().zip(series).filter(|(entry, _)| of(entry).count > 0);
+        let lines: Vec<_> =
+            known.map(|(entry, series)| Curve { series: *series, points: points(of(entry), min_us) }).collect();
+        let head = Head { title, about, axis: "percentile" };
+        if lines.is_empty() { String::new() } else { curves(&head, y_axis, &NINES, &lines) }
+    };
+    let worst = |entry: &Entry| (entry.delay.count > 0).then_some(entry.delay.max as f64 / 1000.0);
+    let panels = [
+        panel(
+            "Latency",
+            "from submission to the answer",
+            "latency, µs (log)",
+            |entry| &entry.latency,
+            f64::MIN_POSITIVE,
+        ),
+        panel("Delay", "from completion to announcement", "delay, µs (log)", |entry| &entry.delay, DELAY_MIN_US),
+        bars("Worst delay", "from completion to announcement", "delay, µs", 1, section, series, worst),
+    ];
+    let caption = format!(
+        "Lower is better. Hollow: fewer than ten were slower. Delays below {DELAY_MIN_US} µs are drawn as {DELAY_MIN_US}."
+    );
+    html::figure(&format!("{id}-times"), "What it costs", &caption, &panels)
+}
+
+fn points(of: &Percentiles, min_us: f64) -> Vec<(f64, f64, bool)> {
+    let point = |&(percent, ns): &(f64, u64)| {
+        let slower = of.count as f64 * (1.0 - percent / 100.0);
+        // Beyond the slowest one there is nothing to know.
+        (slower >= 1.0).then(|| (percent, (ns as f64 / 1000.0).max(min_us), slower >= SLOWER_MIN))
+    };
+    of.points.iter().filter_map(point).collect()
+}
+
+fn strip(id: &str, section: &Section, series: &[Series]) -> String {
+    let Some((from, to)) = lanes::stretch(&section.entries) else { return String::new() };
+    let with_events = section.entries.iter().zip(series).filter(|(entry, _)| !entry.timeline.is_empty());
+    let lanes: Vec<_> = with_events.map(|(entry, series)| lanes::lane(*series, &entry.timeline, (from, to))).collect();
+    let span = (to - from) as f64 / 1000.0;
+    let head = Head {
+        title: "Decisions",
+        about: "below each name: interrupts for completions in this stretch",
+        axis: "time, µs",
+    };
+    let strip = timeline(&head, &Scale::to(span, timeline::RANGE), &lanes);
+    let caption =
+        format!("One line (interrupt vector), from {:.6} s on. Point at a mark for its numbers.", from as f64 / 1e9);
+    html::figure(
+        &format!("{id}-decisions"),
+        "What it decides",
+        &caption,
+        &[format!("<div class=\"long\">{strip}</div>\n")],
+    )
+}

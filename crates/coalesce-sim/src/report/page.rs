@@ -1,0 +1,137 @@
+//! A report as one HTML file.
+
+use super::{Entry, Percentiles, Report, Section, figures};
+use anyhow::{Context as _, Result};
+use coalesce_charts::html::{self, escape};
+use coalesce_charts::series::{STYLES, Series, styles};
+use coalesce_charts::{CSS, chart};
+use coalesce_policy::Spec;
+
+/// The whole page.
+///
+/// # Errors
+/// More policies than there are colours.
+pub fn page(report: &Report) -> Result<String> {
+    let mut policies: Vec<&str> = Vec::new();
+    for entry in report.sections.iter().flat_map(|section| &section.entries) {
+        if !policies.contains(&entry.policy.as_str()) {
+            policies.push(&entry.policy);
+        }
+    }
+    let names: Vec<_> = policies.iter().map(|policy| name(policy)).collect();
+    let styles = styles(&names)
+        .with_context(|| format!("a report has room for {STYLES} policies, and three more of one name"))?;
+    let series_of = |policy: &str| {
+        let index = policies.iter().position(|known| *known == policy).unwrap_or(0);
+        Series { label: &styles[index].0, style: styles[index].1 }
+    };
+    let legend: String = policies.iter().map(|policy| legend_line(series_of(policy), policy)).collect();
+    let sections = report.sections.iter().enumerate().map(|(nth, section)| {
+        let series: Vec<_> = section.entries.iter().map(|entry| series_of(&entry.policy)).collect();
+        section_html(&format!("s{nth}"), section, &series)
+    });
+    let legend = if policies.is_empty() {
+        String::new()
+    } else {
+        format!("<section>\n<h2>The policies</h2>\n<ul class=\"policies\">\n{legend}</ul>\n</section>\n")
+    };
+    Ok(document(report, &(legend + &sections.collect::<String>())))
+}
+
+/// A page with a report's head, and `body` below that.
+#[must_use]
+pub fn document(report: &Report, body: &str) -> String {
+    let facts = report
+        .facts
+        .iter()
+        .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value)));
+    let notes: String = report.notes.iter().map(|note| html::notice(note)).collect();
+    let title = escape(&report.title);
+    let lead =
+        if report.lead.is_empty() { String::new() } else { format!("<p class=\"lead\">{}</p>", escape(&report.lead)) };
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
+         <header>\n<h1>{title}</h1>\n{lead}\n<dl class=\"facts\">\n{}</dl>\n</header>\n{notes}{body}</main>\n</body>\n</html>\n",
+        facts.collect::<String>()
+    )
+}
+
+/// The name in a policy's text, as it fits beside a picture.
+fn name(policy: &str) -> &str {
+    match policy.split(':').next().unwrap_or_default() {
+        "xen_as_published" => "xen",
+        name => name,
+    }
+}
+
+fn legend_line(series: Series, policy: &str) -> String {
+    let about = Spec::policies().into_iter().find(|info| info.name == name(policy)).map_or("", |info| info.about);
+    let swatch = chart::swatch(series.style);
+    let text = if policy == series.label { "" } else { policy };
+    format!(
+        "<li>{swatch}<b>{}</b> <span class=\"muted\">{}</span><br>{}</li>\n",
+        escape(series.label),
+        escape(text),
+        escape(about)
+    )
+}
+
+fn section_html(id: &str, section: &Section, series: &[Series]) -> String {
+    let title = if section.title.is_empty() { "Results" } else { &section.title };
+    let about = if section.about.is_empty() { String::new() } else { format!("<p>{}</p>\n", escape(&section.about)) };
+    format!(
+        "<section id=\"{id}\">\n<h2>{}</h2>\n{about}{}{}</section>\n",
+        escape(title),
+        figures::figures(id, section, series),
+        table(section, series)
+    )
+}
+
+fn table(section: &Section, series: &[Series]) -> String {
+    let heads = [
+        "policy",
+        "interrupts/I/O",
+        "latency p50 µs",
+        "p99",
+        "p99.9",
+        "worst",
+        "delay mean µs",
+        "p99",
+        "p99.9",
+        "worst",
+        "promised",
+        "rules",
+        "interrupts by reason",
+    ];
+    let us = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| format!("{:.1}", ns as f64 / 1000.0));
+    let known = |of: &Percentiles, ns: Option<u64>| us(ns.filter(|_| of.count > 0));
+    let line = |(entry, series): (&Entry, &Series)| {
+        let (latency, delay) = (&entry.latency, &entry.delay);
+        let mut reasons: Vec<_> = entry.reasons.iter().filter(|(_, count)| *count > 0).collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let reasons: Vec<_> = reasons.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        vec![
+            series.label.to_owned(),
+            format!("{:.3}", entry.interrupts_per_io),
+            known(latency, latency.at(50.0)),
+            known(latency, latency.at(99.0)),
+            known(latency, latency.at(99.9)),
+            known(latency, Some(latency.max)),
+            if delay.count > 0 { format!("{:.1}", delay.mean / 1000.0) } else { "-".into() },
+            known(delay, delay.at(99.0)),
+            known(delay, delay.at(99.9)),
+            known(delay, Some(delay.max)),
+            us(entry.bound),
+            if entry.late + entry.wrong == 0 {
+                "kept".into()
+            } else {
+                format!("{} late, {} wrong", entry.late, entry.wrong)
+            },
+            reasons.join(", "),
+        ]
+    };
+    let lines = section.entries.iter().zip(series).map(line).collect();
+    html::table("All numbers", &heads, 1..heads.len() - 2, &[lines])
+}

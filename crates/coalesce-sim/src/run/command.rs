@@ -1,0 +1,208 @@
+//! `coalesce-sim run`: the command line, and what it prints.
+
+use super::report::report;
+use super::{Job, jobs, run_jobs};
+use crate::outcome::{Outcome, ThreadOutcome};
+use crate::plan::Plan;
+use crate::report::{Outputs, text};
+use anyhow::{Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal as _, Write as _};
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Simulations at the same time: each has a thread, and the memory of its plan.
+const JOBS_MAX: i64 = 256;
+
+/// Simulate a plan: every point of its sweep, under every policy it names
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Command {
+    /// The plan, a TOML file
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+
+    /// Print a line of JSON for each simulation; times are in ns
+    #[arg(long)]
+    json: bool,
+
+    /// Instead of the plan's seed
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// Simulations at the same time [default: as many as there are CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    jobs: Option<u16>,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  Two threads that want opposite things, under every policy:
+      coalesce-sim run crates/coalesce-sim/plans/mixed.toml
+  The same for another program, with another seed:
+      coalesce-sim run crates/coalesce-sim/plans/mixed.toml --json --seed 2
+
+The same plan and seed give the same bytes on every machine. How fast it went is said on standard error.";
+
+impl Command {
+    /// Runs the plan and prints what came out.
+    ///
+    /// # Errors
+    /// The plan is wrong; standard output is closed; a checker found something wrong in a run without faults.
+    pub fn run(self) -> Result<()> {
+        let mut plan = Plan::read(&self.plan)?;
+        plan.seed = self.seed.unwrap_or(plan.seed);
+        let jobs = jobs(&plan)?;
+        let available = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = self.jobs.map_or_else(available, usize::from);
+
+        let progress = AtomicU64::new(0);
+        let began = Instant::now();
+        let outcomes = with_bar(&jobs, &progress, || {
+            run_jobs(&jobs, threads, &progress, |_, outcome| {
+                if self.json {
+                    // A reader that went away is noticed at the end.
+                    let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(outcome).unwrap_or_default());
+                }
+            })
+        })?;
+        if !self.json {
+            std::io::stdout().write_all(table(&plan, &outcomes).as_bytes())?;
+        }
+        std::io::stdout().flush()?;
+        if self.outputs.is_any() {
+            self.outputs.write(&report(&plan, &jobs, &outcomes)?)?;
+        }
+
+        let (events, seconds) = (outcomes.iter().map(|outcome| outcome.events).sum::<u64>(), began.elapsed());
+        let rate = events as f64 / seconds.as_secs_f64() / 1e6;
+        eprintln!("{events} events in {:.2} s, {rate:.1} million per second", seconds.as_secs_f64());
+        let wrong: Vec<_> = outcomes.iter().filter(|outcome| !outcome.verdict.is_clean()).collect();
+        if let Some(first) = wrong.first() {
+            let violation = first.verdict.violations.first().map_or_else(String::new, |violation| {
+                format!("; the first, under {}, at {} ns: {}", first.policy, violation.at, violation.what)
+            });
+            bail!("{} of {} simulations broke a rule{violation}", wrong.len(), outcomes.len());
+        }
+        Ok(())
+    }
+}
+
+/// Shows on a terminal how far all simulations are, if they take more than a second.
+fn with_bar<T>(jobs: &[Job], progress: &AtomicU64, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let total = jobs.iter().map(|job| job.point.plan.warmup.0 + job.point.plan.duration.0).sum();
+    let bar = ProgressBar::new(total);
+    bar.set_style(ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left").expect("a valid template"));
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let painter = scope.spawn(|| {
+            std::thread::park_timeout(Duration::from_secs(1));
+            while !is_done.load(Ordering::Relaxed) {
+                bar.set_position(progress.load(Ordering::Relaxed));
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+            bar.finish_and_clear();
+        });
+        let result = work();
+        is_done.store(true, Ordering::Relaxed);
+        painter.thread().unpark();
+        result
+    })
+}
+
+/// A table for each point of the sweep, and one of the threads where there are several. Where only one policy is named,
+/// the points are the lines of one table.
+fn table(plan: &Plan, outcomes: &[Outcome]) -> String {
+    let mut print = format!("{}: seed {}, {} measured\n", plan.name, plan.seed, plan.duration);
+    let is_one_table = plan.policies.len() == 1;
+    let settings = |outcome: &Outcome| -> String {
+        let settings = outcome.settings.iter().map(|(key, value)| format!("{key} = {value}"));
+        settings.collect::<Vec<_>>().join(", ")
+    };
+    let name = |outcome: &Outcome| {
+        if is_one_table && !outcome.settings.is_empty() { settings(outcome) } else { outcome.policy.clone() }
+    };
+    let per_table = if is_one_table { outcomes.len() } else { plan.policies.len() };
+    for outcomes in outcomes.chunks(per_table) {
+        print += "\n";
+        if !is_one_table && !outcomes[0].settings.is_empty() {
+            print += &format!("{}\n", settings(&outcomes[0]));
+        }
+        let lines: Vec<_> = outcomes.iter().map(|outcome| line(name(outcome), outcome)).collect();
+        print += &text::aligned(&HEADS, &lines);
+        if outcomes[0].threads.len() > 1 {
+            let lines: Vec<_> = outcomes.iter().flat_map(|outcome| thread_lines(&name(outcome), outcome)).collect();
+            print += &format!("\n{}", text::aligned(&THREAD_HEADS, &lines));
+        }
+    }
+    print
+}
+
+const HEADS: [&str; 13] = [
+    "",
+    "IOPS",
+    "p50 us",
+    "p99 us",
+    "p99.9 us",
+    "irq/s",
+    "req/irq",
+    "cycles/IO",
+    "CPU",
+    "held p50",
+    "held p99",
+    "held max",
+    "rules",
+];
+
+fn us(ns: u64) -> String {
+    format!("{:.1}", ns as f64 / 1000.0)
+}
+
+fn line(name: String, outcome: &Outcome) -> [String; 13] {
+    let Outcome { latency, delay, verdict, .. } = outcome;
+    let rules = match (verdict.wrong, verdict.late) {
+        (0, 0) => "kept".to_owned(),
+        (wrong, late) => format!("{wrong} wrong, {late} late"),
+    };
+    [
+        name,
+        format!("{:.0}", outcome.iops),
+        us(latency.p50),
+        us(latency.p99),
+        us(latency.p999),
+        format!("{:.0}", outcome.interrupts_per_s),
+        format!("{:.2}", outcome.requests_per_interrupt),
+        format!("{:.0}", outcome.cycles_per_io),
+        format!("{:.2}", outcome.cpu),
+        us(delay.p50),
+        us(delay.p99),
+        us(delay.max),
+        rules,
+    ]
+}
+
+const THREAD_HEADS: [&str; 7] = ["", "thread", "IOPS", "mean us", "p50 us", "p99 us", "CPU"];
+
+fn thread_lines(name: &str, outcome: &Outcome) -> Vec<[String; 7]> {
+    let line = |thread: &ThreadOutcome| {
+        [
+            name.to_owned(),
+            thread.name.clone(),
+            format!("{:.0}", thread.iops),
+            format!("{:.1}", thread.latency.mean / 1000.0),
+            us(thread.latency.p50),
+            us(thread.latency.p99),
+            format!("{:.2}", thread.cpu),
+        ]
+    };
+    outcome.threads.iter().map(line).collect()
+}

@@ -1,0 +1,485 @@
+//! Disks and servers, from the command line or a TOML file.
+
+use crate::vhost::QUEUES_MAX;
+use crate::vhost::blk::ID_LEN;
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+use coalesce_policy::Spec;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Everything that `serve` serves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Socket for JSON-RPC.
+    pub control: Option<PathBuf>,
+    /// Address for Prometheus.
+    pub metrics: Option<Loopback>,
+    /// File where everything that happens is recorded.
+    pub record: Option<PathBuf>,
+    /// User that the disks' processes become once their image is open.
+    pub user: Option<String>,
+    /// Whether the disks' processes give up what they do not need.
+    #[serde(default)]
+    pub sandbox: Sandbox,
+    /// How long an orderly stop may take.
+    #[serde(default)]
+    pub stop_timeout: StopTimeout,
+    /// The disks.
+    #[serde(rename = "disk", default)]
+    pub disks: Vec<DiskConfig>,
+}
+
+/// Whether a disk's process gives up what serving does not take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Sandbox {
+    /// It does
+    #[default]
+    On,
+    /// It keeps all it has: to debug it
+    Off,
+}
+
+/// One disk.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskConfig {
+    /// Its name on the control socket; the socket's file name if not given.
+    pub name: Option<String>,
+    /// Where the front end connects.
+    pub socket: PathBuf,
+    /// Mode of the socket.
+    #[serde(default)]
+    pub socket_mode: Mode,
+    /// Group of the socket; that of the process if not given.
+    pub socket_group: Option<String>,
+    /// The image.
+    pub file: Option<PathBuf>,
+    /// Instead of an image: this much memory.
+    pub memory: Option<Size>,
+    /// Queues.
+    #[serde(default = "one", deserialize_with = "queues")]
+    pub queues: u16,
+    /// Policy of every queue.
+    #[serde(default = "auto", deserialize_with = "from_text", serialize_with = "to_text")]
+    pub policy: Spec,
+    /// Writes are refused.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Around the page cache.
+    #[serde(default)]
+    pub direct: bool,
+    /// Serial number that the guest sees; the name if not given.
+    pub serial: Option<String>,
+    /// Block size that the guest sees; the image's own if not given.
+    pub block_size: Option<Size>,
+    /// How long a queue polls before it sleeps, at most.
+    #[serde(default)]
+    pub poll: Poll,
+    /// Whether EVENT_IDX is offered.
+    #[serde(default = "yes")]
+    pub event_idx: bool,
+    /// Guest memory that a front end may share, at most.
+    #[serde(default = "max_memory")]
+    pub max_memory: Size,
+}
+
+fn max_memory() -> Size {
+    Size(1 << 40)
+}
+
+fn one() -> u16 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn auto() -> Spec {
+    "auto".parse().expect("a policy")
+}
+
+fn from_text<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>
+where
+    T::Err: std::fmt::Display,
+{
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn to_text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.to_string())
+}
+
+fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    parse_queues(&i64::deserialize(deserializer)?.to_string()).map_err(serde::de::Error::custom)
+}
+
+/// A number of queues.
+///
+/// # Errors
+/// It is no number, or none that a disk can have.
+pub fn parse_queues(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=QUEUES_MAX).contains(&usize::from(*number)));
+    number.ok_or_else(|| format!("queues is {text}, allowed are 1 to {QUEUES_MAX}"))
+}
+
+/// A size in bytes: `4096`, `64K`, `64M`, `2G`, `1T` (powers of 1024).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let shift = match text[digits.len()..].trim_end_matches("iB") {
+            "" => 0,
+            "K" => 10,
+            "M" => 20,
+            "G" => 30,
+            "T" => 40,
+            unit => return Err(format!("size {text}: unknown unit {unit}; allowed are K, M, G, T")),
+        };
+        let number: u64 = digits.parse().map_err(|_| format!("size {text} is not a number with K, M, G or T"))?;
+        number
+            .checked_shl(shift)
+            .filter(|size| size >> shift == number)
+            .map(Self)
+            .ok_or(format!("size {text} is too large"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        to_text(&self.0, serializer)
+    }
+}
+
+/// The mode of a socket. Write permission is what connecting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl Default for Mode {
+    /// Only the owner connects.
+    fn default() -> Self {
+        Self(0o600)
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+        mode.map(Self).ok_or_else(|| format!("mode {text} is not octal digits, as 660; allowed are 0 to 777"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl Serialize for Mode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        to_text(&format!("{:o}", self.0), serializer)
+    }
+}
+
+/// How long to poll before sleeping, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Poll(pub u64);
+
+impl Default for Poll {
+    /// As long as `qemu-storage-daemon` does.
+    fn default() -> Self {
+        Self(32_000)
+    }
+}
+
+impl FromStr for Poll {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ns = coalesce_policy::parse_duration(text).map_err(|problem| format!("poll {text} {problem}"))?;
+        if ns > 10_000_000 { Err(format!("poll {text} is out of range; allowed are 0 to 10ms")) } else { Ok(Self(ns)) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Poll {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl Serialize for Poll {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        to_text(&format!("{}ns", self.0), serializer)
+    }
+}
+
+/// How long an orderly stop may take, in ns. A medium may be stuck; service managers wait for 90 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopTimeout(pub u64);
+
+impl Default for StopTimeout {
+    fn default() -> Self {
+        Self(20_000_000_000)
+    }
+}
+
+impl FromStr for StopTimeout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ns = coalesce_policy::parse_duration(text).map_err(|problem| format!("stop_timeout {text} {problem}"))?;
+        if (1_000_000..=3_600_000_000_000).contains(&ns) {
+            return Ok(Self(ns));
+        }
+        Err(format!("stop_timeout {text} is out of range; allowed are 1ms to 3600s"))
+    }
+}
+
+impl<'de> Deserialize<'de> for StopTimeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+/// An address of this machine only: what is shown there is not for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loopback(pub SocketAddr);
+
+impl FromStr for Loopback {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let address: SocketAddr = text.parse().map_err(|_| format!("{text} is not ADDR:PORT, as 127.0.0.1:9100"))?;
+        if address.ip().is_loopback() {
+            return Ok(Self(address));
+        }
+        Err(format!("{text} is not a loopback address; allowed are 127.0.0.0/8 and [::1]"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Loopback {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl Config {
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = format!("configuration {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(|| name.clone())?;
+        Self::parse(&text, &name)
+    }
+
+    /// Reads TOML that errors call `name`.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        let config: Self = toml::from_str(text).with_context(|| name.to_owned())?;
+        if config.disks.is_empty() {
+            bail!("{name} has no disk: it needs a table [[disk]] for each");
+        }
+        config
+            .check_disks()
+            .map_err(|(disk, problem)| problem.context(format!("{name}, line {}", line_of_disk(text, disk))))?;
+        Ok(config)
+    }
+
+    /// Checks what only the whole can tell.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<()> {
+        self.check_disks().map_err(|(_, problem)| problem)?;
+        match &self.control {
+            Some(control) if self.disks.iter().any(|disk| disk.socket == *control) => {
+                bail!("socket {} is for a disk and for control: give each a socket of its own", control.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The first disk that is wrong, and what is wrong with it.
+    fn check_disks(&self) -> Result<(), (usize, anyhow::Error)> {
+        for (i, disk) in self.disks.iter().enumerate() {
+            let outcome = disk.check().and_then(|()| disk.check_against(&self.disks[..i]));
+            outcome.map_err(|problem| (i, problem.context(format!("disk {}", disk.name().escape_debug()))))?;
+        }
+        Ok(())
+    }
+}
+
+/// The line where a disk begins in a configuration that is known to be right.
+fn line_of_disk(text: &str, index: usize) -> usize {
+    #[derive(Deserialize)]
+    struct Places {
+        disk: Vec<toml::Spanned<IgnoredAny>>,
+    }
+    let places = toml::from_str::<Places>(text).ok();
+    let start = places.and_then(|places| places.disk.get(index).map(|disk| disk.span().start));
+    text[..start.unwrap_or(0)].lines().count() + 1
+}
+
+impl DiskConfig {
+    /// What the disk is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let stem = || self.socket.file_stem().unwrap_or(self.socket.as_os_str()).to_string_lossy().into_owned();
+        self.name.clone().unwrap_or_else(stem)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.file.is_some() == self.memory.is_some() {
+            bail!("needs either a file or memory");
+        }
+        let name = self.name();
+        if name.is_empty() || name.contains(char::is_control) {
+            bail!("name is {name:?}, allowed are letters, digits and signs, at least one");
+        }
+        if self.direct && self.memory.is_some() {
+            bail!("direct is for files: memory has no cache to go around");
+        }
+        if let Some(Size(size)) = self.block_size
+            && !(size.is_power_of_two() && (512..=65536).contains(&size))
+        {
+            bail!("block_size is {size}, allowed are powers of two from 512 to 65536");
+        }
+        match &self.serial {
+            Some(serial) if serial.len() > ID_LEN => {
+                bail!("serial has {} bytes, allowed are up to {ID_LEN}", serial.len())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_against(&self, others: &[Self]) -> Result<()> {
+        if others.iter().any(|other| other.name() == self.name()) {
+            bail!("another disk is called that too: give each a name of its own");
+        }
+        if let Some(other) = others.iter().find(|other| other.socket == self.socket) {
+            bail!("socket {} is that of disk {}: give each a socket of its own", self.socket.display(), other.name());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, size) in
+            [("0", 0), ("512", 512), ("64K", 65536), ("2MiB", 2 << 20), ("3G", 3 << 30), ("1T", 1 << 40)]
+        {
+            assert_eq!(text.parse(), Ok(Size(size)), "{text}");
+        }
+        for text in ["", "K", "-1", "1.5G", "1X", "1KB", "16777216T"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        for (text, mode) in [("660", Some(0o660)), ("0600", Some(0o600)), ("0", Some(0)), ("888", None), ("1777", None)]
+        {
+            assert_eq!(text.parse().ok(), mode.map(Mode), "{text}");
+        }
+    }
+
+    /// A disk's process is told its configuration in the form that configurations are read from.
+    #[test]
+    fn a_disk_that_is_written_is_read_back_the_same() {
+        let text = "
+            socket = '/run/b.sock'
+            socket_mode = '660'
+            memory = '64M'
+            policy = 'vic:cif_threshold=2'
+            poll = '20us'
+            queues = 3
+            block_size = '4K'
+        ";
+        let disk: DiskConfig = toml::from_str(text).unwrap();
+        let again: DiskConfig = serde_json::from_str(&serde_json::to_string(&disk).unwrap()).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{disk:?}"));
+    }
+
+    #[test]
+    fn only_loopback() {
+        for (text, ok) in [("127.0.0.1:9100", true), ("[::1]:1", true), ("0.0.0.0:9100", false), ("9100", false)] {
+            assert_eq!(text.parse::<Loopback>().is_ok(), ok, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_two_disks() {
+        let config: Config = toml::from_str(
+            r#"
+            control = "/run/c.sock"
+            metrics = "127.0.0.1:9100"
+            [[disk]]
+            socket = "/run/a.sock"
+            file = "a.img"
+            queues = 4
+            policy = "vic:cif_threshold=2"
+            [[disk]]
+            name = "scratch"
+            socket = "/run/b.sock"
+            memory = "64M"
+            poll = "0"
+            "#,
+        )
+        .unwrap();
+        config.check().unwrap();
+        assert_eq!(config.disks[0].name(), "a");
+        assert_eq!((config.disks[1].name(), config.disks[1].poll), ("scratch".into(), Poll(0)));
+        assert_eq!(config.disks[1].policy.name(), "auto");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, parts) in [
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"vix\"", ["line 4", "unknown policy \"vix\""]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueue = 2", ["line 4", "unknown field `queue`"]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1Z\"", ["line 3", "unknown unit Z"]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueues = 17", ["line 4", "queues is 17, allowed are 1 to 16"]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npoll = \"1\"", ["line 4", "has no unit"]),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+        for (text, part) in [
+            ("[[disk]]\nsocket = \"s\"", "either a file or memory"),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),
+            (
+                "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\n[[disk]]\nsocket = \"x/s\"\nmemory = \"1M\"",
+                "another disk is called",
+            ),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap().check().unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{error:#}");
+        }
+    }
+}

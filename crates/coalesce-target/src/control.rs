@@ -1,0 +1,222 @@
+//! The control socket: JSON-RPC 2.0, one object a line. Parameters have SPDK's names where SPDK has them.
+
+use crate::link::DiskStats;
+use crate::socket::{Access, BoundSocket, serve_clients};
+use crate::supervisor::{Disk, reset_stats_of, stats_of};
+use anyhow::{Context as _, Result, anyhow, bail};
+use coalesce_policy::Spec;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A request of more bytes is refused.
+const LINE_MAX: u64 = 64 << 10;
+
+/// Whoever is asked and says nothing for so long is no target.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Clients that are served at a time.
+const CLIENTS_MAX: usize = 64;
+
+/// Listens for commands about `disks`, until the process ends.
+///
+/// # Errors
+/// The socket cannot be bound.
+pub fn listen(path: &Path, disks: Arc<[Disk]>) -> Result<BoundSocket> {
+    let socket = BoundSocket::bind(path, &Access::default())?;
+    let listener = socket.listener().try_clone().context("control socket")?;
+    let refuse = |mut stream: UnixStream, why: &str| {
+        let _ = stream.write_all(format!("{}\n", error(Value::Null, SERVER_BUSY, why)).as_bytes()); // it may be gone
+    };
+    let serve = move |stream| serve(&stream, &disks);
+    serve_clients("control", CLIENTS_MAX, move || listener.accept(), serve, refuse)?;
+    Ok(socket)
+}
+
+fn serve(stream: &UnixStream, disks: &[Disk]) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        match reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let is_whole = line.ends_with(b"\n") || (line.len() as u64) < LINE_MAX;
+        let answer = if is_whole { answer(&line, disks) } else { Some(error(Value::Null, INVALID_REQUEST, TOO_LONG)) };
+        if let Some(answer) = answer
+            && let mut stream = stream
+            && stream.write_all(format!("{answer}\n").as_bytes()).is_err()
+        {
+            return;
+        }
+        if !is_whole {
+            return;
+        }
+    }
+}
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+const SERVER_BUSY: i32 = -32000;
+const TOO_LONG: &str = "a request of more than 64 KiB";
+
+fn error(id: Value, code: i32, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
+/// The answer to one request; none: it was a notification.
+#[must_use]
+pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
+    let request: Value = match serde_json::from_slice(line) {
+        Ok(request) => request,
+        Err(problem) => return Some(error(Value::Null, PARSE_ERROR, &format!("not JSON: {problem}"))),
+    };
+    let id = request.get("id").cloned();
+    let method = request.get("method").and_then(Value::as_str);
+    let (Some("2.0"), Some(method)) = (request.get("jsonrpc").and_then(Value::as_str), method) else {
+        let message = "not a JSON-RPC 2.0 request: an object with \"jsonrpc\": \"2.0\" and a \"method\"";
+        return Some(error(id.unwrap_or(Value::Null), INVALID_REQUEST, message));
+    };
+    let params = request.get("params").filter(|params| !params.is_null()).cloned().unwrap_or_else(|| json!({}));
+    let outcome = call(method, params, disks);
+    let id = id?;
+    Some(match outcome {
+        Ok(Some(result)) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Ok(None) => {
+            let message = format!("unknown method \"{method}\"; allowed are {}", METHODS.join(", "));
+            error(id, METHOD_NOT_FOUND, &message)
+        }
+        Err(problem) => error(id, INVALID_PARAMS, &format!("{problem:#}")),
+    })
+}
+
+const METHODS: [&str; 6] =
+    ["list", "get_policy", "set_policy", "get_stats", "reset_stats", "vhost_controller_set_coalescing"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneOrAll {
+    ctrlr: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetPolicy {
+    ctrlr: String,
+    queue: Option<usize>,
+    policy: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetCoalescing {
+    ctrlr: String,
+    delay_base_us: u32,
+    iops_threshold: u32,
+}
+
+/// The result of a method; none: there is no such method.
+fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
+    Ok(Some(match method {
+        "list" => {
+            let Nothing {} = parse(params)?;
+            let about = |(disk, stats): (&Disk, Result<DiskStats>)| {
+                let mut about = json!(disk.about());
+                about["connected"] = json!(stats.ok().map(|stats| stats.connected));
+                about["pid"] = json!(disk.pid());
+                about["restarts"] = json!(disk.restarts());
+                about
+            };
+            stats_of(disks.iter()).into_iter().map(about).collect()
+        }
+        "get_policy" => {
+            let OneOrAll { ctrlr } = parse(params)?;
+            let policies = |stats: DiskStats| stats.queues.into_iter().map(|queue| queue.policy).collect();
+            about_each(chosen(disks, ctrlr.as_deref())?, "policies", policies)
+        }
+        "set_policy" => {
+            let SetPolicy { ctrlr, queue, policy } = parse(params)?;
+            one(disks, &ctrlr)?.set_policy(queue, &policy.parse::<Spec>()?)?;
+            true.into()
+        }
+        "get_stats" => {
+            let OneOrAll { ctrlr } = parse(params)?;
+            about_each(chosen(disks, ctrlr.as_deref())?, "queues", |stats| json!(stats.queues))
+        }
+        "reset_stats" => {
+            let OneOrAll { ctrlr } = parse(params)?;
+            reset_stats_of(chosen(disks, ctrlr.as_deref())?)?;
+            true.into()
+        }
+        "vhost_controller_set_coalescing" => {
+            let SetCoalescing { ctrlr, delay_base_us, iops_threshold } = parse(params)?;
+            let text = format!("spdk_vhost:delay_base_us={delay_base_us},iops_threshold={iops_threshold}");
+            one(disks, &ctrlr)?.set_policy(None, &text.parse::<Spec>()?)?;
+            true.into()
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// For each disk what it counted, under `key`; or why it does not answer, under `error`.
+fn about_each<'a>(disks: impl Iterator<Item = &'a Disk>, key: &str, show: impl Fn(DiskStats) -> Value) -> Value {
+    let about = |(disk, stats): (&Disk, Result<DiskStats>)| {
+        let (key, value) = match stats {
+            Ok(stats) => (key, show(stats)),
+            Err(error) => ("error", format!("{error:#}").into()),
+        };
+        json!({ "ctrlr": disk.name(), key: value })
+    };
+    stats_of(disks).into_iter().map(about).collect()
+}
+
+fn parse<T: DeserializeOwned>(params: Value) -> Result<T> {
+    serde_json::from_value(params).map_err(|problem| anyhow!("params: {problem}"))
+}
+
+fn one<'a>(disks: &'a [Disk], name: &str) -> Result<&'a Disk> {
+    let names = || disks.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(", ");
+    let found = disks.iter().find(|disk| disk.name() == name);
+    found.ok_or_else(|| anyhow!("unknown ctrlr \"{name}\"; allowed are {}", names()))
+}
+
+fn chosen<'a>(disks: &'a [Disk], name: Option<&str>) -> Result<impl Iterator<Item = &'a Disk>> {
+    let chosen = match name {
+        None => disks,
+        Some(name) => std::slice::from_ref(one(disks, name)?),
+    };
+    Ok(chosen.iter())
+}
+
+/// Calls a method of a target that serves `socket`, for scripts and people.
+///
+/// # Errors
+/// The socket does not answer, or the answer is an error.
+pub fn request(socket: &Path, method: &str, params: &Value) -> Result<Value> {
+    let named = || format!("control socket {}", socket.display());
+    let mut stream = UnixStream::connect(socket).with_context(named)?;
+    stream.set_read_timeout(Some(PATIENCE)).with_context(named)?;
+    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    stream.write_all(format!("{request}\n").as_bytes()).with_context(named)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).with_context(named)?;
+    if line.is_empty() {
+        bail!("{} gives no answer: is it the socket of a disk?", named());
+    }
+    let mut answer: Value = serde_json::from_str(&line).with_context(named)?;
+    match answer.get("error").and_then(|error| error.get("message")) {
+        Some(message) => Err(anyhow!("{}", message.as_str().unwrap_or("error"))),
+        None => Ok(answer["result"].take()),
+    }
+}

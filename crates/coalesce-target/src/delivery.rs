@@ -1,0 +1,236 @@
+//! The one place that decides about interrupts, and owns their order:
+//!
+//! 1. a completion is *posted*: the consumer can see it;
+//! 2. the policy decides;
+//! 3. only if it delivers, the consumer is asked whether it wants to be interrupted (EVENT_IDX, `NO_INTERRUPT`);
+//! 4. if it does, it is.
+//!
+//! To ask first and then to hold loses an interrupt: the consumer's wish is for the *next* completion posted, and the
+//! answer is given once.
+//!
+//! Out-of-order Urgent needs no driver that knows of it: while an urgent completion is announced alone, plain ones that
+//! are held are simply not posted yet.
+
+use crate::stats::DeliveryStats;
+use coalesce_policy::{AnyPolicy, Completion, Decision, Spec, SpecError, Ticket};
+use std::collections::VecDeque;
+
+/// The ring of a consumer: where completions are posted.
+pub trait Ring {
+    /// A completion on its way to the consumer.
+    type Entry;
+    /// Why the ring cannot be used any more.
+    type Broken;
+
+    /// Posts a completion.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    fn post(&mut self, entry: Self::Entry) -> Result<(), Self::Broken>;
+
+    /// Whether the consumer wants to be interrupted for what was posted since this was asked last.
+    fn wants_interrupt(&mut self) -> bool;
+
+    /// Whether the consumer has taken everything that was posted, and waits for more.
+    fn is_consumed(&mut self) -> bool;
+
+    /// Interrupts the consumer. False: there is no way to.
+    fn interrupt(&mut self) -> bool;
+}
+
+/// The policy of one queue, and what it holds.
+#[derive(Debug)]
+pub struct Delivery<E> {
+    policy: AnyPolicy,
+    posts_late: bool, // OOO: what is held is not posted
+    unposted: VecDeque<E>,
+    held_since: VecDeque<u64>,
+    decided: Option<Decision>,
+    stats: DeliveryStats,
+}
+
+impl<E> Delivery<E> {
+    /// A queue with nothing in it.
+    ///
+    /// # Errors
+    /// A parameter that a clock in nanoseconds cannot carry.
+    pub fn new(spec: Spec) -> Result<Self, SpecError> {
+        let posts_late = spec.is_ooo();
+        let policy = AnyPolicy::new(spec, 1_000_000_000)?;
+        let (unposted, held_since) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { policy, posts_late, unposted, held_since, decided: None, stats: DeliveryStats::default() })
+    }
+
+    /// The policy, to look at it.
+    #[must_use]
+    pub const fn policy(&self) -> &AnyPolicy {
+        &self.policy
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn stats(&self) -> &DeliveryStats {
+        &self.stats
+    }
+
+    /// What was decided last, if anything was since this was asked.
+    pub const fn take_decided(&mut self) -> Option<Decision> {
+        self.decided.take()
+    }
+
+    /// Completions that are done and not posted.
+    #[must_use]
+    pub fn unposted(&self) -> usize {
+        self.unposted.len()
+    }
+
+    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before, in ns.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        self.policy.deadline()
+    }
+
+    /// A request is taken; `outstanding` are submitted and not taken back, counting it. The ticket, if there is one,
+    /// goes back when it ends.
+    pub fn on_submit(&mut self, outstanding: u32) -> Option<Ticket> {
+        self.policy.on_submit(0, outstanding) // a queue is one group of submitters
+    }
+
+    /// Interrupts for what was posted before there was this policy.
+    pub fn interrupt<R: Ring<Entry = E>>(&mut self, ring: &mut R) {
+        self.stats.interrupts += u64::from(ring.interrupt());
+    }
+
+    /// A request ended.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn complete<R>(&mut self, ring: &mut R, now: u64, entry: E, completion: &Completion) -> Result<(), R::Broken>
+    where
+        R: Ring<Entry = E>,
+    {
+        self.stats.completions += 1;
+        self.notice_consumed(ring, now);
+        self.unposted.push_back(entry);
+        if !self.posts_late {
+            self.post_all(ring)?;
+        }
+        self.held_since.push_back(now);
+        let decision = self.policy.on_completion(now, completion);
+        self.act(ring, now, decision)
+    }
+
+    /// The deadline has passed.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn on_deadline<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<(), R::Broken> {
+        self.notice_consumed(ring, now);
+        let decision = self.policy.on_deadline(now);
+        self.act(ring, now, decision)
+    }
+
+    /// Everything that had ended is posted.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn on_batch_end<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<(), R::Broken> {
+        if !self.policy.wants_batch_end() {
+            return Ok(());
+        }
+        let decision = self.policy.on_batch_end(now);
+        self.act(ring, now, decision)
+    }
+
+    /// The queue stops: announces what is held.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn flush<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<(), R::Broken> {
+        let decision = self.policy.flush(now);
+        self.act(ring, now, decision)
+    }
+
+    /// Takes another policy, with what is held. `ring`: none if the queue is not running.
+    ///
+    /// # Errors
+    /// The policy is refused, and nothing has changed; or else the ring cannot be used any more.
+    pub fn reconfigure<R: Ring<Entry = E>>(
+        &mut self,
+        ring: Option<&mut R>,
+        now: u64,
+        spec: Spec,
+    ) -> Result<Result<(), R::Broken>, SpecError> {
+        let posts_late = spec.is_ooo();
+        let decision = self.policy.reconfigure(spec, now)?;
+        self.posts_late = posts_late;
+        let Some(ring) = ring else { return Ok(Ok(())) };
+        if !posts_late && let Err(broken) = self.post_all(ring) {
+            return Ok(Err(broken));
+        }
+        Ok(self.act(ring, now, decision))
+    }
+
+    /// The ring broke: what is posted is announced, asked for or not, and the rest is forgotten.
+    pub fn abandon<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
+        if self.held_since.len() > self.unposted.len() {
+            self.interrupt(ring);
+        }
+        self.forget(now);
+    }
+
+    /// Forgets what is held: the ring is gone.
+    pub fn forget(&mut self, now: u64) {
+        self.policy.on_consumed(now);
+        self.policy.reset_tracking();
+        self.unposted.clear();
+        self.held_since.clear();
+    }
+
+    /// Forgets what was counted.
+    pub fn reset_stats(&mut self) {
+        self.stats = DeliveryStats::default();
+        self.policy.reset_stats();
+    }
+
+    fn act<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64, decision: Decision) -> Result<(), R::Broken> {
+        self.decided = Some(decision);
+        match decision {
+            Decision::Hold(_) => return Ok(()),
+            Decision::Deliver(_) => {
+                self.post_all(ring)?;
+                for since in self.held_since.drain(..) {
+                    self.stats.note_held(now.saturating_sub(since));
+                }
+            }
+            Decision::DeliverUrgent => {
+                // The urgent one is the newest; before it only what stays held.
+                if let Some(urgent) = self.unposted.pop_back() {
+                    ring.post(urgent)?;
+                }
+                self.held_since.pop_back();
+            }
+        }
+        if !ring.wants_interrupt() {
+            self.stats.suppressed += 1;
+        } else if ring.interrupt() {
+            self.stats.interrupts += 1;
+        }
+        Ok(())
+    }
+
+    fn post_all<R: Ring<Entry = E>>(&mut self, ring: &mut R) -> Result<(), R::Broken> {
+        self.unposted.drain(..).try_for_each(|entry| ring.post(entry))
+    }
+
+    /// The consumer may have been awake and have taken what was held: then nobody waits for an interrupt.
+    fn notice_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
+        if !self.held_since.is_empty() && self.unposted.is_empty() && ring.is_consumed() {
+            self.policy.on_consumed(now);
+            self.stats.consumed += self.held_since.len() as u64;
+            for since in self.held_since.drain(..) {
+                self.stats.note_held(now.saturating_sub(since));
+            }
+        }
+    }
+}

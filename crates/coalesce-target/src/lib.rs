@@ -1,0 +1,55 @@
+//! A userspace block device that decides when its guest is interrupted.
+//!
+//! `coalesce-target serve` offers disks over vhost-user to virtual machines, one socket each. The way of one request:
+//!
+//! guest kick → [`vhost::vring`] takes it → [`vhost::blk`] understands it → [`coalesce_policy::infer`] says what its requester
+//! wants → [`backend`] does it, through io_uring → [`delivery`] posts it, asks the policy, and interrupts. A deadline of
+//! the policy leads to the same delivery.
+//!
+//! Requests, hints, delivery, statistics, control and back ends know nothing of virtio.
+
+pub mod backend;
+pub mod bench;
+pub mod bus_error;
+pub mod config;
+pub mod control;
+pub mod delivery;
+pub mod link;
+pub mod log;
+pub mod metrics;
+pub mod poll;
+pub mod queue;
+pub mod record;
+pub mod sandbox;
+pub mod server;
+pub mod socket;
+pub mod stats;
+pub mod supervisor;
+pub mod uring;
+pub mod vhost;
+pub mod worker;
+
+/// Prints on standard output. Whoever reads it may have had enough before its end.
+///
+/// # Errors
+/// It cannot be written.
+pub fn print(text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Says a line on standard error, to whoever still reads it.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// The same, with the arguments of `format!`.
+#[macro_export]
+macro_rules! say {
+    ($($argument:tt)*) => { $crate::say(format_args!($($argument)*)) };
+}

@@ -1,0 +1,276 @@
+//! The command line.
+
+use anyhow::{Context as _, Result, bail};
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use coalesce_policy::Spec;
+use coalesce_target::bench::{self, Bench};
+use coalesce_target::config::{Config, DiskConfig, Loopback, Mode, Poll, Sandbox, Size, StopTimeout, parse_queues};
+use coalesce_target::supervisor::{Disk, Supervisor};
+use coalesce_target::{control, log, metrics, print, say, worker};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tracing::info;
+use tracing_subscriber::filter::LevelFilter;
+
+/// A block device for virtual machines that decides when its guest is interrupted
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve disks over vhost-user
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<Serve>),
+    /// Load a vhost-user-blk target as a guest would, and count its interrupts
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(Box<Bench>),
+    /// List every policy with its keys
+    Policies,
+    /// Ask or tell a running target something over its control socket
+    #[command(after_help = CALL_EXAMPLES)]
+    Call(Call),
+    /// Serve one disk for `serve`, whose process this is
+    #[command(hide = true)]
+    Worker,
+}
+
+const SERVE_EXAMPLES: &str = "\
+EXAMPLES
+  A memory disk of 1 GiB, to try things:
+      coalesce-target serve --socket /tmp/s --memory 1G
+  An image, around the page cache, with four queues and a policy that can be changed while it runs:
+      coalesce-target serve --socket /tmp/s --file disk.img --direct --queues 4 --policy auto --control /tmp/control
+  A virtual machine with that disk:
+      qemu-system-x86_64 -object memory-backend-memfd,id=m,size=1G,share=on -machine q35,memory-backend=m -m 1G \\
+          -chardev socket,id=d,path=/tmp/s,reconnect=1 -device vhost-user-blk-pci,chardev=d,num-queues=4 ...
+
+SIGTERM and SIGINT finish what is in flight, deliver what is held, and remove the sockets.";
+
+const CALL_EXAMPLES: &str = "\
+EXAMPLES
+      coalesce-target call --control /tmp/control list
+      coalesce-target call --control /tmp/control get_stats
+      coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'";
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("disks").required(true).args(["socket", "config"]))]
+struct Serve {
+    /// Socket where the virtual machine connects
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Mode of that socket: who may write to it may connect
+    #[arg(long, value_name = "OCTAL", default_value = "600", conflicts_with = "config")]
+    socket_mode: Mode,
+
+    /// Group of that socket, by name or number [default: that of the process]
+    #[arg(long, value_name = "GROUP", conflicts_with = "config")]
+    socket_group: Option<String>,
+
+    /// Serve this raw image or block device
+    #[arg(long, value_name = "IMG", conflicts_with_all = ["memory", "config"])]
+    file: Option<PathBuf>,
+
+    /// Serve this much memory instead: 64M, 1G; gone when the target ends
+    #[arg(long, value_name = "SIZE", conflicts_with = "config")]
+    memory: Option<Size>,
+
+    /// Queues, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_queues, conflicts_with = "config")]
+    queues: u16,
+
+    /// When to interrupt the guest: see `coalesce-target policies`
+    #[arg(long, value_name = "TEXT", default_value = "auto", conflicts_with = "config")]
+    policy: Spec,
+
+    /// Refuse writes
+    #[arg(long, conflicts_with = "config")]
+    read_only: bool,
+
+    /// Go around the page cache (O_DIRECT)
+    #[arg(long, conflicts_with = "config")]
+    direct: bool,
+
+    /// Serial number that the guest sees, up to 20 bytes [default: the name of the socket]
+    #[arg(long, value_name = "TEXT", conflicts_with = "config")]
+    serial: Option<String>,
+
+    /// Block size that the guest sees: 512 to 64K [default: what the image needs]
+    #[arg(long, value_name = "BYTES", conflicts_with = "config")]
+    block_size: Option<Size>,
+
+    /// Poll up to this long before sleeping, as long as it pays; 0: never
+    #[arg(long, value_name = "TIME", default_value = "32us", conflicts_with = "config")]
+    poll: Poll,
+
+    /// Do not offer EVENT_IDX: the guest then has no way to say when it wants an interrupt but to forbid it
+    #[arg(long, conflicts_with = "config")]
+    no_event_idx: bool,
+
+    /// Guest memory that a front end may share, at most
+    #[arg(long, value_name = "SIZE", default_value = "1T", conflicts_with = "config")]
+    max_memory: Size,
+
+    /// Several disks, from a TOML file with a [[disk]] for each; its keys are these options
+    #[arg(long, value_name = "TOML")]
+    config: Option<PathBuf>,
+
+    /// Socket for JSON-RPC: statistics, and policies changed while serving
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+
+    /// Statistics for Prometheus at this loopback address
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<Loopback>,
+
+    /// Record every request, completion and interrupt as JSON lines, for `coalesce-sim replay`; overwrites the file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// Become this user in each disk's process once its image is open; needs root
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// Whether each disk's process gives up privileges, files, network and system calls that serving does not take
+    /// [default: on]
+    #[arg(long, value_name = "ON_OFF", value_enum)]
+    sandbox: Option<Sandbox>,
+
+    /// How long the end may take after SIGTERM; then what is still in flight is left as it is [default: 20s]
+    #[arg(long, value_name = "TIME")]
+    stop_timeout: Option<StopTimeout>,
+
+    /// What is logged to standard error: error, warn, info, debug, off
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "COALESCE_LOG")]
+    log: LevelFilter,
+}
+
+#[derive(Args)]
+struct Call {
+    /// The control socket
+    #[arg(long, value_name = "PATH")]
+    control: PathBuf,
+
+    /// list, get_policy, set_policy, get_stats, reset_stats, vhost_controller_set_coalescing
+    method: String,
+
+    /// Parameters, as a JSON object
+    #[arg(default_value = "{}")]
+    params: String,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(options) => serve(*options),
+        Command::Bench(options) => return bench::bench(&options),
+        Command::Policies => print(&policies()).context("standard output"),
+        Command::Call(options) => call(&options),
+        Command::Worker => worker::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say!("coalesce-target: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Serve {
+    fn into_config(self) -> Result<Config> {
+        let mut config = match (self.config, self.socket) {
+            (Some(path), _) => Config::read(&path)?,
+            (None, Some(socket)) => {
+                let disk = DiskConfig {
+                    name: None,
+                    socket,
+                    socket_mode: self.socket_mode,
+                    socket_group: self.socket_group,
+                    file: self.file,
+                    memory: self.memory,
+                    queues: self.queues,
+                    policy: self.policy,
+                    read_only: self.read_only,
+                    direct: self.direct,
+                    serial: self.serial,
+                    block_size: self.block_size,
+                    poll: self.poll,
+                    event_idx: !self.no_event_idx,
+                    max_memory: self.max_memory,
+                };
+                Config {
+                    control: None,
+                    metrics: None,
+                    record: None,
+                    user: None,
+                    sandbox: Sandbox::On,
+                    stop_timeout: StopTimeout::default(),
+                    disks: vec![disk],
+                }
+            }
+            (None, None) => bail!("needs --socket or --config"),
+        };
+        config.control = self.control.or(config.control);
+        config.metrics = self.metrics.or(config.metrics);
+        config.record = self.record.or(config.record);
+        config.user = self.user.or(config.user);
+        config.stop_timeout = self.stop_timeout.unwrap_or(config.stop_timeout);
+        config.sandbox = self.sandbox.unwrap_or(config.sandbox);
+        config.check()?;
+        Ok(config)
+    }
+}
+
+fn serve(options: Serve) -> Result<()> {
+    let level = options.log;
+    log::start(level);
+    let config = options.into_config()?;
+    // Blocked before any thread is there, so that none of them is interrupted by a signal.
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    // Who started this program may have ignored it: then nobody is told that a process has ended.
+    // SAFETY: no handler runs.
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.context("signals")?;
+    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD]).thread_block().context("signals")?;
+    let mut supervisor = Supervisor::start(&config, level.to_string())?;
+    let disks = supervisor.disks().clone();
+    if let Some(Loopback(address)) = config.metrics {
+        metrics::listen(address, disks.clone())?;
+    }
+    let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;
+    for about in disks.iter().filter_map(Disk::about) {
+        let (data, s) = (about.file.as_deref().unwrap_or("memory"), if about.queues == 1 { "" } else { "s" });
+        info!(disk = about.ctrlr, "{data}, {} bytes, {} queue{s}, at {}", about.size, about.queues, about.socket);
+    }
+
+    let signal = supervisor.run(&signals)?;
+    info!("{}: finishing", signal.as_str());
+    signals.thread_unblock().context("signals")?; // a second one ends the process at once
+    drop(control);
+    supervisor.stop()
+}
+
+fn policies() -> String {
+    let mut text = String::from("A policy is written NAME, or NAME:KEY=VALUE,KEY=VALUE\n");
+    for policy in Spec::policies() {
+        text += &format!("\n{}\n    {}\n", policy.name, policy.about);
+        let width = policy.keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
+        for key in policy.keys {
+            text += &format!("      {:width$}  {}\n", key.name, key.about);
+            text += &format!("      {:width$}  {} [default: {}]\n", "", key.allowed, key.default);
+        }
+    }
+    text
+}
+
+fn call(options: &Call) -> Result<()> {
+    let params: Value = serde_json::from_str(&options.params).context("the parameters are not JSON")?;
+    let result = control::request(&options.control, &options.method, &params)?;
+    print(&(serde_json::to_string_pretty(&result)? + "\n")).context("standard output")
+}

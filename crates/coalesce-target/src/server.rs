@@ -1,0 +1,313 @@
+//! Disks behind their sockets: from the first connection to an orderly end.
+
+use crate::backend::{Backend, FileBackend, MemoryBackend};
+use crate::config::{DiskConfig, Size};
+use crate::queue::{Command, Disk, QueueConfig, QueueParts, QueueThread};
+use crate::record::Recorder;
+use crate::socket::accepted;
+use crate::stats::QueueStats;
+use crate::vhost::blk::{ID_LEN, Limits};
+use crate::vhost::call::CallRings;
+use crate::vhost::{Connection, QUEUE_SIZE_MAX, check_files};
+use anyhow::{Context as _, Result, anyhow, bail};
+use coalesce_policy::Spec;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+use serde::{Deserialize, Serialize};
+use std::net::Shutdown;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use tracing::{info, warn};
+use vhost::vhost_user::BackendReqHandler;
+
+/// A disk that is served. Dropping it stops it.
+#[derive(Debug)]
+pub struct DiskServer {
+    about: DiskInfo,
+    queues: Arc<[QueueThread]>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread of a disk shares with others.
+#[derive(Debug)]
+struct Shared {
+    stop: EventFd,
+    is_connected: AtomicBool,
+    connection: Mutex<Option<UnixStream>>, // to end a front end that does not say all it began to say
+}
+
+/// What a disk is.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct DiskInfo {
+    /// Its name.
+    pub ctrlr: String,
+    /// Its socket.
+    pub socket: String,
+    /// Its image; none: memory.
+    pub file: Option<String>,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its block size in bytes.
+    pub block_size: u32,
+    /// Its number of queues.
+    pub queues: usize,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+/// A disk that has all it needs but its threads.
+pub struct DiskParts {
+    about: DiskInfo,
+    disk: Arc<Disk>,
+    queues: Vec<QueueParts>,
+    event_idx: bool,
+}
+
+impl DiskParts {
+    /// Opens what a disk's data is in, and what its queues need. `recorder`: what happens is recorded there.
+    ///
+    /// # Errors
+    /// What is wrong with the image, or what the system does not give.
+    pub fn open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
+        Self::try_open(config, recorder).with_context(|| format!("disk {}", config.name()))
+    }
+
+    fn try_open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
+        let backend = match (&config.file, config.memory) {
+            (Some(path), None) => Backend::File(FileBackend::open(path, config.read_only, config.direct)?),
+            (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size)?),
+            _ => bail!("needs either a file or memory"),
+        };
+        let block_size = config.block_size.map_or(backend.block_size(), |Size(size)| size as u32);
+        if block_size < backend.block_size() || !backend.size().is_multiple_of(u64::from(block_size)) {
+            let (smallest, size) = (backend.block_size(), backend.size());
+            bail!("block_size is {block_size}: it must be at least {smallest} and divide {size}");
+        }
+        let (name, size) = (config.name(), backend.size());
+        let limits = Limits {
+            size,
+            read_only: config.read_only,
+            serial: serial(config.serial.as_deref().unwrap_or(&name)),
+            max_memory: config.max_memory.0,
+        };
+        let write_back = AtomicBool::new(true);
+        // For each ring an interrupt and an error, and one that is about to take the place of another.
+        let call_rings = CallRings::new(2 * usize::from(config.queues) + 1).context("io_uring")?;
+        let disk = Disk { name: name.clone(), backend, limits, call_rings, write_back, epoch: Instant::now() };
+        let disk = Arc::new(disk);
+        let queue = QueueConfig {
+            policy: config.policy.clone(),
+            poll_ns: config.poll.0,
+            size_max: QUEUE_SIZE_MAX,
+            recorder: recorder.cloned(),
+        };
+        let queues = (0..usize::from(config.queues)).map(|i| QueueParts::new(i, disk.clone(), &queue));
+        let queues: Vec<_> = queues.collect::<Result<_>>()?;
+        let about = DiskInfo {
+            ctrlr: name,
+            socket: config.socket.display().to_string(),
+            file: config.file.as_ref().map(|path| path.display().to_string()),
+            size,
+            block_size,
+            queues: queues.len(),
+            read_only: config.read_only,
+        };
+        Ok(Self { about, disk, queues, event_idx: config.event_idx })
+    }
+}
+
+impl DiskServer {
+    /// Serves a disk to front ends that connect to `listener`. `prepare` is done when all threads are there and none has
+    /// heard a front end.
+    ///
+    /// # Errors
+    /// What the system does not give, or what `prepare` says.
+    pub fn start(parts: DiskParts, listener: UnixListener, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
+        let DiskParts { about, disk, queues, event_idx } = parts;
+        let queues: Arc<[QueueThread]> = queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
+        let stop = EventFd::new().context("eventfd")?;
+        let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
+        let name = about.ctrlr.clone();
+        let front = FrontDoor {
+            name: name.clone(),
+            listener,
+            shared: shared.clone(),
+            disk,
+            queues: queues.clone(),
+            block_size: about.block_size,
+            event_idx,
+        };
+        let (begin, may_begin) = channel();
+        let run = move || {
+            if may_begin.recv().is_ok() {
+                front.run();
+            }
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run).context("a thread")?;
+        prepare()?;
+        let _ = begin.send(()); // the thread is there
+        Ok(Self { about, queues, shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// What the disk is.
+    #[must_use]
+    pub const fn about(&self) -> &DiskInfo {
+        &self.about
+    }
+
+    /// Whether a front end is connected.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.shared.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// What each queue counted.
+    #[must_use]
+    pub fn stats(&self) -> Vec<QueueStats> {
+        self.queues.iter().filter_map(|queue| queue.ask(Command::GetStats)).collect()
+    }
+
+    /// Forgets what was counted.
+    pub fn reset_stats(&self) {
+        for queue in self.queues.iter() {
+            queue.ask(Command::ResetStats);
+        }
+    }
+
+    /// Gives one queue, or all, another policy. No request is dropped.
+    ///
+    /// # Errors
+    /// There is no such queue, or the policy is refused.
+    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+        let queues = match queue {
+            None => &self.queues[..],
+            Some(index) => std::slice::from_ref(
+                self.queues
+                    .get(index)
+                    .ok_or_else(|| anyhow!("queue is {index}, allowed are 0 to {}", self.queues.len() - 1))?,
+            ),
+        };
+        for queue in queues {
+            let answer = queue.ask(|answer| Command::SetPolicy(policy.clone(), answer));
+            answer.context("the queue has ended")??;
+        }
+        Ok(())
+    }
+
+    /// Finishes what is in flight, delivers what is held, and closes the connection: in this order, as a front end that
+    /// finds itself alone asks no more where its rings are, and goes on from where it believes them to be.
+    pub fn stop(&self) {
+        let answers: Vec<_> = self.queues.iter().map(|queue| queue.begin(Command::Stop)).collect();
+        for answer in answers {
+            let _ = answer.recv(); // a queue that has ended has nothing in flight
+        }
+        let _ = self.shared.stop.write(1);
+        if let Some(connection) = &*self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) {
+            // The rest of a message may be waited for, or room for an answer.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for DiskServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Accepts front ends, one at a time, and does what they say.
+struct FrontDoor {
+    name: String,
+    listener: UnixListener,
+    shared: Arc<Shared>,
+    disk: Arc<Disk>,
+    queues: Arc<[QueueThread]>,
+    block_size: u32,
+    event_idx: bool,
+}
+
+impl FrontDoor {
+    fn run(self) {
+        while let Some(stream) = self.accept() {
+            self.set_connection(stream.try_clone().ok());
+            info!(disk = self.name, "connected");
+            match self.serve(stream) {
+                Ok(()) => info!(disk = self.name, "disconnected"),
+                Err(error) => warn!(disk = self.name, "disconnected: {error}"),
+            }
+            self.set_connection(None);
+        }
+    }
+
+    fn set_connection(&self, stream: Option<UnixStream>) {
+        self.shared.is_connected.store(stream.is_some(), Ordering::Relaxed);
+        *self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+    }
+
+    /// The next front end; none: it is time to stop.
+    fn accept(&self) -> Option<UnixStream> {
+        loop {
+            let [stop, caller] = wait([self.shared.stop.as_fd(), self.listener.as_fd()]);
+            if stop {
+                return None;
+            }
+            if caller && let Some(stream) = accepted(self.listener.accept()) {
+                return Some(stream);
+            }
+        }
+    }
+
+    /// Until it disconnects, breaks the protocol, or it is time to stop. Its rings are stopped then.
+    fn serve(&self, stream: UnixStream) -> Result<(), vhost::vhost_user::Error> {
+        let watch = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?;
+        let socket = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?.into();
+        let (disk, queues) = (self.disk.clone(), self.queues.clone());
+        let connection = Connection::new(disk, queues, self.block_size, self.event_idx, socket);
+        let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(connection)));
+        loop {
+            let fds = [self.shared.stop.as_fd(), self.listener.as_fd(), watch.as_fd()];
+            let [stop, caller, message] = wait(fds);
+            if stop {
+                return Ok(());
+            }
+            // Who has hung up may be back already: its old connection ends first.
+            if caller && !has_hung_up(&watch) && accepted(self.listener.accept()).is_some() {
+                warn!(disk = self.name, "refused a second connection");
+            }
+            if message {
+                check_files(&watch).map_err(vhost::vhost_user::Error::SocketError)?;
+                match handler.handle_request() {
+                    Ok(()) => {}
+                    Err(vhost::vhost_user::Error::Disconnected) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+}
+
+/// Waits until one of the descriptors has something to say. Which.
+fn wait<const N: usize>(fds: [std::os::fd::BorrowedFd<'_>; N]) -> [bool; N] {
+    let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let _ = poll(&mut fds, PollTimeout::NONE); // EINTR: nothing has something to say
+    fds.map(|fd| fd.revents().is_some_and(|events| !events.is_empty()))
+}
+
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLHUP)];
+    poll(&mut fds, PollTimeout::ZERO) == Ok(1)
+}
+
+fn serial(text: &str) -> [u8; ID_LEN] {
+    let bytes = text.as_bytes();
+    std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0))
+}

@@ -1,0 +1,468 @@
+//! A process for each disk, so that what one guest does ends at most its own: the supervisor starts them, starts them
+//! again when they end, and asks and stops them. It has no guest's memory, no image, and hears no front end.
+
+use crate::config::{Config, DiskConfig, Sandbox};
+use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Request, Setup};
+use crate::record;
+use crate::server::DiskInfo;
+use crate::socket::{Access, BoundSocket};
+use anyhow::{Context as _, Result, anyhow, bail};
+use coalesce_policy::Spec;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{User, getgrouplist};
+use serde::de::DeserializeOwned;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{error, warn};
+
+/// How long a process may take to start: an image's lock is waited for.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a process that was killed may take to end: the kernel can hold it, in an image that does not answer.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks at a process that starts or ends.
+const LOOK: Duration = Duration::from_millis(2);
+/// The pause before a process is started again that ended soon after its start: it doubles each time.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(10)];
+/// What lived so long is started again at once.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// A disk, from outside its process.
+#[derive(Debug)]
+pub struct Disk {
+    config: DiskConfig,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    about: Option<DiskInfo>,
+    process: Option<Process>,
+    restarts: u64,
+    policies: Vec<PolicyChange>,
+}
+
+/// A disk's process that serves.
+#[derive(Clone, Debug)]
+struct Process {
+    pid: u32,
+    link: Arc<Link>,
+}
+
+impl Disk {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.config.name()
+    }
+
+    /// What it is; none: it has not started yet.
+    #[must_use]
+    pub fn about(&self) -> Option<DiskInfo> {
+        self.state().about.clone()
+    }
+
+    /// Its process; none: that has ended, and is being started again.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.state().process.as_ref().map(|process| process.pid)
+    }
+
+    /// How often its process was started again.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.state().restarts
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn link(&self) -> Result<Arc<Link>> {
+        let process = self.state().process.clone();
+        let why = if self.config.memory.is_some() { "its memory is lost" } else { "it is being started again" };
+        Ok(process.ok_or_else(|| anyhow!("its process has ended: {why}"))?.link)
+    }
+
+    fn begin(&self, request: Request) -> Result<Pending> {
+        self.link()?.begin(request)
+    }
+
+    fn named<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.with_context(|| format!("disk {}", self.name()))
+    }
+
+    /// Gives one queue, or all, another policy. No request is dropped. It lasts as long as the target runs.
+    ///
+    /// # Errors
+    /// There is no such queue, the policy is refused, or the disk's process does not answer.
+    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let change = PolicyChange { queue, policy: policy.to_string() };
+        let policies = {
+            let policies = &mut self.state().policies;
+            let before = policies.clone();
+            policies.retain(|earlier| queue.is_some() && earlier.queue != queue);
+            policies.push(change.clone()); // before it is answered: the process may end meanwhile, and another begin
+            before
+        };
+        let outcome = self.begin(Request::SetPolicy(change)).and_then(|pending| pending.wait::<()>(deadline));
+        if outcome.is_err() {
+            self.state().policies = policies;
+        }
+        self.named(outcome)
+    }
+}
+
+/// What several disks counted, each by itself.
+pub fn stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<(&'a Disk, Result<DiskStats>)> {
+    ask_each(disks, &Request::Stats)
+}
+
+/// Forgets what several disks counted.
+///
+/// # Errors
+/// One of them does not answer.
+pub fn reset_stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Result<()> {
+    ask_each(disks, &Request::ResetStats).into_iter().try_for_each(|(_, outcome)| outcome)
+}
+
+/// Asks several disks at once, so that those that do not answer are waited for together.
+fn ask_each<'a, T: DeserializeOwned>(
+    disks: impl Iterator<Item = &'a Disk>,
+    request: &Request,
+) -> Vec<(&'a Disk, Result<T>)> {
+    let deadline = Instant::now() + PATIENCE;
+    let asked: Vec<_> = disks.map(|disk| (disk, disk.begin(request.clone()))).collect();
+    let answers =
+        asked.into_iter().map(|(disk, pending)| (disk, disk.named(pending.and_then(|pending| pending.wait(deadline)))));
+    answers.collect()
+}
+
+/// The processes of all disks. Dropping it ends them and removes the sockets.
+#[derive(Debug)]
+pub struct Supervisor {
+    disks: Arc<[Disk]>,
+    keepers: Vec<Keeper>,
+    plan: Plan,
+}
+
+/// How each process is started.
+#[derive(Debug)]
+struct Plan {
+    record: Option<(File, u64)>,
+    identity: Option<Identity>,
+    sandbox: bool,
+    log: String,
+    stop_timeout: Duration,
+}
+
+/// Keeps the process of one disk running. The main thread has it: a process ends with the thread that started it.
+#[derive(Debug)]
+struct Keeper {
+    socket: Option<BoundSocket>, // none: the disk is lost
+    worker: Option<Worker>,
+    again_at: Option<Instant>,
+    failures: u32, // in a row, soon after a start
+}
+
+#[derive(Debug)]
+struct Worker {
+    child: Child,
+    link: Arc<Link>,
+    started: Instant,
+    starting: Option<Pending>,
+}
+
+impl Supervisor {
+    /// Starts a process for each disk; returns when all of them serve. `log`: what they log.
+    ///
+    /// # Errors
+    /// What is wrong with a disk, or with what all of them share. Then none is served.
+    pub fn start(config: &Config, log: String) -> Result<Self> {
+        nix::sys::prctl::set_no_new_privs().context("no new privileges")?;
+        raise_limits(&config.disks)?;
+        let plan = Plan {
+            record: config.record.as_deref().map(record::create).transpose()?,
+            identity: config.user.as_deref().map(identity).transpose()?,
+            sandbox: config.sandbox == Sandbox::On,
+            log,
+            stop_timeout: Duration::from_nanos(config.stop_timeout.0),
+        };
+        let bind = |config: &DiskConfig| {
+            let access = Access { mode: config.socket_mode, group: config.socket_group.clone() };
+            let socket = BoundSocket::bind(&config.socket, &access);
+            let socket = socket.with_context(|| format!("disk {}", config.name()))?;
+            Ok(Keeper { socket: Some(socket), worker: None, again_at: None, failures: 0 })
+        };
+        let keepers = config.disks.iter().map(bind).collect::<Result<_>>()?;
+        let disk = |config: &DiskConfig| Disk { config: config.clone(), state: Mutex::default() };
+        let disks = config.disks.iter().map(disk).collect();
+        let mut supervisor = Self { disks, keepers, plan };
+        supervisor.start_all()?;
+        Ok(supervisor)
+    }
+
+    /// The disks, for control and metrics.
+    #[must_use]
+    pub const fn disks(&self) -> &Arc<[Disk]> {
+        &self.disks
+    }
+
+    /// All processes begin together; what they open, they open in order, so that of two disks with one image the second
+    /// is the one that is refused.
+    fn start_all(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_PATIENCE;
+        for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
+            keeper.worker = Some(disk.named(Worker::spawn())?);
+        }
+        for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
+            let (Some(worker), Some(socket)) = (&mut keeper.worker, &keeper.socket) else { continue };
+            let starting = disk.named(self.plan.begin(worker, disk, socket))?;
+            disk.serves(worker, starting.wait(deadline)?);
+        }
+        Ok(())
+    }
+
+    /// Starts again whatever ends, until one of `signals` comes. Which. These signals and `SIGCHLD` are blocked in every
+    /// thread: one that took it would keep it from here.
+    ///
+    /// # Errors
+    /// Signals cannot be waited for.
+    pub fn run(&mut self, signals: &SigSet) -> Result<Signal> {
+        let mut waited_for = *signals;
+        waited_for.add(Signal::SIGCHLD);
+        let arrivals = SignalFd::with_flags(&waited_for, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
+        let arrivals = arrivals.context("signals")?;
+        loop {
+            while let Some(arrival) = arrivals.read_signal().context("signals")? {
+                let signal = Signal::try_from(arrival.ssi_signo as i32).context("a signal")?;
+                if signal != Signal::SIGCHLD {
+                    return Ok(signal);
+                }
+            }
+            let mut next_look = None::<Duration>;
+            for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
+                let look = keeper.look_after(disk, &self.plan);
+                next_look = next_look.into_iter().chain(look).min();
+            }
+            let timeout = next_look.map_or(PollTimeout::NONE, |look| {
+                PollTimeout::try_from(look.as_millis() + 1).unwrap_or(PollTimeout::MAX)
+            });
+            let _ = poll(&mut [PollFd::new(arrivals.as_fd(), PollFlags::POLLIN)], timeout); // EINTR: look again
+        }
+    }
+
+    /// Stops every disk: what is in flight is finished, what is held is delivered.
+    ///
+    /// # Errors
+    /// One could not, or its record is not complete.
+    pub fn stop(mut self) -> Result<()> {
+        let deadline = Instant::now() + self.plan.stop_timeout;
+        let mut problem = Ok(());
+        let ask = |keeper: &Keeper| keeper.worker.as_ref().map(|worker| worker.link.begin(Request::Stop));
+        let asked: Vec<_> = self.keepers.iter().map(ask).collect(); // all at once: none waits for another
+        for ((disk, keeper), answer) in self.disks.iter().zip(&mut self.keepers).zip(asked) {
+            let (Some(worker), Some(answer)) = (&mut keeper.worker, answer) else { continue };
+            let outcome =
+                answer.and_then(|pending| pending.wait::<()>(deadline)).and_then(|()| worker.end_by(deadline));
+            if let Err(error) = disk.named(outcome) {
+                error!("{error:#}");
+                problem = Err(anyhow!("not every disk could be stopped in order: see above"));
+            }
+        }
+        problem
+    }
+}
+
+impl Disk {
+    /// Its process has started.
+    fn serves(&self, worker: &Worker, about: DiskInfo) {
+        let mut state = self.state();
+        state.about = Some(about);
+        state.process = Some(Process { pid: worker.child.id(), link: worker.link.clone() });
+    }
+}
+
+impl Plan {
+    /// Tells a process what to serve. The answer: what the disk is.
+    fn begin(&self, worker: &Worker, disk: &Disk, socket: &BoundSocket) -> Result<Pending> {
+        let mut descriptors = vec![socket.listener().as_raw_fd()];
+        descriptors.extend(self.record.iter().map(|(file, _)| file.as_raw_fd()));
+        worker.link.send_descriptors(&descriptors)?;
+        let setup = Setup {
+            disk: disk.config.clone(),
+            policies: disk.state().policies.clone(),
+            record_epoch_ns: self.record.as_ref().map(|(_, epoch_ns)| *epoch_ns),
+            identity: self.identity.clone(),
+            sandbox: self.sandbox,
+            log: self.log.clone(),
+        };
+        worker.link.begin(Request::Start(Box::new(setup)))
+    }
+}
+
+/// The subcommand that serves one disk. It is not for people.
+pub const WORKER: &str = "worker";
+
+impl Keeper {
+    /// Notes what became of the process, and starts it again. When to look next; none: when a process ends.
+    fn look_after(&mut self, disk: &Disk, plan: &Plan) -> Option<Duration> {
+        if let Some(worker) = &mut self.worker {
+            let ended = worker.child.try_wait(); // before its answer is looked for, which it sends before
+            match worker.starting.as_ref().and_then(Pending::try_wait) {
+                Some(Ok(about)) => {
+                    worker.starting = None;
+                    disk.serves(worker, about);
+                    disk.state().restarts += 1;
+                    warn!(disk = disk.name(), "serves again, as process {}", worker.child.id());
+                }
+                Some(Err(error)) => {
+                    worker.starting = None;
+                    error!("{error:#}"); // the process ends by itself
+                }
+                None if worker.starting.is_some() && worker.started.elapsed() > START_PATIENCE => {
+                    error!(disk = disk.name(), "its process does not start: it is killed");
+                    let _ = worker.child.kill(); // it may have just ended
+                }
+                None => {}
+            }
+            if matches!(ended, Ok(None)) && worker.link.is_over() {
+                let _ = worker.child.kill(); // nobody can ask it anything any more
+            }
+            match ended {
+                Ok(None) => return worker.starting.is_some().then_some(LOOK),
+                Ok(Some(status)) => self.has_ended(disk, &status.to_string()),
+                Err(error) => self.has_ended(disk, &error.to_string()),
+            }
+        }
+        let socket = self.socket.as_ref()?;
+        let now = Instant::now();
+        if self.again_at.is_none_or(|again_at| again_at <= now) {
+            self.again_at = None;
+            let spawn = || {
+                let mut worker = Worker::spawn()?;
+                worker.starting = Some(plan.begin(&worker, disk, socket)?);
+                Ok::<_, anyhow::Error>(worker)
+            };
+            match spawn() {
+                Ok(worker) => self.worker = Some(worker),
+                Err(error) => {
+                    error!(disk = disk.name(), "{error:#}");
+                    self.pause();
+                }
+            }
+        }
+        Some(self.again_at.map_or(LOOK, |again_at| again_at.saturating_duration_since(now)))
+    }
+
+    fn has_ended(&mut self, disk: &Disk, how: &str) {
+        disk.state().process = None;
+        let Some(worker) = self.worker.take() else { return };
+        if disk.config.memory.is_some() && disk.about().is_some() {
+            // A guest that went on with an empty disk would not know.
+            let pid = worker.child.id();
+            error!(
+                disk = disk.name(),
+                "its process {pid} has ended ({how}), and its memory with it: it is not served any more"
+            );
+            self.socket = None;
+            return;
+        }
+        error!(disk = disk.name(), "its process {} has ended ({how}); it is started again", worker.child.id());
+        if worker.started.elapsed() >= SETTLED {
+            self.failures = 0;
+        }
+        self.pause();
+    }
+
+    /// The first time there is none.
+    fn pause(&mut self) {
+        let [first, longest] = PAUSES;
+        let pause =
+            self.failures.checked_sub(1).map(|doublings| first.saturating_mul(1 << doublings.min(16)).min(longest));
+        self.again_at = pause.map(|pause| Instant::now() + pause);
+        self.failures += 1;
+    }
+}
+
+impl Worker {
+    fn spawn() -> Result<Self> {
+        let (ours, theirs) = UnixStream::pair().context("a socket")?;
+        let link = Arc::new(Link::new(ours)?);
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(WORKER).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        let child = command.spawn().context("its process cannot be started")?;
+        Ok(Self { child, link, started: Instant::now(), starting: None })
+    }
+
+    /// Waits until it has ended, as it said that it would.
+    fn end_by(&mut self, deadline: Instant) -> Result<()> {
+        loop {
+            match self.child.try_wait().context("its process")? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => bail!("its process has ended: {status}"),
+                None if Instant::now() >= deadline => bail!("its process does not end: it is killed"),
+                None => std::thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it has ended, or is not needed any more
+        let _ = self.end_by(Instant::now() + END_PATIENCE); // one that the kernel holds must not hold the others
+    }
+}
+
+/// Descriptors of a disk's process: its own, its queues', and what a front end may send: memory, eventfds, and a message
+/// that has as many as it may.
+fn files_of(disk: &DiskConfig) -> u64 {
+    160 + 8 * u64::from(disk.queues)
+}
+
+/// Descriptors of the supervisor: a few for each disk, and its clients'.
+fn own_files(disks: &[DiskConfig]) -> u64 {
+    128 + 4 * disks.len() as u64
+}
+
+/// Takes as many descriptors as it may have, and sees that they are enough: what a guest needs later cannot be refused
+/// without harm. The same for memory that the kernel pins, as it does for each io_uring.
+fn raise_limits(disks: &[DiskConfig]) -> Result<()> {
+    let limit = raise(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
+    let needed = disks.iter().map(files_of).chain([own_files(disks)]).max().unwrap_or(0);
+    if needed > limit {
+        bail!("{needed} open files are needed, allowed are {limit}: raise the limit (ulimit -Hn, LimitNOFILE=)");
+    }
+    raise(Resource::RLIMIT_MEMLOCK).context("the limit of pinned memory")?;
+    Ok(())
+}
+
+/// Raises a limit as far as this process may. How far that is.
+fn raise(resource: Resource) -> nix::Result<u64> {
+    let (_, hard) = getrlimit(resource)?;
+    if resource == Resource::RLIMIT_MEMLOCK && setrlimit(resource, RLIM_INFINITY, RLIM_INFINITY).is_ok() {
+        return Ok(RLIM_INFINITY); // root may
+    }
+    setrlimit(resource, hard, hard)?;
+    Ok(hard)
+}
+
+fn identity(name: &str) -> Result<Identity> {
+    let named = || format!("user {name}");
+    let user = User::from_name(name).with_context(named)?.ok_or_else(|| anyhow!("user {name} is unknown"))?;
+    if !nix::unistd::geteuid().is_root() {
+        bail!("user {name}: only root can become another user");
+    }
+    let groups = getgrouplist(&CString::new(name)?, user.gid).with_context(named)?;
+    let groups = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
+    Ok(Identity { uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups })
+}

@@ -1,0 +1,103 @@
+//! Each rule catches the mistake it is there for.
+
+use coalesce_testkit::{Completion, Decision, Mix, Policy, Promises, Rate, try_check_any};
+use proptest::strategy::{Just, Strategy};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mistake {
+    None,
+    /// Nothing held, interrupted all the same.
+    Spurious,
+    /// The count is reached, and the deadline forgotten with one still held.
+    Lost,
+    /// The deadline is one tick too late.
+    Late,
+    /// The deadline stays when nothing is held.
+    Stale,
+    /// `on_deadline` believes its caller.
+    Gullible,
+    /// A flush below the count does nothing.
+    DeafFlush,
+    /// Interrupts more often than promised.
+    Storm,
+    /// Counts one too few.
+    Miscount,
+}
+
+struct Counted {
+    mistake: Mistake,
+    held: u64,
+    first: u64,
+    rate: Option<Rate>,
+}
+
+const COUNT: u64 = 4;
+const TIME: u64 = 50;
+
+impl Counted {
+    fn deliver(&mut self) -> Decision {
+        if self.held == 0 && self.mistake != Mistake::Spurious {
+            return Decision::Hold("nothing");
+        }
+        self.held = 0;
+        Decision::Deliver("all")
+    }
+}
+
+impl Policy for Counted {
+    fn on_completion(&mut self, now: u64, _: Completion) -> Decision {
+        if self.held == 0 {
+            self.first = now;
+        }
+        self.held += 1;
+        if self.held == COUNT { self.deliver() } else { Decision::Hold("count") }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let time = if self.mistake == Mistake::Late { TIME + 1 } else { TIME };
+        let armed = self.held > 0 && !(self.mistake == Mistake::Lost && self.held == COUNT - 1);
+        (armed || self.mistake == Mistake::Stale && self.first > 0).then_some(self.first + time)
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        let due = self.deadline().is_some_and(|deadline| deadline <= now) || self.mistake == Mistake::Gullible;
+        if due { self.deliver() } else { Decision::Hold("early") }
+    }
+
+    fn flush(&mut self, _: u64) -> Decision {
+        if self.mistake == Mistake::DeafFlush { Decision::Hold("later") } else { self.deliver() }
+    }
+
+    fn promises(&self) -> Promises {
+        Promises { hold_max: Some(TIME), rate: self.rate, ..Promises::default() }
+    }
+
+    fn held(&self) -> Option<u64> {
+        Some(self.held.saturating_sub(u64::from(self.mistake == Mistake::Miscount)))
+    }
+}
+
+fn rule_broken_by(mistake: Mistake) -> Option<String> {
+    let rate = (mistake == Mistake::Storm).then_some(Rate { interval: TIME, burst: 2 });
+    let policy = |&mistake: &Mistake| Counted { mistake, held: 0, first: 0, rate };
+    let found = try_check_any(&Mix::new([TIME]), 200_000, &Just(mistake).boxed(), policy).err()?;
+    assert!(found.ops.len() <= 20, "not short: {found}");
+    found.violation.split(':').next().map(String::from)
+}
+
+#[test]
+fn every_rule_catches_its_mistake() {
+    for (mistake, rule) in [
+        (Mistake::None, None),
+        (Mistake::Spurious, Some("no interrupt is spurious")),
+        (Mistake::Lost, Some("nothing is held for ever")),
+        (Mistake::Late, Some("no completion waits longer than promised")),
+        (Mistake::Stale, Some("no deadline without need")),
+        (Mistake::Gullible, Some("an early on_deadline is harmless")),
+        (Mistake::DeafFlush, Some("a flush announces everything")),
+        (Mistake::Storm, Some("the interrupt rate is bounded")),
+        (Mistake::Miscount, Some("completions = announced + held")),
+    ] {
+        assert_eq!(rule_broken_by(mistake).as_deref(), rule, "{mistake:?}");
+    }
+}
