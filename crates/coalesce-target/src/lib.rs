@@ -3,7 +3,7 @@
 //! `coalesce-target serve` offers disks over vhost-user to virtual machines, one socket each. The way of one request:
 //!
 //! guest kick → [`vhost::vring`] takes it → [`vhost::blk`] understands it → [`coalesce_policy::infer`] says what its requester
-//! wants → [`backend`] does it, through io_uring → [`delivery`] posts it, asks the policy, and interrupts. A deadline of
+//! wants → [`backend`] does it, through io_uring → [`coalesce_delivery`] posts it, asks the policy, and interrupts. A deadline of
 //! the policy leads to the same delivery.
 //!
 //! Requests, hints, delivery, statistics, control and back ends know nothing of virtio.
@@ -13,7 +13,6 @@ pub mod bench;
 pub mod bus_error;
 pub mod config;
 pub mod control;
-pub mod delivery;
 pub mod link;
 pub mod log;
 pub mod metrics;

@@ -4,7 +4,6 @@
 //! policy's deadline, which costs no system call of its own.
 
 use crate::backend::{Backend, Buffers, Operation, Outcome, Step};
-use crate::delivery::Delivery;
 use crate::poll::AdaptivePoll;
 use crate::record::{Recorder, Recording};
 use crate::stats::{DeviceStats, QueueStats};
@@ -14,6 +13,7 @@ use crate::vhost::call::{Call, CallRings};
 use crate::vhost::memory::GuestMemory;
 use crate::vhost::vring::{Broken, Entry, Vring};
 use anyhow::{Context as _, Result};
+use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Clues, Completion, Hint, HintCounts, HintSource, Spec, SpecError, Ticket};
 use io_uring::{IoUring, opcode, types};
 use std::collections::VecDeque;

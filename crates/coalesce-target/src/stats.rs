@@ -1,42 +1,10 @@
 //! What is counted, per queue, and how it is shown.
 
+use coalesce_delivery::DeliveryStats;
 use coalesce_policy::{HintCounts, Stats as PolicyStats};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Holds are recorded up to this long, in ns.
-const HOLD_MAX_NS: u64 = 2_000_000_000;
-
-/// What the delivery of one queue counted.
-#[derive(Clone, Debug)]
-pub struct DeliveryStats {
-    /// Requests that ended.
-    pub completions: u64,
-    /// Interrupts.
-    pub interrupts: u64,
-    /// Deliveries for which the guest wanted no interrupt.
-    pub suppressed: u64,
-    /// Completions that the guest took by itself while they were held.
-    pub consumed: u64,
-    hold_ns: Histogram<u64>,
-}
-
-impl Default for DeliveryStats {
-    fn default() -> Self {
-        let hold_ns = Histogram::new_with_bounds(1, HOLD_MAX_NS, 2).expect("the bounds are in order");
-        Self { completions: 0, interrupts: 0, suppressed: 0, consumed: 0, hold_ns }
-    }
-}
-
-impl DeliveryStats {
-    /// A completion was held so long; 0: it was not.
-    pub fn note_held(&mut self, ns: u64) {
-        if ns > 0 {
-            self.hold_ns.saturating_record(ns);
-        }
-    }
-}
 
 /// What the device side of one queue counted.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -167,7 +135,7 @@ impl QueueStats {
             delivered: counted(decisions.delivered()),
             holds: counted(decisions.held()),
             hints: counted(hints.by_source().into_iter()),
-            hold_ns: HoldTimes::new(&delivery.hold_ns),
+            hold_ns: HoldTimes::new(delivery.hold_ns()),
             device,
             poll,
         }
@@ -188,8 +156,8 @@ mod tests {
         let mut stats = DeliveryStats::default();
         // At the bounds, and so close to them that the histogram does not tell them apart.
         let holds = BUCKETS.iter().flat_map(|bound| [bound - 1, *bound, bound + 1, bound + bound / 200]);
-        holds.chain([1, HOLD_MAX_NS, u64::MAX]).for_each(|ns| stats.note_held(ns));
-        let hold = HoldTimes::new(&stats.hold_ns);
+        holds.chain([1, 2_000_000_000, u64::MAX]).for_each(|ns| stats.note_held(ns));
+        let hold = HoldTimes::new(stats.hold_ns());
         assert_eq!(hold.buckets.iter().map(|(_, count)| count).sum::<u64>(), hold.count);
         assert!(hold.buckets.iter().all(|(_, count)| *count > 0), "{:?}", hold.buckets);
     }

@@ -1,8 +1,8 @@
 //! The order post, decide, ask, interrupt: kept, no interrupt is lost; broken on purpose, one is.
 
+use coalesce_delivery::{Delivery, Ring};
 use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Spec};
 use coalesce_target::bus_error::FrontEnd;
-use coalesce_target::delivery::{Delivery, Ring};
 use coalesce_target::vhost::call::CallRings;
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};

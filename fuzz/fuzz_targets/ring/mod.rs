@@ -2,9 +2,9 @@
 
 use crate::guest::{DISK_LEN, ELSEWHERE, Place, REGION_LEN, RINGS, Rarely, Request, START};
 use arbitrary::Arbitrary;
+use coalesce_delivery::Ring as _;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome, Step as BackendStep};
 use coalesce_target::bus_error::FrontEnd;
-use coalesce_target::delivery::Ring as _;
 use coalesce_target::vhost::blk::{ID_LEN, Limits, Request as Taken, Status, Task};
 use coalesce_target::vhost::inflight::{InflightRegion, region_len};
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};

@@ -6,7 +6,7 @@ use super::chain::Chain;
 use super::inflight::{Inflight, InflightRegion};
 use super::memory::GuestMemory;
 use crate::backend::Buffers;
-use crate::delivery::Ring;
+use coalesce_delivery::Ring;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;

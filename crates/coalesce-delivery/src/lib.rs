@@ -11,7 +11,12 @@
 //! Out-of-order Urgent needs no driver that knows of it: while an urgent completion is announced alone, plain ones that
 //! are held are simply not posted yet.
 
-use crate::stats::DeliveryStats;
+#![forbid(unsafe_code)]
+
+mod stats;
+
+pub use stats::DeliveryStats;
+
 use coalesce_policy::{AnyPolicy, Completion, Decision, Spec, SpecError, Ticket};
 use std::collections::VecDeque;
 

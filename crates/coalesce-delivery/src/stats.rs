@@ -1,0 +1,42 @@
+//! What is counted about delivery.
+
+use hdrhistogram::Histogram;
+
+/// Holds are recorded up to this long, in ns.
+const HOLD_MAX_NS: u64 = 2_000_000_000;
+
+/// What the delivery of one queue counted.
+#[derive(Clone, Debug)]
+pub struct DeliveryStats {
+    /// Requests that ended.
+    pub completions: u64,
+    /// Interrupts.
+    pub interrupts: u64,
+    /// Deliveries for which the guest wanted no interrupt.
+    pub suppressed: u64,
+    /// Completions that the guest took by itself while they were held.
+    pub consumed: u64,
+    hold_ns: Histogram<u64>,
+}
+
+impl Default for DeliveryStats {
+    fn default() -> Self {
+        let hold_ns = Histogram::new_with_bounds(1, HOLD_MAX_NS, 2).expect("the bounds are in order");
+        Self { completions: 0, interrupts: 0, suppressed: 0, consumed: 0, hold_ns }
+    }
+}
+
+impl DeliveryStats {
+    /// A completion was held so long; 0: it was not.
+    pub fn note_held(&mut self, ns: u64) {
+        if ns > 0 {
+            self.hold_ns.saturating_record(ns);
+        }
+    }
+
+    /// How long completions were held, in ns.
+    #[must_use]
+    pub const fn hold_ns(&self) -> &Histogram<u64> {
+        &self.hold_ns
+    }
+}
