@@ -1,9 +1,10 @@
 //! The machine: Algorithm 2 of the cinterrupts paper, and what keeps it safe.
 
-use crate::config::{AGE_MAX, Config, ConfigError, Field, NEVER, SPAN_MAX};
-use crate::divide::divide;
+use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
 use crate::hint::Hint;
 use crate::storm::Average;
+use coalesce_decision::ticks::divide;
+use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
 
 /// What a completion, or a cancellation, means for the machine. A [`Hint`] is one as it stands; a
 /// [`Tracker`](crate::Tracker) turns hints into these where Barriers are strict.
@@ -27,104 +28,6 @@ impl From<Hint> for Event {
             Hint::Urgent => Self::Urgent,
             Hint::Barrier => Self::Barrier,
         }
-    }
-}
-
-/// Why an interrupt is delivered. Where several apply, the first in this order is given; of several deadlines the
-/// earliest. The numbers are those of the C ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Δ passed without a completion: the burst is over.
-    Delta = 10,
-    /// A completion was held for `max_hold`.
-    MaxHold = 1,
-    /// What the storm guard had put off.
-    Storm = 11,
-    /// A completion or cancellation with a ticket that is not valid.
-    Error = 12,
-    /// A batch is complete.
-    Barrier = 13,
-    /// Somebody waits for this command.
-    Urgent = 14,
-    /// The burst has `thr` completions.
-    Count = 15,
-    /// More would be held than the commands in flight justify.
-    InFlight = 16,
-    /// [`Cint::on_batch_end`]
-    BatchEnd = 17,
-    /// [`Cint::flush`]
-    Flush = 7,
-}
-
-impl Reason {
-    /// The name in traces and statistics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Delta => "delta",
-            Self::MaxHold => "max_hold",
-            Self::Storm => "storm",
-            Self::Error => "error",
-            Self::Barrier => "barrier",
-            Self::Urgent => "urgent",
-            Self::Count => "count",
-            Self::InFlight => "in_flight",
-            Self::BatchEnd => "batch_end",
-            Self::Flush => "flush",
-        }
-    }
-}
-
-/// Why no interrupt is delivered. The numbers are those of the C ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldReason {
-    /// The burst goes on.
-    Burst = 36,
-    /// An interrupt is due, and the storm guard puts it off.
-    Storm = 37,
-    /// Nothing is held: an interrupt would announce nothing.
-    NothingHeld = 33,
-    /// The deadline has not come.
-    Early = 34,
-    /// The new configuration is in force, and nothing is due under it.
-    Reconfigured = 35,
-    /// The command is forgotten, and nothing is due.
-    Cancelled = 38,
-}
-
-impl HoldReason {
-    /// The name in traces and statistics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Burst => "burst",
-            Self::Storm => "storm",
-            Self::NothingHeld => "nothing_held",
-            Self::Early => "early",
-            Self::Reconfigured => "reconfigured",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// What to do now. Only `Hold` suppresses an interrupt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "dropping a decision can lose an interrupt"]
-pub enum Decision {
-    /// Interrupt the consumer: it covers everything completed so far.
-    Deliver(Reason),
-    /// Do not interrupt now.
-    Hold(HoldReason),
-    /// Interrupt the consumer for this urgent completion alone (§3.5): what was held stays held.
-    DeliverUrgent,
-}
-
-impl Decision {
-    /// Whether to interrupt.
-    #[inline]
-    #[must_use]
-    pub const fn is_deliver(self) -> bool {
-        !matches!(self, Self::Hold(_))
     }
 }
 
@@ -345,7 +248,13 @@ impl Cint {
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let tick_hz = self.config.tick_hz;
         if config.tick_hz != tick_hz {
-            return Err(ConfigError { field: Field::TickHz, value: config.tick_hz, min: tick_hz, max: tick_hz });
+            return Err(ConfigError {
+                field: Field::TickHz,
+                value: config.tick_hz,
+                min: tick_hz,
+                max: tick_hz,
+                because: None,
+            });
         }
         self.advance(now);
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {

@@ -1,7 +1,7 @@
 //! Parameters, checked once; every later step adds and compares.
 
-use crate::divide::{divide, divide_up};
-use core::fmt;
+use coalesce_decision::ticks::{NS_PER_S, divide, divide_up};
+use coalesce_decision::{ConfigError, Field, ticks};
 
 /// Parameters of cinterrupts, as a user states them. Start from [`Params::DEFAULT`], [`Params::OPTANE`] or
 /// [`Params::P3700`].
@@ -115,15 +115,15 @@ impl Config {
         ];
         let mut rest: &[(Field, u64)] = &checks;
         while let [(field, value), tail @ ..] = rest {
-            let (min, max) = field.range();
-            if let Err(error) = field.check(*value, min, max) {
+            if let Err(error) = field.check(*value) {
                 return Err(error);
             }
             rest = tail;
         }
         let storm_interval = match storm {
             Some(_) => {
-                match Field::StormMaxRate.check(max_rate, divide_up(tick_hz, INTERVAL_MAX), divide(tick_hz, 5)) {
+                match Field::StormMaxRate.check_between(max_rate, divide_up(tick_hz, INTERVAL_MAX), divide(tick_hz, 5))
+                {
                     Ok(()) => divide_up(tick_hz, max_rate),
                     Err(error) => return Err(error),
                 }
@@ -135,13 +135,14 @@ impl Config {
                 let (min, max) = Field::MaxHold.range();
                 let longest = divide(TICKS_MAX.saturating_mul(NS_PER_S), tick_hz);
                 let max = if longest < max { longest } else { max };
-                if let Err(error) = Field::MaxHold.check(ns, min, max) {
+                if let Err(error) = Field::MaxHold.check_between(ns, min, max) {
                     return Err(error);
                 }
                 let ticks = ticks_down(ns, tick_hz);
                 if (ticks as u64) < storm_interval {
                     let min = divide_up(storm_interval.saturating_mul(NS_PER_S), tick_hz);
-                    return Err(ConfigError { field: Field::MaxHoldInStorm, value: ns, min, max });
+                    let because = Some((Field::StormMaxRate, max_rate));
+                    return Err(ConfigError { field: Field::MaxHold, value: ns, min, max, because });
                 }
                 ticks
             }
@@ -197,91 +198,8 @@ impl Config {
     }
 }
 
-const NS_PER_S: u64 = 1_000_000_000;
-
 /// Nanoseconds, up to `TICKS_MAX` ticks, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
 #[expect(clippy::cast_possible_truncation, reason = "at most TICKS_MAX")]
 const fn ticks_down(ns: u64, tick_hz: u64) -> u32 {
-    let ticks = divide(ns.saturating_mul(tick_hz), NS_PER_S) as u32;
-    if ticks == 0 && ns > 0 { 1 } else { ticks }
+    ticks::ticks_down(ns, tick_hz) as u32
 }
-
-/// A parameter that can be wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// [`Params::tick_hz`]
-    TickHz,
-    /// [`Params::delta_ns`]
-    Delta,
-    /// [`Params::thr`]
-    Thr,
-    /// [`Params::max_hold_ns`]
-    MaxHold,
-    /// [`Params::max_hold_ns`], shorter than the interval that [`StormParams::max_rate`] implies
-    MaxHoldInStorm,
-    /// [`StormParams::max_rate`]
-    StormMaxRate,
-    /// [`StormParams::shift`]
-    StormShift,
-    /// [`Params::in_flight`]
-    InFlight,
-}
-
-impl Field {
-    /// The name in [`Params`].
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TickHz => "tick_hz",
-            Self::Delta => "delta_ns",
-            Self::Thr => "thr",
-            Self::MaxHold => "max_hold_ns",
-            Self::MaxHoldInStorm => "max_hold_ns (with storm.max_rate)",
-            Self::StormMaxRate => "storm.max_rate",
-            Self::StormShift => "storm.shift",
-            Self::InFlight => "in_flight",
-        }
-    }
-
-    /// The smallest and the largest value allowed, whatever the other parameters are.
-    #[must_use]
-    pub const fn range(self) -> (u64, u64) {
-        match self {
-            Self::TickHz => (1_000, 10_000_000_000),
-            Self::Delta => (0, 10_000_000),
-            Self::Thr => (1, 65_535),
-            Self::MaxHold | Self::MaxHoldInStorm => (1, 1_000_000_000),
-            Self::StormMaxRate => (1, 2_000_000_000),
-            Self::StormShift => (5, 16),
-            Self::InFlight => (2, 32_767),
-        }
-    }
-
-    const fn check(self, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
-        if value < min || value > max {
-            return Err(ConfigError { field: self, value, min, max });
-        }
-        Ok(())
-    }
-}
-
-/// A parameter is out of its range. Names the field, the value, and what is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The parameter.
-    pub field: Field,
-    /// Its value.
-    pub value: u64,
-    /// The smallest value allowed here.
-    pub min: u64,
-    /// The largest value allowed here.
-    pub max: u64,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}, allowed are {} to {}", self.field.name(), self.value, self.min, self.max)
-    }
-}
-
-impl core::error::Error for ConfigError {}

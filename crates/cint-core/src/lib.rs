@@ -57,15 +57,13 @@
 mod barrier;
 mod cint;
 mod config;
-mod divide;
 mod hint;
 mod reaper;
-mod stats;
 mod storm;
 
 pub use barrier::{Ticket, Tracker, Window, Word};
-pub use cint::{CIF_UNKNOWN, Cint, Decision, Event, HoldReason, Reason};
-pub use config::{Config, ConfigError, Field, Params, StormParams};
+pub use cint::{CIF_UNKNOWN, Cint, Event};
+pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
+pub use config::{Config, Params, StormParams};
 pub use hint::{Barriers, BothBits, Hint, SystemCall};
 pub use reaper::{Cursor, Entry, Reaper};
-pub use stats::Stats;

@@ -97,8 +97,8 @@ fn lone_urgents_interrupt_once_each() {
             let _ = stats.count(cint.on_completion(i * 10 * US, Urgent, None));
             let _ = stats.count(cint.on_deadline(i * 10 * US + 6 * US));
         }
-        assert_eq!(stats.urgent_alone + stats.urgent, 1000);
-        assert_eq!(stats.hold_nothing_held, 1000);
+        assert_eq!(stats.of(DeliverUrgent) + stats.of(Deliver(Reason::Urgent)), 1000);
+        assert_eq!(stats.of(Hold(NothingHeld)), 1000);
     }
 }
 
@@ -467,7 +467,8 @@ fn reconfigure_applies_to_what_is_held() {
     }
     let mut cint = optane();
     let other_clock = config(Params { tick_hz: 1_000_000, ..p });
-    let error = ConfigError { field: Field::TickHz, value: 1_000_000, min: 1_000_000_000, max: 1_000_000_000 };
+    let error =
+        ConfigError { field: Field::TickHz, value: 1_000_000, min: 1_000_000_000, max: 1_000_000_000, because: None };
     assert_eq!(cint.reconfigure(other_clock, 0), Err(error));
 }
 
@@ -495,7 +496,7 @@ fn parameters_at_their_bounds() {
     wrong(Params { storm: storm(100_000, 17), ..p }, "storm.shift is 17, allowed are 5 to 16");
     // The default max_hold of 100 µs against an interval of 101 µs; refused, naming both.
     ok(Params { storm: storm(10_000, 7), ..p });
-    let message = "max_hold_ns (with storm.max_rate) is 100000, allowed are 101011 to 500000000";
+    let message = "max_hold_ns is 100000, allowed are 101011 to 500000000 where storm.max_rate is 9900";
     wrong(Params { storm: storm(9_900, 7), ..p }, message);
     ok(Params { storm: storm(9_900, 7), max_hold_ns: Some(101_011), ..p });
     ok(Params { storm: storm(8, 16), max_hold_ns: None, ..p });

@@ -2,8 +2,8 @@
 
 use crate::baseline::{Batch, Dim, Nvme, SpdkVhost};
 use crate::requester::Requester;
-use crate::spec::{CintSpec, Spec, SpecError};
-use crate::{Decision, HintSources, HoldReason, Reason, Stats};
+use crate::spec::Spec;
+use crate::{CintSpec, Decision, HintSources, HoldReason, Reason, SpecError, Stats};
 use cint_core::{Barriers, Cint, Event, Hint, Ticket, Tracker};
 use vic_core::Vic;
 
@@ -46,9 +46,6 @@ impl Completion {
         Self { cif: self.cif.saturating_add(left.into()), slice_end: self.slice_end, ..Self::default() }
     }
 }
-
-/// Clocks that a policy may have.
-const TICK_HZ: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000;
 
 /// A policy for one interrupt vector, and what it decided so far.
 #[derive(Clone, Debug)]
@@ -113,8 +110,8 @@ impl Machine {
                     None => vic.on_completion(now, cif),
                 };
                 match class {
-                    Class::Admin | Class::Failed if !decision.is_deliver() => vic.flush(now).into(),
-                    _ => decision.into(),
+                    Class::Admin | Class::Failed if !decision.is_deliver() => vic.flush(now),
+                    _ => decision,
                 }
             }
             Self::Cint(cint, tracker, requester) => {
@@ -129,13 +126,11 @@ impl Machine {
                 let held = cint.held();
                 let decision = cint.on_completion(now, event, Some(in_flight));
                 match (requester, decision) {
-                    (Some(requester), cint_core::Decision::Hold(_)) => requester.on_hold(cif),
-                    (Some(requester), cint_core::Decision::Deliver(cint_core::Reason::InFlight)) => {
-                        requester.on_limit(held)
-                    }
+                    (Some(requester), Decision::Hold(_)) => requester.on_hold(cif),
+                    (Some(requester), Decision::Deliver(Reason::InFlight)) => requester.on_limit(held),
                     _ => {}
                 }
-                decision.into()
+                decision
             }
         }
     }
@@ -180,8 +175,8 @@ impl Machine {
             Self::Batch(batch) => batch.flush(now),
             Self::Dim(dim) => dim.flush(now),
             Self::SpdkVhost(spdk) => spdk.flush(now),
-            Self::Vic(vic) => vic.flush(now).into(),
-            Self::Cint(cint, ..) => cint.flush(now).into(),
+            Self::Vic(vic) => vic.flush(now),
+            Self::Cint(cint, ..) => cint.flush(now),
         }
     }
 }
@@ -199,10 +194,7 @@ impl AnyPolicy {
     /// # Errors
     /// A parameter that this clock cannot carry.
     pub fn new(spec: Spec, tick_hz: u64) -> Result<Self, SpecError> {
-        if !TICK_HZ.contains(&tick_hz) {
-            let problem = format!("tick_hz is {tick_hz}, allowed are {} to {}", TICK_HZ.start(), TICK_HZ.end());
-            return Err(SpecError::Clock { policy: spec.name(), problem });
-        }
+        spec.check(tick_hz)?;
         let machine = Machine::new(&spec, tick_hz)?;
         Ok(Self { spec, tick_hz, machine, retired: None, stats: Stats::default() })
     }
@@ -305,7 +297,7 @@ impl AnyPolicy {
             }
             other => other.on_consumed(now),
         }
-        self.stats.count_passed(interrupts.into());
+        self.stats.count_times(Decision::Deliver(Reason::Always), interrupts.into());
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
@@ -329,14 +321,14 @@ impl AnyPolicy {
             Machine::Batch(batch) => batch.on_deadline(now),
             Machine::Dim(dim) => dim.on_deadline(now),
             Machine::SpdkVhost(spdk) => spdk.on_deadline(now),
-            Machine::Vic(vic) => vic.on_deadline(now).into(),
+            Machine::Vic(vic) => vic.on_deadline(now),
             Machine::Cint(cint, _, requester) => {
                 let held = cint.held();
                 let decision = cint.on_deadline(now);
                 if let (Some(requester), true) = (requester, decision.is_deliver()) {
                     requester.on_deadline(held);
                 }
-                decision.into()
+                decision
             }
         };
         self.stats.count(decision)
@@ -357,7 +349,7 @@ impl AnyPolicy {
         let decision = match &mut self.machine {
             Machine::Batch(batch) => batch.on_batch_end(now),
             Machine::SpdkVhost(spdk) => spdk.on_batch_end(now),
-            Machine::Cint(cint, ..) => cint.on_batch_end(now).into(),
+            Machine::Cint(cint, ..) => cint.on_batch_end(now),
             _ => return self.on_deadline(now),
         };
         self.stats.count(decision)
@@ -389,7 +381,7 @@ impl AnyPolicy {
     pub fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
         match &mut self.machine {
             Machine::Cint(cint, Some(tracker), _) => {
-                let decision = cint.on_cancel(now, tracker.cancel(ticket)).into();
+                let decision = cint.on_cancel(now, tracker.cancel(ticket));
                 self.stats.count(decision)
             }
             _ => self.flush(now),
@@ -406,10 +398,10 @@ impl AnyPolicy {
         self.on_run_state(now, Vic::on_deschedule)
     }
 
-    fn on_run_state(&mut self, now: u64, tell: fn(&mut Vic, u64) -> vic_core::Decision) -> Decision {
+    fn on_run_state(&mut self, now: u64, tell: fn(&mut Vic, u64) -> Decision) -> Decision {
         match &mut self.machine {
             Machine::Vic(vic) => {
-                let decision = tell(vic, now).into();
+                let decision = tell(vic, now);
                 self.stats.count(decision)
             }
             _ => self.flush(now),
@@ -425,7 +417,7 @@ impl AnyPolicy {
         let decision = match (&mut self.machine, &spec) {
             (Machine::Vic(vic), Spec::Vic(params)) => {
                 let config = spec.vic_config(params, self.tick_hz)?;
-                vic.reconfigure(config, now).map_err(|error| spec.wrong_vic(error))?.into()
+                vic.reconfigure(config, now).map_err(|error| spec.wrong(error))?
             }
             (Machine::Cint(cint, tracker, requester), Spec::Cint(params) | Spec::Auto(params))
                 if tracker.is_some() == (params.barrier == Barriers::Strict) =>
@@ -435,7 +427,7 @@ impl AnyPolicy {
                     (Some(before), Some(new)) => Some(new.after(before)),
                     (_, new) => new,
                 };
-                cint.reconfigure(config, now).map_err(|error| spec.wrong_cint(error))?.into()
+                cint.reconfigure(config, now).map_err(|error| spec.wrong(error))?
             }
             _ => {
                 let machine = Machine::new(&spec, self.tick_hz)?;

@@ -1,8 +1,9 @@
 //! The keys of each policy: one table serves reading, printing and explaining.
 
 use crate::baseline::{NvmeParams, SpdkVhostParams};
+use crate::cint_spec::CintSpec;
+use crate::error::SpecError;
 use crate::hints::{HintSource, HintSources};
-use crate::spec::{CintSpec, SpecError};
 use crate::value::{Malformed, Value, duration, number};
 use cint_core::{Barriers, BothBits};
 
@@ -401,7 +402,7 @@ const CINT_KEYS: &[Key<CintSpec>] = &[
     Key {
         name: "max_hold",
         kind: ns_or_off(cint_core::Field::MaxHold.range()),
-        about: "how long a completion may be held",
+        about: "how long a completion may be held; at most 500 million ticks of the clock: 500ms where it counts ns",
         get: |p| off_or(p.max_hold_ns.map(Value::Duration)),
         set: |p, v| p.max_hold_ns = optional(v),
     },

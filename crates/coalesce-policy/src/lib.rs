@@ -22,7 +22,8 @@
 
 mod any;
 pub mod baseline;
-mod decision;
+mod cint_spec;
+mod error;
 mod hints;
 mod keys;
 mod requester;
@@ -32,17 +33,13 @@ mod value;
 
 pub use any::{AnyPolicy, Class, Completion};
 pub use cint_core::{Barriers, BothBits, Hint, Ticket};
-pub use decision::{Decision, HoldReason, Reason, Stats};
+pub use cint_spec::CintSpec;
+pub use coalesce_decision::{Decision, HoldReason, Reason, Stats};
+pub use error::SpecError;
 pub use hints::{Clues, HintCounts, HintSource, HintSources, at_completion, infer};
 pub use keys::KeyInfo;
-pub use spec::{CintSpec, PolicyInfo, Spec, SpecError};
+pub use spec::{PolicyInfo, Spec};
 pub use value::parse_duration;
-
-/// Nanoseconds to ticks, rounded down, but at least 1 unless `ns` is 0: as the cores round promises.
-fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
-    let ticks = u64::try_from(u128::from(ns) * u128::from(tick_hz) / 1_000_000_000).unwrap_or(u64::MAX);
-    if ns > 0 { ticks.max(1) } else { 0 }
-}
 
 // The README's example compiles and does what its comments say.
 #[cfg(doctest)]

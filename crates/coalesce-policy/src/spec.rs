@@ -1,12 +1,17 @@
 //! A policy and its parameters, and their text form: `name`, or `name:key=value,key=value`.
 
 use crate::baseline::{NvmeParams, SpdkVhostParams};
+use crate::cint_spec::CintSpec;
+use crate::error::SpecError;
 use crate::hints::HintSources;
 use crate::keys::{self, Family, KeyInfo};
 use crate::value::Value;
-use cint_core::{Barriers, BothBits, StormParams};
+use coalesce_decision::{ConfigError, Field};
 use std::fmt;
 use std::str::FromStr;
+
+/// Clocks that a policy may have, in ticks per second.
+const TICK_HZ: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000;
 
 /// A policy with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,79 +32,6 @@ pub enum Spec {
     Cint(CintSpec),
     /// cinterrupts with everything that an unmodified guest gives away.
     Auto(CintSpec),
-}
-
-/// Parameters of cinterrupts, and how a target finds hints for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields of cint_core::Params and StormParams")]
-pub struct CintSpec {
-    pub delta_ns: u64,
-    pub thr: u16,
-    pub ooo: bool,
-    pub max_hold_ns: Option<u64>,
-    pub storm_max_rate: Option<u64>,
-    pub storm_shift: u8,
-    pub in_flight: Option<u16>,
-    /// When a Barrier interrupts.
-    pub barrier: Barriers,
-    /// What both hint bits mean.
-    pub both: BothBits,
-    /// What a target may take for a hint.
-    pub hints: HintSources,
-}
-
-impl CintSpec {
-    /// The machine's parameters, with the defaults of all others.
-    #[must_use]
-    pub const fn of(params: &cint_core::Params) -> Self {
-        let (storm_max_rate, storm_shift) = match params.storm {
-            Some(StormParams { max_rate, shift }) => (Some(max_rate), shift),
-            None => (None, 7), // the authors' 1/128
-        };
-        Self {
-            delta_ns: params.delta_ns,
-            thr: params.thr,
-            ooo: params.ooo,
-            max_hold_ns: params.max_hold_ns,
-            storm_max_rate,
-            storm_shift,
-            in_flight: params.in_flight,
-            barrier: Barriers::Relaxed,
-            both: BothBits::Urgent,
-            hints: HintSources::EXPLICIT,
-        }
-    }
-
-    /// The machine's parameters, for a clock of `tick_hz` ticks per second.
-    #[must_use]
-    pub fn params(&self, tick_hz: u64) -> cint_core::Params {
-        cint_core::Params {
-            tick_hz,
-            delta_ns: self.delta_ns,
-            thr: self.thr,
-            ooo: self.ooo,
-            max_hold_ns: self.max_hold_ns,
-            storm: self.storm_max_rate.map(|max_rate| StormParams { max_rate, shift: self.storm_shift }),
-            in_flight: self.in_flight,
-        }
-    }
-
-    /// The paper's parameters, made safe.
-    pub const DEFAULT: Self = Self::of(&cint_core::Params::DEFAULT);
-    /// As in the paper, for an Intel Optane P4800X.
-    pub const OPTANE: Self = Self::of(&cint_core::Params::OPTANE);
-    /// As in the paper, for an Intel P3700.
-    pub const P3700: Self = Self::of(&cint_core::Params::P3700);
-    /// Our best default.
-    pub const AUTO: Self = Self {
-        delta_ns: 100_000,
-        max_hold_ns: Some(200_000),
-        ooo: false,
-        in_flight: Some(2),
-        storm_max_rate: Some(2_000_000),
-        hints: HintSources::AUTO,
-        ..Self::DEFAULT
-    };
 }
 
 const NONE: &Family<()> = &keys::plain("none", "every completion interrupts");
@@ -157,31 +89,32 @@ impl Spec {
     }
 
     pub(crate) fn vic_config(&self, params: &vic_core::Params, tick_hz: u64) -> Result<vic_core::Config, SpecError> {
-        vic_core::Config::new(vic_core::Params { tick_hz, ..*params }).map_err(|error| self.wrong_vic(error))
+        vic_core::Config::new(vic_core::Params { tick_hz, ..*params }).map_err(|error| self.wrong(error))
     }
 
     pub(crate) fn cint_config(&self, spec: &CintSpec, tick_hz: u64) -> Result<cint_core::Config, SpecError> {
-        cint_core::Config::new(spec.params(tick_hz)).map_err(|error| self.wrong_cint(error))
-    }
-
-    pub(crate) fn wrong_vic(&self, error: vic_core::ConfigError) -> SpecError {
-        SpecError::Clock { policy: self.name(), problem: error.to_string() }
-    }
-
-    pub(crate) fn wrong_cint(&self, error: cint_core::ConfigError) -> SpecError {
-        match error.field {
-            cint_core::Field::MaxHoldInStorm => SpecError::Value {
-                policy: self.name(),
-                key: "max_hold".into(),
-                value: Value::Duration(error.value).to_string(),
-                problem: format!(
-                    "is shorter than the interval of the storm guard; allowed are {} to {}, or another storm",
-                    Value::Duration(error.min),
-                    Value::Duration(error.max)
-                ),
-            },
-            _ => SpecError::Clock { policy: self.name(), problem: error.to_string() },
+        let mut params = spec.params(tick_hz);
+        // A clock below 10 MHz cannot measure the default rate limit of `auto`: it goes without.
+        if matches!(self, Self::Auto(_)) && spec.storm_max_rate == CintSpec::AUTO.storm_max_rate {
+            params.storm = params.storm.filter(|storm| storm.max_rate <= tick_hz / 5);
         }
+        cint_core::Config::new(params).map_err(|error| self.wrong(error))
+    }
+
+    /// A core's error, in the words of the text form.
+    pub(crate) fn wrong(&self, error: ConfigError) -> SpecError {
+        let ConfigError { field, value, min, max, because } = error;
+        let (key, value) = in_text(field, value);
+        let (min, max) = (in_text(field, min).1, in_text(field, max).1);
+        let bound = because.map_or_else(
+            || "for this clock".into(),
+            |(other, bound)| {
+                let (other, bound) = in_text(other, bound);
+                format!("with {other}={bound}")
+            },
+        );
+        let problem = format!("is out of range {bound}; allowed are {min} to {max}");
+        SpecError::Value { policy: self.name(), key: key.into(), value: value.to_string(), problem }
     }
 
     /// The policy's name.
@@ -200,10 +133,12 @@ impl Spec {
     }
 }
 
-impl FromStr for Spec {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+impl Spec {
+    /// Reads the text form, for a clock of `tick_hz` ticks per second.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or which parameter this clock cannot carry.
+    pub fn parse(text: &str, tick_hz: u64) -> Result<Self, SpecError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let spec = match name {
             "none" => NONE.parse(rest).map(|()| Self::None),
@@ -214,11 +149,56 @@ impl FromStr for Spec {
             "vic" => keys::VIC.parse(rest).map(Self::Vic),
             "cint" => keys::CINT.parse(rest).map(Self::Cint),
             "auto" => keys::AUTO.parse(rest).map(Self::Auto),
-            _ => Err(SpecError::Policy { name: name.into() }),
+            _ => {
+                let names: Vec<_> = Self::policies().iter().map(|policy| policy.name).collect();
+                Err(SpecError::Policy { name: name.into(), allowed: names.join(", ") })
+            }
         }?;
-        // What only the whole can tell, for the usual clock.
-        crate::AnyPolicy::new(spec.clone(), 1_000_000_000)?;
+        spec.check(tick_hz)?;
         Ok(spec)
+    }
+
+    /// Whether a clock of `tick_hz` ticks per second can carry the parameters.
+    ///
+    /// # Errors
+    /// Which it cannot.
+    pub fn check(&self, tick_hz: u64) -> Result<(), SpecError> {
+        if !TICK_HZ.contains(&tick_hz) {
+            let problem = format!("tick_hz is {tick_hz}, allowed are {} to {}", TICK_HZ.start(), TICK_HZ.end());
+            return Err(SpecError::Clock { policy: self.name(), problem });
+        }
+        match self {
+            Self::Vic(params) => self.vic_config(params, tick_hz).map(drop),
+            Self::Cint(cint) | Self::Auto(cint) => self.cint_config(cint, tick_hz).map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The clock of those who say nothing else: nanoseconds.
+const NANOSECONDS: u64 = 1_000_000_000;
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    /// Reads the text form, for a clock in nanoseconds.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Self::parse(text, NANOSECONDS)
+    }
+}
+
+/// The key of a parameter in the text form, and how its value is written there.
+fn in_text(field: Field, value: u64) -> (&'static str, Value) {
+    match field {
+        Field::Epoch => ("epoch", Value::Duration(value)),
+        Field::MaxHold => ("max_hold", Value::Duration(value)),
+        Field::Margin => ("margin", Value::Duration(value)),
+        Field::Delta => ("delta", Value::Duration(value)),
+        Field::StormMaxRate => ("storm", Value::Number(value)),
+        Field::StormShift => ("storm_shift", Value::Number(value)),
+        Field::TickHz | Field::CifThreshold | Field::MaxSkip | Field::IpiThreshold | Field::Thr | Field::InFlight => {
+            (field.name(), Value::Number(value))
+        }
     }
 }
 
@@ -236,44 +216,3 @@ impl fmt::Display for Spec {
         })
     }
 }
-
-/// What is wrong with a policy's text form, and what is allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are what the messages name")]
-pub enum SpecError {
-    /// There is no such policy.
-    Policy { name: String },
-    /// The policy has no such key.
-    Key { policy: &'static str, key: String, allowed: String },
-    /// A key without a value.
-    NoValue { policy: &'static str, item: String },
-    /// A key that comes twice.
-    Repeated { policy: &'static str, key: String },
-    /// A value that the key does not take.
-    Value { policy: &'static str, key: String, value: String, problem: String },
-    /// A parameter that the clock it is built for cannot carry.
-    Clock { policy: &'static str, problem: String },
-}
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy { name } => {
-                let names: Vec<_> = Spec::policies().iter().map(|policy| policy.name).collect();
-                write!(f, "unknown policy \"{name}\"; allowed are {}", names.join(", "))
-            }
-            Self::Key { policy, key, allowed } if allowed.is_empty() => {
-                write!(f, "{policy}: unknown key \"{key}\"; it has no keys")
-            }
-            Self::Key { policy, key, allowed } => {
-                write!(f, "{policy}: unknown key \"{key}\"; allowed are {allowed}")
-            }
-            Self::NoValue { policy, item } => write!(f, "{policy}: \"{item}\" is not key=value"),
-            Self::Repeated { policy, key } => write!(f, "{policy}: {key} is given twice"),
-            Self::Value { policy, key, value, problem } => write!(f, "{policy}: {key}={value} {problem}"),
-            Self::Clock { policy, problem } => write!(f, "{policy}: {problem}"),
-        }
-    }
-}
-
-impl std::error::Error for SpecError {}

@@ -12,7 +12,7 @@
 //! each of them holding looks cheaper than it is for all. So all of them try at the same time: the clock says when, and not what
 //! the last trial showed.
 
-use crate::ticks_down;
+use coalesce_decision::ticks::ticks_down;
 
 /// Completions in a window, at least.
 const WINDOW: u32 = 256;

@@ -68,10 +68,7 @@ fn says_what_is_wrong_and_what_is_allowed() {
             "cint:hints=flush+fsync",
             "cint: hints=flush+fsync has an unknown word \"fsync\"; allowed are flush, fua, ioprio, batch, single, idle joined by +, or all, or none",
         ),
-        (
-            "cint:storm=9k",
-            "cint: max_hold=100us is shorter than the interval of the storm guard; allowed are 111112ns to 500ms, or another storm",
-        ),
+        ("cint:storm=9k", "cint: max_hold=100us is out of range with storm=9000; allowed are 111112ns to 500ms"),
         (
             "auto:profile=optane",
             "auto: unknown key \"profile\"; allowed are delta, thr, ooo, barrier, max_hold, storm, storm_shift, in_flight, both, hints",
@@ -87,7 +84,23 @@ fn says_what_is_wrong_and_what_is_allowed() {
 fn a_clock_can_be_too_slow() {
     let spec: Spec = "cint:storm=100k".parse().unwrap();
     let error = AnyPolicy::new(spec, 32_768).unwrap_err();
-    assert_eq!(error.to_string(), "cint: storm.max_rate is 100000, allowed are 1 to 6553");
+    assert_eq!(error.to_string(), "cint: storm=100000 is out of range for this clock; allowed are 1 to 6553");
+}
+
+/// A text is judged by the clock that it is for, not by that of nanoseconds.
+#[test]
+fn a_slow_clock_has_bounds_of_its_own() {
+    for text in ["cint:max_hold=1s", "cint:storm=1,max_hold=off", "auto", "auto:max_hold=off"] {
+        let spec = Spec::parse(text, 1_000_000).unwrap_or_else(|error| panic!("{text} at 1 MHz: {error}"));
+        assert!(AnyPolicy::new(spec, 1_000_000).is_ok(), "{text}");
+    }
+    let error = Spec::parse("cint:max_hold=1s", 1_000_000_000).unwrap_err();
+    assert_eq!(error.to_string(), "cint: max_hold=1s is out of range for this clock; allowed are 1ns to 500ms");
+    let error = Spec::parse("none", 999).unwrap_err();
+    assert_eq!(error.to_string(), "none: tick_hz is 999, allowed are 1000 to 10000000000");
+    for tick_hz in [1_000, 32_768, 1_000_000, 9_999_999, 10_000_000_000] {
+        assert!(Spec::parse("auto", tick_hz).is_ok(), "auto at {tick_hz} Hz");
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use crate::error::{
 };
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
-use crate::tagged::{Decides, Machine, Tagged, answer, kind, put_config, read_config};
-use cint_core::{Cint, Config, Decision, Event, Field, Params, Reason, StormParams};
+use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
+use cint_core::{Cint, Config, Event, Field, Params, StormParams};
 
 /// A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It has no pointers and owns
 /// nothing: it may be moved and copied while nobody uses it, and needs no end.
@@ -308,17 +308,4 @@ pub unsafe extern "C" fn cint_get_info(
 pub unsafe extern "C" fn cint_reason(state: *const cint_state) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
-}
-
-impl Decides for Cint {
-    type Decision = Decision;
-
-    #[inline(always)]
-    fn answer(decision: Decision) -> (coalesce_status, u32) {
-        match decision {
-            Decision::DeliverUrgent => (COALESCE_DELIVER_URGENT, Reason::Urgent as u32),
-            Decision::Deliver(reason) => (COALESCE_DELIVER, reason as u32),
-            Decision::Hold(reason) => (COALESCE_HOLD, reason as u32),
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Which parameter is out of its range.
 
 use crate::status::{COALESCE_E_CONFIG, coalesce_status};
+use coalesce_decision::ConfigError;
 use core::ffi::{CStr, c_char};
 
 /// A parameter that is out of its range.
@@ -9,8 +10,8 @@ use core::ffi::{CStr, c_char};
 pub struct coalesce_error {
     /// The parameter: `COALESCE_FIELD_...`
     pub field: u32,
-    /// 0
-    pub reserved: u32,
+    /// The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: none does.
+    pub because: u32,
     /// Its value.
     pub value: u64,
     /// The smallest value allowed here.
@@ -21,39 +22,14 @@ pub struct coalesce_error {
 
 impl coalesce_error {
     pub(crate) const fn new(field: u32, value: u64, (min, max): (u64, u64)) -> Self {
-        Self { field, reserved: 0, value, min, max }
+        Self { field, because: 0, value, min, max }
     }
 }
 
-impl From<vic_core::ConfigError> for coalesce_error {
-    fn from(error: vic_core::ConfigError) -> Self {
-        use vic_core::Field;
-        let field = match error.field {
-            Field::TickHz => COALESCE_FIELD_TICK_HZ,
-            Field::CifThreshold => COALESCE_FIELD_CIF_THRESHOLD,
-            Field::Epoch => COALESCE_FIELD_EPOCH_NS,
-            Field::MaxSkip => COALESCE_FIELD_MAX_SKIP,
-            Field::MaxHold => COALESCE_FIELD_MAX_HOLD_NS,
-            Field::Margin => COALESCE_FIELD_MARGIN_NS,
-            Field::IpiThreshold => COALESCE_FIELD_IPI_THRESHOLD_NS,
-        };
-        Self::new(field, error.value, (error.min, error.max))
-    }
-}
-
-impl From<cint_core::ConfigError> for coalesce_error {
-    fn from(error: cint_core::ConfigError) -> Self {
-        use cint_core::Field;
-        let field = match error.field {
-            Field::TickHz => COALESCE_FIELD_TICK_HZ,
-            Field::Delta => COALESCE_FIELD_DELTA_NS,
-            Field::Thr => COALESCE_FIELD_THR,
-            Field::MaxHold | Field::MaxHoldInStorm => COALESCE_FIELD_MAX_HOLD_NS,
-            Field::StormMaxRate => COALESCE_FIELD_STORM_MAX_RATE,
-            Field::StormShift => COALESCE_FIELD_STORM_SHIFT,
-            Field::InFlight => COALESCE_FIELD_IN_FLIGHT,
-        };
-        Self::new(field, error.value, (error.min, error.max))
+impl From<ConfigError> for coalesce_error {
+    fn from(error: ConfigError) -> Self {
+        let ConfigError { field, value, min, max, because } = error;
+        Self { field: field as u32, because: because.map_or(0, |(other, _)| other as u32), value, min, max }
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::hint::{known, number};
 use crate::status::*;
 use crate::strict::COALESCE_NO_TICKET;
-use crate::tagged::{put, read_config};
+use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
 use ::coalesce_policy::{AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Spec, Ticket};
 use core::ffi::{c_char, c_void};
@@ -15,21 +15,13 @@ use std::ffi::CString;
 #[derive(Debug)]
 pub struct coalesce_policy(AnyPolicy);
 
-fn status(decision: Decision) -> coalesce_status {
-    match decision {
-        Decision::Deliver(_) => COALESCE_DELIVER,
-        Decision::DeliverUrgent => COALESCE_DELIVER_URGENT,
-        Decision::Hold(_) => COALESCE_HOLD,
-    }
-}
-
 /// Lets a policy decide; null delivers.
 ///
 /// # Safety
 /// `policy` is null, or a policy that nobody else uses during the call.
 unsafe fn decide(policy: *mut coalesce_policy, call: impl FnOnce(&mut AnyPolicy) -> Decision) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| status(call(&mut policy.0)))
+    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| numbers(call(&mut policy.0)).0)
 }
 
 /// Looks at a policy.
@@ -55,7 +47,7 @@ pub unsafe extern "C" fn coalesce_policy_new(
     message_size: usize,
 ) -> *mut coalesce_policy {
     // SAFETY: the caller's promise.
-    let spec = unsafe { read_text(text) }.and_then(|text| Ok(text.parse::<Spec>()?));
+    let spec = unsafe { read_text(text) }.and_then(|text| Ok(Spec::parse(&text, tick_hz)?));
     match spec.and_then(|spec| Ok(AnyPolicy::new(spec, tick_hz)?)) {
         Ok(policy) => Box::into_raw(Box::new(coalesce_policy(policy))),
         Err(problem) => {
@@ -97,7 +89,7 @@ pub unsafe extern "C" fn coalesce_policy_reconfigure(
     // SAFETY: the caller's promise.
     let spec = unsafe { read_text(text) }.and_then(|text| Ok(text.parse::<Spec>()?));
     match spec.and_then(|spec| Ok(policy.0.reconfigure(spec, now)?)) {
-        Ok(decision) => status(decision),
+        Ok(decision) => numbers(decision).0,
         Err(problem) => {
             // SAFETY: the caller's promise.
             unsafe { write_text(message, message_size, &problem) };

@@ -1,5 +1,6 @@
 //! What a function answers, and why.
 
+use coalesce_decision::{HoldReason, Reason};
 use core::ffi::{CStr, c_char};
 
 /// What to do, or what was wrong. Only `COALESCE_HOLD` suppresses an interrupt: on anything else, errors included,
@@ -87,6 +88,14 @@ pub const COALESCE_REASON_COUNT: u32 = 15;
 pub const COALESCE_REASON_IN_FLIGHT: u32 = 16;
 /// Delivered: the device has posted all it had.
 pub const COALESCE_REASON_BATCH_END: u32 = 17;
+/// Delivered: the aggregation time passed (NVMe Feature 08h).
+pub const COALESCE_REASON_TIME: u32 = 18;
+/// Delivered: the first completion of a poll.
+pub const COALESCE_REASON_LEADING_EDGE: u32 = 19;
+/// Delivered: coalescing is disabled (NVMe Features 08h, 09h).
+pub const COALESCE_REASON_DISABLED: u32 = 20;
+/// Delivered: a command of the admin queue.
+pub const COALESCE_REASON_ADMIN: u32 = 21;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
 /// Held: an interrupt would announce nothing.
@@ -101,37 +110,19 @@ pub const COALESCE_REASON_HOLD_BURST: u32 = 36;
 pub const COALESCE_REASON_HOLD_STORM: u32 = 37;
 /// Held: the command is forgotten, and nothing is due.
 pub const COALESCE_REASON_HOLD_CANCELLED: u32 = 38;
+/// Held: neither count nor time is reached (NVMe Feature 08h).
+pub const COALESCE_REASON_HOLD_AGGREGATE: u32 = 39;
+/// Held: the poll goes on.
+pub const COALESCE_REASON_HOLD_BATCH: u32 = 40;
 
 /// The name of a reason, as in traces and statistics. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn coalesce_reason_name(reason: u32) -> *const c_char {
-    let text: &CStr = match reason {
-        COALESCE_REASON_NONE => c"none",
-        COALESCE_REASON_MAX_HOLD => c"max_hold",
-        COALESCE_REASON_SLICE_END => c"slice_end",
-        COALESCE_REASON_LOW_CIF => c"low_cif",
-        COALESCE_REASON_RATIO => c"ratio",
-        COALESCE_REASON_ALWAYS => c"always",
-        COALESCE_REASON_LIVE_CLAMP => c"live_clamp",
-        COALESCE_REASON_FLUSH => c"flush",
-        COALESCE_REASON_SCHEDULE => c"schedule",
-        COALESCE_REASON_DESCHEDULE => c"deschedule",
-        COALESCE_REASON_DELTA => c"delta",
-        COALESCE_REASON_STORM => c"storm",
-        COALESCE_REASON_ERROR => c"error",
-        COALESCE_REASON_BARRIER => c"barrier",
-        COALESCE_REASON_URGENT => c"urgent",
-        COALESCE_REASON_COUNT => c"count",
-        COALESCE_REASON_IN_FLIGHT => c"in_flight",
-        COALESCE_REASON_BATCH_END => c"batch_end",
-        COALESCE_REASON_HOLD_RATIO => c"ratio",
-        COALESCE_REASON_HOLD_NOTHING_HELD => c"nothing_held",
-        COALESCE_REASON_HOLD_EARLY => c"early",
-        COALESCE_REASON_HOLD_RECONFIGURED => c"reconfigured",
-        COALESCE_REASON_HOLD_BURST => c"burst",
-        COALESCE_REASON_HOLD_STORM => c"storm",
-        COALESCE_REASON_HOLD_CANCELLED => c"cancelled",
-        _ => c"unknown",
+    let text = match (Reason::from_number(reason), HoldReason::from_number(reason)) {
+        (Some(reason), _) => reason.c_name(),
+        (None, Some(reason)) => reason.c_name(),
+        (None, None) if reason == COALESCE_REASON_NONE => c"none",
+        (None, None) => c"unknown",
     };
     text.as_ptr()
 }

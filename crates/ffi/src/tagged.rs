@@ -2,10 +2,11 @@
 
 use crate::error::{Refused, coalesce_error};
 use crate::status::{
-    COALESCE_E_ALIGNMENT, COALESCE_E_NULL, COALESCE_E_SIZE, COALESCE_E_STATE, COALESCE_OK, COALESCE_REASON_NONE,
-    coalesce_status,
+    COALESCE_DELIVER, COALESCE_DELIVER_URGENT, COALESCE_E_ALIGNMENT, COALESCE_E_NULL, COALESCE_E_SIZE,
+    COALESCE_E_STATE, COALESCE_HOLD, COALESCE_OK, COALESCE_REASON_NONE, coalesce_status,
 };
 use crate::version::COALESCE_ABI_VERSION;
+use coalesce_decision::{Decision, Reason};
 
 /// What a C state holds. `kind` differs for each type of machine and each version of the ABI.
 #[repr(C)]
@@ -29,12 +30,14 @@ pub(crate) trait Machine: Sized {
     const KIND: u32;
 }
 
-/// A machine that decides.
-pub(crate) trait Decides: Machine {
-    /// Its decision.
-    type Decision;
-    /// The decision in numbers: what to do, and why.
-    fn answer(decision: Self::Decision) -> (coalesce_status, u32);
+/// A decision in numbers: what to do, and why.
+#[inline(always)]
+pub(crate) const fn numbers(decision: Decision) -> (coalesce_status, u32) {
+    match decision {
+        Decision::Deliver(reason) => (COALESCE_DELIVER, reason as u32),
+        Decision::Hold(reason) => (COALESCE_HOLD, reason as u32),
+        Decision::DeliverUrgent => (COALESCE_DELIVER_URGENT, Reason::Urgent as u32),
+    }
 }
 
 /// With what is no state of the kind wanted. Out of the way of those that are.
@@ -138,13 +141,13 @@ impl<T: Machine> Tagged<T> {
     }
 }
 
-impl<T: Decides> Tagged<T> {
+impl<T: Machine> Tagged<T> {
     /// Lets the machine decide.
     ///
     /// # Safety
     /// `state` is null, or points to a state that nobody else uses during the call.
     #[inline(always)]
-    pub(crate) unsafe fn decide(state: *mut T::State, call: impl FnOnce(&mut T) -> T::Decision) -> coalesce_status {
+    pub(crate) unsafe fn decide(state: *mut T::State, call: impl FnOnce(&mut T) -> Decision) -> coalesce_status {
         // SAFETY: the caller's promise.
         match unsafe { Self::at(state) } {
             Ok(state) => {
@@ -161,7 +164,7 @@ impl<T: Decides> Tagged<T> {
     /// As there; `error` is null, or an error can be written there.
     pub(crate) unsafe fn try_decide(
         state: *mut T::State,
-        call: impl FnOnce(&mut T) -> Result<T::Decision, Refused>,
+        call: impl FnOnce(&mut T) -> Result<Decision, Refused>,
         error: *mut coalesce_error,
     ) -> coalesce_status {
         // SAFETY: the caller's promise.
@@ -177,8 +180,8 @@ impl<T: Decides> Tagged<T> {
 
     /// Keeps the reason, and says what to do.
     #[inline(always)]
-    pub(crate) fn note(&mut self, decision: T::Decision) -> coalesce_status {
-        let (status, reason) = T::answer(decision);
+    pub(crate) fn note(&mut self, decision: Decision) -> coalesce_status {
+        let (status, reason) = numbers(decision);
         self.reason = reason;
         status
     }

@@ -5,7 +5,7 @@ use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error, coalesce_field_name}
 use crate::status::*;
 use crate::tagged::read_config;
 use crate::vic::vic_config;
-use coalesce_policy::{AnyPolicy, CintSpec, Spec};
+use coalesce_policy::{CintSpec, Spec};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
 use std::borrow::Cow;
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn coalesce_error_print(
         return 0;
     }
     // SAFETY: the caller's promise; any bytes are such an error.
-    let coalesce_error { field, value, min, max, .. } = unsafe { error.read_unaligned() };
+    let coalesce_error { field, because, value, min, max } = unsafe { error.read_unaligned() };
     // SAFETY: it is a text of this library's.
     let name = unsafe { CStr::from_ptr(coalesce_field_name(field)) }.to_string_lossy();
     let allowed = match field {
@@ -69,8 +69,11 @@ pub unsafe extern "C" fn coalesce_error_print(
         _ if min == max => format!("allowed is {min}"),
         _ => format!("allowed are {min} to {max}"),
     };
+    // SAFETY: it is a text of this library's.
+    let other = unsafe { CStr::from_ptr(coalesce_field_name(because)) }.to_string_lossy();
+    let reason = if because == 0 { String::new() } else { format!(", because of {other}") };
     // SAFETY: the caller's promise.
-    unsafe { write_text(text, text_size, &format_args!("{name} is {value}, {allowed}")) }
+    unsafe { write_text(text, text_size, &format_args!("{name} is {value}, {allowed}{reason}")) }
 }
 
 /// Reads a text into a configuration for a clock of `tick_hz`.
@@ -93,7 +96,7 @@ unsafe fn parse<C>(
         return COALESCE_E_SIZE;
     }
     // SAFETY: the caller's promise.
-    let spec = unsafe { read_text(text) }.and_then(|text| Ok(AnyPolicy::new(text.parse()?, tick_hz)?.spec().clone()));
+    let spec = unsafe { read_text(text) }.and_then(|text| Ok(Spec::parse(&text, tick_hz)?));
     match spec.and_then(|spec| Ok(read(spec)?)) {
         Ok(value) => {
             // SAFETY: the caller's promise.

@@ -5,8 +5,8 @@ use crate::error::{
     coalesce_error,
 };
 use crate::status::*;
-use crate::tagged::{Decides, Machine, Tagged, answer, kind, put_config, read_config};
-use vic_core::{Config, Decision, Field, Params, Vic};
+use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
+use vic_core::{Config, Field, Params, Vic};
 
 /// A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It has no pointers and owns
 /// nothing: it may be moved and copied while nobody uses it, and needs no end.
@@ -315,16 +315,4 @@ pub unsafe extern "C" fn vic_get_info(
 pub unsafe extern "C" fn vic_reason(state: *const vic_state) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
-}
-
-impl Decides for Vic {
-    type Decision = Decision;
-
-    #[inline(always)]
-    fn answer(decision: Decision) -> (coalesce_status, u32) {
-        match decision {
-            Decision::Deliver(reason) => (COALESCE_DELIVER, reason as u32),
-            Decision::Hold(reason) => (COALESCE_HOLD, reason as u32),
-        }
-    }
 }

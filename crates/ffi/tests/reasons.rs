@@ -1,38 +1,77 @@
-//! The cores' reasons have the numbers and names of the header.
+//! The reasons and parameters of the Rust crates have the numbers and names of the header.
 
-use coalesce::status::coalesce_reason_name;
+use coalesce::error::*;
+use coalesce::status::*;
+use coalesce_decision::{Field, HoldReason, Reason};
 use std::ffi::CStr;
 
-fn name(number: u8) -> &'static str {
+#[test]
+fn each_number_of_a_reason_has_its_name() {
     // SAFETY: it answers with a text that stays.
-    unsafe { CStr::from_ptr(coalesce_reason_name(number.into())) }.to_str().unwrap()
+    let name = |number: u32| unsafe { CStr::from_ptr(coalesce_reason_name(number)) }.to_str().unwrap();
+    for &reason in Reason::ALL {
+        assert_eq!(name(reason as u32), reason.name());
+    }
+    for &reason in HoldReason::ALL {
+        assert_eq!(name(reason as u32), reason.name());
+    }
+    assert_eq!((name(COALESCE_REASON_NONE), name(22), name(u32::MAX)), ("none", "unknown", "unknown"));
 }
 
 macro_rules! check {
-    ($($reason:path),+ $(,)?) => { $(assert_eq!(name($reason as u8), $reason.name());)+ };
+    ($($rust:expr => $c:expr),+ $(,)?) => { $(assert_eq!($rust as u32, $c, stringify!($rust));)+ };
 }
 
 #[test]
-fn of_vic() {
-    use vic_core::{HoldReason, Reason};
-    check!(Reason::MaxHold, Reason::SliceEnd, Reason::LowCif, Reason::Ratio, Reason::Always, Reason::LiveClamp);
-    check!(Reason::Flush, Reason::Schedule, Reason::Deschedule);
-    check!(HoldReason::Ratio, HoldReason::NothingHeld, HoldReason::Early, HoldReason::Reconfigured);
-}
-
-#[test]
-fn of_cint() {
-    use cint_core::{HoldReason, Reason};
+fn the_header_has_the_numbers_of_reasons() {
     check!(
-        Reason::Delta,
-        Reason::MaxHold,
-        Reason::Storm,
-        Reason::Error,
-        Reason::Barrier,
-        Reason::Urgent,
-        Reason::Count
+        Reason::MaxHold => COALESCE_REASON_MAX_HOLD,
+        Reason::SliceEnd => COALESCE_REASON_SLICE_END,
+        Reason::LowCif => COALESCE_REASON_LOW_CIF,
+        Reason::Ratio => COALESCE_REASON_RATIO,
+        Reason::Always => COALESCE_REASON_ALWAYS,
+        Reason::LiveClamp => COALESCE_REASON_LIVE_CLAMP,
+        Reason::Flush => COALESCE_REASON_FLUSH,
+        Reason::Schedule => COALESCE_REASON_SCHEDULE,
+        Reason::Deschedule => COALESCE_REASON_DESCHEDULE,
+        Reason::Delta => COALESCE_REASON_DELTA,
+        Reason::Storm => COALESCE_REASON_STORM,
+        Reason::Error => COALESCE_REASON_ERROR,
+        Reason::Barrier => COALESCE_REASON_BARRIER,
+        Reason::Urgent => COALESCE_REASON_URGENT,
+        Reason::Count => COALESCE_REASON_COUNT,
+        Reason::InFlight => COALESCE_REASON_IN_FLIGHT,
+        Reason::BatchEnd => COALESCE_REASON_BATCH_END,
+        Reason::Time => COALESCE_REASON_TIME,
+        Reason::LeadingEdge => COALESCE_REASON_LEADING_EDGE,
+        Reason::Disabled => COALESCE_REASON_DISABLED,
+        Reason::Admin => COALESCE_REASON_ADMIN,
+        HoldReason::Ratio => COALESCE_REASON_HOLD_RATIO,
+        HoldReason::NothingHeld => COALESCE_REASON_HOLD_NOTHING_HELD,
+        HoldReason::Early => COALESCE_REASON_HOLD_EARLY,
+        HoldReason::Reconfigured => COALESCE_REASON_HOLD_RECONFIGURED,
+        HoldReason::Burst => COALESCE_REASON_HOLD_BURST,
+        HoldReason::Storm => COALESCE_REASON_HOLD_STORM,
+        HoldReason::Cancelled => COALESCE_REASON_HOLD_CANCELLED,
+        HoldReason::Aggregate => COALESCE_REASON_HOLD_AGGREGATE,
+        HoldReason::Batch => COALESCE_REASON_HOLD_BATCH,
     );
-    check!(Reason::InFlight, Reason::BatchEnd, Reason::Flush);
-    check!(HoldReason::Burst, HoldReason::Storm, HoldReason::NothingHeld, HoldReason::Early);
-    check!(HoldReason::Reconfigured, HoldReason::Cancelled);
+}
+
+#[test]
+fn the_header_has_the_numbers_of_parameters() {
+    check!(
+        Field::TickHz => COALESCE_FIELD_TICK_HZ,
+        Field::CifThreshold => COALESCE_FIELD_CIF_THRESHOLD,
+        Field::Epoch => COALESCE_FIELD_EPOCH_NS,
+        Field::MaxSkip => COALESCE_FIELD_MAX_SKIP,
+        Field::MaxHold => COALESCE_FIELD_MAX_HOLD_NS,
+        Field::Margin => COALESCE_FIELD_MARGIN_NS,
+        Field::IpiThreshold => COALESCE_FIELD_IPI_THRESHOLD_NS,
+        Field::Delta => COALESCE_FIELD_DELTA_NS,
+        Field::Thr => COALESCE_FIELD_THR,
+        Field::StormMaxRate => COALESCE_FIELD_STORM_MAX_RATE,
+        Field::StormShift => COALESCE_FIELD_STORM_SHIFT,
+        Field::InFlight => COALESCE_FIELD_IN_FLIGHT,
+    );
 }

@@ -103,7 +103,7 @@ fn a_wrong_text_says_what_is_wrong() {
         ("vic", "not a cint policy"),
         ("auto", "not a cint policy"),
         ("cint:barrier=strict", "up to the program"),
-        ("cint:storm=1000,max_hold=1us", "shorter than the interval"),
+        ("cint:storm=1000,max_hold=1us", "with storm=1000; allowed are 1ms to 500ms"),
     ] {
         let message = cint(text).expect_err(text);
         assert!(message.contains(problem), "{text}: {message}");
@@ -126,7 +126,8 @@ fn a_wrong_text_says_what_is_wrong() {
 #[test]
 fn an_error_is_a_sentence() {
     let sentence = |field, value, min, max| {
-        let error = coalesce_error { field, reserved: 0, value, min, max };
+        let because = if field == COALESCE_FIELD_MAX_HOLD_NS { COALESCE_FIELD_STORM_MAX_RATE } else { 0 };
+        let error = coalesce_error { field, because, value, min, max };
         // SAFETY: all of it is ours.
         printed(|out, size| unsafe { coalesce_error_print(&raw const error, out, size) })
     };
@@ -135,6 +136,10 @@ fn an_error_is_a_sentence() {
     assert_eq!(
         sentence(COALESCE_FIELD_COMMANDS, 7, 64, 4096),
         "commands is 7, allowed are powers of two from 64 to 4096"
+    );
+    assert_eq!(
+        sentence(COALESCE_FIELD_MAX_HOLD_NS, 10, 1000, 2000),
+        "max_hold_ns is 10, allowed are 1000 to 2000, because of storm_max_rate"
     );
     assert_eq!(sentence(99, 7, 0, 1), "unknown is 7, allowed are 0 to 1");
     // SAFETY: null is allowed.

@@ -1,7 +1,7 @@
 //! Parameters, checked once; every later step multiplies and compares.
 
-use crate::time::{U40, ticks_down, ticks_up};
-use core::fmt;
+use coalesce_decision::ticks::{ticks_down, ticks_up};
+use coalesce_decision::{ConfigError, Field};
 
 /// Parameters of vIC, as a user states them. Start from [`Params::DEFAULT`] or [`Params::PAPER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,79 +113,20 @@ impl Config {
     }
 }
 
-/// A parameter that can be wrong.
+/// A number of 40 bits. No parameter is larger: 60 s at 10 GHz are 6 * 10^11 ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// [`Params::tick_hz`]
-    TickHz,
-    /// [`Params::cif_threshold`]
-    CifThreshold,
-    /// [`Params::epoch_ns`]
-    Epoch,
-    /// [`Params::max_skip`]
-    MaxSkip,
-    /// [`Params::max_hold_ns`]
-    MaxHold,
-    /// [`Params::margin_ns`]
-    Margin,
-    /// The threshold of an [`IpiGate`](crate::IpiGate)
-    IpiThreshold,
-}
+pub(crate) struct U40([u8; 5]);
 
-impl Field {
-    /// The name in [`Params`].
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TickHz => "tick_hz",
-            Self::CifThreshold => "cif_threshold",
-            Self::Epoch => "epoch_ns",
-            Self::MaxSkip => "max_skip",
-            Self::MaxHold => "max_hold_ns",
-            Self::Margin => "margin_ns",
-            Self::IpiThreshold => "ipi_threshold_ns",
-        }
+impl U40 {
+    pub(crate) const MAX: Self = Self([0xFF; 5]);
+
+    pub(crate) const fn new(number: u64) -> Self {
+        let [a, b, c, d, e, ..] = number.to_le_bytes();
+        Self([a, b, c, d, e])
     }
 
-    /// The smallest and the largest value allowed.
-    #[must_use]
-    pub const fn range(self) -> (u64, u64) {
-        match self {
-            Self::TickHz => (1_000, 10_000_000_000),
-            Self::CifThreshold | Self::MaxSkip => (2, 65_535),
-            Self::Epoch => (1_000_000, 60_000_000_000),
-            Self::MaxHold => (1, 1_000_000_000),
-            Self::Margin => (0, 100_000_000),
-            Self::IpiThreshold => (0, 1_000_000_000),
-        }
-    }
-
-    pub(crate) const fn check(self, value: u64) -> Result<(), ConfigError> {
-        let (min, max) = self.range();
-        if value < min || value > max {
-            return Err(ConfigError { field: self, value, min, max });
-        }
-        Ok(())
+    pub(crate) const fn get(self) -> u64 {
+        let [a, b, c, d, e] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])
     }
 }
-
-/// A parameter is out of its range. Names the field, the value, and what is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The parameter.
-    pub field: Field,
-    /// Its value.
-    pub value: u64,
-    /// The smallest value allowed here.
-    pub min: u64,
-    /// The largest value allowed here.
-    pub max: u64,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}, allowed are {} to {}", self.field.name(), self.value, self.min, self.max)
-    }
-}
-
-impl core::error::Error for ConfigError {}

@@ -1,7 +1,7 @@
 //! The gate before an inter-processor interrupt (vIC §3.3).
 
-use crate::config::{ConfigError, Field};
-use crate::time::ticks_up;
+use coalesce_decision::ticks::ticks_up;
+use coalesce_decision::{ConfigError, Field};
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering};

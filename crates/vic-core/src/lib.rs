@@ -58,18 +58,15 @@
 //! ends. It knows nothing of the requester's intentions: for that see `cint-core`.
 
 mod config;
-mod divide;
 #[cfg(target_has_atomic = "64")]
 mod ipi;
 mod ratio;
 mod schedule;
-mod stats;
-mod time;
 mod vic;
 
-pub use config::{Config, ConfigError, Field, Params};
+pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
+pub use config::{Config, Params};
 #[cfg(target_has_atomic = "64")]
 pub use ipi::{Ipi, IpiGate};
 pub use ratio::Ratio;
-pub use stats::Stats;
-pub use vic::{Decision, HoldReason, Reason, Vic};
+pub use vic::Vic;

@@ -1,6 +1,6 @@
 //! Delivery ratio from commands in flight (vIC §3.2.1, Algorithm 1 and Table 1).
 
-use crate::divide::divide;
+use coalesce_decision::ticks::divide;
 
 /// Deliver `count_up` of every `skip_up` completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Scheduler awareness: an interrupt for a guest that is off the CPU waits until the guest runs again, so what is held
 //! goes out before the timeslice ends (Xen §4).
 
-use crate::divide::divide_up;
 use crate::ratio::Ratio;
-use crate::vic::{Decision, Reason, Vic};
+use crate::vic::Vic;
+use coalesce_decision::ticks::divide_up;
+use coalesce_decision::{Decision, Reason};
 
 impl Vic {
     /// The guest has been put on a CPU: announces what is held. A machine that is never told counts as running.

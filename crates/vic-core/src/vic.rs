@@ -1,95 +1,9 @@
 //! The machine: Algorithm 2 of the vIC paper, and what keeps it safe.
 
-use crate::config::{Config, ConfigError, Field};
+use crate::config::Config;
 use crate::ratio::Ratio;
 use crate::schedule::Window;
-
-/// Why an interrupt is delivered. Where several apply, the first in this order is given. The numbers are those of the C
-/// ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// A completion was held for `max_hold`.
-    MaxHold = 1,
-    /// The guest's timeslice ends before the next interrupt would be due.
-    SliceEnd = 2,
-    /// Fewer than `cif_threshold` commands in flight.
-    LowCif = 3,
-    /// It is this completion's turn in a cycle of the delivery ratio.
-    Ratio = 4,
-    /// The delivery ratio is 1.
-    Always = 5,
-    /// More would be held than the commands in flight justify now.
-    LiveClamp = 6,
-    /// [`Vic::flush`]
-    Flush = 7,
-    /// [`Vic::on_schedule`]
-    Schedule = 8,
-    /// [`Vic::on_deschedule`]
-    Deschedule = 9,
-}
-
-impl Reason {
-    /// The name in traces and statistics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MaxHold => "max_hold",
-            Self::SliceEnd => "slice_end",
-            Self::LowCif => "low_cif",
-            Self::Ratio => "ratio",
-            Self::Always => "always",
-            Self::LiveClamp => "live_clamp",
-            Self::Flush => "flush",
-            Self::Schedule => "schedule",
-            Self::Deschedule => "deschedule",
-        }
-    }
-}
-
-/// Why no interrupt is delivered. The numbers are those of the C ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldReason {
-    /// It is not this completion's turn in a cycle of the delivery ratio.
-    Ratio = 32,
-    /// Nothing is held: an interrupt would announce nothing.
-    NothingHeld = 33,
-    /// The deadline has not come.
-    Early = 34,
-    /// The new configuration is in force, and nothing is due under it.
-    Reconfigured = 35,
-}
-
-impl HoldReason {
-    /// The name in traces and statistics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ratio => "ratio",
-            Self::NothingHeld => "nothing_held",
-            Self::Early => "early",
-            Self::Reconfigured => "reconfigured",
-        }
-    }
-}
-
-/// What to do now. Only `Hold` suppresses an interrupt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "dropping a decision can lose an interrupt"]
-pub enum Decision {
-    /// Interrupt the guest: it covers everything completed so far.
-    Deliver(Reason),
-    /// Do not interrupt now.
-    Hold(HoldReason),
-}
-
-impl Decision {
-    /// Whether to interrupt.
-    #[inline]
-    #[must_use]
-    pub const fn is_deliver(self) -> bool {
-        matches!(self, Self::Deliver(_))
-    }
-}
+use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
 
 /// A vIC machine for one interrupt vector: plain data of fixed size, no pointers.
 ///
@@ -293,7 +207,7 @@ impl Vic {
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let (new, old) = (config.tick_hz.get(), self.config.tick_hz.get());
         if new != old {
-            return Err(ConfigError { field: Field::TickHz, value: new, min: old, max: old });
+            return Err(ConfigError { field: Field::TickHz, value: new, min: old, max: old, because: None });
         }
         self.advance(now);
         match self.slice_deadline() {

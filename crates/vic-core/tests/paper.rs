@@ -319,7 +319,8 @@ fn reconfigure_applies_to_what_is_held() {
     }
     let mut vic = vic;
     let other_clock = config(Params { tick_hz: 1_000_000, ..Params::DEFAULT });
-    let error = ConfigError { field: Field::TickHz, value: 1_000_000, min: 1_000_000_000, max: 1_000_000_000 };
+    let error =
+        ConfigError { field: Field::TickHz, value: 1_000_000, min: 1_000_000_000, max: 1_000_000_000, because: None };
     assert_eq!(vic.reconfigure(other_clock, 0), Err(error));
     assert_eq!(vic.times_back(), 0, "refused whole: not even the time is looked at");
 }
@@ -385,8 +386,11 @@ fn statistics_add_up() {
     }
     let _ = stats.count(vic.flush(now));
     let _ = stats.count(vic.flush(now));
-    let deliveries = stats.low_cif + stats.ratio + stats.live_clamp;
-    assert_eq!(deliveries + stats.hold_ratio, 1000);
-    assert!(stats.low_cif > 0 && stats.ratio > 0 && stats.live_clamp > 0 && stats.hold_ratio > 0, "{stats:?}");
-    assert_eq!(stats.flush + stats.hold_nothing_held, 2);
+    let delivered = |reason| stats.of(Decision::Deliver(reason));
+    let held = |reason| stats.of(Decision::Hold(reason));
+    let counts =
+        [delivered(Reason::LowCif), delivered(Reason::Ratio), delivered(Reason::LiveClamp), held(HoldReason::Ratio)];
+    assert_eq!(counts.iter().sum::<u64>(), 1000);
+    assert!(counts.iter().all(|count| *count > 0), "{stats:?}");
+    assert_eq!(delivered(Reason::Flush) + held(HoldReason::NothingHeld), 2);
 }

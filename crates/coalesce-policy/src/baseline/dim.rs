@@ -3,6 +3,7 @@
 
 use super::Held;
 use crate::{Decision, HoldReason, Reason};
+use coalesce_decision::ticks::ticks_down;
 
 /// (µs from the first completion held, completions): the ladder that Linux documents for RDMA completion queues.
 const LADDER: [(u64, u64); 9] = [(1, 1), (1, 4), (2, 4), (2, 8), (4, 8), (16, 8), (16, 16), (32, 16), (32, 32)];
@@ -93,7 +94,7 @@ impl Dim {
 
     /// The longest hold of any step, in ticks.
     pub(crate) fn max_hold(&self) -> u64 {
-        crate::ticks_down(32_000, self.tick_hz)
+        ticks_down(32_000, self.tick_hz)
     }
 
     fn advance(&mut self, now: u64) {
@@ -102,7 +103,7 @@ impl Dim {
     }
 
     fn time(&self) -> u64 {
-        crate::ticks_down(LADDER[self.step].0 * 1000, self.tick_hz)
+        ticks_down(LADDER[self.step].0 * 1000, self.tick_hz)
     }
 
     fn deliver(&mut self, reason: Reason) -> Decision {

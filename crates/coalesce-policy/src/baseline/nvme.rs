@@ -2,6 +2,7 @@
 
 use super::Held;
 use crate::{Class, Decision, HoldReason, Reason};
+use coalesce_decision::ticks::ticks_down;
 
 /// Aggregation time comes in units of 100 µs.
 pub const TIME_UNIT_NS: u64 = 100_000;
@@ -29,7 +30,7 @@ impl Nvme {
     /// A machine that has seen nothing.
     #[must_use]
     pub fn new(params: NvmeParams, tick_hz: u64) -> Self {
-        let time = crate::ticks_down(u64::from(params.time) * TIME_UNIT_NS, tick_hz);
+        let time = ticks_down(u64::from(params.time) * TIME_UNIT_NS, tick_hz);
         Self { params, time, held: Held::default() }
     }
 

@@ -5,6 +5,7 @@
 
 use super::Held;
 use crate::{Decision, HoldReason, Reason};
+use coalesce_decision::ticks::ticks_down;
 
 /// Parameters, by SPDK's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl SpdkVhost {
     pub fn on_batch_end(&mut self, now: u64) -> Decision {
         self.advance(now);
         self.batch_ended = true;
-        if self.held.last.wrapping_sub(self.window_start) >= crate::ticks_down(WINDOW_NS, self.tick_hz) {
+        if self.held.last.wrapping_sub(self.window_start) >= ticks_down(WINDOW_NS, self.tick_hz) {
             self.window_start = self.held.last;
             self.look();
         }
@@ -117,7 +118,7 @@ impl SpdkVhost {
         }
         let over = self.completions - threshold;
         let delay_us = delay_base_us.wrapping_mul(over).checked_div(threshold).unwrap_or(0);
-        self.delay = crate::ticks_down(u64::from(delay_us) * 1000, self.tick_hz);
+        self.delay = ticks_down(u64::from(delay_us) * 1000, self.tick_hz);
         self.completions = 0;
     }
 }

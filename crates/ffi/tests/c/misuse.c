@@ -163,7 +163,7 @@ static void what_is_a_state(kind which)
         parameter = (wrong);                                                                                         \
         CHECK((call) == COALESCE_E_CONFIG);                                                                          \
         CHECK(error.field == (number) && error.value == (wrong) && error.min == (smallest) && error.max == (largest)); \
-        CHECK(error.reserved == 0);                                                                                  \
+        CHECK(error.because == 0);                                                                                  \
     } while (0)
 
 // The same for all that is just outside its bounds; at the bounds it is accepted.

@@ -21,6 +21,7 @@ fn decision(decision: vic_core::Decision) -> Decision {
     match decision {
         vic_core::Decision::Deliver(reason) => Decision::Deliver(reason.name()),
         vic_core::Decision::Hold(reason) => Decision::Hold(reason.name()),
+        vic_core::Decision::DeliverUrgent => panic!("vIC knows no urgent completions"),
     }
 }
 

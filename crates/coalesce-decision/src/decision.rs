@@ -1,0 +1,139 @@
+//! Deliver or hold, and why.
+
+use core::ffi::CStr;
+
+/// An enum whose variants have a number in the C ABI and a name in traces and statistics.
+macro_rules! numbered {
+    ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal, $name:literal;)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $type { $($(#[$variant_doc])* $variant = $number,)+ }
+
+        impl $type {
+            /// All of them, in the order in which statistics show them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// The name in traces and statistics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The name, for C.
+            #[must_use]
+            pub const fn c_name(self) -> &'static CStr {
+                match self {
+                    $(Self::$variant => {
+                        const NAME: &CStr = match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                            Ok(name) => name,
+                            Err(_) => c"",
+                        };
+                        NAME
+                    })+
+                }
+            }
+
+            /// The one with this number in the C ABI.
+            #[must_use]
+            pub const fn from_number(number: u32) -> Option<Self> {
+                match number { $($number => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+numbered! {
+    /// Why an interrupt is delivered. Its number is that of the C ABI, from 1 on.
+    ///
+    /// Where several reasons apply, a policy documents which it gives.
+    Reason {
+        /// Coalescing is off: the delivery ratio is 1, or the policy coalesces nothing.
+        Always = 5, "always";
+        /// Fewer than `cif_threshold` commands in flight (vIC Alg. 2).
+        LowCif = 3, "low_cif";
+        /// It is this completion's turn in a cycle of the delivery ratio (vIC Alg. 2).
+        Ratio = 4, "ratio";
+        /// Another held completion would exceed what the commands in flight justify now (vIC, live clamp).
+        LiveClamp = 6, "live_clamp";
+        /// The guest's timeslice ends before the next interrupt would be due (Xen §4).
+        SliceEnd = 2, "slice_end";
+        /// The guest was put on a CPU (Xen §4).
+        Schedule = 8, "schedule";
+        /// The guest was taken off its CPU (Xen §4).
+        Deschedule = 9, "deschedule";
+        /// Somebody waits for this command (cinterrupts §3.3).
+        Urgent = 14, "urgent";
+        /// A batch is complete (cinterrupts §3.4).
+        Barrier = 13, "barrier";
+        /// The burst has `thr` completions (cinterrupts Alg. 2).
+        Count = 15, "count";
+        /// Another held completion would exceed what the commands in flight justify (the `in_flight` rule).
+        InFlight = 16, "in_flight";
+        /// Δ passed without a completion: the burst is over (cinterrupts Alg. 2).
+        Delta = 10, "delta";
+        /// The oldest held completion was held for `max_hold`.
+        MaxHold = 1, "max_hold";
+        /// The rate limit had deferred this interrupt (the storm guard, cinterrupts §4.3).
+        Storm = 11, "storm";
+        /// The aggregation time passed (NVMe Feature 08h).
+        Time = 18, "time";
+        /// The first completion of a poll (`batch`).
+        LeadingEdge = 19, "leading_edge";
+        /// The device has posted all it had.
+        BatchEnd = 17, "batch_end";
+        /// Coalescing is disabled for this vector (NVMe Features 08h and 09h).
+        Disabled = 20, "disabled";
+        /// A command of the admin queue is never coalesced (NVMe).
+        Admin = 21, "admin";
+        /// A ticket that is not valid, or a failed command.
+        Error = 12, "error";
+        /// Queue stop, reset or migration.
+        Flush = 7, "flush";
+    }
+}
+
+numbered! {
+    /// Why no interrupt is delivered. Its number is that of the C ABI, from 32 on.
+    HoldReason {
+        /// It is not this completion's turn in a cycle of the delivery ratio (vIC Alg. 2).
+        Ratio = 32, "ratio";
+        /// The burst goes on (cinterrupts Alg. 2).
+        Burst = 36, "burst";
+        /// An interrupt is due, and the rate limit defers it (the storm guard, cinterrupts §4.3).
+        Storm = 37, "storm";
+        /// Neither count nor time is reached (NVMe Feature 08h).
+        Aggregate = 39, "aggregate";
+        /// The poll goes on (`batch`).
+        Batch = 40, "batch";
+        /// Nothing is held: an interrupt would announce nothing.
+        NothingHeld = 33, "nothing_held";
+        /// The deadline has not come.
+        Early = 34, "early";
+        /// The new configuration is in force, and nothing is due under it.
+        Reconfigured = 35, "reconfigured";
+        /// The command is forgotten, and nothing is due.
+        Cancelled = 38, "cancelled";
+    }
+}
+
+/// What to do now. Only `Hold` suppresses an interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "dropping a decision can lose an interrupt"]
+pub enum Decision {
+    /// Interrupt: it covers everything completed so far.
+    Deliver(Reason),
+    /// Do not interrupt now.
+    Hold(HoldReason),
+    /// Interrupt for this urgent completion alone (cinterrupts §3.5): what was held stays held. vIC never says so.
+    DeliverUrgent,
+}
+
+impl Decision {
+    /// Whether to interrupt.
+    #[inline]
+    #[must_use]
+    pub const fn is_deliver(self) -> bool {
+        !matches!(self, Self::Hold(_))
+    }
+}

@@ -1,0 +1,120 @@
+//! Parameters that can be wrong.
+
+use core::fmt;
+
+/// A parameter of a policy. Its number is that of the C ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Field {
+    /// Ticks of the caller's clock per second.
+    TickHz = 1,
+    /// vIC's `cifThreshold`, in commands in flight.
+    CifThreshold = 2,
+    /// vIC's `epochPeriod`, in ns.
+    Epoch = 3,
+    /// vIC's longest cycle, in completions.
+    MaxSkip = 4,
+    /// The longest hold, in ns.
+    MaxHold = 5,
+    /// The error between the scheduler's clock and the caller's, in ns.
+    Margin = 6,
+    /// The threshold of vIC's IPI gate, in ns.
+    IpiThreshold = 7,
+    /// cinterrupts' Δ, in ns.
+    Delta = 9,
+    /// cinterrupts' `thr`, in completions.
+    Thr = 10,
+    /// The storm guard's rate, in interrupts per second.
+    StormMaxRate = 11,
+    /// The storm guard's weight of one gap, 2^-shift.
+    StormShift = 12,
+    /// The threshold of the `in_flight` rule, in commands in flight.
+    InFlight = 13,
+}
+
+impl Field {
+    /// The name in the parameters of its core.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TickHz => "tick_hz",
+            Self::CifThreshold => "cif_threshold",
+            Self::Epoch => "epoch_ns",
+            Self::MaxSkip => "max_skip",
+            Self::MaxHold => "max_hold_ns",
+            Self::Margin => "margin_ns",
+            Self::IpiThreshold => "ipi_threshold_ns",
+            Self::Delta => "delta_ns",
+            Self::Thr => "thr",
+            Self::StormMaxRate => "storm.max_rate",
+            Self::StormShift => "storm.shift",
+            Self::InFlight => "in_flight",
+        }
+    }
+
+    /// The smallest and the largest value allowed, whatever the other parameters are.
+    #[must_use]
+    pub const fn range(self) -> (u64, u64) {
+        match self {
+            Self::TickHz => (1_000, 10_000_000_000),
+            Self::CifThreshold | Self::MaxSkip => (2, 65_535),
+            Self::Epoch => (1_000_000, 60_000_000_000),
+            Self::MaxHold => (1, 1_000_000_000),
+            Self::Margin => (0, 100_000_000),
+            Self::IpiThreshold => (0, 1_000_000_000),
+            Self::Delta => (0, 10_000_000),
+            Self::Thr => (1, 65_535),
+            Self::StormMaxRate => (1, 2_000_000_000),
+            Self::StormShift => (5, 16),
+            Self::InFlight => (2, 32_767),
+        }
+    }
+
+    /// Whether `value` is in the range.
+    ///
+    /// # Errors
+    /// It is not.
+    pub const fn check(self, value: u64) -> Result<(), ConfigError> {
+        let (min, max) = self.range();
+        self.check_between(value, min, max)
+    }
+
+    /// Whether `value` is in a range that other parameters narrow.
+    ///
+    /// # Errors
+    /// It is not.
+    pub const fn check_between(self, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+        if value < min || value > max {
+            return Err(ConfigError { field: self, value, min, max, because: None });
+        }
+        Ok(())
+    }
+}
+
+/// A parameter is out of its range. Names the field, the value, and what is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The parameter.
+    pub field: Field,
+    /// Its value.
+    pub value: u64,
+    /// The smallest value allowed here.
+    pub min: u64,
+    /// The largest value allowed here.
+    pub max: u64,
+    /// The other parameter, with its value, that sets the bound.
+    pub because: Option<(Field, u64)>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, value, min, max, because } = self;
+        write!(f, "{} is {value}, allowed are {min} to {max}", field.name())?;
+        match because {
+            Some((other, value)) => write!(f, " where {} is {value}", other.name()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
