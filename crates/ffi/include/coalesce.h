@@ -239,6 +239,18 @@
 // Delivered: the device has posted all it had.
 #define COALESCE_REASON_BATCH_END 17
 
+// Delivered: the aggregation time passed (NVMe Feature 08h).
+#define COALESCE_REASON_TIME 18
+
+// Delivered: the first completion of a poll.
+#define COALESCE_REASON_LEADING_EDGE 19
+
+// Delivered: coalescing is disabled (NVMe Features 08h, 09h).
+#define COALESCE_REASON_DISABLED 20
+
+// Delivered: a command of the admin queue.
+#define COALESCE_REASON_ADMIN 21
+
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
 #define COALESCE_REASON_HOLD_RATIO 32
 
@@ -259,6 +271,12 @@
 
 // Held: the command is forgotten, and nothing is due.
 #define COALESCE_REASON_HOLD_CANCELLED 38
+
+// Held: neither count nor time is reached (NVMe Feature 08h).
+#define COALESCE_REASON_HOLD_AGGREGATE 39
+
+// Held: the poll goes on.
+#define COALESCE_REASON_HOLD_BATCH 40
 
 // A command that has no ticket: its hint stands as it is.
 #define COALESCE_NO_TICKET 18446744073709551615ull
@@ -325,8 +343,8 @@ COALESCE_LAYOUT(cint_state, 88, uint64_t);
 typedef struct {
   // The parameter: `COALESCE_FIELD_...`
   uint32_t field;
-  // 0
-  uint32_t reserved;
+  // The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: none does.
+  uint32_t because;
   // Its value.
   uint64_t value;
   // The smallest value allowed here.
