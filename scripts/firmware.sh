@@ -89,7 +89,7 @@ whole() { # DEVICE
   ! grep OUTLINED_FUNCTION "$made/mps2-an386/$1/sizes" >&2 || die "$1: code of a function is elsewhere"
   awk '/ (firmware::policy::(Policy|machine)|(cint|vic)_core)::/ { bytes += $2 } END { print bytes }' "$made/mps2-an386/$1/sizes"
 }
-# What it was when it was measured last, and a little more (docs/measuring.md); or what we set out for.
+# The last measured number plus a margin (docs/diary.md), or the goal.
 echo
 budget "bytes of cint alone, in Rust on Cortex-M4" "$(whole only-cint)" 1024
 budget "instructions of vIC alone at a completion, in Rust on Cortex-M4, median" "$(awk -F '\t' '$1 ~ /::decide::/ { print $4 }' "$made/mps2-an386/only-vic/count")" 30

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The measurements of docs/measuring.md, one table each. Every comparison is side by side: in turns, on the same machine.
+# The measurements of docs/diary.md, one table each. Every comparison is side by side: in turns, on the same machine.
 #
 #   measure.sh [STAGE...]   stages: guest turns mixed daemon soak properties; all of them by default (about 20 minutes)
 #

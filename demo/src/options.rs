@@ -14,19 +14,19 @@ use coalesce_target::config::Size;
 #[derive(Clone, Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 pub struct Options {
-    /// Report for people: one file, no network needed
+    /// HTML report: one file that needs no network
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
 
-    /// Everything measured, for programs (fio's names; times in ns)
+    /// All measurements as JSON (fio's names, times in ns)
     #[arg(long, value_name = "FILE", default_value = "report.json")]
     pub json: PathBuf,
 
-    /// Seconds per native run (may be fractional); there are 6 jobs x policies x 3 rounds of them
+    /// Seconds per native run, may be fractional; there are 3 rounds of 6 jobs under each policy
     #[arg(long, value_name = "SECONDS", default_value_t = 0.7, value_parser = parse_seconds)]
     pub seconds: f64,
 
-    /// Seconds per run in the guest; there are as many of them
+    /// Seconds per run in the guest; there are as many runs as natively
     #[arg(long, value_name = "SECONDS", default_value_t = 0.4, value_parser = parse_seconds)]
     pub guest_seconds: f64,
 
@@ -34,20 +34,20 @@ pub struct Options {
     #[arg(long, value_name = "LIST", default_value = "none,nvme,vic,cint,auto", value_parser = parse_policies)]
     pub policies: Policies,
 
-    /// Leave out the guest
+    /// Skip the guest
     #[arg(long, conflicts_with = "no_native")]
     pub no_guest: bool,
 
-    /// Leave out the native client
+    /// Skip the native client
     #[arg(long)]
     pub no_native: bool,
 
-    /// Where the disk images are made [default: the directory for temporary files]
+    /// Directory for the disk images [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     pub image_dir: Option<PathBuf>,
 
-    /// Around the page cache, where the file system allows that: the speed of this machine's disk [default: through the
-    /// cache, which answers as fast as a fast drive]
+    /// Bypass the page cache where the file system allows it, to measure this machine's disk [default: use the page cache,
+    /// which is as fast as a fast drive]
     #[arg(long)]
     pub direct: bool,
 
@@ -68,24 +68,24 @@ EXAMPLES
       coalesce-demo --no-guest --seconds 0.2
   How much does vIC's threshold matter? Texts with commas need no quotes:
       coalesce-demo --policies none,vic,vic:cif_threshold=2,vic:cif_threshold=8,max_skip=4
-  The disk itself, not what the page cache makes of it:
+  The disk itself, without the page cache:
       coalesce-demo --image-dir /mnt/nvme --direct --image-size 1G --seconds 5
 
 WHAT IS RUN
-  depth1, depth8, depth32   4 KiB random reads, so many in flight
+  depth1, depth8, depth32   4 KiB random reads with 1, 8 and 32 in flight
   mixed                     one synchronous reader with real-time priority beside one with 32 in flight
-  batch4                    four reads at a time, the next four when all are back
+  batch4                    four reads at a time, the next four when all have completed
   fsync                     4 KiB random writes one at a time, a flush after each
-  Natively without EVENT_IDX, as NVMe: the device alone decides. In the guest with it, as Linux negotiates it.
+  Natively EVENT_IDX is off, as with NVMe: the device alone decides. In the guest it is on, as Linux negotiates it.
 
-Exit status: 0; also if the guest part was SKIPPED because something it needs is missing. 1 when something failed.
+Exit status: 0, also if the guest part was SKIPPED because something it needs is missing; 1 if anything failed.
 Needs coalesce-target (cargo build --release) and, for the guest part, what guest/packages.sh installs.";
 
 /// Below this the kit's guest jobs would read past the end of the disk.
 const GUEST_IMAGE_BYTES_MIN: u64 = 64 << 20;
 
 impl Options {
-    /// What only the whole can tell.
+    /// Checks what depends on several options.
     pub fn check(&self) -> anyhow::Result<()> {
         let bytes = self.image_size.0;
         if bytes == 0 || !bytes.is_multiple_of(1 << 20) {
@@ -148,7 +148,7 @@ fn parse_policies(list: &str) -> Result<Policies, String> {
         return Err(format!("at most {STYLES} policies"));
     }
     let names: Vec<_> = specs.iter().map(Spec::name).collect();
-    let styles = styles(&names).ok_or("at most three policies of the same name more")?;
+    let styles = styles(&names).ok_or("too many policies of the same name: at most three more")?;
     let mut policies: Vec<Policy> = Vec::new();
     for (spec, (label, style)) in specs.iter().zip(styles) {
         let text = spec.to_string();

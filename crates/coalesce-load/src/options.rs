@@ -29,7 +29,7 @@ pub struct Options {
     #[arg(long, value_name = "COUNT", default_value_t = Self::default().queues)]
     pub queues: u16,
 
-    /// What asks for I/O on each queue
+    /// Load on each queue
     #[arg(long, value_enum, default_value_t = Self::default().job)]
     pub job: Job,
 
@@ -41,7 +41,7 @@ pub struct Options {
     #[arg(long, value_name = "REQUESTS", default_value_t = Self::default().batch)]
     pub batch: u16,
 
-    /// How long to measure, in seconds (may be fractional)
+    /// Length of the measurement, in seconds (may be fractional)
     #[arg(long, value_name = "SECONDS", default_value_t = Self::default().seconds)]
     pub seconds: f64,
 
@@ -49,7 +49,7 @@ pub struct Options {
     #[arg(long, value_name = "REQUESTS", conflicts_with = "seconds")]
     pub ops: Option<u64>,
 
-    /// Run this many seconds first, without counting
+    /// Warm-up before the measurement, in seconds
     #[arg(long = "warmup", value_name = "SECONDS", default_value_t = Self::default().warmup_seconds)]
     pub warmup_seconds: f64,
 
@@ -57,15 +57,15 @@ pub struct Options {
     #[arg(long = "block-size", value_name = "BYTES", default_value = "4k", value_parser = parse_bytes)]
     pub block_size_bytes: u32,
 
-    /// Reads or writes, in sequence or at random; writing destroys what the device holds
+    /// Reads or writes, in sequence or at random; writing destroys the data of the device
     #[arg(long, value_enum, default_value_t = Self::default().rw)]
     pub rw: Rw,
 
-    /// Mix: this share of the requests are writes, in percent [default: 0 for reads, 100 for writes]
+    /// Mix: share of writes, in percent [default: 0 for reads, 100 for writes]
     #[arg(long, value_name = "PERCENT")]
     pub write_percent: Option<u8>,
 
-    /// Flush after every so many writes of a requester, and wait for it (like fio's fsync)
+    /// Flush after this many writes of a requester, and wait for it (like fio's fsync)
     #[arg(long, value_name = "WRITES")]
     pub fsync_every: Option<u32>,
 
@@ -81,7 +81,7 @@ pub struct Options {
     #[arg(long, requires = "rate_per_second")]
     pub poisson: bool,
 
-    /// After so many requests wait for all of them, then stay idle for a while: 64:2ms, 8:500us
+    /// Bursts: submit this many requests, wait for all of them, then stay idle for the gap: 64:2ms, 8:500us
     #[arg(long, value_name = "REQUESTS:GAP", conflicts_with = "rate_per_second")]
     pub bursts: Option<Bursts>,
 
@@ -89,7 +89,7 @@ pub struct Options {
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = parse_on_off, action = clap::ArgAction::Set)]
     pub event_idx: bool,
 
-    /// Wait for the call eventfd asleep in ppoll, or spin on it (less jitter, takes a whole CPU)
+    /// Sleep in ppoll until the call eventfd is signalled, or spin on it (less jitter, uses a whole CPU)
     #[arg(long, value_enum, default_value_t = Self::default().wait)]
     pub wait: Wait,
 
@@ -97,7 +97,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Self::default().threads)]
     pub threads: Threads,
 
-    /// Write a pattern made of offset and generation, and check every read against it (closed loop, needs a mix)
+    /// Write a pattern of offset and generation, and check every read against it (closed loop, needs a mix)
     #[arg(long, conflicts_with = "rate_per_second")]
     pub verify: bool,
 
@@ -134,7 +134,7 @@ impl Default for Options {
     }
 }
 
-/// What asks for I/O on each queue.
+/// The load on each queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Job {
@@ -182,7 +182,7 @@ pub enum SyncIoprio {
 pub enum Wait {
     /// Sleep in ppoll
     Sleep,
-    /// Read the eventfd over and over
+    /// Read the eventfd in a loop
     Spin,
 }
 

@@ -36,10 +36,10 @@ pub enum Spec {
 
 const NONE: &Family<()> = &keys::plain("none", "every completion interrupts");
 const BATCH: &Family<()> =
-    &keys::plain("batch", "the first completion of a poll at once, the rest at its end (crosvm, QEMU)");
+    &keys::plain("batch", "interrupts at the first completion of a poll and at its end (crosvm, QEMU)");
 const DIM: &Family<()> = &keys::plain(
     "dim",
-    "dynamic moderation, after Linux rdma_dim: a ladder of (time, count), climbed as long as it pays",
+    "dynamic interrupt moderation, after Linux rdma_dim: climbs a ladder of (time, count) while that pays",
 );
 
 /// A policy, explained.

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// What every interrupt coalescing policy would do: simulated, or replayed from a trace
+/// Simulate interrupt coalescing policies, or replay a trace under each of them
 #[derive(Parser)]
 #[command(version, propagate_version = true)]
 struct Cli {

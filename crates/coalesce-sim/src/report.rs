@@ -104,7 +104,7 @@ pub struct Report {
 /// Where to write reports.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Outputs {
-    /// Write a report for people: one HTML file that needs no network
+    /// Write an HTML report: one file that needs no network
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 

@@ -12,18 +12,18 @@ pub const EXAMPLES: &str = "\
 EXAMPLES
   How many interrupts does a target send for 32 requests in flight on each of two queues?
       coalesce-target bench --socket /tmp/s --queues 2 --depth 32 --seconds 5
-  The same without EVENT_IDX: every interrupt that is then left out was the target's own decision.
+  The same without EVENT_IDX: every interrupt saved is then the target's own decision.
       coalesce-target bench --socket /tmp/s --queues 2 --depth 32 --seconds 5 --event-idx off
   What does coalescing cost a synchronous requester beside a busy one, with and without a mark?
       coalesce-target bench --socket /tmp/s --job mixed --sync-ioprio rt
       coalesce-target bench --socket /tmp/s --job mixed --sync-ioprio none
-  Latency at a given load, whatever the target does: 20000 arrivals per second, at random.
+  Latency under an open loop: 20000 arrivals per second, Poisson.
       coalesce-target bench --socket /tmp/s --rate 20000 --poisson --depth 128
-  Is the data right? (destroys what the device holds)
+  Is the data right? (overwrites the device)
       coalesce-target bench --socket /tmp/s --rw randwrite --write-percent 50 --verify --ops 100000
 
-Completions are taken only after an interrupt, so the completion latency (clat) includes the time the target holds
-interrupts back. Exit status: 0, 1 when a request failed or never came back or the target is unfit, 2 for usage.";
+The client reaps completions only after an interrupt, so the completion latency (clat) includes the time that the target
+holds them. Exit status: 0; 1 if a request failed or never completed, or the target cannot be used; 2 for wrong usage.";
 
 /// What to run and how to show it.
 #[derive(Args, Debug)]
@@ -35,7 +35,7 @@ pub struct Bench {
     #[arg(long)]
     json: bool,
 
-    /// No progress bar
+    /// Hide the progress bar
     #[arg(long, short)]
     quiet: bool,
 }

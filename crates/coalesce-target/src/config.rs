@@ -19,11 +19,11 @@ pub struct Config {
     pub control: Option<PathBuf>,
     /// Address for Prometheus.
     pub metrics: Option<Loopback>,
-    /// File where everything that happens is recorded.
+    /// File to which requests, completions and interrupts are recorded.
     pub record: Option<PathBuf>,
     /// User that the disks' processes become once their image is open.
     pub user: Option<String>,
-    /// Whether the disks' processes give up what they do not need.
+    /// Whether the disks' processes are confined to what serving needs.
     #[serde(default)]
     pub sandbox: Sandbox,
     /// How long an orderly stop may take.
@@ -34,14 +34,14 @@ pub struct Config {
     pub disks: Vec<DiskConfig>,
 }
 
-/// Whether a disk's process gives up what serving does not take.
+/// Whether a disk's process is confined to what serving needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Sandbox {
-    /// It does
+    /// Confined
     #[default]
     On,
-    /// It keeps all it has: to debug it
+    /// Not confined: for debugging only
     Off,
 }
 
@@ -51,7 +51,7 @@ pub enum Sandbox {
 pub struct DiskConfig {
     /// Its name on the control socket; the socket's file name if not given.
     pub name: Option<String>,
-    /// Where the front end connects.
+    /// Socket to which the front end connects.
     pub socket: PathBuf,
     /// Mode of the socket.
     #[serde(default)]
@@ -60,9 +60,9 @@ pub struct DiskConfig {
     pub socket_group: Option<String>,
     /// The image.
     pub file: Option<PathBuf>,
-    /// Instead of an image: this much memory.
+    /// Size of a memory disk, instead of an image.
     pub memory: Option<Size>,
-    /// Queues.
+    /// Number of queues.
     #[serde(default = "one", deserialize_with = "queues")]
     pub queues: u16,
     /// Policy of every queue.
@@ -71,20 +71,20 @@ pub struct DiskConfig {
     /// Writes are refused.
     #[serde(default)]
     pub read_only: bool,
-    /// Around the page cache.
+    /// Direct I/O: bypasses the page cache.
     #[serde(default)]
     pub direct: bool,
     /// Serial number that the guest sees; the name if not given.
     pub serial: Option<String>,
     /// Block size that the guest sees; the image's own if not given.
     pub block_size: Option<Size>,
-    /// How long a queue polls before it sleeps, at most.
+    /// Longest time that a queue polls before it sleeps.
     #[serde(default)]
     pub poll: Poll,
     /// Whether EVENT_IDX is offered.
     #[serde(default = "yes")]
     pub event_idx: bool,
-    /// Guest memory that a front end may share, at most.
+    /// Upper limit of the guest memory that a front end may share.
     #[serde(default = "max_memory")]
     pub max_memory: Size,
 }
@@ -123,7 +123,7 @@ fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
 /// A number of queues.
 ///
 /// # Errors
-/// It is no number, or none that a disk can have.
+/// It is not a number, or out of range.
 pub fn parse_queues(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|number| (1..=QUEUES_MAX).contains(&usize::from(*number)));
     number.ok_or_else(|| format!("queues is {text}, allowed are 1 to {QUEUES_MAX}"))
@@ -167,12 +167,12 @@ impl Serialize for Size {
     }
 }
 
-/// The mode of a socket. Write permission is what connecting takes.
+/// The mode of a socket. Connecting needs write permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode(pub u32);
 
 impl Default for Mode {
-    /// Only the owner connects.
+    /// Only the owner can connect.
     fn default() -> Self {
         Self(0o600)
     }
@@ -183,7 +183,7 @@ impl FromStr for Mode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-        mode.map(Self).ok_or_else(|| format!("mode {text} is not octal digits, as 660; allowed are 0 to 777"))
+        mode.map(Self).ok_or_else(|| format!("mode {text} is not an octal number such as 660; allowed are 0 to 777"))
     }
 }
 
@@ -259,7 +259,7 @@ impl<'de> Deserialize<'de> for StopTimeout {
     }
 }
 
-/// An address of this machine only: what is shown there is not for others.
+/// A loopback address: metrics are for local users only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loopback(pub SocketAddr);
 
@@ -267,7 +267,8 @@ impl FromStr for Loopback {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let address: SocketAddr = text.parse().map_err(|_| format!("{text} is not ADDR:PORT, as 127.0.0.1:9100"))?;
+        let address: SocketAddr =
+            text.parse().map_err(|_| format!("{text} is not ADDR:PORT, such as 127.0.0.1:9100"))?;
         if address.ip().is_loopback() {
             return Ok(Self(address));
         }
@@ -299,7 +300,7 @@ impl Config {
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         let config: Self = toml::from_str(text).with_context(|| name.to_owned())?;
         if config.disks.is_empty() {
-            bail!("{name} has no disk: it needs a table [[disk]] for each");
+            bail!("{name} has no disk: add a [[disk]] table for each");
         }
         config
             .check_disks()
@@ -307,7 +308,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks what only the whole can tell.
+    /// Checks what depends on several options.
     ///
     /// # Errors
     /// What is wrong.
@@ -315,13 +316,13 @@ impl Config {
         self.check_disks().map_err(|(_, problem)| problem)?;
         match &self.control {
             Some(control) if self.disks.iter().any(|disk| disk.socket == *control) => {
-                bail!("socket {} is for a disk and for control: give each a socket of its own", control.display())
+                bail!("socket {} serves both a disk and control: give each a socket of its own", control.display())
             }
             _ => Ok(()),
         }
     }
 
-    /// The first disk that is wrong, and what is wrong with it.
+    /// The first invalid disk, and why it is invalid.
     fn check_disks(&self) -> Result<(), (usize, anyhow::Error)> {
         for (i, disk) in self.disks.iter().enumerate() {
             let outcome = disk.check().and_then(|()| disk.check_against(&self.disks[..i]));
@@ -331,7 +332,7 @@ impl Config {
     }
 }
 
-/// The line where a disk begins in a configuration that is known to be right.
+/// The line where a disk begins in a configuration that parses.
 fn line_of_disk(text: &str, index: usize) -> usize {
     #[derive(Deserialize)]
     struct Places {
@@ -356,10 +357,10 @@ impl DiskConfig {
         }
         let name = self.name();
         if name.is_empty() || name.contains(char::is_control) {
-            bail!("name is {name:?}, allowed are letters, digits and signs, at least one");
+            bail!("name is {name:?}, allowed are one or more printable characters");
         }
         if self.direct && self.memory.is_some() {
-            bail!("direct is for files: memory has no cache to go around");
+            bail!("direct is for files: a memory disk has no page cache to bypass");
         }
         if let Some(Size(size)) = self.block_size
             && !(size.is_power_of_two() && (512..=65536).contains(&size))
@@ -376,10 +377,10 @@ impl DiskConfig {
 
     fn check_against(&self, others: &[Self]) -> Result<()> {
         if others.iter().any(|other| other.name() == self.name()) {
-            bail!("another disk is called that too: give each a name of its own");
+            bail!("another disk has the same name: give each a name of its own");
         }
         if let Some(other) = others.iter().find(|other| other.socket == self.socket) {
-            bail!("socket {} is that of disk {}: give each a socket of its own", self.socket.display(), other.name());
+            bail!("socket {} belongs to disk {}: give each a socket of its own", self.socket.display(), other.name());
         }
         Ok(())
     }
@@ -475,7 +476,7 @@ mod tests {
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),
             (
                 "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\n[[disk]]\nsocket = \"x/s\"\nmemory = \"1M\"",
-                "another disk is called",
+                "another disk has the same name",
             ),
         ] {
             let error = toml::from_str::<Config>(text).unwrap().check().unwrap_err();

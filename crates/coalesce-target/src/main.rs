@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use tracing::info;
 use tracing_subscriber::filter::LevelFilter;
 
-/// A block device for virtual machines that decides when its guest is interrupted
+/// Serve block devices to virtual machines over vhost-user, with a choice of interrupt coalescing policies
 #[derive(Parser)]
 #[command(version, propagate_version = true)]
 struct Cli {
@@ -33,25 +33,25 @@ enum Command {
     Bench(Box<Bench>),
     /// List every policy with its keys
     Policies,
-    /// Ask or tell a running target something over its control socket
+    /// Call a method of a running target over its control socket
     #[command(after_help = CALL_EXAMPLES)]
     Call(Call),
-    /// Serve one disk for `serve`, whose process this is
+    /// Serve one disk: the process that `serve` starts for each
     #[command(hide = true)]
     Worker,
 }
 
 const SERVE_EXAMPLES: &str = "\
 EXAMPLES
-  A memory disk of 1 GiB, to try things:
+  A memory disk of 1 GiB:
       coalesce-target serve --socket /tmp/s --memory 1G
-  An image, around the page cache, with four queues and a policy that can be changed while it runs:
+  An image with direct I/O, four queues, and a control socket to change the policy at run time:
       coalesce-target serve --socket /tmp/s --file disk.img --direct --queues 4 --policy auto --control /tmp/control
   A virtual machine with that disk:
       qemu-system-x86_64 -object memory-backend-memfd,id=m,size=1G,share=on -machine q35,memory-backend=m -m 1G \\
           -chardev socket,id=d,path=/tmp/s,reconnect=1 -device vhost-user-blk-pci,chardev=d,num-queues=4 ...
 
-SIGTERM and SIGINT finish what is in flight, deliver what is held, and remove the sockets.";
+On SIGTERM or SIGINT the target completes the requests in flight, interrupts for the held ones, and removes its sockets.";
 
 const CALL_EXAMPLES: &str = "\
 EXAMPLES
@@ -62,11 +62,11 @@ EXAMPLES
 #[derive(Args)]
 #[command(group = ArgGroup::new("disks").required(true).args(["socket", "config"]))]
 struct Serve {
-    /// Socket where the virtual machine connects
+    /// vhost-user socket to which the virtual machine monitor connects
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Mode of that socket: who may write to it may connect
+    /// Mode of that socket; connecting needs write permission
     #[arg(long, value_name = "OCTAL", default_value = "600", conflicts_with = "config")]
     socket_mode: Mode,
 
@@ -78,15 +78,15 @@ struct Serve {
     #[arg(long, value_name = "IMG", conflicts_with_all = ["memory", "config"])]
     file: Option<PathBuf>,
 
-    /// Serve this much memory instead: 64M, 1G; gone when the target ends
+    /// Serve a memory disk of this size instead: 64M, 1G; its data is lost when its process ends
     #[arg(long, value_name = "SIZE", conflicts_with = "config")]
     memory: Option<Size>,
 
-    /// Queues, 1 to 16
+    /// Number of queues, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_queues, conflicts_with = "config")]
     queues: u16,
 
-    /// When to interrupt the guest: see `coalesce-target policies`
+    /// Interrupt coalescing policy; `coalesce-target policies` lists them
     #[arg(long, value_name = "TEXT", default_value = "auto", conflicts_with = "config")]
     policy: Spec,
 
@@ -94,7 +94,7 @@ struct Serve {
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
 
-    /// Go around the page cache (O_DIRECT)
+    /// Bypass the page cache (O_DIRECT)
     #[arg(long, conflicts_with = "config")]
     direct: bool,
 
@@ -106,27 +106,27 @@ struct Serve {
     #[arg(long, value_name = "BYTES", conflicts_with = "config")]
     block_size: Option<Size>,
 
-    /// Poll up to this long before sleeping, as long as it pays; 0: never
+    /// Longest time that a queue polls before it sleeps, if polling pays; 0: never poll
     #[arg(long, value_name = "TIME", default_value = "32us", conflicts_with = "config")]
     poll: Poll,
 
-    /// Do not offer EVENT_IDX: the guest then has no way to say when it wants an interrupt but to forbid it
+    /// Do not offer EVENT_IDX: the guest can then only switch interrupts on and off
     #[arg(long, conflicts_with = "config")]
     no_event_idx: bool,
 
-    /// Guest memory that a front end may share, at most
+    /// Upper limit of the guest memory that a front end may share
     #[arg(long, value_name = "SIZE", default_value = "1T", conflicts_with = "config")]
     max_memory: Size,
 
-    /// Several disks, from a TOML file with a [[disk]] for each; its keys are these options
+    /// Serve the disks of a TOML file: a [[disk]] table for each, with these options as keys
     #[arg(long, value_name = "TOML")]
     config: Option<PathBuf>,
 
-    /// Socket for JSON-RPC: statistics, and policies changed while serving
+    /// Control socket (JSON-RPC): statistics, and policy changes at run time
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
-    /// Statistics for Prometheus at this loopback address
+    /// Serve Prometheus metrics at this loopback address
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<Loopback>,
 
@@ -134,20 +134,19 @@ struct Serve {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Become this user in each disk's process once its image is open; needs root
+    /// User that each disk's process becomes once its image is open; needs root
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Whether each disk's process gives up privileges, files, network and system calls that serving does not take
-    /// [default: on]
+    /// Confine each disk's process to the privileges, files, network and system calls that serving needs [default: on]
     #[arg(long, value_name = "ON_OFF", value_enum)]
     sandbox: Option<Sandbox>,
 
-    /// How long the end may take after SIGTERM; then what is still in flight is left as it is [default: 20s]
+    /// Longest time of an orderly stop after SIGTERM; requests still in flight are then abandoned [default: 20s]
     #[arg(long, value_name = "TIME")]
     stop_timeout: Option<StopTimeout>,
 
-    /// What is logged to standard error: error, warn, info, debug, off
+    /// Log level on standard error: error, warn, info, debug, off
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "COALESCE_LOG")]
     log: LevelFilter,
 }

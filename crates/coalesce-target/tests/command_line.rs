@@ -401,7 +401,7 @@ fn a_wrong_configuration_is_named_with_its_line_and_what_is_allowed() {
         (disk, "name = ''", &["line 1", "name is \"\"", "allowed are"]),
         (disk, "name = \"a\\nb\"", &["line 1", "name is \"a\\nb\"", "allowed are"]),
         (disk, "name = \"a\\u0000b\"", &["line 1", "name is \"a\\0b\"", "allowed are"]),
-        (disk, "[[disk]]\nsocket = 'x/s'\nmemory = '1M'", &["line 4", "disk s: another disk is called that too"]),
+        (disk, "[[disk]]\nsocket = 'x/s'\nmemory = '1M'", &["line 4", "disk s: another disk has the same name"]),
         (disk, "[[disk]]\nname = 'y'\nsocket = 's'\nmemory = '1M'", &["line 4", "disk y", "socket s", "disk s"]),
         (another, "metrics = '0.0.0.0:1'", &["line 4", "unknown field `metrics`"]),
         ("metrics = '0.0.0.0:1'\n", disk, &["line 1", "not a loopback address", "127.0.0.0/8"]),

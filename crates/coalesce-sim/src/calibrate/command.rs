@@ -28,11 +28,11 @@ pub struct Command {
     #[arg(value_name = "TRACE")]
     trace: Option<PathBuf>,
 
-    /// Instead of a trace, a simulated device under the paper's load: optane_p4800x, p3700, san_lun
+    /// Simulate this device under the paper's load instead of reading a trace: optane_p4800x, p3700, san_lun
     #[arg(long, value_name = "PRESET", value_parser = preset)]
     device: Option<Preset>,
 
-    /// Format of the trace [default: found out from its first line]
+    /// Format of the trace [default: detected from its first line]
     #[arg(long, value_enum, conflicts_with = "device")]
     format: Option<Format>,
 
@@ -40,7 +40,7 @@ pub struct Command {
     #[arg(long, conflicts_with = "device")]
     lenient: bool,
 
-    /// blkparse: an interrupt vector for each CPU that submits, instead of one for each device
+    /// blkparse: one interrupt vector per submitting CPU, instead of one per device
     #[arg(long, conflicts_with = "device")]
     per_cpu: bool,
 
@@ -48,15 +48,15 @@ pub struct Command {
     #[arg(long, value_name = "PERCENT", default_value_t = 90.0, value_parser = percent)]
     percentile: f64,
 
-    /// Longer gaps are pauses between bursts, and do not count
+    /// Gaps longer than this are pauses between bursts, and are ignored
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = coalesce_policy::parse_duration)]
     delta_max: u64,
 
-    /// thr is on the plateau if its throughput is no more than this below the best
+    /// A thr is on the plateau if its throughput is within this of the best
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     plateau: f64,
 
-    /// CPU cycles of an I/O at 2 GHz, without interrupts; a quarter more with one each, as in the paper
+    /// CPU cycles per I/O at 2 GHz without its interrupt; an interrupt for each I/O adds a quarter, as in the paper
     #[arg(long, value_name = "CYCLES", conflicts_with = "device")]
     io_cycles: Option<u64>,
 
@@ -64,7 +64,7 @@ pub struct Command {
     #[arg(long)]
     json: bool,
 
-    /// Write the evidence: one HTML file that needs no network
+    /// Write the evidence as HTML: one file that needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ EXAMPLES
       coalesce-sim calibrate --device optane_p4800x
       coalesce-sim calibrate --device p3700 --percentile 99
 
-A load of one command at a time has no bursts to detect. Take one with many in flight, as the paper does (libaio, 256).";
+A load of one command at a time has no bursts to detect. Use one with many in flight, as the paper does (libaio, 256).";
 
 fn preset(text: &str) -> Result<Preset, String> {
     Preset::deserialize(text.into_deserializer()).map_err(|error: ValueError| error.to_string())
@@ -162,10 +162,7 @@ impl Command {
     fn delta(&self, gaps: &[Gaps]) -> Result<u64> {
         let delta = gaps.iter().filter_map(|gaps| gaps.delta(self.percentile, self.delta_max)).max();
         delta.with_context(|| {
-            format!(
-                "no two completions are within {} of each other: --delta-max allows longer gaps",
-                us(self.delta_max)
-            )
+            format!("no two completions are within {} of each other: raise --delta-max", us(self.delta_max))
         })
     }
 
@@ -184,7 +181,7 @@ impl Command {
 
     fn why_delta(&self, found: &Found) -> String {
         let (percent, delta, limit) = (self.percentile, us(found.delta), us(self.delta_max));
-        format!("{percent} % of the gaps up to {limit} are not longer than {delta}")
+        format!("{percent} % of the gaps up to {limit} are at most {delta}")
     }
 
     fn why_thr(&self, found: &Found) -> String {
@@ -252,10 +249,9 @@ impl Command {
     fn page(&self, found: &Found) -> String {
         let report = Report {
             title: "Δ and thr, calibrated".into(),
-            lead:
-                "How long cint should wait for one more completion, and how many it should announce at once, for this \
+            lead: "How long cint should wait for one more completion, and how many completions end a burst, for this \
                    load: the method of the cinterrupts paper (§5.2)."
-                    .into(),
+                .into(),
             facts: found.facts.clone(),
             notes: found.notes.clone(),
             sections: Vec::new(),
@@ -326,8 +322,7 @@ fn gaps_panel(found: &Found) -> String {
             Line { series: Series { label: gaps.load, style: [2, 4][nth % 2] }, hover, points, markers: Vec::new() }
         })
         .collect();
-    let head =
-        Head { title: "Gaps between completions", about: "share of gaps that are not longer", axis: "gap, µs (log)" };
+    let head = Head { title: "Gaps between completions", about: "cumulative share", axis: "gap, µs (log)" };
     let delta = found.delta as f64 / 1000.0;
     let x = Scale::log(low.min(delta), high.max(delta), X_RANGE);
     let lines: Vec<_> = lines
@@ -352,7 +347,7 @@ fn thr_panels(found: &Found) -> [String; 3] {
     [
         panel("Throughput", "of one CPU, relative to the best", "throughput / best", &|tried| tried.iops / best),
         panel("Interrupts", "1: every completion interrupts", "interrupts per I/O", &|tried| tried.interrupts_per_io),
-        panel("Delay", "99 % are announced sooner", "p99 delay, µs", &|tried| tried.delay_p99 as f64 / 1000.0),
+        panel("Delay", "99 % of completions wait less", "p99 delay, µs", &|tried| tried.delay_p99 as f64 / 1000.0),
     ]
 }
 

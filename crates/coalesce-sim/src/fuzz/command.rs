@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Simulate plans at random, with faults, and check every rule
+/// Simulate random plans with faults, and check every rule
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 EXAMPLES
@@ -18,7 +18,7 @@ EXAMPLES
   One of them again, and the plan itself:
       coalesce-sim fuzz --first 4711 --seeds 1 --print")]
 pub struct Command {
-    /// Plans
+    /// Number of plans
     #[arg(long, value_name = "N", default_value_t = 1000)]
     seeds: u64,
 
@@ -26,7 +26,7 @@ pub struct Command {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     first: u64,
 
-    /// Print each plan, a TOML file
+    /// Print each plan as TOML
     #[arg(long)]
     print: bool,
 }

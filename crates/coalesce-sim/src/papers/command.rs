@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// Simulate the set-ups of the papers: each published figure beside the simulated one
 ///
-/// The exit status is 0 whatever the verdicts say: they are evidence. docs/papers.md explains them.
+/// Verdicts do not change the exit status. docs/papers.md explains them.
 #[derive(Args, Clone, Debug)]
 pub struct Command {
-    /// Rows whose ids begin so: cint, cint.f10, vic.t1.cif64; once for each
+    /// Only rows whose id begins with ID, may be repeated: cint, cint.f10, vic.t1.cif64
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
 
@@ -44,7 +44,7 @@ impl Command {
             findings
         })?;
         bar.finish_and_clear();
-        ensure!(!findings.is_empty(), "no row's id begins so; without --only all are printed");
+        ensure!(!findings.is_empty(), "no row has such an id; without --only all rows are printed");
         let text = if self.json { serde_json::to_string_pretty(&findings)? + "\n" } else { table(&findings) };
         std::io::stdout().write_all(text.as_bytes())?;
         Ok(())

@@ -19,7 +19,7 @@ pub struct TraceArgs {
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
 
-    /// Format of the trace [default: found out from its first line]
+    /// Format of the trace [default: detected from its first line]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
 
@@ -27,7 +27,7 @@ pub struct TraceArgs {
     #[arg(long)]
     pub lenient: bool,
 
-    /// blkparse: an interrupt vector for each CPU that submits, instead of one for each device
+    /// blkparse: one interrupt vector per submitting CPU, instead of one per device
     #[arg(long)]
     pub per_cpu: bool,
 }
@@ -43,14 +43,14 @@ impl TraceArgs {
     }
 }
 
-/// Replay a trace: what every policy would have done with the same completions at the same times
+/// Replay a trace: what each policy would have done with the same completions at the same times
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Command {
     #[command(flatten)]
     trace: TraceArgs,
 
-    /// A policy, once for each; xen_as_published is one more than `coalesce-target policies` lists
+    /// Policy to replay, may be repeated: any that `coalesce-target policies` lists, and xen_as_published
     /// [default: none, nvme, spdk_vhost, dim, vic, cint, auto]
     #[arg(long = "policy", value_name = "TEXT")]
     policies: Vec<Contender>,
@@ -59,7 +59,7 @@ pub struct Command {
     #[arg(long)]
     json: bool,
 
-    /// Where the time lines of the report begin, after the trace's first event: 2s, 350ms [default: somewhere in its second half]
+    /// Start of the report's timelines, from the trace's first event: 2s, 350ms [default: in its second half]
     #[arg(long, value_name = "TIME", value_parser = coalesce_policy::parse_duration)]
     at: Option<u64>,
 
@@ -71,9 +71,9 @@ const EXAMPLES: &str = "\
 EXAMPLES
   A disk of this machine for ten seconds, under every policy:
       blktrace -d /dev/nvme0n1 -w 10 -o - | blkparse -i - | coalesce-sim replay -
-  The parameters in question only:
-      coalesce-sim replay disk.trace --policy none --policy nvme:thr=8,time=1 --policy cint:delta=6us
-  What a running target records:
+  Three policies only:
+      coalesce-sim replay disk.trace --policy none --policy nvme:thr=7,time=100us --policy cint:delta=6us
+  A trace that a running target recorded:
       coalesce-target serve --socket /tmp/s --memory 1G --record disk.jsonl
       coalesce-sim replay disk.jsonl
 
@@ -126,20 +126,19 @@ pub fn notes(trace: &Trace) -> Vec<String> {
     let counts = trace.counts();
     let all = [
         (counts.malformed, "malformed lines skipped"),
-        (counts.unmatched, "completions without a submission: in flight when the trace began, or lost by it"),
-        (counts.resubmitted, "commands submitted again while in flight: their completions are lost"),
+        (counts.unmatched, "completions without a submission: in flight when the trace began, or the trace lost it"),
+        (counts.resubmitted, "commands submitted again while in flight: their completions are missing"),
         (counts.in_flight_end, "commands still in flight at the end"),
-        (counts.out_of_order, "lines earlier than the one before, put in order"),
-        (counts.late, "events too early to be put in order; they happen when the one before did"),
+        (counts.out_of_order, "lines out of order, sorted by time"),
+        (counts.late, "events too far out of order to sort; each takes the time of the event before it"),
         (counts.failed, "commands failed"),
-        (counts.interrupts, "interrupts, as the trace tells itself"),
+        (counts.interrupts, "interrupts recorded in the trace"),
     ];
     let mut notes: Vec<_> =
         all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     if trace.resolution() >= 1_000_000 {
         notes.push(
-            "times are in ms, too coarse for coalescing: what completed within one seems to have completed at once"
-                .into(),
+            "times are in ms, too coarse for coalescing: completions within the same ms look simultaneous".into(),
         );
     }
     notes
@@ -192,8 +191,8 @@ fn report(trace: &Trace, replay: &Replay, name: &str) -> Report {
     };
     Report {
         title: "Interrupt coalescing, replayed".into(),
-        lead: "What every policy would have done with the completions of a trace. The requester does not react: it \
-               submits when it did, so what a delay would have done to the load is not in these numbers."
+        lead: "What each policy would have done with the completions of a trace. The requester does not react: it \
+               submits when it did. These numbers do not show what a delay would have done to the load."
             .into(),
         facts: facts(trace, name, replay.span),
         notes: notes(trace),

@@ -25,15 +25,15 @@ pub struct Command {
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
 
-    /// Print a line of JSON for each simulation; times are in ns
+    /// Print one line of JSON per simulation, with times in ns
     #[arg(long)]
     json: bool,
 
-    /// Instead of the plan's seed
+    /// Seed, instead of the plan's
     #[arg(long)]
     seed: Option<u64>,
 
-    /// Simulations at the same time [default: as many as there are CPUs]
+    /// Simulations to run in parallel [default: the number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     jobs: Option<u16>,
 
@@ -43,12 +43,12 @@ pub struct Command {
 
 const EXAMPLES: &str = "\
 EXAMPLES
-  Two threads that want opposite things, under every policy:
+  A synchronous and an asynchronous thread, under every policy:
       coalesce-sim run crates/coalesce-sim/plans/mixed.toml
-  The same for another program, with another seed:
+  The same as JSON, with another seed:
       coalesce-sim run crates/coalesce-sim/plans/mixed.toml --json --seed 2
 
-The same plan and seed give the same bytes on every machine. How fast it went is said on standard error.";
+The same plan and seed give the same bytes on every machine. Standard error shows the speed of the simulation.";
 
 impl Command {
     /// Runs the plan and prints what came out.
