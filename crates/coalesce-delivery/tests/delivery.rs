@@ -188,15 +188,15 @@ fn a_barrier_does_not_wait_for_a_cancelled_request() {
 fn a_guest_that_leaves_its_cpu_is_interrupted_first() {
     let (mut delivery, mut ring) = (delivery("vic:iops_threshold=0,cif_threshold=2,epoch=1ms"), Slots::default());
     let many_in_flight = Completion { cif: 64, ..PLAIN };
-    let held = (2_000_000..2_000_100).find(|&now| {
+    let held = (0..10_000_000).step_by(100_000).find(|&now| {
         let decision = delivery.complete(&mut ring, now, 1, &many_in_flight).unwrap();
         !decision.is_deliver()
     });
-    assert!(held.is_some());
+    let now = held.unwrap() + 1;
     ring.done();
-    assert_eq!(delivery.on_deschedule(&mut ring, 2_000_200), Ok(Decision::Deliver(Reason::Deschedule)));
+    assert_eq!(delivery.on_deschedule(&mut ring, now), Ok(Decision::Deliver(Reason::Deschedule)));
     assert_eq!(ring.done(), [Asked, Interrupted]);
-    assert_eq!(delivery.on_schedule(&mut ring, 2_000_300), Ok(NOTHING_HELD));
+    assert_eq!(delivery.on_schedule(&mut ring, now), Ok(NOTHING_HELD));
 }
 
 #[test]
@@ -205,9 +205,10 @@ fn only_a_policy_that_waits_for_the_end_of_a_batch_decides_then() {
     assert_eq!(nvme.on_batch_end(&mut ring, 1000), Ok(None));
 
     let mut batch = delivery("batch");
-    assert_eq!(batch.complete(&mut ring, 1000, 1, &PLAIN), Ok(Decision::Hold(HoldReason::Batch)));
+    assert_eq!(batch.complete(&mut ring, 1000, 1, &PLAIN), Ok(Decision::Deliver(Reason::LeadingEdge)));
+    assert_eq!(batch.complete(&mut ring, 1000, 2, &PLAIN), Ok(Decision::Hold(HoldReason::Batch)));
     assert_eq!(batch.on_batch_end(&mut ring, 1000), Ok(Some(Decision::Deliver(Reason::BatchEnd))));
-    assert_eq!(ring.done(), [Posted(1), Asked, Interrupted]);
+    assert_eq!(ring.done(), [Posted(1), Asked, Interrupted, Posted(2), Asked, Interrupted]);
 }
 
 #[test]

@@ -415,12 +415,10 @@ impl Queue {
 
     /// Something that was decided about no completion of now.
     fn note_decided(&mut self, now: u64, decided: Result<Option<Decision>, Broken>) {
-        let decided = decided.map(|decision| {
-            if let Some(recording) = &mut self.recording {
-                recording.decide(now, decision);
-            }
-        });
-        self.note(decided);
+        if let (Ok(decision), Some(recording)) = (&decided, &mut self.recording) {
+            recording.decide(now, *decision);
+        }
+        self.note(decided.map(drop));
     }
 
     /// Interrupts through an eventfd that may not have been told what the guest has not taken.
