@@ -89,8 +89,12 @@ fn the_checker_finds_a_wrong_delivery() {
     type Mistake = fn(&mut Line<u32>);
     let mistakes: [(&str, Mistake, &str); 3] = [
         ("asks the consumer before the policy decides", |line| _ = line.ring.wants_interrupt(), "announces nothing"),
-        ("forgets to post", |line| _ = line.ring.take_unannounced(), "the line has 1, the policy 2"),
-        ("interrupts although the policy holds", |line| _ = line.ring.interrupt(), "the line has 0, the policy 2"),
+        ("forgets to post", |line| _ = line.ring.take_unannounced(), "2 completions are held; the line has 1"),
+        (
+            "interrupts although the policy holds",
+            |line| _ = line.ring.interrupt(),
+            "2 completions are held; the line has 0",
+        ),
     ];
     for (mistake, make, found) in mistakes {
         let mut line = line("cint:delta=10us,ooo=off,in_flight=off");
