@@ -8,13 +8,18 @@
 //! To ask first and then to hold loses an interrupt: the consumer's wish is for the *next* completion posted, and the
 //! answer is given once.
 //!
+//! Every front end runs this code over its own [`Ring`], and the simulator over a simulated one. What was decided is
+//! returned after it is done: the interrupt needs no more of the caller.
+//!
 //! Out-of-order Urgent needs no driver that knows of it: while an urgent completion is announced alone, plain ones that
 //! are held are simply not posted yet.
 
 #![forbid(unsafe_code)]
 
+mod policy;
 mod stats;
 
+pub use policy::Policy;
 pub use stats::DeliveryStats;
 
 use coalesce_policy::{AnyPolicy, Completion, Decision, Spec, SpecError, Ticket};
@@ -43,14 +48,12 @@ pub trait Ring {
     fn interrupt(&mut self) -> bool;
 }
 
-/// The policy of one queue, and what it holds.
-#[derive(Debug)]
-pub struct Delivery<E> {
-    policy: AnyPolicy,
-    posts_late: bool, // OOO: what is held is not posted
+/// The policy of one queue, and what it holds. All times are in ns.
+#[derive(Clone, Debug)]
+pub struct Delivery<E, P = AnyPolicy> {
+    policy: P,
     unposted: VecDeque<E>,
     held_since: VecDeque<u64>,
-    decided: Option<Decision>,
     stats: DeliveryStats,
 }
 
@@ -60,15 +63,40 @@ impl<E> Delivery<E> {
     /// # Errors
     /// A parameter that a clock in nanoseconds cannot carry.
     pub fn new(spec: Spec) -> Result<Self, SpecError> {
-        let posts_late = spec.is_ooo();
-        let policy = AnyPolicy::new(spec, 1_000_000_000)?;
-        let (unposted, held_since) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { policy, posts_late, unposted, held_since, decided: None, stats: DeliveryStats::default() })
+        AnyPolicy::new(spec, 1_000_000_000).map(Self::with_policy)
+    }
+
+    /// Takes another policy, with what is held. `ring`: none if the queue is not running.
+    ///
+    /// # Errors
+    /// The policy is refused, and nothing has changed; or else the ring cannot be used any more.
+    pub fn reconfigure<R: Ring<Entry = E>>(
+        &mut self,
+        ring: Option<&mut R>,
+        now: u64,
+        spec: Spec,
+    ) -> Result<Result<Decision, R::Broken>, SpecError> {
+        let decision = self.policy.reconfigure(spec, now)?;
+        let Some(ring) = ring else { return Ok(Ok(decision)) };
+        if !self.policy.posts_late()
+            && let Err(broken) = self.post_all(ring)
+        {
+            return Ok(Err(broken));
+        }
+        Ok(self.act(ring, now, decision))
+    }
+}
+
+impl<E, P: Policy> Delivery<E, P> {
+    /// A queue with nothing in it, under a policy that has decided nothing yet.
+    #[must_use]
+    pub fn with_policy(policy: P) -> Self {
+        Self { policy, unposted: VecDeque::new(), held_since: VecDeque::new(), stats: DeliveryStats::default() }
     }
 
     /// The policy, to look at it.
     #[must_use]
-    pub const fn policy(&self) -> &AnyPolicy {
+    pub const fn policy(&self) -> &P {
         &self.policy
     }
 
@@ -76,11 +104,6 @@ impl<E> Delivery<E> {
     #[must_use]
     pub const fn stats(&self) -> &DeliveryStats {
         &self.stats
-    }
-
-    /// What was decided last, if anything was since this was asked.
-    pub const fn take_decided(&mut self) -> Option<Decision> {
-        self.decided.take()
     }
 
     /// Completions that are done and not posted.
@@ -95,10 +118,10 @@ impl<E> Delivery<E> {
         self.policy.deadline()
     }
 
-    /// A request is taken; `outstanding` are submitted and not taken back, counting it. The ticket, if there is one,
-    /// goes back when it ends.
-    pub fn on_submit(&mut self, outstanding: u32) -> Option<Ticket> {
-        self.policy.on_submit(0, outstanding) // a queue is one group of submitters
+    /// `group` submits a request; `outstanding` are submitted and not taken back, counting it. The ticket, if there is
+    /// one, goes back when the request completes or is cancelled.
+    pub fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
+        self.policy.on_submit(group, outstanding)
     }
 
     /// Interrupts for what was posted before there was this policy.
@@ -106,18 +129,24 @@ impl<E> Delivery<E> {
         self.stats.interrupts += u64::from(ring.interrupt());
     }
 
-    /// A request ended.
+    /// A request completed.
     ///
     /// # Errors
     /// The ring cannot be used any more.
-    pub fn complete<R>(&mut self, ring: &mut R, now: u64, entry: E, completion: &Completion) -> Result<(), R::Broken>
+    pub fn complete<R>(
+        &mut self,
+        ring: &mut R,
+        now: u64,
+        entry: E,
+        completion: &Completion,
+    ) -> Result<Decision, R::Broken>
     where
         R: Ring<Entry = E>,
     {
         self.stats.completions += 1;
-        self.notice_consumed(ring, now);
+        self.on_consumed(ring, now);
         self.unposted.push_back(entry);
-        if !self.posts_late {
+        if !self.policy.posts_late() {
             self.post_all(ring)?;
         }
         self.held_since.push_back(now);
@@ -129,51 +158,80 @@ impl<E> Delivery<E> {
     ///
     /// # Errors
     /// The ring cannot be used any more.
-    pub fn on_deadline<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<(), R::Broken> {
-        self.notice_consumed(ring, now);
+    pub fn on_deadline<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
+        self.on_consumed(ring, now);
         let decision = self.policy.on_deadline(now);
         self.act(ring, now, decision)
     }
 
-    /// Everything that had ended is posted.
+    /// Everything that had completed is posted. None: the policy does not care.
     ///
     /// # Errors
     /// The ring cannot be used any more.
-    pub fn on_batch_end<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<(), R::Broken> {
+    pub fn on_batch_end<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Option<Decision>, R::Broken> {
         if !self.policy.wants_batch_end() {
-            return Ok(());
+            return Ok(None);
         }
         let decision = self.policy.on_batch_end(now);
+        self.act(ring, now, decision).map(Some)
+    }
+
+    /// The consumer may have taken what is held: then nobody waits for an interrupt. A front end that sees the consumer
+    /// take completions calls this at once; one that cannot see it need not, as completions and deadlines look too.
+    pub fn on_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
+        if !self.held_since.is_empty() && self.unposted.is_empty() && ring.is_consumed() {
+            self.policy.on_consumed(now);
+            self.stats.consumed += self.held_since.len() as u64;
+            self.end_holds(now);
+        }
+    }
+
+    /// A request was aborted and will not complete. `ticket`: what [`on_submit`](Self::on_submit) gave it.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn cancel<R>(&mut self, ring: &mut R, now: u64, ticket: Option<Ticket>) -> Result<Decision, R::Broken>
+    where
+        R: Ring<Entry = E>,
+    {
+        let decision = self.policy.on_cancel(now, ticket);
         self.act(ring, now, decision)
     }
 
-    /// The queue stops: announces what is held.
+    /// The consumer's guest has been put on a CPU.
     ///
     /// # Errors
     /// The ring cannot be used any more.
-    pub fn flush<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<(), R::Broken> {
+    pub fn on_schedule<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
+        let decision = self.policy.on_schedule(now);
+        self.act(ring, now, decision)
+    }
+
+    /// The consumer's guest is taken off its CPU.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn on_deschedule<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
+        let decision = self.policy.on_deschedule(now);
+        self.act(ring, now, decision)
+    }
+
+    /// The queue stops: delivers what is held.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn flush<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
         let decision = self.policy.flush(now);
         self.act(ring, now, decision)
     }
 
-    /// Takes another policy, with what is held. `ring`: none if the queue is not running.
+    /// The queue is reset: no request in flight will complete, and no ticket is valid. Delivers what is held.
     ///
     /// # Errors
-    /// The policy is refused, and nothing has changed; or else the ring cannot be used any more.
-    pub fn reconfigure<R: Ring<Entry = E>>(
-        &mut self,
-        ring: Option<&mut R>,
-        now: u64,
-        spec: Spec,
-    ) -> Result<Result<(), R::Broken>, SpecError> {
-        let posts_late = spec.is_ooo();
-        let decision = self.policy.reconfigure(spec, now)?;
-        self.posts_late = posts_late;
-        let Some(ring) = ring else { return Ok(Ok(())) };
-        if !posts_late && let Err(broken) = self.post_all(ring) {
-            return Ok(Err(broken));
-        }
-        Ok(self.act(ring, now, decision))
+    /// The ring cannot be used any more.
+    pub fn reset<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
+        self.policy.reset_tracking();
+        self.flush(ring, now)
     }
 
     /// The ring broke: what is posted is announced, asked for or not, and the rest is forgotten.
@@ -198,15 +256,12 @@ impl<E> Delivery<E> {
         self.policy.reset_stats();
     }
 
-    fn act<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64, decision: Decision) -> Result<(), R::Broken> {
-        self.decided = Some(decision);
+    fn act<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64, decision: Decision) -> Result<Decision, R::Broken> {
         match decision {
-            Decision::Hold(_) => return Ok(()),
+            Decision::Hold(_) => return Ok(decision),
             Decision::Deliver(_) => {
                 self.post_all(ring)?;
-                for since in self.held_since.drain(..) {
-                    self.stats.note_held(now.saturating_sub(since));
-                }
+                self.end_holds(now);
             }
             Decision::DeliverUrgent => {
                 // The urgent one is the newest; before it only what stays held.
@@ -221,21 +276,16 @@ impl<E> Delivery<E> {
         } else if ring.interrupt() {
             self.stats.interrupts += 1;
         }
-        Ok(())
+        Ok(decision)
     }
 
     fn post_all<R: Ring<Entry = E>>(&mut self, ring: &mut R) -> Result<(), R::Broken> {
         self.unposted.drain(..).try_for_each(|entry| ring.post(entry))
     }
 
-    /// The consumer may have been awake and have taken what was held: then nobody waits for an interrupt.
-    fn notice_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
-        if !self.held_since.is_empty() && self.unposted.is_empty() && ring.is_consumed() {
-            self.policy.on_consumed(now);
-            self.stats.consumed += self.held_since.len() as u64;
-            for since in self.held_since.drain(..) {
-                self.stats.note_held(now.saturating_sub(since));
-            }
+    fn end_holds(&mut self, now: u64) {
+        for since in self.held_since.drain(..) {
+            self.stats.note_held(now.saturating_sub(since));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What can decide in a simulation: every policy that users can choose, and one that only the simulator has.
 
 use crate::xen::XenAsPublished;
+use coalesce_delivery::Policy;
 use coalesce_policy::{AnyPolicy, Completion, Decision, HintSources, HoldReason, Spec, SpecError, Stats, Ticket};
 use std::fmt;
 use std::str::FromStr;
@@ -28,12 +29,6 @@ impl Contender {
             Self::XenAsPublished => HintSources::NONE,
         }
     }
-
-    /// Whether plain completions stay unposted while urgent ones are announced alone.
-    #[must_use]
-    pub const fn is_ooo(&self) -> bool {
-        matches!(self, Self::Policy(spec) if spec.is_ooo())
-    }
 }
 
 impl FromStr for Contender {
@@ -53,7 +48,7 @@ impl fmt::Display for Contender {
     }
 }
 
-/// A contender at work: [`AnyPolicy`]'s verbs over both kinds.
+/// A contender at work.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for each line")]
 pub(crate) enum Machine {
@@ -67,91 +62,6 @@ impl Machine {
             Contender::Policy(spec) => Self::Policy(AnyPolicy::new(spec.clone(), TICK_HZ)?),
             Contender::XenAsPublished => Self::XenAsPublished(XenAsPublished::new(), Stats::default()),
         })
-    }
-
-    pub(crate) fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
-        match self {
-            Self::Policy(policy) => policy.on_submit(group, outstanding),
-            Self::XenAsPublished(xen, _) => {
-                xen.on_submit();
-                None
-            }
-        }
-    }
-
-    pub(crate) fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_completion(now, completion),
-            Self::XenAsPublished(xen, stats) => {
-                stats.count(xen.on_completion(now, completion.cif, completion.slice_end))
-            }
-        }
-    }
-
-    pub(crate) fn deadline(&self) -> Option<u64> {
-        match self {
-            Self::Policy(policy) => policy.deadline(),
-            Self::XenAsPublished(..) => None,
-        }
-    }
-
-    pub(crate) fn on_deadline(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_deadline(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    pub(crate) fn wants_batch_end(&self) -> bool {
-        matches!(self, Self::Policy(policy) if policy.wants_batch_end())
-    }
-
-    pub(crate) fn on_batch_end(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_batch_end(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    pub(crate) fn flush(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.flush(now),
-            Self::XenAsPublished(xen, stats) => stats.count(xen.flush()),
-        }
-    }
-
-    pub(crate) fn on_consumed(&mut self, now: u64) {
-        match self {
-            Self::Policy(policy) => policy.on_consumed(now),
-            Self::XenAsPublished(xen, _) => xen.on_consumed(),
-        }
-    }
-
-    pub(crate) fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_cancel(now, ticket),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    pub(crate) fn reset_tracking(&mut self) {
-        if let Self::Policy(policy) = self {
-            policy.reset_tracking();
-        }
-    }
-
-    pub(crate) fn on_schedule(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_schedule(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    pub(crate) fn on_deschedule(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_deschedule(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
     }
 
     pub(crate) fn expects_more(&self) -> bool {
@@ -172,13 +82,6 @@ impl Machine {
         }
     }
 
-    pub(crate) fn reset_stats(&mut self) {
-        match self {
-            Self::Policy(policy) => policy.reset_stats(),
-            Self::XenAsPublished(_, stats) => *stats = Stats::default(),
-        }
-    }
-
     /// The longest time, in ns, that a completion is held if deadlines are met on time; `None`: no such bound.
     ///
     /// A storm guard may exceed `max_hold` by less than its interval while urgent completions are announced alone.
@@ -195,6 +98,104 @@ impl Machine {
 
     fn nothing_due(&self) -> Decision {
         Decision::Hold(if self.held() > 0 { HoldReason::Early } else { HoldReason::NothingHeld })
+    }
+}
+
+impl Policy for Machine {
+    fn posts_late(&self) -> bool {
+        matches!(self, Self::Policy(policy) if policy.posts_late())
+    }
+
+    fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
+        match self {
+            Self::Policy(policy) => policy.on_submit(group, outstanding),
+            Self::XenAsPublished(xen, _) => {
+                xen.on_submit();
+                None
+            }
+        }
+    }
+
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_completion(now, completion),
+            Self::XenAsPublished(xen, stats) => {
+                stats.count(xen.on_completion(now, completion.cif, completion.slice_end))
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        match self {
+            Self::Policy(policy) => policy.deadline(),
+            Self::XenAsPublished(..) => None,
+        }
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_deadline(now),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    fn wants_batch_end(&self) -> bool {
+        matches!(self, Self::Policy(policy) if policy.wants_batch_end())
+    }
+
+    fn on_batch_end(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_batch_end(now),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.flush(now),
+            Self::XenAsPublished(xen, stats) => stats.count(xen.flush()),
+        }
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        match self {
+            Self::Policy(policy) => policy.on_consumed(now),
+            Self::XenAsPublished(xen, _) => xen.on_consumed(),
+        }
+    }
+
+    fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_cancel(now, ticket),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    fn on_schedule(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_schedule(now),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    fn on_deschedule(&mut self, now: u64) -> Decision {
+        match self {
+            Self::Policy(policy) => policy.on_deschedule(now),
+            Self::XenAsPublished(..) => self.nothing_due(),
+        }
+    }
+
+    fn reset_tracking(&mut self) {
+        if let Self::Policy(policy) = self {
+            policy.reset_tracking();
+        }
+    }
+
+    fn reset_stats(&mut self) {
+        match self {
+            Self::Policy(policy) => policy.reset_stats(),
+            Self::XenAsPublished(_, stats) => *stats = Stats::default(),
+        }
     }
 }
 

@@ -1,17 +1,24 @@
-//! One interrupt line: a policy, the commands in flight behind it, what is held, and what was announced and not taken.
+//! One interrupt line: runs the [`Delivery`] that targets run, over a simulated ring, and observes it.
 //!
 //! The engine and the replay of traces both tell a line what happens, and it says when to interrupt. All times are true
-//! ones, in ns; the clock that the policy sees may jump.
+//! ones, in ns; the clock that the delivery sees may jump.
+//!
+//! What an interrupt announces is counted at the ring, and what is held at the ring and the policy. The [`Checker`] thus
+//! finds a delivery that loses a completion, or asks the consumer too early.
+
+mod ring;
 
 use crate::check::{Checker, Verdict};
 use crate::contender::{Contender, Machine};
 use crate::event::{Event, Timeline, What};
+use coalesce_delivery::{Delivery, Policy as _};
 use coalesce_policy::{
     Class, Clues, Completion, Decision, Hint, HintCounts, HintSource, HintSources, Reason, SpecError, Stats, Ticket,
     at_completion, infer,
 };
 use hdrhistogram::Histogram;
-use std::collections::VecDeque;
+use ring::{Completed, ConsumerRing};
+use std::convert::Infallible;
 
 /// Delays are recorded up to this long, in ns.
 const DELAY_MAX: u64 = 10_000_000_000;
@@ -67,15 +74,11 @@ pub struct Interrupt {
 /// Takes completions of entries `T`, and interrupts.
 #[derive(Clone, Debug)]
 pub struct Line<T> {
-    machine: Machine,
+    delivery: Delivery<Completed<T>, Machine>,
+    ring: ConsumerRing<T>,
     sources: HintSources,
-    posts_late: bool, // OOO: what is held is not posted
-    clock: i64,       // the policy's clock is so far ahead
+    clock: i64, // the delivery's clock is so far ahead
     in_flight: u32,
-    held: VecDeque<(u64, T)>,
-    announced: VecDeque<T>,
-    completions: u64,
-    interrupts: u64,
     consumed: u64,
     hints: HintCounts,
     delay: Histogram<u64>,
@@ -92,15 +95,11 @@ impl<T> Line<T> {
         let machine = Machine::new(contender)?;
         let checker = Checker::new(machine.bound());
         Ok(Self {
-            machine,
+            delivery: Delivery::with_policy(machine),
+            ring: ConsumerRing::default(),
             sources: contender.hints(),
-            posts_late: contender.is_ooo(),
             clock: 0,
             in_flight: 0,
-            held: VecDeque::new(),
-            announced: VecDeque::new(),
-            completions: 0,
-            interrupts: 0,
             consumed: 0,
             hints: HintCounts::default(),
             delay: Histogram::new(3).expect("three digits are allowed"),
@@ -119,7 +118,7 @@ impl<T> Line<T> {
         self.in_flight += 1;
         let outstanding = self.outstanding();
         let Submission { hint, group, flush, durable, ioprio, batch_len, last_of_batch } = *submission;
-        let ticket = self.machine.on_submit(group, outstanding);
+        let ticket = self.delivery.on_submit(group, outstanding);
         let (hint, source) = match hint {
             Hint::Plain if self.sources != HintSources::NONE => {
                 infer(self.sources, &Clues { flush, durable, ioprio, batch_len, last_of_batch, outstanding })
@@ -143,94 +142,87 @@ impl<T> Line<T> {
         self.in_flight = cif - 1;
         let said = (command.hint, command.source);
         let (hint, source) = if said.0 == Hint::Plain || said.1.is_some() {
-            at_completion(self.sources, said, cif, self.machine.expects_more())
+            at_completion(self.sources, said, cif, self.delivery.policy().expects_more())
         } else {
             said
         };
         self.hints.count(source);
-        self.completions += 1;
-        self.held.push_back((now, entry));
         self.see(now, What::Completion { hint, cif });
-        let slice_end = slice_end.map(|end| self.policy_time(end));
+        let slice_end = slice_end.map(|end| self.delivery_time(end));
         let completion = Completion { cif, hint, class, ticket: command.ticket, slice_end, before: 0 };
-        let decision = self.machine.on_completion(self.policy_time(now), &completion);
-        self.act(now, decision)
+        let there = self.delivery_time(now);
+        let decision = self.delivery.complete(&mut self.ring, there, (now, entry), &completion);
+        self.observe(now, decision)
     }
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        self.machine.deadline().map(|deadline| deadline.saturating_add_signed(-self.clock))
+        self.delivery.deadline().map(|deadline| deadline.saturating_add_signed(-self.clock))
     }
 
     /// The deadline has passed.
     pub fn on_deadline(&mut self, now: u64) -> Option<Interrupt> {
-        self.see(now, What::Deadline);
-        let decision = self.machine.on_deadline(self.policy_time(now));
-        self.act(now, decision)
+        self.call(now, What::Deadline, Delivery::on_deadline)
     }
 
     /// Whether [`on_batch_end`](Self::on_batch_end) must be called after each poll of the device.
     #[must_use]
     pub fn wants_batch_end(&self) -> bool {
-        self.machine.wants_batch_end()
+        self.delivery.policy().wants_batch_end()
     }
 
     /// The device has posted all it had.
     pub fn on_batch_end(&mut self, now: u64) -> Option<Interrupt> {
         self.see(now, What::BatchEnd);
-        let decision = self.machine.on_batch_end(self.policy_time(now));
-        self.act(now, decision)
+        let there = self.delivery_time(now);
+        let decision = self.delivery.on_batch_end(&mut self.ring, there).transpose()?;
+        self.observe(now, decision)
     }
 
     /// The guest has been put on a CPU.
     pub fn on_schedule(&mut self, now: u64) -> Option<Interrupt> {
-        self.other(now, Machine::on_schedule)
+        self.call(now, What::Other, Delivery::on_schedule)
     }
 
     /// The guest is taken off its CPU.
     pub fn on_deschedule(&mut self, now: u64) -> Option<Interrupt> {
-        self.other(now, Machine::on_deschedule)
+        self.call(now, What::Other, Delivery::on_deschedule)
     }
 
     /// Announces what is held: queue stop, reset, the end of a trace.
     pub fn flush(&mut self, now: u64) -> Option<Interrupt> {
-        self.other(now, Machine::flush)
+        self.call(now, What::Other, Delivery::flush)
     }
 
     /// A command was aborted and will not complete.
     pub fn cancel(&mut self, now: u64, command: Command) -> Option<Interrupt> {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.other(now, |machine, now| machine.on_cancel(now, command.ticket))
+        self.call(now, What::Other, |delivery, ring, now| delivery.cancel(ring, now, command.ticket))
     }
 
     /// The queue is reset: no command is in flight any more. What is held is announced.
     pub fn reset(&mut self, now: u64) -> Option<Interrupt> {
         self.in_flight = 0;
-        self.machine.reset_tracking();
-        self.flush(now)
+        self.call(now, What::Other, Delivery::reset)
     }
 
     /// The consumer takes the next completion it was told of.
     pub fn take(&mut self) -> Option<T> {
-        self.announced.pop_front()
+        self.ring.take_announced().map(|(_, entry)| entry)
     }
 
     /// The consumer is awake and takes the next completion that is posted, announced or not.
     pub fn reap(&mut self, now: u64) -> Option<T> {
-        if let Some(entry) = self.announced.pop_front() {
+        if let Some(entry) = self.take() {
             return Some(entry);
         }
-        if self.posts_late {
-            return None;
-        }
-        let (since, entry) = self.held.pop_front()?;
+        let (since, entry) = self.ring.take_unannounced()?;
         self.consumed += 1;
         record(&mut self.delay, now - since, DELAY_MAX);
         self.see(now, What::Consumed { count: 1 });
-        if self.held.is_empty() {
-            self.machine.on_consumed(self.policy_time(now));
-        }
+        let there = self.delivery_time(now);
+        self.delivery.on_consumed(&mut self.ring, there);
         Some(entry)
     }
 
@@ -247,10 +239,10 @@ impl<T> Line<T> {
 
     /// Forgets what was counted. What is held and announced stays, and the checker goes on.
     pub fn reset_counts(&mut self) {
-        (self.completions, self.interrupts, self.consumed) = (0, 0, 0);
+        self.consumed = 0;
         self.hints = HintCounts::default();
         self.delay.reset();
-        self.machine.reset_stats();
+        self.delivery.reset_stats();
     }
 
     /// The end of the run: no command is in flight, every deadline was met, every poll has ended.
@@ -261,7 +253,7 @@ impl<T> Line<T> {
     /// Commands submitted and not taken back by the consumer.
     #[must_use]
     pub fn outstanding(&self) -> u32 {
-        self.in_flight + u32::try_from(self.held.len() + self.announced.len()).unwrap_or(u32::MAX)
+        self.in_flight + u32::try_from(self.ring.len() + self.delivery.unposted()).unwrap_or(u32::MAX)
     }
 
     /// Commands in flight.
@@ -270,22 +262,22 @@ impl<T> Line<T> {
         self.in_flight
     }
 
-    /// Completions posted and not announced.
+    /// Completions that are not announced.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.held.len()
+        self.ring.unannounced() + self.delivery.unposted()
     }
 
     /// Commands that completed.
     #[must_use]
     pub const fn completions(&self) -> u64 {
-        self.completions
+        self.delivery.stats().completions
     }
 
     /// Interrupts.
     #[must_use]
     pub const fn interrupts(&self) -> u64 {
-        self.interrupts
+        self.delivery.stats().interrupts
     }
 
     /// Completions that the consumer took without an interrupt while they were held.
@@ -297,7 +289,7 @@ impl<T> Line<T> {
     /// Completions that no interrupt of their own announced.
     #[must_use]
     pub fn coalesced(&self) -> u64 {
-        (self.completions - self.held.len() as u64).saturating_sub(self.interrupts)
+        (self.completions() - self.held() as u64).saturating_sub(self.interrupts())
     }
 
     /// From each completion to its announcement, in ns.
@@ -309,7 +301,7 @@ impl<T> Line<T> {
     /// How often each decision was taken.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
-        self.machine.stats()
+        self.delivery.policy().stats()
     }
 
     /// How many hints were inferred, and from what.
@@ -321,7 +313,7 @@ impl<T> Line<T> {
     /// The longest that the policy promises to hold a completion, in ns.
     #[must_use]
     pub fn bound(&self) -> Option<u64> {
-        self.machine.bound()
+        self.delivery.policy().bound()
     }
 
     /// Whether every rule held so far.
@@ -336,40 +328,34 @@ impl<T> Line<T> {
         self.timeline.as_ref()
     }
 
-    fn other(&mut self, now: u64, call: impl FnOnce(&mut Machine, u64) -> Decision) -> Option<Interrupt> {
-        self.see(now, What::Other);
-        let now_there = self.policy_time(now);
-        let decision = call(&mut self.machine, now_there);
-        self.act(now, decision)
+    /// A call that is about no completion.
+    fn call<C>(&mut self, now: u64, what: What, call: C) -> Option<Interrupt>
+    where
+        C: FnOnce(&mut Delivery<Completed<T>, Machine>, &mut ConsumerRing<T>, u64) -> Result<Decision, Infallible>,
+    {
+        self.see(now, what);
+        let there = self.delivery_time(now);
+        let decision = call(&mut self.delivery, &mut self.ring, there);
+        self.observe(now, decision)
     }
 
-    fn act(&mut self, now: u64, decision: Decision) -> Option<Interrupt> {
-        let interrupt = match decision {
-            Decision::Hold(reason) => {
-                self.see(now, What::Hold { reason });
-                None
-            }
-            Decision::Deliver(reason) => {
-                let covers = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
-                for (since, entry) in self.held.drain(..) {
-                    record(&mut self.delay, now - since, DELAY_MAX);
-                    self.announced.push_back(entry);
-                }
-                self.see(now, What::Interrupt { reason, covers });
-                Some(Interrupt { reason, covers })
-            }
-            Decision::DeliverUrgent => {
-                if let Some((since, entry)) = self.held.pop_back() {
-                    record(&mut self.delay, now - since, DELAY_MAX);
-                    self.announced.push_back(entry);
-                }
-                self.see(now, What::UrgentAlone);
-                Some(Interrupt { reason: Reason::Urgent, covers: 1 })
-            }
+    /// What the delivery decided, and what came of it at the ring.
+    fn observe(&mut self, now: u64, Ok(decision): Result<Decision, Infallible>) -> Option<Interrupt> {
+        let announced = self.ring.take_interrupt().map(|announced| {
+            let covers = u32::try_from(announced.len()).unwrap_or(u32::MAX);
+            announced.for_each(|(since, _)| record(&mut self.delay, now - since, DELAY_MAX));
+            covers
+        });
+        let covers = announced.unwrap_or(0);
+        let (what, reason) = match decision {
+            Decision::Hold(reason) => (What::Hold { reason }, None),
+            Decision::Deliver(reason) => (What::Interrupt { reason, covers }, Some(reason)),
+            Decision::DeliverUrgent if covers == 1 => (What::UrgentAlone, Some(Reason::Urgent)),
+            Decision::DeliverUrgent => (What::Interrupt { reason: Reason::Urgent, covers }, Some(Reason::Urgent)),
         };
-        self.interrupts += u64::from(interrupt.is_some());
-        self.checker.compare(now, self.machine.held(), self.held.len());
-        interrupt
+        self.see(now, what);
+        self.checker.compare(now, self.delivery.policy().held(), self.held());
+        announced.and(reason).map(|reason| Interrupt { reason, covers })
     }
 
     fn see(&mut self, at: u64, what: What) {
@@ -380,7 +366,7 @@ impl<T> Line<T> {
         }
     }
 
-    const fn policy_time(&self, time: u64) -> u64 {
+    const fn delivery_time(&self, time: u64) -> u64 {
         time.saturating_add_signed(self.clock)
     }
 }

@@ -14,7 +14,7 @@ use crate::vhost::memory::GuestMemory;
 use crate::vhost::vring::{Broken, Entry, Vring};
 use anyhow::{Context as _, Result};
 use coalesce_delivery::Delivery;
-use coalesce_policy::{Class, Clues, Completion, Hint, HintCounts, HintSource, Spec, SpecError, Ticket};
+use coalesce_policy::{Class, Clues, Completion, Decision, Hint, HintCounts, HintSource, Spec, SpecError, Ticket};
 use io_uring::{IoUring, opcode, types};
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd as _;
@@ -351,8 +351,7 @@ impl Queue {
             Command::SetPolicy(spec, answer) => {
                 let now = self.now();
                 let outcome = self.delivery.reconfigure(self.vring.as_deref_mut(), now, spec);
-                self.record_decision(now);
-                let _ = answer.send(outcome.map(|ring| self.note(ring)));
+                let _ = answer.send(outcome.map(|decided| self.note_decided(now, decided.map(Some))));
             }
             Command::GetStats(answer) => {
                 let _ = answer.send(self.query());
@@ -409,18 +408,17 @@ impl Queue {
     fn flush(&mut self) {
         let now = self.now();
         if let Some(vring) = self.vring.as_deref_mut().filter(|_| !self.is_broken) {
-            let ring = self.delivery.flush(vring, now);
-            self.record_decision(now);
-            self.note(ring);
+            let decided = self.delivery.flush(vring, now);
+            self.note_decided(now, decided.map(Some));
         }
     }
 
     /// Something that was decided about no completion of now.
-    fn record_decision(&mut self, now: u64) {
-        let decided = self.delivery.take_decided();
-        if let Some(recording) = &mut self.recording {
-            recording.decide(now, decided);
+    fn note_decided(&mut self, now: u64, decided: Result<Option<Decision>, Broken>) {
+        if let (Ok(decision), Some(recording)) = (&decided, &mut self.recording) {
+            recording.decide(now, *decision);
         }
+        self.note(decided.map(drop));
     }
 
     /// Interrupts through an eventfd that may not have been told what the guest has not taken.
@@ -577,7 +575,7 @@ impl Queue {
             outstanding,
         };
         slot.hint = coalesce_policy::infer(self.delivery.policy().spec().hints(), &clues);
-        slot.ticket = self.delivery.on_submit(outstanding);
+        slot.ticket = self.delivery.on_submit(0, outstanding); // a queue is one group of submitters
     }
 
     /// Commands in flight at this moment: taken, and available to be taken.
@@ -638,12 +636,11 @@ impl Queue {
         }
         let class = if is_ok { Class::Io } else { Class::Failed };
         let completion = Completion { cif, hint, class, ticket, ..Completion::default() };
-        let ring = self.delivery.complete(vring, now, entry, &completion);
-        let decided = self.delivery.take_decided();
+        let decided = self.delivery.complete(vring, now, entry, &completion);
         if let Some(recording) = &mut self.recording {
-            recording.complete(now, id, !is_ok, hint, decided);
+            recording.complete(now, id, !is_ok, hint, decided.as_ref().ok().copied());
         }
-        self.note(ring);
+        self.note(decided.map(drop));
     }
 
     fn count(&mut self, id: usize, is_ok: bool) {
@@ -664,12 +661,11 @@ impl Queue {
     fn end_batch(&mut self) {
         let now = self.now();
         let Some(vring) = self.vring.as_deref_mut().filter(|_| !self.is_broken) else { return };
-        let mut ring = self.delivery.on_batch_end(vring, now);
-        if ring.is_ok() && self.delivery.deadline().is_some_and(|deadline| deadline <= now) {
-            ring = self.delivery.on_deadline(vring, now);
+        let mut decided = self.delivery.on_batch_end(vring, now);
+        if decided.is_ok() && self.delivery.deadline().is_some_and(|deadline| deadline <= now) {
+            decided = self.delivery.on_deadline(vring, now).map(Some);
         }
-        self.record_decision(now);
-        self.note(ring);
+        self.note_decided(now, decided);
     }
 
     /// Looks at what io_uring has done. True: there was something.

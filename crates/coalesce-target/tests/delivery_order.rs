@@ -79,7 +79,7 @@ trait Deliverer {
 
 impl Deliverer for Delivery<Entry> {
     fn complete(&mut self, ring: &mut Vring, now: u64, completion: &Completion) {
-        Self::complete(self, ring, now, ENTRY, completion).unwrap();
+        let _ = Self::complete(self, ring, now, ENTRY, completion).unwrap();
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -87,11 +87,11 @@ impl Deliverer for Delivery<Entry> {
     }
 
     fn on_deadline(&mut self, ring: &mut Vring, now: u64) {
-        Self::on_deadline(self, ring, now).unwrap();
+        let _ = Self::on_deadline(self, ring, now).unwrap();
     }
 
     fn on_batch_end(&mut self, ring: &mut Vring, now: u64) {
-        Self::on_batch_end(self, ring, now).unwrap();
+        let _ = Self::on_batch_end(self, ring, now).unwrap();
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use coalesce_delivery::Ring as _;
 
 fn line(policy: &str) -> Line<u32> {
     Line::new(&policy.parse().unwrap()).unwrap()
@@ -80,4 +81,29 @@ fn the_policys_clock_may_jump() {
     let deadline = line.deadline().unwrap();
     assert_eq!(deadline, start + 20_000, "no time has passed for the policy, until it is called");
     assert!(line.on_deadline(deadline).is_some());
+}
+
+/// A wrong delivery would do these things to the ring.
+#[test]
+fn the_checker_finds_a_wrong_delivery() {
+    type Mistake = fn(&mut Line<u32>);
+    let mistakes: [(&str, Mistake, &str); 3] = [
+        ("asks the consumer before the policy decides", |line| _ = line.ring.wants_interrupt(), "announces nothing"),
+        ("forgets to post", |line| _ = line.ring.take_unannounced(), "2 completions are held; the line has 1"),
+        (
+            "interrupts although the policy holds",
+            |line| _ = line.ring.interrupt(),
+            "2 completions are held; the line has 0",
+        ),
+    ];
+    for (mistake, make, found) in mistakes {
+        let mut line = line("cint:delta=10us,ooo=off,in_flight=off");
+        for at in [0, 1] {
+            run(&mut line, &[(Hint::Plain, at)]);
+            make(&mut line);
+        }
+        line.on_deadline(10_001);
+        let violations = &line.verdict().violations;
+        assert!(violations.iter().any(|violation| violation.what.contains(found)), "{mistake}: {violations:?}");
+    }
 }

@@ -1,0 +1,234 @@
+//! The order at the ring, and what is held, over a ring that writes down what is done to it.
+
+use coalesce_delivery::{Delivery, DeliveryStats, Ring};
+use coalesce_policy::{Class, Completion, Decision, Hint, HoldReason, Reason};
+
+/// What was done to a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Posted(u32),
+    Asked,
+    Interrupted,
+}
+use Done::{Asked, Interrupted, Posted};
+
+/// Nothing can be posted any more.
+#[derive(Debug, PartialEq, Eq)]
+struct Full;
+
+/// A ring whose consumer does as the test says.
+struct Slots {
+    done: Vec<Done>,
+    free: usize,
+    wants_interrupt: bool,
+    is_consumed: bool,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self { done: Vec::new(), free: 1000, wants_interrupt: true, is_consumed: false }
+    }
+}
+
+impl Slots {
+    /// What was done since this was asked.
+    fn done(&mut self) -> Vec<Done> {
+        std::mem::take(&mut self.done)
+    }
+}
+
+impl Ring for Slots {
+    type Entry = u32;
+    type Broken = Full;
+
+    fn post(&mut self, entry: u32) -> Result<(), Full> {
+        self.free = self.free.checked_sub(1).ok_or(Full)?;
+        self.done.push(Posted(entry));
+        Ok(())
+    }
+
+    fn wants_interrupt(&mut self) -> bool {
+        self.done.push(Asked);
+        self.wants_interrupt
+    }
+
+    fn is_consumed(&mut self) -> bool {
+        self.is_consumed
+    }
+
+    fn interrupt(&mut self) -> bool {
+        self.done.push(Interrupted);
+        true
+    }
+}
+
+const IN_ORDER: &str = "cint:delta=10us,max_hold=100us,ooo=off,in_flight=off";
+const OUT_OF_ORDER: &str = "cint:delta=10us,max_hold=100us,ooo=on,in_flight=off";
+const BURST: Decision = Decision::Hold(HoldReason::Burst);
+const NOTHING_HELD: Decision = Decision::Hold(HoldReason::NothingHeld);
+const FLUSH: Decision = Decision::Deliver(Reason::Flush);
+
+const PLAIN: Completion =
+    Completion { cif: 9, hint: Hint::Plain, class: Class::Io, ticket: None, slice_end: None, before: 0 };
+const URGENT: Completion = Completion { hint: Hint::Urgent, ..PLAIN };
+
+fn delivery(policy: &str) -> Delivery<u32> {
+    Delivery::new(policy.parse().unwrap()).unwrap()
+}
+
+/// A delivery that holds two completions, posted or not, and its ring.
+fn holding_two(policy: &str) -> (Delivery<u32>, Slots) {
+    let (mut delivery, mut ring) = (delivery(policy), Slots::default());
+    assert_eq!(delivery.complete(&mut ring, 1000, 1, &PLAIN), Ok(BURST));
+    assert_eq!(delivery.complete(&mut ring, 2000, 2, &PLAIN), Ok(BURST));
+    (delivery, ring)
+}
+
+/// Completions, interrupts, suppressed, consumed, and holds whose length was recorded.
+fn counts(stats: &DeliveryStats) -> [u64; 5] {
+    [stats.completions, stats.interrupts, stats.suppressed, stats.consumed, stats.hold_ns().len()]
+}
+
+#[test]
+fn the_consumer_is_asked_only_after_the_policy_delivers() {
+    let (mut delivery, mut ring) = holding_two(IN_ORDER);
+    assert_eq!(ring.done(), [Posted(1), Posted(2)]);
+    let deadline = delivery.deadline().unwrap();
+    assert_eq!(deadline, 12_000);
+    assert_eq!(delivery.on_deadline(&mut ring, deadline), Ok(Decision::Deliver(Reason::Delta)));
+    assert_eq!(ring.done(), [Asked, Interrupted]);
+    assert_eq!(counts(delivery.stats()), [2, 1, 0, 0, 2]);
+}
+
+#[test]
+fn a_consumer_that_wants_no_interrupt_gets_none() {
+    let (mut delivery, mut ring) = holding_two(IN_ORDER);
+    ring.done();
+    ring.wants_interrupt = false;
+    assert_eq!(delivery.flush(&mut ring, 3000), Ok(FLUSH));
+    assert_eq!(ring.done(), [Asked]);
+    assert_eq!(counts(delivery.stats()), [2, 0, 1, 0, 2]);
+}
+
+#[test]
+fn an_urgent_completion_overtakes_those_that_are_not_posted() {
+    let (mut delivery, mut ring) = holding_two(OUT_OF_ORDER);
+    assert_eq!((ring.done(), delivery.unposted()), (vec![], 2));
+    assert_eq!(delivery.complete(&mut ring, 3000, 3, &URGENT), Ok(Decision::DeliverUrgent));
+    assert_eq!((ring.done(), delivery.unposted()), (vec![Posted(3), Asked, Interrupted], 2));
+    assert_eq!(delivery.flush(&mut ring, 4000), Ok(FLUSH));
+    assert_eq!((ring.done(), delivery.unposted()), (vec![Posted(1), Posted(2), Asked, Interrupted], 0));
+    assert_eq!(counts(delivery.stats()), [3, 2, 0, 0, 2]);
+}
+
+#[test]
+fn a_consumer_that_took_everything_is_not_interrupted() {
+    let (mut delivery, mut ring) = holding_two(IN_ORDER);
+    delivery.on_consumed(&mut ring, 3000);
+    assert!(delivery.deadline().is_some(), "a part was taken: the rest is waited for");
+    ring.is_consumed = true;
+    delivery.on_consumed(&mut ring, 3000);
+    assert_eq!(delivery.deadline(), None);
+    assert_eq!(delivery.flush(&mut ring, 4000), Ok(NOTHING_HELD));
+    assert_eq!(ring.done(), [Posted(1), Posted(2)]);
+    assert_eq!(counts(delivery.stats()), [2, 0, 0, 2, 2]);
+}
+
+/// As a front end needs it that cannot see the consumer take completions.
+#[test]
+fn completions_and_deadlines_look_whether_everything_was_consumed() {
+    let (mut delivery, mut ring) = holding_two(IN_ORDER);
+    ring.is_consumed = true;
+    assert_eq!(delivery.on_deadline(&mut ring, 12_000), Ok(NOTHING_HELD));
+    assert_eq!(counts(delivery.stats()), [2, 0, 0, 2, 2]);
+
+    assert_eq!(delivery.complete(&mut ring, 13_000, 3, &PLAIN), Ok(BURST));
+    assert_eq!(delivery.complete(&mut ring, 14_000, 4, &PLAIN), Ok(BURST));
+    assert_eq!(counts(delivery.stats()), [4, 0, 0, 3, 3]);
+    assert_eq!(delivery.deadline(), Some(24_000), "the last one is held");
+}
+
+#[test]
+fn unposted_completions_cannot_be_consumed() {
+    let (mut delivery, mut ring) = holding_two(OUT_OF_ORDER);
+    ring.is_consumed = true;
+    delivery.on_consumed(&mut ring, 3000);
+    assert_eq!((delivery.policy().held(), delivery.stats().consumed), (2, 0));
+}
+
+#[test]
+fn a_reset_delivers_what_is_held() {
+    for policy in [IN_ORDER, OUT_OF_ORDER] {
+        let (mut delivery, mut ring) = holding_two(policy);
+        assert_eq!(delivery.reset(&mut ring, 3000), Ok(FLUSH));
+        assert_eq!(ring.done(), [Posted(1), Posted(2), Asked, Interrupted]);
+        assert_eq!(delivery.reset(&mut ring, 3000), Ok(NOTHING_HELD));
+    }
+}
+
+/// Strict Barriers: the last request of a batch is due once all others have completed, or never will.
+#[test]
+fn a_barrier_does_not_wait_for_a_cancelled_request() {
+    for is_reset in [false, true] {
+        let (mut delivery, mut ring) = (delivery("cint:barrier=strict,in_flight=off"), Slots::default());
+        let [first, barrier] = [1, 2].map(|outstanding| delivery.on_submit(0, outstanding));
+        let completion = Completion { hint: Hint::Barrier, ticket: barrier, ..PLAIN };
+        assert_eq!(delivery.complete(&mut ring, 1000, 2, &completion), Ok(BURST));
+        let (decision, reason) = if is_reset {
+            (delivery.reset(&mut ring, 2000), Reason::Flush)
+        } else {
+            (delivery.cancel(&mut ring, 2000, first), Reason::Barrier)
+        };
+        assert_eq!(decision, Ok(Decision::Deliver(reason)));
+        assert_eq!(ring.done().last(), Some(&Interrupted));
+    }
+}
+
+#[test]
+fn a_guest_that_leaves_its_cpu_is_interrupted_first() {
+    let (mut delivery, mut ring) = (delivery("vic:iops_threshold=0,cif_threshold=2,epoch=1ms"), Slots::default());
+    let many_in_flight = Completion { cif: 64, ..PLAIN };
+    let held = (0..10_000_000).step_by(100_000).find(|&now| {
+        let decision = delivery.complete(&mut ring, now, 1, &many_in_flight).unwrap();
+        !decision.is_deliver()
+    });
+    let now = held.unwrap() + 1;
+    ring.done();
+    assert_eq!(delivery.on_deschedule(&mut ring, now), Ok(Decision::Deliver(Reason::Deschedule)));
+    assert_eq!(ring.done(), [Asked, Interrupted]);
+    assert_eq!(delivery.on_schedule(&mut ring, now), Ok(NOTHING_HELD));
+}
+
+#[test]
+fn only_a_policy_that_waits_for_the_end_of_a_batch_decides_then() {
+    let (mut nvme, mut ring) = (delivery("nvme:thr=8,time=100us"), Slots::default());
+    assert_eq!(nvme.on_batch_end(&mut ring, 1000), Ok(None));
+
+    let mut batch = delivery("batch");
+    assert_eq!(batch.complete(&mut ring, 1000, 1, &PLAIN), Ok(Decision::Deliver(Reason::LeadingEdge)));
+    assert_eq!(batch.complete(&mut ring, 1000, 2, &PLAIN), Ok(Decision::Hold(HoldReason::Batch)));
+    assert_eq!(batch.on_batch_end(&mut ring, 1000), Ok(Some(Decision::Deliver(Reason::BatchEnd))));
+    assert_eq!(ring.done(), [Posted(1), Asked, Interrupted, Posted(2), Asked, Interrupted]);
+}
+
+#[test]
+fn another_policy_goes_on_with_what_is_held() {
+    let (mut delivery, mut ring) = holding_two(OUT_OF_ORDER);
+    let decision = delivery.reconfigure(Some(&mut ring), 3000, IN_ORDER.parse().unwrap()).unwrap();
+    assert_eq!(decision, Ok(Decision::Hold(HoldReason::Reconfigured)));
+    assert_eq!((ring.done(), delivery.unposted()), (vec![Posted(1), Posted(2)], 0));
+    let decision = delivery.reconfigure(Some(&mut ring), 4000, "none".parse().unwrap()).unwrap();
+    assert_eq!(decision, Ok(FLUSH));
+    assert_eq!(ring.done(), [Asked, Interrupted]);
+}
+
+#[test]
+fn a_broken_ring_interrupts_for_what_is_posted() {
+    let (mut delivery, mut ring) = (delivery(IN_ORDER), Slots { free: 1, ..Slots::default() });
+    assert_eq!(delivery.complete(&mut ring, 1000, 1, &PLAIN), Ok(BURST));
+    assert_eq!(delivery.complete(&mut ring, 2000, 2, &URGENT), Err(Full));
+    assert_eq!(ring.done(), [Posted(1)]);
+    delivery.abandon(&mut ring, 3000);
+    assert_eq!(ring.done(), [Interrupted]);
+    assert_eq!((delivery.unposted(), delivery.policy().held(), delivery.deadline()), (0, 0, None));
+}
