@@ -2,6 +2,7 @@
 
 mod medium;
 mod raw;
+mod refusal;
 
 use coalesce_target::backend::{Backend, Buffers, FileBackend, Operation, Outcome, Step};
 use io_uring::{IoUring, squeue};
@@ -882,4 +883,66 @@ fn a_flush_that_failed_is_told_to_every_queue_that_flushes() {
     let target = target.restart();
     let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 16));
     assert_eq!(driver.queue().run(Op::Flush).status, OK, "an operator who starts the target anew knows");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// A kernel that refuses what it should not
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// A target with a disk in a file, one in memory and another, and the kernel of the thread of the first queue of `disk`.
+fn under(disk: &str, options: &[&str]) -> (Target, refusal::Kernel) {
+    let directory = TempDir::new().unwrap();
+    let image = directory.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let disks = [Disk::file("f", &image), Disk::memory("m", "1M"), Disk::memory("other", "1M")];
+    write_config(&directory, &disks.map(|disk| disk.policy("none")));
+    let target = Target::spawn(directory, |command| refusal::ask(command).args(options));
+    let kernel = refusal::Kernel::new(target.pid(), &format!("{disk}-0"));
+    (target, kernel)
+}
+
+/// Offers a read, and waits until the kernel has refused what it takes, several times.
+fn offer_and_be_refused(driver: &mut Driver, kernel: &refusal::Kernel) {
+    kernel.refuse(true);
+    let (start, before) = (std::time::Instant::now(), kernel.refused());
+    driver.queue().offer_many(1, &Op::Read(0, 512));
+    driver.queue().publish();
+    wait_until("it is tried again", || kernel.refused() >= before + 10);
+    let most = start.elapsed().as_millis() / 10 + 2; // there is a pause of 10 ms before each but the first
+    assert!(u128::from(kernel.refused() - before) <= most, "it spins: {} times", kernel.refused() - before);
+}
+
+/// A disk in memory needs io_uring only to interrupt its guest.
+#[test]
+fn a_queue_goes_on_when_the_kernel_no_longer_refuses_io_uring_enter() {
+    for (disk, said) in [("f", "io_uring_enter: "), ("m", "an eventfd could not be signalled: ")] {
+        let (mut target, kernel) = under(disk, &[]);
+        let mut driver = Driver::start(&target.path(disk), &Setup::new(1, 64));
+        for _ in 0..3 {
+            assert_eq!(driver.queue().run(Op::Read(0, 512)).status, OK);
+            offer_and_be_refused(&mut driver, &kernel);
+            assert_eq!(driver.queue().count_interrupts(), 0);
+            assert_serves(&target.path("other"));
+            kernel.refuse(false);
+            assert_eq!(driver.queue().wait(1).len(), 1, "disk {disk}");
+            assert_eq!(driver.queue().status(0), OK);
+        }
+        wait_until("it is said", || target.log().contains(&format!("{said}Operation not permitted")));
+        target.assert_sound();
+        target.signal(nix::sys::signal::Signal::SIGTERM);
+        assert_eq!(target.wait().code(), Some(0), "{}", target.log());
+    }
+}
+
+#[test]
+fn a_queue_that_is_refused_io_uring_enter_does_not_block_the_stop() {
+    let (mut target, kernel) = under("f", &["--stop-timeout", "1s"]);
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 64));
+    offer_and_be_refused(&mut driver, &kernel);
+    target.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(target.wait().code(), Some(1), "{}", target.log());
+    assert!(target.log().contains("error: disk f: does not answer"), "{}", target.log());
+    for disk in ["disk m", "disk other"] {
+        assert!(!target.log().contains(disk), "it stopped in order: {}", target.log());
+    }
 }
