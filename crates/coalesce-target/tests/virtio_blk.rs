@@ -960,7 +960,7 @@ fn another_kick_eventfd_is_listened_to() {
     }
 }
 
-/// Whoever was there before it: one without protocol features has no word for enabling.
+/// Also after a front end without protocol features, which has no message to enable a ring.
 #[test]
 fn a_ring_rests_until_it_is_enabled() {
     let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
