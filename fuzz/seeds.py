@@ -106,6 +106,9 @@ control = {
     "memory-disk": b'[[disk]]\nsocket = "a"\nmemory = "64M"\nqueues = 2\npolicy = "auto"\npoll = "20us"\nserial = "x"\n',
     "image": b'[[disk]]\nname = "b"\nsocket = "b"\nfile = "i"\nread_only = true\ndirect = true\nblock_size = "4K"\n',
     "policy": b" cint:thr=8,barrier=strict,hints=all",
+    "metrics": b"/GET /metrics HTTP/1.1\r\nHost: localhost:9100\r\nAccept: */*\r\n\r\n",
+    "metrics-post": b"/POST /metrics HTTP/1.0\r\nContent-Length: 3\r\n\r\nx=1",
+    "metrics-partial": b"/\r\nGET /?a=%20 HTTP/1.1\nHost",
 }
 
 for name, seeds in {"chains": chains, "take_over": take_over, "messages": messages, "control": control}.items():

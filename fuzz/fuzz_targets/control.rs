@@ -1,12 +1,13 @@
 //! What people and scripts write to the target. The first byte says what it is: `{` a line on the control socket, `[` a
-//! configuration, anything else a policy behind it.
+//! configuration, `/` a request for metrics behind it, anything else a policy behind it.
 //!
 //! A line gets one line of JSON-RPC as its answer, with its id, unless it has none. Of a configuration that is taken, each
-//! disk is the same when it is written for its process and read there; and so is a policy that is written.
+//! disk is the same when it is written for its process and read there; and so is a policy that is written. A request for
+//! metrics means the same however its bytes arrive, and its path is a part of them.
 #![no_main]
 
 use coalesce_target::config::{Config, DiskConfig};
-use coalesce_target::control;
+use coalesce_target::{control, metrics};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -34,10 +35,23 @@ fn policy(text: &str) {
     assert_eq!(spec.to_string().parse(), Ok(spec));
 }
 
+fn request(bytes: &[u8]) {
+    let whole = metrics::request_path(bytes);
+    if let Ok(Some(path)) = whole {
+        assert!(bytes.windows(path.len()).any(|part| part == path.as_bytes()), "{path}");
+        assert!(!path.is_empty() && path.bytes().all(|byte| byte > b' '), "{path}");
+    }
+    let pieces = (0..=bytes.len()).step_by(1 + bytes.len() / 16).map(|len| metrics::request_path(&bytes[..len]));
+    if let Some(first) = pieces.into_iter().find(|outcome| *outcome != Ok(None)) {
+        assert_eq!(first, whole);
+    }
+}
+
 fuzz_target!(|bytes: &[u8]| {
     match (bytes.first(), std::str::from_utf8(bytes)) {
         (Some(b'{'), _) => line(bytes),
         (Some(b'['), Ok(text)) => configuration(text),
+        (Some(b'/'), _) => request(&bytes[1..]),
         (Some(_), Ok(text)) => policy(text.get(1..).unwrap_or_default()),
         _ => {}
     }

@@ -9,6 +9,7 @@ pub use memory::MemoryBackend;
 
 use io_uring::squeue;
 use libc::iovec;
+use std::fs::File;
 
 /// An operation on a disk. Offsets and lengths are in bytes and inside the disk: the front end has checked them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +76,11 @@ const BUFFERS_KEPT: usize = 32;
 #[derive(Debug, Default)]
 pub struct Buffers {
     iovecs: Vec<iovec>,
-    first: usize, // iovecs before it are dealt with
+    first: usize,        // iovecs before it are dealt with
+    flush: Option<File>, // what a flush in flight goes through, and no other
 }
 
-// SAFETY: the addresses point into guest memory, which no thread owns and which whoever holds the buffers keeps mapped.
+// SAFETY: the addresses point into guest memory, which no thread owns and which the owner of the buffers keeps mapped.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
@@ -161,7 +163,7 @@ impl Backend {
     }
 
     /// Begins an operation.
-    pub fn begin(&self, operation: &Operation, buffers: &Buffers) -> Step {
+    pub fn begin(&self, operation: &Operation, buffers: &mut Buffers) -> Step {
         match self {
             Self::File(file) => file.begin(operation, buffers),
             Self::Memory(memory) => memory.begin(operation, buffers),

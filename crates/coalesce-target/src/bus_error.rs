@@ -2,7 +2,7 @@
 //! raises SIGBUS, which would end this process.
 //!
 //! All memory that front ends share is registered here. A fault in it puts zeroes in the place of the *whole* mapping it
-//! is in: so many faults take no more mappings than one, and nothing outside of it is touched. The front end that shares
+//! is in: any number of faults takes one mapping, and nothing outside of it is touched. The front end that shares
 //! it loses its connection. A fault anywhere else ends the process, as it should.
 
 use anyhow::{Context as _, Result};
@@ -21,11 +21,11 @@ const REGISTRY_LEN: usize = 8192;
 
 // A signal handler takes no argument: what it needs to know is global.
 static REGISTRY: [Entry; REGISTRY_LEN] = [const { Entry::free() }; REGISTRY_LEN];
-/// Held by who changes the registry. The signal handler only reads it.
+/// Held while the registry is changed. The signal handler only reads the registry.
 static CHANGES: Mutex<()> = Mutex::new(());
 
-/// A registered mapping. The handler of a fault in it sees it whole, as who faults keeps it registered; what it sees of
-/// others may be half changed: then the version tells.
+/// A registered mapping. The handler of a fault in it sees it whole: the thread that faults keeps it registered. Another
+/// entry may be half changed when the handler looks: then its version tells.
 struct Entry {
     version: AtomicUsize, // odd: registered
     start: AtomicUsize,
@@ -54,7 +54,7 @@ impl Entry {
     }
 }
 
-/// Who shares memory with us over one connection.
+/// A front end that shares memory with us over one connection.
 #[derive(Debug)]
 pub struct FrontEnd {
     connection: OwnedFd,
@@ -63,7 +63,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Who is at the other end of a connection.
+    /// The front end at the other end of a connection.
     #[must_use]
     pub const fn new(connection: OwnedFd) -> Self {
         Self { connection, mappings: AtomicUsize::new(0), lost: AtomicI32::new(0) }
@@ -99,7 +99,7 @@ impl Registration {
         let is_free = |entry: &Entry| entry.version.load(Ordering::Relaxed).is_multiple_of(2);
         let index = REGISTRY.iter().position(is_free)?;
         let entry = &REGISTRY[index];
-        fence(Ordering::Release); // whoever sees what follows sees also that the entry was free
+        fence(Ordering::Release); // a thread that sees the stores below also sees that the entry was free
         entry.start.store(start, Ordering::Relaxed);
         entry.len.store(len, Ordering::Relaxed);
         entry.front_end.store(Arc::as_ptr(&front_end).cast_mut(), Ordering::Relaxed);
@@ -134,7 +134,7 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     let (code, address, errno) = unsafe { ((*info).si_code, (*info).si_addr() as usize, *libc::__errno_location()) };
     let is_survived = match code {
         libc::BUS_ADRERR | libc::BUS_MCEERR_AR => put_zeroes(address, code),
-        libc::BUS_MCEERR_AO => true, // nobody has touched it: who does will hear of it
+        libc::BUS_MCEERR_AO => true, // nothing has touched it yet: the thread that does gets its own signal
         _ => false,
     };
     if !is_survived {
@@ -145,19 +145,19 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Maps zeroes over the registered mapping that an address is in, and ends the connection of who shares it.
+/// Maps zeroes over the registered mapping that an address is in, and ends the connection of the front end that shares it.
 fn put_zeroes(address: usize, code: libc::c_int) -> bool {
     let found = REGISTRY.iter().filter_map(Entry::load).find(|(range, _)| range.contains(&address));
     let Some((range, front_end)) = found else { return false };
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let start = range.start as *mut libc::c_void;
-    // SAFETY: it is a mapping of shared memory from end to end, and nothing that Rust owns is in it; who has faulted keeps
-    // it mapped.
+    // SAFETY: it is a mapping of shared memory from end to end, and nothing that Rust owns is in it; the thread that
+    // has faulted keeps it mapped.
     let mapped = unsafe { libc::mmap(start, range.len(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: the registration keeps it, and who has faulted keeps that.
+    // SAFETY: the registration keeps it, and the thread that has faulted keeps the registration.
     let front_end = unsafe { &*front_end };
     front_end.lost.store(code, Ordering::Release);
     // SAFETY: the descriptor is open as long as the front end is here. Its thread reads the end of the connection.

@@ -3,22 +3,31 @@
 //!
 //! Guests and front ends cause most of these events, so each place that logs is limited to [`LINES_PER_SECOND`]; what it
 //! drops is counted and said. Under systemd each line begins with its priority, as journald expects.
+//!
+//! The process of a disk logs to a pipe of its own, and the supervisor copies its lines ([`relay`]): no disk writes to what
+//! all of them share.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Subscriber, warn};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// Lines that one place in the code logs in a second, at most.
 pub const LINES_PER_SECOND: u32 = 10;
+/// Lines of one disk's process that are copied in a second, at most.
+const RELAYED_PER_SECOND: u32 = 250;
+/// Bytes of a line, with its end, at most: what a pipe takes at once and does not mix with other lines (`PIPE_BUF`).
+const LINE_MAX: usize = libc::PIPE_BUF;
+/// Bytes of a line that are left for what is said about the line itself.
+const REMARKS_MAX: usize = 160;
 
 /// Logs events of this level and above to standard error, from now on and for the whole process.
 pub fn start(level: LevelFilter) {
@@ -38,29 +47,61 @@ impl<S: Subscriber> Layer<S> for Lines {
         let callsite = event.metadata().callsite();
         let dropped = {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            limits.entry(callsite.clone()).or_default().pass(Instant::now())
+            limits.entry(callsite.clone()).or_default().pass(Instant::now(), LINES_PER_SECOND)
         };
         let Some(dropped) = dropped else { return };
         let mut line = Line::default();
         event.record(&mut line);
         let text = line.text(*event.metadata().level(), self.journal, dropped);
-        let mut stderr = std::io::stderr().lock();
-        if has_room(stderr.as_fd()) {
-            let _ = stderr.write_all(text.as_bytes()); // somebody may have closed it
-        } else {
+        if !write_line(text.as_bytes()) {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             limits.entry(callsite).or_default().dropped += dropped + 1;
         }
     }
 }
 
-/// Whether a line can be written without waiting for the reader: a pipe that is not full has room for a page. All disks
-/// share standard error, and a guest that makes lines must not fill it for the others.
+/// Copies to standard error what the process of a disk logs, line by line, until it ends. It never waits for the reader of
+/// standard error; it bounds rate and length, and passes on no control characters, as the process may have been taken over.
+pub fn relay(disk: &str, from: impl Read) {
+    let mut reader = BufReader::new(from);
+    let mut limit = Limit::default();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match reader.by_ref().take(LINE_MAX as u64 - 1).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        line.iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b' ');
+        line.push(b'\n');
+        let Some(dropped) = limit.pass(Instant::now(), RELAYED_PER_SECOND) else { continue };
+        if !write_line(&line) {
+            limit.dropped += dropped + 1;
+        } else if dropped > 0 {
+            warn!(disk, "{dropped} lines that its process logged were dropped");
+        }
+    }
+}
+
+/// Writes a whole line to standard error. False: there is no room for it.
+fn write_line(line: &[u8]) -> bool {
+    let mut stderr = std::io::stderr().lock();
+    let has_room = has_room(stderr.as_fd());
+    if has_room {
+        let _ = stderr.write_all(line); // somebody may have closed it
+    }
+    has_room
+}
+
+/// Whether a line can be written without waiting for the reader: a pipe that is not full has room for [`LINE_MAX`] bytes.
 fn has_room(stderr: BorrowedFd<'_>) -> bool {
     poll(&mut [PollFd::new(stderr, PollFlags::POLLOUT)], PollTimeout::ZERO) != Ok(0)
 }
 
-/// How many lines one place has logged in the current second.
+/// How many lines one place, or one disk, has logged in the current second.
 #[derive(Debug, Default)]
 struct Limit {
     second: Option<Instant>,
@@ -69,13 +110,13 @@ struct Limit {
 }
 
 impl Limit {
-    /// Whether a line may be logged: then how many were dropped since the last one.
-    fn pass(&mut self, now: Instant) -> Option<u64> {
+    /// Whether a line may be logged, of `most` in a second: then how many were dropped since the last one.
+    fn pass(&mut self, now: Instant, most: u32) -> Option<u64> {
         let is_over = |start: Instant| now.saturating_duration_since(start) >= Duration::from_secs(1);
         if self.second.is_none_or(is_over) {
             (self.second, self.lines) = (Some(now), 0);
         }
-        if self.lines == LINES_PER_SECOND {
+        if self.lines == most {
             self.dropped += 1;
             return None;
         }
@@ -109,10 +150,21 @@ impl Line {
             let _ = write!(text, "queue {queue}: ");
         }
         let _ = write!(text, "{}{}", self.message.escape_debug(), self.fields);
+        cut_off(&mut text, LINE_MAX - REMARKS_MAX);
         if dropped > 0 {
             let _ = write!(text, " ({dropped} more lines like this one were dropped)");
         }
         text + "\n"
+    }
+}
+
+/// Shortens a text to `len` bytes, and says how many are missing.
+fn cut_off(text: &mut String, len: usize) {
+    if text.len() > len {
+        let end = (0..=len).rfind(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        let missing = text.len() - end;
+        text.truncate(end);
+        let _ = write!(text, "… ({missing} more bytes)");
     }
 }
 
@@ -145,10 +197,13 @@ mod tests {
     fn a_place_that_logs_without_end_is_limited_and_the_rest_is_counted() {
         let start = Instant::now();
         let mut limit = Limit::default();
-        let passed = (0..1000).filter(|_| limit.pass(start).is_some()).count();
+        let passed = (0..1000).filter(|_| limit.pass(start, LINES_PER_SECOND).is_some()).count();
         assert_eq!(passed, LINES_PER_SECOND as usize);
-        assert_eq!(limit.pass(start + Duration::from_secs(1)), Some(1000 - u64::from(LINES_PER_SECOND)));
-        assert_eq!(limit.pass(start + Duration::from_secs(1)), Some(0));
+        assert_eq!(
+            limit.pass(start + Duration::from_secs(1), LINES_PER_SECOND),
+            Some(1000 - u64::from(LINES_PER_SECOND))
+        );
+        assert_eq!(limit.pass(start + Duration::from_secs(1), LINES_PER_SECOND), Some(0));
     }
 
     #[test]
@@ -162,5 +217,20 @@ mod tests {
         assert_eq!(line.text(Level::WARN, false, 0), "warning: a: queue 3: broken ring\\n<0>forged, head 7\n");
         let text = line.text(Level::WARN, true, 2);
         assert!(text.starts_with("<4>a: ") && text.ends_with(" (2 more lines like this one were dropped)\n"), "{text}");
+    }
+
+    #[test]
+    fn a_line_fits_into_a_pipe_at_once_and_says_what_is_missing() {
+        for pad in 0..4 {
+            let message = "x".repeat(pad) + &"\u{20ac}".repeat(5000);
+            let line = Line { disk: "a".into(), message, ..Line::default() };
+            let text = line.text(Level::ERROR, true, u64::MAX);
+            assert!((LINE_MAX - REMARKS_MAX..=LINE_MAX).contains(&text.len()), "{} bytes", text.len());
+            let (kept, remarks) = text.split_once('\u{2026}').unwrap();
+            let missing = 3 + 3 + pad + 3 * 5000 - kept.len(); // "<3>", "a: "
+            let dropped = u64::MAX;
+            let expected = format!(" ({missing} more bytes) ({dropped} more lines like this one were dropped)\n");
+            assert_eq!(remarks, expected);
+        }
     }
 }

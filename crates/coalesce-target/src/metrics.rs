@@ -4,7 +4,7 @@ use crate::link::DiskStats;
 use crate::socket::serve_clients;
 use crate::stats::QueueStats;
 use crate::supervisor::{Disk, stats_of};
-use anyhow::{Context as _, Result};
+use anyhow::Context as _;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text};
 use prometheus_client::metrics::MetricType;
@@ -17,9 +17,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A request whose head is longer is refused.
-const HEAD_MAX: usize = 8 << 10;
-/// Who says or hears nothing for so long is left.
+/// Bytes of a request's head, at most.
+pub const HEAD_MAX: usize = 8 << 10;
+/// Lines of a head after its first, at most.
+const HEADERS_MAX: usize = 64;
+/// How long a client may say or hear nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Clients that are served at a time: those that say nothing must not keep others waiting.
@@ -29,7 +31,7 @@ const CLIENTS_MAX: usize = 32;
 ///
 /// # Errors
 /// The address is not to be had.
-pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> Result<()> {
+pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("metrics at {address}"))?;
     let serve = move |stream| {
         let _ = answer(stream, &disks); // a client that leaves early gets no answer
@@ -43,13 +45,13 @@ pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> Result<()> {
 fn answer(mut stream: TcpStream, disks: &[Disk]) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let response = match path(&mut stream)?.as_deref() {
-        Some("/metrics") => match text(disks) {
+    let response = match receive_path(&mut stream)?.as_deref() {
+        Ok("/metrics") => match text(disks) {
             Ok(text) => response("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", &text),
             Err(fmt::Error) => response("500 Internal Server Error", PLAIN, ""),
         },
-        Some(_) => response("404 Not Found", PLAIN, "see /metrics\n"),
-        None => response("400 Bad Request", PLAIN, "GET /metrics is all there is\n"),
+        Ok(_) => response("404 Not Found", PLAIN, "see /metrics\n"),
+        Err(Refused) => response("400 Bad Request", PLAIN, "GET /metrics is all there is\n"),
     };
     stream.write_all(&response)
 }
@@ -62,27 +64,39 @@ fn response(status: &str, content_type: &str, body: &str) -> Vec<u8> {
     format!("{head}Connection: close\r\n\r\n{body}").into_bytes()
 }
 
-/// The path of a GET request; none: it is something else.
-fn path(stream: &mut TcpStream) -> io::Result<Option<String>> {
+/// A request is not HTTP, no GET, or has a head that is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+/// The path of a GET request that begins with these bytes; none: more of its head must come first.
+///
+/// # Errors
+/// It is refused, whatever follows.
+pub fn request_path(bytes: &[u8]) -> Result<Option<&str>, Refused> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(len)) if len <= HEAD_MAX && request.method == Some("GET") => Ok(request.path),
+        Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => Ok(None),
+        _ => Err(Refused),
+    }
+}
+
+/// The same, from a client that may stop before the end of the head, or take too long.
+fn receive_path(stream: &mut TcpStream) -> io::Result<Result<String, Refused>> {
     let until = Instant::now() + PATIENCE;
     let mut bytes = Vec::new();
-    while bytes.len() < HEAD_MAX && Instant::now() < until {
+    while Instant::now() < until {
         let mut more = [0; 1024];
         match stream.read(&mut more)? {
             0 => break,
             len => bytes.extend_from_slice(&more[..len]),
         }
-        let mut headers = [httparse::EMPTY_HEADER; 64];
-        let mut request = httparse::Request::new(&mut headers);
-        match request.parse(&bytes) {
-            Ok(httparse::Status::Partial) => {}
-            Ok(httparse::Status::Complete(_)) if request.method == Some("GET") => {
-                return Ok(request.path.map(ToOwned::to_owned));
-            }
-            Ok(httparse::Status::Complete(_)) | Err(_) => break,
+        if let Some(outcome) = request_path(&bytes).transpose() {
+            return Ok(outcome.map(ToOwned::to_owned));
         }
     }
-    Ok(None)
+    Ok(Err(Refused))
 }
 
 fn text(disks: &[Disk]) -> Result<String, fmt::Error> {
@@ -221,4 +235,46 @@ impl Snapshot {
 /// A bound in seconds. The last one has no end: the text form needs it to be infinite.
 fn seconds(ns: Option<u64>) -> f64 {
     ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_get_has_a_path_once_its_head_is_whole() {
+        let head = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+        for len in 0..head.len() {
+            assert_eq!(request_path(&head[..len]), Ok(None), "{len} bytes of it");
+        }
+        assert_eq!(request_path(head), Ok(Some("/metrics?x=1")));
+        assert_eq!(request_path(&[head, &b"GET / HTTP/1.1"[..]].concat()), Ok(Some("/metrics?x=1")), "with a body");
+    }
+
+    #[test]
+    fn what_is_no_get_of_http_1_is_refused() {
+        let refused: [&[u8]; 7] = [
+            b"POST /metrics HTTP/1.1\r\n\r\n",
+            b"HEAD /metrics HTTP/1.1\r\n\r\n",
+            b"GET /metrics HTTP/2.0\r\n\r\n",
+            b"GET /metrics\r\n\r\n",
+            b"GET /met\x01rics HTTP/1.1\r\n\r\n",
+            b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01", // TLS
+        ];
+        for bytes in refused {
+            assert_eq!(request_path(bytes), Err(Refused), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_head_has_limits() {
+        let of_len = |len: usize| format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(len - 18));
+        assert!(matches!(request_path(of_len(HEAD_MAX).as_bytes()), Ok(Some(_))));
+        assert_eq!(request_path(of_len(HEAD_MAX + 1).as_bytes()), Err(Refused));
+        assert_eq!(request_path(&of_len(HEAD_MAX + 1).as_bytes()[..HEAD_MAX]), Err(Refused), "before its end");
+        let of_headers = |count: usize| "GET / HTTP/1.1\r\n".to_owned() + &"a: b\r\n".repeat(count) + "\r\n";
+        assert_eq!(request_path(of_headers(HEADERS_MAX).as_bytes()), Ok(Some("/")));
+        assert_eq!(request_path(of_headers(HEADERS_MAX + 1).as_bytes()), Err(Refused));
+    }
 }

@@ -492,7 +492,7 @@ impl Queue {
         for &slot in &batch {
             match self.slots[slot].operation {
                 Some(operation) => {
-                    let step = self.disk.backend.begin(&operation, &self.slots[slot].buffers);
+                    let step = self.disk.backend.begin(&operation, &mut self.slots[slot].buffers);
                     self.go_on(slot, step);
                 }
                 None => self.end(slot, Outcome::Ok),

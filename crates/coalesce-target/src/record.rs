@@ -1,15 +1,15 @@
 //! `serve --record`: a JSON line for each request taken, each that ended, and each other interrupt (`docs/traces.md`).
 //!
 //! Queues note what happens in memory and hand it over when that is full, or when they have nothing else to do; a thread of
-//! its own writes. A queue never waits for that: what the writer has no room for is lost, and counted. The processes of all
-//! disks append to one file, whole lines at a time.
+//! its own writes. A queue never waits for that: what the writer has no room for is lost, and counted. The process of a disk
+//! writes to a pipe; the supervisor appends the lines of all disks to one file, which only it has open.
 
 use crate::backend::Operation;
 use anyhow::{Context as _, Result, bail};
 use coalesce_policy::{Decision, Hint};
 use nix::time::{ClockId, clock_gettime};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Error, ErrorKind, PipeWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use tracing::{error, warn};
 
 /// Events that a queue notes before it hands them over.
 const CHUNK: usize = 1024;
+/// Bytes that are read from a pipe at once, and of a line, at most: as many as a pipe has room for.
+const LINES_MAX: usize = 64 << 10;
 /// Chunks that the writer may be behind.
 const CHUNKS_MAX: usize = 1024;
 
@@ -79,6 +81,67 @@ pub fn create(path: &Path) -> Result<(File, u64)> {
         .with_context(|| format!("record {}", path.display()))
 }
 
+/// Appends to the file of a record what the process of one disk writes to a pipe, until that process ends.
+#[derive(Debug)]
+pub struct Gatherer(JoinHandle<std::io::Result<()>>);
+
+impl Gatherer {
+    /// Begins; and the end of the pipe that is for the process.
+    ///
+    /// # Errors
+    /// There is no descriptor or no thread for it.
+    pub fn spawn(file: &File) -> Result<(Self, PipeWriter)> {
+        let (mut reader, writer) = std::io::pipe().context("a pipe for the record")?;
+        let file = file.try_clone().context("a descriptor for the record")?;
+        let gather = move || {
+            let outcome = append_lines(&mut reader, &file);
+            if let Err(error) = &outcome {
+                error!("record: {error}: nothing more is recorded");
+                let _ = std::io::copy(&mut reader, &mut std::io::sink()); // the process need not know
+            }
+            outcome
+        };
+        let thread = std::thread::Builder::new().name("record".into()).spawn(gather);
+        Ok((Self(thread.context("a thread for the record")?), writer))
+    }
+
+    /// Whether all that the process wrote is in the file, or cannot be.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Waits until the process has ended and its lines are in the file.
+    ///
+    /// # Errors
+    /// They could not be written: the record is not complete.
+    pub fn finish(self) -> Result<()> {
+        let outcome = self.0.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
+        outcome.context("record: it is not complete")
+    }
+}
+
+/// Appends whole lines only: a process that is killed may leave a part of one.
+fn append_lines(from: &mut impl Read, mut file: &File) -> std::io::Result<()> {
+    let mut bytes = vec![0; LINES_MAX];
+    let mut len = 0;
+    loop {
+        match from.read(&mut bytes[len..]) {
+            Ok(0) => return Ok(()),
+            Ok(more) => len += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        let whole = bytes[..len].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        file.write_all(&bytes[..whole])?; // at once, so that no other disk's line comes in between
+        bytes.copy_within(whole..len, 0);
+        len -= whole;
+        if len == bytes.len() {
+            return Err(Error::new(ErrorKind::InvalidData, "a line does not end"));
+        }
+    }
+}
+
 fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(std::time::Duration::from).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -92,13 +155,13 @@ pub fn channel(epoch_ns: u64) -> (Recorder, Arrivals) {
 }
 
 impl Writer {
-    /// Appends to a file what arrives from queues that have this recorder.
+    /// Writes to a pipe what arrives from queues that have this recorder.
     ///
     /// # Errors
     /// There is no thread for it.
-    pub fn spawn(file: File, recorder: Recorder, arrivals: Arrivals) -> Result<Self> {
+    pub fn spawn(pipe: PipeWriter, recorder: Recorder, arrivals: Arrivals) -> Result<Self> {
         let write = move || {
-            let outcome = write_all(&arrivals.0, file);
+            let outcome = write_all(&arrivals.0, pipe);
             if let Err(error) = &outcome {
                 error!("record: {error}: nothing more is recorded");
             }
@@ -192,14 +255,14 @@ impl Recording {
 }
 
 /// Until the end is told.
-fn write_all(receiver: &Receiver<Message>, mut file: File) -> std::io::Result<()> {
+fn write_all(receiver: &Receiver<Message>, mut pipe: PipeWriter) -> std::io::Result<()> {
     let mut lines = Vec::new();
     while let Ok(Message::Events { queue, events }) = receiver.recv() {
         lines.clear();
         for (time, what) in events {
             write_line(&mut lines, &queue, time, what)?;
         }
-        file.write_all(&lines)?; // at once, so that no other process's line comes in between
+        pipe.write_all(&lines)?;
     }
     Ok(())
 }
@@ -249,5 +312,24 @@ fn in_words(decision: Decision) -> (&'static str, &'static str) {
         Decision::Deliver(reason) => ("deliver", reason.name()),
         Decision::DeliverUrgent => ("urgent_alone", "urgent"),
         Decision::Hold(reason) => ("hold", reason.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek as _, SeekFrom};
+
+    #[test]
+    fn only_whole_lines_are_appended_and_none_without_end() {
+        let mut file = tempfile::tempfile().unwrap();
+        let long = "x".repeat(LINES_MAX - 1) + "\n";
+        append_lines(&mut format!("first\n{long}second\nkilled in mid-l").as_bytes(), &file).unwrap();
+        let error = append_lines(&mut format!("third\nx{long}").as_bytes(), &file).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert!(text == format!("first\n{long}second\nthird\n"));
     }
 }

@@ -3,11 +3,13 @@
 //! is left with that disk's image, which its guest may write anyway, and with what the front end has sent.
 
 use crate::link::Identity;
+use crate::vhost::INFLIGHT_LEN_MAX;
 use crate::vhost::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use anyhow::{Context as _, Result};
 use caps::CapSet;
 use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetStatus, Scope};
 use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use seccompiler::{
@@ -28,6 +30,16 @@ pub fn become_user(identity: &Identity) -> Result<()> {
     setuid(Uid::from_raw(identity.uid)).context("its user")?;
     // Another user's process is forgotten as somebody's child.
     set_pdeathsig(Signal::SIGKILL).context("the end with its parent")
+}
+
+/// Lets no file grow beyond `size` bytes, those of the image. The region of requests in flight is a file as well. To be
+/// called before privileges are given up, or they could be used to raise the limit again.
+///
+/// # Errors
+/// The limit is refused.
+pub fn limit_file_size(size: u64) -> Result<()> {
+    let limit = size.max(INFLIGHT_LEN_MAX);
+    setrlimit(Resource::RLIMIT_FSIZE, limit, limit).context("the limit on the size of files")
 }
 
 /// Gives up privileges and the file system. To be called before there is another thread: each inherits it.
@@ -95,10 +107,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_shutdown,
     libc::SYS_close,
     libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
     libc::SYS_fstatfs,
-    libc::SYS_ftruncate,
     // Memory. No mapping can become code: see `rules`.
     libc::SYS_munmap,
     libc::SYS_mremap,

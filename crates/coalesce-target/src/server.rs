@@ -78,6 +78,12 @@ impl DiskParts {
         Self::try_open(config, recorder).with_context(|| format!("disk {}", config.name()))
     }
 
+    /// Bytes that the disk has.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.about.size
+    }
+
     fn try_open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
         let backend = match (&config.file, config.memory) {
             (Some(path), None) => Backend::File(FileBackend::open(path, config.read_only, config.direct)?),

@@ -3,7 +3,8 @@
 
 use crate::config::{Config, DiskConfig, Sandbox};
 use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Request, Setup};
-use crate::record;
+use crate::log;
+use crate::record::{self, Gatherer};
 use crate::server::DiskInfo;
 use crate::socket::{Access, BoundSocket};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -16,10 +17,11 @@ use nix::unistd::{User, getgrouplist};
 use serde::de::DeserializeOwned;
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
@@ -177,6 +179,8 @@ struct Keeper {
 struct Worker {
     child: Child,
     link: Arc<Link>,
+    log: JoinHandle<()>,
+    record: Option<Gatherer>,
     started: Instant,
     starting: Option<Pending>,
 }
@@ -221,7 +225,7 @@ impl Supervisor {
     fn start_all(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_PATIENCE;
         for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
-            keeper.worker = Some(disk.named(Worker::spawn())?);
+            keeper.worker = Some(disk.named(Worker::spawn(disk.name()))?);
         }
         for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
             let (Some(worker), Some(socket)) = (&mut keeper.worker, &keeper.socket) else { continue };
@@ -293,9 +297,12 @@ impl Disk {
 
 impl Plan {
     /// Tells a process what to serve. The answer: what the disk is.
-    fn begin(&self, worker: &Worker, disk: &Disk, socket: &BoundSocket) -> Result<Pending> {
+    fn begin(&self, worker: &mut Worker, disk: &Disk, socket: &BoundSocket) -> Result<Pending> {
+        let gather = |(file, _): &(File, u64)| Gatherer::spawn(file);
+        let (record, pipe) = self.record.as_ref().map(gather).transpose()?.unzip();
+        worker.record = record;
         let mut descriptors = vec![socket.listener().as_raw_fd()];
-        descriptors.extend(self.record.iter().map(|(file, _)| file.as_raw_fd()));
+        descriptors.extend(pipe.iter().map(AsRawFd::as_raw_fd));
         worker.link.send_descriptors(&descriptors)?;
         let setup = Setup {
             disk: disk.config.clone(),
@@ -348,8 +355,8 @@ impl Keeper {
         if self.again_at.is_none_or(|again_at| again_at <= now) {
             self.again_at = None;
             let spawn = || {
-                let mut worker = Worker::spawn()?;
-                worker.starting = Some(plan.begin(&worker, disk, socket)?);
+                let mut worker = Worker::spawn(disk.name())?;
+                worker.starting = Some(plan.begin(&mut worker, disk, socket)?);
                 Ok::<_, anyhow::Error>(worker)
             };
             match spawn() {
@@ -394,25 +401,32 @@ impl Keeper {
 }
 
 impl Worker {
-    fn spawn() -> Result<Self> {
+    fn spawn(disk: String) -> Result<Self> {
         let (ours, theirs) = UnixStream::pair().context("a socket")?;
         let link = Arc::new(Link::new(ours)?);
+        let (reader, stderr) = std::io::pipe().context("a pipe for its log")?;
+        let thread = std::thread::Builder::new().name("log".into());
+        let log = thread.spawn(move || log::relay(&disk, reader)).context("a thread for its log")?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg(WORKER).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        command.arg(WORKER).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(stderr);
         let child = command.spawn().context("its process cannot be started")?;
-        Ok(Self { child, link, started: Instant::now(), starting: None })
+        Ok(Self { child, link, log, record: None, started: Instant::now(), starting: None })
     }
 
-    /// Waits until it has ended, as it said that it would.
+    /// Waits until it has ended, as it said that it would, and what it logged and recorded is written.
     fn end_by(&mut self, deadline: Instant) -> Result<()> {
         loop {
-            match self.child.try_wait().context("its process")? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => bail!("its process has ended: {status}"),
+            let ended = self.child.try_wait().context("its process")?;
+            let is_written = self.log.is_finished() && self.record.as_ref().is_none_or(Gatherer::is_finished);
+            match ended {
+                Some(status) if is_written && status.success() => break,
+                Some(status) if is_written => bail!("its process has ended: {status}"),
                 None if Instant::now() >= deadline => bail!("its process does not end: it is killed"),
-                None => std::thread::sleep(LOOK),
+                Some(_) if Instant::now() >= deadline => bail!("its record or its log cannot be written in time"),
+                _ => std::thread::sleep(LOOK),
             }
         }
+        self.record.take().map_or(Ok(()), Gatherer::finish)
     }
 }
 
@@ -423,15 +437,15 @@ impl Drop for Worker {
     }
 }
 
-/// Descriptors of a disk's process: its own, its queues', and what a front end may send: memory, eventfds, and a message
+/// Descriptors of a disk's process: its own, those for flushes, its queues', and what a front end may send: memory, eventfds, and a message
 /// that has as many as it may.
 fn files_of(disk: &DiskConfig) -> u64 {
-    160 + 8 * u64::from(disk.queues)
+    192 + 8 * u64::from(disk.queues)
 }
 
-/// Descriptors of the supervisor: a few for each disk, and its clients'.
+/// Descriptors of the supervisor: a few for each disk, two of them for its log and its record, and its clients'.
 fn own_files(disks: &[DiskConfig]) -> u64 {
-    128 + 4 * disks.len() as u64
+    128 + 8 * disks.len() as u64
 }
 
 /// Takes as many descriptors as it may have, and sees that they are enough: what a guest needs later cannot be refused

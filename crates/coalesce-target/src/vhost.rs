@@ -20,7 +20,7 @@ use memory::{GuestMemory, GuestRegion, SharedMapping};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fmt::Display;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub const QUEUES_MAX: usize = 16;
 /// Parts that guest memory may come in.
 const MEMORY_SLOTS: u64 = 32;
 /// Bytes of a region of requests in flight: more than all queues need, and as much as a huge page has.
-const INFLIGHT_LEN_MAX: u64 = 2 << 20;
+pub const INFLIGHT_LEN_MAX: u64 = 2 << 20;
 
 /// A part of guest memory, and where the front end has it: ring addresses are in its own address space.
 #[derive(Debug)]
@@ -446,7 +446,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
             self.check_inflight(wanted)?;
             let size = inflight_len(wanted);
             let file = File::from(memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC)?);
-            file.set_len(size)?;
+            (&file).write_all(&vec![0; usize::try_from(size)?])?; // the sandbox refuses ftruncate
             let inflight = VhostUserInflight::new(size, 0, wanted.num_queues, wanted.queue_size);
             self.map_inflight(file.try_clone()?, &inflight)?;
             Ok((inflight, file))

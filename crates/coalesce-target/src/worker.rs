@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use serde_json::{Value, json};
-use std::fs::File;
+use std::io::PipeWriter;
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
-/// Descriptors that come with the first byte: the listener and, if there is one, the record.
+/// Descriptors that come with the first byte: the listener and, if there is a record, a pipe to it.
 const DESCRIPTORS_MAX: usize = 2;
 
 /// Serves the disk that the supervisor, at the other end of standard input, asks for, until it asks to stop.
@@ -75,7 +75,7 @@ fn receive_descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>> {
 fn start(setup: &Setup, listener: OwnedFd, record: Option<OwnedFd>) -> Result<(DiskServer, Option<Writer>)> {
     log::start(setup.log.parse().context("level of the log")?);
     bus_error::survive()?;
-    let record = record.zip(setup.record_epoch_ns).map(|(file, epoch_ns)| (file, record::channel(epoch_ns)));
+    let record = record.zip(setup.record_epoch_ns).map(|(pipe, epoch_ns)| (pipe, record::channel(epoch_ns)));
     let recorder = record.as_ref().map(|(_, (recorder, _))| recorder);
     // With all its rights it opens what they are needed for: the image, and io_uring, whose memory is pinned.
     let parts = DiskParts::open(&setup.disk, recorder)?;
@@ -83,9 +83,10 @@ fn start(setup: &Setup, listener: OwnedFd, record: Option<OwnedFd>) -> Result<(D
         sandbox::become_user(identity)?;
     }
     if setup.sandbox {
+        sandbox::limit_file_size(parts.size()).context("sandbox")?;
         sandbox::give_up_privileges().context("sandbox")?;
     }
-    let spawn = |(file, (recorder, arrivals))| Writer::spawn(File::from(file), recorder, arrivals);
+    let spawn = |(pipe, (recorder, arrivals))| Writer::spawn(PipeWriter::from(pipe), recorder, arrivals);
     let writer = record.map(spawn).transpose()?;
     let restrict = || match setup.sandbox {
         true => sandbox::restrict_system_calls().context("sandbox"),

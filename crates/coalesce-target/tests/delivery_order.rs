@@ -130,7 +130,7 @@ impl Deliverer for AsksFirst {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A request completes: so many are in flight, counting it.
+    /// A request completes, with this number in flight, counting it.
     Complete(u32, Hint),
     /// The driver runs.
     Drive,

@@ -5,7 +5,11 @@ use std::path::Path;
 /// Where tests of this name are, by the name that documents give the file.
 fn source_of(file: &str) -> Option<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
-    let places = [format!("target/tests/{file}.rs"), format!("target/src/{file}.rs"), format!("sim/tests/{file}.rs")];
+    let places = [
+        format!("coalesce-target/tests/{file}.rs"),
+        format!("coalesce-target/src/{file}.rs"),
+        format!("coalesce-sim/tests/{file}.rs"),
+    ];
     places.iter().find_map(|place| std::fs::read_to_string(crates.join(place)).ok())
 }
 

@@ -2,6 +2,7 @@
 
 mod medium;
 mod raw;
+mod refusal;
 
 use coalesce_target::backend::{Backend, Buffers, FileBackend, Operation, Outcome, Step};
 use io_uring::{IoUring, squeue};
@@ -69,7 +70,7 @@ impl Model {
 enum Whim {
     /// As Linux does it.
     None,
-    /// Only so many bytes are transferred.
+    /// At most this many bytes are transferred.
     Part(usize),
     /// It fails, and nothing has happened.
     Refused(Errno),
@@ -119,7 +120,7 @@ impl Kernel {
     /// An operation from start to end.
     fn run(&mut self, backend: &Backend, mut operation: Operation, mut buffers: Buffers) -> Outcome {
         self.has_failed = false;
-        let mut step = backend.begin(&operation, &buffers);
+        let mut step = backend.begin(&operation, &mut buffers);
         loop {
             match step {
                 Step::Ended(outcome) => return outcome,
@@ -161,7 +162,7 @@ impl Kernel {
         -(errno as i32)
     }
 
-    /// Makes the transfer one of so many bytes at most; `part` keeps its buffers.
+    /// Makes the transfer one of at most `bytes` bytes; `part` keeps its buffers.
     fn shorten(&mut self, sqe: &mut Sqe, bytes: usize, part: &mut Vec<iovec>) {
         match sqe.opcode {
             READV | WRITEV => {
@@ -726,7 +727,7 @@ fn assert_alone(target: &mut Target, failed: u64) {
 
 /// The middle of a write is beyond what the process may write: Linux does the first half, and signals at the second.
 #[test]
-fn a_limit_on_the_size_of_files_fails_what_is_beyond_it_and_ends_nobody() {
+fn a_limit_on_file_size_fails_requests_beyond_it_and_ends_no_process() {
     const LIMIT: u64 = 1 << 20;
     for direct in [false, true] {
         let directory = TempDir::new().unwrap();
@@ -799,7 +800,66 @@ fn a_block_device_that_loses_writes_fails_the_flush_after_them() {
     }
 }
 
-/// Linux tells of what the page cache has lost once for each open file, but who asks next has lost something too.
+/// Linux reports lost writes once for each open file. A second flush, in flight at the same time, and a flush after a
+/// durable write that has failed, must hear of them as well.
+#[test]
+fn flushes_in_flight_together_and_after_a_failed_durable_write_all_fail() {
+    for after_durable_write in [false, true] {
+        let mounted = match Mounted::tmpfs("1M") {
+            Ok(mounted) => mounted,
+            Err(why) => return skip("flushes on a device that loses writes: a tmpfs", why),
+        };
+        let device = match Loop::new(&mounted.sparse("image", 4 << 20)) {
+            Ok(device) => device,
+            Err(why) => return skip("flushes on a device that loses writes: a loop device", why),
+        };
+        std::fs::write(mounted.path("ballast"), vec![1; 2 << 20]).unwrap_err(); // no room at all
+        let backend = Backend::File(FileBackend::open(&device.0, false, false).unwrap());
+        let mut kernel = Kernel::new(&device.0);
+        let mut memory = Memory([7; 32 * 512]);
+        let write = |kernel: &mut Kernel, memory: &mut Memory, durable: bool| {
+            let mut buffers = Buffers::default();
+            buffers.push(memory.0.as_mut_ptr(), memory.0.len());
+            kernel.run(&backend, Operation::Write { offset: 0, durable }, buffers)
+        };
+        assert_eq!(write(&mut kernel, &mut memory, false), Outcome::Ok, "it is in the page cache");
+        if after_durable_write {
+            assert_eq!(write(&mut kernel, &mut memory, true), Outcome::Error);
+        }
+        let mut buffers = [Buffers::default(), Buffers::default()];
+        let entries = buffers.each_mut().map(|buffers| match backend.begin(&Operation::Flush, buffers) {
+            Step::Submit(entry) => entry,
+            _ => unreachable!("nothing is known to have failed"),
+        });
+        let results = entries.map(|entry| kernel.perform(&entry));
+        for (result, buffers) in results.into_iter().zip(&mut buffers).rev() {
+            let step = backend.resume(&mut Operation::Flush, buffers, result);
+            assert!(matches!(step, Step::Ended(Outcome::Error)), "a flush of {results:?}");
+        }
+        drop(backend);
+    }
+}
+
+/// More flushes than open files for them: some wait for their turn, and all end.
+#[test]
+fn more_flushes_than_are_done_at_a_time_all_end() {
+    let directory = TempDir::new().unwrap();
+    let image = directory.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let mut target = serve(&image, false);
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 256));
+    let queue = driver.queue();
+    let depth = 256 / PER_SLOT;
+    for _ in 0..10 {
+        queue.offer_many(depth, &Op::Flush);
+        queue.publish();
+        assert_eq!(queue.wait(depth.into()).len(), usize::from(depth));
+        assert!((0..depth).all(|slot| queue.status(slot) == OK));
+    }
+    assert_alone(&mut target, 0);
+}
+
+/// What one queue is told about lost writes concerns every other one.
 #[test]
 fn a_flush_that_failed_is_told_to_every_queue_that_flushes() {
     let Some(medium) = Medium::new_or_skip("a flush that fails once", DISK_LEN) else { return };
@@ -822,5 +882,67 @@ fn a_flush_that_failed_is_told_to_every_queue_that_flushes() {
     target.assert_sound();
     let target = target.restart();
     let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 16));
-    assert_eq!(driver.queue().run(Op::Flush).status, OK, "whoever starts the target anew knows");
+    assert_eq!(driver.queue().run(Op::Flush).status, OK, "an operator who starts the target anew knows");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// A kernel that refuses what it should not
+// ---------------------------------------------------------------------------------------------------------------------
+
+/// A target with a disk in a file, one in memory and another, and the kernel of the thread of the first queue of `disk`.
+fn under(disk: &str, options: &[&str]) -> (Target, refusal::Kernel) {
+    let directory = TempDir::new().unwrap();
+    let image = directory.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let disks = [Disk::file("f", &image), Disk::memory("m", "1M"), Disk::memory("other", "1M")];
+    write_config(&directory, &disks.map(|disk| disk.policy("none")));
+    let target = Target::spawn(directory, |command| refusal::ask(command).args(options));
+    let kernel = refusal::Kernel::new(target.pid(), &format!("{disk}-0"));
+    (target, kernel)
+}
+
+/// Offers a read, and waits until the kernel has refused what it takes, several times.
+fn offer_and_be_refused(driver: &mut Driver, kernel: &refusal::Kernel) {
+    kernel.refuse(true);
+    let (start, before) = (std::time::Instant::now(), kernel.refused());
+    driver.queue().offer_many(1, &Op::Read(0, 512));
+    driver.queue().publish();
+    wait_until("it is tried again", || kernel.refused() >= before + 10);
+    let most = start.elapsed().as_millis() / 10 + 2; // there is a pause of 10 ms before each but the first
+    assert!(u128::from(kernel.refused() - before) <= most, "it spins: {} times", kernel.refused() - before);
+}
+
+/// A disk in memory needs io_uring only to interrupt its guest.
+#[test]
+fn a_queue_goes_on_when_the_kernel_no_longer_refuses_io_uring_enter() {
+    for (disk, said) in [("f", "io_uring_enter: "), ("m", "an eventfd could not be signalled: ")] {
+        let (mut target, kernel) = under(disk, &[]);
+        let mut driver = Driver::start(&target.path(disk), &Setup::new(1, 64));
+        for _ in 0..3 {
+            assert_eq!(driver.queue().run(Op::Read(0, 512)).status, OK);
+            offer_and_be_refused(&mut driver, &kernel);
+            assert_eq!(driver.queue().count_interrupts(), 0);
+            assert_serves(&target.path("other"));
+            kernel.refuse(false);
+            assert_eq!(driver.queue().wait(1).len(), 1, "disk {disk}");
+            assert_eq!(driver.queue().status(0), OK);
+        }
+        wait_until("it is said", || target.log().contains(&format!("{said}Operation not permitted")));
+        target.assert_sound();
+        target.signal(nix::sys::signal::Signal::SIGTERM);
+        assert_eq!(target.wait().code(), Some(0), "{}", target.log());
+    }
+}
+
+#[test]
+fn a_queue_that_is_refused_io_uring_enter_does_not_block_the_stop() {
+    let (mut target, kernel) = under("f", &["--stop-timeout", "1s"]);
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 64));
+    offer_and_be_refused(&mut driver, &kernel);
+    target.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(target.wait().code(), Some(1), "{}", target.log());
+    assert!(target.log().contains("error: disk f: does not answer"), "{}", target.log());
+    for disk in ["disk m", "disk other"] {
+        assert!(!target.log().contains(disk), "it stopped in order: {}", target.log());
+    }
 }

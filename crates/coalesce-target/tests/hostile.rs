@@ -1,4 +1,4 @@
-//! Guests, front ends and local users who mean harm: whatever they do, it is theirs that fails. The process and the
+//! Hostile guests, front ends and local users: whatever they do, only their own disk or connection fails. The process and the
 //! other disks go on, memory is bounded, and what a guest does is counted.
 
 mod raw;
@@ -66,7 +66,7 @@ impl Arena {
         self.target.count("victim", 0, what)
     }
 
-    /// After an attack: all is well. Also the victim's own disk serves who comes next.
+    /// After an attack: all is well. Also the victim's own disk serves the next front end.
     fn assert_unharmed(&mut self) {
         self.target.assert_sound();
         assert_serves(&self.target.path("other"));
@@ -459,7 +459,7 @@ fn a_head_that_is_given_out_twice_is_answered_twice_at_most() {
 }
 
 #[test]
-fn a_ring_of_another_layout_does_harm_to_nobody_else() {
+fn a_ring_of_another_layout_harms_no_other_disk() {
     let mut arena = Arena::new("none");
     let layouts: [Named; 5] = [
         ("used over available", |queue| queue.used = queue.avail),
@@ -585,7 +585,7 @@ impl Drop for SetOnDrop<'_> {
 }
 
 #[test]
-fn a_flood_of_kicks_disturbs_nobody() {
+fn a_flood_of_kicks_disturbs_no_other_disk() {
     let mut arena = Arena::new("none");
     let mut driver = arena.driver(64);
     let stop = AtomicBool::new(false);
@@ -931,7 +931,7 @@ fn a_region_of_requests_in_flight_of_a_wrong_size_is_refused() {
 
 /// A front end that takes back memory that it shares must not end the process: others' guests live in it.
 #[test]
-fn guest_memory_that_is_cut_off_ends_nobody_else() {
+fn guest_memory_that_is_cut_off_ends_no_other_disk() {
     for image in [false, true] {
         let mut arena = if image { Arena::with_image().0 } else { Arena::new("none") };
         let mut driver = arena.driver(64);
@@ -944,7 +944,7 @@ fn guest_memory_that_is_cut_off_ends_nobody_else() {
     }
 }
 
-/// Only who cuts off memory loses its connection: others keep theirs, and the log says whose it was.
+/// Only the front end that cuts off memory loses its connection: others keep theirs, and the log says whose it was.
 #[test]
 fn only_the_front_end_whose_memory_is_cut_off_loses_its_connection() {
     for whole in [true, false] {
@@ -1035,7 +1035,7 @@ fn a_lot_of_memory_that_is_cut_off_harms_no_other_disk() {
 
 /// The same where only the data is cut off, and the rings are not.
 #[test]
-fn data_buffers_that_are_cut_off_end_nobody_else() {
+fn data_buffers_that_are_cut_off_end_no_other_disk() {
     for image in [false, true] {
         let mut arena = if image { Arena::with_image().0 } else { Arena::new("none") };
         let mut setup = Setup::new(1, 64);
@@ -1057,7 +1057,7 @@ fn data_buffers_that_are_cut_off_end_nobody_else() {
 }
 
 #[test]
-fn a_region_of_requests_in_flight_that_is_cut_off_ends_nobody_else() {
+fn an_inflight_region_that_is_cut_off_ends_no_other_disk() {
     let mut arena = Arena::new("none");
     let mut driver = Driver::start_with_inflight(&arena.target.path("victim"), &Setup::new(1, 64));
     let _ = driver.inflight.as_ref().unwrap().1.set_len(0); // it may be sealed against that
@@ -1189,7 +1189,7 @@ fn regions(numbers: &[[u64; 4]]) -> Vec<u8> {
 }
 
 #[test]
-fn only_so_many_regions_of_memory_are_taken() {
+fn the_number_of_memory_regions_is_limited() {
     let mut arena = Arena::new("none");
     let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
     let slots = driver.wire.ask_u64(GET_MAX_MEM_SLOTS).unwrap();
@@ -1225,7 +1225,7 @@ fn a_second_front_end_is_refused_and_the_first_goes_on() {
     arena.assert_unharmed();
 }
 
-/// Who closes a connection and then opens another has only one.
+/// A front end that closes a connection and then opens another has only one.
 #[test]
 fn a_front_end_that_comes_back_at_once_is_not_refused() {
     let mut arena = Arena::new("none");
@@ -1314,7 +1314,7 @@ fn random_bytes_end_a_connection_and_nothing_else() {
 
 /// A header that is not all there, and stays so.
 #[test]
-fn half_a_message_keeps_nobody_else_waiting() {
+fn half_a_message_blocks_no_other_disk() {
     let mut arena = Arena::new("none");
     for len in [1, 11, 12, 15] {
         let wire = arena.wire();
@@ -1560,7 +1560,7 @@ fn an_error_eventfd_that_blocks_does_not_stop_the_queue() {
 
 /// Kicks through a file that is always ready, or never, or gone.
 #[test]
-fn a_kick_file_that_is_no_eventfd_harms_nobody_else() {
+fn a_kick_file_that_is_no_eventfd_harms_no_other_disk() {
     let mut arena = Arena::new("none");
     for file in odd_files() {
         let driver = Driver::connect(&arena.target.path("victim"), &Setup::new(1, 64));
@@ -1581,7 +1581,7 @@ fn assert_answers(target: &Target) {
     assert_eq!(answer["result"].as_array().map(Vec::len), Some(2), "{answer}");
 }
 
-/// A guest may ask for a lot at once; who asks about the disk meanwhile is answered meanwhile.
+/// A guest may ask for a lot at once; questions about the disk are answered meanwhile.
 #[test]
 fn long_requests_do_not_keep_the_control_socket_waiting() {
     let mut arena = Arena::with(Disk::memory("victim", "64M").policy("none"));
@@ -1648,7 +1648,7 @@ fn a_large_request_does_not_keep_small_ones_waiting() {
     arena.assert_unharmed();
 }
 
-/// Who talks to a queue that is busy waits, and does not pile up files in this process.
+/// A front end that talks to a busy queue waits, and does not pile up files in this process.
 #[test]
 fn commands_to_a_busy_queue_are_bounded() {
     let mut arena = Arena::with(Disk::memory("victim", "64M").policy("none"));
@@ -1867,7 +1867,7 @@ fn too_few_files_for_what_is_configured_are_said_at_the_start() {
 
 /// As when what collects the log has stopped, and a guest has made lines until there is no room for more.
 #[test]
-fn a_standard_error_that_nobody_reads_keeps_nobody_waiting() {
+fn a_standard_error_that_is_not_read_blocks_no_disk() {
     let directory = TempDir::new().unwrap();
     write_config(&directory, &[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
     let (_reader, mut writer) = std::io::pipe().unwrap();
@@ -1897,7 +1897,7 @@ impl Drop for Ended {
     }
 }
 
-/// Whoever reads what the target says may end before it.
+/// The reader of the target's log may end before it.
 #[test]
 fn a_closed_standard_error_ends_nothing() {
     let directory = TempDir::new().unwrap();
@@ -1938,7 +1938,7 @@ fn serves_within_reason(path: &std::path::Path) {
 }
 
 #[test]
-fn whatever_comes_to_the_metrics_address_harms_nobody() {
+fn malformed_metrics_requests_harm_no_disk() {
     let directory = TempDir::new().unwrap();
     write_config(&directory, &[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
     let address = free_address();

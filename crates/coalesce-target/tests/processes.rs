@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -73,7 +73,7 @@ fn a_process_that_ends_is_started_again_and_no_other_disk_notices() {
     }
 }
 
-/// A program keeps the signals ignored that who started it ignores. The kernel tells nobody of a child's end then.
+/// A program inherits the signals that its parent ignores. With SIGCHLD ignored, the kernel does not report a child's end.
 #[test]
 fn a_process_is_started_again_also_where_sigchld_was_ignored() {
     let directory = TempDir::new().unwrap();
@@ -127,7 +127,7 @@ fn a_disk_that_cannot_be_started_again_is_tried_until_it_can() {
 
 /// As when a guest's memory or an image never answers.
 #[test]
-fn a_process_that_is_stuck_keeps_nobody_waiting() {
+fn a_stuck_process_blocks_no_other_disk() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut target = start_with(&["--metrics", &address, "--stop-timeout", "1s"]);
     let mut other = Driver::start(&target.path("other"), &Setup::new(1, 64));
@@ -216,7 +216,7 @@ fn processes_end_with_their_supervisor() {
     wait_until("they have ended", || pids.iter().all(|pid| has_ended(*pid)));
 }
 
-/// Whoever adopts it may take its time to bury it.
+/// Its adoptive parent may take its time to reap it.
 fn has_ended(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
@@ -275,6 +275,54 @@ fn a_disks_process_has_no_privileges_unless_they_are_asked_for() {
     assert_serves(&open.path("victim"));
 }
 
+/// No file that disks share is open in it: neither the record nor standard error.
+#[test]
+fn a_disks_process_has_no_file_but_its_image() {
+    let directory = TempDir::new().unwrap();
+    write_config(&directory, &two_disks(&directory));
+    let [record, image] = ["record", "image"].map(|name| directory.path().join(name));
+    let target = Target::spawn(directory, |command| command.arg("--record").arg(&record));
+    let stderr_of = |pid: Pid| std::fs::read_link(format!("/proc/{pid}/fd/2")).unwrap();
+    for (disk, has) in [("victim", vec![image]), ("other", vec![])] {
+        let pid = target.pid_of(disk);
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let open = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        let mut files: Vec<_> = open.filter(|path| path.is_absolute() && path != Path::new("/dev/null")).collect();
+        files.sort_unstable();
+        files.dedup();
+        assert_eq!(files, has, "disk {disk}");
+        assert_ne!(stderr_of(pid), stderr_of(target.pid()), "disk {disk}");
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let limit = limits.lines().find_map(|line| line.strip_prefix("Max file size")).unwrap();
+        assert!(!limit.contains("unlimited"), "{limit}");
+    }
+}
+
+/// A process that was taken over may log without end, and what a terminal obeys.
+#[test]
+fn what_a_disks_process_logs_is_bounded_in_rate_and_length_and_is_text() {
+    let target = start();
+    let mut stderr = File::options().write(true).open(format!("/proc/{}/fd/2", target.pid_of("victim"))).unwrap();
+    let start = std::time::Instant::now();
+    stderr.write_all(b"\x1b[2Jthis is text\n").unwrap();
+    stderr.write_all(&[vec![b'z'; 100_000], vec![b'\n']].concat()).unwrap();
+    for _ in 0..5000 {
+        stderr.write_all(b"flood\n").unwrap();
+    }
+    wait_until("it is said", || {
+        stderr.write_all(b"more\n").unwrap();
+        target.log().contains("lines that its process logged were dropped")
+    });
+    let log = target.log();
+    let most = 250 * (start.elapsed().as_secs() as usize + 2);
+    assert!(log.contains(" [2Jthis is text\n") && !log.contains('\x1b'), "no control characters");
+    let longest = log.lines().map(str::len).max().unwrap();
+    assert!(longest < 4096, "a line of {longest} bytes");
+    assert!(log.contains("zzz"), "a long line comes in parts");
+    assert!(log.matches("flood\n").count() <= most, "{} lines", log.matches("flood\n").count());
+    assert_serves(&target.path("other"));
+}
+
 const CONFINED: &str = "COALESCE_TEST_CONFINED";
 
 #[test]
@@ -293,7 +341,17 @@ fn confined() {
     assert!(std::env::var_os(CONFINED).is_some());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let image = tempfile::tempfile().unwrap();
+    image.set_len(4 << 20).unwrap();
+    // SAFETY: no handler runs.
+    unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.unwrap();
+    sandbox::limit_file_size(4 << 20).unwrap();
+    image.write_all_at(&[1], (4 << 20) - 1).unwrap();
+    let error = image.write_at(&[1], 4 << 20).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "the image does not grow");
     sandbox::give_up_privileges().unwrap();
+    let error = sandbox::limit_file_size(5 << 20).unwrap_err();
+    assert!(format!("{error:#}").contains("Operation not permitted"), "the limit stays: {error:#}");
     assert!(File::open("/etc/passwd").is_err(), "Landlock closes the file system");
     assert!(File::create("/tmp/coalesce-confined").is_err());
     assert!(TcpStream::connect(address).is_err(), "and the network");
@@ -315,6 +373,13 @@ fn confined() {
         refused("a signal through a file", answer(libc::fcntl(file, libc::F_SETOWN, libc::getpid()).into()));
         refused("another signal", answer(libc::fcntl(file, 10 /* F_SETSIG */, libc::SIGKILL).into()));
         refused("a file that waits for nobody, in every process", answer(libc::fcntl(2, libc::F_SETFL, 0).into()));
+        let mut stat = std::mem::zeroed::<libc::stat>();
+        let looked = libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, c"/etc/passwd".as_ptr(), &raw mut stat, 0);
+        refused("a look at a path", answer(looked));
+        let mut statx = std::mem::zeroed::<libc::statx>();
+        let looked = libc::syscall(libc::SYS_statx, -1, c"/etc/passwd".as_ptr(), 0, 0, &raw mut statx);
+        refused("another look at a path", answer(looked));
+        refused("a file that is cut off", answer(libc::ftruncate(image.as_raw_fd(), 0).into()));
         refused("bpf", answer(libc::syscall(libc::SYS_bpf, 0, 0, 0)));
         let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -437,7 +502,7 @@ fn a_socket_has_the_mode_that_its_disk_asks_for() {
 
 /// Clients that say nothing are still connected when the one that asks has its answer.
 #[test]
-fn silent_clients_of_the_metrics_address_keep_nobody_waiting() {
+fn silent_metrics_clients_block_no_other_client() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let _target = start_with(&["--metrics", &address]);
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&address).unwrap()).collect();

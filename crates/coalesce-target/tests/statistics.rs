@@ -36,7 +36,7 @@ fn check_sums(report: &Report, queues: &[QueueStats], what: &str) {
 }
 
 /// Without EVENT_IDX the last interrupt may be late: it is for what the client has found already, and the client waits
-/// only so long for it. With it, every interrupt is asked for.
+/// for a limited time. With it, every interrupt is asked for.
 fn load_and_compare(served: &Served, options: &Options, what: &str) -> (Report, Vec<QueueStats>) {
     for _ in 0..5 {
         let (report, queues) = served.load(options);

@@ -921,6 +921,33 @@ fn a_call_eventfd_that_comes_late_is_told_what_was_missed() {
     }
 }
 
+/// Without EVENT_IDX a used index of 0 is that of a new ring, or of one that has wrapped: only the new one is owed nothing.
+#[test]
+fn a_call_eventfd_that_comes_late_is_told_what_was_missed_where_the_used_index_wraps() {
+    let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
+    let mut driver = Driver::connect(&target.path("m"), &Setup::new(1, 256).event_idx(false));
+    driver.start_queue(0);
+    driver.queue().call = eventfd();
+    driver.set_call(0);
+    assert_eq!((driver.stop_queue(0), driver.queue().count_interrupts()), (0, 0), "a new ring");
+
+    driver.queue().begin_at(0_u16.wrapping_sub(4));
+    driver.start_queue(0);
+    driver.queue().offer_many(4, &Op::Read(0, 512));
+    driver.queue().publish();
+    driver.queue().spin(4);
+    assert_eq!(driver.queue().used_idx(), 0);
+    driver.queue().call = eventfd(); // the one before was told, and nobody has looked
+    driver.set_call(0);
+    assert_eq!(driver.stop_queue(0), 0);
+    assert_eq!(driver.queue().count_interrupts(), 1, "in the process that has posted them");
+
+    driver.queue().call = eventfd();
+    driver.start_queue(0);
+    assert_eq!(driver.stop_queue(0), 0);
+    assert_eq!(driver.queue().count_interrupts(), 1, "in a process that has not");
+}
+
 #[test]
 fn another_kick_eventfd_is_listened_to() {
     let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
@@ -933,7 +960,7 @@ fn another_kick_eventfd_is_listened_to() {
     }
 }
 
-/// Whoever was there before it: one without protocol features has no word for enabling.
+/// Also after a front end without protocol features, which has no message to enable a ring.
 #[test]
 fn a_ring_rests_until_it_is_enabled() {
     let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);

@@ -138,7 +138,7 @@ impl Host {
         let mut buffers = Buffers::default();
         buffers.push(nothing.as_mut_ptr(), nothing.len());
         let zeroes = Operation::Write { offset: 0, durable: false };
-        assert!(matches!(self.disk.begin(&zeroes, &buffers), BackendStep::Ended(Outcome::Ok)));
+        assert!(matches!(self.disk.begin(&zeroes, &mut buffers), BackendStep::Ended(Outcome::Ok)));
     }
 
     /// Whether it is all in one region of guest memory.

@@ -2,7 +2,8 @@
 
 use super::{Buffers, Operation, Outcome, Step};
 use anyhow::{Context as _, Result, bail};
-use io_uring::{opcode, types::Fd};
+use io_uring::opcode;
+use io_uring::types::{Fd, FsyncFlags};
 use libc::iovec;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -12,6 +13,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tracing::error;
@@ -24,8 +26,11 @@ pub struct FileBackend {
     direct: Option<Direct>,
     size: u64,
     block_size: u32,
-    /// A flush failed. Linux reports the lost writes to one flush of this open file and then forgets them, so every later
-    /// flush fails here.
+    /// The same file, opened once for each flush that can be in flight. Linux reports lost writes once for each open file
+    /// description (`errseq_t`). If two flushes in flight shared one, the second could succeed before the first is known
+    /// to have failed; and a durable write that fails would take the report from the next flush.
+    flushes: Mutex<Vec<File>>,
+    /// A flush failed. Linux forgets the lost writes once it has reported them, so every later flush fails here.
     has_lost_writes: AtomicBool,
 }
 
@@ -41,7 +46,10 @@ struct Direct {
 const ZEROES_LEN: usize = 64 << 10;
 static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
 
-/// A lock is waited for so long: that of a target that was killed ends with the last request it had in flight, which must
+/// Flushes in flight, at most: a Linux guest has one for each queue.
+const FLUSHES_MAX: usize = 32;
+
+/// How long a lock is waited for: that of a target that was killed ends with the last request it had in flight, which must
 /// not land after ours.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -66,7 +74,12 @@ impl FileBackend {
             bail!("{} is {size} bytes long, not a multiple of {block_size}", named());
         }
         let block_size = u32::try_from(block_size).with_context(named)?;
-        Ok(Self { path: path.into(), file, direct, size, block_size, has_lost_writes: AtomicBool::new(false) })
+        // Not by its path, which may lead to another file by now. Flushes write nothing of ours, and need no lock.
+        let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flushes: std::io::Result<_> = (0..FLUSHES_MAX).map(|_| File::open(&same)).collect();
+        let flushes = Mutex::new(flushes.with_context(named)?);
+        let has_lost_writes = AtomicBool::new(false);
+        Ok(Self { path: path.into(), file, direct, size, block_size, flushes, has_lost_writes })
     }
 
     pub(super) const fn size(&self) -> u64 {
@@ -77,7 +90,10 @@ impl FileBackend {
         self.block_size
     }
 
-    pub(super) fn begin(&self, operation: &Operation, buffers: &Buffers) -> Step {
+    pub(super) fn begin(&self, operation: &Operation, buffers: &mut Buffers) -> Step {
+        if is_flush(operation) {
+            return self.begin_flush(buffers);
+        }
         let iovecs = buffers.rest();
         let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX); // the front end allows far less
         let plain = Fd(self.file.as_raw_fd());
@@ -95,16 +111,9 @@ impl FileBackend {
                     .rw_flags(flags)
                     .build()
             }
-            Operation::Flush | Operation::WriteZeroes { len: 0, durable: true, .. }
-                if self.has_lost_writes.load(Ordering::Relaxed) =>
-            {
-                return Step::Ended(Outcome::Error);
-            }
-            Operation::Flush => flush(plain),
-            Operation::Discard { len: 0, .. } | Operation::WriteZeroes { len: 0, durable: false, .. } => {
+            Operation::Flush | Operation::Discard { len: 0, .. } | Operation::WriteZeroes { len: 0, .. } => {
                 return Step::Ended(Outcome::Ok);
             }
-            Operation::WriteZeroes { len: 0, durable: true, .. } => flush(plain), // all is written
             Operation::WriteZeroes { offset, len, by_hand: true, .. } => {
                 let len = len.min(ZEROES_LEN as u64) as u32;
                 opcode::Write::new(plain, ZEROES.as_ptr(), len).offset(offset).build()
@@ -117,16 +126,14 @@ impl FileBackend {
     }
 
     pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
+        if is_flush(operation) {
+            return match buffers.flush.take() {
+                Some(file) => self.end_flush(file, buffers, result),
+                None => self.begin_flush(buffers), // it waited for its turn
+            };
+        }
         if result == -libc::EINTR || result == -libc::EAGAIN {
             return self.begin(operation, buffers);
-        }
-        if matches!(operation, Operation::Flush | Operation::WriteZeroes { len: 0, .. }) {
-            if result < 0 {
-                self.note_lost_writes(result);
-            }
-            if self.has_lost_writes.load(Ordering::Relaxed) {
-                return Step::Ended(Outcome::Error); // another flush was told of what is lost, perhaps just now
-            }
         }
         let unsupported = result == -libc::EOPNOTSUPP || result == -libc::EINVAL;
         match operation {
@@ -135,9 +142,8 @@ impl FileBackend {
                 *offset += u64::from(bytes);
                 buffers.advance(bytes as usize);
             }
-            Operation::Flush | Operation::Discard { .. } if result == 0 => return Step::Ended(Outcome::Ok),
+            Operation::Discard { .. } if result == 0 => return Step::Ended(Outcome::Ok),
             Operation::Discard { .. } if unsupported => return Step::Ended(Outcome::Ok), // it may read as anything
-            Operation::WriteZeroes { len: 0, .. } if result == 0 => return Step::Ended(Outcome::Ok),
             Operation::WriteZeroes { by_hand: false, len, .. } if result == 0 => *len = 0,
             Operation::WriteZeroes { by_hand, .. } if unsupported && !*by_hand => *by_hand = true,
             Operation::WriteZeroes { by_hand: true, offset, len, .. } if result > 0 => {
@@ -149,11 +155,32 @@ impl FileBackend {
         self.begin(operation, buffers)
     }
 
-    fn note_lost_writes(&self, result: i32) {
-        if !self.has_lost_writes.swap(true, Ordering::Relaxed) {
+    fn begin_flush(&self, buffers: &mut Buffers) -> Step {
+        if self.has_lost_writes.load(Ordering::Relaxed) {
+            return Step::Ended(Outcome::Error);
+        }
+        buffers.flush = self.flushes().pop();
+        let Some(file) = &buffers.flush else { return Step::Again };
+        Step::Submit(opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build())
+    }
+
+    fn end_flush(&self, file: File, buffers: &mut Buffers, result: i32) -> Step {
+        let is_interrupted = result == -libc::EINTR || result == -libc::EAGAIN;
+        if result < 0 && !is_interrupted && !self.has_lost_writes.swap(true, Ordering::Relaxed) {
             let (path, errno) = (self.path.display(), Errno::from_raw(-result));
             error!("{path}: a flush failed ({errno}): writes may be lost, so every flush fails until a new start");
         }
+        self.flushes().push(file); // after the failure is noted: Linux will not report it through this one again
+        if is_interrupted {
+            return self.begin_flush(buffers);
+        }
+        // Another flush may have failed meanwhile.
+        let is_ok = !self.has_lost_writes.load(Ordering::Relaxed);
+        Step::Ended(if is_ok { Outcome::Ok } else { Outcome::Error })
+    }
+
+    fn flushes(&self) -> MutexGuard<'_, Vec<File>> {
+        self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file without the page cache if the request is aligned for it: a guest may send what is not.
@@ -168,8 +195,9 @@ impl FileBackend {
     }
 }
 
-fn flush(fd: Fd) -> io_uring::squeue::Entry {
-    opcode::Fsync::new(fd).flags(io_uring::types::FsyncFlags::DATASYNC).build()
+/// Whether what is left of an operation is to flush: zeroes that must be durable are written before.
+const fn is_flush(operation: &Operation) -> bool {
+    matches!(operation, Operation::Flush | Operation::WriteZeroes { len: 0, durable: true, .. })
 }
 
 fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entry {
@@ -180,7 +208,7 @@ fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entr
 /// that long.
 const DIRECT_START: i64 = 1 << 62;
 
-/// Locks so many bytes of a file from a start on, 0: all, against others of us and against QEMU.
+/// Locks `len` bytes of a file from `start` on (0: to the end) against others of us and against QEMU.
 fn lock(file: &File, read_only: bool, (start, len): (i64, i64)) -> Result<()> {
     let part = libc::flock {
         l_type: if read_only { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short,

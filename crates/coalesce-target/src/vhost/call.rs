@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 use tracing::error;
 
 /// io_urings for [`Call`]s. They are made at the start: later this process may not, and the kernel takes its time to free
@@ -49,10 +51,13 @@ pub const REGISTER_EVENTFD: u8 = 4;
 /// Signal it no more.
 pub const UNREGISTER_EVENTFD: u8 = 5;
 
-/// Signals an eventfd without ever waiting for whoever should read it.
+/// The pause before a signal is tried again that the kernel refused.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Signals an eventfd without ever waiting for its reader.
 ///
 /// write(2) waits while the counter is full, unless the file is non-blocking; but the file is the front end's as well,
-/// which may change that at any time. So the kernel signals by itself, as it does for whoever watches an io_uring: a
+/// which may change that at any time. So the kernel signals by itself, as it does for an io_uring that is watched: a
 /// request that does nothing ends, and the eventfd counts it. That never waits.
 pub struct Call {
     ring: Option<IoUring>, // always there, until it is dropped
@@ -60,7 +65,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Signals. False: that was not possible.
+    /// Signals. False: that was not possible. Where the kernel refuses, it is tried until it does not: a signal that is
+    /// lost hangs the guest.
     pub fn signal(&mut self) -> bool {
         let Some(ring) = &mut self.ring else { return false };
         ring.completion().for_each(drop);
@@ -71,8 +77,8 @@ impl Call {
                 Ok(submitted) => return submitted == 1,
                 Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
                 Err(error) => {
-                    error!("an eventfd could not be signalled: {error}");
-                    return false;
+                    error!("an eventfd could not be signalled: {error}: it is tried again");
+                    sleep(PAUSE);
                 }
             }
         }

@@ -31,6 +31,7 @@ pub struct Vring {
     error: Option<Call>,
     inflight: Option<Inflight>,
     replay: Vec<u16>, // heads that a device before us took and did not answer, the oldest last
+    has_used: bool,   // a completion was posted, by us or by a device before us
     parser: Parser,
     can_flush: bool,
 }
@@ -86,6 +87,7 @@ impl Vring {
         }
         let used_idx = queue.used_idx(&*memory, Ordering::Acquire).map_err(|_| NO_USED_RING)?.0;
         queue.set_next_used(used_idx);
+        let has_used = used_idx != 0 || has_wrapped(&queue, &memory)?;
 
         let inflight = match inflight {
             Some((region, index)) => {
@@ -103,7 +105,7 @@ impl Vring {
             replay.reverse();
         }
         let parser = Parser::default();
-        Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, parser, can_flush })
+        Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, has_used, parser, can_flush })
     }
 
     /// Requests that a device before us took and did not answer, and that are not taken again yet.
@@ -162,15 +164,12 @@ impl Vring {
         self.queue.next_avail()
     }
 
-    /// Whether something was posted that the guest has not taken: who posted it may have ended before it interrupted, or
-    /// have interrupted through an eventfd that nobody looks at any more.
+    /// Whether a posted completion may not have reached the guest: the device that posted it ended before it interrupted,
+    /// or interrupted through an eventfd that is no longer watched. Without EVENT_IDX the guest does not tell what it has
+    /// taken: then this is true once anything was posted, as an interrupt too many harms less than a lost one.
     #[must_use]
     pub fn owes_interrupt(&self) -> bool {
-        let used_idx = self.queue.next_used();
-        match self.used_event() {
-            Some(used_event) => used_event != used_idx,
-            None => used_idx != 0,
-        }
+        self.used_event().map_or(self.has_used, |used_event| used_event != self.queue.next_used())
     }
 
     /// Requests that are available and not taken.
@@ -277,6 +276,7 @@ impl Ring for Vring {
             inflight.before_answer(head);
         }
         self.queue.add_used(&*self.memory, head, written).map_err(|_| NO_USED_RING)?;
+        self.has_used = true;
         if let Some(inflight) = &self.inflight {
             inflight.after_answer(head, self.queue.next_used());
         }
@@ -308,6 +308,14 @@ impl Ring for Vring {
     fn interrupt(&mut self) -> bool {
         self.call.as_mut().is_some_and(Call::signal)
     }
+}
+
+/// Whether the last entry of the used ring was written. With a used index of 0 this tells a ring whose index wrapped from
+/// a new one, which drivers fill with zeroes: an entry counts at least the status byte.
+fn has_wrapped(queue: &Queue, memory: &GuestMemory) -> Result<bool, Broken> {
+    let last = queue.used_ring() + 4 + 8 * u64::from(queue.size() - 1);
+    let entry: u64 = memory.read_obj(GuestAddress(last)).map_err(|_| NO_USED_RING)?;
+    Ok(entry != 0)
 }
 
 fn new_queue(size: u16, [table, available, used]: [u64; 3]) -> Result<Queue, Broken> {

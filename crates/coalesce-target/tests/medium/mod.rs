@@ -175,7 +175,7 @@ impl Server {
         reply.extend(error.to_le_bytes());
         reply.extend(unique.to_le_bytes());
         reply.extend(body);
-        let _ = (&self.device).write(&reply); // who asked may be gone
+        let _ = (&self.device).write(&reply); // the process that asked may be gone
     }
 
     fn serve(&self, opcode: u32, body: &[u8]) -> Result<Vec<u8>, Errno> {

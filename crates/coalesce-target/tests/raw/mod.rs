@@ -250,7 +250,7 @@ impl Target {
         self.processes().into_iter().map(count).sum()
     }
 
-    /// Lets the process of a disk open only so many more files. What the limit was.
+    /// Lets the process of a disk open only `left` more files. Returns the limit that it had.
     pub fn limit_files(&self, disk: &str, left: usize) -> libc::rlim_t {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.pid_of(disk))).unwrap();
         let number = |name: std::ffi::OsString| name.to_str().unwrap().parse::<usize>().unwrap();
@@ -545,7 +545,7 @@ const DATA_AT: u64 = 4096;
 /// The longest data of a request in a slot.
 pub const DATA_MAX: u32 = 4096;
 /// Descriptors of a slot.
-const PER_SLOT: u16 = 3;
+pub const PER_SLOT: u16 = 3;
 const NOT_WRITTEN: u8 = 0xAA;
 
 pub const T_IN: u32 = 0;
@@ -877,7 +877,7 @@ impl Queue {
         used[0]
     }
 
-    /// Begins at an index, as if so much had been done before.
+    /// Begins at an index, as if that many requests had been done before.
     pub fn begin_at(&mut self, index: u16) {
         (self.next_avail, self.published, self.last_used) = (index, index, index);
         self.set_avail_idx(index);
