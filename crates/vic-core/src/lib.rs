@@ -57,19 +57,21 @@
 //! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and divides only when an epoch
 //! ends. It knows nothing of the requester's intentions: for that see `cint-core`.
 
+mod algorithm;
 mod config;
 mod divide;
+mod events;
+mod fast;
 #[cfg(target_has_atomic = "64")]
 mod ipi;
 mod ratio;
-mod schedule;
 mod stats;
 mod time;
-mod vic;
+mod window;
 
+pub use algorithm::{Decision, HoldReason, Reason, Vic};
 pub use config::{Config, ConfigError, Field, Params};
 #[cfg(target_has_atomic = "64")]
 pub use ipi::{Ipi, IpiGate};
 pub use ratio::Ratio;
 pub use stats::Stats;
-pub use vic::{Decision, HoldReason, Reason, Vic};
