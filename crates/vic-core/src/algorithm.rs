@@ -105,8 +105,7 @@ pub struct Vic {
     pub(crate) last: u64, // the time of the previous call
     pub(crate) times_back: u16,
     // vIC Algorithms 1 and 2
-    pub(crate) counter: u16, // from 1 up to `skip_up`
-    pub(crate) held: u16,
+    pub(crate) cycle: Cycle,
     pub(crate) count_up: u8,
     pub(crate) skip_up: u16,
     started: bool, // the first completion has begun the first epoch
@@ -126,6 +125,36 @@ pub struct Vic {
 
 const _: () = assert!(size_of::<Vic>() == 96, "the paper's figure is 104 bytes; a C caller adds a word to it");
 
+/// Where the machine is in a cycle of the delivery ratio: the paper's counter, from 1 up to `skip_up`, and the
+/// completions held, at most as many. One word, which costs the fast path three instructions fewer than two halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cycle(u32);
+
+impl Cycle {
+    pub(crate) const START: Self = Self::new(1, 0);
+
+    pub(crate) const fn new(counter: u16, held: u16) -> Self {
+        Self(counter as u32 | (held as u32) << 16)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    pub(crate) const fn counter(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline(always)]
+    pub(crate) const fn held(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// Counts one more, and holds it. The counter is below `skip_up`, and so is what is held.
+    #[inline(always)]
+    pub(crate) const fn and_one_held(self) -> Self {
+        Self(self.0.wrapping_add(0x0001_0001))
+    }
+}
+
 impl Vic {
     /// A machine that has seen nothing: ratio 1, nothing held. Usable in a `static`.
     #[must_use]
@@ -134,8 +163,7 @@ impl Vic {
             config,
             last: 0,
             times_back: 0,
-            counter: 1,
-            held: 0,
+            cycle: Cycle::START,
             count_up: 1,
             skip_up: 1,
             started: false,
@@ -169,25 +197,25 @@ impl Vic {
         let remaining = self.remaining(slice_end); // Xen Alg. 1 l.2-5
 
         if let Some(reason) = expired {
-            self.counter = 1; // ours: the cycle starts anew after every interrupt outside the ratio
+            self.set_counter(1); // ours: the cycle starts anew after every interrupt outside the ratio
             self.deliver(reason)
         } else if self.window.reaches(remaining, self.config.margin) {
-            self.counter = 1;
+            self.set_counter(1);
             self.deliver(Reason::SliceEnd) // Xen Alg. 1 l.13-14
         } else if cif < u32::from(self.config.cif_threshold) {
-            self.counter = 1; // vIC Alg. 2 l.8-9; Xen Alg. 1 l.20-21
+            self.set_counter(1); // vIC Alg. 2 l.8-9; Xen Alg. 1 l.20-21
             self.deliver(Reason::LowCif) // vIC Alg. 2 l.10
-        } else if self.counter < u16::from(self.count_up) {
-            self.counter = self.counter.wrapping_add(1); // vIC Alg. 2 l.11-12; Xen Alg. 1 l.22-23
+        } else if self.counter() < u16::from(self.count_up) {
+            self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.11-12; Xen Alg. 1 l.22-23
             self.deliver(Reason::Ratio) // vIC Alg. 2 l.13
-        } else if self.counter >= self.skip_up {
-            self.counter = 1; // vIC Alg. 2 l.14-15; Xen Alg. 1 l.24-25
+        } else if self.counter() >= self.skip_up {
+            self.set_counter(1); // vIC Alg. 2 l.14-15; Xen Alg. 1 l.24-25
             self.deliver(self.ratio_reason()) // vIC Alg. 2 l.16
         } else if self.is_clamped(cif) {
-            self.counter = 1; // ours: the live clamp
+            self.set_counter(1); // ours: the live clamp
             self.deliver(Reason::LiveClamp)
         } else {
-            self.counter = self.counter.wrapping_add(1); // vIC Alg. 2 l.17-18; Xen Alg. 1 l.27 prints 1
+            self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.17-18; Xen Alg. 1 l.27 prints 1
             self.hold(remaining) // vIC Alg. 2 l.19; Xen Alg. 1 l.28
         }
         // vIC Alg. 2 l.20-21 is `IpiGate::delivered`, for the caller of a machine that has a gate.
@@ -221,7 +249,7 @@ impl Vic {
     /// Ours: whether holding one more would hold more than CIF / 2T, vIC's Table 1 for the commands in flight now. One
     /// alone may always be held.
     const fn is_clamped(&self, cif: u32) -> bool {
-        let would_hold = (self.held as u64).wrapping_add(1);
+        let would_hold = (self.held() as u64).wrapping_add(1);
         let two_t = (self.config.cif_threshold as u64).wrapping_mul(2);
         self.config.live_clamp && would_hold > 1 && would_hold.wrapping_mul(two_t) > cif as u64
     }
@@ -231,18 +259,36 @@ impl Vic {
         if self.skip_up == 1 { Reason::Always } else { Reason::Ratio }
     }
 
+    const fn counter(&self) -> u16 {
+        self.cycle.counter()
+    }
+
+    pub(crate) const fn set_counter(&mut self, counter: u16) {
+        self.cycle = Cycle::new(counter, self.held());
+    }
+
+    /// Completions held: posted, and not yet covered by an interrupt.
+    #[must_use]
+    pub const fn held(&self) -> u16 {
+        self.cycle.held()
+    }
+
+    pub(crate) const fn set_held(&mut self, held: u16) {
+        self.cycle = Cycle::new(self.counter(), held);
+    }
+
     /// Covers what is held, too.
     pub(crate) fn deliver(&mut self, reason: Reason) -> Decision {
-        self.held = 0;
+        self.set_held(0);
         self.slice_known = false;
         Decision::Deliver(reason)
     }
 
     fn hold(&mut self, remaining: Option<u64>) -> Decision {
-        if self.held == 0 {
+        if self.held() == 0 {
             self.first_held = self.last;
         }
-        self.held = self.held.wrapping_add(1);
+        self.set_held(self.held().wrapping_add(1));
         let slice_deadline = self.window.deadline(self.last, remaining, self.config.margin);
         self.slice_known = slice_deadline.is_some();
         self.until = slice_deadline.unwrap_or(self.until);
@@ -303,7 +349,7 @@ impl Vic {
     /// The earliest deadline, and the reason it will give. An instant before 0 is reported as 0.
     #[inline]
     pub(crate) const fn pending(&self) -> Option<(u64, Reason)> {
-        if self.held == 0 { None } else { self.earliest() }
+        if self.held() == 0 { None } else { self.earliest() }
     }
 
     #[inline(never)]

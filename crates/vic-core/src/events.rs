@@ -32,7 +32,7 @@ impl Vic {
     /// serialisation that protects the machine, the guest's index equals what was posted.
     pub const fn on_consumed(&mut self, now: u64) {
         self.advance(now);
-        self.held = 0;
+        self.set_held(0);
     }
 
     /// The guest has been put on a CPU: delivers if anything is held. A machine that is never told counts as running.
@@ -90,12 +90,6 @@ impl Vic {
         Ratio { count_up: self.count_up, skip_up: self.skip_up }
     }
 
-    /// Completions held: posted, and not yet covered by an interrupt.
-    #[must_use]
-    pub const fn held(&self) -> u16 {
-        self.held
-    }
-
     /// How many calls were earlier than the one before them; stops at 65535.
     #[must_use]
     pub const fn times_back(&self) -> u16 {
@@ -105,16 +99,16 @@ impl Vic {
     fn deliver_expired(&mut self, otherwise: HoldReason) -> Decision {
         match self.expired() {
             Some(reason) => self.deliver_held(reason),
-            None if self.held > 0 => Decision::Hold(otherwise),
+            None if self.held() > 0 => Decision::Hold(otherwise),
             None => Decision::Hold(HoldReason::NothingHeld),
         }
     }
 
     fn deliver_held(&mut self, reason: Reason) -> Decision {
-        if self.held == 0 {
+        if self.held() == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
         }
-        self.counter = 1;
+        self.set_counter(1);
         self.deliver(reason)
     }
 }

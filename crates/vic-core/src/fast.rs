@@ -6,7 +6,7 @@
 //!
 //! Then it gives the decision of the slow path, and leaves the same state.
 
-use crate::algorithm::{Decision, HoldReason, Reason, Vic};
+use crate::algorithm::{Cycle, Decision, HoldReason, Reason, Vic};
 
 impl Vic {
     /// A command completed; `cif` commands were in flight, counting this one. The end of the timeslice is unknown.
@@ -31,28 +31,41 @@ impl Vic {
     /// happened; call `on_completion`.
     #[inline(always)]
     pub fn on_completion_fast(&mut self, now: u64, cif: u32) -> Option<Decision> {
-        if now < self.last || now >= self.until || (cif <= self.high && cif >= self.low) {
-            return None;
+        if now < self.last || now >= self.until {
+            None
+        } else if cif > self.high {
+            self.count(now);
+            Some(self.next_in_cycle())
+        } else if cif < self.low {
+            self.count(now);
+            self.cycle = Cycle::START;
+            Some(Decision::Deliver(Reason::LowCif))
+        } else {
+            None
         }
+    }
+
+    const fn count(&mut self, now: u64) {
         self.last = now;
         self.epoch_completions = self.epoch_completions.wrapping_add(1);
-        if cif < self.low {
-            (self.counter, self.held) = (1, 0);
-            return Some(Decision::Deliver(Reason::LowCif));
+    }
+
+    /// vIC Alg. 2 l.11-19.
+    #[inline(always)]
+    fn next_in_cycle(&mut self) -> Decision {
+        if self.cycle.counter() >= self.skip_up {
+            self.cycle = Cycle::START;
+            return Decision::Deliver(self.ratio_reason());
         }
-        if self.counter >= self.skip_up {
-            (self.counter, self.held) = (1, 0);
-            return Some(Decision::Deliver(self.ratio_reason()));
-        }
-        self.counter = self.counter.wrapping_add(1);
-        if self.held == 0 {
-            if self.counter <= u16::from(self.count_up) {
-                return Some(Decision::Deliver(Reason::Ratio));
+        if self.held() == 0 {
+            if self.cycle.counter() < u16::from(self.count_up) {
+                self.set_counter(self.cycle.counter().wrapping_add(1));
+                return Decision::Deliver(Reason::Ratio);
             }
-            self.first_held = now;
+            self.first_held = self.last;
         }
-        self.held = self.held.wrapping_add(1);
-        Some(Decision::Hold(HoldReason::Ratio))
+        self.cycle = self.cycle.and_one_held();
+        Decision::Hold(HoldReason::Ratio)
     }
 
     /// Opens the fast path: until the epoch ends, or `max_hold` for what is held or may be held from now on.
@@ -63,7 +76,7 @@ impl Vic {
         }
         let epoch_left = self.config.epoch.get().saturating_sub(self.since(self.epoch_start));
         let epoch_end = self.last.saturating_add(epoch_left);
-        let first_held = if self.held == 0 { self.last } else { self.first_held };
+        let first_held = if self.held() == 0 { self.last } else { self.first_held };
         self.until = self.hold_deadline(first_held).map_or(epoch_end, |hold| hold.min(epoch_end));
 
         self.low = u32::from(self.config.cif_threshold);
