@@ -210,7 +210,8 @@ impl Vic {
             self.deliver(Reason::Ratio) // vIC Alg. 2 l.13
         } else if self.counter() >= self.skip_up {
             self.set_counter(1); // vIC Alg. 2 l.14-15; Xen Alg. 1 l.24-25
-            self.deliver(self.ratio_reason()) // vIC Alg. 2 l.16
+            let always = self.skip_up == 1;
+            self.deliver(if always { Reason::Always } else { Reason::Ratio }) // vIC Alg. 2 l.16
         } else if self.is_clamped(cif) {
             self.set_counter(1); // ours: the live clamp
             self.deliver(Reason::LiveClamp)
@@ -252,11 +253,6 @@ impl Vic {
         let would_hold = (self.held() as u64).wrapping_add(1);
         let two_t = (self.config.cif_threshold as u64).wrapping_mul(2);
         self.config.live_clamp && would_hold > 1 && would_hold.wrapping_mul(two_t) > cif as u64
-    }
-
-    /// The reason of an interrupt that ends a cycle.
-    pub(crate) const fn ratio_reason(&self) -> Reason {
-        if self.skip_up == 1 { Reason::Always } else { Reason::Ratio }
     }
 
     const fn counter(&self) -> u16 {

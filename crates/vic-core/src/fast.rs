@@ -1,10 +1,11 @@
-//! The usual completion, without the whole of [`Vic::decide`].
+//! The fast path: answers the usual completion without the whole of [`Vic::decide`].
 //!
-//! **Precondition**: no call since the last full decision has closed the fast path, `now` lies between the previous call
-//! and `until`, so that no epoch ends and no deadline comes, and `cif` is below `low` or above `high`, so that the live
-//! clamp cannot act.
+//! **Precondition**: `now` is not before the previous call and is before `until`, which the last full decision set so that
+//! until then no epoch ends and no deadline comes; and `cif` is below `low`, or above `high`, where the live clamp cannot
+//! act, or the ratio is 1.
 //!
-//! Then it gives the decision of the slow path, and leaves the same state.
+//! Then the decision and the state are those of the slow path, which the test below compares. Instructions on x86-64,
+//! inlined: 14 to 18 here (`scripts/cost.sh`).
 
 use crate::algorithm::{Cycle, Decision, HoldReason, Reason, Vic};
 
@@ -40,6 +41,10 @@ impl Vic {
             self.count(now);
             self.cycle = Cycle::START;
             Some(Decision::Deliver(Reason::LowCif))
+        } else if self.skip_up == 1 {
+            self.count(now);
+            self.cycle = Cycle::START;
+            Some(Decision::Deliver(Reason::Always))
         } else {
             None
         }
@@ -55,7 +60,7 @@ impl Vic {
     fn next_in_cycle(&mut self) -> Decision {
         if self.cycle.counter() >= self.skip_up {
             self.cycle = Cycle::START;
-            return Decision::Deliver(self.ratio_reason());
+            return Decision::Deliver(Reason::Ratio);
         }
         if self.held() == 0 {
             if self.cycle.counter() < u16::from(self.count_up) {
@@ -83,13 +88,20 @@ impl Vic {
         // The live clamp lets a cycle hold all it may with 2T commands in flight for each.
         let most = u32::from(self.skip_up).saturating_sub(u32::from(self.count_up));
         let clamps = self.config.live_clamp && most > 1;
+        if self.skip_up == 1 {
+            self.high = u32::MAX; // the counter has nothing to decide
+            return;
+        }
         let enough = if clamps { self.low.wrapping_mul(2).checked_mul(most) } else { Some(self.low) };
         self.high = enough.map_or(u32::MAX, |enough| enough.wrapping_sub(1)); // above u32::MAX: no CIF is enough
     }
 
-    /// Until the next full decision.
+    /// Until the next full decision. With a slice deadline completions are held, so that R < 1 and the limits suffice.
     pub(crate) const fn close_fast_path(&mut self) {
         (self.low, self.high) = (0, u32::MAX);
+        if !self.slice_known {
+            self.until = 0;
+        }
     }
 }
 
