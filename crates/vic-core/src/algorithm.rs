@@ -106,9 +106,8 @@ pub struct Vic {
     pub(crate) times_back: u16,
     // vIC Algorithms 1 and 2
     pub(crate) cycle: Cycle,
-    pub(crate) count_up: u8,
+    pub(crate) count_up: u16, // 0: no completion has begun the first epoch yet
     pub(crate) skip_up: u16,
-    started: bool, // the first completion has begun the first epoch
     pub(crate) epoch_start: u64,
     pub(crate) epoch_completions: u32,
     pub(crate) first_held: u64, // when the oldest held completion was posted; valid while any is held
@@ -164,9 +163,8 @@ impl Vic {
             last: 0,
             times_back: 0,
             cycle: Cycle::START,
-            count_up: 1,
+            count_up: 0,
             skip_up: 1,
-            started: false,
             epoch_start: 0,
             epoch_completions: 0,
             first_held: 0,
@@ -189,7 +187,8 @@ impl Vic {
         self.count_completion(); // Xen §3, next_iops
 
         let diff = self.since(self.epoch_start); // vIC Alg. 2 l.5; Xen Alg. 1 l.15
-        if !self.started {
+        if self.count_up == 0 {
+            self.count_up = 1; // the first epoch runs at R = 1
             self.start_epoch();
         } else if diff > self.config.epoch.get() {
             self.recalc(cif); // vIC Alg. 2 l.6-7; Xen Alg. 1 l.16-18, which prints `<`
@@ -205,7 +204,7 @@ impl Vic {
         } else if cif < u32::from(self.config.cif_threshold) {
             self.set_counter(1); // vIC Alg. 2 l.8-9; Xen Alg. 1 l.20-21
             self.deliver(Reason::LowCif) // vIC Alg. 2 l.10
-        } else if self.counter() < u16::from(self.count_up) {
+        } else if self.counter() < self.count_up {
             self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.11-12; Xen Alg. 1 l.22-23
             self.deliver(Reason::Ratio) // vIC Alg. 2 l.13
         } else if self.counter() >= self.skip_up {
@@ -233,7 +232,7 @@ impl Vic {
         } else {
             Ratio::for_cif(cif, self.config.cif_threshold, self.config.max_skip) // vIC Alg. 1 l.5-24
         };
-        (self.count_up, self.skip_up) = (ratio.count_up, ratio.skip_up);
+        (self.count_up, self.skip_up) = (u16::from(ratio.count_up), ratio.skip_up);
         self.window = Window::between_interrupts(ratio, elapsed, completions); // Xen Alg. 1 l.6-12
         self.epoch_completions = 0;
         self.start_epoch(); // Xen Alg. 1 l.19
@@ -298,7 +297,6 @@ impl Vic {
     }
 
     const fn start_epoch(&mut self) {
-        self.started = true;
         self.epoch_start = self.last;
         self.run_start = if self.running { self.last } else { 0 };
     }

@@ -87,7 +87,11 @@ impl Vic {
     /// The delivery ratio in force.
     #[must_use]
     pub const fn ratio(&self) -> Ratio {
-        Ratio { count_up: self.count_up, skip_up: self.skip_up }
+        match self.count_up {
+            0 => Ratio::ONE,
+            #[expect(clippy::cast_possible_truncation, reason = "at most 4")]
+            count_up => Ratio { count_up: count_up as u8, skip_up: self.skip_up },
+        }
     }
 
     /// How many calls were earlier than the one before them; stops at 65535.

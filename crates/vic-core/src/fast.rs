@@ -63,7 +63,7 @@ impl Vic {
             return Decision::Deliver(Reason::Ratio);
         }
         if self.held() == 0 {
-            if self.cycle.counter() < u16::from(self.count_up) {
+            if self.cycle.counter() < self.count_up {
                 self.set_counter(self.cycle.counter().wrapping_add(1));
                 return Decision::Deliver(Reason::Ratio);
             }
