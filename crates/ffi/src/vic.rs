@@ -167,17 +167,17 @@ pub unsafe extern "C" fn vic_reconfigure(
 pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
     match unsafe { State::at(state) } {
-        Ok(state) => match state.machine.short_cut(now, cif) {
+        Ok(state) => match state.machine.on_completion_fast(now, cif) {
             Some(decision) => state.note(decision),
-            None => full_way(state, now, cif),
+            None => slow_path(state, now, cif),
         },
         Err(status) => status,
     }
 }
 
-/// Without the short cut. It takes what that takes, so that going on to it needs no stack there.
+/// The slow path. It takes what that takes, so that going on to it needs no stack there.
 #[inline(never)]
-extern "C" fn full_way(state: &mut State, now: u64, cif: u32) -> coalesce_status {
+extern "C" fn slow_path(state: &mut State, now: u64, cif: u32) -> coalesce_status {
     let decision = state.machine.on_completion_in_slice(now, cif, None);
     state.note(decision)
 }

@@ -57,16 +57,18 @@
 //! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and divides only when an epoch
 //! ends. It knows nothing of the requester's intentions: for that see `cint-core`.
 
+mod algorithm;
 mod config;
+mod events;
+mod fast;
 #[cfg(target_has_atomic = "64")]
 mod ipi;
 mod ratio;
-mod schedule;
-mod vic;
+mod window;
 
+pub use algorithm::Vic;
 pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
 pub use config::{Config, Params};
 #[cfg(target_has_atomic = "64")]
 pub use ipi::{Ipi, IpiGate};
 pub use ratio::Ratio;
-pub use vic::Vic;

@@ -1,0 +1,130 @@
+//! The fast path against the slow path. A unit test, as it compares private state; outside `src/`, as it needs `std`.
+
+extern crate std;
+
+use super::*;
+use crate::{Config, Params};
+use coalesce_testkit::{Completion, Mix, Policy, Promises, check_any};
+use core::cell::RefCell;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+fn named(decision: Decision) -> coalesce_testkit::Decision {
+    match decision {
+        Decision::Deliver(reason) => coalesce_testkit::Decision::Deliver(reason.name()),
+        Decision::Hold(reason) => coalesce_testkit::Decision::Hold(reason.name()),
+    }
+}
+
+/// A machine; wherever its fast path answers, a copy of it takes the slow path.
+struct Twin<'a> {
+    vic: Vic,
+    configs: Vec<Config>,
+    answers: &'a RefCell<BTreeMap<&'static str, u32>>,
+    fault: Option<String>,
+}
+
+impl Policy for Twin<'_> {
+    fn on_completion(&mut self, now: u64, Completion { cif, slice_end, .. }: Completion) -> coalesce_testkit::Decision {
+        let mut slow = self.vic;
+        let mut fast = self.vic;
+        if let Some(decision) = fast.on_completion_fast(now, cif) {
+            let expected = slow.decide(now, cif, None);
+            // `slow` has not looked ahead.
+            if (decision, fast) != (expected, slow) {
+                let difference = format!("fast {decision:?} {fast:?}, slow {expected:?} {slow:?}");
+                self.fault.get_or_insert(difference);
+            }
+            let name = match decision {
+                Decision::Deliver(reason) => reason.name(),
+                Decision::Hold(_) => "hold",
+            };
+            *self.answers.borrow_mut().entry(name).or_default() += 1;
+        }
+        named(match slice_end {
+            None => self.vic.on_completion(now, cif),
+            Some(_) => self.vic.on_completion_in_slice(now, cif, slice_end),
+        })
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.vic.deadline()
+    }
+
+    fn on_deadline(&mut self, now: u64) -> coalesce_testkit::Decision {
+        named(self.vic.on_deadline(now))
+    }
+
+    fn flush(&mut self, now: u64) -> coalesce_testkit::Decision {
+        named(self.vic.flush(now))
+    }
+
+    fn promises(&self) -> Promises {
+        let hold_max = self.vic.config().max_hold();
+        Promises { hold_max, needs_next_completion: hold_max.is_none(), ..Promises::default() }
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        self.vic.on_consumed(now);
+    }
+
+    fn on_schedule(&mut self, now: u64) -> coalesce_testkit::Decision {
+        named(self.vic.on_schedule(now))
+    }
+
+    fn on_deschedule(&mut self, now: u64) -> coalesce_testkit::Decision {
+        named(self.vic.on_deschedule(now))
+    }
+
+    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<coalesce_testkit::Decision> {
+        self.vic.reconfigure(*self.configs.get(usize::from(choice))?, now).ok().map(named)
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.clone()
+    }
+}
+
+/// Epochs of 1000 ticks, and ratios of every kind.
+fn config() -> impl Strategy<Value = Config> {
+    let cif_threshold = prop_oneof![Just(2_u16), Just(4), Just(u16::MAX)];
+    let max_skip = prop_oneof![Just(2_u16), Just(16), Just(u16::MAX)];
+    let max_hold_ns = prop::option::of(1_000..1_500_000_u64);
+    (cif_threshold, max_skip, max_hold_ns, any::<bool>()).prop_map(
+        |(cif_threshold, max_skip, max_hold_ns, live_clamp)| {
+            let epoch_ns = 1_000_000;
+            let (tick_hz, iops_threshold, margin_ns) = (1_000_000, 0, 30_000);
+            Config::new(Params {
+                tick_hz,
+                cif_threshold,
+                iops_threshold,
+                epoch_ns,
+                max_skip,
+                max_hold_ns,
+                live_clamp,
+                margin_ns,
+            })
+            .expect("in range")
+        },
+    )
+}
+
+#[test]
+fn the_fast_path_decides_and_leaves_the_state_as_the_slow_path() {
+    let answers = RefCell::default();
+    let mix = Mix { back: true, consumed: true, schedule: true, configurations: 2, ..Mix::new([0, 20, 1000]) };
+    let choice = prop::collection::vec(config(), 2).boxed();
+    check_any(&mix, 400_000, &choice, |configs: &Vec<Config>| Twin {
+        vic: Vic::new(configs[0]),
+        configs: configs.clone(),
+        answers: &answers,
+        fault: None,
+    });
+    let answers = answers.into_inner();
+    for reason in ["hold", "ratio", "always", "low_cif"] {
+        assert!(answers.get(reason).is_some_and(|&times| times > 100), "too seldom for a test: {answers:?}");
+    }
+}
