@@ -1,6 +1,6 @@
 //! Strict Barriers: a batch is complete when everything submitted before its last command is (cinterrupts §4.3).
 
-use crate::cint::Event;
+use crate::algorithm::Event;
 use crate::hint::Hint;
 
 /// A command's place in the order of submissions of its group. Give it back with the completion, once.

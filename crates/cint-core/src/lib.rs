@@ -54,8 +54,8 @@
 //! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and neither loops nor divides in a
 //! decision. Which command is Urgent it must be told: [`Hint`] and [`SystemCall`] help those who have to say.
 
+mod algorithm;
 mod barrier;
-mod cint;
 mod config;
 mod divide;
 mod hint;
@@ -63,8 +63,8 @@ mod reaper;
 mod stats;
 mod storm;
 
+pub use algorithm::{CIF_UNKNOWN, Cint, Decision, Event, HoldReason, Reason};
 pub use barrier::{Ticket, Tracker, Window, Word};
-pub use cint::{CIF_UNKNOWN, Cint, Decision, Event, HoldReason, Reason};
 pub use config::{Config, ConfigError, Field, Params, StormParams};
 pub use hint::{Barriers, BothBits, Hint, SystemCall};
 pub use reaper::{Cursor, Entry, Reaper};

@@ -1,6 +1,6 @@
 //! Counting decisions, by those who want to.
 
-use crate::cint::{Decision, HoldReason, Reason};
+use crate::algorithm::{Decision, HoldReason, Reason};
 
 /// How often each decision was taken. Counters stop at their maximum.
 ///
