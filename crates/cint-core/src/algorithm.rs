@@ -1,4 +1,7 @@
-//! The machine: Algorithm 2 of the cinterrupts paper, and what keeps it safe.
+//! The slow path: Algorithm 2 of the cinterrupts paper, with deadlines and the storm guard. It can take every decision;
+//! [`fast`](crate::fast) takes the usual one with fewer instructions.
+//!
+//! `cint Alg. 2 l.7` is a line of the paper's, `§3.5` a section; "ours" is in no paper. `docs/papers.md` has the deviations.
 
 use crate::config::{AGE_MAX, Config, ConfigError, Field, NEVER, SPAN_MAX};
 use crate::divide::divide;
@@ -131,25 +134,24 @@ impl Decision {
 /// A cinterrupts machine for one interrupt vector: plain data of fixed size, no pointers.
 ///
 /// See the [crate documentation](crate) for the contract.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)] // bytes first, where small processors reach them with short instructions
 pub struct Cint {
-    storming: bool,
-    put_off: bool,   // what is held was due, and waits for the storm guard
-    delivered: bool, // there is a gap
-    filler: [u8; 3], // no byte is undefined: a state may be written to a file
+    pub(crate) storming: bool,
+    put_off: bool,     // what is held was due, and waits for the storm guard
+    interrupted: bool, // there has been an interrupt, so that `gap` means something
+    filler: [u8; 3],   // no byte is undefined: a state may be written to a file
     times_back: u16,
-    last: u64, // when it was called last. All other time is counted from there, so that a clock may go back.
-    // How long ago, in ticks, up to AGE_MAX
-    oldest: u32, // the oldest held completion was posted
-    quiet: u32,  // the last completion was: the quiet time Δ starts here
-    gap: u32,    // the last interrupt was delivered
-    // The burst
-    wake: u32, // the short cut ends so many ticks from now; 0: there is none
-    held: u32,
-    room: u32, // so many held, and one more completes the batch; Alg. 2 `coalesced` counts up instead
+    pub(crate) last: u64, // the time of the last call; all other time is an age, so that a clock may go back
+    // Ages in ticks; they saturate at AGE_MAX
+    pub(crate) oldest: u32,    // of the oldest completion held
+    pub(crate) quiet: u32,     // of the last completion; at delta, `timeout` of cint Alg. 2 has come
+    pub(crate) gap: u32,       // of the last interrupt
+    pub(crate) fast_for: u32,  // the fast path may answer until this many ticks after `last`
+    pub(crate) coalesced: u32, // completions held: `coalesced` of cint Alg. 2
+    pub(crate) thr: u32,       // of cint Alg. 2, less the Urgents delivered alone while something was held
     average: Average,
-    config: Config,
+    pub(crate) config: Config,
 }
 
 const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with a word that a C caller adds");
@@ -157,6 +159,115 @@ const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with a word that a C ca
 /// Commands in flight are not known.
 pub const CIF_UNKNOWN: u32 = u32::MAX;
 
+/// The algorithm: cint Alg. 2, one completion at a time.
+impl Cint {
+    /// A completion arrives: [`on_completion`](Self::on_completion) without the fast path.
+    #[inline(never)]
+    pub fn on_event(&mut self, now: u64, event: Event, cif: u32) -> Decision {
+        self.advance(now);
+        if let Some(reason) = self.expired() {
+            return self.deliver(reason); // cint Alg. 2 l.17, l.18; this completion shares the interrupt
+        }
+        let coalesced = self.coalesced.saturating_add(1);
+        let held = if event == Event::Urgent { self.coalesced } else { coalesced };
+        let decision = match event {
+            Event::Error => return self.deliver(Reason::Error), // ours: an invalid ticket delivers, even in a storm
+            Event::Urgent if !self.config.ooo => Decision::Deliver(Reason::Urgent), // cint Alg. 2 l.7, l.10, l.11
+            Event::Urgent if self.coalesced == 0 => Decision::DeliverUrgent, // cint Alg. 2 l.8, l.9
+            Event::Barrier => Decision::Deliver(Reason::Barrier), // cint Alg. 2 l.12, l.13
+            _ if coalesced >= self.thr => Decision::Deliver(Reason::Count), // cint Alg. 2 l.15, l.16; `>=` as in §3.2
+            _ if cif < self.cif_to_hold(held) => Decision::Deliver(Reason::InFlight), // ours: the device stays busy
+            Event::Urgent => Decision::DeliverUrgent,           // cint Alg. 2 l.8, l.9; §3.5 out-of-order Urgent
+            Event::Plain => Decision::Hold(HoldReason::Burst),  // §3.2: the burst goes on
+        };
+        let reason = match decision {
+            _ if self.is_paced() => self.put_off(decision), // §4.3 storm guard
+            Decision::Deliver(reason) => return self.deliver(reason),
+            Decision::DeliverUrgent => return self.deliver_urgent(),
+            Decision::Hold(reason) => reason,
+        };
+        if self.coalesced == 0 {
+            self.oldest = 0; // ours: max_hold starts with the first completion held
+        }
+        self.quiet = 0; // cint Alg. 2 l.6: timeout = now + delta
+        self.coalesced = coalesced; // cint Alg. 2 l.15
+        self.open_fast_path();
+        Decision::Hold(reason)
+    }
+
+    /// Fires the IRQ and resets `coalesced`.
+    #[inline(never)]
+    fn deliver(&mut self, reason: Reason) -> Decision {
+        self.reset_coalesced(); // cint Alg. 2 l.11, l.13, l.16, l.18
+        self.interrupt();
+        Decision::Deliver(reason)
+    }
+
+    /// Fires the urgent IRQ: what is held stays held.
+    fn deliver_urgent(&mut self) -> Decision {
+        if self.coalesced > 0 {
+            self.thr = self.thr.wrapping_sub(1); // §3.5: it counts towards thr (above 2 here), so that none starves
+        }
+        self.quiet = 0; // cint Alg. 2 l.6: timeout = now + delta
+        self.interrupt(); // cint Alg. 2 l.9
+        Decision::DeliverUrgent
+    }
+
+    /// §4.3 storm guard: what is due now is delivered later, all at once.
+    fn put_off(&mut self, decision: Decision) -> HoldReason {
+        let was_due = !self.put_off && self.coalesced > 0 && self.own_deadline().0 <= 0;
+        let is_due = was_due || decision.is_deliver();
+        self.put_off |= is_due;
+        if is_due { HoldReason::Storm } else { HoldReason::Burst }
+    }
+
+    /// The reason of a deadline that has passed.
+    #[inline(always)]
+    const fn expired(&self) -> Option<Reason> {
+        if self.coalesced == 0 {
+            return None; // cint Alg. 2 l.17
+        }
+        match self.next_deadline() {
+            (1.., _) => None, // cint Alg. 2 l.4: now < timeout
+            (_, reason) => Some(reason),
+        }
+    }
+
+    /// Ticks until what is held is due, and the reason the interrupt will give.
+    #[inline(never)]
+    const fn next_deadline(&self) -> (i32, Reason) {
+        let own = self.own_deadline();
+        if self.storming {
+            let pace = left(self.config.storm_interval, self.gap);
+            if self.put_off || own.0 < pace {
+                return (pace, Reason::Storm); // §4.3 storm guard
+            }
+        }
+        own
+    }
+
+    /// The same without the storm guard.
+    const fn own_deadline(&self) -> (i32, Reason) {
+        let max_hold = left(self.config.max_hold, self.oldest); // ours
+        let delta = left(self.config.delta, self.quiet); // cint Alg. 2 l.6: timeout - now
+        if max_hold < delta { (max_hold, Reason::MaxHold) } else { (delta, Reason::Delta) }
+    }
+
+    /// §4.3 storm guard: in a storm, and too soon after the last interrupt for another one.
+    const fn is_paced(&self) -> bool {
+        self.storming && self.gap < self.config.storm_interval
+    }
+
+    /// Ours, the `in_flight` rule: with fewer commands in flight, holding `held` completions (1 to `thr` - 1) could leave
+    /// the device without work.
+    #[inline(always)]
+    pub(crate) const fn cif_to_hold(&self, held: u32) -> u32 {
+        let per_held = self.config.in_flight_per_held;
+        if held == 1 { per_held >> 1 } else { per_held.wrapping_mul(held) }
+    }
+}
+
+/// Everything else: what a machine is told beside completions, and what it can be asked.
 impl Cint {
     /// A machine that has seen nothing. Usable in a `static`.
     #[must_use]
@@ -167,13 +278,13 @@ impl Cint {
             oldest: 0,
             quiet: 0,
             gap: 0,
-            wake: 0,
-            held: 0,
-            room: config.room(),
+            fast_for: 0,
+            coalesced: 0,
+            thr: config.thr as u32,
             average: Average::cold(&config),
             storming: false,
             put_off: false,
-            delivered: false,
+            interrupted: false,
             filler: [0; 3],
             times_back: 0,
         }
@@ -185,83 +296,16 @@ impl Cint {
     pub fn on_completion(&mut self, now: u64, event: impl Into<Event>, cif: Option<u32>) -> Decision {
         let event = event.into();
         let cif = cif.unwrap_or(CIF_UNKNOWN);
-        let decision = if event == Event::Plain { self.short_cut(now, cif) } else { None };
+        let decision = if event == Event::Plain { self.on_completion_fast(now, cif) } else { None };
         decision.unwrap_or_else(|| self.on_event(now, event, cif))
     }
 
-    /// The usual case of a plain completion, for those who inline that alone: the burst goes on, and there is no storm.
-    /// `None`: call [`on_completion`](Self::on_completion); nothing has happened.
-    #[inline(always)]
-    pub fn short_cut(&mut self, now: u64, cif: u32) -> Option<Decision> {
-        let elapsed = now.wrapping_sub(self.last); // more than any wake if the clock went back
-        if elapsed >= u64::from(self.wake) {
-            return None;
-        }
-        if self.held >= self.room {
-            return None;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "below wake")]
-        let elapsed = elapsed as u32;
-        let held = self.held.wrapping_add(1);
-        let (needed, oldest) = match self.held {
-            0 => (self.needed(1), 0),
-            _ => (self.needed_for_more(held), self.oldest.wrapping_add(elapsed)),
-        };
-        if cif < needed {
-            return None;
-        }
-        (self.last, self.held, self.oldest) = (now, held, oldest);
-        self.gap = self.gap.wrapping_add(elapsed);
-        self.quiet = 0;
-        self.wake = self.own_wake();
-        Some(Decision::Hold(HoldReason::Burst))
-    }
-
-    /// As [`on_completion`](Self::on_completion), without the short cut.
-    #[inline(never)]
-    pub fn on_event(&mut self, now: u64, event: Event, cif: u32) -> Decision {
-        self.advance(now);
-        if let Some(reason) = self.expired() {
-            return self.deliver(reason); // this completion rides on it
-        }
-        let due = self.due(event, cif);
-        let is_urgent = event == Event::Urgent;
-        if self.is_paced() && event != Event::Error {
-            return self.put_off(due.is_some() || is_urgent);
-        }
-        match due {
-            Some(reason) => self.deliver(reason),
-            None if is_urgent => self.deliver_urgent(),
-            None => self.hold(HoldReason::Burst),
-        }
-    }
-
-    /// Algorithm 2, with `>=` at `thr` and without the fall-through of Urgent: why this completion announces everything.
-    fn due(&self, event: Event, cif: u32) -> Option<Reason> {
-        match event {
-            Event::Error => Some(Reason::Error),
-            Event::Barrier => Some(Reason::Barrier),
-            Event::Urgent if !self.config.ooo => Some(Reason::Urgent),
-            Event::Urgent if self.held == 0 => None,
-            _ if self.held >= self.room => Some(Reason::Count),
-            _ if cif < self.needed(self.held.wrapping_add(u32::from(event == Event::Plain))) => Some(Reason::InFlight),
-            _ => None,
-        }
-    }
-
-    /// A completion before the storm guard allows the next interrupt.
-    fn put_off(&mut self, is_due: bool) -> Decision {
-        let is_due = is_due || !self.put_off && self.held > 0 && self.own_deadline().0 <= 0;
-        self.put_off |= is_due;
-        self.hold(if is_due { HoldReason::Storm } else { HoldReason::Burst })
-    }
-
-    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before. May change in every call
-    /// that takes `&mut self`; a timer armed for an earlier instant may be left as it is.
+    /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before. May change in every call that takes
+    /// `&mut self`; a timer armed for an earlier instant may be left as it is.
     #[inline]
     #[must_use]
     pub const fn deadline(&self) -> Option<u64> {
-        if self.held == 0 {
+        if self.coalesced == 0 {
             return None;
         }
         let (left, _) = if self.storming { self.next_deadline() } else { self.own_deadline() };
@@ -273,7 +317,7 @@ impl Cint {
         Some(self.last.saturating_add(left))
     }
 
-    /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+    /// The deadline has passed, or so the caller believes. Early, late and repeated calls are harmless.
     pub fn on_deadline(&mut self, now: u64) -> Decision {
         self.advance(now);
         match self.expired() {
@@ -282,7 +326,7 @@ impl Cint {
         }
     }
 
-    /// The device has posted all it had. Ends a burst where Δ is 0.
+    /// The device has posted all its completions. Ends the burst if Δ is 0.
     pub fn on_batch_end(&mut self, now: u64) -> Decision {
         self.advance(now);
         if let Some(reason) = self.expired() {
@@ -294,37 +338,37 @@ impl Cint {
         self.deliver_held_paced(Reason::BatchEnd)
     }
 
-    /// Queue stop, reset, migration: announces what is held, storm or not.
+    /// Queue stop, reset, migration: delivers what is held, even in a storm.
     pub fn flush(&mut self, now: u64) -> Decision {
         self.advance(now);
-        if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
+        if self.coalesced > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
-    /// The consumer has taken everything that was posted, without an interrupt. Call it only if, inside the
-    /// serialisation that protects the machine, the consumer's index equals what was posted.
+    /// The consumer reaped everything that was posted, without an interrupt. Call it only if, inside the serialisation
+    /// that protects the machine, the consumer's index equals the index posted last.
     pub fn on_consumed(&mut self, now: u64) {
         self.advance(now);
-        self.forget_held();
+        self.reset_coalesced();
     }
 
-    /// The consumer was interrupted so many times since the last call, and told of everything that was posted, and this
-    /// machine was not asked: for the storm guard.
+    /// Since the last call the consumer received this many interrupts that the machine was not asked for, and they
+    /// covered everything posted. The storm guard counts them, with equal gaps.
     pub fn on_passed(&mut self, now: u64, interrupts: u16) {
         self.advance(now);
-        self.forget_held();
+        self.reset_coalesced();
         if interrupts > 0 {
-            #[expect(clippy::cast_possible_truncation, reason = "not more than the gap")]
+            #[expect(clippy::cast_possible_truncation, reason = "at most the gap")]
             let gap = divide(self.gap.into(), interrupts.into()) as u32;
             self.interrupts(interrupts, gap);
         } else {
-            self.look_ahead();
+            self.open_fast_path();
         }
     }
 
-    /// A command was aborted and will not complete; `event` is what [`Tracker::cancel`](crate::Tracker::cancel) says.
+    /// A command was aborted and will not complete; `event` is the result of [`Tracker::cancel`](crate::Tracker::cancel).
     pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
         self.advance(now);
-        if self.held == 0 {
+        if self.coalesced == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
         }
         if let Some(reason) = self.expired() {
@@ -337,11 +381,11 @@ impl Cint {
         }
     }
 
-    /// Takes a new configuration, with what is held. A storm guard that changes starts anew; what it had put off is
-    /// delivered. What needs a hint or commands in flight acts from the next completion on.
+    /// Applies a new configuration to what is held. If the storm guard changes, it starts anew, and what it had put off is
+    /// delivered. Rules that need a hint or commands in flight apply from the next completion on.
     ///
     /// # Errors
-    /// `tick_hz` differs; then nothing has happened, not even at `now`.
+    /// `tick_hz` differs; then nothing has changed, not even the time.
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let tick_hz = self.config.tick_hz;
         if config.tick_hz != tick_hz {
@@ -351,10 +395,10 @@ impl Cint {
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
             (self.average, self.storming) = (Average::cold(&config), false);
         }
-        let passed = self.config.room().wrapping_sub(self.room);
-        self.room = config.room().saturating_sub(passed);
+        let alone = u32::from(self.config.thr).wrapping_sub(self.thr);
+        self.thr = u32::from(config.thr).saturating_sub(alone);
         self.config = config;
-        if self.held == 0 {
+        if self.coalesced == 0 {
             return Ok(Decision::Hold(HoldReason::NothingHeld));
         }
         let (left, reason) = self.own_deadline();
@@ -362,7 +406,7 @@ impl Cint {
             self.deliver(Reason::Storm)
         } else if left <= 0 {
             self.deliver(reason)
-        } else if self.held > self.room {
+        } else if self.coalesced >= self.thr {
             self.deliver(Reason::Count)
         } else {
             Decision::Hold(HoldReason::Reconfigured)
@@ -375,10 +419,10 @@ impl Cint {
         self.config
     }
 
-    /// Completions held: posted and not announced; those delivered as urgent alone are not among them.
+    /// Completions held: posted, and not covered by an interrupt. Urgents delivered alone are not among them.
     #[must_use]
     pub const fn held(&self) -> u32 {
-        self.held
+        self.coalesced
     }
 
     /// Whether interrupts come faster than the storm guard allows, so that it spaces them.
@@ -387,15 +431,15 @@ impl Cint {
         self.storming
     }
 
-    /// How often a call was older than the one before it; stops at 65535.
+    /// How many calls were older than the one before; saturates at 65535.
     #[must_use]
     pub const fn times_back(&self) -> u16 {
         self.times_back
     }
 
-    /// Takes the time of a call. When the clock goes back no time has passed.
+    /// Takes the time of a call. If the clock went back, no time has passed.
     #[inline(never)]
-    fn advance(&mut self, now: u64) {
+    pub(crate) fn advance(&mut self, now: u64) {
         let elapsed = match now.checked_sub(self.last) {
             _ if now == u64::MAX => AGE_MAX, // at the end of the clock everything is due
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
@@ -409,107 +453,13 @@ impl Cint {
         let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
         (self.oldest, self.quiet, self.gap) = (older(self.oldest), older(self.quiet), older(self.gap));
         self.last = now;
-        self.wake = 0;
+        self.fast_for = 0;
     }
 
-    /// The reason of a deadline that has come.
-    #[inline(always)]
-    const fn expired(&self) -> Option<Reason> {
-        if self.held == 0 {
-            return None;
-        }
-        match self.next_deadline() {
-            (1.., _) => None,
-            (_, reason) => Some(reason),
-        }
-    }
-
-    /// Ticks until what is held is due, and the reason it will give.
-    #[inline(never)]
-    const fn next_deadline(&self) -> (i32, Reason) {
-        let mut next = self.own_deadline();
-        if self.storming {
-            let pace = left(self.config.storm_interval, self.gap);
-            if self.put_off || next.0 < pace {
-                next = (pace, Reason::Storm); // nothing comes before its pace
-            }
-        }
-        next
-    }
-
-    /// The same, the storm guard aside: Δ after the last completion, `max_hold` after the first held.
-    const fn own_deadline(&self) -> (i32, Reason) {
-        let limit = left(self.config.max_hold, self.oldest);
-        let quiet = left(self.config.delta, self.quiet);
-        if limit < quiet { (limit, Reason::MaxHold) } else { (quiet, Reason::Delta) }
-    }
-
-    /// In a storm, and too soon after the last interrupt for another.
-    const fn is_paced(&self) -> bool {
-        self.storming && self.gap < self.config.storm_interval
-    }
-
-    /// The `in_flight` rule: with fewer commands in flight, holding `held` completions, below `thr`, leaves the device too
-    /// little to do.
-    #[inline(always)]
-    const fn needed(&self, held: u32) -> u32 {
-        if held > 1 { self.needed_for_more(held) } else { self.config.in_flight_per_held >> 1 }
-    }
-
-    #[inline(always)]
-    const fn needed_for_more(&self, held: u32) -> u32 {
-        self.config.in_flight_per_held.wrapping_mul(held)
-    }
-
-    fn hold(&mut self, reason: HoldReason) -> Decision {
-        if self.held == 0 {
-            self.oldest = 0;
-        }
-        self.held = self.held.saturating_add(1);
-        self.quiet = 0;
-        self.look_ahead();
-        Decision::Hold(reason)
-    }
-
-    #[inline(never)]
-    fn deliver(&mut self, reason: Reason) -> Decision {
-        self.forget_held();
-        self.interrupt();
-        Decision::Deliver(reason)
-    }
-
-    /// Plain ones that are held see an urgent one pass: it counts in their batch, so that they do not starve.
-    fn deliver_urgent(&mut self) -> Decision {
-        if self.held > 0 {
-            self.quiet = 0;
-            self.room = self.room.wrapping_sub(1); // or it had been everything: held < room
-        }
-        self.interrupt();
-        Decision::DeliverUrgent
-    }
-
-    /// Until when the short cut may be taken, after a completion or a delivery.
-    #[inline(never)]
-    const fn look_ahead(&mut self) {
-        self.wake = if self.storming || self.last >= CLOCK_END {
-            0
-        } else if self.held == 0 {
-            SPAN_MAX
-        } else {
-            self.own_wake()
-        };
-    }
-
-    /// Until what is held is due, after a completion.
-    #[inline(always)]
-    const fn own_wake(&self) -> u32 {
-        let (delta, limit) = (self.config.delta, self.config.burst_max.wrapping_sub(self.oldest));
-        if delta < limit { delta } else { limit }
-    }
-
+    /// Delivers what is held, unless the storm guard puts it off.
     #[inline(never)]
     fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
-        if self.held == 0 {
+        if self.coalesced == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
         }
         if self.is_paced() {
@@ -520,12 +470,13 @@ impl Cint {
     }
 
     const fn nothing_due(&self, reason: HoldReason) -> Decision {
-        Decision::Hold(if self.held > 0 { reason } else { HoldReason::NothingHeld })
+        Decision::Hold(if self.coalesced > 0 { reason } else { HoldReason::NothingHeld })
     }
 
-    const fn forget_held(&mut self) {
-        self.held = 0;
-        self.room = self.config.room();
+    const fn reset_coalesced(&mut self) {
+        self.coalesced = 0;
+        self.thr = self.config.thr as u32;
+        self.quiet = 0;
         self.put_off = false;
     }
 
@@ -534,28 +485,23 @@ impl Cint {
         self.interrupts(1, self.gap);
     }
 
-    /// Every interrupt but the first is a sample for the storm guard.
+    /// Every interrupt but the first ends a gap, which is a sample of the storm guard's average.
     #[inline(always)]
     fn interrupts(&mut self, count: u16, gap: u32) {
-        if self.delivered && self.config.storm_interval > 0 {
+        if self.interrupted && self.config.storm_interval > 0 {
             for _ in 0..count {
                 self.storming = self.average.sample(gap, self.storming, &self.config);
             }
         }
-        self.delivered = true;
+        self.interrupted = true;
         self.gap = 0;
-        self.look_ahead();
+        self.open_fast_path();
     }
 }
 
-/// Ticks until a span is over that began so long ago; more than LEFT_MAX: it has no end.
+/// Ticks until a span that began `age` ticks ago is over; more than LEFT_MAX if it has no end.
 const fn left(span: u32, age: u32) -> i32 {
     span.wrapping_sub(age).cast_signed()
 }
-
-/// From here on there is no short cut: it may neither pass over the end of the clock nor take a clock that went back for
-/// one that did.
-const CLOCK_END: u64 = 0xFFFF_FFFF << 32;
-const _: () = assert!(u64::MAX - CLOCK_END > 2 * NEVER as u64);
 
 const LEFT_MAX: i32 = SPAN_MAX.cast_signed();
