@@ -1,8 +1,8 @@
-//! Counting decisions, by those who want to.
+//! Optional counters of decisions.
 
 use crate::algorithm::{Decision, HoldReason, Reason};
 
-/// How often each decision was taken. Counters stop at their maximum.
+/// How often each decision was taken. Counters saturate.
 ///
 /// It is not part of the machine, which stays small: pass each decision through [`count`](Self::count).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Stats {
         hold_cancelled: 0,
     };
 
-    /// Counts a decision and hands it on.
+    /// Counts a decision and returns it.
     pub const fn count(&mut self, decision: Decision) -> Decision {
         let counter = match decision {
             Decision::Deliver(Reason::Delta) => &mut self.delta,
