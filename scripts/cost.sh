@@ -25,11 +25,11 @@ vic_on_completion low 25
 vic_on_completion ratio 25
 vic_inlined low 16
 vic_inlined ratio 19
-cint_on_completion plain 40
-cint_on_completion urgent 128
+cint_on_completion plain 39
+cint_on_completion urgent 122
 cint_on_completion barrier 122
-cint_inlined plain 38
-cint_inlined urgent 111
+cint_inlined plain 36
+cint_inlined urgent 105
 cint_inlined barrier 109
 any_policy none
 any_policy nvme

@@ -1,6 +1,6 @@
 //! Strict Barriers: a batch is complete when everything submitted before its last command is (cinterrupts §4.3).
 
-use crate::cint::Event;
+use crate::algorithm::Event;
 use crate::hint::Hint;
 
 /// A command's place in the order of submissions of its group. Give it back with the completion, once.
@@ -88,7 +88,7 @@ impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
         }
     }
 
-    /// Commands that got no ticket; stops at its maximum.
+    /// Commands that got no ticket; saturates.
     #[must_use]
     pub const fn untracked(&self) -> u32 {
         self.untracked
@@ -108,7 +108,7 @@ impl Word {
     pub const EMPTY: Self = Self { done: 0, barrier: 0 };
 }
 
-/// One group's commands from the low-water mark `low` to `next`, for those who keep the memory themselves; others take a
+/// One group's commands from the low-water mark `low` to `next`, for callers that keep the memory themselves; others use a
 /// [`Tracker`]. Its words, always the same and as many as a power of two, 64 at most, are given with each call; those
 /// beyond are not used.
 ///

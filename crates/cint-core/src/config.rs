@@ -1,4 +1,4 @@
-//! Parameters, checked once; every later step adds and compares.
+//! Parameters, checked once: every later step only adds and compares.
 
 use coalesce_decision::ticks::{NS_PER_S, divide, divide_up};
 use coalesce_decision::{ConfigError, Field, ticks};
@@ -9,12 +9,12 @@ use coalesce_decision::{ConfigError, Field, ticks};
 pub struct Params {
     /// Ticks of the caller's clock per second. 1 kHz to 10 GHz.
     pub tick_hz: u64,
-    /// Δ: so long without a completion ends a burst; 0: the caller says when, with
+    /// Δ: the quiet time that ends a burst; 0: the caller ends it, with
     /// [`on_batch_end`](crate::Cint::on_batch_end). 0 to 10 ms.
     pub delta_ns: u64,
-    /// `thr`: this many completions of a burst interrupt at once. 1 to 65535; 1: no coalescing.
+    /// `thr`: the completions that end a burst. 1 to 65535; 1: no coalescing.
     pub thr: u16,
-    /// Out-of-order Urgent: an urgent completion is announced alone, what is held stays held (§3.5).
+    /// Out-of-order Urgent: an urgent completion is delivered alone, what is held stays held (§3.5).
     pub ooo: bool,
     /// How long a completion may be held, from the first one held; `None`: up to (thr - 1) * Δ. 1 ns to 1 s, and no
     /// more than 500 million ticks.
@@ -51,7 +51,7 @@ impl Params {
     /// The same for an Intel P3700 (§5.2).
     pub const P3700: Self = Self { delta_ns: 15_000, ..Self::OPTANE };
 
-    /// The paper's for Optane, made safe: nothing held longer than 100 µs, and nothing that the device could run dry of.
+    /// The paper's for Optane, made safe: nothing held longer than 100 µs, and so few that the device does not run out of work.
     pub const DEFAULT: Self = Self { max_hold_ns: Some(100_000), in_flight: Some(4), ..Self::OPTANE };
 }
 
@@ -61,7 +61,7 @@ pub struct Config {
     pub(crate) tick_hz: u64,
     pub(crate) delta: u32,              // NEVER: none
     pub(crate) max_hold: u32,           // NEVER: none
-    pub(crate) burst_max: u32,          // the same, but that a burst ends for the short cut
+    pub(crate) max_hold_fast: u32,      // the same, but BURST_MAX if none: for the fast path
     pub(crate) storm_interval: u32,     // 0: no storm guard
     pub(crate) in_flight_per_held: u32, // twice the threshold; 0: no in_flight rule
     pub(crate) thr: u16,
@@ -73,18 +73,18 @@ const _: () = assert!(size_of::<Config>() == 32, "no byte is undefined");
 
 /// The longest time, in ticks, that a configuration can name.
 const TICKS_MAX: u64 = 500_000_000;
-/// No time that a configuration names is longer. It and its double are immediate operands of Arm's.
+/// No configured time is longer. It and its double are immediate operands on Arm.
 pub(crate) const SPAN_MAX: u32 = 124 << 22;
-/// Nothing need be known to be older: what a span was not over for, and one more later.
+/// Ages saturate here: every span has expired by then.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
-/// So old the oldest held completion may be before the short cut leaves it to others to stop at AGE_MAX.
+/// Without `max_hold`, the oldest completion held may become this old in the fast path, which saturates no age.
 const BURST_MAX: u32 = AGE_MAX + SPAN_MAX;
-/// A span that is never over.
+/// A span that never expires.
 pub(crate) const NEVER: u32 = BURST_MAX + SPAN_MAX + 1;
 const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
-// The oldest age there is: of an interrupt, then idle, then a burst in the short cut, then one step more.
+// The oldest age there is: of an interrupt, then an idle time, then a burst in the fast path, then one slow call.
 const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(AGE_MAX).is_some());
-/// The longest interval between two interrupts that the storm guard can be told: its samples are four times as long.
+/// The longest interval of the storm guard. Its samples are up to four times as long.
 const INTERVAL_MAX: u64 = 125_000_000;
 const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX && TICKS_MAX <= SPAN_MAX as u64);
 
@@ -155,7 +155,7 @@ impl Config {
                 ns => ticks_down(ns, tick_hz),
             },
             max_hold,
-            burst_max: if max_hold == NEVER { BURST_MAX } else { max_hold },
+            max_hold_fast: if max_hold == NEVER { BURST_MAX } else { max_hold },
             #[expect(clippy::cast_possible_truncation, reason = "at most INTERVAL_MAX")]
             storm_interval: storm_interval as u32,
             thr,
@@ -178,11 +178,6 @@ impl Config {
             (max_hold, _) => max_hold as u64,
         };
         Some(hold.saturating_add(self.storm_interval as u64))
-    }
-
-    /// With fewer held another one can be.
-    pub(crate) const fn room(&self) -> u32 {
-        (self.thr as u32).wrapping_sub(1)
     }
 
     /// Whether a burst ends only when the caller says so, with [`on_batch_end`](crate::Cint::on_batch_end): Δ is 0.

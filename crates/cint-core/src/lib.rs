@@ -22,9 +22,9 @@
 //! # Terms
 //!
 //! - *completion*: one command finished. *Interrupt*, *delivery*: one notification of the consumer; it covers
-//!   everything completed before it. A completion is *held* while it is posted but not announced.
+//!   everything completed before it. A completion is *held* while it is posted and no interrupt covers it.
 //! - *burst*: completions that follow each other within Δ.
-//! - *OOO*: an Urgent is announced alone, out of order; what is held stays held.
+//! - *OOO*: an Urgent is delivered alone, out of order; what is held stays held.
 //! - *storm*: interrupts faster than allowed; the *storm guard* spaces them.
 //! - *CIF*: commands in flight on this interrupt vector, counting the one that is completing now.
 //! - *tick*: one unit of the caller's monotonic clock.
@@ -52,17 +52,18 @@
 //! # What it does not do
 //!
 //! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and neither loops nor divides in a
-//! decision. Which command is Urgent it must be told: [`Hint`] and [`SystemCall`] help those who have to say.
+//! decision. It must be told which command is Urgent: [`Hint`] and [`SystemCall`] help to say so.
 
+mod algorithm;
 mod barrier;
-mod cint;
 mod config;
+mod fast;
 mod hint;
 mod reaper;
 mod storm;
 
+pub use algorithm::{CIF_UNKNOWN, Cint, Event};
 pub use barrier::{Ticket, Tracker, Window, Word};
-pub use cint::{CIF_UNKNOWN, Cint, Event};
 pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
 pub use config::{Config, Params, StormParams};
 pub use hint::{Barriers, BothBits, Hint, SystemCall};

@@ -1,4 +1,4 @@
-//! The consumer of a completion queue when the device announces urgent completions alone (cinterrupts §3.5).
+//! The consumer of a completion queue whose device delivers urgent completions alone (cinterrupts §3.5).
 
 /// One entry of an NVMe completion queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,10 +24,10 @@ impl Entry {
     }
 }
 
-/// Takes entries out of a completion queue of up to 64 * `WORDS` entries, urgent ones first if asked to.
+/// Reaps a completion queue of up to 64 * `WORDS` entries, urgent ones first if asked to.
 ///
-/// The driver reads entries for it, and writes the head doorbell when it says so: only over entries that are all taken,
-/// so that the device does not overwrite one that is not.
+/// The driver reads entries for it, and writes the head doorbell when it says so: only over entries that are all reaped,
+/// so that the device overwrites no other.
 ///
 /// ```
 /// use cint_core::{Entry, Reaper};

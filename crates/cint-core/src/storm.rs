@@ -1,9 +1,11 @@
-//! The storm guard: whoever marks everything Urgent gets no more than so many interrupts (cinterrupts §4.3).
+//! The storm guard: limits the rate of interrupts, should everything be Urgent (cinterrupts §4.3).
+//!
+//! The paper averages the rate; this averages the gaps, which needs no division.
 
 use crate::config::Config;
 
-/// A moving average of the gaps between interrupts: `ticks`, and so many 2^-shift of one.
-#[derive(Clone, Copy, Debug)]
+/// An exponentially weighted moving average (EWMA) of the gaps between interrupts: `ticks` + `parts` * 2^-shift, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Average {
     ticks: u32,
     parts: u32,
@@ -15,13 +17,13 @@ impl Average {
         Self { ticks: config.storm_interval.wrapping_mul(2), parts: 0 }
     }
 
-    /// An interrupt came `gap` ticks after the one before it. Whether they come too fast now: from below the interval
-    /// until above twice that.
+    /// An interrupt came `gap` ticks after the one before. Returns whether this is a storm: it begins when the average falls
+    /// below the interval, and ends when the average exceeds twice the interval.
     pub(crate) const fn sample(&mut self, gap: u32, was_storm: bool, config: &Config) -> bool {
         let (interval, shift) = (config.storm_interval, config.storm_shift as u32);
         let longest = interval.wrapping_mul(4);
         let gap = if gap < longest { gap } else { longest };
-        // (gap - ticks) 2^-shift more; it may be less, hence the shift of a signed number
+        // average += (gap - average) * 2^-shift; the difference may be negative, so the shift is signed
         let parts = self.parts.wrapping_add(gap).wrapping_sub(self.ticks);
         self.ticks = self.ticks.wrapping_add(parts.cast_signed().wrapping_shr(shift).cast_unsigned());
         self.parts = parts & !u32::MAX.wrapping_shl(shift);

@@ -188,19 +188,19 @@ pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hi
     match unsafe { State::at(state) } {
         Ok(state) => {
             if hint == COALESCE_HINT_PLAIN
-                && let Some(decision) = state.machine.short_cut(now, cif)
+                && let Some(decision) = state.machine.on_completion_fast(now, cif)
             {
                 return state.note(decision);
             }
-            full_way(state, now, hint, cif)
+            slow_path(state, now, hint, cif)
         }
         Err(status) => status,
     }
 }
 
-/// Without the short cut. Out of its way, so that it needs no stack.
+/// Apart from the fast path, so that the fast path needs no stack.
 #[inline(never)]
-fn full_way(state: &mut State, now: u64, hint: u32, cif: u32) -> coalesce_status {
+fn slow_path(state: &mut State, now: u64, hint: u32, cif: u32) -> coalesce_status {
     let decision = state.machine.on_event(now, known(hint).map_or(Event::Error, Event::from), cif);
     state.note(decision)
 }

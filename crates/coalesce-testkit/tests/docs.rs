@@ -1,0 +1,364 @@
+//! What the documents name is in the code: symbols, tests and files; and what the cores cite is in the documents.
+//!
+//! Sources are read as text. They are formatted, so an item ends at the first line that is `}` and no more.
+
+use std::fs::{read_dir, read_to_string};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn page(name: &str) -> String {
+    read_to_string(root().join("docs").join(name)).unwrap()
+}
+
+/// A Rust source, by its path from the folder of the crates: `cint-core/src/fast.rs`.
+struct Source {
+    path: String,
+    text: String,
+}
+
+fn sources() -> Vec<Source> {
+    let crates = root().join("crates");
+    let (mut folders, mut sources) = (vec![crates.clone()], vec![]);
+    while let Some(folder) = folders.pop() {
+        for entry in read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = read_to_string(&path).unwrap();
+                let path = path.strip_prefix(&crates).unwrap().to_str().unwrap().to_owned();
+                sources.push(Source { path, text });
+            }
+        }
+    }
+    sources
+}
+
+/// Whether `text` has `word` with no letter, digit or underscore beside it.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].chars().next_back().is_some_and(is_part)
+            && !text[at + word.len()..].chars().next().is_some_and(is_part)
+    })
+}
+
+fn is_type_name(word: &str) -> bool {
+    word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphanumeric)
+}
+
+fn is_item_name(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_lowercase()) && word.chars().all(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// The definition of a type and its `impl` blocks, as far as they are in this source.
+fn blocks_of<'a>(source: &'a Source, name: &str) -> Vec<&'a str> {
+    let opens = |line: &str| {
+        let line = line.trim_start_matches("pub ").trim_start_matches("pub(crate) ");
+        ["struct ", "enum ", "trait ", "type ", "impl "].iter().any(|keyword| line.starts_with(keyword))
+            && has_word(line, name)
+            || line.starts_with("impl<") && has_word(line, name)
+    };
+    let mut blocks = vec![];
+    let mut at = 0;
+    for line in source.text.split_inclusive('\n') {
+        if opens(line) {
+            let rest = &source.text[at..];
+            let end =
+                if line.trim_end().ends_with('{') { rest.find("\n}\n").unwrap_or(rest.len()) } else { line.len() };
+            blocks.push(&rest[..end]);
+        }
+        at += line.len();
+    }
+    blocks
+}
+
+/// Whether one of these lines declares a function, a constant, a field or a variant of this name.
+fn declares(text: &str, item: &str) -> bool {
+    text.lines().map(str::trim_start).filter(|line| !line.starts_with("//")).any(|line| {
+        let names = |rest: &str, ends: &[&str]| {
+            rest.strip_prefix(item).is_some_and(|rest| ends.iter().any(|end| rest.starts_with(end)))
+        };
+        let plain = line.trim_start_matches("pub ").trim_start_matches("pub(crate) ");
+        line.split_once("fn ").is_some_and(|(_, rest)| names(rest, &["(", "<"]))
+            || plain.strip_prefix("const ").is_some_and(|rest| names(rest, &[":"]))
+            || names(plain, &[":"])
+            || item.starts_with(char::is_uppercase) && names(plain, &[",", " =", " {", "("])
+    })
+}
+
+/// `Type`, `Type::item`, `function` or `field`, anywhere in these sources.
+fn exists(sources: &[Source], symbol: &str) -> bool {
+    let in_src = || sources.iter().filter(|source| source.path.contains("/src/"));
+    match symbol.split_once("::") {
+        Some((name, item)) => in_src().any(|source| blocks_of(source, name).iter().any(|block| declares(block, item))),
+        None if is_type_name(symbol) => in_src().any(|source| !blocks_of(source, symbol).is_empty()),
+        None => in_src().any(|source| declares(&source.text, symbol)),
+    }
+}
+
+fn is_symbol(text: &str) -> bool {
+    match text.split_once("::") {
+        Some((name, item)) => is_type_name(name) && (is_item_name(item) || is_type_name(item)),
+        None => is_type_name(text) || is_item_name(text),
+    }
+}
+
+/// Whether the file has a test of this name.
+fn has_test(source: &Source, test: &str) -> bool {
+    let Some(at) = source.text.find(&format!("fn {test}(")) else { return false };
+    let attributes = source.text[..at].trim_end().lines().rev().take_while(|line| line.trim_start().starts_with("#["));
+    attributes.into_iter().any(|line| line.trim() == "#[test]")
+}
+
+/// What is between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// A row of a table of `papers.md`, with the heading that it is under.
+struct Row {
+    heading: String,
+    cited: String,
+    symbols: String,
+    tests: String,
+}
+
+impl Row {
+    /// The crates whose tests are meant if none is named.
+    fn crates(&self) -> Vec<&str> {
+        match quoted(&self.heading).find_map(|path| path.strip_prefix("crates/")) {
+            Some(name) => vec![name],
+            None if self.tests.contains("(both)") => vec!["vic-core", "cint-core"],
+            None => vec![],
+        }
+    }
+}
+
+/// The rows of the tables that have a column for tests.
+fn rows(page: &str) -> Vec<Row> {
+    let (mut heading, mut columns, mut rows) = (String::new(), vec![], vec![]);
+    for line in page.lines() {
+        if line.starts_with("## ") {
+            heading = line.to_owned();
+        }
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        if !line.starts_with('|') {
+            columns.clear();
+        } else if columns.is_empty() {
+            columns = cells.iter().map(|&cell| cell.to_owned()).collect();
+        } else if columns.iter().any(|name| name == "test") && !line.starts_with("|--") {
+            assert_eq!(cells.len(), columns.len(), "{line}");
+            let cell = |name: &str| {
+                columns.iter().position(|column| column == name).map_or(String::new(), |at| cells[at].to_owned())
+            };
+            rows.push(Row {
+                heading: heading.clone(),
+                cited: cell("where"),
+                symbols: cell("symbol"),
+                tests: cell("test"),
+            });
+        }
+    }
+    rows
+}
+
+#[test]
+fn symbols_named_in_papers_md_exist() {
+    let (page, sources) = (page("papers.md"), sources());
+    let in_rows: Vec<String> = rows(&page).iter().flat_map(|row| quoted(&row.symbols)).map(str::to_owned).collect();
+    let in_text = quoted(&page).filter(|text| text.contains("::")).map(str::to_owned);
+    let symbols: Vec<_> = in_rows.into_iter().chain(in_text).filter(|text| is_symbol(text)).collect();
+    assert!(symbols.len() > 60, "{symbols:?}");
+    let missing: Vec<_> = symbols.iter().filter(|symbol| !exists(&sources, symbol)).collect();
+    assert!(missing.is_empty(), "not in the code: {missing:?}");
+}
+
+#[test]
+fn paths_named_in_papers_md_exist() {
+    let page = page("papers.md");
+    let is_path = |text: &&str| text.contains('/') && !text.contains([' ', ':', '(']) && !text.starts_with("tests/");
+    let paths: Vec<_> = quoted(&page).filter(is_path).filter(|path| path.chars().any(char::is_alphabetic)).collect();
+    assert!(paths.len() > 5, "{paths:?}");
+    let missing: Vec<_> = paths.iter().filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "no such file or folder: {missing:?}");
+}
+
+/// `file.rs: test` or `crate file.rs: test` or `crate/tests/file.rs: test`; behind it, and behind "the same" of the next row, a name alone is
+/// in the same file.
+#[test]
+fn tests_named_in_papers_md_exist() {
+    let (page, sources) = (page("papers.md"), sources());
+    let (mut named, mut missing, mut files) = (0, vec![], vec![]);
+    for row in rows(&page) {
+        assert!(quoted(&row.tests).next().is_some() || row.tests.starts_with("the same"), "no test: {}", row.symbols);
+        if !row.tests.starts_with("the same") {
+            files.clear();
+        }
+        for text in quoted(&row.tests) {
+            let (file, test) = match text.split_once(": ") {
+                Some((file, test)) => (Some(file), Some(test)),
+                None if text.ends_with(".rs") => (Some(text), None),
+                None => (None, Some(text)),
+            };
+            if let Some(file) = file {
+                files = match (file.split_once(' '), file.contains('/')) {
+                    (Some((krate, file)), _) => vec![format!("{krate}/tests/{file}")],
+                    (None, true) => vec![file.to_owned()],
+                    (None, false) => row.crates().iter().map(|krate| format!("{krate}/tests/{file}")).collect(),
+                };
+                assert!(!files.is_empty(), "{text}: of which crate?");
+            }
+            let Some(test) = test else {
+                missing.extend(files.iter().filter(|file| sources.iter().all(|source| source.path != **file)).cloned());
+                continue;
+            };
+            // Rules and shells of the property-test kit, and its name, stand where a file is not named.
+            if files.is_empty() {
+                if !root().join("crates").join(test).exists() && !exists(&sources, test) {
+                    missing.push(test.to_owned());
+                }
+                continue;
+            }
+            named += 1;
+            let is_there = |file: &String| sources.iter().any(|source| source.path == *file && has_test(source, test));
+            missing.extend(files.iter().filter(|file| !is_there(file)).map(|file| format!("{file}: {test}")));
+        }
+    }
+    assert!(named > 40, "{named}");
+    assert!(missing.is_empty(), "not in the code: {missing:?}");
+}
+
+#[test]
+fn tests_named_in_robustness_md_exist() {
+    let (page, sources) = (page("robustness.md"), sources());
+    let named: Vec<_> = quoted(&page).filter_map(|text| text.split_once("::")).collect();
+    assert!(named.len() > 30, "{named:?}");
+    for (file, test) in named {
+        let is_there = |source: &Source| {
+            let path = source.path.strip_prefix("coalesce-");
+            path.is_some_and(|path| path.ends_with(&format!("/{file}.rs"))) && has_test(source, test)
+        };
+        assert!(sources.iter().any(is_there), "{file}::{test}: no such test");
+    }
+}
+
+/// What can be cited of a paper: its sections, and its algorithms with the lines that they have (0: no numbers).
+struct Paper {
+    /// In `papers.md`; in sources also `cint`.
+    name: &'static str,
+    sections: usize,
+    algorithms: &'static [usize],
+}
+
+const PAPERS: [Paper; 3] = [
+    Paper { name: "vIC", sections: 8, algorithms: &[17, 17] },
+    Paper { name: "cinterrupts", sections: 7, algorithms: &[11, 19] },
+    Paper { name: "Xen", sections: 6, algorithms: &[29] },
+];
+
+/// `§3.5` or `Alg. 2 l.17` of a paper.
+#[derive(Debug, PartialEq)]
+struct Citation {
+    paper: &'static str,
+    part: String,
+    line: usize, // 0: none
+}
+
+impl Citation {
+    fn check(&self) -> Result<(), String> {
+        let paper = PAPERS.iter().find(|paper| paper.name == self.paper).unwrap();
+        let number = |text: &str| text.split('.').next().and_then(|text| text.parse::<usize>().ok());
+        let is_there = if let Some(section) = self.part.strip_prefix('§') {
+            number(section).is_some_and(|section| (1..=paper.sections).contains(&section))
+        } else {
+            let number = number(self.part.trim_start_matches("Alg. ")).unwrap_or(0);
+            let lines = number.checked_sub(1).and_then(|at| paper.algorithms.get(at));
+            lines.is_some_and(|&lines| self.line <= lines)
+        };
+        if is_there { Ok(()) } else { Err(format!("the paper has no such place: {self:?}")) }
+    }
+}
+
+/// The citations in a text. A paper that is named holds for the rest of its line.
+fn citations(text: &str, paper_of_the_file: &'static str) -> Vec<Citation> {
+    let mut found = vec![];
+    for line in text.lines() {
+        let line = line.replace("Algorithm ", "Alg. ");
+        let mut paper = paper_of_the_file;
+        let mut part = String::new();
+        let words: Vec<_> = line.split(|c: char| c.is_whitespace() || "(),;:`[]|".contains(c)).collect();
+        for (at, word) in words.iter().enumerate() {
+            let word = word.trim_end_matches('.');
+            if let Some(named) =
+                PAPERS.iter().find(|paper| paper.name == word || paper.name.starts_with(word) && word == "cint")
+            {
+                paper = named.name;
+            } else if word.starts_with('§') {
+                found.push(Citation { paper, part: word.to_owned(), line: 0 });
+            } else if word == "Alg"
+                && words.get(at + 1).is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit()))
+            {
+                part = format!("Alg. {}", words[at + 1].trim_end_matches('.'));
+                found.push(Citation { paper, part: part.clone(), line: 0 });
+            } else if let Some(Ok(line)) = word.strip_prefix("l.").map(str::parse) {
+                assert!(!part.is_empty(), "a line of what? {text}");
+                found.push(Citation { paper, part: part.clone(), line });
+            }
+        }
+    }
+    found
+}
+
+fn paper_under(heading: &str) -> &'static str {
+    PAPERS.iter().find(|paper| heading.starts_with(&format!("## {}:", paper.name))).map_or("vIC", |paper| paper.name)
+}
+
+#[test]
+fn citations_in_papers_md_are_places_of_the_papers() {
+    let page = page("papers.md");
+    let deviations =
+        page.lines().filter(|line| line.split_once(". ").is_some_and(|(n, _)| n.parse::<u32>().is_ok())).count();
+    let mut cited = 0;
+    for row in rows(&page).iter().filter(|row| !row.cited.is_empty()) {
+        let citations = citations(&row.cited, paper_under(&row.heading));
+        cited += citations.len();
+        citations.iter().for_each(|citation| citation.check().unwrap_or_else(|error| panic!("{error}")));
+        let deviation = row.cited.strip_prefix("deviation ").map(|number| number.parse::<usize>().unwrap());
+        assert!(deviation.is_none_or(|number| (1..=deviations).contains(&number)), "{}", row.cited);
+        let says_where = ["ours", "Table", "Figure", "deviation", "Xen"].iter().any(|word| row.cited.contains(word));
+        assert!(says_where || !citations.is_empty(), "where is that? {}", row.cited);
+    }
+    assert!(cited > 25, "{cited}");
+}
+
+/// A rule with a citation has a row: of the section or one below or above it, or of the algorithm.
+#[test]
+fn citations_in_the_cores_have_a_row_in_papers_md() {
+    let page = page("papers.md");
+    let rows: Vec<_> = rows(&page).iter().flat_map(|row| citations(&row.cited, paper_under(&row.heading))).collect();
+    let has_row = |cited: &Citation| {
+        rows.iter().filter(|row| row.paper == cited.paper).any(|row| {
+            let below = |part: &str, of: &str| {
+                part.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            below(&row.part, &cited.part) || below(&cited.part, &row.part)
+        })
+    };
+    for (krate, paper) in [("vic-core", "vIC"), ("cint-core", "cinterrupts")] {
+        let mut lines = 0;
+        for source in sources().iter().filter(|source| source.path.starts_with(&format!("{krate}/src/"))) {
+            for cited in citations(&source.text, paper) {
+                cited.check().unwrap_or_else(|error| panic!("{}: {error}", source.path));
+                assert!(has_row(&cited), "{}: {cited:?} has no row in docs/papers.md", source.path);
+                lines += usize::from(cited.line > 0);
+            }
+            let is_the_algorithm = source.path.ends_with("/algorithm.rs");
+            assert!(!is_the_algorithm || source.text.contains(paper), "{}: which paper?", source.path);
+            assert!(!is_the_algorithm || lines >= 8 || paper == "vIC", "{}: {lines} lines are cited", source.path);
+        }
+    }
+}
