@@ -10,7 +10,7 @@ help:
 	@echo "make cost   instructions of a decision, beside the paper's algorithm in plain C"
 	@echo "make bench  time of a decision, the same comparison, over 1, 64 and 4096 queues: two minutes, on an idle machine"
 	@echo "make fmt    format the code"
-	@echo "make lint   what the tests check before anything runs"
+	@echo "make lint   what the tests check before anything runs; installs nothing, says what is missing"
 
 demo: toolchain
 	-guest/packages.sh
@@ -50,6 +50,7 @@ bench: toolchain
 
 fmt: toolchain
 	cargo fmt --all
+	git ls-files -z '*.c' '*.h' ':!crates/ffi/include/coalesce.h' | xargs -0 clang-format -i
 
 lint: toolchain
 	scripts/test.sh lint

@@ -2,6 +2,7 @@
 # Feed what reads foreign bytes arbitrary ones, under the address sanitizer, and stop at the first thing that goes wrong.
 #
 #   fuzz.sh [SECONDS] [TARGET...]     60 by default, and every target of fuzz/fuzz_targets; two at a time
+#   fuzz.sh --build                   build every target, run none
 #   fuzz.sh --coverage                what the last run of each target reached
 #
 # A target begins with its seeds in fuzz/corpus/TARGET, and with the words of fuzz/dictionaries/TARGET if it reads text.
@@ -44,6 +45,8 @@ run() {
 
 mapfile -t all < <(basename --suffix=.rs --multiple fuzz/fuzz_targets/*.rs)
 if [ "$*" = --coverage ]; then table "${all[@]}"; exit; fi
+only_build=
+if [ "$*" = --build ]; then only_build=1; shift; fi
 seconds=${1:-60}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 targets=("${@:2}")
@@ -58,6 +61,7 @@ export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-co
 RUSTFLAGS=${RUSTFLAGS//$'\n'/ }
 cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir target/fuzz \
   "${targets[@]/#/--bin=}"
+[ -z "$only_build" ] || exit 0
 
 # Two at a time; 255 makes xargs begin no other.
 export host seconds

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint cores c_abi bare_metal cost examples install tests loom fuzz firmware guest spdk; all of them by default
+#   test.sh [STAGE...]     stages: lint packages cores c_abi bare_metal cost examples install tests loom fuzz firmware guest spdk
 #
-# Installs the packages it needs. REQUIRE_QEMU=1 makes a missing emulator a failure.
+# Without a stage it runs all of them, two at a time (see the end), and shows what each prints when it is over.
+# Installs the Debian packages it needs, unless lint is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +24,25 @@ lint() {
   else
     echo "SKIPPED: lint of the scripts: no shellcheck"
   fi
+  # Each version formats a little differently.
+  if clang-format --version 2> /dev/null | grep -q 'version 14\.'; then
+    git ls-files -z '*.c' '*.h' ':!crates/ffi/include/coalesce.h' | xargs -0 clang-format --dry-run -Werror
+  else
+    echo "SKIPPED: format of the C files: no clang-format 14"
+  fi
+  if ! command -v cargo-deny > /dev/null; then
+    echo "SKIPPED: duplicates and sources of dependencies: no cargo-deny"
+  else
+    cargo deny --offline check bans licenses sources
+    if [ -d "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs" ]; then
+      cargo deny --offline check advisories
+    else
+      echo "SKIPPED: advisories: cargo-deny has no database; cargo deny fetch db"
+    fi
+  fi
 }
+# What would be published, and the licences of what we build on.
+packages() { scripts/check-packages.sh; }
 cores() { scripts/check-cores.sh; }
 c_abi() { scripts/check-c-abi.sh; }
 # What firmware gets. The compilers for it are Debian's.
@@ -46,6 +65,7 @@ tests() { cargo test --quiet --locked --workspace; }
 loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
 # One minute of arbitrary bytes for each target: two at a time.
 fuzz() { scripts/fuzz.sh 60; }
+fuzz_build() { scripts/fuzz.sh --build; }
 # The controller of firmware-demo, in C and in Rust: here, under sanitizers, and on two emulated boards.
 firmware() {
   firmware-demo/host.sh > target/firmware-host.log || { tail -n 20 target/firmware-host.log; return 1; }
@@ -70,24 +90,50 @@ spdk() {
 # The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure.
 guest() { guest/check.sh stale failures; }
 
-[ $# -gt 0 ] || set -- lint cores c_abi bare_metal cost examples install tests loom fuzz firmware guest spdk
 # A machine where nothing can be installed may have it all, or skip what needs it.
-if ! { guest/packages.sh && guest/packages.sh build-essential shellcheck valgrind pkg-config; } && [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
+if [ "$*" != lint ] &&
+  ! { guest/packages.sh && guest/packages.sh build-essential clang-format shellcheck valgrind pkg-config; } &&
+  [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-for stage; do
-  printf '== %s\n' "$stage"
-  start=$SECONDS
-  # In a shell of its own, as a function after "if" would not stop at its first failure.
-  set +e
-  (set -e; "$stage") 2>&1 | tee -a "$log"
-  status=${PIPESTATUS[0]}
-  set -e
-  [ "$status" = 0 ] || { printf '== %s FAILED\n' "$stage" >&2; exit 1; }
-  printf '== %s: %s s\n' "$stage" $((SECONDS - start))
-done
+log=$(mktemp -d)
+trap 'rm -rf "$log"' EXIT
+mkdir -p target
 
-skipped=$(grep -c '^SKIPPED: ' "$log" || true)
-grep '^SKIPPED: ' "$log" | sort -u || true
-printf '== all passed, %s skipped\n' "$skipped"
+# Runs stages one after another; none begins once one has failed, in whichever lane.
+lane() { # STAGE...
+  local stage start status
+  for stage; do
+    [ ! -e "$log/failed" ] || return 1
+    printf '== %s\n' "$stage"
+    start=$SECONDS
+    # In a shell of its own, as a function after "if" would not stop at its first failure. For that reason no lane runs
+    # after "if" or before "||" either.
+    set +e
+    (set -e; "$stage") 2>&1 | tee "$log/$stage" >&3
+    status=${PIPESTATUS[0]}
+    set -e
+    { flock 4; cat "$log/$stage" >&5; printf '== %s: %s s\n' "$stage" $((SECONDS - start)); } 4> "$log/lock"
+    [ "$status" = 0 ] || { touch "$log/failed"; printf '== %s FAILED\n' "$stage" >&2; return 1; }
+  done
+}
+
+exec 3>&1 5> /dev/null
+if [ $# -gt 0 ]; then
+  lane "$@"
+else
+  # Stages that build in the same place are in the same lane. Linking, emulators and tests that wait leave a processor to the
+  # other one. Fuzzing uses all it gets, so it has the machine to itself.
+  exec 3> /dev/null 5>&1
+  trap 'kill 0' INT TERM
+  lane lint packages tests guest spdk & one=$!
+  lane cores c_abi bare_metal cost examples install loom firmware fuzz_build & other=$!
+  status=0
+  wait $one || status=1
+  wait $other || status=1
+  [ $status = 0 ] || exit 1
+  lane fuzz
+fi
+
+skipped=$(cat "$log"/* | grep '^SKIPPED: ' | sort -u || true)
+printf '%s' "${skipped:+$skipped$'\n'}"
+printf '== all passed, %s skipped\n' "$(grep -c . <<< "$skipped" || true)"

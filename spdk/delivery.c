@@ -89,7 +89,8 @@ static bool act(struct delivery *line, coalesce_status decision)
 }
 
 // `before` plain commands completed, and then this one.
-static void decide(struct delivery *line, uint64_t now, uint32_t before, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
+static void decide(struct delivery *line, uint64_t now, uint32_t before, uint32_t cif, const coalesce_mark *mark,
+                   uint32_t class_of)
 {
     coalesce_completion completion = {
         .struct_size = sizeof(completion),

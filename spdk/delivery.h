@@ -17,7 +17,8 @@ struct delivery {
     bool may_hold; // what the policy says; else nothing need be known of what is submitted or completes
     uint64_t age;  // goes on when it may hold again: what was known before is not true any more
     bool wants_submit, wants_each_submit, wants_batch_end;
-    uint32_t submitted, outstanding; // plain commands that the policy has not been told of, and how many were outstanding, at most
+    // Plain commands that the policy has not been told of, and how many were outstanding, at most.
+    uint32_t submitted, outstanding;
     bool is_due;       // the policy has decided to interrupt, and nobody has yet
     bool is_batch;     // completions came after the last end of a batch
     bool is_news;      // completions came after the consumer was told of them
@@ -32,7 +33,7 @@ struct delivery {
     struct delivery_hold {
         uint64_t since; // ticks
         uint64_t count;
-    } *holds; // when they were, the last `holds_size` of them
+    } * holds; // when they were, the last `holds_size` of them
     uint64_t holds_count;
     uint32_t holds_size; // a power of two
 

@@ -21,7 +21,7 @@ struct target {
     char *name;
     bool exists;
     uint32_t users; // under the lock
-    char *policy; // text form; under the lock
+    char *policy;   // text form; under the lock
     SLIST_ENTRY(target) link;
 };
 

@@ -38,12 +38,12 @@ struct vring_line {
     struct rte_vhost_memory *memory;
     const struct rte_vhost_mem_region *region; // where an address was found last
     bool is_packed;
-    uint16_t taken;         // split rings: requests that SPDK has taken, modulo 2^16,
-    uint16_t used;          // and that it has answered
-    uint64_t untold;        // those of them that `delivery` does not know of
-    uint32_t batch_len;     // how many requests SPDK found together
-    uint32_t batch_left;    // how many of those are still to come
-    uint32_t in_flight;     // packed rings: requests taken and not completed
+    uint16_t taken;      // split rings: requests that SPDK has taken, modulo 2^16,
+    uint16_t used;       // and that it has answered
+    uint64_t untold;     // those of them that `delivery` does not know of
+    uint32_t batch_len;  // how many requests SPDK found together
+    uint32_t batch_left; // how many of those are still to come
+    uint32_t in_flight;  // packed rings: requests taken and not completed
     uint32_t requests_size;
     struct request *requests;
 };

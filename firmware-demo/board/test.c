@@ -240,8 +240,7 @@ static void test_registers(void)
         board_arm_flash(board_now() + 1 * US);
         register uint32_t r0 __asm__("r0") = 2000 + steps, r1 __asm__("r1") = 1, r2 __asm__("r2") = 2, r3 __asm__("r3") = 3;
         register uint32_t r12 __asm__("r12") = 12, lr __asm__("lr") = 14;
-        __asm__ volatile("1: subs %0, %0, #1\n\tbne 1b"
-                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r12), "+r"(lr)::"cc");
+        __asm__ volatile("1: subs %0, %0, #1\n\tbne 1b" : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r12), "+r"(lr)::"cc");
         check(r0 == 0 && r1 == 1 && r2 == 2 && r3 == 3 && r12 == 12 && lr == 14, "an interrupt changes a register");
         for (unsigned i = 0; i < 10; i++) {
             sum = sum + two * two;

@@ -17,14 +17,14 @@ static uint64_t windows[GROUPS][CINT_WINDOW_WORDS(WINDOW)];
 
 static vic_config vic_of(const struct vector_config *config)
 {
-    return (vic_config){sizeof(vic_config), config->cif_threshold, config->tick_hz, config->epoch_ns, config->max_hold_ns,
-                        config->margin_ns, config->iops_threshold, config->max_skip, config->live_clamp, 0};
+    return (vic_config){sizeof(vic_config), config->cif_threshold,  config->tick_hz,  config->epoch_ns,   config->max_hold_ns,
+                        config->margin_ns,  config->iops_threshold, config->max_skip, config->live_clamp, 0};
 }
 
 static cint_config cint_of(const struct vector_config *config)
 {
-    return (cint_config){sizeof(cint_config), config->thr, config->tick_hz, config->delta_ns, config->max_hold_ns,
-                         config->storm_max_rate, config->storm_shift, config->in_flight, config->ooo, 0};
+    return (cint_config){sizeof(cint_config),    config->thr,         config->tick_hz,   config->delta_ns, config->max_hold_ns,
+                         config->storm_max_rate, config->storm_shift, config->in_flight, config->ooo,      0};
 }
 
 void replay_begin(const struct vector_trace *trace, const struct vector_config *all)

@@ -151,8 +151,8 @@ static bool is_urgent(unsigned queue, uint32_t dword3)
 static bool is_as_expected(unsigned queue, unsigned cid, const struct cq_entry *entry)
 {
     const struct command *command = &commands[queue][cid];
-    if (entry->dword[3] >> 17 != command->status || entry->dword[0] != command->result ||
-        entry->dword[2] >> 16 != queue || (entry->dword[2] & 0xffff) >= SQ_ENTRIES)
+    if (entry->dword[3] >> 17 != command->status || entry->dword[0] != command->result || entry->dword[2] >> 16 != queue ||
+        (entry->dword[2] & 0xffff) >= SQ_ENTRIES)
         return false;
     for (unsigned i = 0; command->is_io && command->status == STATUS_SUCCESS && i < BLOCK_WORDS; i++)
         if (buffer(queue, cid)[i] != pattern(command->block, i))

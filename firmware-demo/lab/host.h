@@ -52,7 +52,7 @@ void host_check_in_flight(unsigned queue, uint32_t cif);
 uint64_t host_alarm(void);
 void host_is_impatient(void);
 
-#define NVME_THR 7u // of Feature 08h: 8 completions
+#define NVME_THR 7u  // of Feature 08h: 8 completions
 #define NVME_TIME 1u // 100 µs
 
 // ---- For hostile.c ----

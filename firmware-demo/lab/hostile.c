@@ -12,18 +12,18 @@ static const struct {
     struct sq_entry entry; // dwords 0: opcode and flags, 1: namespace, 6: PRP1, 10, 11: LBA, 12, 13
 } wrong[] = {
     {1, STATUS_INVALID_OPCODE, {{0x55, 1}}},
-    {1, STATUS_INVALID_FIELD, {{IO_READ | 1 << 8, 1}}},                                      // half of a fused one
-    {1, STATUS_INVALID_FIELD, {{IO_READ | 1 << 14, 1}}},                                     // SGL
-    {1, STATUS_INVALID_NAMESPACE, {{IO_READ, 2}}},                                           // no such
-    {1, STATUS_INVALID_NAMESPACE, {{IO_READ, 0}}},                                           // none
-    {1, STATUS_INVALID_FIELD, {{IO_READ, 1, 0, 0, 0, 0, 4}}},                                // not aligned
-    {1, STATUS_INVALID_FIELD, {{IO_READ, 1, 0, 0, 0, 0, BUFFERS * BLOCK_BYTES}}},            // behind the memory
-    {1, STATUS_INVALID_FIELD, {{IO_WRITE, 1, 0, 0, 0, 0, 0, 1}}},                            // far behind it
-    {1, STATUS_INVALID_FIELD, {{IO_READ, 1, [12] = 1}}},                                     // two blocks
-    {1, STATUS_LBA_OUT_OF_RANGE, {{IO_READ, 1, [10] = BLOCKS}}},                             // behind the namespace
-    {1, STATUS_LBA_OUT_OF_RANGE, {{IO_WRITE, 1, [10] = 0, [11] = 1}}},                       // far behind it
-    {1, STATUS_UNRECOVERED_READ, {{IO_READ, 1, [10] = BLOCKS - 1}}},                         // the flash's fault
-    {1, STATUS_SUCCESS, {{IO_READ, 1, [10] = 0, [12] = CDW12_URGENT | CDW12_BARRIER}}},      // both: it is Urgent
+    {1, STATUS_INVALID_FIELD, {{IO_READ | 1 << 8, 1}}},                                 // half of a fused one
+    {1, STATUS_INVALID_FIELD, {{IO_READ | 1 << 14, 1}}},                                // SGL
+    {1, STATUS_INVALID_NAMESPACE, {{IO_READ, 2}}},                                      // no such
+    {1, STATUS_INVALID_NAMESPACE, {{IO_READ, 0}}},                                      // none
+    {1, STATUS_INVALID_FIELD, {{IO_READ, 1, 0, 0, 0, 0, 4}}},                           // not aligned
+    {1, STATUS_INVALID_FIELD, {{IO_READ, 1, 0, 0, 0, 0, (BUFFERS * BLOCK_BYTES)}}},     // behind the memory
+    {1, STATUS_INVALID_FIELD, {{IO_WRITE, 1, 0, 0, 0, 0, 0, 1}}},                       // far behind it
+    {1, STATUS_INVALID_FIELD, {{IO_READ, 1, [12] = 1}}},                                // two blocks
+    {1, STATUS_LBA_OUT_OF_RANGE, {{IO_READ, 1, [10] = BLOCKS}}},                        // behind the namespace
+    {1, STATUS_LBA_OUT_OF_RANGE, {{IO_WRITE, 1, [10] = 0, [11] = 1}}},                  // far behind it
+    {1, STATUS_UNRECOVERED_READ, {{IO_READ, 1, [10] = BLOCKS - 1}}},                    // the flash's fault
+    {1, STATUS_SUCCESS, {{IO_READ, 1, [10] = 0, [12] = CDW12_URGENT | CDW12_BARRIER}}}, // both: it is Urgent
     {1, STATUS_SUCCESS, {{IO_READ, 1, [10] = 0, [12] = CDW12_BARRIER, [13] = CDW13_LOW_LATENCY}}},
     {0, STATUS_INVALID_OPCODE, {{0x7f}}},
     {0, STATUS_INVALID_FIELD, {{ADMIN_SET_FEATURES, [10] = 0x77}}},                          // no such feature

@@ -52,7 +52,7 @@ static struct function {
     uint64_t address, length;
     char name[256];
     struct tally tally;
-} *functions, device;
+} * functions, device;
 static unsigned function_count;
 static const char *out_name;
 
@@ -141,7 +141,8 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
         uint64_t address = qemu_plugin_insn_vaddr(instruction);
         struct function *function = function_at(address);
         if (function->kind != LAB)
-            qemu_plugin_register_vcpu_insn_exec_cb(instruction, address == function->address ? on_first : on_instruction, 0, function);
+            qemu_plugin_register_vcpu_insn_exec_cb(instruction, address == function->address ? on_first : on_instruction, 0,
+                                                   function);
     }
 }
 

@@ -74,7 +74,7 @@ int main(void)
 {
     cint_config config;
     cint_config_optane(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
-    config.ooo = 0;                          // this consumer takes everything at every interrupt
+    config.ooo = 0;                                         // this consumer takes everything at every interrupt
     coalesce_error error;
     char text[100] = "cint_init";
     coalesce_status status = cint_init(&cint, sizeof cint, &config, &error);

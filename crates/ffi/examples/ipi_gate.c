@@ -36,7 +36,7 @@ int main(void)
     static vic_state vic;
     vic_config config;
     vic_config_paper(&config, sizeof config, 1000000000); // needs no timer: with few commands in flight each interrupts
-    config.epoch_ns = 1000000;             // 1 ms instead of 200 ms, as this program ends soon
+    config.epoch_ns = 1000000;                            // 1 ms instead of 200 ms, as this program ends soon
     must(vic_init(&vic, sizeof vic, &config, NULL) == COALESCE_OK, "vic_init");
     must(ipi_gate_init(&gate, sizeof gate, IPI_GATE_PAPER_NS, 1000000000, NULL) == COALESCE_OK, "ipi_gate_init");
     kick = eventfd(0, EFD_NONBLOCK);

@@ -8,7 +8,9 @@
 #define CDW12_URGENT 0x10000u
 
 // What both sides see. The tail of the submission queue is free-running, to keep this short.
-static struct { uint32_t cid, cdw12; } sq[ENTRIES];
+static struct {
+    uint32_t cid, cdw12;
+} sq[ENTRIES];
 static cint_entry cq[ENTRIES];
 static uint32_t sq_tail, cq_head; // the doorbells
 enum { NORMAL, URGENT };
@@ -93,7 +95,7 @@ int main(void)
     static uint64_t reaper[CINT_REAPER_WORDS(ENTRIES)];
     cint_config config;
     cint_config_optane(&config, sizeof config, 1000000000); // urgent ones are announced alone
-    config.thr = 64;                         // more than fit: the queue becomes full behind entries that are left
+    config.thr = 64;                                        // more than fit: the queue becomes full behind entries that are left
     must(cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "cint_init");
     must(cint_reaper_init(reaper, sizeof reaper, ENTRIES, NULL) == COALESCE_OK, "cint_reaper_init");
     doorbell = eventfd(0, EFD_NONBLOCK);
@@ -121,7 +123,7 @@ int main(void)
         must(seen[vector] == interrupts[vector], "the driver saw every interrupt");
     }
     must(cq_head == COMMANDS % ENTRIES, "the head doorbell stands behind the last entry");
-    printf("nvme_cq: %u commands, %llu interrupts, %llu urgent ones beside them\n", COMMANDS,
-           (unsigned long long)seen[NORMAL], (unsigned long long)seen[URGENT]);
+    printf("nvme_cq: %u commands, %llu interrupts, %llu urgent ones beside them\n", COMMANDS, (unsigned long long)seen[NORMAL],
+           (unsigned long long)seen[URGENT]);
     return 0;
 }

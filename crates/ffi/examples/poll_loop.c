@@ -65,7 +65,7 @@ int main(void)
     static poller p;
     cint_config config;
     cint_config_optane(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
-    config.ooo = 0;                          // this driver takes everything at every interrupt
+    config.ooo = 0;                                         // this driver takes everything at every interrupt
     must(cint_init(&p.cint, sizeof p.cint, &config, NULL) == COALESCE_OK, "cint_init");
     call = eventfd(0, EFD_NONBLOCK);
     uint64_t seen = 0;

@@ -7,12 +7,12 @@
 
 static const char *about = "";
 
-#define CHECK(condition)                                                                 \
-    do {                                                                                 \
-        if (!(condition)) {                                                              \
+#define CHECK(condition)                                                                   \
+    do {                                                                                   \
+        if (!(condition)) {                                                                \
             fprintf(stderr, "misuse.c:%d: %s: FAILED: %s\n", __LINE__, about, #condition); \
-            exit(1);                                                                     \
-        }                                                                                \
+            exit(1);                                                                       \
+        }                                                                                  \
     } while (0)
 
 // Valid arguments beside the wrong one.
@@ -33,37 +33,37 @@ typedef enum { VIC, CINT, GATE, WINDOW, REAPER, KINDS } kind;
 static const size_t sizes[KINDS] = {sizeof(vic_state), sizeof(cint_state), sizeof(ipi_gate), sizeof a_window,
                                     CINT_REAPER_WORDS(64) * sizeof(uint64_t)};
 
-#define FUNCTIONS(X)                                                                                        \
-    X(VIC, vic_state, vic_on_completion(state, 1, 100))                                                     \
-    X(VIC, vic_state, vic_on_completion_in_slice(state, 1, 100, 2))                                         \
-    X(VIC, vic_state, vic_on_deadline(state, 1))                                                            \
-    X(VIC, vic_state, vic_on_consumed(state, 1))                                                            \
-    X(VIC, vic_state, vic_on_schedule(state, 1))                                                            \
-    X(VIC, vic_state, vic_on_deschedule(state, 1))                                                          \
-    X(VIC, vic_state, vic_flush(state, 1))                                                                  \
-    X(VIC, vic_state, vic_reconfigure(state, &a_vic_config, 1, NULL))                                       \
-    X(VIC, vic_state, vic_get_info(state, (vic_info *)out, sizeof(vic_info)))                               \
-    X(CINT, cint_state, cint_on_completion(state, 1, COALESCE_HINT_PLAIN, 100))                             \
-    X(CINT, cint_state, cint_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100))          \
-    X(CINT, cint_state, cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                             \
-    X(CINT, cint_state, cint_on_deadline(state, 1))                                                         \
-    X(CINT, cint_state, cint_on_batch_end(state, 1))                                                        \
-    X(CINT, cint_state, cint_on_consumed(state, 1))                                                         \
-    X(CINT, cint_state, cint_flush(state, 1))                                                               \
-    X(CINT, cint_state, cint_reconfigure(state, &a_cint_config, 1, NULL))                                   \
-    X(CINT, cint_state, cint_get_info(state, (cint_info *)out, sizeof(cint_info)))                          \
-    X(GATE, ipi_gate, ipi_gate_delivered(state, 1))                                                         \
-    X(GATE, ipi_gate, ipi_gate_should_send(state, 1, (uint64_t *)out))                                      \
-    X(WINDOW, uint64_t, cint_window_reset(state))                                                           \
-    X(WINDOW, uint64_t, cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100))          \
-    X(WINDOW, uint64_t, cint_on_cancel(&a_cint, state, 1, 0))                                               \
+#define FUNCTIONS(X)                                                                               \
+    X(VIC, vic_state, vic_on_completion(state, 1, 100))                                            \
+    X(VIC, vic_state, vic_on_completion_in_slice(state, 1, 100, 2))                                \
+    X(VIC, vic_state, vic_on_deadline(state, 1))                                                   \
+    X(VIC, vic_state, vic_on_consumed(state, 1))                                                   \
+    X(VIC, vic_state, vic_on_schedule(state, 1))                                                   \
+    X(VIC, vic_state, vic_on_deschedule(state, 1))                                                 \
+    X(VIC, vic_state, vic_flush(state, 1))                                                         \
+    X(VIC, vic_state, vic_reconfigure(state, &a_vic_config, 1, NULL))                              \
+    X(VIC, vic_state, vic_get_info(state, (vic_info *)out, sizeof(vic_info)))                      \
+    X(CINT, cint_state, cint_on_completion(state, 1, COALESCE_HINT_PLAIN, 100))                    \
+    X(CINT, cint_state, cint_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100)) \
+    X(CINT, cint_state, cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                    \
+    X(CINT, cint_state, cint_on_deadline(state, 1))                                                \
+    X(CINT, cint_state, cint_on_batch_end(state, 1))                                               \
+    X(CINT, cint_state, cint_on_consumed(state, 1))                                                \
+    X(CINT, cint_state, cint_flush(state, 1))                                                      \
+    X(CINT, cint_state, cint_reconfigure(state, &a_cint_config, 1, NULL))                          \
+    X(CINT, cint_state, cint_get_info(state, (cint_info *)out, sizeof(cint_info)))                 \
+    X(GATE, ipi_gate, ipi_gate_delivered(state, 1))                                                \
+    X(GATE, ipi_gate, ipi_gate_should_send(state, 1, (uint64_t *)out))                             \
+    X(WINDOW, uint64_t, cint_window_reset(state))                                                  \
+    X(WINDOW, uint64_t, cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100)) \
+    X(WINDOW, uint64_t, cint_on_cancel(&a_cint, state, 1, 0))                                      \
     X(REAPER, uint64_t, cint_reaper_reap(state, a_queue, take_all, NULL, (uint32_t *)out))
 
-#define ALL_REFUSE(of, type, call)                  \
-    if (which == of) {                              \
-        type *state = (type *)memory;               \
-        about = #call;                              \
-        CHECK((call) == expected);                  \
+#define ALL_REFUSE(of, type, call)                   \
+    if (which == of) {                               \
+        type *state = (type *)memory;                \
+        about = #call;                               \
+        CHECK((call) == expected);                   \
         CHECK(out[0] == 0x5555 && out[1] == 0x5555); \
     }
 
@@ -75,8 +75,7 @@ static void refused(kind which, void *memory, coalesce_status expected)
     if (which == VIC)
         CHECK(vic_deadline((vic_state *)memory) == COALESCE_NEVER && vic_reason((vic_state *)memory) == COALESCE_REASON_NONE);
     if (which == CINT)
-        CHECK(cint_deadline((cint_state *)memory) == COALESCE_NEVER &&
-              cint_reason((cint_state *)memory) == COALESCE_REASON_NONE);
+        CHECK(cint_deadline((cint_state *)memory) == COALESCE_NEVER && cint_reason((cint_state *)memory) == COALESCE_REASON_NONE);
     if (which == WINDOW)
         CHECK(cint_window_on_submit((uint64_t *)memory) == COALESCE_NO_TICKET);
 }
@@ -84,11 +83,16 @@ static void refused(kind which, void *memory, coalesce_status expected)
 static coalesce_status init(kind which, void *memory, size_t size)
 {
     switch (which) {
-    case VIC: return vic_init((vic_state *)memory, size, &a_vic_config, NULL);
-    case CINT: return cint_init((cint_state *)memory, size, &a_cint_config, NULL);
-    case GATE: return ipi_gate_init((ipi_gate *)memory, size, IPI_GATE_PAPER_NS, 1000000000, NULL);
-    case WINDOW: return cint_window_init((uint64_t *)memory, size, 64, NULL);
-    default: return cint_reaper_init((uint64_t *)memory, size, 64, NULL);
+    case VIC:
+        return vic_init((vic_state *)memory, size, &a_vic_config, NULL);
+    case CINT:
+        return cint_init((cint_state *)memory, size, &a_cint_config, NULL);
+    case GATE:
+        return ipi_gate_init((ipi_gate *)memory, size, IPI_GATE_PAPER_NS, 1000000000, NULL);
+    case WINDOW:
+        return cint_window_init((uint64_t *)memory, size, 64, NULL);
+    default:
+        return cint_reaper_init((uint64_t *)memory, size, 64, NULL);
     }
 }
 
@@ -135,11 +139,11 @@ static void what_is_another_state(kind made)
     free(memory);
 }
 
-#define ALL_RUN(of, type, call)             \
-    if (which == of) {                      \
-        type *state = (type *)memory;       \
-        about = #call;                      \
-        CHECK((call) >= COALESCE_OK);       \
+#define ALL_RUN(of, type, call)       \
+    if (which == of) {                \
+        type *state = (type *)memory; \
+        about = #call;                \
+        CHECK((call) >= COALESCE_OK); \
     }
 
 // A sound state and what it says of itself, in memory of exactly their size: every function stays within.
@@ -156,33 +160,33 @@ static void what_is_a_state(kind which)
 }
 
 // What `call` says of a parameter with a value out of its range: which, and what is allowed.
-#define REFUSED(call, parameter, number, wrong, smallest, largest)                                                   \
-    do {                                                                                                             \
-        about = #call ": " #parameter;                                                                               \
-        memset(&error, 0x55, sizeof error);                                                                          \
-        parameter = (wrong);                                                                                         \
-        CHECK((call) == COALESCE_E_CONFIG);                                                                          \
+#define REFUSED(call, parameter, number, wrong, smallest, largest)                                                     \
+    do {                                                                                                               \
+        about = #call ": " #parameter;                                                                                 \
+        memset(&error, 0x55, sizeof error);                                                                            \
+        parameter = (wrong);                                                                                           \
+        CHECK((call) == COALESCE_E_CONFIG);                                                                            \
         CHECK(error.field == (number) && error.value == (wrong) && error.min == (smallest) && error.max == (largest)); \
-        CHECK(error.because == 0);                                                                                  \
+        CHECK(error.because == 0);                                                                                    \
     } while (0)
 
 // The same for all that is just outside its bounds; at the bounds it is accepted.
-#define BELOW(call, parameter, number, smallest, largest)                            \
-    do {                                                                             \
-        REFUSED(call, parameter, number, (smallest)-1, smallest, largest);           \
-        parameter = (smallest);                                                      \
-        CHECK((call) == COALESCE_OK);                                                \
+#define BELOW(call, parameter, number, smallest, largest)                  \
+    do {                                                                   \
+        REFUSED(call, parameter, number, (smallest)-1, smallest, largest); \
+        parameter = (smallest);                                            \
+        CHECK((call) == COALESCE_OK);                                      \
     } while (0)
-#define ABOVE(call, parameter, number, smallest, largest)                            \
-    do {                                                                             \
-        REFUSED(call, parameter, number, (largest) + 1, smallest, largest);          \
-        parameter = (largest);                                                       \
-        CHECK((call) == COALESCE_OK);                                                \
+#define ABOVE(call, parameter, number, smallest, largest)                   \
+    do {                                                                    \
+        REFUSED(call, parameter, number, (largest) + 1, smallest, largest); \
+        parameter = (largest);                                              \
+        CHECK((call) == COALESCE_OK);                                       \
     } while (0)
-#define BOUNDS(call, parameter, number, smallest, largest)                           \
-    do {                                                                             \
-        BELOW(call, parameter, number, smallest, largest);                           \
-        ABOVE(call, parameter, number, smallest, largest);                           \
+#define BOUNDS(call, parameter, number, smallest, largest) \
+    do {                                                   \
+        BELOW(call, parameter, number, smallest, largest); \
+        ABOVE(call, parameter, number, smallest, largest); \
     } while (0)
 
 static coalesce_error error;
@@ -515,7 +519,11 @@ static void configurations_of_another_size(void)
     void (*const of_cint[])(cint_config *, size_t, uint64_t) = {cint_config_default, cint_config_optane, cint_config_p3700};
     vic_state vic;
     cint_state cint;
-    union { vic_config vic; cint_config cint; unsigned char bytes[128]; } config;
+    union {
+        vic_config vic;
+        cint_config cint;
+        unsigned char bytes[128];
+    } config;
     for (size_t which = 0; which < 5; which++)
         for (size_t size = 0; size < sizeof config; size++) {
             if (size == (which < 2 ? sizeof config.vic : sizeof config.cint))

@@ -16,6 +16,7 @@ fn named(decision: Decision) -> coalesce_testkit::Decision {
     match decision {
         Decision::Deliver(reason) => coalesce_testkit::Decision::Deliver(reason.name()),
         Decision::Hold(reason) => coalesce_testkit::Decision::Hold(reason.name()),
+        Decision::DeliverUrgent => coalesce_testkit::Decision::DeliverUrgent("urgent"),
     }
 }
 
@@ -41,6 +42,7 @@ impl Policy for Twin<'_> {
             let name = match decision {
                 Decision::Deliver(reason) => reason.name(),
                 Decision::Hold(_) => "hold",
+                Decision::DeliverUrgent => "urgent",
             };
             *self.answers.borrow_mut().entry(name).or_default() += 1;
         }

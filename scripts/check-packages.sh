@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Every crate in crates/ can be published: it packages against the others, with what a registry shows, a README and both
+# licences inside, and its library and programs compile from what is in the package. Nothing else is ever published.
+# And every crate that this project builds on has a licence that deny.toml allows.
+#
+# Needs no network. What only a registry knows stays unchecked: whether a name is free, and whether a category exists.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+die() { printf 'check-packages: %s\n' "$*" >&2; exit 1; }
+target=${CARGO_TARGET_DIR:-target}
+
+# Licences: of everything but the firmware and the guest, which get crates of this repository alone.
+mapfile -t allowed < <(sed -n '/^allow = \[/,/^\]/s/^ *"\(.*\)",.*/\1/p' deny.toml)
+[ ${#allowed[@]} -gt 0 ] || die "deny.toml allows no licence"
+excepted=$(sed -n 's/^ *{ crate = "\(.*\)", allow = \["\(.*\)"\] },.*/\1 \2/p' deny.toml)
+for manifest in Cargo.toml fuzz/Cargo.toml firmware-demo/rust/Cargo.toml; do
+  cargo tree --quiet --locked --manifest-path "$manifest" --workspace --prefix none --no-dedupe --format '{p}|{l}' |
+    sed '/./!d; s/ .*|/|/'
+done | sort -u | awk -F '|' -v allowed="$(printf '%s|' "${allowed[@]}")" -v excepted="$excepted" '
+  BEGIN {
+    n = split(allowed, list); for (i = 1; i <= n; i++) may[list[i]] = 1
+    n = split(excepted, list, "\n"); for (i = 1; i <= n; i++) { split(list[i], pair, " "); one[pair[1], pair[2]] = 1 }
+  }
+  # Every part of a conjunction must have an alternative that is allowed.
+  {
+    gsub("/", " OR ", $2); gsub(/[()]/, "", $2)
+    parts = split($2, part, " AND "); good = parts > 0
+    for (i = 1; i <= parts; i++) {
+      either = 0
+      choices = split(part[i], choice, " OR ")
+      for (j = 1; j <= choices; j++) either = either || choice[j] in may || ($1, choice[j]) in one
+      good = good && either
+    }
+    if (!good) { print "check-packages: licence of " $1 ": " ($2 ? $2 : "none"); bad = 1 }
+  }
+  END { print "check-packages: licences of " NR " crates"; exit bad || NR < 50 }' || die "see deny.toml"
+
+for manifest in $(git ls-files '*Cargo.toml' ':!crates' ':!:Cargo.toml'); do
+  grep -qx 'publish = false' "$manifest" || die "$manifest could be published"
+done
+
+# Cargo resolves what is packaged together against each other since 1.90.
+read -r _ version _ < <(cargo --version)
+if [ "$(printf '%s\n' 1.90 "$version" | sort -V | head -n 1)" != 1.90 ]; then
+  echo "SKIPPED: packages: cargo $version, this needs 1.90"
+  exit
+fi
+packages=()
+for manifest in crates/*/Cargo.toml; do
+  packages+=("$(sed -n 's/^name = "\(.*\)"/\1/p;T;q' "$manifest")")
+  for key in description keywords categories readme; do
+    grep -qE "^$key(\.workspace)? = " "$manifest" || die "$manifest has no $key"
+  done
+done
+made=$target/package
+rm -rf "$made"
+cargo package --locked --offline --allow-dirty --no-verify "${packages[@]/#/--package=}" > /dev/null 2> "$target/package.log" ||
+  { cat "$target/package.log" >&2; exit 1; }
+! grep -A 3 '^warning' "$target/package.log" >&2 || die "see above"
+
+# A workspace of what was packaged. It shares what is built already of other crates.
+for package in "${packages[@]}"; do
+  files=("$made/$package"-[0-9]*.crate)
+  mkdir "$made/$package"
+  tar -xzf "${files[0]}" -C "$made/$package" --strip-components 1
+  for file in LICENSE-MIT LICENSE-APACHE; do
+    cmp -s "$file" "$made/$package/$file" || die "$package: no $file in the package"
+  done
+  [ -s "$made/$package/README.md" ] || die "$package: no README.md in the package"
+done
+{
+  printf '[workspace]\nresolver = "3"\nmembers = ["*"]\nexclude = ["tmp-crate", "tmp-registry"]\n[patch.crates-io]\n'
+  printf '%s\n' "${packages[@]}" | sed 's/.*/& = { path = "&" }/'
+  sed -n '/^\[profile.dev\]/,/^$/p' Cargo.toml
+} > "$made/Cargo.toml"
+cp Cargo.lock "$made"
+cargo check --quiet --offline --workspace --manifest-path "$made/Cargo.toml" --target-dir "$target"
+echo "check-packages: ${#packages[@]} packages, which compile"
