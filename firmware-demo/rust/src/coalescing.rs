@@ -1,19 +1,12 @@
 //! Interrupt now, or wait for company? One vector, and its policy: which one is for the host to say. Every decision is noted
 //! in the trace, and then acted upon, in one place.
 
-use crate::decision::{Call, Decision, note};
+use crate::decision::{Call, Completed, Decision, note};
 use crate::host::{Cause, REGISTERS};
 use crate::policy::Policy;
 use crate::vector::Vector;
 use cint_core::{Hint, Ticket};
 use core::sync::atomic::Ordering;
-
-/// A command whose completion is posted.
-pub struct Completed {
-    pub ticket: Option<Ticket>,
-    pub hint: Hint,
-    pub has_failed: bool,
-}
 
 pub struct Coalescing<V> {
     queue: u8,

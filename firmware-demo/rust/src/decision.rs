@@ -1,7 +1,7 @@
 //! A decision of any policy, and the trace that it is noted in.
 
 use crate::board::NEVER;
-use cint_core::Hint;
+use cint_core::{Hint, Ticket};
 
 /// What to do now, and why. Only `Hold` suppresses an interrupt.
 #[derive(Clone, Copy)]
@@ -29,6 +29,13 @@ impl From<cint_core::Decision> for Decision {
             cint_core::Decision::Hold(reason) => Self::Hold(reason.name()),
         }
     }
+}
+
+/// A command whose completion is posted.
+pub struct Completed {
+    pub ticket: Option<Ticket>,
+    pub hint: Hint,
+    pub has_failed: bool,
 }
 
 /// What was decided about.

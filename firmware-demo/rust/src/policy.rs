@@ -2,8 +2,7 @@
 
 use crate::aggregation::Aggregation;
 use crate::board::TICK_HZ;
-use crate::coalescing::Completed;
-use crate::decision::Decision;
+use crate::decision::{Completed, Decision};
 use cint_core::{Cint, StormParams, Ticket, Tracker};
 use vic_core::Vic;
 
