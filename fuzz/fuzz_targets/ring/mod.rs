@@ -405,7 +405,7 @@ impl Run<'_> {
                 (inside(offset, len), 0, true)
             }
             Task::Answer(Status::Ok) => {
-                assert!(request.written as usize <= ID_LEN);
+                assert!(request.written as usize <= SERIAL_LEN);
                 return;
             }
             Task::Answer(_) => {
