@@ -18,6 +18,7 @@ lint() {
     cargo clippy --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --features "$features" \
       --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
   done
+  scripts/check-cycles.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
     shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh firmware-demo/*.sh spdk/test/*.sh .ci/run

@@ -9,9 +9,10 @@ mod guest;
 use arbitrary::Arbitrary;
 use coalesce_target::backend::{Backend, MemoryBackend};
 use coalesce_target::bus_error;
-use coalesce_target::queue::{Disk, QueueConfig, QueueParts, QueueThread};
-use coalesce_target::vhost::blk::{ID_LEN, Limits};
-use coalesce_target::vhost::call::CallRings;
+use coalesce_target::call::CallRings;
+use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
+use coalesce_target::queue::{QueueConfig, QueueParts, QueueThread};
+use coalesce_target::vhost::vring::Vring;
 use coalesce_target::vhost::{Connection, QUEUE_SIZE_MAX, check_files};
 use guest::{DISK_LEN, Place, RINGS, Rarely, Request, START};
 use libfuzzer_sys::fuzz_target;
@@ -148,7 +149,7 @@ enum Step {
 /// What there is once for all inputs.
 struct Target {
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread]>,
+    queues: Arc<[QueueThread<Vring>]>,
     inputs: Cell<u32>,
     files: Cell<usize>,
 }
@@ -157,7 +158,7 @@ impl Default for Target {
     fn default() -> Self {
         bus_error::survive().unwrap();
         let backend = Backend::Memory(MemoryBackend::new(DISK_LEN).unwrap());
-        let limits = Limits { size: DISK_LEN, read_only: false, serial: [b's'; ID_LEN], max_memory: 1 << 30 };
+        let limits = Limits { size: DISK_LEN, read_only: false, serial: [b's'; SERIAL_LEN], max_memory: 1 << 30 };
         let name = "fuzz".into();
         let call_rings = CallRings::new(2 * QUEUES + 1).unwrap();
         let write_back = AtomicBool::new(true);

@@ -9,17 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::socket::{Shutdown, UnixAddr, getpeername, shutdown};
-use virtio_driver::{
-    ByteValued, Le16, Le32, Le64, VhostUser, VirtioBlkFeatureFlags, VirtioFeatureFlags, VirtioTransport,
-};
+use virtio_driver::{VirtioBlkFeatureFlags, VirtioFeatureFlags, VirtioTransport};
 
 use crate::Error;
 use crate::memory::{Buffers, Ring};
 use crate::options::Options;
-use crate::queue::{BlkRequest, Queue};
-
-/// The connection to a target, which owns the memory of the rings.
-pub type Transport = VhostUser<BlkConfig, BlkRequest>;
+use crate::protocol::{BlkConfig, Transport};
+use crate::queue::Queue;
 
 /// How long a target may take for the whole set-up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,21 +27,6 @@ const DESCRIPTORS_PER_REQUEST: u16 = 3;
 
 /// Smallest ring to ask for; the usual size of a virtio-blk queue.
 const RING_ENTRIES_MIN: u16 = 128;
-
-/// `struct virtio_blk_config` up to the last field that is needed: some targets refuse to give more than they know.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-pub struct BlkConfig {
-    capacity_sectors: Le64,
-    _limits_and_geometry: [Le32; 3],
-    block_bytes: Le32,
-    _topology: [Le32; 2],
-    _cache: Le16,
-    queues: Le16,
-}
-
-// SAFETY: every field is plain data, any bytes are a valid value of it, and a packed struct has no padding.
-unsafe impl ByteValued for BlkConfig {}
 
 /// A target that is ready for requests.
 pub struct Device<T> {

@@ -9,10 +9,11 @@ use crate::Error;
 use crate::arrivals::{OpenLoop, Schedule};
 use crate::blocks::{Access, Blocks};
 use crate::failure::Cause;
+use crate::job::JobName;
 use crate::latency::new_histogram;
 use crate::options::{Job, Options, SyncIoprio};
-use crate::queue::{Kind, Queue, Request};
-use crate::report::JobName;
+use crate::protocol::Kind;
+use crate::queue::{Queue, Request};
 use crate::requester::{GRACE_NS, Group, Issued, Next, Pace, Profile, Requester};
 
 /// Real-time class, level 0.

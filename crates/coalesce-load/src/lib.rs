@@ -18,14 +18,17 @@
 
 mod arrivals;
 mod blocks;
+mod cpu;
 mod device;
 mod driver;
 mod error;
 mod failure;
+mod job;
 mod latency;
 mod memory;
 mod options;
 mod pattern;
+mod protocol;
 mod queue;
 mod report;
 mod requester;
@@ -38,12 +41,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use cpu::Cpu;
 pub use error::Error;
 pub use failure::{Cause, Failure};
+pub use job::JobName;
 pub use latency::Latency;
 pub use options::{Bursts, DEPTH_MAX, Job, Options, QUEUES_MAX, Rw, SyncIoprio, Threads, Wait};
 pub use pattern::Mismatch;
-pub use report::{Counters, Cpu, JobName, JobReport, QueueReport, Queues, Report};
+pub use report::{Counters, JobReport, QueueReport, Queues, Report};
 pub use table::table;
 
 use blocks::Blocks;

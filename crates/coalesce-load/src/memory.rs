@@ -11,8 +11,7 @@ use virtio_driver::virtqueue::{Virtqueue, VirtqueueLayout};
 use virtio_driver::{VirtioFeatureFlags, VirtioTransport};
 
 use crate::Error;
-use crate::device::Transport;
-use crate::queue::BlkRequest;
+use crate::protocol::{BlkRequest, Transport};
 
 /// A queue's ring, and the connection that owns its memory.
 pub struct Ring {

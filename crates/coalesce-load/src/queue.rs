@@ -9,30 +9,7 @@ use virtio_driver::{EventFd, QueueNotifier, VirtioTransport, iovec};
 
 use crate::Error;
 use crate::memory::{Buffers, Ring};
-
-/// Bytes of the request header that the device reads: everything before `status`.
-const HEADER_BYTES: usize = 16;
-
-/// The part of a virtio-blk request that the device sees, besides the data.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct BlkRequest {
-    kind: u32,
-    ioprio: u32,
-    sector: u64,
-    status: u8,
-}
-
-const _: () = assert!(std::mem::offset_of!(BlkRequest, status) == HEADER_BYTES);
-
-/// Request types of virtio-blk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Kind {
-    Read = 0,
-    Write = 1,
-    Flush = 4,
-}
+use crate::protocol::{BlkRequest, HEADER_BYTES, Kind};
 
 /// A request to submit.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,10 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 
+use crate::cpu::Cpu;
 use crate::driver::Driver;
 use crate::failure::Failure;
+use crate::job::JobName;
 use crate::latency::{Latency, new_histogram};
 use crate::options::Options;
 use crate::worker::Share;
@@ -154,31 +156,6 @@ impl QueueReport {
     }
 }
 
-/// The kinds of requests that are reported separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum JobName {
-    /// Requests of an asynchronous requester.
-    Async,
-    /// Requests of a synchronous requester.
-    Sync,
-    /// Requests of batches.
-    Batch,
-    /// Flushes of --fsync-every.
-    Flush,
-}
-
-impl fmt::Display for JobName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Async => "async",
-            Self::Sync => "sync",
-            Self::Batch => "batch",
-            Self::Flush => "flush",
-        })
-    }
-}
-
 /// Which queues a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queues {
@@ -251,25 +228,6 @@ fn job_reports(options: &Options, elapsed_s: f64, drivers: &[Driver]) -> Vec<Job
         reports.extend((0..).zip(latencies).map(|(queue, latency)| report(name, Queues::One(queue), latency)));
     }
     reports
-}
-
-/// CPU time in seconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Cpu {
-    /// In user mode.
-    pub usr: f64,
-    /// In the kernel.
-    pub sys: f64,
-}
-
-impl Cpu {
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self { usr: self.usr - earlier.usr, sys: self.sys - earlier.sys }
-    }
-
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self { usr: self.usr + other.usr, sys: self.sys + other.sys }
-    }
 }
 
 #[cfg(test)]

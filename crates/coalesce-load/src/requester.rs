@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::arrivals::{self, OpenLoop};
-use crate::report::JobName;
+use crate::job::JobName;
 
 /// How long the backlog of an open loop is still issued, and how long a missing completion is waited for.
 pub const GRACE_NS: u64 = 5_000_000_000;

@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl::set_timerslack;
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use virtio_driver::EventFd;
 
 use crate::Error;
+use crate::cpu::Cpu;
 use crate::driver::{Driver, Phase};
 use crate::options::Wait;
-use crate::report::Cpu;
 
 /// Longest sleep: how often a thread looks whether it waits in vain.
 const SLEEP_NS_MAX: u64 = 100_000_000;
@@ -53,7 +52,7 @@ pub fn serve(
 ) -> Result<Share, Error> {
     // The default slack of 50 us would make every arrival of an open loop late, and that would count as latency.
     set_timerslack(1)?;
-    let cpu_before = cpu_of_this_thread()?;
+    let cpu_before = Cpu::of_this_thread()?;
     let mut waiter = Waiter::new(drivers, wait, connection);
 
     let mut ready = vec![false; drivers.len()];
@@ -81,7 +80,7 @@ pub fn serve(
         let now_ns = phase.now_ns();
         waiter.wait(wake_ns.saturating_sub(now_ns).min(SLEEP_NS_MAX), now_ns, &mut ready)?;
     }
-    let cpu = cpu_of_this_thread()?.since(cpu_before);
+    let cpu = Cpu::of_this_thread()?.since(cpu_before);
 
     waiter.mode = Wait::Sleep;
     let settled_ns = phase.now_ns() + SETTLE_NS_MAX;
@@ -132,10 +131,4 @@ impl<'a> Waiter<'a> {
         }
         Ok(ready.contains(&true))
     }
-}
-
-fn cpu_of_this_thread() -> Result<Cpu, Error> {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
-    let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 / 1e6;
-    Ok(Cpu { usr: seconds(usage.user_time()), sys: seconds(usage.system_time()) })
 }

@@ -1,7 +1,6 @@
 //! Disks and servers, from the command line or a TOML file.
 
-use crate::vhost::QUEUES_MAX;
-use crate::vhost::blk::ID_LEN;
+use crate::disk::{QUEUES_MAX, SERIAL_LEN};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use coalesce_policy::Spec;
@@ -368,8 +367,8 @@ impl DiskConfig {
             bail!("block_size is {size}, allowed are powers of two from 512 to 65536");
         }
         match &self.serial {
-            Some(serial) if serial.len() > ID_LEN => {
-                bail!("serial has {} bytes, allowed are up to {ID_LEN}", serial.len())
+            Some(serial) if serial.len() > SERIAL_LEN => {
+                bail!("serial has {} bytes, allowed are up to {SERIAL_LEN}", serial.len())
             }
             _ => Ok(()),
         }

@@ -2,17 +2,19 @@
 //!
 //! `coalesce-target serve` offers disks over vhost-user to virtual machines, one socket each. The way of one request:
 //!
-//! guest kick → [`vhost::vring`] takes it → [`vhost::blk`] understands it → [`coalesce_policy::infer`] says what its requester
-//! wants → [`backend`] does it, through io_uring → [`coalesce_delivery`] posts it, asks the policy, and interrupts. A deadline of
-//! the policy leads to the same delivery.
+//! guest kick → [`queue`] takes it from its [`source`], which is a [`vhost::vring`] → [`backend`] performs it, through
+//! io_uring → [`coalesce_delivery`] posts its completion, asks the policy, and interrupts. A deadline of the policy leads to
+//! the same delivery.
 //!
-//! Requests, hints, delivery, statistics, control and back ends know nothing of virtio.
+//! Only [`vhost`] knows virtio. Only the queue knows the policy.
 
 pub mod backend;
 pub mod bench;
 pub mod bus_error;
+pub mod call;
 pub mod config;
 pub mod control;
+pub mod disk;
 pub mod link;
 pub mod log;
 pub mod metrics;
@@ -22,6 +24,7 @@ pub mod record;
 pub mod sandbox;
 pub mod server;
 pub mod socket;
+pub mod source;
 pub mod stats;
 pub mod supervisor;
 pub mod uring;

@@ -2,9 +2,9 @@
 //! network, other processes, and every system call that serving does not take. A front end that takes the process over
 //! is left with that disk's image, which its guest may write anyway, and with what the front end has sent.
 
+use crate::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use crate::link::Identity;
 use crate::vhost::INFLIGHT_LEN_MAX;
-use crate::vhost::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use anyhow::{Context as _, Result};
 use caps::CapSet;
 use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetStatus, Scope};

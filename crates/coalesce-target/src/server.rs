@@ -1,13 +1,14 @@
 //! Disks behind their sockets: from the first connection to an orderly end.
 
 use crate::backend::{Backend, FileBackend, MemoryBackend};
+use crate::call::CallRings;
 use crate::config::{DiskConfig, Size};
-use crate::queue::{Command, Disk, QueueConfig, QueueParts, QueueThread};
+use crate::disk::{Disk, Limits, SERIAL_LEN};
+use crate::queue::{Command, QueueConfig, QueueParts, QueueThread};
 use crate::record::Recorder;
 use crate::socket::accepted;
 use crate::stats::QueueStats;
-use crate::vhost::blk::{ID_LEN, Limits};
-use crate::vhost::call::CallRings;
+use crate::vhost::vring::Vring;
 use crate::vhost::{Connection, QUEUE_SIZE_MAX, check_files};
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
@@ -29,7 +30,7 @@ use vhost::vhost_user::BackendReqHandler;
 #[derive(Debug)]
 pub struct DiskServer {
     about: DiskInfo,
-    queues: Arc<[QueueThread]>,
+    queues: Arc<[QueueThread<Vring>]>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -65,7 +66,7 @@ pub struct DiskInfo {
 pub struct DiskParts {
     about: DiskInfo,
     disk: Arc<Disk>,
-    queues: Vec<QueueParts>,
+    queues: Vec<QueueParts<Vring>>,
     event_idx: bool,
 }
 
@@ -136,7 +137,8 @@ impl DiskServer {
     /// What the system does not give, or what `prepare` says.
     pub fn start(parts: DiskParts, listener: UnixListener, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
         let DiskParts { about, disk, queues, event_idx } = parts;
-        let queues: Arc<[QueueThread]> = queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
+        let queues: Arc<[QueueThread<Vring>]> =
+            queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
         let stop = EventFd::new().context("eventfd")?;
         let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
         let name = about.ctrlr.clone();
@@ -236,7 +238,7 @@ struct FrontDoor {
     listener: UnixListener,
     shared: Arc<Shared>,
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread]>,
+    queues: Arc<[QueueThread<Vring>]>,
     block_size: u32,
     event_idx: bool,
 }
@@ -313,7 +315,7 @@ fn has_hung_up(stream: &UnixStream) -> bool {
     poll(&mut fds, PollTimeout::ZERO) == Ok(1)
 }
 
-fn serial(text: &str) -> [u8; ID_LEN] {
+fn serial(text: &str) -> [u8; SERIAL_LEN] {
     let bytes = text.as_bytes();
     std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0))
 }

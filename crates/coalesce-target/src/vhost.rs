@@ -1,20 +1,20 @@
-//! The vhost-user protocol, device side: a front end (a virtual machine monitor, or our own client) shares its guest's
-//! memory and rings with us.
+//! The back end's side of the vhost-user protocol: a front end (a virtual machine monitor, or our own client) shares the
+//! memory and the rings of its guest.
 //!
-//! `vhost-user-backend` would do this too, but its threads wait without a time limit, so that a deadline would cost a
-//! timer; it cannot resume requests after a restart; and it stops a ring without waiting for what is in flight.
+//! The crate `vhost-user-backend` is not used. Its threads wait without a time limit, so that a deadline would cost a timer.
+//! It cannot resume requests after a restart. It stops a ring without waiting for what is in flight.
 
 pub mod blk;
-pub mod call;
 pub mod chain;
 pub mod inflight;
 pub mod memory;
 pub mod vring;
 
 use crate::bus_error::FrontEnd;
-use crate::queue::{Command, Disk, QueueThread};
+use crate::call::{Call, CallRings};
+use crate::disk::Disk;
+use crate::queue::{Command, Part, QueueThread};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use call::{Call, CallRings};
 use inflight::{InflightRegion, region_len};
 use memory::{GuestMemory, GuestRegion, SharedMapping};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -25,7 +25,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tracing::warn;
+use tracing::{info, warn};
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
@@ -45,14 +45,12 @@ use vring::{Broken, Setup, Vring};
 
 /// Entries of the largest ring.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
-/// Queues of a disk, at most.
-pub const QUEUES_MAX: usize = 16;
-/// Parts that guest memory may come in.
+/// Regions of guest memory, at most.
 const MEMORY_SLOTS: u64 = 32;
-/// Bytes of a region of requests in flight: more than all queues need, and as much as a huge page has.
+/// Bytes of the record of requests in flight, at most: the size of a huge page, and more than all queues need.
 pub const INFLIGHT_LEN_MAX: u64 = 2 << 20;
 
-/// A part of guest memory, and where the front end has it: ring addresses are in its own address space.
+/// A region of guest memory, and where the front end has it mapped: it gives addresses of rings in its own address space.
 #[derive(Debug)]
 struct Mapping {
     front_end: u64,
@@ -66,18 +64,37 @@ struct RingState {
     size: u16,
     addresses: Option<[u64; 3]>,
     next_avail: u16,
+    is_enabled: bool,
+    phase: Phase,
+}
+
+/// Whether a queue serves a ring.
+#[derive(Debug)]
+enum Phase {
+    /// None does, and these eventfds are for the next start.
+    Stopped(Box<Eventfds>),
+    /// One does, and has the eventfds.
+    Running,
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Self::Stopped(Box::default())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Eventfds {
     kick: Option<EventFd>,
     call: Option<Call>,
     error: Option<Call>,
-    is_enabled: bool,
-    is_running: bool,
 }
 
 /// One connection of a front end to one disk.
 #[derive(Debug)]
 pub struct Connection {
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread]>,
+    queues: Arc<[QueueThread<Vring>]>,
     block_size: u32,
     event_idx: bool,
     features: u64,
@@ -89,9 +106,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection over `stream` on which nothing was said yet. `event_idx`: whether EVENT_IDX is offered.
+    /// A new connection over `stream`. `event_idx`: whether EVENT_IDX is offered.
     #[must_use]
-    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread]>, block_size: u32, event_idx: bool, stream: OwnedFd) -> Self {
+    pub fn new(
+        disk: Arc<Disk>,
+        queues: Arc<[QueueThread<Vring>]>,
+        block_size: u32,
+        event_idx: bool,
+        stream: OwnedFd,
+    ) -> Self {
         let rings = queues.iter().map(|_| RingState::default()).collect();
         Self {
             disk,
@@ -126,13 +149,13 @@ impl Connection {
         bits.into_iter().fold(VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits(), |all, bit| all | 1 << bit)
     }
 
-    fn ring(&mut self, index: impl Into<u64>) -> Result<(&mut RingState, &QueueThread)> {
+    fn ring(&mut self, index: impl Into<u64>) -> Result<(&mut RingState, &QueueThread<Vring>)> {
         let (index, n) = (index.into(), self.rings.len());
         let ring = usize::try_from(index).ok().and_then(|i| self.rings.get_mut(i).zip(self.queues.get(i)));
         ring.with_context(|| format!("there is no queue {index}: allowed are 0 to {}", n - 1))
     }
 
-    /// Guest address of an address in the front end's own space.
+    /// Guest address of an address in the front end's address space.
     fn to_guest(&self, address: u64) -> Result<u64> {
         let inside = |mapping: &&Mapping| address.checked_sub(mapping.front_end).is_some_and(|at| at < mapping.size);
         let mapping = self.mappings.iter().find(inside);
@@ -140,40 +163,44 @@ impl Connection {
         Ok(address - mapping.front_end + mapping.guest)
     }
 
-    /// Returns when every queue works with it: the front end may use, or let go of, memory as soon as it is answered.
+    /// Returns when every queue uses it: with the answer the front end may use, or unmap, memory.
     fn set_memory(&mut self, memory: GuestMemory) {
         self.memory = Arc::new(memory);
         for queue in self.queues.iter() {
-            queue.ask(|answer| Command::SetMemory(self.memory.clone(), answer));
+            let memory = self.memory.clone();
+            queue.change(Part::Other, move |vring| vring.set_memory(memory));
         }
     }
 
-    /// Starts a ring, if all is known that is needed.
+    /// Starts a ring, if the front end has said all that is needed.
     fn start(&mut self, index: u8) -> Result<()> {
         let has = |feature: u32| self.features & 1 << feature != 0;
         let (event_idx, can_flush) = (has(VIRTIO_RING_F_EVENT_IDX), has(VIRTIO_BLK_F_FLUSH));
         let inflight = self.inflight.clone().map(|region| (region, usize::from(index)));
-        let memory = self.memory.clone();
+        let (memory, disk) = (self.memory.clone(), self.disk.clone());
         let (ring, queue) = self.ring(index)?;
-        let (Some(addresses), false) = (ring.addresses, ring.is_running) else { return Ok(()) };
-        let Some(kick) = ring.kick.take() else { return Ok(()) };
+        let (Some(addresses), Phase::Stopped(eventfds)) = (ring.addresses, &mut ring.phase) else { return Ok(()) };
+        let Some(kick) = eventfds.kick.take() else { return Ok(()) };
         let setup = Setup { size: ring.size, addresses, next_avail: ring.next_avail, event_idx, can_flush, inflight };
         let mut vring = Vring::start(setup, memory, kick).map_err(|Broken(why)| anyhow!(why))?;
-        vring.set_call(ring.call.take());
-        vring.set_error(ring.error.take());
+        vring.set_call(eventfds.call.take());
+        vring.set_error(eventfds.error.take());
+        let to_take_over = vring.to_take_over();
+        if to_take_over > 0 {
+            info!(disk = disk.name, queue = u64::from(index), "takes over {to_take_over} requests");
+        }
         queue.tell(Command::Start(Box::new(vring), ring.is_enabled));
-        ring.is_running = true;
+        ring.phase = Phase::Running;
         Ok(())
     }
 
     fn stop(&mut self, index: u32) -> Result<u16> {
         let (ring, queue) = self.ring(index)?;
-        if std::mem::take(&mut ring.is_running)
+        if matches!(std::mem::take(&mut ring.phase), Phase::Running)
             && let Some(Some(next_avail)) = queue.ask(Command::Stop)
         {
             ring.next_avail = next_avail;
         }
-        (ring.kick, ring.call, ring.error) = (None, None, None);
         Ok(ring.next_avail)
     }
 
@@ -183,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// Maps the region of requests in flight.
+    /// Maps the record of requests in flight.
     fn map_inflight(&mut self, file: File, inflight: &VhostUserInflight) -> Result<()> {
         self.check_inflight(inflight)?;
         let (size, len) = (inflight.mmap_size, inflight_len(inflight));
@@ -204,7 +231,7 @@ impl Connection {
         check_queue_size(inflight.queue_size).map(drop)
     }
 
-    /// Maps a part of guest memory, beside `others` bytes that are mapped already.
+    /// Maps a region of guest memory. `others`: bytes that are mapped already.
     fn map(&self, region: &VhostUserMemoryRegion, file: File, others: u64) -> Result<GuestRegion> {
         let (guest, size, max_memory) = (region.guest_phys_addr, region.memory_size, self.disk.limits.max_memory);
         let is_allowed = others.checked_add(size).is_some_and(|all| all <= max_memory);
@@ -229,7 +256,7 @@ fn unsupported<T>() -> Answer<T> {
     Err(Error::InvalidOperation("not supported by this device"))
 }
 
-/// What is answered to a message. If it is refused, its connection ends, and the log says why.
+/// The answer to a message. An error ends the connection, and the log says why.
 fn answer<T>(message: &str, handle: impl FnOnce() -> Result<T>) -> Answer<T> {
     handle().map_err(|why| Error::ReqHandlerError(io::Error::other(format!("{message}: {why:#}"))))
 }
@@ -240,15 +267,15 @@ fn check_queue_size(size: impl TryInto<u16> + Display + Copy) -> Result<u16> {
     size.try_into().ok().filter(is_allowed).with_context(why)
 }
 
-/// Bytes of the whole region of requests in flight.
+/// Bytes of the record of requests in flight of all queues.
 fn inflight_len(inflight: &VhostUserInflight) -> u64 {
     (region_len(inflight.queue_size) * usize::from(inflight.num_queues)) as u64
 }
 
-/// The eventfd that a guest kicks. Whether another file is ready could take for ever to find out.
+/// The eventfd that a guest kicks. To poll any other file could wait for ever.
 fn kick(file: File, rings: &CallRings) -> Result<EventFd> {
-    rings.call(&file)?; // the kernel knows what is an eventfd
-    // SAFETY: the descriptor is open, and nobody else has it.
+    rings.call(&file)?; // the kernel tells whether it is an eventfd
+    // SAFETY: the descriptor is open, and nobody else owns it.
     Ok(unsafe { EventFd::from_raw_fd(file.into_raw_fd()) })
 }
 
@@ -284,8 +311,8 @@ impl VhostUserBackendReqHandlerMut for Connection {
             self.features = features;
             if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
                 for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
-                    ring.is_enabled = true; // there is no message for it without the feature
-                    if ring.is_running {
+                    ring.is_enabled = true; // without the feature no message enables it
+                    if matches!(ring.phase, Phase::Running) {
                         queue.ask(|answer| Command::Enable(true, answer));
                     }
                 }
@@ -361,11 +388,10 @@ impl VhostUserBackendReqHandlerMut for Connection {
             let file = file.context("a ring without kicks is not supported")?;
             let kick = kick(file, &self.disk.call_rings)?;
             let (ring, queue) = self.ring(index)?;
-            if ring.is_running {
-                queue.tell(Command::SetKick(kick));
-                return Ok(());
+            match &mut ring.phase {
+                Phase::Running => queue.change(Part::Kick, move |vring| vring.set_kick(kick)),
+                Phase::Stopped(eventfds) => eventfds.kick = Some(kick),
             }
-            ring.kick = Some(kick);
             self.start(index)
         })
     }
@@ -374,10 +400,9 @@ impl VhostUserBackendReqHandlerMut for Connection {
         answer("SET_VRING_CALL", || {
             let call = file.as_ref().map(|file| self.disk.call_rings.call(file)).transpose()?;
             let (ring, queue) = self.ring(index)?;
-            if ring.is_running {
-                queue.ask(|answer| Command::SetCall(call, answer)); // the one before has ended then
-            } else {
-                ring.call = call;
+            match &mut ring.phase {
+                Phase::Running => queue.change(Part::Interrupt, move |vring| vring.set_call(call)),
+                Phase::Stopped(eventfds) => eventfds.call = call,
             }
             Ok(())
         })
@@ -387,10 +412,9 @@ impl VhostUserBackendReqHandlerMut for Connection {
         answer("SET_VRING_ERR", || {
             let error = file.as_ref().map(|file| self.disk.call_rings.call(file)).transpose()?;
             let (ring, queue) = self.ring(index)?;
-            if ring.is_running {
-                queue.ask(|answer| Command::SetError(error, answer));
-            } else {
-                ring.error = error;
+            match &mut ring.phase {
+                Phase::Running => queue.change(Part::Other, move |vring| vring.set_error(error)),
+                Phase::Stopped(eventfds) => eventfds.error = error,
             }
             Ok(())
         })
@@ -416,7 +440,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
         answer("SET_VRING_ENABLE", || {
             let (ring, queue) = self.ring(index)?;
             ring.is_enabled = enable;
-            if ring.is_running {
+            if matches!(ring.phase, Phase::Running) {
                 queue.ask(|answer| Command::Enable(enable, answer));
             }
             Ok(())
@@ -427,7 +451,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
         let write_back = self.disk.write_back.load(Ordering::Relaxed);
         let mut bytes = blk::config_space(&self.disk.limits, self.block_size, self.queues.len() as u16, write_back);
         let (start, len) = (offset as usize, size as usize);
-        bytes.resize(bytes.len().max(start.saturating_add(len)), 0); // what we do not have reads as zeroes
+        bytes.resize(bytes.len().max(start.saturating_add(len)), 0); // fields that are not offered read as zeroes
         bytes.get(start..start + len).map(<[u8]>::to_vec).ok_or(Error::InvalidParam)
     }
 
@@ -520,8 +544,8 @@ impl VhostUserBackendReqHandlerMut for Connection {
     }
 }
 
-/// Checks that the files of the next message can be received. Without descriptors for them the kernel closes them, and
-/// what reads messages takes the rest of this one for the next one, and waits.
+/// Checks that the files of the next message can be received. Where descriptors are missing the kernel closes the files;
+/// the reader of messages would then take the rest of this message for the next one, and wait.
 ///
 /// # Errors
 /// There are too few descriptors, or more files than any message has.
@@ -536,7 +560,7 @@ pub fn check_files(stream: &UnixStream) -> io::Result<()> {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: the message leads to the byte and the control buffer above, which are as long as it says.
     if unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags) } < 0 {
-        return Ok(()); // who receives it will see
+        return Ok(()); // the reader of the message gets the same error
     }
     // SAFETY: the kernel has filled the message in.
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
@@ -545,7 +569,7 @@ pub fn check_files(stream: &UnixStream) -> io::Result<()> {
     {
         let files = (header.cmsg_len - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
         for i in 0..files {
-            // SAFETY: the kernel has put `files` descriptors behind the header, which nobody else has.
+            // SAFETY: the kernel has put `files` new descriptors behind the header, which nobody else owns.
             drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
         }
     }
@@ -555,5 +579,5 @@ pub fn check_files(stream: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Files that come with one message, at most.
+/// Files of one message, at most.
 const FILES_MAX: usize = 32;

@@ -3,7 +3,7 @@
 use coalesce_delivery::{Delivery, Ring};
 use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Spec};
 use coalesce_target::bus_error::FrontEnd;
-use coalesce_target::vhost::call::CallRings;
+use coalesce_target::call::CallRings;
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};
 use nix::sys::eventfd::EfdFlags;

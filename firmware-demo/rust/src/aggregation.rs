@@ -1,6 +1,6 @@
 //! NVMe's own coalescing, Feature 08h: so many completions, or so long after the first.
 
-use crate::decision::Decision;
+use crate::decision::{Decision, HoldReason, Reason};
 
 pub struct Aggregation {
     threshold: u32, // 1: no coalescing
@@ -19,22 +19,22 @@ impl Aggregation {
 
     pub fn on_completion(&mut self, now: u64, has_failed: bool) -> Decision {
         if self.has_waited(now) {
-            return self.deliver("time");
+            return self.deliver(Reason::Time);
         }
         if self.threshold == 1 || self.time == 0 {
-            return self.deliver("disabled");
+            return self.deliver(Reason::Disabled);
         }
         if has_failed {
-            return self.deliver("error");
+            return self.deliver(Reason::Error);
         }
         if self.held + 1 >= self.threshold {
-            return self.deliver("count");
+            return self.deliver(Reason::Count);
         }
         if self.held == 0 {
             self.first = now;
         }
         self.held += 1;
-        Decision::Hold("aggregate")
+        Decision::Hold(HoldReason::Aggregate)
     }
 
     pub fn deadline(&self) -> Option<u64> {
@@ -43,9 +43,9 @@ impl Aggregation {
 
     pub fn on_deadline(&mut self, now: u64) -> Decision {
         match self.held {
-            0 => Decision::Hold("nothing_held"),
-            _ if self.has_waited(now) => self.deliver("time"),
-            _ => Decision::Hold("early"),
+            0 => Decision::Hold(HoldReason::NothingHeld),
+            _ if self.has_waited(now) => self.deliver(Reason::Time),
+            _ => Decision::Hold(HoldReason::Early),
         }
     }
 
@@ -54,14 +54,14 @@ impl Aggregation {
     }
 
     pub const fn flush(&mut self) -> Decision {
-        if self.held > 0 { self.deliver("flush") } else { Decision::Hold("nothing_held") }
+        if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
     fn has_waited(&self, now: u64) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    const fn deliver(&mut self, reason: &'static str) -> Decision {
+    const fn deliver(&mut self, reason: Reason) -> Decision {
         self.held = 0;
         Decision::Deliver(reason)
     }

@@ -1,19 +1,12 @@
 //! Interrupt now, or wait for company? One vector, and its policy: which one is for the host to say. Every decision is noted
 //! in the trace, and then acted upon, in one place.
 
-use crate::decision::{Call, Decision, note};
+use crate::decision::{Call, Completed, Decision, note};
 use crate::host::{Cause, REGISTERS};
 use crate::policy::Policy;
 use crate::vector::Vector;
 use cint_core::{Hint, Ticket};
 use core::sync::atomic::Ordering;
-
-/// A command whose completion is posted.
-pub struct Completed {
-    pub ticket: Option<Ticket>,
-    pub hint: Hint,
-    pub has_failed: bool,
-}
 
 pub struct Coalescing<V> {
     queue: u8,
@@ -66,11 +59,11 @@ impl<V: Vector> Coalescing<V> {
         if completed.has_failed {
             completed.hint = Hint::Urgent;
         }
-        let mut decision = self.policy.on_completion(now, &completed, cif).into();
+        let mut decision = self.policy.on_completion(now, &completed, cif);
         if self.is_disabled
             && let Decision::Hold(_) = decision
         {
-            decision = self.policy.flush(now).into();
+            decision = self.policy.flush(now);
         }
         self.act(Call::Completion { hint: completed.hint, cif }, now, decision);
     }
@@ -82,7 +75,7 @@ impl<V: Vector> Coalescing<V> {
 
     pub fn on_deadline(&mut self, now: u64) {
         let decision = self.policy.on_deadline(now);
-        self.act(Call::Deadline, now, decision.into());
+        self.act(Call::Deadline, now, decision);
     }
 
     /// The host has taken everything, without an interrupt.
@@ -94,7 +87,7 @@ impl<V: Vector> Coalescing<V> {
     /// The controller stops.
     pub fn flush(&mut self, now: u64) {
         let decision = self.policy.flush(now);
-        self.act(Call::Flush, now, decision.into());
+        self.act(Call::Flush, now, decision);
     }
 
     /// The one place that interrupts the host for a decision.
@@ -102,7 +95,7 @@ impl<V: Vector> Coalescing<V> {
         note(self.queue, call, now, Some(decision), self.deadline());
         match decision {
             Decision::Deliver(_) => self.interrupt(Cause::Normal),
-            Decision::DeliverUrgent(_) => self.interrupt(Cause::Urgent),
+            Decision::DeliverUrgent => self.interrupt(Cause::Urgent),
             Decision::Hold(_) => {}
         }
     }

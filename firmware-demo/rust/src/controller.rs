@@ -1,8 +1,9 @@
 //! The controller: takes events in the order of their stamps, one at a time, and sleeps when there is none.
 
 use crate::board::{self, Done, NEVER};
-use crate::coalescing::{Coalescing, Completed};
+use crate::coalescing::Coalescing;
 use crate::command::{ReadOrWrite, hint};
+use crate::decision::Completed;
 use crate::features::Features;
 use crate::host::{
     CC_ENABLE, CSTS_FATAL, CSTS_READY, Cause, EVENT_DOORBELL_VALUE, IO_QUEUES, QUEUES, REGISTERS, SQ_ENTRIES, Status,

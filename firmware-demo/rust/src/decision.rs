@@ -1,34 +1,14 @@
 //! A decision of any policy, and the trace that it is noted in.
 
 use crate::board::NEVER;
-use cint_core::Hint;
+pub use cint_core::{Decision, HoldReason, Reason};
+use cint_core::{Hint, Ticket};
 
-/// What to do now, and why. Only `Hold` suppresses an interrupt.
-#[derive(Clone, Copy)]
-#[must_use = "dropping a decision can lose an interrupt"]
-pub enum Decision {
-    Deliver(&'static str),
-    DeliverUrgent(&'static str),
-    Hold(&'static str),
-}
-
-impl From<vic_core::Decision> for Decision {
-    fn from(decision: vic_core::Decision) -> Self {
-        match decision {
-            vic_core::Decision::Deliver(reason) => Self::Deliver(reason.name()),
-            vic_core::Decision::Hold(reason) => Self::Hold(reason.name()),
-        }
-    }
-}
-
-impl From<cint_core::Decision> for Decision {
-    fn from(decision: cint_core::Decision) -> Self {
-        match decision {
-            cint_core::Decision::Deliver(reason) => Self::Deliver(reason.name()),
-            cint_core::Decision::DeliverUrgent => Self::DeliverUrgent(cint_core::Reason::Urgent.name()),
-            cint_core::Decision::Hold(reason) => Self::Hold(reason.name()),
-        }
-    }
+/// A command whose completion is posted.
+pub struct Completed {
+    pub ticket: Option<Ticket>,
+    pub hint: Hint,
+    pub has_failed: bool,
 }
 
 /// What was decided about.
@@ -71,9 +51,9 @@ pub const fn hint_number(hint: Hint) -> u8 {
 pub const fn numbers(decision: Option<Decision>) -> (u8, &'static str) {
     match decision {
         None => (0, ""),
-        Some(Decision::Deliver(reason)) => (1, reason),
-        Some(Decision::DeliverUrgent(reason)) => (2, reason),
-        Some(Decision::Hold(reason)) => (3, reason),
+        Some(Decision::Deliver(reason)) => (1, reason.name()),
+        Some(Decision::DeliverUrgent) => (2, Reason::Urgent.name()),
+        Some(Decision::Hold(reason)) => (3, reason.name()),
     }
 }
 

@@ -2,8 +2,7 @@
 
 use crate::aggregation::Aggregation;
 use crate::board::TICK_HZ;
-use crate::coalescing::Completed;
-use crate::decision::Decision;
+use crate::decision::{Completed, Decision};
 use cint_core::{Cint, StormParams, Ticket, Tracker};
 use vic_core::Vic;
 
@@ -91,14 +90,13 @@ impl Policy {
         match &mut self.machine {
             Machine::Nvme => self.aggregation.on_completion(now, has_failed),
             Machine::Vic(vic) => match vic.on_completion(now, cif) {
-                vic_core::Decision::Hold(_) if has_failed => vic.flush(now), // it knows no hints
+                Decision::Hold(_) if has_failed => vic.flush(now), // it knows no hints
                 decision => decision,
-            }
-            .into(),
-            Machine::Cint(cint) => cint.on_completion(now, hint, Some(cif)).into(),
+            },
+            Machine::Cint(cint) => cint.on_completion(now, hint, Some(cif)),
             Machine::Strict(cint, tracker) => {
                 let event = tracker.on_completion(ticket, hint);
-                cint.on_completion(now, event, Some(cif)).into()
+                cint.on_completion(now, event, Some(cif))
             }
         }
     }
@@ -114,8 +112,8 @@ impl Policy {
     pub fn on_deadline(&mut self, now: u64) -> Decision {
         match &mut self.machine {
             Machine::Nvme => self.aggregation.on_deadline(now),
-            Machine::Vic(vic) => vic.on_deadline(now).into(),
-            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.on_deadline(now).into(),
+            Machine::Vic(vic) => vic.on_deadline(now),
+            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.on_deadline(now),
         }
     }
 
@@ -130,8 +128,8 @@ impl Policy {
     pub fn flush(&mut self, now: u64) -> Decision {
         match &mut self.machine {
             Machine::Nvme => self.aggregation.flush(),
-            Machine::Vic(vic) => vic.flush(now).into(),
-            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.flush(now).into(),
+            Machine::Vic(vic) => vic.flush(now),
+            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.flush(now),
         }
     }
 }

@@ -192,11 +192,11 @@ fn replay_vic(vic: &mut Vic, event: &Event, configs: &[Config]) -> Option<Option
         FLUSH => vic.flush(now),
         RECONFIGURE => {
             let config = configs.get(usize::from(event.choice)).and_then(Config::vic)?;
-            return Some(vic.reconfigure(config, now).ok().map(Decision::from));
+            return Some(vic.reconfigure(config, now).ok());
         }
         _ => return None,
     };
-    Some(Some(decision.into()))
+    Some(Some(decision))
 }
 
 /// As [`replay_vic`].
@@ -228,9 +228,9 @@ fn replay_cint(
         FLUSH => cint.flush(now),
         RECONFIGURE => {
             let config = configs.get(usize::from(event.choice)).and_then(Config::cint)?;
-            return Some(cint.reconfigure(config, now).ok().map(Decision::from));
+            return Some(cint.reconfigure(config, now).ok());
         }
         _ => return None,
     };
-    Some(Some(decision.into()))
+    Some(Some(decision))
 }

@@ -5,7 +5,9 @@ use arbitrary::Arbitrary;
 use coalesce_delivery::Ring as _;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome, Step as BackendStep};
 use coalesce_target::bus_error::FrontEnd;
-use coalesce_target::vhost::blk::{ID_LEN, Limits, Request as Taken, Status, Task};
+use coalesce_target::disk::{Limits, SERIAL_LEN};
+use coalesce_target::source::Source as _;
+use coalesce_target::vhost::blk::{Request as Taken, Status, Task};
 use coalesce_target::vhost::inflight::{InflightRegion, region_len};
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
 use coalesce_target::vhost::vring::{Broken, Entry, Popped, Setup, Vring};
@@ -205,7 +207,7 @@ pub fn run(host: &Host, input: &Input, record: Option<&Record>) {
         limits: Limits {
             size: host.disk.size(),
             read_only: input.read_only,
-            serial: [b's'; ID_LEN],
+            serial: [b's'; SERIAL_LEN],
             max_memory: 1 << 40,
         },
         durable: !(input.can_flush && input.write_back),
@@ -335,7 +337,7 @@ impl Run<'_> {
             }
             Step::Restart => {
                 self.check_record();
-                let next_avail = self.vring.take().map_or(self.avail_idx, |vring| vring.next_avail());
+                let next_avail = self.vring.take().map_or(self.avail_idx, |vring| vring.position());
                 self.start(next_avail);
             }
             Step::PokeRecord(at, value) => {
@@ -403,7 +405,7 @@ impl Run<'_> {
                 (inside(offset, len), 0, true)
             }
             Task::Answer(Status::Ok) => {
-                assert!(request.written as usize <= ID_LEN);
+                assert!(request.written as usize <= SERIAL_LEN);
                 return;
             }
             Task::Answer(_) => {
@@ -458,7 +460,7 @@ impl Run<'_> {
 
     fn look(&mut self) {
         let Some(vring) = &mut self.vring else { return };
-        let (size, untaken) = (self.size, vring.untaken());
+        let (size, untaken) = (u32::from(self.size), vring.unreaped());
         assert!(untaken <= size);
         let _ = vring.owes_interrupt();
         let _ = vring.is_consumed();

@@ -1,7 +1,7 @@
 //! What goes wrong, as the seed says.
 
 use super::World;
-use super::queue::Event;
+use super::queue::{Event, Fault};
 use super::random::{Random, Sampler};
 use crate::plan::{Distribution, Faults as Spec};
 use coalesce_policy::Class;
@@ -10,14 +10,6 @@ use coalesce_policy::Class;
 pub(super) const DRIVER_TIMEOUT: u64 = 30_000_000;
 /// A shell looks again at a deadline that was missed.
 const WATCHDOG: u64 = 50_000_000;
-
-/// Something that goes wrong by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    Jump,
-    Stall,
-    Reset,
-}
 
 /// How a timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

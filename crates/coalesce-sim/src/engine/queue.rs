@@ -27,9 +27,17 @@ pub(super) enum Event {
     /// A driver's timeout finds a lost doorbell.
     Timeout { cpu: u32 },
     /// Something goes wrong.
-    Fault(super::faults::Fault),
+    Fault(Fault),
     /// The warm-up is over.
     Measure,
+}
+
+/// Something that goes wrong by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Jump,
+    Stall,
+    Reset,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! virtio-blk (virtio 1.2 §5.2): a request out of a descriptor chain, and the configuration space.
+//! virtio-blk (virtio 1.2 §5.2): parses requests in descriptor chains, and lays out the configuration space.
 
 use super::chain::Chain;
 use super::memory::GuestMemory;
 use crate::backend::{Buffers, Operation};
+use crate::disk::Limits;
 use virtio_bindings::bindings::virtio_blk::{
     VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH,
     VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
@@ -12,57 +13,43 @@ use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryBackend as _}
 
 /// Sectors are 512 bytes, whatever the block size.
 pub const SECTOR: u64 = 512;
-/// Data segments of one request, at most: what fits in a queue of 128 without indirect descriptors, as Linux wants.
+/// Data segments of one request, as offered to the guest: they fit in a queue of 128 without indirect descriptors, as Linux
+/// wants.
 pub const SEG_MAX: u32 = 126;
-/// Segments that are accepted: as many as one system call takes.
+/// Data segments that are accepted: one system call takes that many.
 const SEGMENTS_MAX: usize = 1024;
 /// Sectors of one discard or write-zeroes request, at most: 1 GiB.
 pub const RANGE_SECTORS_MAX: u32 = 1 << 21;
-/// Length of the answer to a get-id request.
-pub const ID_LEN: usize = 20;
 
 const RANGE_LEN: u64 = 16;
 
-/// The status byte of a finished request.
+/// The status byte of a request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// It is done.
+    /// It succeeded.
     Ok = VIRTIO_BLK_S_OK as u8,
-    /// It failed, or it was wrong.
+    /// It failed, or it was invalid.
     IoError = VIRTIO_BLK_S_IOERR as u8,
     /// The device does not know the request.
     Unsupported = VIRTIO_BLK_S_UNSUPP as u8,
 }
 
-/// What a disk allows.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Size in bytes.
-    pub size: u64,
-    /// Writes are refused.
-    pub read_only: bool,
-    /// The answer to get-id.
-    pub serial: [u8; ID_LEN],
-    /// Bytes of guest memory that are mapped at a time, at most.
-    pub max_memory: u64,
-}
-
 /// What to do for a request.
 #[derive(Debug)]
 pub enum Task {
-    /// Give this operation to the back end.
+    /// The back end performs it.
     Operation(Operation),
-    /// Answer at once.
+    /// It gets this status, without the back end.
     Answer(Status),
 }
 
-/// A request, as far as it could be understood.
+/// A request that has room for a status.
 #[derive(Debug)]
 pub struct Request {
     /// What to do.
     pub task: Task,
-    /// Scheduling class and level that the guest gives the request: class in bits 15:13.
+    /// I/O priority that the guest gives it: class in bits 15:13.
     pub ioprio: u16,
     /// Where the status byte goes.
     pub status: GuestAddress,
@@ -70,15 +57,15 @@ pub struct Request {
     pub written: u32,
 }
 
-/// Why a chain is no request. It has no place for a status.
+/// The chain is not a request: it has no room for a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Parts of guest memory, in order.
+/// Segments of guest memory, in order.
 #[derive(Debug, Default)]
 struct Parts {
     list: Vec<(GuestAddress, u64)>,
-    first: usize, // those before it are used up
+    first: usize, // segments before it are consumed
 }
 
 impl Parts {
@@ -95,7 +82,7 @@ impl Parts {
         self.rest().iter().map(|(_, len)| len).sum()
     }
 
-    /// Reads and uses up the first `N` bytes.
+    /// Reads and consumes the first `N` bytes.
     fn read_front<const N: usize>(&mut self, memory: &GuestMemory) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         let mut at = 0;
@@ -111,7 +98,7 @@ impl Parts {
         Some(bytes)
     }
 
-    /// Uses up the last byte; its address.
+    /// Consumes the last byte. Its address.
     fn take_last(&mut self) -> Option<GuestAddress> {
         while let Some((address, len)) = self.list.last_mut() {
             match len.checked_sub(1) {
@@ -134,7 +121,7 @@ fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// Understands descriptor chains; keeps the space it needs for that.
+/// Parses descriptor chains. It keeps its buffers from one to the next.
 #[derive(Debug, Default)]
 pub struct Parser {
     readable: Parts,
@@ -142,11 +129,11 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Understands a chain. The addresses of its data go to `buffers`. `durable`: writes are on the medium
-    /// when they end. How a request is spread over descriptors is the driver's business (virtio 1.2 §2.7.4).
+    /// Parses a chain. The addresses of its data go to `buffers`. `durable`: a write is on the medium when it completes. A
+    /// driver may lay a request out over descriptors as it likes (virtio 1.2 §2.7.4).
     ///
     /// # Errors
-    /// A chain without a status byte: it loops, is cut off, too long, or outside guest memory.
+    /// The chain has no status byte: it loops, is cut off, too long, or outside guest memory.
     pub fn parse(
         &mut self,
         chain: Chain<'_>,
@@ -217,7 +204,7 @@ fn write_task(sector: u64, readable: &Parts, writable: &Parts, limits: &Limits, 
     Ok(Task::Operation(Operation::Write { offset, durable }))
 }
 
-/// Discard and write-zeroes: one segment, and no flags but what the request has.
+/// Discard and write-zeroes: one range, and only the flags that the request type has.
 fn range_task(
     kind: u32,
     memory: &GuestMemory,
@@ -242,18 +229,18 @@ fn range_task(
     }
 }
 
-/// The offset of a range, if it is whole sectors inside the disk.
+/// The offset in bytes of a range, if it is whole sectors inside the disk.
 fn transfer(sector: u64, len: u64, limits: &Limits) -> Result<u64, Status> {
     let offset = sector.checked_mul(SECTOR).ok_or(Status::IoError)?;
     let inside = offset.checked_add(len).is_some_and(|end| end <= limits.size);
     if len.is_multiple_of(SECTOR) && inside { Ok(offset) } else { Err(Status::IoError) }
 }
 
-/// Where a request's data may lie in this process: a segment can cross from one region of memory into the next. It is
-/// what Linux takes in one call.
+/// Buffers of one request, at most: Linux takes that many in one call. A segment can cross from one region of memory into
+/// the next, and then has two buffers.
 const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
 
-/// Puts the addresses of `data` in this process into `buffers`, if all of it is guest memory.
+/// Puts the addresses of `data` in this process into `buffers`. All of it must be guest memory.
 fn map(memory: &GuestMemory, data: &Parts, buffers: &mut Buffers) -> Result<(), Status> {
     for &(address, len) in data.rest() {
         for slice in memory.get_slices(address, usize::try_from(len).map_err(|_| Status::IoError)?) {
@@ -267,7 +254,7 @@ fn map(memory: &GuestMemory, data: &Parts, buffers: &mut Buffers) -> Result<(), 
     Ok(())
 }
 
-/// Writes as much of `bytes` as there is room for. How much that was.
+/// Writes as much of `bytes` as there is room for. The number of bytes that were written.
 fn write_all(memory: &GuestMemory, room: &Parts, bytes: &[u8]) -> Option<u32> {
     let mut rest = bytes;
     for &(address, len) in room.rest() {
@@ -302,5 +289,5 @@ pub fn config_space(limits: &Limits, block_size: u32, queues: u16, write_back: b
 }
 
 const CONFIG_LEN: usize = 60;
-/// Where the guest writes whether the cache is on.
+/// Offset in bytes of the field in which the guest sets the cache to write-back (1) or write-through (0).
 pub const CONFIG_WRITEBACK: u32 = 32;

@@ -1,12 +1,16 @@
 //! One split virtqueue of a guest, as the device sees it (virtio 1.2 §2.7).
 
-use super::blk::{Limits, Malformed, Parser, Request, Status};
-use super::call::Call;
+use super::blk::{self, Malformed, Parser, Status};
 use super::chain::Chain;
 use super::inflight::{Inflight, InflightRegion};
 use super::memory::GuestMemory;
-use crate::backend::Buffers;
+use crate::backend::{Buffers, Outcome};
+use crate::call::Call;
+use crate::disk::{Disk, Limits};
+use crate::source::{Request, Source, Task};
 use coalesce_delivery::Ring;
+use std::fmt;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
@@ -14,12 +18,20 @@ use virtio_queue::{Queue, QueueT as _};
 use vm_memory::{Bytes as _, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
 
-/// The guest broke the ring, in this way: nothing in it can be trusted any more.
+/// How the guest broke the ring. Nothing in the ring can be trusted any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
 const NO_USED_RING: Broken = Broken("the used ring is not in guest memory");
 const NO_AVAILABLE_RING: Broken = Broken("the available ring is not in guest memory");
+/// The guest made a descriptor available twice.
+const TOO_MANY: Broken = Broken("more requests are in flight than the ring has entries");
 
 /// A ring that was started.
 #[derive(Debug)]
@@ -30,8 +42,9 @@ pub struct Vring {
     call: Option<Call>,
     error: Option<Call>,
     inflight: Option<Inflight>,
-    replay: Vec<u16>, // heads that a device before us took and did not answer, the oldest last
-    has_used: bool,   // a completion was posted, by us or by a device before us
+    unanswered: u16,  // requests that were taken and not posted
+    replay: Vec<u16>, // heads that another device took and did not answer, the oldest last
+    has_used: bool,   // a completion was posted, by this device or by another before it
     parser: Parser,
     can_flush: bool,
 }
@@ -39,11 +52,11 @@ pub struct Vring {
 /// A request taken from the ring.
 #[derive(Debug)]
 pub struct Popped {
-    /// Index of its first descriptor: the guest knows it by that.
+    /// Index of its first descriptor, by which the guest knows it.
     pub head: u16,
-    /// What it is.
-    pub request: Result<Request, Malformed>,
-    /// A device before us took it, and did not answer.
+    /// The request.
+    pub request: Result<blk::Request, Malformed>,
+    /// Another device took it before, and ended without answering it.
     pub is_again: bool,
 }
 
@@ -56,6 +69,15 @@ pub struct Entry {
     pub written: u32,
 }
 
+/// Completes a request that was taken.
+#[derive(Debug)]
+pub struct Token {
+    head: u16,
+    status: Option<(GuestAddress, Status)>, // where it goes, and which it is if nothing fails; none: it has no place
+    written: u32,                           // bytes of guest memory that a success writes, without the status
+    _memory: Arc<GuestMemory>,              // keeps the buffers mapped
+}
+
 /// The configuration of a ring.
 #[derive(Debug)]
 pub struct Setup {
@@ -63,13 +85,13 @@ pub struct Setup {
     pub size: u16,
     /// Guest addresses of the descriptor table, the available and the used ring.
     pub addresses: [u64; 3],
-    /// Where the device goes on in the available ring, unless there is a record of requests in flight, which knows.
+    /// Where the device continues in the available ring. A record of requests in flight has precedence.
     pub next_avail: u16,
     /// Whether EVENT_IDX was negotiated.
     pub event_idx: bool,
-    /// Whether flushes were negotiated: without them, what is written must be durable at once (virtio 1.2 §5.2.6.2).
+    /// Whether flushes were negotiated. Without them every write must be durable (virtio 1.2 §5.2.6.2).
     pub can_flush: bool,
-    /// The region that remembers requests across restarts, and this queue's index in it.
+    /// The record of requests in flight, which survives a restart, and this queue's index in it.
     pub inflight: Option<(InflightRegion, usize)>,
 }
 
@@ -77,7 +99,7 @@ impl Vring {
     /// Starts a ring.
     ///
     /// # Errors
-    /// A size or an address that cannot be.
+    /// The size or an address is not possible.
     pub fn start(setup: Setup, memory: Arc<GuestMemory>, kick: EventFd) -> Result<Self, Broken> {
         let Setup { size, addresses, next_avail, event_idx, can_flush, inflight } = setup;
         let mut queue = new_queue(size, addresses)?;
@@ -100,15 +122,28 @@ impl Vring {
         queue.set_next_avail(next_avail);
         if let Some(inflight) = &inflight {
             replay = inflight.unanswered();
-            // The record is right where the front end is not: one that lost its connection gives a base from before.
+            // The record has precedence: a front end that lost its connection gives an old base.
             queue.set_next_avail(used_idx.wrapping_add(replay.len() as u16));
             replay.reverse();
         }
         let parser = Parser::default();
-        Ok(Self { queue, memory, kick, call: None, error: None, inflight, replay, has_used, parser, can_flush })
+        let unanswered = 0;
+        Ok(Self {
+            queue,
+            memory,
+            kick,
+            call: None,
+            error: None,
+            inflight,
+            unanswered,
+            replay,
+            has_used,
+            parser,
+            can_flush,
+        })
     }
 
-    /// Requests that a device before us took and did not answer, and that are not taken again yet.
+    /// Requests that another device took and did not answer, and that are not taken again yet.
     #[must_use]
     pub const fn to_take_over(&self) -> usize {
         self.replay.len()
@@ -120,82 +155,32 @@ impl Vring {
         self.queue.size()
     }
 
-    /// Whether the guest can ask for what was written to be durable; if not, all of it must be.
-    #[must_use]
-    pub const fn can_flush(&self) -> bool {
-        self.can_flush
-    }
-
-    /// The eventfd that the guest kicks.
-    #[must_use]
-    pub const fn kick(&self) -> &EventFd {
-        &self.kick
-    }
-
-    /// The guest kicks another eventfd.
+    /// Sets the eventfd that the guest kicks.
     pub fn set_kick(&mut self, kick: EventFd) {
         self.kick = kick;
     }
 
-    /// Guest memory as it is mapped now. Whoever keeps addresses in it keeps this.
-    #[must_use]
-    pub const fn memory(&self) -> &Arc<GuestMemory> {
-        &self.memory
-    }
-
-    /// Guest memory is mapped anew.
+    /// Sets the mapping of guest memory.
     pub fn set_memory(&mut self, memory: Arc<GuestMemory>) {
         self.memory = memory;
     }
 
-    /// The eventfd that interrupts the guest.
+    /// Sets the eventfd that interrupts the guest.
     pub fn set_call(&mut self, call: Option<Call>) {
         self.call = call;
     }
 
-    /// The eventfd that tells the front end that the ring is broken.
+    /// Sets the eventfd that tells the front end that the ring is broken.
     pub fn set_error(&mut self, error: Option<Call>) {
         self.error = error;
     }
 
-    /// Where a later start goes on.
-    #[must_use]
-    pub fn next_avail(&self) -> u16 {
-        self.queue.next_avail()
-    }
-
-    /// Whether a posted completion may not have reached the guest: the device that posted it ended before it interrupted,
-    /// or interrupted through an eventfd that is no longer watched. Without EVENT_IDX the guest does not tell what it has
-    /// taken: then this is true once anything was posted, as an interrupt too many harms less than a lost one.
-    #[must_use]
-    pub fn owes_interrupt(&self) -> bool {
-        self.used_event().map_or(self.has_used, |used_event| used_event != self.queue.next_used())
-    }
-
-    /// Requests that are available and not taken.
+    /// Takes the next request. The addresses of its data go to `buffers`. `durable`: a write is on the medium when it
+    /// completes.
     ///
     /// # Errors
-    /// The guest's index jumped, or the ring is not in its memory.
-    pub fn backlog(&self) -> Result<u16, Broken> {
-        let available = self.queue.avail_idx(&*self.memory, Ordering::Acquire).map_err(|_| NO_AVAILABLE_RING)?;
-        let backlog = available.0.wrapping_sub(self.queue.next_avail());
-        if backlog > self.queue.size() {
-            return Err(Broken("the available index is further than the ring is long"));
-        }
-        Ok(backlog)
-    }
-
-    /// Completions that were posted and that the guest has not taken, as far as it tells.
-    #[must_use]
-    pub fn untaken(&self) -> u16 {
-        let untaken = self.used_event().map_or(0, |used_event| self.queue.next_used().wrapping_sub(used_event));
-        if untaken <= self.queue.size() { untaken } else { 0 } // Linux writes 0 while it does not want interrupts
-    }
-
-    /// Takes the next request. Its data's addresses go to `buffers`.
-    ///
-    /// # Errors
-    /// The guest's index jumped, a descriptor index is outside the table, or the ring is not in its memory.
+    /// The guest's index jumped, a descriptor index is outside the table, more are in flight than the ring has entries, or
+    /// the ring is not in its memory.
     pub fn pop(&mut self, limits: &Limits, durable: bool, buffers: &mut Buffers) -> Result<Option<Popped>, Broken> {
         let (head, is_again) = match self.replay.pop() {
             Some(head) => (head, true),
@@ -207,6 +192,7 @@ impl Vring {
         if let Some(inflight) = self.inflight.as_mut().filter(|_| !is_again) {
             inflight.take(head);
         }
+        self.unanswered += 1;
         let chain = Chain::new(&self.memory, GuestAddress(self.queue.desc_table()), self.queue.size(), head);
         let request = self.parser.parse(chain, limits, durable, buffers);
         Ok(Some(Popped { head, request, is_again }))
@@ -216,6 +202,9 @@ impl Vring {
     fn next_head(&mut self) -> Result<Option<u16>, Broken> {
         if self.backlog()? == 0 {
             return Ok(None);
+        }
+        if self.unanswered >= self.queue.size() {
+            return Err(TOO_MANY);
         }
         let next_avail = self.queue.next_avail();
         let address = self.queue.avail_ring() + 4 + 2 * u64::from(next_avail % self.queue.size());
@@ -230,40 +219,17 @@ impl Vring {
 
     /// Writes the status byte of a request.
     pub fn set_status(&self, address: GuestAddress, status: Status) {
-        // It was inside guest memory when the request was taken; should it be gone since, so is who waits for it.
+        // The address was inside guest memory when the request was taken. If that is gone, nobody waits for the status.
         let _ = self.memory.write_obj(status as u8, address);
     }
 
-    /// How far the guest had taken what was posted when it last asked to be interrupted for more; only with EVENT_IDX.
+    /// Used index for which the guest wants the next interrupt: it has reaped everything before. None without EVENT_IDX.
     fn used_event(&self) -> Option<u16> {
         if !self.queue.event_idx_enabled() {
             return None;
         }
         let address = self.queue.avail_ring() + 4 + 2 * u64::from(self.queue.size());
         self.memory.load(GuestAddress(address), Ordering::Acquire).ok().map(u16::from_le)
-    }
-
-    /// Tells the front end that the ring is broken.
-    pub fn report_broken(&mut self) {
-        if let Some(error) = &mut self.error {
-            error.signal(); // if not, the log has it
-        }
-    }
-
-    /// Asks the guest for kicks. True: something came meanwhile, and no kick will tell of it.
-    ///
-    /// # Errors
-    /// The ring is not in guest memory any more.
-    pub fn enable_kicks(&mut self) -> Result<bool, Broken> {
-        self.queue.enable_notification(&*self.memory).map_err(|_| NO_USED_RING)
-    }
-
-    /// Tells the guest that kicks are not needed.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn disable_kicks(&mut self) -> Result<(), Broken> {
-        self.queue.disable_notification(&*self.memory).map_err(|_| NO_USED_RING)
     }
 }
 
@@ -277,6 +243,7 @@ impl Ring for Vring {
         }
         self.queue.add_used(&*self.memory, head, written).map_err(|_| NO_USED_RING)?;
         self.has_used = true;
+        self.unanswered = self.unanswered.saturating_sub(1);
         if let Some(inflight) = &self.inflight {
             inflight.after_answer(head, self.queue.next_used());
         }
@@ -292,13 +259,13 @@ impl Ring for Vring {
         flags.map_or(true, |flags| u32::from(u16::from_le(flags)) & VRING_AVAIL_F_NO_INTERRUPT == 0)
     }
 
-    /// Only with EVENT_IDX does the guest tell.
+    /// Never true without EVENT_IDX: the guest does not tell.
     fn is_consumed(&mut self) -> bool {
         if self.used_event() != Some(self.queue.next_used()) {
             return false;
         }
-        // The queue counts in 16 bits what was posted since it was asked: a guest that takes everything by itself must
-        // not make that wrap. With this used_event the answer is no, unless the guest plays tricks with it.
+        // To ask resets the 16-bit count of what was posted since the last question. A guest that polls must not make it
+        // wrap. With this used_event the answer is no, unless the guest changes it at this moment.
         if self.wants_interrupt() {
             self.interrupt();
         }
@@ -316,6 +283,87 @@ fn has_wrapped(queue: &Queue, memory: &GuestMemory) -> Result<bool, Broken> {
     let last = queue.used_ring() + 4 + 8 * u64::from(queue.size() - 1);
     let entry: u64 = memory.read_obj(GuestAddress(last)).map_err(|_| NO_USED_RING)?;
     Ok(entry != 0)
+}
+
+// SAFETY: buffers lie in the guest memory that was mapped when they were taken, and the token keeps that.
+unsafe impl Source for Vring {
+    type Token = Token;
+    type Position = u16;
+
+    fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Token>>, Broken> {
+        // A guest that cannot flush relies on write-through (virtio 1.2 §5.2.6.2).
+        let durable = !self.can_flush || !disk.write_back.load(Ordering::Relaxed);
+        let Some(popped) = self.pop(&disk.limits, durable, buffers)? else { return Ok(None) };
+        let (task, ioprio, status, written) = match popped.request {
+            Ok(blk::Request { task, ioprio, status, written }) => match task {
+                blk::Task::Operation(operation) => {
+                    (Task::Operation(operation), ioprio, Some((status, Status::Ok)), written)
+                }
+                blk::Task::Answer(answer) => {
+                    let outcome = if answer == Status::Ok { Outcome::Ok } else { Outcome::Error };
+                    (Task::Answer(outcome), ioprio, Some((status, answer)), written)
+                }
+            },
+            Err(Malformed) => (Task::Malformed, 0, None, 0),
+        };
+        let token = Token { head: popped.head, status, written, _memory: self.memory.clone() };
+        Ok(Some(Request { task, ioprio, is_resumed: popped.is_again, token }))
+    }
+
+    fn complete(&mut self, token: Token, outcome: Outcome) -> Entry {
+        let Token { head, status, written, .. } = token;
+        let Some((address, status)) = status else { return Entry { head, written: 0 } };
+        let status = match (outcome, status) {
+            (Outcome::Error, Status::Ok) => Status::IoError,
+            (_, status) => status,
+        };
+        self.set_status(address, status);
+        Entry { head, written: if status == Status::Ok { written + 1 } else { 1 } }
+    }
+
+    fn backlog(&self) -> Result<u32, Broken> {
+        let available = self.queue.avail_idx(&*self.memory, Ordering::Acquire).map_err(|_| NO_AVAILABLE_RING)?;
+        let backlog = available.0.wrapping_sub(self.queue.next_avail());
+        if backlog > self.queue.size() {
+            return Err(Broken("the available index is further than the ring is long"));
+        }
+        Ok(backlog.into())
+    }
+
+    /// Always 0 without EVENT_IDX: the guest does not tell.
+    fn unreaped(&self) -> u32 {
+        let unreaped = self.used_event().map_or(0, |used_event| self.queue.next_used().wrapping_sub(used_event));
+        let is_sound = unreaped <= self.queue.size(); // Linux writes 0 while it does not want interrupts
+        if is_sound { unreaped.into() } else { 0 }
+    }
+
+    fn kick(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the eventfd is open as long as the ring is borrowed.
+        Some(unsafe { BorrowedFd::borrow_raw(self.kick.as_raw_fd()) })
+    }
+
+    fn enable_kicks(&mut self) -> Result<bool, Broken> {
+        self.queue.enable_notification(&*self.memory).map_err(|_| NO_USED_RING)
+    }
+
+    fn disable_kicks(&mut self) -> Result<(), Broken> {
+        self.queue.disable_notification(&*self.memory).map_err(|_| NO_USED_RING)
+    }
+
+    fn owes_interrupt(&self) -> bool {
+        // Without EVENT_IDX the guest does not tell what it has reaped. A spurious interrupt harms less than a lost one.
+        self.used_event().map_or(self.has_used, |used_event| used_event != self.queue.next_used())
+    }
+
+    fn report_broken(&mut self) {
+        if let Some(error) = &mut self.error {
+            error.signal(); // if it fails, the log still has it
+        }
+    }
+
+    fn position(&self) -> u16 {
+        self.queue.next_avail()
+    }
 }
 
 fn new_queue(size: u16, [table, available, used]: [u64; 3]) -> Result<Queue, Broken> {

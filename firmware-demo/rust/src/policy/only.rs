@@ -1,11 +1,11 @@
 //! One policy alone, with parameters that the compiler has checked: nothing of their checks is in the firmware. Nothing of it
 //! is inlined, so that all of it can be seen and counted.
 
+use crate::decision::Completed;
 #[cfg_attr(feature = "only-cint", path = "only_cint.rs")]
 #[cfg_attr(feature = "only-vic", path = "only_vic.rs")]
 mod machine;
 
-use crate::coalescing::Completed;
 use cint_core::Ticket;
 use machine::{Decision, Machine};
 

@@ -1,6 +1,6 @@
 //! cint, for the clock of mps2-an386.
 
-use crate::coalescing::Completed;
+use crate::decision::Completed;
 pub use cint_core::{Cint as Machine, Decision};
 use cint_core::{Config, Params, StormParams};
 

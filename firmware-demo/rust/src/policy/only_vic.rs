@@ -1,6 +1,6 @@
 //! vIC, for the clock of mps2-an386.
 
-use crate::coalescing::Completed;
+use crate::decision::Completed;
 use vic_core::{Config, Params};
 pub use vic_core::{Decision, Vic as Machine};
 

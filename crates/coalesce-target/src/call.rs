@@ -1,4 +1,4 @@
-//! An eventfd of the front end that we signal: the guest's interrupt, or the news that a ring is broken.
+//! Signals an eventfd of the front end: the guest's interrupt, or the report of a broken ring.
 
 use crate::uring::restricted;
 use anyhow::{Context as _, Result, bail};
@@ -11,32 +11,34 @@ use std::thread::sleep;
 use std::time::Duration;
 use tracing::error;
 
-/// io_urings for [`Call`]s. They are made at the start: later this process may not, and the kernel takes its time to free
-/// one, so that a front end could use up what there is by changing its eventfds.
+/// io_urings for [`Call`]s. They are created at the start. Later the sandbox forbids it; and the kernel is slow to free one,
+/// so that a front end could exhaust them by changing its eventfds.
 #[derive(Clone, Default)]
 pub struct CallRings(Arc<Mutex<Vec<IoUring>>>);
 
 impl CallRings {
-    /// For `count` calls at a time.
+    /// Enough for `count` calls at a time.
     ///
     /// # Errors
-    /// The kernel has no io_uring, or not enough for all of them.
+    /// The kernel has no io_uring, or not enough memory or descriptors.
     pub fn new(count: usize) -> io::Result<Self> {
         let ring = || restricted(1, &[opcode::Nop::CODE], &[REGISTER_EVENTFD, UNREGISTER_EVENTFD]);
         let rings = (0..count).map(|_| ring()).collect::<io::Result<_>>()?;
         Ok(Self(Arc::new(Mutex::new(rings))))
     }
 
+    /// Takes an io_uring for an eventfd.
+    ///
     /// # Errors
-    /// It is not an eventfd, or all io_urings are in use.
+    /// The file is not an eventfd, or all io_urings are in use.
     pub fn call(&self, eventfd: &File) -> Result<Call> {
         let Some(ring) = self.lock().pop() else { bail!("all io_urings for eventfds are in use") };
-        let call = Call { ring: Some(ring), home: self.clone() }; // from here on it finds its way back
+        let call = Call { ring: Some(ring), home: self.clone() }; // returned when it is dropped
         let registered = call.ring.as_ref().map(|ring| ring.submitter().register_eventfd(eventfd.as_raw_fd()));
         match registered {
             Some(Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => bail!("the file is not an eventfd"),
             Some(Err(error)) => Err(error).context("an eventfd for an io_uring"),
-            _ => Ok(call), // the kernel keeps the eventfd
+            _ => Ok(call), // the kernel keeps the eventfd open
         }
     }
 
@@ -54,19 +56,19 @@ pub const UNREGISTER_EVENTFD: u8 = 5;
 /// The pause before a signal is tried again that the kernel refused.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Signals an eventfd without ever waiting for its reader.
+/// Signals an eventfd, and never waits for its reader.
 ///
-/// write(2) waits while the counter is full, unless the file is non-blocking; but the file is the front end's as well,
-/// which may change that at any time. So the kernel signals by itself, as it does for an io_uring that is watched: a
-/// request that does nothing ends, and the eventfd counts it. That never waits.
+/// write(2) waits while the counter is full, unless the file is non-blocking. But the front end shares the file, and may
+/// change its mode at any time. So the kernel signals it, as the eventfd of an io_uring: an operation that does nothing
+/// completes, and the kernel adds 1 to the eventfd. It never waits for that.
 pub struct Call {
-    ring: Option<IoUring>, // always there, until it is dropped
+    ring: Option<IoUring>, // none only while it is dropped
     home: CallRings,
 }
 
 impl Call {
-    /// Signals. False: that was not possible. Where the kernel refuses, it is tried until it does not: a signal that is
-    /// lost hangs the guest.
+    /// Signals. False: there is no way to. If the kernel refuses, it tries again until the kernel does not: a lost signal
+    /// hangs the guest.
     pub fn signal(&mut self) -> bool {
         let Some(ring) = &mut self.ring else { return false };
         ring.completion().for_each(drop);

@@ -1,0 +1,41 @@
+//! A disk, as its front end and its queues share it.
+
+use crate::backend::Backend;
+use crate::call::CallRings;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Queues of a disk, at most.
+pub const QUEUES_MAX: usize = 16;
+/// Bytes of a serial number: virtio-blk and NVMe have the same.
+pub const SERIAL_LEN: usize = 20;
+
+/// A disk: its name, its data, its limits, and the mode of its write cache.
+#[derive(Debug)]
+pub struct Disk {
+    /// The name in the log.
+    pub name: String,
+    /// Where the data is.
+    pub backend: Backend,
+    /// What a front end may do.
+    pub limits: Limits,
+    /// For the eventfds of its front end.
+    pub call_rings: CallRings,
+    /// Write-back: a write may complete before it is on the medium. Otherwise write-through.
+    pub write_back: AtomicBool,
+    /// Start of the clock of all its queues. It is one clock because `auto` runs its trials on all queues at the same time.
+    pub epoch: Instant,
+}
+
+/// What a disk offers to a front end.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Size in bytes.
+    pub size: u64,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Serial number, padded with zeroes.
+    pub serial: [u8; SERIAL_LEN],
+    /// Bytes of guest memory that may be mapped at a time.
+    pub max_memory: u64,
+}

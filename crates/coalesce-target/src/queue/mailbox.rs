@@ -1,0 +1,97 @@
+//! Commands to the thread of a queue, and its answers.
+
+use crate::source::Source;
+use crate::stats::QueueStats;
+use anyhow::{Context as _, Result};
+use coalesce_policy::{Spec, SpecError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+/// Commands that may wait. A sender waits while there are that many.
+const COMMANDS_MAX: usize = 16;
+
+/// A command. The answer means that it is done.
+pub enum Command<S: Source> {
+    /// Serve this source. Take requests from it at once, or only after [`Enable`](Self::Enable).
+    Start(Box<S>, bool),
+    /// Take requests, or do not.
+    Enable(bool, Sender<()>),
+    /// Change this part of the source, if there is one.
+    Change(Part, Change<S>, Sender<()>),
+    /// Complete what is in flight, deliver what is held, drop the source. The answer is its position.
+    Stop(Sender<Option<S::Position>>),
+    /// The same, and end the thread.
+    End,
+    /// Change the policy.
+    SetPolicy(Spec, Sender<Result<(), SpecError>>),
+    /// Report the statistics.
+    GetStats(Sender<QueueStats>),
+    /// Reset the statistics.
+    ResetStats(Sender<()>),
+}
+
+/// Changes a source. It runs on the queue's thread.
+pub type Change<S> = Box<dyn FnOnce(&mut S) + Send>;
+
+/// The part of a source that is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The descriptor that is kicked.
+    Kick,
+    /// The way to interrupt the guest.
+    Interrupt,
+    /// Something that the queue does not see.
+    Other,
+}
+
+/// The senders' end.
+#[derive(Debug)]
+pub struct Mailbox<S: Source> {
+    commands: SyncSender<Command<S>>,
+    wake: Arc<EventFd>,
+}
+
+/// The thread's end.
+#[derive(Debug)]
+pub struct Inbox<S: Source> {
+    commands: Receiver<Command<S>>,
+    wake: Arc<EventFd>,
+}
+
+/// Both ends of a mailbox.
+///
+/// # Errors
+/// There is no descriptor left.
+pub fn mailbox<S: Source>() -> Result<(Mailbox<S>, Inbox<S>)> {
+    let (sender, commands) = sync_channel(COMMANDS_MAX);
+    let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
+    Ok((Mailbox { commands: sender, wake: wake.clone() }, Inbox { commands, wake }))
+}
+
+impl<S: Source> Mailbox<S> {
+    /// Sends a command.
+    pub fn tell(&self, command: Command<S>) {
+        let _ = self.commands.send(command); // fails only after a panic of the thread
+        let _ = self.wake.write(1);
+    }
+
+    /// Sends a command. The answer comes later.
+    pub fn begin<T>(&self, command: impl FnOnce(Sender<T>) -> Command<S>) -> Receiver<T> {
+        let (sender, receiver) = channel();
+        self.tell(command(sender));
+        receiver
+    }
+}
+
+impl<S: Source> Inbox<S> {
+    /// The next command, if there is one.
+    pub fn next(&self) -> Option<Command<S>> {
+        self.commands.try_recv().ok()
+    }
+
+    /// The eventfd that becomes readable with the first command, and stays so.
+    pub const fn wake(&self) -> &Arc<EventFd> {
+        &self.wake
+    }
+}

@@ -1,0 +1,187 @@
+//! io_uring, as the only place where a queue waits. It waits for operations of the back end, a kick, a command and the
+//! policy's deadline, which is the timeout of the wait and costs no system call.
+
+use crate::uring::restricted;
+use anyhow::{Context as _, Result};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::error;
+use vmm_sys_util::eventfd::EventFd;
+
+/// Operations that the io_uring of a queue may perform.
+const OPERATIONS: [u8; 7] = [
+    opcode::Readv::CODE,
+    opcode::Writev::CODE,
+    opcode::Write::CODE,
+    opcode::Fsync::CODE,
+    opcode::Fallocate::CODE,
+    opcode::PollAdd::CODE,
+    opcode::AsyncCancel::CODE,
+];
+
+/// Pause before the next try where io_uring_enter failed and should not have.
+const ENTER_PAUSE: Duration = Duration::from_millis(10);
+
+// User data of what is not an operation; an operation has its id, which is smaller.
+const WAKE: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+const KICK: u64 = 1 << 32; // plus the generation of the descriptor, as a poll can outlive it
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An operation has completed.
+    Done {
+        /// Its id.
+        id: usize,
+        /// Its result, as io_uring has it: negative for an error.
+        result: i32,
+    },
+    /// A kick.
+    Kick,
+    /// A command, or something of no concern to the queue.
+    Other,
+}
+
+/// The io_uring of one queue.
+pub struct Reactor {
+    uring: IoUring,
+    wake: Arc<EventFd>,
+    is_wake_armed: bool,
+    kick_generation: u64,
+    is_kick_armed: bool,
+    owner: (String, u64), // disk and queue, for the log
+}
+
+impl Reactor {
+    /// Room for `entries` operations at a time. `wake` ends a wait; it is polled, never read. `owner` is a disk and its
+    /// queue, for the log.
+    ///
+    /// # Errors
+    /// The kernel has no io_uring, or forbids it.
+    pub fn new(entries: u32, wake: Arc<EventFd>, owner: (String, u64)) -> Result<Self> {
+        let uring = restricted(entries, &OPERATIONS, &[]).context(
+            "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
+        )?;
+        Ok(Self { uring, wake, is_wake_armed: false, kick_generation: 0, is_kick_armed: false, owner })
+    }
+
+    /// Queues an operation for the next [`submit`](Self::submit) or [`wait`](Self::wait).
+    ///
+    /// # Safety
+    /// Its buffers stay mapped, and its descriptor open, until its completion was reaped.
+    pub unsafe fn push(&mut self, id: usize, entry: squeue::Entry) {
+        // SAFETY: as the caller promises.
+        unsafe { self.push_entry(&entry.user_data(id as u64)) }
+    }
+
+    /// # Safety
+    /// As for [`push`](Self::push).
+    unsafe fn push_entry(&mut self, entry: &squeue::Entry) {
+        // SAFETY: as the caller promises.
+        while unsafe { self.uring.submission().push(entry) }.is_err() {
+            self.submit();
+        }
+    }
+
+    /// Submits what is queued.
+    pub fn submit(&mut self) {
+        if !self.uring.submission().is_empty() {
+            self.enter(|uring| uring.submit());
+        }
+    }
+
+    /// Submits what is queued, and waits for an event, but not longer than `timeout_ns`.
+    pub fn wait(&self, timeout_ns: Option<u64>) {
+        self.enter(|uring| match timeout_ns {
+            None => uring.submit_and_wait(1),
+            Some(ns) => {
+                let timespec = types::Timespec::from(Duration::from_nanos(ns));
+                uring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&timespec))
+            }
+        });
+    }
+
+    /// After an error there is no event, and what was queued still is.
+    fn enter(&self, enter: impl FnOnce(&IoUring) -> std::io::Result<usize>) {
+        let expected = [libc::ETIME, libc::EINTR, libc::EAGAIN, libc::EBUSY];
+        match enter(&self.uring) {
+            Err(error) if !expected.contains(&error.raw_os_error().unwrap_or(0)) => {
+                let (disk, queue) = (&self.owner.0, self.owner.1);
+                error!(disk, queue, "io_uring_enter: {error}: it is tried again");
+                std::thread::sleep(ENTER_PAUSE);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there is an event to reap.
+    pub fn has_events(&mut self) -> bool {
+        !self.uring.completion().is_empty()
+    }
+
+    /// Appends what has happened to `events`.
+    pub fn reap(&mut self, events: &mut Vec<Event>) {
+        for entry in self.uring.completion() {
+            let (user_data, result, is_armed) = (entry.user_data(), entry.result(), cqueue::more(entry.flags()));
+            events.push(match user_data {
+                WAKE => {
+                    self.is_wake_armed = is_armed;
+                    Event::Other
+                }
+                CANCEL => Event::Other,
+                kick if kick & KICK != 0 => {
+                    if kick == KICK | self.kick_generation {
+                        self.is_kick_armed = is_armed;
+                    }
+                    if result > 0 { Event::Kick } else { Event::Other }
+                }
+                id => Event::Done { id: id as usize, result },
+            });
+        }
+    }
+
+    /// From now on a command ends a wait.
+    pub fn arm_wake(&mut self) {
+        if !self.is_wake_armed {
+            let poll = opcode::PollAdd::new(types::Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).multi(true);
+            // SAFETY: there is no buffer, and the kernel keeps the file of a poll.
+            unsafe { self.push_entry(&poll.build().user_data(WAKE)) };
+            self.is_wake_armed = true;
+        }
+    }
+
+    /// From now on a kick ends a wait.
+    pub fn arm_kick(&mut self, kick: BorrowedFd<'_>) {
+        if !self.is_kick_armed {
+            let poll = opcode::PollAdd::new(types::Fd(kick.as_raw_fd()), libc::POLLIN as u32).multi(true);
+            let poll = poll.build().user_data(KICK | self.kick_generation);
+            // SAFETY: there is no buffer, and the descriptor stays open until the entry was submitted: whoever closes it
+            // waits until it is disarmed.
+            unsafe { self.push_entry(&poll) };
+            self.is_kick_armed = true;
+        }
+    }
+
+    /// Begins to disarm the kick. It is done when [`is_kick_armed`](Self::is_kick_armed) is false.
+    pub fn disarm_kick(&mut self) {
+        if self.is_kick_armed {
+            // Not PollRemove: it gives up where a kick is noticed at that moment.
+            let cancel = opcode::AsyncCancel::new(KICK | self.kick_generation).build().user_data(CANCEL);
+            // SAFETY: there is neither a buffer nor a descriptor.
+            unsafe { self.push_entry(&cancel) };
+        }
+    }
+
+    /// Whether io_uring polls for kicks.
+    pub const fn is_kick_armed(&self) -> bool {
+        self.is_kick_armed
+    }
+
+    /// Another descriptor follows: what is left of the polls of this one is ignored.
+    pub const fn next_kick(&mut self) {
+        self.kick_generation += 1;
+    }
+}

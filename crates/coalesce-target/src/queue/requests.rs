@@ -1,0 +1,146 @@
+//! The requests in flight on a queue: taken, begun, resumed, ended.
+
+use super::mark::Mark;
+use crate::backend::{Backend, Buffers, Outcome, Step};
+use crate::disk::Disk;
+use crate::source::{Source, Task};
+use std::collections::VecDeque;
+
+/// Buffers of all requests in flight on a queue, about. With as many Linux has 128 MiB or more in flight.
+pub const BUFFERS_MAX: usize = 32 << 10;
+
+/// A request in flight, or room for one.
+#[derive(Debug)]
+pub struct Slot<T> {
+    /// What to do.
+    pub task: Task,
+    /// I/O priority: class in bits 15:13.
+    pub ioprio: u16,
+    /// Bytes that it reads or writes.
+    pub bytes: u64,
+    /// For the policy.
+    pub mark: Mark,
+    buffers: Buffers,
+    token: Option<T>, // keeps the buffers mapped
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        let buffers = Buffers::default();
+        Self { task: Task::Malformed, ioprio: 0, bytes: 0, mark: Mark::default(), buffers, token: None }
+    }
+}
+
+/// A request that was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Its slot.
+    pub id: usize,
+    /// Another device took it before.
+    pub is_resumed: bool,
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub struct Ended<T> {
+    /// What was to do.
+    pub task: Task,
+    /// Bytes that it read or wrote, if it succeeded.
+    pub bytes: u64,
+    /// For the policy.
+    pub mark: Mark,
+    /// Completes it.
+    pub token: T,
+}
+
+/// The requests in flight on a queue. An id is the index of a slot.
+#[derive(Debug)]
+pub struct Requests<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<usize>,
+    again: VecDeque<usize>, // resumed at the next turn
+    buffers: usize,         // of all slots
+}
+
+impl<T> Requests<T> {
+    /// Room for the requests of the largest source, `size_max`. One slot more lets a source be asked when it has as many
+    /// in flight: it is the source that says whether the guest gave out too many.
+    pub fn new(size_max: usize) -> Self {
+        let count = size_max + 1;
+        let slots = (0..count).map(|_| Slot::default()).collect();
+        Self { slots, free: (0..count).rev().collect(), again: VecDeque::with_capacity(count), buffers: 0 }
+    }
+
+    /// Requests in flight.
+    pub const fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether some must end before more are taken. Never with nothing in flight: a request may have any number of buffers.
+    pub const fn is_full(&self) -> bool {
+        self.buffers >= BUFFERS_MAX || self.free.is_empty()
+    }
+
+    /// A request in flight.
+    pub fn get(&self, id: usize) -> &Slot<T> {
+        &self.slots[id]
+    }
+
+    /// The same, to change it.
+    pub fn get_mut(&mut self, id: usize) -> &mut Slot<T> {
+        &mut self.slots[id]
+    }
+
+    /// Takes the next request of a source, if there is one and room for it.
+    ///
+    /// # Errors
+    /// The guest broke the ring.
+    pub fn take<S: Source<Token = T>>(&mut self, source: &mut S, disk: &Disk) -> Result<Option<Taken>, S::Broken> {
+        let Some(&id) = self.free.last() else { return Ok(None) };
+        let slot = &mut self.slots[id];
+        slot.buffers.clear(); // of a request that broke the ring
+        let Some(request) = source.take(disk, &mut slot.buffers)? else { return Ok(None) };
+        (slot.task, slot.ioprio, slot.token) = (request.task, request.ioprio, Some(request.token));
+        slot.bytes = slot.buffers.len() as u64;
+        self.buffers += slot.buffers.count();
+        self.free.pop();
+        Ok(Some(Taken { id, is_resumed: request.is_resumed }))
+    }
+
+    /// Begins a request.
+    pub fn begin(&mut self, id: usize, backend: &Backend) -> Step {
+        let slot = &mut self.slots[id];
+        match &slot.task {
+            Task::Operation(operation) => backend.begin(operation, &mut slot.buffers),
+            Task::Answer(outcome) => Step::Ended(*outcome),
+            Task::Malformed => Step::Ended(Outcome::Error),
+        }
+    }
+
+    /// Resumes a request of which a step is done, with this result. None: it has no steps.
+    pub fn resume(&mut self, id: usize, backend: &Backend, result: i32) -> Option<Step> {
+        let slot = &mut self.slots[id];
+        let Task::Operation(operation) = &mut slot.task else { return None };
+        Some(backend.resume(operation, &mut slot.buffers, result))
+    }
+
+    /// A request is to be resumed at the next turn.
+    pub fn postpone(&mut self, id: usize) {
+        self.again.push_back(id);
+    }
+
+    /// The next request to be resumed, in the order in which they were postponed.
+    pub fn next_postponed(&mut self) -> Option<usize> {
+        self.again.pop_front()
+    }
+
+    /// Ends a request, and frees its slot. None: it has ended before.
+    pub fn end(&mut self, id: usize) -> Option<Ended<T>> {
+        let slot = &mut self.slots[id];
+        let token = slot.token.take()?;
+        self.buffers -= slot.buffers.count();
+        slot.buffers.clear();
+        self.free.push(id);
+        Some(Ended { task: slot.task, bytes: slot.bytes, mark: std::mem::take(&mut slot.mark), token })
+    }
+}

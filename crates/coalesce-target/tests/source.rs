@@ -1,0 +1,273 @@
+//! A queue serves what is not a virtqueue: here a completion queue that two submission queues share, as NVMe has them.
+
+use coalesce_delivery::Ring;
+use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome};
+use coalesce_target::call::CallRings;
+use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
+use coalesce_target::queue::{Command, Part, QueueConfig, QueueParts, QueueThread};
+use coalesce_target::source::{Request, Source, Task};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long nothing happens where nothing should: a mistake shows much sooner.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// A block of the host's memory.
+type Block = Arc<[AtomicU8; 512]>;
+
+fn block(byte: u8) -> Block {
+    Arc::new(std::array::from_fn(|_| AtomicU8::new(byte)))
+}
+
+struct Submission {
+    command: u16,
+    task: Task,
+    data: Option<Block>,
+}
+
+/// The host's memory: submission queues, and a completion queue with room for some.
+#[derive(Default)]
+struct Host {
+    submissions: [VecDeque<Submission>; 2],
+    is_nonsense: bool,
+    completions: Vec<(usize, u16, Outcome)>,
+    room: usize, // completion queue entries that are neither used nor reserved
+}
+
+/// The controller's side of it.
+struct QueuePair {
+    host: Arc<Mutex<Host>>,
+    doorbell: Arc<EventFd>,
+    interrupts: Sender<()>,
+    next: usize, // submission queue whose turn it is
+    taken: u64,
+}
+
+struct Token {
+    queue: usize,
+    command: u16,
+    _data: Option<Block>, // keeps the memory
+}
+
+impl Ring for QueuePair {
+    type Entry = (usize, u16, Outcome);
+    type Broken = &'static str;
+
+    fn post(&mut self, entry: Self::Entry) -> Result<(), &'static str> {
+        self.host.lock().unwrap().completions.push(entry);
+        Ok(())
+    }
+
+    fn wants_interrupt(&mut self) -> bool {
+        true
+    }
+
+    fn is_consumed(&mut self) -> bool {
+        false
+    }
+
+    fn interrupt(&mut self) -> bool {
+        self.interrupts.send(()).is_ok()
+    }
+}
+
+// SAFETY: the token keeps the only memory that a request has.
+unsafe impl Source for QueuePair {
+    type Token = Token;
+    type Position = u64;
+
+    fn take(&mut self, _: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Token>>, &'static str> {
+        let mut host = self.host.lock().unwrap();
+        if host.is_nonsense {
+            return Err("the tail is outside the queue");
+        }
+        if host.room == 0 {
+            return Ok(None);
+        }
+        for queue in [self.next, 1 - self.next] {
+            if let Some(Submission { command, task, data }) = host.submissions[queue].pop_front() {
+                if let Some(data) = &data {
+                    buffers.push(data.as_ptr().cast::<u8>().cast_mut(), data.len());
+                }
+                host.room -= 1;
+                self.next = 1 - queue;
+                self.taken += 1;
+                return Ok(Some(Request {
+                    task,
+                    ioprio: 0,
+                    is_resumed: false,
+                    token: Token { queue, command, _data: data },
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn complete(&mut self, token: Token, outcome: Outcome) -> Self::Entry {
+        (token.queue, token.command, outcome)
+    }
+
+    fn backlog(&self) -> Result<u32, &'static str> {
+        let host = self.host.lock().unwrap();
+        let submitted: usize = host.submissions.iter().map(VecDeque::len).sum();
+        Ok(submitted.min(host.room) as u32)
+    }
+
+    fn unreaped(&self) -> u32 {
+        self.host.lock().unwrap().completions.len() as u32
+    }
+
+    fn kick(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.doorbell.as_fd())
+    }
+
+    fn enable_kicks(&mut self) -> Result<bool, &'static str> {
+        self.backlog().map(|backlog| backlog > 0)
+    }
+
+    fn disable_kicks(&mut self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn owes_interrupt(&self) -> bool {
+        false
+    }
+
+    fn report_broken(&mut self) {
+        let _ = self.interrupts.send(());
+    }
+
+    fn position(&self) -> u64 {
+        self.taken
+    }
+}
+
+/// A queue, and the host that uses it.
+struct Bench {
+    queue: QueueThread<QueuePair>,
+    host: Arc<Mutex<Host>>,
+    doorbell: Arc<EventFd>,
+    interrupts: Receiver<()>,
+}
+
+impl Bench {
+    fn start(room: usize) -> Self {
+        let backend = Backend::Memory(MemoryBackend::new(1 << 20).unwrap());
+        let limits = Limits { size: 1 << 20, read_only: false, serial: [0; SERIAL_LEN], max_memory: 0 };
+        let disk = Arc::new(Disk {
+            name: "pair".into(),
+            backend,
+            limits,
+            call_rings: CallRings::new(0).unwrap(),
+            write_back: AtomicBool::new(true),
+            epoch: Instant::now(),
+        });
+        let config = QueueConfig { policy: "none".parse().unwrap(), poll_ns: 0, size_max: 8, recorder: None };
+        let queue = QueueThread::spawn(QueueParts::new(0, disk, &config).unwrap()).unwrap();
+        let host = Arc::new(Mutex::new(Host { room, ..Host::default() }));
+        let doorbell = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap());
+        let (sender, interrupts) = channel();
+        let (host_too, doorbell_too) = (host.clone(), doorbell.clone());
+        let pair = QueuePair { host: host_too, doorbell: doorbell_too, interrupts: sender, next: 0, taken: 0 };
+        queue.tell(Command::Start(Box::new(pair), true));
+        Self { queue, host, doorbell, interrupts }
+    }
+
+    fn submit(&self, queue: usize, command: u16, task: Task, data: Option<&Block>) {
+        let submission = Submission { command, task, data: data.cloned() };
+        self.host.lock().unwrap().submissions[queue].push_back(submission);
+        self.doorbell.write(1).unwrap();
+    }
+
+    /// Waits for interrupts until so many completions are posted, and reaps them.
+    fn reap(&self, count: usize) -> Vec<(usize, u16, Outcome)> {
+        loop {
+            self.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
+            let mut host = self.host.lock().unwrap();
+            if host.completions.len() >= count {
+                return std::mem::take(&mut host.completions);
+            }
+        }
+    }
+}
+
+const WRITE: Task = Task::Operation(Operation::Write { offset: 512, durable: false });
+const READ: Task = Task::Operation(Operation::Read { offset: 512 });
+
+#[test]
+fn two_submission_queues_share_one_completion_queue_and_its_interrupt() {
+    let bench = Bench::start(8);
+    bench.submit(0, 7, WRITE, Some(&block(0x5a)));
+    assert_eq!(bench.reap(1), [(0, 7, Outcome::Ok)]);
+    let data = block(0);
+    bench.submit(1, 7, READ, Some(&data));
+    bench.submit(0, 8, Task::Answer(Outcome::Error), None);
+    bench.submit(0, 9, Task::Malformed, None);
+    let mut completions = bench.reap(3);
+    completions.sort_unstable_by_key(|completion| completion.1);
+    assert_eq!(completions, [(1, 7, Outcome::Ok), (0, 8, Outcome::Error), (0, 9, Outcome::Error)]);
+    assert!(data.iter().all(|byte| byte.load(Ordering::Relaxed) == 0x5a));
+    assert_eq!(Arc::strong_count(&data), 1, "the memory of a request is free when it has completed");
+    let stats = bench.queue.ask(Command::GetStats).unwrap();
+    assert_eq!((stats.completions, stats.device.failed, stats.device.malformed), (4, 2, 1));
+}
+
+#[test]
+fn nothing_is_taken_without_room_for_its_completion() {
+    let bench = Bench::start(2);
+    let data = block(0);
+    for command in 0..3 {
+        bench.submit(usize::from(command % 2), command, READ, Some(&data));
+    }
+    assert_eq!(bench.reap(2).len(), 2);
+    assert_eq!(bench.queue.ask(Command::GetStats).unwrap().completions, 2);
+    bench.host.lock().unwrap().room += 2;
+    bench.doorbell.write(1).unwrap();
+    assert_eq!(bench.reap(1).len(), 1);
+}
+
+#[test]
+fn a_queue_says_where_its_source_stopped_also_when_it_is_asked_again() {
+    let bench = Bench::start(8);
+    bench.submit(0, 0, READ, Some(&block(0)));
+    bench.reap(1);
+    let stop = || bench.queue.ask(Command::Stop).unwrap();
+    assert_eq!((stop(), stop()), (Some(1), Some(1)));
+}
+
+#[test]
+fn a_broken_source_is_reported_and_rests() {
+    let bench = Bench::start(8);
+    bench.host.lock().unwrap().is_nonsense = true;
+    bench.doorbell.write(1).unwrap();
+    bench.interrupts.recv_timeout(PATIENCE).expect("a report");
+    bench.host.lock().unwrap().is_nonsense = false;
+    bench.submit(0, 0, READ, Some(&block(0)));
+    bench.queue.ask(|answer| Command::Enable(true, answer));
+    assert!(bench.interrupts.recv_timeout(QUIET).is_err(), "to enable it does not mend it");
+    let stats = bench.queue.ask(Command::GetStats).unwrap();
+    assert_eq!((stats.completions, stats.device.broken_rings), (0, 1));
+}
+
+#[test]
+fn a_disabled_source_waits_and_another_doorbell_rings() {
+    let bench = Bench::start(8);
+    bench.queue.ask(|answer| Command::Enable(false, answer));
+    bench.submit(0, 3, READ, Some(&block(0)));
+    assert!(bench.interrupts.recv_timeout(QUIET).is_err(), "it takes requests while it is disabled");
+    bench.queue.ask(|answer| Command::Enable(true, answer));
+    assert_eq!(bench.reap(1), [(0, 3, Outcome::Ok)]);
+    let doorbell = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap());
+    let doorbell_too = doorbell.clone();
+    bench.queue.change(Part::Kick, move |pair| pair.doorbell = doorbell_too);
+    let submission = Submission { command: 4, task: READ, data: Some(block(0)) };
+    bench.host.lock().unwrap().submissions[1].push_back(submission);
+    doorbell.write(1).unwrap();
+    assert_eq!(bench.reap(1), [(1, 4, Outcome::Ok)]);
+}
