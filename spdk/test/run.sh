@@ -19,7 +19,7 @@ expect() { [ "$2" = "$3" ] || fail "$1: expected $3, got $2"; }
 
 # start [OPTION...]: the application; a controller NAME on BDEV: controller NAME BDEV
 start() {
-  "$app" --no-huge -s 1536 --iova-mode va -u -m 0x1 -S "$work" -r "$work/rpc" "$@" > "$work/log" 2>&1 &
+  "$app" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work" -r "$work/rpc" "$@" > "$work/log" 2>&1 &
   pid=$! pids+=("$!")
   for _ in $(seq 200); do rpc spdk_get_version > "$work/answer" 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
   fail "$app does not answer: $(tail -n 1 "$work/answer")"
