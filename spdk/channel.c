@@ -108,7 +108,8 @@ static void free_queues_of_removed_devices(struct irq_channel *channel)
             free_queue(queue);
 }
 
-static struct irq_queue *find_stopped_queue(struct irq_channel *channel, struct irq_device *device, uint32_t qid, uint32_t entries)
+static struct irq_queue *find_stopped_queue(struct irq_channel *channel, struct irq_device *device, uint32_t qid,
+                                            uint32_t entries)
 {
     struct irq_queue *queue;
     SLIST_FOREACH(queue, &channel->queues, link)

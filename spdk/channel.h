@@ -49,8 +49,8 @@ void irq_channels_fini(void);
 // The calling thread's channel; release it with spdk_put_io_channel(). Null: no memory, or no timer.
 struct spdk_io_channel *irq_get_io_channel(void);
 
-// A queue of `entries` starts, on the thread of `ch`: returns the one that stopped with this number, or a new one of `size` bytes,
-// which begin with a struct irq_queue. Null: no memory.
+// A queue of `entries` starts, on the thread of `ch`. Returns the stopped queue of this number if it is large enough; else a new
+// one of `size` bytes, which begins with a struct irq_queue. Null: no memory.
 struct irq_queue *irq_queue_start(struct spdk_io_channel *ch, const struct irq_queue_ops *ops, struct irq_device *device,
                                   uint32_t qid, uint32_t entries, size_t size);
 

@@ -1,4 +1,4 @@
-// When one queue interrupts: its policy, what it holds, its statistics. Knows neither vhost nor NVMe. Used by one thread at a time.
+// When one queue interrupts: its policy, what it holds, its statistics. It knows neither vhost nor NVMe. One thread at a time.
 #ifndef COALESCE_SPDK_DELIVERY_H
 #define COALESCE_SPDK_DELIVERY_H
 
@@ -12,6 +12,11 @@ struct spdk_json_write_ctx;
 
 // At most this many completions are reported to the policy in one call.
 #define DELIVERY_BATCH_MAX 64
+
+struct delivery_hold {
+    uint64_t since; // ticks
+    uint64_t count; // completions
+};
 
 struct delivery {
     coalesce_policy *policy;
@@ -36,12 +41,8 @@ struct delivery {
     bool has_completions; // completions since the last interrupt
     uint64_t deadline;    // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
 
-    uint64_t held; // completions that the policy holds
-    // When they completed: a ring of `holds_size` entries, a power of two.
-    struct delivery_hold {
-        uint64_t since; // ticks
-        uint64_t count; // completions
-    } *holds;
+    uint64_t held;               // completions that the policy holds
+    struct delivery_hold *holds; // when they completed: a ring of `holds_size` entries, a power of two
     uint64_t holds_count;
     uint32_t holds_size;
 

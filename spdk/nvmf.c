@@ -1,7 +1,7 @@
-// NVMe over vfio-user. The transport interrupts by vfu_irq_trigger(): with each completion or, with adaptive interrupts, at a poll
-// that finds completions which the guest does not seem to be reaping. It does not ask twice, so we send the interrupt that the
-// policy holds. Our functions in the transport's table of operations see every command. A __wrap_ function is called instead of
-// the function of that name, which is __real_. An interrupt vector has one queue, as with Linux.
+// NVMe over vfio-user. The transport interrupts by vfu_irq_trigger(): with each completion or, with adaptive interrupts, at a
+// poll that finds completions which the guest does not seem to be reaping. It does not ask twice, so we send the interrupt that
+// the policy holds. Our functions in the transport's table of operations see every command. A __wrap_ function is called instead
+// of the function of that name, which is __real_. An interrupt vector has one queue, as with Linux.
 #include "channel.h"
 
 #include <spdk/config.h>
@@ -266,8 +266,7 @@ static struct nvmf_queue *create_queue(struct nvmf_group *group, struct spdk_nvm
     if (!device)
         return NULL;
     uint32_t entries = spdk_align32pow2(spdk_min((uint32_t)qpair->sq_head_max + 1, ENTRIES_MAX));
-    struct irq_queue *queue =
-        irq_queue_start(group->ch, &g_queue_ops, device, qpair->qid, entries, sizeof(struct nvmf_queue));
+    struct irq_queue *queue = irq_queue_start(group->ch, &g_queue_ops, device, qpair->qid, entries, sizeof(struct nvmf_queue));
     irq_device_unref(device);
     if (!queue)
         return NULL;
@@ -397,9 +396,8 @@ static coalesce_mark remove_command(struct nvmf_queue *nq, const struct spdk_nvm
     return mark;
 }
 
-// Reports the completion to the delivery before the transport posts it and, in the middle of that, may interrupt. With adaptive
-// interrupts the transport asks anew at a later poll; an interrupt that is pending from before is dropped, as the guest may have
-// reaped its completions.
+// Reports the completion to the delivery. Then the transport posts it and may interrupt. With adaptive interrupts the transport
+// asks anew at a later poll; an interrupt that is pending from before is dropped, as the guest may have reaped its completions.
 static int req_complete(struct spdk_nvmf_request *req)
 {
     struct nvmf_queue *nq = is_connect(req) ? NULL : find_queue(req->qpair);

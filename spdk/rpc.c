@@ -85,8 +85,7 @@ static struct rpc_ctx *decode(struct spdk_jsonrpc_request *request, const struct
         return NULL;
     }
     if (needs_device && !ctx->ctrlr && !ctx->nqn) {
-        send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS,
-                   "ctrlr (a vhost-blk controller) or nqn (an NVMe subsystem) is needed");
+        send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "ctrlr (a vhost-blk controller) or nqn (an NVMe subsystem) is needed");
         return NULL;
     }
     if (ctx->ctrlr && !(ctx->device = irq_device_find(IRQ_DEVICE_VHOST, ctx->ctrlr))) {

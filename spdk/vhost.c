@@ -185,8 +185,8 @@ static inline struct vhost_queue *to_vhost_queue(struct irq_queue *queue)
     return SPDK_CONTAINEROF(queue, struct vhost_queue, queue);
 }
 
-// Reports completions whose requests nobody looked at. While the policy may not hold, only requests that SPDK has taken count as
-// in flight: reading the guest's available index would take the cache line from the guest, which writes it.
+// Reports completions of requests that were not inspected. While the policy may not hold, only requests that SPDK has taken
+// count as in flight: reading the available index would take its cache line from the guest, which writes it.
 static void sync_completions(struct irq_queue *queue)
 {
     struct vhost_queue *vq = to_vhost_queue(queue);
@@ -194,8 +194,8 @@ static void sync_completions(struct irq_queue *queue)
         return;
     if ((int16_t)(vq->last_avail_idx - vq->last_used_idx) < 0)
         vq->last_avail_idx = vq->last_used_idx; // it has completed requests that an earlier session took
-    uint32_t left = queue->delivery.may_hold ? outstanding(vq, vq->last_used_idx)
-                                             : (uint16_t)(vq->last_avail_idx - vq->last_used_idx);
+    uint32_t left =
+        queue->delivery.may_hold ? outstanding(vq, vq->last_used_idx) : (uint16_t)(vq->last_avail_idx - vq->last_used_idx);
     delivery_complete_plain(&queue->delivery, vq->unreported, left + 1);
     vq->unreported = 0;
 }
