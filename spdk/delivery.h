@@ -10,7 +10,7 @@
 struct spdk_histogram_data;
 struct spdk_json_write_ctx;
 
-// At most this many completions are reported to the policy in one call.
+// The policy decides about this many pending completions without waiting for the end of the poll.
 #define DELIVERY_BATCH_MAX 64
 
 struct delivery_hold {
@@ -21,7 +21,7 @@ struct delivery_hold {
 struct delivery {
     coalesce_policy *policy;
     bool may_hold;       // answer of coalesce_policy_may_hold(): if false, the policy needs no submissions and no marks
-    uint64_t generation; // incremented when may_hold becomes true; marks of an older generation are stale
+    uint64_t generation; // incremented by a reset, and when may_hold becomes true; older marks are stale
     bool wants_submit, wants_each_submit, wants_batch_end;
 
     // Plain submissions and completions not yet reported to the policy.
