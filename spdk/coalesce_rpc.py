@@ -4,7 +4,7 @@ from spdk.rpc.client import print_dict
 
 
 def params(args, *names):
-    """What was given of `names`."""
+    """Those of `names` that were given."""
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
@@ -25,16 +25,16 @@ def coalesce_reset_stats(args):
 
 
 def spdk_rpc_plugin_initialize(subparsers):
-    for function, what, needs_target in [
+    for function, what, needs_device in [
         (coalesce_set_policy, "Set the policy that decides about interrupts", True),
         (coalesce_get_policy, "Show policies", False),
         (coalesce_get_stats, "Show completions, interrupts, decisions by reason, and how long completions were held", False),
-        (coalesce_reset_stats, "Count anew", False),
+        (coalesce_reset_stats, "Set all counters to zero", False),
     ]:
         parser = subparsers.add_parser(function.__name__, help=what)
-        target = parser.add_mutually_exclusive_group(required=needs_target)
-        target.add_argument("-c", "--ctrlr", help="vhost-blk controller")
-        target.add_argument("-q", "--nqn", help="NVMe subsystem")
-        if needs_target:
+        device = parser.add_mutually_exclusive_group(required=needs_device)
+        device.add_argument("-c", "--ctrlr", help="vhost-blk controller")
+        device.add_argument("-q", "--nqn", help="NVMe subsystem")
+        if needs_device:
             parser.add_argument("policy", help='text form: "auto", "vic:cif_threshold=2", "none"')
         parser.set_defaults(func=function)

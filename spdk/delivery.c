@@ -5,91 +5,97 @@
 #include <spdk/json.h>
 #include <spdk/util.h>
 
+// Marks that coalesce_policy_on_submit() did not write.
 #define NO_SOURCE UINT32_MAX
 const coalesce_mark delivery_plain_mark = {.ticket = COALESCE_NO_TICKET, .source = NO_SOURCE};
-const coalesce_mark delivery_unknown_mark = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
+const coalesce_mark delivery_no_mark = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
 
-// What the policy says of itself, which may change with each decision.
-static void look(struct delivery *line)
+// Reads what may change with each decision.
+static void update(struct delivery *delivery)
 {
-    bool may_hold = coalesce_policy_may_hold(line->policy);
-    if (may_hold && !line->may_hold) {
-        line->age++;
-        line->submitted = line->outstanding = 0;
+    bool may_hold = coalesce_policy_may_hold(delivery->policy);
+    if (may_hold && !delivery->may_hold) {
+        delivery->generation++;
+        delivery->pending.submissions = delivery->pending.outstanding = 0;
     }
-    line->may_hold = may_hold;
-    line->deadline = coalesce_policy_deadline(line->policy);
+    delivery->may_hold = may_hold;
+    delivery->deadline = coalesce_policy_deadline(delivery->policy);
 }
 
-static void look_anew(struct delivery *line)
+// Reads what may change with the configuration, too.
+static void update_all(struct delivery *delivery)
 {
-    line->wants_submit = coalesce_policy_wants_submit(line->policy);
-    line->wants_each_submit = coalesce_policy_wants_each_submit(line->policy);
-    line->wants_batch_end = coalesce_policy_wants_batch_end(line->policy);
-    look(line);
+    delivery->wants_submit = coalesce_policy_wants_submit(delivery->policy);
+    delivery->wants_each_submit = coalesce_policy_wants_each_submit(delivery->policy);
+    delivery->wants_batch_end = coalesce_policy_wants_batch_end(delivery->policy);
+    update(delivery);
 }
 
-bool delivery_init(struct delivery *line, const char *policy, uint32_t size)
+int delivery_init(struct delivery *delivery, const char *policy, uint32_t size)
 {
-    *line = (struct delivery){.deadline = COALESCE_NEVER, .holds_size = spdk_align32pow2(size)};
-    line->policy = coalesce_policy_new(policy, spdk_get_ticks_hz(), NULL, 0);
-    line->holds = calloc(line->holds_size, sizeof(*line->holds));
-    line->hold = spdk_histogram_data_alloc();
-    if (!line->policy || !line->holds || !line->hold) {
-        delivery_free(line);
-        return false;
+    *delivery = (struct delivery){.deadline = COALESCE_NEVER, .holds_size = spdk_align32pow2(size)};
+    delivery->policy = coalesce_policy_new(policy, spdk_get_ticks_hz(), NULL, 0);
+    delivery->holds = calloc(delivery->holds_size, sizeof(*delivery->holds));
+    delivery->hold_ticks = spdk_histogram_data_alloc();
+    if (!delivery->policy || !delivery->holds || !delivery->hold_ticks) {
+        delivery_fini(delivery);
+        return -ENOMEM;
     }
-    look_anew(line);
-    return true;
+    update_all(delivery);
+    return 0;
 }
 
-void delivery_free(struct delivery *line)
+void delivery_fini(struct delivery *delivery)
 {
-    coalesce_policy_free(line->policy);
-    free(line->holds);
-    if (line->hold)
-        spdk_histogram_data_free(line->hold);
-    *line = (struct delivery){.deadline = COALESCE_NEVER};
+    coalesce_policy_free(delivery->policy);
+    free(delivery->holds);
+    if (delivery->hold_ticks)
+        spdk_histogram_data_free(delivery->hold_ticks);
+    *delivery = (struct delivery){.deadline = COALESCE_NEVER};
 }
 
-bool delivery_check(const char *policy, char *message, size_t message_size)
+bool delivery_check_policy(const char *policy, char *message, size_t message_size)
 {
-    coalesce_policy *made = coalesce_policy_new(policy, spdk_get_ticks_hz(), message, message_size);
-    coalesce_policy_free(made);
-    return made != NULL;
+    coalesce_policy *checked = coalesce_policy_new(policy, spdk_get_ticks_hz(), message, message_size);
+    bool is_valid = checked != NULL;
+    coalesce_policy_free(checked);
+    return is_valid;
 }
 
-void delivery_submit_special(struct delivery *line, coalesce_request *request, coalesce_mark *mark)
+void delivery_submit_one(struct delivery *delivery, coalesce_request *request, coalesce_mark *mark)
 {
-    request->before = line->submitted;
-    line->submitted = line->outstanding = 0;
+    request->before = delivery->pending.submissions;
+    delivery->pending.submissions = delivery->pending.outstanding = 0;
     request->struct_size = sizeof(*request);
-    coalesce_policy_on_submit(line->policy, request, mark);
-    line->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
-    line->stats.barrier += mark->hint == COALESCE_HINT_BARRIER;
+    coalesce_policy_on_submit(delivery->policy, request, mark);
+    delivery->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
+    delivery->stats.barrier += mark->hint == COALESCE_HINT_BARRIER;
 }
 
-// Tells of plain commands that were submitted.
-static void tell_submitted(struct delivery *line)
+static void report_submissions(struct delivery *delivery)
 {
-    if (line->wants_submit && line->submitted > 0) {
-        coalesce_request last = {.struct_size = sizeof(last), .outstanding = line->outstanding, .before = line->submitted - 1};
-        coalesce_mark mark; // plain, as they are
-        coalesce_policy_on_submit(line->policy, &last, &mark);
+    if (delivery->wants_submit && delivery->pending.submissions > 0) {
+        coalesce_request last = {
+            .struct_size = sizeof(last),
+            .outstanding = delivery->pending.outstanding,
+            .before = delivery->pending.submissions - 1,
+        };
+        coalesce_mark mark; // plain, like all of them
+        coalesce_policy_on_submit(delivery->policy, &last, &mark);
     }
-    line->submitted = line->outstanding = 0;
+    delivery->pending.submissions = delivery->pending.outstanding = 0;
 }
 
-// COALESCE_HOLD alone suppresses an interrupt.
-static bool act(struct delivery *line, coalesce_status decision)
+// Whether the decision is to hold. Every other value delivers, errors included.
+static bool apply(struct delivery *delivery, coalesce_status decision)
 {
-    line->is_due |= decision != COALESCE_HOLD;
-    look(line);
+    delivery->is_due |= decision != COALESCE_HOLD;
+    update(delivery);
     return decision == COALESCE_HOLD;
 }
 
 // `before` plain commands completed, and then this one.
-static void decide(struct delivery *line, uint64_t now, uint32_t before, uint32_t cif, const coalesce_mark *mark,
+static void decide(struct delivery *delivery, uint64_t now, uint32_t before, uint32_t cif, const coalesce_mark *mark,
                    uint32_t class_of)
 {
     coalesce_completion completion = {
@@ -100,151 +106,152 @@ static void decide(struct delivery *line, uint64_t now, uint32_t before, uint32_
         .class_of = class_of,
         .before = before,
     };
-    line->together = 0;
-    if (act(line, coalesce_policy_on_completion(line->policy, now, &completion))) {
+    delivery->pending.completions = 0;
+    if (apply(delivery, coalesce_policy_on_completion(delivery->policy, now, &completion))) {
         uint64_t count = (uint64_t)before + 1;
-        line->holds[line->holds_count++ & (line->holds_size - 1)] = (struct delivery_hold){now, count};
-        line->held += count;
+        delivery->holds[delivery->holds_count++ & (delivery->holds_size - 1)] = (struct delivery_hold){now, count};
+        delivery->held += count;
     }
 }
 
-void delivery_decide(struct delivery *line, uint64_t now)
+void delivery_decide(struct delivery *delivery, uint64_t now)
 {
-    tell_submitted(line);
-    if (line->together > 0)
-        decide(line, now, line->together - 1, line->cif, &delivery_plain_mark, COALESCE_CLASS_IO);
+    report_submissions(delivery);
+    if (delivery->pending.completions > 0)
+        decide(delivery, now, delivery->pending.completions - 1, delivery->pending.cif, &delivery_plain_mark, COALESCE_CLASS_IO);
 }
 
-void delivery_special(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
+void delivery_complete_one(struct delivery *delivery, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
 {
-    line->stats.completions++;
-    line->is_batch = line->is_news = true;
-    tell_submitted(line);
-    decide(line, spdk_get_ticks(), line->together, cif, mark, class_of);
+    delivery->stats.completions++;
+    delivery->is_batch_open = delivery->has_completions = true;
+    report_submissions(delivery);
+    decide(delivery, spdk_get_ticks(), delivery->pending.completions, cif, mark, class_of);
 }
 
-void delivery_end_batch(struct delivery *line, uint64_t now)
+void delivery_end_batch(struct delivery *delivery, uint64_t now)
 {
-    if (delivery_passes(line))
+    if (delivery_is_bypassed(delivery))
         return;
-    delivery_decide(line, now);
-    if (!line->is_due && line->is_batch && line->wants_batch_end)
-        act(line, coalesce_policy_on_batch_end(line->policy, now));
-    line->is_batch = false;
+    delivery_decide(delivery, now);
+    if (!delivery->is_due && delivery->is_batch_open && delivery->wants_batch_end)
+        apply(delivery, coalesce_policy_on_batch_end(delivery->policy, now));
+    delivery->is_batch_open = false;
 }
 
-bool delivery_may_interrupt(struct delivery *line, uint64_t now)
+bool delivery_should_interrupt(struct delivery *delivery, uint64_t now)
 {
-    if (delivery_passes(line))
+    if (delivery_is_bypassed(delivery))
         return true;
-    delivery_decide(line, now);
-    if (!line->is_due && line->deadline <= now)
-        act(line, coalesce_policy_on_deadline(line->policy, now));
-    return line->is_due || line->held == 0;
+    delivery_decide(delivery, now);
+    if (!delivery->is_due && delivery->deadline <= now)
+        apply(delivery, coalesce_policy_on_deadline(delivery->policy, now));
+    return delivery->is_due || delivery->held == 0;
 }
 
-// Forgets what waited, and how long.
-static void forget_held(struct delivery *line, uint64_t now)
+// Nothing is held any more: records for how long it was.
+static void release_held(struct delivery *delivery, uint64_t now)
 {
-    uint64_t known = spdk_min(line->holds_count, line->holds_size);
-    for (uint64_t i = line->holds_count - known; i < line->holds_count; i++) {
-        const struct delivery_hold *hold = &line->holds[i & (line->holds_size - 1)];
+    uint64_t recorded = spdk_min(delivery->holds_count, delivery->holds_size);
+    for (uint64_t i = delivery->holds_count - recorded; i < delivery->holds_count; i++) {
+        const struct delivery_hold *hold = &delivery->holds[i & (delivery->holds_size - 1)];
         uint64_t ticks = now > hold->since ? now - hold->since : 0;
         for (uint64_t left = hold->count; left > 0; left--)
-            spdk_histogram_data_tally(line->hold, ticks);
-        line->hold_sum += ticks * hold->count;
-        line->hold_max = spdk_max(line->hold_max, ticks);
+            spdk_histogram_data_tally(delivery->hold_ticks, ticks);
+        delivery->hold_ticks_sum += ticks * hold->count;
+        delivery->hold_ticks_max = spdk_max(delivery->hold_ticks_max, ticks);
     }
-    line->held = line->holds_count = 0;
-    // Completions that came after the decision: this interrupt tells of them, too.
-    if (coalesce_policy_held(line->policy) > 0)
-        coalesce_policy_on_consumed(line->policy, now);
-    look(line);
+    delivery->held = delivery->holds_count = 0;
+    // The interrupt also covers completions that came after the decision to deliver.
+    if (coalesce_policy_held(delivery->policy) > 0)
+        coalesce_policy_on_consumed(delivery->policy, now);
+    update(delivery);
 }
 
-// Tells the policy of what it was not asked about.
-static void tell_passed(struct delivery *line, uint64_t now)
+static void report_bypassed(struct delivery *delivery, uint64_t now)
 {
-    if (line->passed.completions == 0)
+    if (delivery->bypassed.completions == 0)
         return;
-    coalesce_policy_on_passed(line->policy, now, line->passed.completions, line->passed.interrupts, line->passed.outstanding);
-    memset(&line->passed, 0, sizeof(line->passed));
-    look(line);
+    coalesce_policy_on_passed(delivery->policy, now, delivery->bypassed.completions, delivery->bypassed.interrupts,
+                              delivery->bypassed.outstanding);
+    memset(&delivery->bypassed, 0, sizeof(delivery->bypassed));
+    update(delivery);
 }
 
-// The policy may not hold, and the consumer was told.
-static void pass(struct delivery *line, bool is_sent)
+// The consumer has been notified, and the policy was not asked.
+static void bypass(struct delivery *delivery, bool is_sent)
 {
-    if (line->together > 0 && line->together <= line->holds_size) // else it has taken some without being told
-        line->passed.outstanding = spdk_max(line->passed.outstanding, line->together + line->cif - 1);
-    line->passed.completions += line->together;
-    line->passed.interrupts += is_sent;
-    line->together = 0;
-    if (line->passed.completions >= DELIVERY_TOGETHER_MAX)
-        tell_passed(line, spdk_get_ticks());
+    uint32_t completions = delivery->pending.completions;
+    if (completions > 0 && completions <= delivery->holds_size) // if more, the consumer has reaped some without an interrupt
+        delivery->bypassed.outstanding = spdk_max(delivery->bypassed.outstanding, completions + delivery->pending.cif - 1);
+    delivery->bypassed.completions += completions;
+    delivery->bypassed.interrupts += is_sent;
+    delivery->pending.completions = 0;
+    if (delivery->bypassed.completions >= DELIVERY_BATCH_MAX)
+        report_bypassed(delivery, spdk_get_ticks());
 }
 
-void delivery_told(struct delivery *line, uint64_t now, bool is_sent)
+void delivery_interrupted(struct delivery *delivery, uint64_t now, bool is_sent)
 {
-    if (delivery_passes(line)) {
-        pass(line, is_sent);
+    if (delivery_is_bypassed(delivery)) {
+        bypass(delivery, is_sent);
     } else {
-        delivery_decide(line, now);
-        forget_held(line, now);
+        delivery_decide(delivery, now);
+        release_held(delivery, now);
     }
-    line->is_due = false;
-    line->stats.owed += is_sent && !line->is_news;
-    line->is_news = false;
-    line->stats.interrupts += is_sent;
-    line->stats.suppressed += !is_sent;
+    delivery->is_due = false;
+    delivery->stats.owed += is_sent && !delivery->has_completions;
+    delivery->has_completions = false;
+    delivery->stats.interrupts += is_sent;
+    delivery->stats.suppressed += !is_sent;
 }
 
-void delivery_reconfigure(struct delivery *line, uint64_t now, const char *policy)
+void delivery_reconfigure(struct delivery *delivery, uint64_t now, const char *policy)
 {
-    tell_passed(line, now);
-    delivery_decide(line, now);
-    coalesce_status decision = coalesce_policy_reconfigure(line->policy, now, policy, NULL, 0);
+    report_bypassed(delivery, now);
+    delivery_decide(delivery, now);
+    coalesce_status decision = coalesce_policy_reconfigure(delivery->policy, now, policy, NULL, 0);
     if (decision >= 0) {
-        act(line, decision);
-        look_anew(line);
+        apply(delivery, decision);
+        update_all(delivery);
     }
 }
 
-void delivery_reset(struct delivery *line, uint64_t now)
+void delivery_reset(struct delivery *delivery, uint64_t now)
 {
-    tell_passed(line, now);
-    line->together = line->submitted = line->outstanding = 0;
-    line->is_due = false;
-    line->age++;
-    forget_held(line, now);
-    coalesce_status owed = coalesce_policy_reset(line->policy, now);
-    (void)owed; /* nothing is held any more */
-    line->is_batch = line->is_news = false;
-    look(line);
+    report_bypassed(delivery, now);
+    delivery->pending.completions = delivery->pending.submissions = delivery->pending.outstanding = 0;
+    delivery->is_due = false;
+    delivery->generation++;
+    release_held(delivery, now);
+    coalesce_status decision = coalesce_policy_reset(delivery->policy, now);
+    (void)decision; // nobody is left to interrupt
+    delivery->is_batch_open = delivery->has_completions = false;
+    update(delivery);
 }
 
-void delivery_reset_stats(struct delivery *line)
+void delivery_reset_stats(struct delivery *delivery)
 {
-    tell_passed(line, spdk_get_ticks());
-    memset(&line->stats, 0, sizeof(line->stats));
-    spdk_histogram_data_reset(line->hold);
-    line->hold_sum = line->hold_max = 0;
-    coalesce_policy_reset_stats(line->policy);
+    report_bypassed(delivery, spdk_get_ticks());
+    memset(&delivery->stats, 0, sizeof(delivery->stats));
+    spdk_histogram_data_reset(delivery->hold_ticks);
+    delivery->hold_ticks_sum = delivery->hold_ticks_max = 0;
+    coalesce_policy_reset_stats(delivery->policy);
 }
 
-struct counters {
+struct reason_writer {
     struct spdk_json_write_ctx *w;
     bool is_hold;
 };
 
-static void write_counter(void *context, const char *reason, bool is_hold, uint64_t count)
+static void write_reason(void *ctx, const char *reason, bool is_hold, uint64_t count)
 {
-    struct counters *counters = context;
-    if (is_hold == counters->is_hold && count > 0)
-        spdk_json_write_named_uint64(counters->w, reason, count);
+    struct reason_writer *writer = ctx;
+    if (is_hold == writer->is_hold && count > 0)
+        spdk_json_write_named_uint64(writer->w, reason, count);
 }
 
-// As fio names them.
+// With the names that fio gives them.
 static const struct {
     double value;
     const char *name;
@@ -252,18 +259,18 @@ static const struct {
     {50, "50.000000"}, {90, "90.000000"}, {95, "95.000000"}, {99, "99.000000"}, {99.9, "99.900000"}, {99.99, "99.990000"},
 };
 
-struct hold_times {
+struct hold_percentiles {
     uint64_t count;
     uint64_t ticks[SPDK_COUNTOF(percentiles)];
     size_t found;
 };
 
-static void find_percentiles(void *context, uint64_t start, uint64_t end, uint64_t count, uint64_t total, uint64_t so_far)
+static void find_percentiles(void *ctx, uint64_t start, uint64_t end, uint64_t count, uint64_t total, uint64_t so_far)
 {
-    struct hold_times *times = context;
-    times->count = total;
-    while (times->found < SPDK_COUNTOF(percentiles) && (double)so_far >= percentiles[times->found].value / 100 * (double)total)
-        times->ticks[times->found++] = end;
+    struct hold_percentiles *hold = ctx;
+    hold->count = total;
+    while (hold->found < SPDK_COUNTOF(percentiles) && (double)so_far >= percentiles[hold->found].value / 100 * (double)total)
+        hold->ticks[hold->found++] = end;
 }
 
 static uint64_t to_ns(uint64_t ticks)
@@ -271,37 +278,37 @@ static uint64_t to_ns(uint64_t ticks)
     return (uint64_t)((unsigned __int128)ticks * SPDK_SEC_TO_NSEC / spdk_get_ticks_hz());
 }
 
-void delivery_write_stats(struct delivery *line, struct spdk_json_write_ctx *w)
+void delivery_write_stats(struct delivery *delivery, struct spdk_json_write_ctx *w)
 {
-    tell_passed(line, spdk_get_ticks());
-    char text[512];
-    coalesce_policy_print(line->policy, text, sizeof(text));
-    spdk_json_write_named_string(w, "policy", text);
-    spdk_json_write_named_uint64(w, "completions", line->stats.completions);
-    spdk_json_write_named_uint64(w, "interrupts", line->stats.interrupts);
-    spdk_json_write_named_uint64(w, "owed", line->stats.owed);
-    spdk_json_write_named_uint64(w, "suppressed", line->stats.suppressed);
-    spdk_json_write_named_uint64(w, "held", line->held);
+    report_bypassed(delivery, spdk_get_ticks());
+    char policy[512];
+    coalesce_policy_print(delivery->policy, policy, sizeof(policy));
+    spdk_json_write_named_string(w, "policy", policy);
+    spdk_json_write_named_uint64(w, "completions", delivery->stats.completions);
+    spdk_json_write_named_uint64(w, "interrupts", delivery->stats.interrupts);
+    spdk_json_write_named_uint64(w, "owed", delivery->stats.owed);
+    spdk_json_write_named_uint64(w, "suppressed", delivery->stats.suppressed);
+    spdk_json_write_named_uint64(w, "held", delivery->held);
     for (int is_hold = 0; is_hold <= 1; is_hold++) {
-        struct counters counters = {w, is_hold};
+        struct reason_writer writer = {w, is_hold};
         spdk_json_write_named_object_begin(w, is_hold ? "holds" : "delivered");
-        coalesce_policy_stats(line->policy, write_counter, &counters);
+        coalesce_policy_stats(delivery->policy, write_reason, &writer);
         spdk_json_write_object_end(w);
     }
     spdk_json_write_named_object_begin(w, "hints");
-    spdk_json_write_named_uint64(w, "urgent", line->stats.urgent);
-    spdk_json_write_named_uint64(w, "barrier", line->stats.barrier);
+    spdk_json_write_named_uint64(w, "urgent", delivery->stats.urgent);
+    spdk_json_write_named_uint64(w, "barrier", delivery->stats.barrier);
     spdk_json_write_object_end(w);
 
-    struct hold_times times = {0};
-    spdk_histogram_data_iterate(line->hold, find_percentiles, &times);
+    struct hold_percentiles hold = {0};
+    spdk_histogram_data_iterate(delivery->hold_ticks, find_percentiles, &hold);
     spdk_json_write_named_object_begin(w, "hold_ns");
-    spdk_json_write_named_uint64(w, "count", times.count);
-    spdk_json_write_named_uint64(w, "mean", times.count ? to_ns(line->hold_sum / times.count) : 0);
-    spdk_json_write_named_uint64(w, "max", to_ns(line->hold_max));
+    spdk_json_write_named_uint64(w, "count", hold.count);
+    spdk_json_write_named_uint64(w, "mean", hold.count ? to_ns(delivery->hold_ticks_sum / hold.count) : 0);
+    spdk_json_write_named_uint64(w, "max", to_ns(delivery->hold_ticks_max));
     spdk_json_write_named_object_begin(w, "percentile");
-    for (size_t i = 0; times.count && i < SPDK_COUNTOF(percentiles); i++)
-        spdk_json_write_named_uint64(w, percentiles[i].name, to_ns(spdk_min(times.ticks[i], line->hold_max)));
+    for (size_t i = 0; hold.count && i < SPDK_COUNTOF(percentiles); i++)
+        spdk_json_write_named_uint64(w, percentiles[i].name, to_ns(spdk_min(hold.ticks[i], delivery->hold_ticks_max)));
     spdk_json_write_object_end(w);
     spdk_json_write_object_end(w);
 }

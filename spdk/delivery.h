@@ -1,4 +1,4 @@
-// One interrupt line: a policy, and what it holds. It knows neither vhost nor NVMe, and belongs to one thread.
+// When one queue interrupts: its policy, what it holds, its statistics. It knows neither vhost nor NVMe. One thread at a time.
 #ifndef COALESCE_SPDK_DELIVERY_H
 #define COALESCE_SPDK_DELIVERY_H
 
@@ -10,122 +10,130 @@
 struct spdk_histogram_data;
 struct spdk_json_write_ctx;
 
-#define DELIVERY_TOGETHER_MAX 64 // completions that are decided upon, or told of, together
+// The policy decides about this many pending completions without waiting for the end of the poll.
+#define DELIVERY_BATCH_MAX 64
+
+struct delivery_hold {
+    uint64_t since; // ticks
+    uint64_t count; // completions
+};
 
 struct delivery {
     coalesce_policy *policy;
-    bool may_hold; // what the policy says; else nothing need be known of what is submitted or completes
-    uint64_t age;  // goes on when it may hold again: what was known before is not true any more
+    bool may_hold;       // answer of coalesce_policy_may_hold(): if false, the policy needs no submissions and no marks
+    uint64_t generation; // incremented by a reset, and when may_hold becomes true; older marks are stale
     bool wants_submit, wants_each_submit, wants_batch_end;
-    // Plain commands that the policy has not been told of, and how many were outstanding, at most.
-    uint32_t submitted, outstanding;
-    bool is_due;       // the policy has decided to interrupt, and nobody has yet
-    bool is_batch;     // completions came after the last end of a batch
-    bool is_news;      // completions came after the consumer was told of them
-    uint32_t together; // plain completions that the policy has not been told of
-    uint32_t cif;      // commands in flight at the last of them, counting it
-    struct {           // of which the consumer was told, and the policy was not, as it may not hold
-        uint32_t completions, interrupts, outstanding;
-    } passed;
-    uint64_t deadline; // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
 
-    uint64_t held; // completions that the policy held and no interrupt has told of
-    struct delivery_hold {
-        uint64_t since; // ticks
-        uint64_t count;
-    } * holds; // when they were, the last `holds_size` of them
+    // Plain submissions and completions not yet reported to the policy.
+    struct {
+        uint32_t submissions;
+        uint32_t outstanding; // commands outstanding at those submissions, at most
+        uint32_t completions;
+        uint32_t cif; // commands in flight at the last of those completions, counting it
+    } pending;
+    // Completions already signalled without asking the policy, which may not hold; not yet reported to it.
+    struct {
+        uint32_t completions, interrupts, outstanding;
+    } bypassed;
+
+    bool is_due;          // the policy has decided to interrupt, and no interrupt has been sent since
+    bool is_batch_open;   // completions since the last end of a batch
+    bool has_completions; // completions since the last interrupt
+    uint64_t deadline;    // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
+
+    uint64_t held;               // completions that the policy holds
+    struct delivery_hold *holds; // when they completed: a ring of `holds_size` entries, a power of two
     uint64_t holds_count;
-    uint32_t holds_size; // a power of two
+    uint32_t holds_size;
 
     struct {
         uint64_t completions, interrupts, suppressed, owed, urgent, barrier;
     } stats;
-    struct spdk_histogram_data *hold; // in ticks
-    uint64_t hold_sum, hold_max;
+    struct spdk_histogram_data *hold_ticks;
+    uint64_t hold_ticks_sum, hold_ticks_max;
 };
 
-// A line whose consumer has `size` entries at most. False: no memory.
-bool delivery_init(struct delivery *line, const char *policy, uint32_t size);
-void delivery_free(struct delivery *line);
+// A delivery for a queue of `size` entries. The text form of the policy must have passed delivery_check_policy().
+// Returns 0, or -ENOMEM.
+int delivery_init(struct delivery *delivery, const char *policy, uint32_t size);
+void delivery_fini(struct delivery *delivery);
 
-// The sentence that says what is wrong with a policy's text form goes to `message`. False: it is refused.
-bool delivery_check(const char *policy, char *message, size_t message_size);
+// Whether the text form of a policy is valid. If not, `message` says what is wrong.
+bool delivery_check_policy(const char *policy, char *message, size_t message_size);
 
-// Of a command about which nobody said anything; of one that was not looked at: it interrupts at once.
-extern const coalesce_mark delivery_plain_mark, delivery_unknown_mark;
+// The mark of a command that carries no hint, and of one that the policy has not seen: its completion interrupts at once.
+extern const coalesce_mark delivery_plain_mark, delivery_no_mark;
 
-// A command is submitted of which something is known.
-void delivery_submit_special(struct delivery *line, coalesce_request *request, coalesce_mark *mark);
+// A command was submitted that the policy wants to see.
+void delivery_submit_one(struct delivery *delivery, coalesce_request *request, coalesce_mark *mark);
 
-// A command is submitted; `request` is complete but for its size. The mark goes back when it completes.
-static inline void delivery_submit(struct delivery *line, coalesce_request *request, coalesce_mark *mark)
+// A command was submitted; the caller fills in `request` but for struct_size and before. Pass `mark` to delivery_complete().
+static inline void delivery_submit(struct delivery *delivery, coalesce_request *request, coalesce_mark *mark)
 {
-    const uint32_t real_time_or_idle = 1 << 13; // these priority classes have this bit, none and best effort have not
-    uint32_t said = request->flags | request->hint | (request->ioprio & real_time_or_idle);
-    bool is_plain = said == 0 && request->outstanding > 1;
+    const uint32_t real_time_or_idle = 1 << 13; // bit of these two I/O priority classes; none and best effort have it clear
+    bool is_plain = (request->flags | request->hint | (request->ioprio & real_time_or_idle)) == 0 && request->outstanding > 1;
     *mark = delivery_plain_mark;
-    if (is_plain && !line->wants_each_submit) {
-        line->submitted++;
-        line->outstanding = spdk_max(line->outstanding, request->outstanding);
-    } else if (line->wants_submit) {
-        delivery_submit_special(line, request, mark);
+    if (is_plain && !delivery->wants_each_submit) {
+        delivery->pending.submissions++;
+        delivery->pending.outstanding = spdk_max(delivery->pending.outstanding, request->outstanding);
+    } else if (delivery->wants_submit) {
+        delivery_submit_one(delivery, request, mark);
     }
 }
 
-// The policy is told of the plain commands that were submitted, and decides about the plain completions, of which it has not
-// been told.
-void delivery_decide(struct delivery *line, uint64_t now);
+// Reports the pending submissions and completions to the policy, which decides about them.
+void delivery_decide(struct delivery *delivery, uint64_t now);
 
-// So many plain commands completed, `cif` in flight at the last of them: the consumer can see them, or will before the next
-// delivery_may_interrupt. The policy decides about all that completes until then together: once for a poll.
-static inline void delivery_plain(struct delivery *line, uint64_t count, uint32_t cif)
+// `count` plain commands completed, `cif` in flight at the last of them, counting it. The consumer can see them before the next
+// delivery_should_interrupt(). The policy decides once per poll about all that are pending.
+static inline void delivery_complete_plain(struct delivery *delivery, uint64_t count, uint32_t cif)
 {
-    line->stats.completions += count;
-    line->is_batch = line->is_news = true;
-    line->cif = cif;
-    line->together = (uint32_t)spdk_min(line->together + count, UINT16_MAX);
-    if (line->together >= DELIVERY_TOGETHER_MAX && line->may_hold)
-        delivery_decide(line, spdk_get_ticks());
+    delivery->stats.completions += count;
+    delivery->is_batch_open = delivery->has_completions = true;
+    delivery->pending.cif = cif;
+    delivery->pending.completions = (uint32_t)spdk_min(delivery->pending.completions + count, UINT16_MAX);
+    if (delivery->pending.completions >= DELIVERY_BATCH_MAX && delivery->may_hold)
+        delivery_decide(delivery, spdk_get_ticks());
 }
 
-// Any other did: the policy decides at once, about those before it, too.
-void delivery_special(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of);
+// A command completed that is not plain: the policy decides at once, about those that are pending, too.
+void delivery_complete_one(struct delivery *delivery, uint32_t cif, const coalesce_mark *mark, uint32_t class_of);
 
-// A command completed.
-static inline void delivery_complete(struct delivery *line, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
+// A command completed, `cif` in flight, counting it. `class_of` is a COALESCE_CLASS.
+static inline void delivery_complete(struct delivery *delivery, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
 {
     bool is_plain = mark->hint == COALESCE_HINT_PLAIN && mark->source == delivery_plain_mark.source &&
                     mark->ticket == COALESCE_NO_TICKET && class_of == COALESCE_CLASS_IO;
-    if (is_plain || !line->may_hold)
-        delivery_plain(line, 1, cif);
+    if (is_plain || !delivery->may_hold)
+        delivery_complete_plain(delivery, 1, cif);
     else
-        delivery_special(line, cif, mark, class_of);
+        delivery_complete_one(delivery, cif, mark, class_of);
 }
 
-// The device has posted all it had, for now.
-void delivery_end_batch(struct delivery *line, uint64_t now);
+// The poll has posted all its completions.
+void delivery_end_batch(struct delivery *delivery, uint64_t now);
 
-// Nothing is held, and nothing may be: whoever wants to interrupt may, without asking.
-static inline bool delivery_passes(const struct delivery *line)
+// Nothing is held and nothing may be: the device may interrupt without asking.
+static inline bool delivery_is_bypassed(const struct delivery *delivery)
 {
-    return !line->may_hold && line->held == 0;
+    return !delivery->may_hold && delivery->held == 0;
 }
 
-// Somebody wants to interrupt: now? Also true where nothing is held, as then it is not about completions of ours.
-bool delivery_may_interrupt(struct delivery *line, uint64_t now);
+// The device wants to interrupt: may it do so now? Yes, too, if nothing is held: then it has another reason.
+bool delivery_should_interrupt(struct delivery *delivery, uint64_t now);
 
-// The consumer was told of everything it can see. `is_sent`: by an interrupt; else it wanted none.
-void delivery_told(struct delivery *line, uint64_t now, bool is_sent);
+// The consumer has been notified of every completion; `is_sent`: by an interrupt, else it had interrupts disabled.
+void delivery_interrupted(struct delivery *delivery, uint64_t now, bool is_sent);
 
-// Another policy, with what is held. Its text form must have been accepted by delivery_check.
-void delivery_reconfigure(struct delivery *line, uint64_t now, const char *policy);
+// Sets another policy and keeps what is held. Its text form must have passed delivery_check_policy().
+void delivery_reconfigure(struct delivery *delivery, uint64_t now, const char *policy);
 
-// The queue is gone, and what it held.
-void delivery_reset(struct delivery *line, uint64_t now);
+// The queue is gone, and its completions with it.
+void delivery_reset(struct delivery *delivery, uint64_t now);
 
-void delivery_reset_stats(struct delivery *line);
+void delivery_reset_stats(struct delivery *delivery);
 
-// Members of a JSON object.
-void delivery_write_stats(struct delivery *line, struct spdk_json_write_ctx *w);
+// Writes the statistics as members of a JSON object.
+void delivery_write_stats(struct delivery *delivery, struct spdk_json_write_ctx *w);
 
 #endif

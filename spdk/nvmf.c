@@ -1,8 +1,8 @@
-// NVMe over vfio-user. SPDK interrupts from within the transport, by vfu_irq_trigger: either with each completion, or, with
-// adaptive interrupts, at a poll that finds completions which the guest does not seem to be taking. It does not ask twice, so
-// that what is held is ours to announce. We stand in the transport's table of operations, and see every command; a
-// __wrap_ function stands before the function of that name, __real_. An interrupt vector has one queue, as with Linux.
-#include "target.h"
+// NVMe over vfio-user. The transport interrupts by vfu_irq_trigger(): with each completion or, with adaptive interrupts, at a
+// poll that finds completions which the guest does not seem to be reaping. It does not ask twice, so we send the interrupt that
+// the policy holds. Our functions in the transport's table of operations see every command. A __wrap_ function is called instead
+// of the function of that name, which is __real_. An interrupt vector has one queue, as with Linux.
+#include "channel.h"
 
 #include <spdk/config.h>
 
@@ -15,54 +15,56 @@
 #include <spdk/thread.h>
 #include <spdk/util.h>
 
-#define ENTRIES_MAX 4096 // of a submission queue whose hints are kept; beyond, commands that share a slot are urgent
+#define ENTRIES_MAX 4096 // of a submission queue; in a longer one commands share slots, and those without one interrupt at once
 
 struct vfu_ctx; // of libvfio-user: an endpoint
 
-struct command {
+// What is kept of a command between submission and completion.
+struct nvmf_command {
     uint16_t cid;
     bool is_used;
     coalesce_mark mark;
 };
 
-struct queue_line {
-    struct line line;
-    struct group *group;
-    struct spdk_nvmf_qpair *qpair; // null: at rest
+struct nvmf_queue {
+    struct irq_queue queue;
+    struct nvmf_group *group;
+    struct spdk_nvmf_qpair *qpair;
     struct spdk_nvmf_ctrlr *ctrlr;
     struct vfu_ctx *endpoint; // null: it has not interrupted yet
     uint32_t vector;
-    bool is_adaptive; // SPDK asks at polls, not with each completion
-    bool is_asked;    // SPDK wanted to interrupt, and was not let
+    bool is_adaptive; // the transport interrupts at polls, not with each completion
+    bool irq_pending; // the transport wanted to interrupt, and the policy holds
     uint32_t in_flight;
     uint32_t commands_mask;
-    struct command *commands;
-    SLIST_ENTRY(queue_line) chain;
+    struct nvmf_command *commands;
+    SLIST_ENTRY(nvmf_queue) group_link, bucket_link;
 };
 
-// A poll group of the transport: one thread. Never freed, so that they are found at every poll without a lock.
-struct group {
-    _Atomic(struct spdk_nvmf_transport_poll_group *) tgroup; // null: it may be another's
-    struct home *home;
-    uint32_t asked; // its lines where SPDK was not let
-    struct group *next;
+// A poll group of the transport. Never freed, so that every poll finds its group without a lock.
+struct nvmf_group {
+    _Atomic(struct spdk_nvmf_transport_poll_group *) tgroup; // null: free for another
+    struct spdk_io_channel *ch;
+    SLIST_HEAD(, nvmf_queue) queues; // those that run
+    uint32_t irqs_pending;
+    struct nvmf_group *next;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // who adds to the list, or takes from it what is nobody's
-static _Atomic(struct group *) groups;
+static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER; // for who adds a group, or takes a free one
+static _Atomic(struct nvmf_group *) g_groups;
 
-// Queues that run, by their qpair.
-#define CHAINS 64
-static struct chain {
+// Running queues by their qpair: a hash table.
+#define BUCKETS 64
+static struct bucket {
     pthread_spinlock_t lock;
-    SLIST_HEAD(, queue_line) lines;
-} chains[CHAINS];
+    SLIST_HEAD(, nvmf_queue) queues;
+} g_buckets[BUCKETS];
 
-static struct spdk_nvmf_transport_ops real, ours;
+static struct spdk_nvmf_transport_ops g_real, g_ours;
 
-// What the thread is in the middle of.
-static __thread struct queue_line *completing;
-static __thread struct group *polling;
+// The queue that this thread is completing a command of, and the group that it is polling.
+static __thread struct nvmf_queue *g_completing;
+static __thread struct nvmf_group *g_polling;
 
 void __real_spdk_nvmf_transport_register(const struct spdk_nvmf_transport_ops *ops);
 void __wrap_spdk_nvmf_transport_register(const struct spdk_nvmf_transport_ops *ops);
@@ -73,32 +75,32 @@ int __wrap_spdk_nvmf_subsystem_destroy(struct spdk_nvmf_subsystem *subsystem, nv
 int __real_vfu_irq_trigger(struct vfu_ctx *endpoint, uint32_t vector);
 int __wrap_vfu_irq_trigger(struct vfu_ctx *endpoint, uint32_t vector);
 
-static struct chain *chain_of(const struct spdk_nvmf_qpair *qpair)
+static struct bucket *bucket_of(const struct spdk_nvmf_qpair *qpair)
 {
-    return &chains[((uintptr_t)qpair >> 7) * 2654435761u % CHAINS];
+    return &g_buckets[((uintptr_t)qpair >> 7) * 2654435761u % BUCKETS];
 }
 
-static struct queue_line *find_line(const struct spdk_nvmf_qpair *qpair)
+static struct nvmf_queue *find_queue(const struct spdk_nvmf_qpair *qpair)
 {
-    struct chain *chain = chain_of(qpair);
-    struct queue_line *queue;
-    pthread_spin_lock(&chain->lock);
-    SLIST_FOREACH(queue, &chain->lines, chain)
-        if (queue->qpair == qpair)
+    struct bucket *bucket = bucket_of(qpair);
+    struct nvmf_queue *nq;
+    pthread_spin_lock(&bucket->lock);
+    SLIST_FOREACH(nq, &bucket->queues, bucket_link)
+        if (nq->qpair == qpair)
             break;
-    pthread_spin_unlock(&chain->lock);
-    return queue;
+    pthread_spin_unlock(&bucket->lock);
+    return nq;
 }
 
-static struct group *find_group(const struct spdk_nvmf_transport_poll_group *tgroup)
+static struct nvmf_group *find_group(const struct spdk_nvmf_transport_poll_group *tgroup)
 {
-    struct group *group = groups;
+    struct nvmf_group *group = g_groups;
     while (group && group->tgroup != tgroup)
         group = group->next;
     return group;
 }
 
-static struct group *group_of(const struct spdk_nvmf_qpair *qpair)
+static struct nvmf_group *group_of(const struct spdk_nvmf_qpair *qpair)
 {
     struct spdk_nvmf_transport_poll_group *tgroup;
     TAILQ_FOREACH(tgroup, &qpair->group->tgroups, link)
@@ -107,79 +109,85 @@ static struct group *group_of(const struct spdk_nvmf_qpair *qpair)
     return NULL;
 }
 
-// Interrupts.
-
-static void set_asked(struct queue_line *queue, bool is_asked)
+static struct nvmf_queue *to_nvmf_queue(struct irq_queue *queue)
 {
-    queue->group->asked += is_asked - queue->is_asked;
-    queue->is_asked = is_asked;
+    return SPDK_CONTAINEROF(queue, struct nvmf_queue, queue);
 }
 
-// What fails, as the guest has given the vector no eventfd, is still to be done.
-static int interrupt(struct queue_line *queue, uint64_t now)
+// Interrupts.
+
+static void set_irq_pending(struct nvmf_queue *nq, bool irq_pending)
 {
-    int rc = __real_vfu_irq_trigger(queue->endpoint, queue->vector);
+    nq->group->irqs_pending += irq_pending - nq->irq_pending;
+    nq->irq_pending = irq_pending;
+}
+
+// If it fails, as the guest has given the vector no eventfd, the interrupt stays pending.
+static int interrupt(struct nvmf_queue *nq, uint64_t now)
+{
+    int rc = __real_vfu_irq_trigger(nq->endpoint, nq->vector);
     if (rc == 0) {
-        set_asked(queue, false);
-        delivery_told(&queue->line.delivery, now, true);
+        set_irq_pending(nq, false);
+        delivery_interrupted(&nq->queue.delivery, now, true);
     }
     return rc;
 }
 
-// SPDK wants to interrupt. What the policy holds is ours to announce: SPDK takes it for done.
-static int decide(struct queue_line *queue)
+// The transport wants to interrupt. If the policy holds, the transport is told that it has, and the interrupt is pending.
+static int decide(struct nvmf_queue *nq)
 {
+    struct delivery *delivery = &nq->queue.delivery;
     uint64_t now = spdk_get_ticks();
-    if (spdk_interrupt_mode_is_enabled()) // there may be no poll soon
-        delivery_end_batch(&queue->line.delivery, now);
-    if (delivery_may_interrupt(&queue->line.delivery, now))
-        return interrupt(queue, now);
-    set_asked(queue, true);
-    home_watch(&queue->line, now);
+    if (spdk_interrupt_mode_is_enabled()) // no poll will end the batch
+        delivery_end_batch(delivery, now);
+    if (delivery_should_interrupt(delivery, now))
+        return interrupt(nq, now);
+    set_irq_pending(nq, true);
+    irq_queue_arm_timer(&nq->queue, now);
     return 0;
 }
 
 int __wrap_vfu_irq_trigger(struct vfu_ctx *endpoint, uint32_t vector)
 {
-    if (completing) {
-        completing->endpoint = endpoint;
-        completing->vector = vector;
-        completing->is_adaptive = false;
-        return decide(completing);
+    struct nvmf_queue *nq = g_completing;
+    if (nq) {
+        nq->endpoint = endpoint;
+        nq->vector = vector;
+        nq->is_adaptive = false;
+        return decide(nq);
     }
-    struct line *line;
-    if (polling)
-        SLIST_FOREACH(line, &polling->home->lines, link) {
-            struct queue_line *queue = (struct queue_line *)line;
-            if (!line->is_running || line->queue != vector || queue->endpoint != endpoint)
-                continue;
-            // Else the transport has refused a command by itself, and the policy knows nothing of that.
-            return queue->is_adaptive ? decide(queue) : interrupt(queue, spdk_get_ticks());
-        }
-    return __real_vfu_irq_trigger(endpoint, vector);
+    if (!g_polling)
+        return __real_vfu_irq_trigger(endpoint, vector);
+    SLIST_FOREACH(nq, &g_polling->queues, group_link)
+        if (nq->queue.qid == vector && nq->endpoint == endpoint)
+            break;
+    if (!nq)
+        return __real_vfu_irq_trigger(endpoint, vector);
+    // Without adaptive interrupts, the transport has refused a command, which the policy does not know of.
+    return nq->is_adaptive ? decide(nq) : interrupt(nq, spdk_get_ticks());
 }
 
-// A deadline has passed, or the policy has decided otherwise.
-static void wake(struct line *line, uint64_t now)
+// A deadline has passed, or the policy has changed its decision.
+static void wake(struct irq_queue *queue, uint64_t now)
 {
-    struct queue_line *queue = (struct queue_line *)line;
-    if (queue->is_asked && delivery_may_interrupt(&line->delivery, now))
-        interrupt(queue, now);
+    struct nvmf_queue *nq = to_nvmf_queue(queue);
+    if (nq->irq_pending && delivery_should_interrupt(&queue->delivery, now))
+        interrupt(nq, now);
 }
 
 static int poll_group_poll(struct spdk_nvmf_transport_poll_group *tgroup)
 {
-    struct group *group = polling = find_group(tgroup);
-    int rc = real.poll_group_poll(tgroup);
-    polling = NULL;
-    if (group && group->asked > 0) {
+    struct nvmf_group *group = g_polling = find_group(tgroup);
+    int rc = g_real.poll_group_poll(tgroup);
+    g_polling = NULL;
+    if (group && group->irqs_pending > 0) {
         uint64_t now = spdk_get_ticks();
-        struct line *line;
-        SLIST_FOREACH(line, &group->home->lines, link) {
-            if (!line->is_running || !((struct queue_line *)line)->is_asked)
+        struct nvmf_queue *nq;
+        SLIST_FOREACH(nq, &group->queues, group_link) {
+            if (!nq->irq_pending)
                 continue;
-            delivery_end_batch(&line->delivery, now);
-            wake(line, now);
+            delivery_end_batch(&nq->queue.delivery, now);
+            wake(&nq->queue, now);
         }
     }
     return rc;
@@ -187,233 +195,255 @@ static int poll_group_poll(struct spdk_nvmf_transport_poll_group *tgroup)
 
 // Groups and queues.
 
-static void clear(struct line *line)
+static void destroy_queue(struct irq_queue *queue)
 {
-    free(((struct queue_line *)line)->commands);
+    free(to_nvmf_queue(queue)->commands);
+}
+
+static const struct irq_queue_ops g_queue_ops = {.wake = wake, .destroy = destroy_queue};
+
+// A free group, or a new one. Null: no memory.
+static struct nvmf_group *take_group_locked(void)
+{
+    struct nvmf_group *group = find_group(NULL);
+    if (!group && (group = calloc(1, sizeof(*group)))) {
+        group->next = g_groups;
+        g_groups = group;
+    }
+    return group;
 }
 
 static struct spdk_nvmf_transport_poll_group *poll_group_create(struct spdk_nvmf_transport *transport,
                                                                 struct spdk_nvmf_poll_group *poll_group)
 {
-    struct spdk_nvmf_transport_poll_group *tgroup = real.poll_group_create(transport, poll_group);
-    struct home *home = tgroup ? malloc(sizeof(*home)) : NULL;
-    if (!home || !home_init(home, wake, NULL, clear)) {
-        free(home);
+    struct spdk_nvmf_transport_poll_group *tgroup = g_real.poll_group_create(transport, poll_group);
+    struct spdk_io_channel *ch = tgroup ? irq_get_io_channel() : NULL;
+    if (!ch)
         return tgroup;
-    }
-    pthread_mutex_lock(&mutex);
-    struct group *group = find_group(NULL);
-    if (!group && (group = calloc(1, sizeof(*group)))) {
-        group->next = groups;
-        groups = group;
-    }
+    pthread_mutex_lock(&g_mutex);
+    struct nvmf_group *group = take_group_locked();
     if (group) {
-        group->home = home;
-        group->asked = 0;
+        group->ch = ch;
+        group->irqs_pending = 0;
+        SLIST_INIT(&group->queues);
         group->tgroup = tgroup;
     }
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&g_mutex);
     if (!group)
-        home_free(home);
+        spdk_put_io_channel(ch);
     return tgroup;
 }
 
 static void poll_group_destroy(struct spdk_nvmf_transport_poll_group *tgroup)
 {
-    struct group *group = find_group(tgroup);
+    struct nvmf_group *group = find_group(tgroup);
     if (group) {
-        home_free(group->home);
+        spdk_put_io_channel(group->ch);
         group->tgroup = NULL;
     }
-    real.poll_group_destroy(tgroup);
+    g_real.poll_group_destroy(tgroup);
 }
 
-// With adaptive interrupts only the admin queue interrupts from within a completion, and tells which endpoint it is.
+// With adaptive interrupts only the admin queue interrupts from within a completion, which tells the endpoint.
 static struct vfu_ctx *find_endpoint(const struct spdk_nvmf_ctrlr *ctrlr)
 {
-    struct vfu_ctx *found = NULL;
-    for (struct chain *chain = chains; chain < chains + CHAINS; chain++) {
-        struct queue_line *queue;
-        pthread_spin_lock(&chain->lock);
-        SLIST_FOREACH(queue, &chain->lines, chain)
-            if (queue->ctrlr == ctrlr && queue->line.queue == 0)
-                found = queue->endpoint;
-        pthread_spin_unlock(&chain->lock);
+    struct vfu_ctx *endpoint = NULL;
+    for (struct bucket *bucket = g_buckets; bucket < g_buckets + BUCKETS; bucket++) {
+        struct nvmf_queue *nq;
+        pthread_spin_lock(&bucket->lock);
+        SLIST_FOREACH(nq, &bucket->queues, bucket_link)
+            if (nq->ctrlr == ctrlr && nq->queue.qid == 0)
+                endpoint = nq->endpoint;
+        pthread_spin_unlock(&bucket->lock);
     }
-    return found;
+    return endpoint;
+}
+
+static struct nvmf_queue *create_queue(struct nvmf_group *group, struct spdk_nvmf_qpair *qpair)
+{
+    struct spdk_nvmf_subsystem *subsystem = spdk_nvmf_ctrlr_get_subsystem(qpair->ctrlr);
+    struct irq_device *device = subsystem ? irq_device_add(IRQ_DEVICE_NVME, spdk_nvmf_subsystem_get_nqn(subsystem)) : NULL;
+    if (!device)
+        return NULL;
+    uint32_t entries = spdk_align32pow2(spdk_min((uint32_t)qpair->sq_head_max + 1, ENTRIES_MAX));
+    struct irq_queue *queue = irq_queue_start(group->ch, &g_queue_ops, device, qpair->qid, entries, sizeof(struct nvmf_queue));
+    irq_device_unref(device);
+    if (!queue)
+        return NULL;
+    struct nvmf_queue *nq = to_nvmf_queue(queue);
+    free(nq->commands);
+    nq->commands = calloc(entries, sizeof(*nq->commands));
+    if (!nq->commands) {
+        queue->is_running = false;
+        return NULL;
+    }
+    nq->commands_mask = entries - 1;
+    return nq;
 }
 
 // A queue starts with its first command.
-static struct queue_line *start(struct spdk_nvmf_qpair *qpair)
+static struct nvmf_queue *start_queue(struct spdk_nvmf_qpair *qpair)
 {
-    struct group *group = qpair->ctrlr ? group_of(qpair) : NULL;
-    if (!group)
+    struct nvmf_group *group = qpair->ctrlr ? group_of(qpair) : NULL;
+    struct nvmf_queue *nq = group ? create_queue(group, qpair) : NULL;
+    if (!nq)
         return NULL;
-    struct spdk_nvmf_subsystem *subsystem = spdk_nvmf_ctrlr_get_subsystem(qpair->ctrlr);
-    struct target *target = subsystem ? target_add(TARGET_NVME, spdk_nvmf_subsystem_get_nqn(subsystem)) : NULL;
-    if (!target)
-        return NULL;
-    uint32_t entries = spdk_align32pow2(spdk_min((uint32_t)qpair->sq_head_max + 1, ENTRIES_MAX));
-    struct queue_line *queue = (struct queue_line *)home_take_line(group->home, target, qpair->qid, entries, sizeof(*queue));
-    target_put(target);
-    if (!queue)
-        return NULL;
-    free(queue->commands);
-    queue->commands = calloc(entries, sizeof(*queue->commands));
-    if (!queue->commands) {
-        queue->line.is_running = false;
-        return NULL;
-    }
-    queue->commands_mask = entries - 1;
-    queue->group = group;
-    queue->qpair = qpair;
-    queue->ctrlr = qpair->ctrlr;
-    queue->vector = qpair->qid;
-    queue->endpoint = qpair->qid > 0 ? find_endpoint(qpair->ctrlr) : NULL;
-    queue->is_adaptive = true; // until it turns out that it is not
-    queue->is_asked = false;
-    queue->in_flight = 0;
-    struct chain *chain = chain_of(qpair);
-    pthread_spin_lock(&chain->lock);
-    SLIST_INSERT_HEAD(&chain->lines, queue, chain);
-    pthread_spin_unlock(&chain->lock);
-    return queue;
+    nq->group = group;
+    nq->qpair = qpair;
+    nq->ctrlr = qpair->ctrlr;
+    nq->vector = qpair->qid;
+    nq->endpoint = qpair->qid > 0 ? find_endpoint(qpair->ctrlr) : NULL;
+    nq->is_adaptive = true; // until it interrupts from within a completion
+    nq->irq_pending = false;
+    nq->in_flight = 0;
+    SLIST_INSERT_HEAD(&group->queues, nq, group_link);
+    struct bucket *bucket = bucket_of(qpair);
+    pthread_spin_lock(&bucket->lock);
+    SLIST_INSERT_HEAD(&bucket->queues, nq, bucket_link);
+    pthread_spin_unlock(&bucket->lock);
+    return nq;
 }
 
-// Deletion, reset, disconnection: the queue leaves its group, and what it held is announced.
+static void stop_queue(struct nvmf_queue *nq)
+{
+    uint64_t now = spdk_get_ticks();
+    if (nq->irq_pending)
+        interrupt(nq, now);
+    set_irq_pending(nq, false);
+    delivery_reset(&nq->queue.delivery, now);
+    struct bucket *bucket = bucket_of(nq->qpair);
+    pthread_spin_lock(&bucket->lock);
+    SLIST_REMOVE(&bucket->queues, nq, nvmf_queue, bucket_link);
+    pthread_spin_unlock(&bucket->lock);
+    SLIST_REMOVE(&nq->group->queues, nq, nvmf_queue, group_link);
+    nq->queue.is_running = false;
+}
+
+// The queue is deleted, or its controller is reset or disconnected.
 static int poll_group_remove(struct spdk_nvmf_transport_poll_group *tgroup, struct spdk_nvmf_qpair *qpair)
 {
-    struct queue_line *queue = find_line(qpair);
-    if (queue) {
-        uint64_t now = spdk_get_ticks();
-        if (queue->is_asked)
-            interrupt(queue, now);
-        set_asked(queue, false);
-        delivery_reset(&queue->line.delivery, now);
-        struct chain *chain = chain_of(qpair);
-        pthread_spin_lock(&chain->lock);
-        SLIST_REMOVE(&chain->lines, queue, queue_line, chain);
-        pthread_spin_unlock(&chain->lock);
-        queue->qpair = NULL;
-        queue->line.is_running = false;
-    }
-    return real.poll_group_remove(tgroup, qpair);
+    struct nvmf_queue *nq = find_queue(qpair);
+    if (nq)
+        stop_queue(nq);
+    return g_real.poll_group_remove(tgroup, qpair);
 }
 
 int __wrap_spdk_nvmf_subsystem_destroy(struct spdk_nvmf_subsystem *subsystem, nvmf_subsystem_destroy_cb done, void *context)
 {
-    struct target *target = target_find(TARGET_NVME, spdk_nvmf_subsystem_get_nqn(subsystem));
+    struct irq_device *device = irq_device_find(IRQ_DEVICE_NVME, spdk_nvmf_subsystem_get_nqn(subsystem));
     int rc = __real_spdk_nvmf_subsystem_destroy(subsystem, done, context);
-    if (target && (rc == 0 || rc == -EINPROGRESS))
-        target_remove(target);
-    if (target)
-        target_put(target);
+    if (device && (rc == 0 || rc == -EINPROGRESS))
+        irq_device_remove(device);
+    if (device)
+        irq_device_unref(device);
     return rc;
 }
 
 // Commands.
 
-// The transport's own command, for each queue: nobody is interrupted.
+// The Connect command that the transport itself sends for each queue: no completion is posted to the guest.
 static bool is_connect(const struct spdk_nvmf_request *req)
 {
     return req->cmd->nvmf_cmd.opcode == SPDK_NVME_OPC_FABRIC;
 }
 
-// What the policy may want to know of a command.
-static void look_at(struct queue_line *queue, const struct spdk_nvme_cmd *cmd, struct command *command)
+// Passes to the delivery what is known of a command.
+static void inspect(struct nvmf_queue *nq, const struct spdk_nvme_cmd *cmd, struct nvmf_command *command)
 {
-    struct delivery *delivery = &queue->line.delivery;
-    bool is_io = queue->line.queue > 0;
+    struct delivery *delivery = &nq->queue.delivery;
+    uint32_t unsignalled = (uint32_t)delivery->held + delivery->pending.completions;
+    bool is_io = nq->queue.qid > 0;
     bool is_rw = is_io && (cmd->opc == SPDK_NVME_OPC_READ || cmd->opc == SPDK_NVME_OPC_WRITE);
-    coalesce_request clues = {.batch_len = 1, .outstanding = queue->in_flight + (uint32_t)delivery->held + delivery->together};
+    coalesce_request info = {.batch_len = 1, .outstanding = nq->in_flight + unsignalled};
     if (is_io && cmd->opc == SPDK_NVME_OPC_FLUSH)
-        clues.flags |= COALESCE_REQUEST_FLUSH;
+        info.flags |= COALESCE_REQUEST_FLUSH;
     if (is_rw && cmd->opc == SPDK_NVME_OPC_WRITE && (cmd->cdw12 & SPDK_NVME_IO_FLAGS_FORCE_UNIT_ACCESS))
-        clues.flags |= COALESCE_REQUEST_DURABLE;
+        info.flags |= COALESCE_REQUEST_DURABLE;
     if (is_rw) {
-        clues.hint = cint_hint_from_cdw12(cmd->cdw12, true);
-        if (clues.hint == COALESCE_HINT_PLAIN)
-            clues.hint = cint_hint_from_access_latency(cmd->cdw13);
+        info.hint = cint_hint_from_cdw12(cmd->cdw12, true);
+        if (info.hint == COALESCE_HINT_PLAIN)
+            info.hint = cint_hint_from_access_latency(cmd->cdw13);
     }
-    *command = (struct command){.cid = cmd->cid, .is_used = true};
-    delivery_submit(delivery, &clues, &command->mark);
+    *command = (struct nvmf_command){.cid = cmd->cid, .is_used = true};
+    delivery_submit(delivery, &info, &command->mark);
 }
 
 void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)
 {
-    bool is_ours = req->qpair->transport->ops->type == ours.type && !is_connect(req);
-    struct queue_line *queue = is_ours ? find_line(req->qpair) : NULL;
-    if (is_ours && !queue)
-        queue = start(req->qpair);
-    if (queue) {
-        struct command *command = &queue->commands[req->cmd->nvme_cmd.cid & queue->commands_mask];
-        queue->in_flight++;
-        if (queue->line.delivery.may_hold && !command->is_used)
-            look_at(queue, &req->cmd->nvme_cmd, command);
+    bool is_vfio_user = req->qpair->transport->ops->type == g_ours.type && !is_connect(req);
+    struct nvmf_queue *nq = is_vfio_user ? find_queue(req->qpair) : NULL;
+    if (is_vfio_user && !nq)
+        nq = start_queue(req->qpair);
+    if (nq) {
+        struct nvmf_command *command = &nq->commands[req->cmd->nvme_cmd.cid & nq->commands_mask];
+        nq->in_flight++;
+        if (nq->queue.delivery.may_hold && !command->is_used)
+            inspect(nq, &req->cmd->nvme_cmd, command);
     }
     __real_spdk_nvmf_request_exec(req);
 }
 
-// A command leaves: its mark.
-static coalesce_mark take_back(struct queue_line *queue, const struct spdk_nvmf_request *req)
+// A command leaves the device. Returns its mark.
+static coalesce_mark remove_command(struct nvmf_queue *nq, const struct spdk_nvmf_request *req)
 {
     uint16_t cid = req->cmd->nvme_cmd.cid;
-    struct command *command = &queue->commands[cid & queue->commands_mask];
+    struct nvmf_command *command = &nq->commands[cid & nq->commands_mask];
     bool is_known = command->is_used && command->cid == cid;
-    coalesce_mark mark = is_known ? command->mark : delivery_unknown_mark;
+    coalesce_mark mark = is_known ? command->mark : delivery_no_mark;
     if (is_known)
         command->is_used = false;
-    queue->in_flight -= queue->in_flight > 0;
+    nq->in_flight -= nq->in_flight > 0;
     return mark;
 }
 
-// The policy learns of it; then the transport posts the completion and, in the middle of that, may ask to interrupt. With adaptive
-// interrupts it asks at a later poll, as there is something new: so what it asked before is not ours to announce any more,
-// and the guest may have taken it.
+// Reports the completion to the delivery. Then the transport posts it and may interrupt. With adaptive interrupts the transport
+// asks anew at a later poll; an interrupt that is pending from before is dropped, as the guest may have reaped its completions.
 static int req_complete(struct spdk_nvmf_request *req)
 {
-    struct queue_line *queue = is_connect(req) ? NULL : find_line(req->qpair);
-    if (!queue)
-        return real.req_complete(req);
-    uint32_t cif = spdk_max(queue->in_flight, 1);
-    coalesce_mark mark = take_back(queue, req);
-    uint32_t class_of = spdk_nvme_cpl_is_error(&req->rsp->nvme_cpl) ? COALESCE_CLASS_FAILED
-                        : queue->line.queue == 0                    ? COALESCE_CLASS_ADMIN
-                                                                    : COALESCE_CLASS_IO;
-    delivery_complete(&queue->line.delivery, cif, &mark, class_of);
-    set_asked(queue, false);
-    completing = queue;
-    int rc = real.req_complete(req);
-    completing = NULL;
+    struct nvmf_queue *nq = is_connect(req) ? NULL : find_queue(req->qpair);
+    if (!nq)
+        return g_real.req_complete(req);
+    uint32_t cif = spdk_max(nq->in_flight, 1);
+    coalesce_mark mark = remove_command(nq, req);
+    uint32_t class_of = COALESCE_CLASS_IO;
+    if (spdk_nvme_cpl_is_error(&req->rsp->nvme_cpl))
+        class_of = COALESCE_CLASS_FAILED;
+    else if (nq->queue.qid == 0)
+        class_of = COALESCE_CLASS_ADMIN;
+    delivery_complete(&nq->queue.delivery, cif, &mark, class_of);
+    set_irq_pending(nq, false);
+    g_completing = nq;
+    int rc = g_real.req_complete(req);
+    g_completing = NULL;
     return rc;
 }
 
 // A command ends without a completion.
 static int req_free(struct spdk_nvmf_request *req)
 {
-    struct queue_line *queue = find_line(req->qpair);
-    if (queue)
-        take_back(queue, req);
-    return real.req_free(req);
+    struct nvmf_queue *nq = find_queue(req->qpair);
+    if (nq)
+        remove_command(nq, req);
+    return g_real.req_free(req);
 }
 
-// Before main.
+// Called by a constructor, before main().
 void __wrap_spdk_nvmf_transport_register(const struct spdk_nvmf_transport_ops *ops)
 {
     if (strcasecmp(ops->name, "VFIOUSER") != 0) {
         __real_spdk_nvmf_transport_register(ops);
         return;
     }
-    for (struct chain *chain = chains; chain < chains + CHAINS; chain++)
-        pthread_spin_init(&chain->lock, PTHREAD_PROCESS_PRIVATE);
-    real = ours = *ops;
-    ours.poll_group_create = poll_group_create;
-    ours.poll_group_destroy = poll_group_destroy;
-    ours.poll_group_remove = poll_group_remove;
-    ours.poll_group_poll = poll_group_poll;
-    ours.req_complete = req_complete;
-    ours.req_free = req_free;
-    __real_spdk_nvmf_transport_register(&ours);
+    for (struct bucket *bucket = g_buckets; bucket < g_buckets + BUCKETS; bucket++)
+        pthread_spin_init(&bucket->lock, PTHREAD_PROCESS_PRIVATE);
+    g_real = g_ours = *ops;
+    g_ours.poll_group_create = poll_group_create;
+    g_ours.poll_group_destroy = poll_group_destroy;
+    g_ours.poll_group_remove = poll_group_remove;
+    g_ours.poll_group_poll = poll_group_poll;
+    g_ours.req_complete = req_complete;
+    g_ours.req_free = req_free;
+    __real_spdk_nvmf_transport_register(&g_ours);
 }
 
 #endif

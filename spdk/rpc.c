@@ -1,5 +1,5 @@
 // coalesce_set_policy, coalesce_get_policy, coalesce_get_stats, coalesce_reset_stats; and what save_config writes.
-#include "target.h"
+#include "channel.h"
 
 #include <spdk/env.h>
 #include <spdk/json.h>
@@ -10,158 +10,153 @@
 #include <spdk/util.h>
 #include <spdk/vhost.h>
 
-// What a call is about, and how far it has come.
-struct call {
-    char *ctrlr, *nqn, *policy;
+struct rpc_ctx {
+    char *ctrlr, *nqn, *policy; // parameters
     struct spdk_jsonrpc_request *request;
     struct spdk_json_write_ctx *w;
-    struct target *only;   // null: all
-    struct target *target; // whose turn it is
+    struct irq_device *device; // that the parameters name; null: all
+    struct irq_device *cursor; // whose statistics are being written
 };
 
-static const struct spdk_json_object_decoder set_decoders[] = {
-    {"ctrlr", offsetof(struct call, ctrlr), spdk_json_decode_string, true},
-    {"nqn", offsetof(struct call, nqn), spdk_json_decode_string, true},
-    {"policy", offsetof(struct call, policy), spdk_json_decode_string, false},
+static const struct spdk_json_object_decoder set_policy_decoders[] = {
+    {"ctrlr", offsetof(struct rpc_ctx, ctrlr), spdk_json_decode_string, true},
+    {"nqn", offsetof(struct rpc_ctx, nqn), spdk_json_decode_string, true},
+    {"policy", offsetof(struct rpc_ctx, policy), spdk_json_decode_string, false},
 };
 
-static const struct spdk_json_object_decoder other_decoders[] = {
-    {"ctrlr", offsetof(struct call, ctrlr), spdk_json_decode_string, true},
-    {"nqn", offsetof(struct call, nqn), spdk_json_decode_string, true},
+static const struct spdk_json_object_decoder device_decoders[] = {
+    {"ctrlr", offsetof(struct rpc_ctx, ctrlr), spdk_json_decode_string, true},
+    {"nqn", offsetof(struct rpc_ctx, nqn), spdk_json_decode_string, true},
 };
 
-static void end(struct call *call)
+static void free_ctx(struct rpc_ctx *ctx)
 {
-    if (call->only)
-        target_put(call->only);
-    free(call->ctrlr);
-    free(call->nqn);
-    free(call->policy);
-    free(call);
+    if (ctx->device)
+        irq_device_unref(ctx->device);
+    free(ctx->ctrlr);
+    free(ctx->nqn);
+    free(ctx->policy);
+    free(ctx);
 }
 
-static void refuse(struct call *call, int code, const char *format, ...)
+static void send_error(struct rpc_ctx *ctx, int code, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     char *message = spdk_vsprintf_alloc(format, arguments);
     va_end(arguments);
-    spdk_jsonrpc_send_error_response(call->request, code, message ? message : spdk_strerror(ENOMEM));
+    spdk_jsonrpc_send_error_response(ctx->request, code, message ? message : spdk_strerror(ENOMEM));
     free(message);
-    end(call);
+    free_ctx(ctx);
 }
 
-static struct target *find_subsystem(const char *nqn)
+static void send_true(void *arg)
+{
+    struct rpc_ctx *ctx = arg;
+    spdk_jsonrpc_send_bool_response(ctx->request, true);
+    free_ctx(ctx);
+}
+
+static struct irq_device *find_subsystem(const char *nqn)
 {
     for (struct spdk_nvmf_tgt *tgt = spdk_nvmf_get_first_tgt(); tgt; tgt = spdk_nvmf_get_next_tgt(tgt))
         if (spdk_nvmf_tgt_find_subsystem(tgt, nqn))
-            return target_add(TARGET_NVME, nqn);
+            return irq_device_add(IRQ_DEVICE_NVME, nqn);
     return NULL;
 }
 
-// Decodes a call and finds its target. Null: it has been answered.
-static struct call *begin(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params,
-                          const struct spdk_json_object_decoder *decoders, size_t decoders_count, bool needs_target)
+// Decodes the parameters and finds their device. Null: an error response has been sent.
+static struct rpc_ctx *decode(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params,
+                              const struct spdk_json_object_decoder *decoders, size_t decoders_count, bool needs_device)
 {
-    struct call *call = calloc(1, sizeof(*call));
-    if (!call) {
+    struct rpc_ctx *ctx = calloc(1, sizeof(*ctx));
+    if (!ctx) {
         spdk_jsonrpc_send_error_response(request, -ENOMEM, spdk_strerror(ENOMEM));
         return NULL;
     }
-    call->request = request;
-    if (params ? spdk_json_decode_object(params, decoders, decoders_count, call) != 0 : needs_target) {
-        refuse(call, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "Invalid parameters: %s",
-               needs_target ? "ctrlr or nqn, and policy, are strings" : "ctrlr or nqn is a string");
+    ctx->request = request;
+    if (params ? spdk_json_decode_object(params, decoders, decoders_count, ctx) != 0 : needs_device) {
+        send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "Invalid parameters: %s",
+                   needs_device ? "ctrlr or nqn, and policy, are strings" : "ctrlr or nqn is a string");
         return NULL;
     }
-    if (call->ctrlr && call->nqn) {
-        refuse(call, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "ctrlr or nqn, not both");
+    if (ctx->ctrlr && ctx->nqn) {
+        send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "ctrlr or nqn, not both");
         return NULL;
     }
-    if (needs_target && !call->ctrlr && !call->nqn) {
-        refuse(call, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "ctrlr (a vhost-blk controller) or nqn (an NVMe subsystem) is needed");
+    if (needs_device && !ctx->ctrlr && !ctx->nqn) {
+        send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "ctrlr (a vhost-blk controller) or nqn (an NVMe subsystem) is needed");
         return NULL;
     }
-    if (call->ctrlr && !(call->only = target_find(TARGET_VHOST, call->ctrlr))) {
-        refuse(call, -ENODEV, "no vhost-blk controller \"%s\"", call->ctrlr);
+    if (ctx->ctrlr && !(ctx->device = irq_device_find(IRQ_DEVICE_VHOST, ctx->ctrlr))) {
+        send_error(ctx, -ENODEV, "no vhost-blk controller \"%s\"", ctx->ctrlr);
         return NULL;
     }
-    if (call->nqn && !(call->only = find_subsystem(call->nqn))) {
-        refuse(call, -ENODEV, "no NVMe subsystem \"%s\"", call->nqn);
+    if (ctx->nqn && !(ctx->device = find_subsystem(ctx->nqn))) {
+        send_error(ctx, -ENODEV, "no NVMe subsystem \"%s\"", ctx->nqn);
         return NULL;
     }
-    return call;
+    return ctx;
 }
 
-static void write_name(struct spdk_json_write_ctx *w, const struct target *target)
+static void write_name(struct spdk_json_write_ctx *w, const struct irq_device *device)
 {
-    spdk_json_write_named_string(w, target->kind == TARGET_VHOST ? "ctrlr" : "nqn", target->name);
+    spdk_json_write_named_string(w, device->kind == IRQ_DEVICE_VHOST ? "ctrlr" : "nqn", device->name);
 }
 
-static void answer_true(void *context)
+static void reconfigure(struct irq_queue *queue, void *arg)
 {
-    struct call *call = context;
-    spdk_jsonrpc_send_bool_response(call->request, true);
-    end(call);
-}
-
-static void visit(struct call *call, void (*look)(struct line *line, void *context), void (*done)(void *context))
-{
-    if (!visit_lines(call->target, look, done, call))
-        refuse(call, -ENOMEM, "%s", spdk_strerror(ENOMEM));
-}
-
-static void apply_policy(struct line *line, void *context)
-{
-    struct call *call = context;
+    struct rpc_ctx *ctx = arg;
     uint64_t now = spdk_get_ticks();
-    delivery_reconfigure(&line->delivery, now, call->policy);
-    if (line->is_running)
-        home_watch(line, now);
+    delivery_reconfigure(&queue->delivery, now, ctx->policy);
+    if (queue->is_running)
+        irq_queue_arm_timer(queue, now);
 }
 
-// SPDK's own coalescing delays the question; the two together would hold twice.
+// With SPDK's own coalescing and a policy, completions would be held twice.
 static bool spdk_coalesces(const char *ctrlr)
 {
     uint32_t delay_base_us = 0;
     spdk_vhost_lock();
-    struct spdk_vhost_dev *device = spdk_vhost_dev_find(ctrlr);
-    if (device)
-        spdk_vhost_get_coalescing(device, &delay_base_us, NULL);
+    struct spdk_vhost_dev *vdev = spdk_vhost_dev_find(ctrlr);
+    if (vdev)
+        spdk_vhost_get_coalescing(vdev, &delay_base_us, NULL);
     spdk_vhost_unlock();
     return delay_base_us > 0;
 }
 
-static void coalesce_set_policy(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params)
+static void rpc_coalesce_set_policy(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params)
 {
     char message[512];
-    struct call *call = begin(request, params, set_decoders, SPDK_COUNTOF(set_decoders), true);
-    if (!call)
+    struct rpc_ctx *ctx = decode(request, params, set_policy_decoders, SPDK_COUNTOF(set_policy_decoders), true);
+    if (!ctx)
         return;
-    if (!delivery_check(call->policy, message, sizeof(message)))
-        return refuse(call, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "%s", message);
-    if (call->ctrlr && strcmp(call->policy, DEFAULT_POLICY) != 0 && spdk_coalesces(call->ctrlr))
-        return refuse(call, -EBUSY, "%s: SPDK's own coalescing is on; vhost_controller_set_coalescing with delay_base_us 0 first",
-                      call->ctrlr);
-    if (!target_set_policy(call->only, call->policy))
-        return refuse(call, -ENOMEM, "%s", spdk_strerror(ENOMEM));
-    call->target = call->only;
-    visit(call, apply_policy, answer_true);
+    if (!delivery_check_policy(ctx->policy, message, sizeof(message)))
+        return send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "%s", message);
+    if (ctx->ctrlr && strcmp(ctx->policy, IRQ_DEFAULT_POLICY) != 0 && spdk_coalesces(ctx->ctrlr))
+        return send_error(ctx, -EBUSY,
+                          "%s: SPDK's own coalescing is on; vhost_controller_set_coalescing with delay_base_us 0 first",
+                          ctx->ctrlr);
+    int rc = irq_device_set_policy(ctx->device, ctx->policy);
+    if (rc == 0)
+        rc = irq_for_each_queue(ctx->device, reconfigure, send_true, ctx);
+    if (rc != 0)
+        send_error(ctx, rc, "%s", spdk_strerror(-rc));
 }
-SPDK_RPC_REGISTER("coalesce_set_policy", coalesce_set_policy, SPDK_RPC_RUNTIME)
+SPDK_RPC_REGISTER("coalesce_set_policy", rpc_coalesce_set_policy, SPDK_RPC_RUNTIME)
 
-static void coalesce_get_policy(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params)
+static void rpc_coalesce_get_policy(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params)
 {
-    struct call *call = begin(request, params, other_decoders, SPDK_COUNTOF(other_decoders), false);
-    if (!call)
+    struct rpc_ctx *ctx = decode(request, params, device_decoders, SPDK_COUNTOF(device_decoders), false);
+    if (!ctx)
         return;
     struct spdk_json_write_ctx *w = spdk_jsonrpc_begin_result(request);
     spdk_json_write_array_begin(w);
-    for (struct target *target = target_next(NULL); target; target = target_next(target)) {
-        char *policy = !call->only || call->only == target ? target_policy(target) : NULL;
+    for (struct irq_device *device = irq_device_next(NULL); device; device = irq_device_next(device)) {
+        char *policy = !ctx->device || ctx->device == device ? irq_device_get_policy(device) : NULL;
         if (policy) {
             spdk_json_write_object_begin(w);
-            write_name(w, target);
+            write_name(w, device);
             spdk_json_write_named_string(w, "policy", policy);
             spdk_json_write_object_end(w);
         }
@@ -169,77 +164,75 @@ static void coalesce_get_policy(struct spdk_jsonrpc_request *request, const stru
     }
     spdk_json_write_array_end(w);
     spdk_jsonrpc_end_result(request, w);
-    end(call);
+    free_ctx(ctx);
 }
-SPDK_RPC_REGISTER("coalesce_get_policy", coalesce_get_policy, SPDK_RPC_RUNTIME)
+SPDK_RPC_REGISTER("coalesce_get_policy", rpc_coalesce_get_policy, SPDK_RPC_RUNTIME)
 
-static void write_line(struct line *line, void *context)
+static void write_queue(struct irq_queue *queue, void *arg)
 {
-    struct call *call = context;
-    spdk_json_write_object_begin(call->w);
-    spdk_json_write_named_uint32(call->w, "queue", line->queue);
-    spdk_json_write_named_bool(call->w, "running", line->is_running);
-    delivery_write_stats(&line->delivery, call->w);
-    spdk_json_write_object_end(call->w);
-}
-
-static void write_next_target(struct call *call);
-
-static void end_target(void *context)
-{
-    struct call *call = context;
-    spdk_json_write_array_end(call->w);
-    spdk_json_write_object_end(call->w);
-    write_next_target(call);
+    struct rpc_ctx *ctx = arg;
+    spdk_json_write_object_begin(ctx->w);
+    spdk_json_write_named_uint32(ctx->w, "queue", queue->qid);
+    spdk_json_write_named_bool(ctx->w, "running", queue->is_running);
+    delivery_write_stats(&queue->delivery, ctx->w);
+    spdk_json_write_object_end(ctx->w);
 }
 
-static void write_next_target(struct call *call)
+static void write_next_device(struct rpc_ctx *ctx);
+
+static void end_device(void *arg)
 {
-    if (!call->only)
-        call->target = target_next(call->target);
+    struct rpc_ctx *ctx = arg;
+    spdk_json_write_array_end(ctx->w);
+    spdk_json_write_object_end(ctx->w);
+    write_next_device(ctx);
+}
+
+static void write_next_device(struct rpc_ctx *ctx)
+{
+    if (!ctx->device)
+        ctx->cursor = irq_device_next(ctx->cursor);
     else
-        call->target = call->target ? NULL : call->only;
-    if (call->target) {
-        spdk_json_write_object_begin(call->w);
-        write_name(call->w, call->target);
-        spdk_json_write_named_array_begin(call->w, "queues");
-        if (!visit_lines(call->target, write_line, end_target, call))
-            end_target(call);
-    } else {
-        spdk_json_write_array_end(call->w);
-        spdk_jsonrpc_end_result(call->request, call->w);
-        end(call);
+        ctx->cursor = ctx->cursor ? NULL : ctx->device;
+    if (!ctx->cursor) {
+        spdk_json_write_array_end(ctx->w);
+        spdk_jsonrpc_end_result(ctx->request, ctx->w);
+        free_ctx(ctx);
+        return;
     }
+    spdk_json_write_object_begin(ctx->w);
+    write_name(ctx->w, ctx->cursor);
+    spdk_json_write_named_array_begin(ctx->w, "queues");
+    if (irq_for_each_queue(ctx->cursor, write_queue, end_device, ctx) != 0)
+        end_device(ctx);
 }
 
-static void coalesce_get_stats(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params)
+static void rpc_coalesce_get_stats(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params)
 {
-    struct call *call = begin(request, params, other_decoders, SPDK_COUNTOF(other_decoders), false);
-    if (!call)
+    struct rpc_ctx *ctx = decode(request, params, device_decoders, SPDK_COUNTOF(device_decoders), false);
+    if (!ctx)
         return;
-    call->w = spdk_jsonrpc_begin_result(request);
-    spdk_json_write_array_begin(call->w);
-    write_next_target(call);
+    ctx->w = spdk_jsonrpc_begin_result(request);
+    spdk_json_write_array_begin(ctx->w);
+    write_next_device(ctx);
 }
-SPDK_RPC_REGISTER("coalesce_get_stats", coalesce_get_stats, SPDK_RPC_RUNTIME)
+SPDK_RPC_REGISTER("coalesce_get_stats", rpc_coalesce_get_stats, SPDK_RPC_RUNTIME)
 
-static void reset_line(struct line *line, void *context)
+static void reset_stats(struct irq_queue *queue, void *ctx)
 {
-    delivery_reset_stats(&line->delivery);
+    delivery_reset_stats(&queue->delivery);
 }
 
-static void coalesce_reset_stats(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params)
+static void rpc_coalesce_reset_stats(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params)
 {
-    struct call *call = begin(request, params, other_decoders, SPDK_COUNTOF(other_decoders), false);
-    if (!call)
-        return;
-    call->target = call->only;
-    visit(call, reset_line, answer_true);
+    struct rpc_ctx *ctx = decode(request, params, device_decoders, SPDK_COUNTOF(device_decoders), false);
+    if (ctx && irq_for_each_queue(ctx->device, reset_stats, send_true, ctx) != 0)
+        send_error(ctx, -ENOMEM, "%s", spdk_strerror(ENOMEM));
 }
-SPDK_RPC_REGISTER("coalesce_reset_stats", coalesce_reset_stats, SPDK_RPC_RUNTIME)
+SPDK_RPC_REGISTER("coalesce_reset_stats", rpc_coalesce_reset_stats, SPDK_RPC_RUNTIME)
 
-// save_config asks subsystems, in the order in which they depend on each other; load_config calls what they wrote, in the same
-// order. SPDK does not install the header in which these are declared, spdk_internal/init.h.
+// An SPDK subsystem, for save_config, which writes the configuration of each subsystem after those that it depends on;
+// load_config replays it in that order. SPDK does not install the header that declares this, spdk_internal/init.h.
 struct spdk_subsystem {
     const char *name;
     void (*init)(void);
@@ -261,19 +254,26 @@ void spdk_subsystem_fini_next(void);
 
 static void init_subsystem(void)
 {
+    irq_channels_init();
     spdk_subsystem_init_next(0);
+}
+
+static void fini_subsystem(void)
+{
+    irq_channels_fini();
+    spdk_subsystem_fini_next();
 }
 
 static void write_config(struct spdk_json_write_ctx *w)
 {
     spdk_json_write_array_begin(w);
-    for (struct target *target = target_next(NULL); target; target = target_next(target)) {
-        char *policy = target_policy(target);
-        if (policy && strcmp(policy, DEFAULT_POLICY) != 0) {
+    for (struct irq_device *device = irq_device_next(NULL); device; device = irq_device_next(device)) {
+        char *policy = irq_device_get_policy(device);
+        if (policy && strcmp(policy, IRQ_DEFAULT_POLICY) != 0) {
             spdk_json_write_object_begin(w);
             spdk_json_write_named_string(w, "method", "coalesce_set_policy");
             spdk_json_write_named_object_begin(w, "params");
-            write_name(w, target);
+            write_name(w, device);
             spdk_json_write_named_string(w, "policy", policy);
             spdk_json_write_object_end(w);
             spdk_json_write_object_end(w);
@@ -286,7 +286,7 @@ static void write_config(struct spdk_json_write_ctx *w)
 static __attribute__((constructor)) void add_subsystem(void)
 {
     static struct spdk_subsystem subsystem = {
-        .name = "coalesce", .init = init_subsystem, .fini = spdk_subsystem_fini_next, .write_config_json = write_config};
+        .name = "coalesce", .init = init_subsystem, .fini = fini_subsystem, .write_config_json = write_config};
     static struct spdk_subsystem_depend depends[] = {{.name = "coalesce", .depends_on = "vhost_blk"},
                                                      {.name = "coalesce", .depends_on = "nvmf"}};
     spdk_add_subsystem(&subsystem);

@@ -17,14 +17,14 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; tail -n 20 "$work/log" >&2; exit 1; }
 rpc() { "$rpc_py" -s "$work/rpc" --plugin coalesce_rpc "$@"; }
 expect() { [ "$2" = "$3" ] || fail "$1: expected $3, got $2"; }
 
-# start [OPTION...]: the application; a controller NAME on BDEV: controller NAME BDEV
+# start [OPTION...]: starts the application. controller NAME BDEV: creates a vhost-blk controller.
 start() {
-  "$app" --no-huge -s 1536 --iova-mode va -u -m 0x1 -S "$work" -r "$work/rpc" "$@" > "$work/log" 2>&1 &
+  "$app" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work" -r "$work/rpc" "$@" > "$work/log" 2>&1 &
   pid=$! pids+=("$!")
   for _ in $(seq 200); do rpc spdk_get_version > "$work/answer" 2>&1 && return; kill -0 "$pid" || break; sleep 0.1; done
   fail "$app does not answer: $(tail -n 1 "$work/answer")"
 }
-# SPDK itself never ends if a connection closes while it ends: clients are gone by then.
+# SPDK hangs if a connection closes while it ends, so clients are gone by then.
 stop() {
   [ ${#proxies[@]} = 0 ] || { kill "${proxies[@]}"; wait "${proxies[@]}" 2> /dev/null || true; }
   proxies=()
@@ -40,7 +40,7 @@ connectable() {
 }
 controller() { rpc vhost_create_blk_controller "$1" "$2"; connectable "$1"; }
 bench() { local name=$1; shift; exec timeout 60 "$client" bench --socket "$work/$name.slots" --event-idx off --quiet --json "$@"; }
-# What the statistics of a controller's queues add up to, as one object.
+# The sums of the statistics of a controller's queues, as one object.
 stats() {
   rpc coalesce_get_stats -c "$1" | jq -c '.[0].queues | {queues: length, interrupts: (map(.interrupts) | add),
     completions: (map(.completions) | add), owed: (map(.owed) | add), held: (map(.held) | add)}'
@@ -52,8 +52,8 @@ bdevs() {
   rpc bdev_delay_create -b malloc1 -d slow0 -r 80 -t 200 -w 80 -n 200 > /dev/null
 }
 
-# The client's eventfd and the statistics count the same, under every policy; everything comes back, and nothing stays held.
-# SPDK interrupts for nothing when a queue starts ("owed"), and the client may be there already.
+# Under every policy: the statistics agree with the client's count of its eventfd, every request completes, nothing stays held.
+# SPDK sends an interrupt without a completion when a queue starts ("owed"), which the client may or may not count.
 counts() {
   local many=200000
   [ $# = 0 ] || many=2000 # SPDK loses kicks in interrupt mode: README, Limits
@@ -74,11 +74,10 @@ counts() {
   done
   stop
 }
-# Where nobody polls, a timer wakes SPDK for a deadline.
+# In interrupt mode a timer wakes SPDK for a deadline.
 interrupt_mode() { counts --interrupt-mode; }
 
-# Depth 1 interrupts once for each request; depth 32 needs fewer than SPDK alone, which announces together what it finds
-# together.
+# Depth 1 interrupts once per request. Depth 32 takes fewer interrupts than SPDK alone, which sends one per poll.
 coalesces() {
   start; bdevs; controller c0 slow0
   for policy in none auto; do
@@ -91,7 +90,7 @@ coalesces() {
   stop
 }
 
-# The data is right, and flushes are there, while the policy changes.
+# Data is correct, flushes included, while the policy changes.
 data() {
   start; bdevs; controller c0 malloc0
   bench c0 --rw randwrite --write-percent 50 --verify --fsync-every 16 --ops 100000 --depth 16 > "$work/result" & local client_pid=$!
@@ -128,7 +127,7 @@ sessions() {
 }
 sessions_interrupt_mode() { sessions --interrupt-mode; }
 
-# RPCs: what is refused, and with which sentence; save_config and load_config.
+# RPCs: errors and their messages; save_config and load_config.
 rpcs() {
   start; bdevs; rpc vhost_create_blk_controller c0 null0; rpc vhost_create_scsi_controller scsi0
   refused() { local what=$1; shift; ! rpc "$@" > "$work/answer" 2>&1 || fail "accepted: $*"; grep -qF "$what" "$work/answer" || fail "$* says $(cat "$work/answer")"; }
@@ -152,7 +151,7 @@ rpcs() {
   stop
 }
 
-# In a Linux guest, while the policy changes: the data is right, and at depth 1 every request interrupts once.
+# A Linux guest, while the policy changes: data is correct, and at depth 1 every request interrupts once.
 switch_policies() { while true; do for policy in auto vic none cint; do rpc coalesce_set_policy "$@" "$policy" > /dev/null 2>&1; done; done; }
 guest() {
   command -v qemu-system-x86_64 > /dev/null || { echo "SKIPPED: spdk, a guest over vhost-user-blk: no QEMU"; return; }
@@ -167,7 +166,7 @@ guest() {
   stop
 }
 
-# The same over vfio-user, with each of SPDK's two ways to interrupt, and where nobody polls.
+# The same over vfio-user: with adaptive interrupts, without, and in interrupt mode.
 guest_nvme() {
   local nqn=nqn.2016-06.io.spdk:c0 qemu=${QEMU:-qemu-system-x86_64} how
   [[ $("$qemu" -device vfio-user-pci,help 2>&1) == "vfio-user-pci options:"* ]] || # its exit status says nothing
