@@ -136,4 +136,14 @@ impl Decision {
     pub const fn is_deliver(self) -> bool {
         !matches!(self, Self::Hold(_))
     }
+
+    /// The name of its reason in traces and statistics.
+    #[must_use]
+    pub const fn reason_name(self) -> &'static str {
+        match self {
+            Self::Deliver(reason) => reason.name(),
+            Self::Hold(reason) => reason.name(),
+            Self::DeliverUrgent => Reason::Urgent.name(),
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use vic_core::{Config, ConfigError, Decision, Params, Vic};
+use vic_core::{Config, ConfigError, Params, Vic};
 
 const CHANNELS: usize = 4;
 const SECOND: u64 = 1_000_000_000; // in ticks of the clock, which are nanoseconds
@@ -68,11 +68,8 @@ fn main() -> Result<(), ConfigError> {
                 held.push(now);
                 vic.on_completion(now, cif)
             };
-            let why = match decision {
-                Decision::Hold(why) => ("hold", why.name()),
-                Decision::Deliver(why) => ("deliver", why.name()),
-            };
-            *decisions.entry(why).or_insert(0) += 1;
+            let what = if decision.is_deliver() { "deliver" } else { "hold" };
+            *decisions.entry((what, decision.reason_name())).or_insert(0) += 1;
             if decision.is_deliver() {
                 interrupts += 1;
                 for completed in held.drain(..) {
