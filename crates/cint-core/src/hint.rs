@@ -31,7 +31,7 @@ pub enum Barriers {
 }
 
 impl Hint {
-    /// Bit 0: Urgent. Bit 1: Barrier. Others are ignored.
+    /// Bit 0: Urgent. Bit 1: Barrier. Others are ignored. For hints that travel in other bits than the paper's: shift them here.
     #[must_use]
     pub const fn from_bits(bits: u8, both: BothBits) -> Self {
         match (bits & 0b11, both) {
@@ -41,7 +41,11 @@ impl Hint {
         }
     }
 
-    /// From bits 17:16 of Command Dword 12 of an NVMe read or write, which the standard reserves (cinterrupts §4.2.1).
+    /// From bits 17:16 of Command Dword 12 of an NVMe read or write (cinterrupts §4.2.1).
+    ///
+    /// NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve them. Later versions define bits 19:16 as CETYPE, the command
+    /// extension type, which a host sets for a controller with Key Per I/O: there, agree on other bits and use
+    /// [`from_bits`](Self::from_bits), or [`from_access_latency`](Self::from_access_latency).
     #[must_use]
     pub const fn from_cdw12(cdw12: u32, both: BothBits) -> Self {
         Self::from_bits((cdw12 >> 16 & 0b11) as u8, both)

@@ -642,9 +642,17 @@ uint32_t cint_reason(const cint_state *state);
 // The name of a parameter, as in its configuration. Never null.
 const char *coalesce_field_name(uint32_t field);
 
-// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, which the standard reserves (§4.2.1): bit 16 is
-// Urgent, bit 17 Barrier. `both_is_urgent`: what both bits mean; otherwise plain.
-uint32_t cint_hint_from_cdw12(uint32_t cdw12, bool both_is_urgent);
+// The hint in two bits: bit 0 is Urgent, bit 1 Barrier; others are ignored. `both_is_urgent`: what both bits mean; otherwise
+// plain. For hints that travel in other bits than the paper's: shift them here.
+uint32_t cint_hint_from_bits(uint32_t bits,
+                             bool both_is_urgent);
+
+// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write (§4.2.1): bit 16 is Urgent, bit 17 Barrier.
+// `both_is_urgent`: what both bits mean; otherwise plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits.
+// Later versions define bits 19:16 as CETYPE, the command extension type, which a host sets for a controller with Key Per
+// I/O: there, agree on other bits and use `cint_hint_from_bits`, or `cint_hint_from_access_latency`.
+uint32_t cint_hint_from_cdw12(uint32_t cdw12,
+                              bool both_is_urgent);
 
 // The hint in bits 5:4, the access latency, of Command Dword 13 of an NVMe read or write: 11b, low, is Urgent.
 uint32_t cint_hint_from_access_latency(uint32_t cdw13);

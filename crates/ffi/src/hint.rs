@@ -31,8 +31,17 @@ const fn both(urgent: bool) -> BothBits {
     if urgent { BothBits::Urgent } else { BothBits::Plain }
 }
 
-/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, which the standard reserves (§4.2.1): bit 16 is
-/// Urgent, bit 17 Barrier. `both_is_urgent`: what both bits mean; otherwise plain.
+/// The hint in two bits: bit 0 is Urgent, bit 1 Barrier; others are ignored. `both_is_urgent`: what both bits mean; otherwise
+/// plain. For hints that travel in other bits than the paper's: shift them here.
+#[unsafe(no_mangle)]
+pub extern "C" fn cint_hint_from_bits(bits: u32, both_is_urgent: bool) -> u32 {
+    number(Hint::from_bits((bits & 0b11) as u8, both(both_is_urgent)))
+}
+
+/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write (§4.2.1): bit 16 is Urgent, bit 17 Barrier.
+/// `both_is_urgent`: what both bits mean; otherwise plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits.
+/// Later versions define bits 19:16 as CETYPE, the command extension type, which a host sets for a controller with Key Per
+/// I/O: there, agree on other bits and use `cint_hint_from_bits`, or `cint_hint_from_access_latency`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_from_cdw12(cdw12: u32, both_is_urgent: bool) -> u32 {
     number(Hint::from_cdw12(cdw12, both(both_is_urgent)))

@@ -28,6 +28,7 @@ fn compare(now: u64, before: u64) -> std::cmp::Ordering {
 #[derive(Clone, Copy, Debug)]
 pub struct Dim {
     tick_hz: u64,
+    times: [u64; LADDER.len()], // of the steps, in ticks
     step: usize,
     up: bool,
     before: Load,
@@ -43,6 +44,7 @@ impl Dim {
     pub fn new(tick_hz: u64) -> Self {
         Self {
             tick_hz,
+            times: LADDER.map(|(us, _)| ticks_down(us * 1000, tick_hz)),
             step: 0,
             up: true,
             before: Load::default(),
@@ -94,7 +96,7 @@ impl Dim {
 
     /// The longest hold of any step, in ticks.
     pub(crate) fn max_hold(&self) -> u64 {
-        ticks_down(32_000, self.tick_hz)
+        self.times.into_iter().fold(0, u64::max)
     }
 
     fn advance(&mut self, now: u64) {
@@ -102,8 +104,8 @@ impl Dim {
         self.window_start = self.window_start.wrapping_sub(back);
     }
 
-    fn time(&self) -> u64 {
-        ticks_down(LADDER[self.step].0 * 1000, self.tick_hz)
+    const fn time(&self) -> u64 {
+        self.times[self.step]
     }
 
     fn deliver(&mut self, reason: Reason) -> Decision {

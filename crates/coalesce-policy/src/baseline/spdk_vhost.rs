@@ -24,6 +24,7 @@ const WINDOW_NS: u64 = 10_000_000;
 pub struct SpdkVhost {
     params: SpdkVhostParams,
     tick_hz: u64,
+    window: u64, // WINDOW_NS, in ticks
     completions: u32,
     window_start: u64,
     last_signal: u64,
@@ -39,6 +40,7 @@ impl SpdkVhost {
         Self {
             params,
             tick_hz,
+            window: ticks_down(WINDOW_NS, tick_hz),
             completions: 0,
             window_start: 0,
             last_signal: 0,
@@ -60,7 +62,7 @@ impl SpdkVhost {
     pub fn on_batch_end(&mut self, now: u64) -> Decision {
         self.advance(now);
         self.batch_ended = true;
-        if self.held.last.wrapping_sub(self.window_start) >= ticks_down(WINDOW_NS, self.tick_hz) {
+        if self.held.last.wrapping_sub(self.window_start) >= self.window {
             self.window_start = self.held.last;
             self.look();
         }

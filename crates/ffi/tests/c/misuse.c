@@ -167,7 +167,7 @@ static void what_is_a_state(kind which)
         parameter = (wrong);                                                                                           \
         CHECK((call) == COALESCE_E_CONFIG);                                                                            \
         CHECK(error.field == (number) && error.value == (wrong) && error.min == (smallest) && error.max == (largest)); \
-        CHECK(error.because == 0);                                                                                    \
+        CHECK(error.because == 0);                                                                                     \
     } while (0)
 
 // The same for all that is just outside its bounds; at the bounds it is accepted.
@@ -353,6 +353,7 @@ static void arguments_beside_the_state(void)
     }
     for (uint32_t bits = 0; bits < 32; bits++) {
         CHECK(cint_hint_from_cdw12(1u << bits, true) <= COALESCE_HINT_URGENT);
+        CHECK(cint_hint_from_bits(bits, bits & 1) == cint_hint_from_cdw12(bits << 16, bits & 1));
         CHECK(cint_hint_from_access_latency(1u << bits) <= COALESCE_HINT_URGENT);
     }
 
