@@ -28,8 +28,8 @@ impl Window {
         if ticks < Self::UNBOUNDED.0 as u64 { Self((ticks as u32).wrapping_add(1)) } else { Self::UNBOUNDED }
     }
 
-    /// Whether a timeslice that ends in `remaining` ticks ends within this window, or within `margin` of it (Xen Alg. 1
-    /// l.13). An unknown end is not within it.
+    /// Whether a timeslice that ends in `remaining` ticks ends within this window, or within `margin` of it
+    /// (Xen Alg. 1 l.13). An unknown end is not within it.
     pub(crate) fn reaches(self, remaining: Option<u64>, margin: u32) -> bool {
         match (self, remaining) {
             (_, None) | (Self::NONE, _) => false,
