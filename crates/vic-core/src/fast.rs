@@ -75,6 +75,7 @@ impl Vic {
     }
 
     /// Opens the fast path: until the epoch ends, or `max_hold` for what is held or may be held from now on.
+    #[inline(never)] // 16 to 58 bytes less, and not on the fast path
     fn look_ahead(&mut self) {
         if self.slice_known || !self.running {
             self.close_fast_path();
