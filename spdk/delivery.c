@@ -5,10 +5,8 @@
 #include <spdk/json.h>
 #include <spdk/util.h>
 
-// Marks that coalesce_policy_on_submit() did not write.
-#define NO_SOURCE UINT32_MAX
-const coalesce_mark delivery_plain_mark = {.ticket = COALESCE_NO_TICKET, .source = NO_SOURCE};
-const coalesce_mark delivery_no_mark = {.ticket = COALESCE_NO_TICKET, .hint = COALESCE_HINT_URGENT, .source = NO_SOURCE};
+const coalesce_mark delivery_plain_mark = COALESCE_MARK_NONE;
+const coalesce_mark delivery_no_mark = COALESCE_MARK_OF(COALESCE_HINT_URGENT);
 
 // Reads what may change with each decision.
 static void update(struct delivery *delivery)

@@ -22,7 +22,7 @@ mod stats;
 pub use policy::Policy;
 pub use stats::DeliveryStats;
 
-use coalesce_policy::{AnyPolicy, Completion, Decision, Spec, SpecError, Ticket};
+use coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Mark, Spec, SpecError};
 use std::collections::VecDeque;
 
 /// The ring of a consumer: where completions are posted.
@@ -118,10 +118,9 @@ impl<E, P: Policy> Delivery<E, P> {
         self.policy.deadline()
     }
 
-    /// `group` submits a request; `outstanding` are submitted and not taken back, counting it. The ticket, if there is
-    /// one, goes back when the request completes or is cancelled.
-    pub fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
-        self.policy.on_submit(group, outstanding)
+    /// A request is submitted. Its mark goes back when it completes or is cancelled.
+    pub fn on_submit(&mut self, clues: &Clues) -> Mark {
+        self.policy.on_submit(clues)
     }
 
     /// Interrupts for what was posted before there was this policy.
@@ -186,15 +185,15 @@ impl<E, P: Policy> Delivery<E, P> {
         }
     }
 
-    /// A request was aborted and will not complete. `ticket`: what [`on_submit`](Self::on_submit) gave it.
+    /// A request was aborted and will not complete. `mark`: what [`on_submit`](Self::on_submit) returned.
     ///
     /// # Errors
     /// The ring cannot be used any more.
-    pub fn cancel<R>(&mut self, ring: &mut R, now: u64, ticket: Option<Ticket>) -> Result<Decision, R::Broken>
+    pub fn cancel<R>(&mut self, ring: &mut R, now: u64, mark: Mark) -> Result<Decision, R::Broken>
     where
         R: Ring<Entry = E>,
     {
-        let decision = self.policy.on_cancel(now, ticket);
+        let decision = self.policy.on_cancel(now, mark);
         self.act(ring, now, decision)
     }
 

@@ -1,6 +1,6 @@
 //! What a delivery asks.
 
-use coalesce_policy::{AnyPolicy, Completion, Decision, Ticket};
+use coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Mark};
 
 /// A policy as [`Delivery`](crate::Delivery) uses it: the verbs of [`AnyPolicy`], for a clock in ns.
 pub trait Policy {
@@ -8,7 +8,7 @@ pub trait Policy {
     fn posts_late(&self) -> bool;
 
     /// See [`AnyPolicy::on_submit`].
-    fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket>;
+    fn on_submit(&mut self, clues: &Clues) -> Mark;
 
     /// What to do about a completion.
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision;
@@ -32,7 +32,7 @@ pub trait Policy {
     fn on_consumed(&mut self, now: u64);
 
     /// A command was aborted and will not complete.
-    fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision;
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision;
 
     /// The guest has been put on a CPU.
     fn on_schedule(&mut self, now: u64) -> Decision;
@@ -43,7 +43,7 @@ pub trait Policy {
     /// The queue was reset: what was submitted and has not completed never will.
     fn reset_tracking(&mut self);
 
-    /// Forgets how often each decision was taken.
+    /// Forgets what was counted.
     fn reset_stats(&mut self);
 }
 
@@ -54,8 +54,8 @@ impl Policy for AnyPolicy {
     }
 
     #[inline]
-    fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
-        self.on_submit(group, outstanding)
+    fn on_submit(&mut self, clues: &Clues) -> Mark {
+        self.on_submit(clues)
     }
 
     #[inline]
@@ -94,8 +94,8 @@ impl Policy for AnyPolicy {
     }
 
     #[inline]
-    fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
-        self.on_cancel(now, ticket)
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
+        self.on_cancel(now, mark)
     }
 
     #[inline]

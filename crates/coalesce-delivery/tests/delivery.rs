@@ -1,7 +1,7 @@
 //! The order at the ring, and what is held, over a ring that writes down what is done to it.
 
 use coalesce_delivery::{Delivery, DeliveryStats, Ring};
-use coalesce_policy::{Class, Completion, Decision, Hint, HoldReason, Reason};
+use coalesce_policy::{Class, Clues, Completion, Decision, Hint, HoldReason, Mark, Reason};
 
 /// What was done to a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ const NOTHING_HELD: Decision = Decision::Hold(HoldReason::NothingHeld);
 const FLUSH: Decision = Decision::Deliver(Reason::Flush);
 
 const PLAIN: Completion =
-    Completion { cif: 9, hint: Hint::Plain, class: Class::Io, ticket: None, slice_end: None, before: 0 };
-const URGENT: Completion = Completion { hint: Hint::Urgent, ..PLAIN };
+    Completion { mark: Mark::of(Hint::Plain), cif: 9, class: Class::Io, slice_end: None, before: 0 };
+const URGENT: Completion = Completion { mark: Mark::of(Hint::Urgent), ..PLAIN };
 
 fn delivery(policy: &str) -> Delivery<u32> {
     Delivery::new(policy.parse().unwrap()).unwrap()
@@ -171,8 +171,9 @@ fn a_reset_delivers_what_is_held() {
 fn a_barrier_does_not_wait_for_a_cancelled_request() {
     for is_reset in [false, true] {
         let (mut delivery, mut ring) = (delivery("cint:barrier=strict,in_flight=off"), Slots::default());
-        let [first, barrier] = [1, 2].map(|outstanding| delivery.on_submit(0, outstanding));
-        let completion = Completion { hint: Hint::Barrier, ticket: barrier, ..PLAIN };
+        let [first, barrier] =
+            [Hint::Plain, Hint::Barrier].map(|hint| delivery.on_submit(&Clues { hint, ..Clues::default() }));
+        let completion = Completion { mark: barrier, ..PLAIN };
         assert_eq!(delivery.complete(&mut ring, 1000, 2, &completion), Ok(BURST));
         let (decision, reason) = if is_reset {
             (delivery.reset(&mut ring, 2000), Reason::Flush)

@@ -7,10 +7,13 @@ mod dim;
 mod nvme;
 mod spdk_vhost;
 
-pub use batch::Batch;
-pub use dim::Dim;
-pub use nvme::{Nvme, NvmeParams};
-pub use spdk_vhost::{SpdkVhost, SpdkVhostParams};
+pub use nvme::NvmeParams;
+pub use spdk_vhost::SpdkVhostParams;
+
+pub(crate) use batch::Batch;
+pub(crate) use dim::Dim;
+pub(crate) use nvme::Nvme;
+pub(crate) use spdk_vhost::SpdkVhost;
 
 use crate::{Decision, HoldReason, Reason};
 

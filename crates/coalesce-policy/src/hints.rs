@@ -65,9 +65,14 @@ impl HintSources {
     }
 }
 
-/// What there is to infer from, when a request is taken.
-#[derive(Clone, Copy, Debug)]
+/// What is known about a request when it is submitted. The default is a request of which nothing is known and that came
+/// alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clues {
+    /// What its requester said. `Plain`: nothing, and the policy's hint sources are asked.
+    pub hint: Hint,
+    /// Submitter group, for strict Barriers: 0 to 15.
+    pub group: u8,
     /// It is a flush.
     pub flush: bool,
     /// It is a write that must be on the medium before it ends.
@@ -78,17 +83,35 @@ pub struct Clues {
     pub batch_len: usize,
     /// It is the last of those.
     pub last_of_batch: bool,
-    /// Requests that the guest has submitted and not taken back, counting it.
+    /// Requests that the guest has submitted and not reaped, counting it.
     pub outstanding: u32,
+    /// Others submitted before it, since the last decision, of which nothing is known. They need no marks. 0 for a policy
+    /// that [wants each](crate::AnyPolicy::wants_each_submit).
+    pub before: u32,
+}
+
+impl Default for Clues {
+    fn default() -> Self {
+        Self {
+            hint: Hint::Plain,
+            group: 0,
+            flush: false,
+            durable: false,
+            ioprio: 0,
+            batch_len: 1,
+            last_of_batch: true,
+            outstanding: 1,
+            before: 0,
+        }
+    }
 }
 
 const CLASS_SHIFT: u16 = 13;
 const CLASS_REAL_TIME: u16 = 1;
 const CLASS_IDLE: u16 = 3;
 
-/// The hint of a request, and where it came from. Sources that are not in `sources` are not looked at.
-#[must_use]
-pub fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSource>) {
+/// The hint of a request that said none, and where it came from. Sources that are not in `sources` are not looked at.
+pub(crate) fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSource>) {
     let class = clues.ioprio >> CLASS_SHIFT;
     let is_batch = clues.last_of_batch && clues.batch_len > 1 && clues.outstanding as usize == clues.batch_len;
     let found = |source, applies| applies && sources.has(source);
@@ -109,19 +132,18 @@ pub fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSource>) 
     }
 }
 
-/// What is left of a request's hint when it ends. Where nothing is in flight any more, nobody else will interrupt; and
-/// where the policy expects that more will be submitted anyway, the end of a batch says nothing.
-#[must_use]
-pub fn at_completion(
+/// The hint that counts when a request completes. Where nothing is in flight any more, nobody else will interrupt; where
+/// the policy expects more submissions anyway, the end of a batch says nothing. What a requester said itself stays.
+pub(crate) fn at_completion(
     sources: HintSources,
     (hint, source): (Hint, Option<HintSource>),
     cif: u32,
     expects_more: bool,
 ) -> (Hint, Option<HintSource>) {
-    match source {
-        None if cif == 1 && sources.has(HintSource::Idle) => (Hint::Urgent, Some(HintSource::Idle)),
-        Some(HintSource::Batch) if expects_more => (Hint::Plain, None),
-        _ => (hint, source),
+    match (hint, source) {
+        (Hint::Plain, None) if cif == 1 && sources.has(HintSource::Idle) => (Hint::Urgent, Some(HintSource::Idle)),
+        (_, Some(HintSource::Batch)) if expects_more => (Hint::Plain, None),
+        known => known,
     }
 }
 
@@ -149,8 +171,17 @@ impl HintCounts {
 mod tests {
     use super::*;
 
-    const NONE: Clues =
-        Clues { flush: false, durable: false, ioprio: 0x4004, batch_len: 1, last_of_batch: true, outstanding: 32 };
+    const NONE: Clues = Clues {
+        hint: Hint::Plain,
+        group: 0,
+        flush: false,
+        durable: false,
+        ioprio: 0x4004,
+        batch_len: 1,
+        last_of_batch: true,
+        outstanding: 32,
+        before: 0,
+    };
 
     #[test]
     fn each_source_is_found_and_can_be_switched_off() {
@@ -187,6 +218,13 @@ mod tests {
         let idle_class = (Hint::Plain, Some(HintSource::Ioprio));
         assert_eq!(at_completion(all, idle_class, 1, false), idle_class);
         assert_eq!(at_completion(HintSources::EXPLICIT, (Hint::Plain, None), 1, false), (Hint::Plain, None));
+    }
+
+    #[test]
+    fn what_a_requester_said_stays() {
+        for said in [(Hint::Barrier, None), (Hint::Urgent, None)] {
+            assert_eq!(at_completion(HintSources::ALL, said, 1, true), said);
+        }
     }
 
     #[test]

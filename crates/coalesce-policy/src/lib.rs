@@ -22,22 +22,29 @@
 
 mod any;
 pub mod baseline;
+mod cint;
 mod cint_spec;
+mod completion;
 mod error;
 mod hints;
 mod keys;
+mod machine;
+mod mark;
 mod requester;
 mod spec;
 mod trial;
 mod value;
+mod vic;
 
-pub use any::{AnyPolicy, Class, Completion};
+pub use any::AnyPolicy;
 pub use cint_core::{Barriers, BothBits, Hint, Ticket};
 pub use cint_spec::CintSpec;
 pub use coalesce_decision::{Decision, HoldReason, Reason, Stats};
+pub use completion::{Class, Completion, Passed};
 pub use error::SpecError;
-pub use hints::{Clues, HintCounts, HintSource, HintSources, at_completion, infer};
+pub use hints::{Clues, HintCounts, HintSource, HintSources};
 pub use keys::KeyInfo;
+pub use mark::{Mark, MarkParts};
 pub use spec::{PolicyInfo, Spec};
 pub use value::parse_duration;
 

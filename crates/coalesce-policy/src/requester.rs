@@ -75,8 +75,12 @@ pub(crate) struct Requester {
 impl Requester {
     /// Before the `in_flight` rule with this threshold.
     pub(crate) fn new(tick_hz: u64, threshold: u16) -> Self {
+        Self::with_threshold(tick_hz, threshold.into())
+    }
+
+    fn with_threshold(tick_hz: u64, threshold: u32) -> Self {
         Self {
-            threshold: threshold.into(),
+            threshold,
             depth: 0,
             next_depth: 0,
             submissions: 0,
@@ -100,6 +104,11 @@ impl Requester {
     /// What was learned goes on with another threshold.
     pub(crate) fn after(self, before: Self) -> Self {
         Self { threshold: self.threshold, ..before }
+    }
+
+    /// What was learned is of somebody else: it is forgotten.
+    pub(crate) fn forgotten(&self, tick_hz: u64) -> Self {
+        Self::with_threshold(tick_hz, self.threshold)
     }
 
     /// Whether it is expected to submit more although what is held is not announced.

@@ -1,6 +1,8 @@
 //! The rules that hold for every policy, on every policy there is, with changes from any of them to any other.
 
-use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, HoldReason, Reason, Spec, Ticket};
+use coalesce_policy::{
+    AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Passed, Reason, Spec, Ticket,
+};
 use coalesce_testkit::{Mix, Policy, Promises, check_any};
 use proptest::prelude::*;
 
@@ -18,6 +20,11 @@ fn decision(decision: Decision) -> coalesce_testkit::Decision {
     }
 }
 
+/// The kit gives a hint with a completion.
+fn mark(hint: Hint, ticket: Option<u64>) -> Mark {
+    MarkParts { hint, source: None, ticket: ticket.map(Ticket::from_number) }.into()
+}
+
 impl Policy for Any {
     fn on_completion(&mut self, now: u64, completion: coalesce_testkit::Completion) -> coalesce_testkit::Decision {
         let hint = match completion.hint {
@@ -26,8 +33,7 @@ impl Policy for Any {
             coalesce_testkit::Hint::Barrier => Hint::Barrier,
         };
         let coalesce_testkit::Completion { cif, ticket, slice_end, .. } = completion;
-        let ticket = ticket.map(Ticket::from_number);
-        let completion = Completion { cif, hint, ticket, slice_end, ..Completion::default() };
+        let completion = Completion { mark: mark(hint, ticket), cif, slice_end, ..Completion::default() };
         decision(self.policy.on_completion(now, &completion))
     }
 
@@ -55,11 +61,12 @@ impl Policy for Any {
     }
 
     fn on_submit(&mut self, group: u8) -> Option<u64> {
-        self.policy.on_submit(group, 1).map(Ticket::to_number)
+        let MarkParts { ticket, .. } = self.policy.on_submit(&Clues { group, ..Clues::default() }).into();
+        ticket.map(Ticket::to_number)
     }
 
     fn cancel(&mut self, now: u64, ticket: Option<u64>) -> coalesce_testkit::Decision {
-        decision(self.policy.on_cancel(now, ticket.map(Ticket::from_number)))
+        decision(self.policy.on_cancel(now, mark(Hint::Plain, ticket)))
     }
 
     fn on_batch_end(&mut self, now: u64) -> coalesce_testkit::Decision {
@@ -116,8 +123,8 @@ fn warm(spec: &Spec) -> AnyPolicy {
     let mut policy = AnyPolicy::new(spec.clone(), TICK_HZ).unwrap();
     if matches!(spec, Spec::Auto(_)) {
         for now in (0..WARM).step_by(WARM_STEP) {
-            let ticket = policy.on_submit(0, 32);
-            let _ = policy.on_completion(now, &Completion { cif: 16, ticket, ..Completion::default() });
+            let mark = policy.on_submit(&Clues { outstanding: 32, ..Clues::default() });
+            let _ = policy.on_completion(now, &Completion { mark, cif: 16, ..Completion::default() });
         }
         assert!(policy.may_hold(), "{spec:?}");
         let _ = policy.flush(WARM);
@@ -168,13 +175,14 @@ fn completions_may_come_together() {
         let mut now = WARM;
         for (ticks, before, cif, hint) in steps {
             now += ticks * ticks * ticks;
-            let last = Completion { cif, hint, ..Completion::default() };
+            let last = Completion { mark: Mark::of(hint), cif, ..Completion::default() };
             if learns {
-                assert_eq!(together.on_submit(0, 32), None);
+                assert_eq!(together.on_submit(&Clues { outstanding: 32, ..Clues::default() }), Mark::default());
             }
             let may_hold = together.may_hold();
             if !may_hold && before > 15 {
-                together.on_passed(now, before.into(), before / 4, cif);
+                let (completions, interrupts) = (before.into(), before / 4);
+                together.on_passed(now, &Passed { completions, interrupts, outstanding: cif });
                 prop_assert_eq!((together.held(), together.deadline()), (0, None), "{}", text);
                 apart = together.clone();
                 continue;
@@ -221,10 +229,10 @@ fn a_storm_that_passes_is_noticed() {
         let mut policy = AnyPolicy::new(text.parse().unwrap(), TICK_HZ).unwrap();
         assert!(!policy.may_hold(), "nobody has submitted");
         for lot in 0..100 {
-            policy.on_passed(lot * 64 * gap, 64, 64, 1);
+            policy.on_passed(lot * 64 * gap, &Passed { completions: 64, interrupts: 64, outstanding: 1 });
         }
         assert_eq!(policy.may_hold(), storms, "{text}");
-        let urgent = Completion { cif: 1, hint: Hint::Urgent, ..Completion::default() };
+        let urgent = Completion { mark: Mark::of(Hint::Urgent), cif: 1, ..Completion::default() };
         assert_eq!(policy.on_completion(99 * 64 * gap + 1, &urgent).is_deliver(), !storms, "{text}");
     }
 }
@@ -234,15 +242,16 @@ fn a_storm_that_passes_is_noticed() {
 fn tickets_are_not_given_twice() {
     let [strict, relaxed] = ["cint:barrier=strict", "cint"].map(|text| text.parse::<Spec>().unwrap());
     let mut policy = AnyPolicy::new(strict.clone(), TICK_HZ).unwrap();
-    let old: Vec<_> = (0..10).filter_map(|_| policy.on_submit(0, 1)).collect();
+    let submit = |policy: &mut AnyPolicy| policy.on_submit(&Clues::default());
+    let old = [(); 10].map(|()| submit(&mut policy));
     let nothing = Decision::Hold(HoldReason::NothingHeld);
     assert_eq!(policy.reconfigure(relaxed, 1), Ok(nothing));
-    assert_eq!(policy.on_submit(0, 1), None);
+    assert_eq!(submit(&mut policy), Mark::default());
     assert_eq!(policy.reconfigure(strict, 2), Ok(nothing));
-    let new: Vec<_> = (0..10).filter_map(|_| policy.on_submit(0, 1)).collect();
-    assert!(new.len() == 10 && new.iter().all(|ticket| !old.contains(ticket)), "{old:?} {new:?}");
-    let late = Completion { cif: 100, ticket: Some(old[3]), ..Completion::default() };
+    let new = [(); 10].map(|()| submit(&mut policy));
+    assert!(new.iter().all(|mark| *mark != Mark::default() && !old.contains(mark)), "{old:?} {new:?}");
+    let late = Completion { mark: old[3], cif: 100, ..Completion::default() };
     assert_eq!(policy.on_completion(3, &late), Decision::Deliver(Reason::Error));
-    let in_time = Completion { ticket: Some(new[3]), ..late };
+    let in_time = Completion { mark: new[3], ..late };
     assert_eq!(policy.on_completion(4, &in_time), Decision::Hold(HoldReason::Burst));
 }

@@ -2,7 +2,9 @@
 
 use crate::xen::XenAsPublished;
 use coalesce_delivery::Policy;
-use coalesce_policy::{AnyPolicy, Completion, Decision, HintSources, HoldReason, Spec, SpecError, Stats, Ticket};
+use coalesce_policy::{
+    AnyPolicy, Clues, Completion, Decision, Hint, HintCounts, HoldReason, Mark, Spec, SpecError, Stats,
+};
 use std::fmt;
 use std::str::FromStr;
 
@@ -18,17 +20,6 @@ pub enum Contender {
     Policy(Spec),
     /// Scheduler-aware vIC as its authors ran it on Xen, flaws included.
     XenAsPublished,
-}
-
-impl Contender {
-    /// What a target may take for a hint under this policy.
-    #[must_use]
-    pub const fn hints(&self) -> HintSources {
-        match self {
-            Self::Policy(spec) => spec.hints(),
-            Self::XenAsPublished => HintSources::NONE,
-        }
-    }
 }
 
 impl FromStr for Contender {
@@ -64,8 +55,20 @@ impl Machine {
         })
     }
 
-    pub(crate) fn expects_more(&self) -> bool {
-        matches!(self, Self::Policy(policy) if policy.expects_more())
+    /// The hint by which a completion will be decided.
+    pub(crate) fn hint_of(&self, mark: Mark, cif: u32) -> Hint {
+        match self {
+            Self::Policy(policy) => policy.hint_of(mark, cif),
+            Self::XenAsPublished(..) => mark.hint(),
+        }
+    }
+
+    /// How many hints were inferred, and from what.
+    pub(crate) fn hints_counted(&self) -> HintCounts {
+        match self {
+            Self::Policy(policy) => policy.hints_counted().clone(),
+            Self::XenAsPublished(..) => HintCounts::default(),
+        }
     }
 
     pub(crate) fn held(&self) -> u64 {
@@ -106,12 +109,12 @@ impl Policy for Machine {
         matches!(self, Self::Policy(policy) if policy.posts_late())
     }
 
-    fn on_submit(&mut self, group: u8, outstanding: u32) -> Option<Ticket> {
+    fn on_submit(&mut self, clues: &Clues) -> Mark {
         match self {
-            Self::Policy(policy) => policy.on_submit(group, outstanding),
+            Self::Policy(policy) => policy.on_submit(clues),
             Self::XenAsPublished(xen, _) => {
                 xen.on_submit();
-                None
+                Mark::of(clues.hint)
             }
         }
     }
@@ -164,9 +167,9 @@ impl Policy for Machine {
         }
     }
 
-    fn on_cancel(&mut self, now: u64, ticket: Option<Ticket>) -> Decision {
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
         match self {
-            Self::Policy(policy) => policy.on_cancel(now, ticket),
+            Self::Policy(policy) => policy.on_cancel(now, mark),
             Self::XenAsPublished(..) => self.nothing_due(),
         }
     }

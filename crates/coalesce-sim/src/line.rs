@@ -12,10 +12,7 @@ use crate::check::{Checker, Verdict};
 use crate::contender::{Contender, Machine};
 use crate::event::{Event, Timeline, What};
 use coalesce_delivery::{Delivery, Policy as _};
-use coalesce_policy::{
-    Class, Clues, Completion, Decision, Hint, HintCounts, HintSource, HintSources, Reason, SpecError, Stats, Ticket,
-    at_completion, infer,
-};
+use coalesce_policy::{Class, Clues, Completion, Decision, HintCounts, Mark, Reason, SpecError, Stats};
 use hdrhistogram::Histogram;
 use ring::{Completed, ConsumerRing};
 use std::convert::Infallible;
@@ -27,39 +24,6 @@ const DELAY_MAX: u64 = 10_000_000_000;
 /// counts as that.
 pub(crate) fn record(histogram: &mut Histogram<u64>, ns: u64, max: u64) {
     histogram.record(ns.min(max)).expect("it grows");
-}
-
-/// What a requester says about a command, and what else a target sees, when it is submitted.
-#[derive(Clone, Copy, Debug)]
-pub struct Submission {
-    /// What the requester says; `Plain`: it says nothing, and the policy's hint sources are asked.
-    pub hint: Hint,
-    /// Submitter group, for strict Barriers.
-    pub group: u8,
-    /// It is a flush.
-    pub flush: bool,
-    /// It is a write that must be on the medium before it ends.
-    pub durable: bool,
-    /// Scheduling class and level that the guest gives it: class in bits 15:13 (Linux `ioprio`).
-    pub ioprio: u16,
-    /// How many commands are submitted together, counting this one.
-    pub batch_len: usize,
-    /// It is the last of those.
-    pub last_of_batch: bool,
-}
-
-impl Default for Submission {
-    fn default() -> Self {
-        Self { hint: Hint::Plain, group: 0, flush: false, durable: false, ioprio: 0, batch_len: 1, last_of_batch: true }
-    }
-}
-
-/// A command in flight, as the line knows it: [`Line::submit`] gives it, its completion takes it back.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Command {
-    hint: Hint,
-    source: Option<HintSource>,
-    ticket: Option<Ticket>,
 }
 
 /// Interrupt now.
@@ -76,11 +40,9 @@ pub struct Interrupt {
 pub struct Line<T> {
     delivery: Delivery<Completed<T>, Machine>,
     ring: ConsumerRing<T>,
-    sources: HintSources,
     clock: i64, // the delivery's clock is so far ahead
     in_flight: u32,
     consumed: u64,
-    hints: HintCounts,
     delay: Histogram<u64>,
     checker: Checker,
     timeline: Option<Timeline>,
@@ -97,11 +59,9 @@ impl<T> Line<T> {
         Ok(Self {
             delivery: Delivery::with_policy(machine),
             ring: ConsumerRing::default(),
-            sources: contender.hints(),
             clock: 0,
             in_flight: 0,
             consumed: 0,
-            hints: HintCounts::default(),
             delay: Histogram::new(3).expect("three digits are allowed"),
             checker,
             timeline: None,
@@ -113,19 +73,10 @@ impl<T> Line<T> {
         self.timeline = Some(timeline);
     }
 
-    /// A command is submitted.
-    pub fn submit(&mut self, submission: &Submission) -> Command {
+    /// A command is submitted. How many are outstanding is known here.
+    pub fn submit(&mut self, clues: &Clues) -> Mark {
         self.in_flight += 1;
-        let outstanding = self.outstanding();
-        let Submission { hint, group, flush, durable, ioprio, batch_len, last_of_batch } = *submission;
-        let ticket = self.delivery.on_submit(group, outstanding);
-        let (hint, source) = match hint {
-            Hint::Plain if self.sources != HintSources::NONE => {
-                infer(self.sources, &Clues { flush, durable, ioprio, batch_len, last_of_batch, outstanding })
-            }
-            hint => (hint, None),
-        };
-        Command { hint, source, ticket }
+        self.delivery.on_submit(&Clues { outstanding: self.outstanding(), ..*clues })
     }
 
     /// A command completed, posted as `entry`. `slice_end`: when the guest's timeslice ends, if it is known. One whose
@@ -133,23 +84,16 @@ impl<T> Line<T> {
     pub fn complete(
         &mut self,
         now: u64,
-        command: Command,
+        mark: Mark,
         class: Class,
         slice_end: Option<u64>,
         entry: T,
     ) -> Option<Interrupt> {
         let cif = self.in_flight.max(1);
         self.in_flight = cif - 1;
-        let said = (command.hint, command.source);
-        let (hint, source) = if said.0 == Hint::Plain || said.1.is_some() {
-            at_completion(self.sources, said, cif, self.delivery.policy().expects_more())
-        } else {
-            said
-        };
-        self.hints.count(source);
-        self.see(now, What::Completion { hint, cif });
+        self.see(now, What::Completion { hint: self.delivery.policy().hint_of(mark, cif), cif });
         let slice_end = slice_end.map(|end| self.delivery_time(end));
-        let completion = Completion { cif, hint, class, ticket: command.ticket, slice_end, before: 0 };
+        let completion = Completion { mark, cif, class, slice_end, before: 0 };
         let there = self.delivery_time(now);
         let decision = self.delivery.complete(&mut self.ring, there, (now, entry), &completion);
         self.observe(now, decision)
@@ -196,9 +140,9 @@ impl<T> Line<T> {
     }
 
     /// A command was aborted and will not complete.
-    pub fn cancel(&mut self, now: u64, command: Command) -> Option<Interrupt> {
+    pub fn cancel(&mut self, now: u64, mark: Mark) -> Option<Interrupt> {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.call(now, What::Other, |delivery, ring, now| delivery.cancel(ring, now, command.ticket))
+        self.call(now, What::Other, |delivery, ring, now| delivery.cancel(ring, now, mark))
     }
 
     /// The queue is reset: no command is in flight any more. What is held is announced.
@@ -240,7 +184,6 @@ impl<T> Line<T> {
     /// Forgets what was counted. What is held and announced stays, and the checker goes on.
     pub fn reset_counts(&mut self) {
         self.consumed = 0;
-        self.hints = HintCounts::default();
         self.delay.reset();
         self.delivery.reset_stats();
     }
@@ -306,8 +249,8 @@ impl<T> Line<T> {
 
     /// How many hints were inferred, and from what.
     #[must_use]
-    pub const fn hints(&self) -> &HintCounts {
-        &self.hints
+    pub fn hints(&self) -> HintCounts {
+        self.delivery.policy().hints_counted()
     }
 
     /// The longest that the policy promises to hold a completion, in ns.

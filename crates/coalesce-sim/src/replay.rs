@@ -9,9 +9,9 @@ pub mod trace;
 use crate::check::Verdict;
 use crate::contender::Contender;
 use crate::event::{Event, Timeline};
-use crate::line::{Command, Interrupt, Line, Submission, record};
+use crate::line::{Interrupt, Line, record};
 use anyhow::{Result, bail};
-use coalesce_policy::{Class, SpecError, Stats};
+use coalesce_policy::{Class, Clues, Mark, SpecError, Stats};
 use hdrhistogram::Histogram;
 use trace::{Moment, Op, Step, Trace};
 
@@ -32,7 +32,7 @@ type Entry = Option<u64>;
 struct Replayed {
     contender: Contender,
     queues: Vec<OnQueue>,
-    commands: Vec<(Command, u64)>, // by slot: with the time of submission
+    commands: Vec<(Mark, u64)>, // by slot: with the time of submission
     latency: Histogram<u64>,
 }
 
@@ -63,16 +63,16 @@ impl Replayed {
         match step.what {
             Moment::Submit { request, batch_len, last_of_batch } => {
                 queue.advance(at.saturating_add(1), &mut self.latency);
-                let submission = Submission {
+                let clues = Clues {
                     hint: request.hint,
                     flush: request.op == Op::Flush,
                     durable: request.durable,
                     ioprio: request.ioprio,
                     batch_len,
                     last_of_batch,
-                    ..Submission::default()
+                    ..Clues::default()
                 };
-                let command = (queue.line.submit(&submission), at);
+                let command = (queue.line.submit(&clues), at);
                 let slot = step.slot.unwrap_or(0);
                 if slot >= self.commands.len() {
                     self.commands.resize(slot + 1, Default::default());

@@ -2,7 +2,6 @@
 //! their completions. It knows no front end: see [`Source`].
 
 mod mailbox;
-mod mark;
 mod reactor;
 mod requests;
 
@@ -16,9 +15,8 @@ use crate::source::{Source, Task};
 use crate::stats::{DeviceStats, QueueStats};
 use anyhow::{Context as _, Result};
 use coalesce_delivery::Delivery;
-use coalesce_policy::{Class, Clues, Decision, HintCounts, Spec};
+use coalesce_policy::{Class, Clues, Completion, Decision, Spec};
 use mailbox::{Inbox, Mailbox, mailbox};
-use mark::Mark;
 use reactor::{Event, Reactor};
 use requests::{BUFFERS_MAX, Ended, Requests, Slot};
 use std::sync::Arc;
@@ -193,7 +191,6 @@ struct Queue<S: Source> {
     batch: Vec<usize>, // ids of requests just taken
     is_full_logged: bool,
     delivery: Delivery<S::Entry>,
-    hints: HintCounts,
     stats: DeviceStats,
     poll: AdaptivePoll,
     recording: Option<Recording>,
@@ -214,7 +211,6 @@ impl<S: Source> Queue<S> {
             batch: Vec::new(),
             is_full_logged: false,
             delivery: Delivery::new(config.policy.clone())?,
-            hints: HintCounts::default(),
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
             recording,
@@ -270,7 +266,6 @@ impl<S: Source> Queue<S> {
                 }
                 Command::ResetStats(answer) => {
                     self.delivery.reset_stats();
-                    self.hints = HintCounts::default();
                     self.stats = DeviceStats::default();
                     self.poll.reset_stats();
                     let _ = answer.send(());
@@ -286,9 +281,8 @@ impl<S: Source> Queue<S> {
             self.index,
             (policy.spec().to_string(), policy.held()),
             self.requests.in_flight(),
-            policy.stats(),
+            (policy.stats(), policy.hints_counted()),
             self.delivery.stats(),
-            &self.hints,
             (self.stats.clone(), self.poll.stats().clone()),
         )
     }
@@ -459,8 +453,9 @@ impl<S: Source> Queue<S> {
             batch_len,
             last_of_batch,
             outstanding,
+            ..Clues::default()
         };
-        slot.mark = Mark::new(&mut self.delivery, &clues);
+        slot.mark = self.delivery.on_submit(&clues);
     }
 
     /// Commands in flight: requests that were taken or wait to be taken.
@@ -498,14 +493,14 @@ impl<S: Source> Queue<S> {
         self.count(&task, bytes, outcome);
         let class = if outcome == Outcome::Ok { Class::Io } else { Class::Failed };
         let cif = self.cif() + 1; // its slot is free already
-        let (completion, hint_source) = mark.complete(&self.delivery, cif, class);
-        self.hints.count(hint_source);
+        let completion = Completion { mark, cif, class, ..Completion::default() };
+        let hint = self.delivery.policy().hint_of(mark, cif);
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
         let entry = source.complete(token, outcome);
         let decided = self.delivery.complete(source, now, entry, &completion);
         if let Some(recording) = &mut self.recording {
-            recording.complete(now, id, outcome != Outcome::Ok, completion.hint, decided.as_ref().ok().copied());
+            recording.complete(now, id, outcome != Outcome::Ok, hint, decided.as_ref().ok().copied());
         }
         self.note(decided.map(drop));
     }

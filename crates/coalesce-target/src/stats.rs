@@ -118,9 +118,8 @@ impl QueueStats {
         queue: usize,
         (policy, held): (String, u64),
         in_flight: usize,
-        decisions: &PolicyStats,
+        (decisions, hints): (&PolicyStats, &HintCounts),
         delivery: &DeliveryStats,
-        hints: &HintCounts,
         (device, poll): (DeviceStats, PollStats),
     ) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! The order post, decide, ask, interrupt: kept, no interrupt is lost; broken on purpose, one is.
 
 use coalesce_delivery::{Delivery, Ring};
-use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Spec};
+use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Mark, Spec};
 use coalesce_target::bus_error::FrontEnd;
 use coalesce_target::call::CallRings;
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
@@ -156,7 +156,7 @@ fn lost(deliverer: &mut impl Deliverer, event_idx: bool, steps: &[Step]) -> u16 
     for step in steps {
         match *step {
             Step::Complete(cif, hint) => {
-                let completion = Completion { cif, hint, ..Completion::default() };
+                let completion = Completion { mark: Mark::of(hint), cif, ..Completion::default() };
                 deliverer.complete(&mut wire.vring, now, &completion);
             }
             Step::Drive => wire.drive(),

@@ -45,6 +45,10 @@
 #define CINT_WINDOW_WORDS(commands) (5 + (commands) / 32)
 #define CINT_REAPER_WORDS(entries) (2 + ((entries) + 63) / 64)
 
+/* Initialise a coalesce_mark for a request that was never submitted: nobody said a hint, or its requester said this one. */
+#define COALESCE_MARK_NONE COALESCE_MARK_OF(COALESCE_HINT_PLAIN)
+#define COALESCE_MARK_OF(hint) {COALESCE_NO_TICKET, (hint), COALESCE_NO_SOURCE}
+
 // Commands in flight are not known: the `in_flight` rule is off for this completion. Only for
 // `cint_on_completion` and `cint_on_completion_strict`: vIC takes it for so many commands, and holds.
 #define COALESCE_CIF_UNKNOWN 4294967295u
@@ -168,6 +172,9 @@
 
 // The last of the requests that came with one kick.
 #define COALESCE_REQUEST_LAST 4
+
+// A hint that was not inferred.
+#define COALESCE_NO_SOURCE 4294967295
 
 // A command of an I/O queue.
 #define COALESCE_CLASS_IO 0
@@ -411,13 +418,14 @@ typedef struct {
 } coalesce_request;
 COALESCE_LAYOUT(coalesce_request, 32, uint32_t);
 
-// What a policy wants back when the request completes.
+// What a policy wants back when the request completes. `COALESCE_MARK_NONE` and `COALESCE_MARK_OF(hint)` initialise one for a
+// request that was never submitted.
 typedef struct {
   // For strict Barriers.
   uint64_t ticket;
   // `COALESCE_HINT_...`
   uint32_t hint;
-  // Where the hint came from.
+  // What the hint was inferred from; `COALESCE_NO_SOURCE`: the requester said it, or nobody did.
   uint32_t source;
 } coalesce_mark;
 COALESCE_LAYOUT(coalesce_mark, 16, uint64_t);
@@ -865,7 +873,9 @@ coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t no
 // As `coalesce_policy_reconfigure`.
 COALESCE_MUST_USE coalesce_status coalesce_policy_reset(coalesce_policy *policy, uint64_t now);
 
-// A command was aborted and will not complete; `mark` is what `coalesce_policy_on_submit` gave.
+// A command was aborted and will not complete; `mark` is what `coalesce_policy_on_submit` gave. With strict Barriers it
+// decides as `cint_on_cancel` does: what the Barrier of a batch waited for may be delivered, and the rest stays held. Every other
+// policy delivers what is held, where `cint_on_cancel` without a ticket holds.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`; `mark` is null or points to a `coalesce_mark`.
@@ -891,6 +901,20 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_deschedule(coalesce_policy 
 // Requires:
 // As `coalesce_policy_print`.
 uint64_t coalesce_policy_held(const coalesce_policy *policy);
+
+// The longest time, in ticks, that a completion is held if deadlines are met on time; `COALESCE_NEVER`: not bounded. May
+// change with the configuration.
+//
+// Requires:
+// As `coalesce_policy_print`.
+uint64_t coalesce_policy_max_hold(const coalesce_policy *policy);
+
+// Submissions that strict Barriers could not track, as their group is unknown or has too many in flight: their marks have
+// no ticket. Saturates; 0 without strict Barriers.
+//
+// Requires:
+// As `coalesce_policy_print`.
+uint32_t coalesce_policy_untracked(const coalesce_policy *policy);
 
 // How often each decision was taken, by its reason.
 //

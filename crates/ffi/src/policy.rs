@@ -6,7 +6,9 @@ use crate::status::*;
 use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
-use ::coalesce_policy::{AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Spec, Ticket};
+use ::coalesce_policy::{
+    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Passed, Spec, Ticket,
+};
 use core::ffi::{c_char, c_void};
 use std::boxed::Box;
 use std::ffi::CString;
@@ -142,7 +144,8 @@ pub struct coalesce_request {
     pub before: u32,
 }
 
-/// What a policy wants back when the request completes.
+/// What a policy wants back when the request completes. `COALESCE_MARK_NONE` and `COALESCE_MARK_OF(hint)` initialise one for a
+/// request that was never submitted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct coalesce_mark {
@@ -150,18 +153,30 @@ pub struct coalesce_mark {
     pub ticket: u64,
     /// `COALESCE_HINT_...`
     pub hint: u32,
-    /// Where the hint came from.
+    /// What the hint was inferred from; `COALESCE_NO_SOURCE`: the requester said it, or nobody did.
     pub source: u32,
 }
 
-impl coalesce_mark {
-    fn ticket(&self) -> Option<Ticket> {
-        (self.ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(self.ticket))
+/// A hint that was not inferred.
+pub const COALESCE_NO_SOURCE: u32 = 0xFFFF_FFFF;
+
+impl From<Mark> for coalesce_mark {
+    fn from(mark: Mark) -> Self {
+        let MarkParts { hint, source, ticket } = mark.into();
+        let ticket = ticket.map_or(COALESCE_NO_TICKET, Ticket::to_number);
+        Self { ticket, hint: number(hint), source: source.map_or(COALESCE_NO_SOURCE, |source| source as u32) }
     }
 }
 
-/// What comes without a source: the requester said it, or nobody.
-const NO_SOURCE: u32 = u32::MAX;
+/// A hint that is unknown is urgent.
+impl From<coalesce_mark> for Mark {
+    fn from(mark: coalesce_mark) -> Self {
+        let hint = known(mark.hint).unwrap_or(Hint::Urgent);
+        let source = HintSource::ALL.get(mark.source as usize).copied();
+        let ticket = (mark.ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(mark.ticket));
+        MarkParts { hint, source, ticket }.into()
+    }
+}
 
 /// A request is submitted, and `before` others were. Keep its `mark`, and give it back when it completes. A request that is null
 /// or of another size is urgent: on an error its completion interrupts. `COALESCE_E_CONFIG`: the policy wants each of those
@@ -176,9 +191,8 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
     request: *const coalesce_request,
     mark: *mut coalesce_mark,
 ) -> coalesce_status {
-    let urgent = coalesce_mark { ticket: COALESCE_NO_TICKET, hint: number(Hint::Urgent), source: NO_SOURCE };
     // SAFETY: the caller's promise.
-    unsafe { put(mark, urgent) };
+    unsafe { put(mark, Mark::of(Hint::Urgent).into()) };
     // SAFETY: the caller's promise.
     let Some(policy) = (unsafe { policy.as_mut() }) else { return COALESCE_E_NULL };
     // SAFETY: the caller's promise.
@@ -189,25 +203,19 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
     if request.before > 0 && policy.0.wants_each_submit() {
         return COALESCE_E_CONFIG;
     }
-    policy.0.on_plain_submits(request.before, request.outstanding);
     let clues = Clues {
+        hint: known(request.hint).unwrap_or(Hint::Urgent),
+        group: u8::try_from(request.group).unwrap_or(u8::MAX),
         flush: request.flags & COALESCE_REQUEST_FLUSH != 0,
         durable: request.flags & COALESCE_REQUEST_DURABLE != 0,
         ioprio: request.ioprio as u16,
         batch_len: request.batch_len as usize,
         last_of_batch: request.flags & COALESCE_REQUEST_LAST != 0,
         outstanding: request.outstanding,
+        before: request.before,
     };
-    let (hint, source) = match known(request.hint) {
-        Some(Hint::Plain) => ::coalesce_policy::infer(policy.0.spec().hints(), &clues),
-        Some(hint) => (hint, None),
-        None => (Hint::Urgent, None),
-    };
-    let group = u8::try_from(request.group).unwrap_or(u8::MAX);
-    let ticket = policy.0.on_submit(group, request.outstanding).map_or(COALESCE_NO_TICKET, Ticket::to_number);
-    let source = source.map_or(NO_SOURCE, |source| source as u32);
     // SAFETY: the caller's promise.
-    unsafe { put(mark, coalesce_mark { ticket, hint: number(hint), source }) };
+    unsafe { put(mark, policy.0.on_submit(&clues).into()) };
     COALESCE_OK
 }
 
@@ -257,19 +265,14 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
         match completion {
             Ok(completion) => decide(policy, |policy| {
                 let coalesce_completion { cif, mark, slice_end, class_of, before, .. } = completion;
-                let source = HintSource::ALL.get(mark.source as usize).copied();
-                let hint = (known(mark.hint).unwrap_or(Hint::Urgent), source);
-                let (hint, _) =
-                    ::coalesce_policy::at_completion(policy.spec().hints(), hint, cif, policy.expects_more());
                 let class = match class_of {
                     COALESCE_CLASS_IO => Class::Io,
                     COALESCE_CLASS_ADMIN => Class::Admin,
                     _ => Class::Failed,
                 };
-                let ticket = mark.ticket();
                 let slice_end = (slice_end != COALESCE_NEVER).then_some(slice_end);
                 let before = u16::try_from(before).unwrap_or(u16::MAX);
-                policy.on_completion(now, &Completion { cif, hint, class, ticket, slice_end, before })
+                policy.on_completion(now, &Completion { mark: mark.into(), cif, class, slice_end, before })
             }),
             // The caller interrupts, and the policy must know.
             Err(refused) => decide(policy, |policy| policy.flush(now)).min(refused.status()),
@@ -327,7 +330,8 @@ pub unsafe extern "C" fn coalesce_policy_on_passed(
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
-        policy.0.on_passed(now, completions, u16::try_from(interrupts).unwrap_or(u16::MAX), outstanding);
+        let interrupts = u16::try_from(interrupts).unwrap_or(u16::MAX);
+        policy.0.on_passed(now, &Passed { completions, interrupts, outstanding });
         COALESCE_OK
     })
 }
@@ -417,7 +421,9 @@ pub unsafe extern "C" fn coalesce_policy_reset(policy: *mut coalesce_policy, now
     }
 }
 
-/// A command was aborted and will not complete; `mark` is what `coalesce_policy_on_submit` gave.
+/// A command was aborted and will not complete; `mark` is what `coalesce_policy_on_submit` gave. With strict Barriers it
+/// decides as `cint_on_cancel` does: what the Barrier of a batch waited for may be delivered, and the rest stays held. Every other
+/// policy delivers what is held, where `cint_on_cancel` without a ticket holds.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`; `mark` is null or points to a `coalesce_mark`.
@@ -429,9 +435,9 @@ pub unsafe extern "C" fn coalesce_policy_on_cancel(
     mark: *const coalesce_mark,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    let ticket = unsafe { mark.as_ref() }.and_then(coalesce_mark::ticket);
+    let mark = unsafe { mark.as_ref() }.map_or(Mark::default(), |mark| Mark::from(*mark));
     // SAFETY: the caller's promise.
-    unsafe { decide(policy, |policy| policy.on_cancel(now, ticket)) }
+    unsafe { decide(policy, |policy| policy.on_cancel(now, mark)) }
 }
 
 /// The guest has been put on a CPU: announces what is held.
@@ -464,6 +470,28 @@ pub unsafe extern "C" fn coalesce_policy_on_deschedule(policy: *mut coalesce_pol
 pub unsafe extern "C" fn coalesce_policy_held(policy: *const coalesce_policy) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { look(policy, 0, AnyPolicy::held) }
+}
+
+/// The longest time, in ticks, that a completion is held if deadlines are met on time; `COALESCE_NEVER`: not bounded. May
+/// change with the configuration.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_max_hold(policy: *const coalesce_policy) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, None, AnyPolicy::max_hold) }.unwrap_or(COALESCE_NEVER)
+}
+
+/// Submissions that strict Barriers could not track, as their group is unknown or has too many in flight: their marks have
+/// no ticket. Saturates; 0 without strict Barriers.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_untracked(policy: *const coalesce_policy) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, 0, AnyPolicy::untracked) }
 }
 
 /// Called for each counter.

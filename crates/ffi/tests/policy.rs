@@ -1,6 +1,6 @@
 //! Any policy behind one handle: it decides as the policy does that Rust programs use.
 
-use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision};
+use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Passed, Ticket};
 use coalesce::hint::*;
 use coalesce::policy::*;
 use coalesce::status::*;
@@ -96,20 +96,19 @@ fn it_decides_as_in_rust() {
                             ioprio: request.ioprio as u16,
                             batch_len: request.batch_len as usize,
                             outstanding: request.outstanding,
+                            hint: Hint::Plain,
+                            group: request.group as u8,
+                            before: request.before,
                         };
-                        let hint = ::coalesce_policy::infer(twin.spec().hints(), &clues);
-                        twin.on_plain_submits(request.before, request.outstanding);
-                        let ticket = twin.on_submit(request.group as u8, request.outstanding);
-                        assert_eq!(
-                            mark.ticket,
-                            ticket.map_or(COALESCE_NO_TICKET, ::coalesce_policy::Ticket::to_number)
-                        );
-                        in_flight.push((mark, hint, ticket));
+                        let twins = twin.on_submit(&clues);
+                        let MarkParts { ticket, .. } = twins.into();
+                        assert_eq!(mark.ticket, ticket.map_or(COALESCE_NO_TICKET, Ticket::to_number));
+                        in_flight.push((mark, twins));
                     }
                     8..=16 if !in_flight.is_empty() => {
                         let cif = in_flight.len() as u32;
                         let before = numbers.below(12).saturating_sub(8) as u32;
-                        let (mark, hint, ticket) = in_flight.swap_remove(numbers.below(cif.into()) as usize);
+                        let (mark, twins) = in_flight.swap_remove(numbers.below(cif.into()) as usize);
                         let completion = coalesce_completion {
                             struct_size: size_of::<coalesce_completion>() as u32,
                             cif,
@@ -118,11 +117,9 @@ fn it_decides_as_in_rust() {
                             class_of: COALESCE_CLASS_IO,
                             before,
                         };
-                        let (hint, _) =
-                            ::coalesce_policy::at_completion(twin.spec().hints(), hint, cif, twin.expects_more());
                         let expected = twin.on_completion(
                             now,
-                            &Completion { cif, hint, ticket, before: before as u16, ..Completion::default() },
+                            &Completion { mark: twins, cif, before: before as u16, ..Completion::default() },
                         );
                         assert_eq!(
                             coalesce_policy_on_completion(handle, now, &raw const completion),
@@ -138,7 +135,8 @@ fn it_decides_as_in_rust() {
                     }
                     19 if !twin.may_hold() => {
                         let (completions, interrupts) = (numbers.below(64) as u32, numbers.below(16) as u32);
-                        twin.on_passed(now, completions, interrupts as u16, completions);
+                        let outstanding = completions;
+                        twin.on_passed(now, &Passed { completions, interrupts: interrupts as u16, outstanding });
                         let passed = coalesce_policy_on_passed(handle, now, completions, interrupts, completions);
                         assert_eq!(passed, COALESCE_OK, "{text}");
                     }
@@ -149,6 +147,8 @@ fn it_decides_as_in_rust() {
                 }
                 assert_eq!(coalesce_policy_deadline(handle), twin.deadline().unwrap_or(COALESCE_NEVER), "{text}");
                 assert_eq!(coalesce_policy_held(handle), twin.held(), "{text}");
+                assert_eq!(coalesce_policy_max_hold(handle), twin.max_hold().unwrap_or(COALESCE_NEVER), "{text}");
+                assert_eq!(coalesce_policy_untracked(handle), twin.untracked(), "{text}");
                 assert_eq!(coalesce_policy_wants_batch_end(handle), twin.wants_batch_end());
                 assert_eq!(coalesce_policy_wants_submit(handle), twin.wants_submit());
                 assert_eq!(coalesce_policy_wants_each_submit(handle), twin.wants_each_submit());
@@ -168,7 +168,7 @@ fn it_decides_as_in_rust() {
 const PLAIN: coalesce_completion = coalesce_completion {
     struct_size: size_of::<coalesce_completion>() as u32,
     cif: 100,
-    mark: coalesce_mark { ticket: COALESCE_NO_TICKET, hint: 0, source: u32::MAX },
+    mark: coalesce_mark { ticket: COALESCE_NO_TICKET, hint: 0, source: COALESCE_NO_SOURCE },
     slice_end: COALESCE_NEVER,
     class_of: COALESCE_CLASS_IO,
     before: 0,
@@ -247,6 +247,39 @@ fn an_aborted_command_completes_its_batch() {
     }
 }
 
+/// A mark that nobody made is plain and has no ticket: where Barriers are strict, it is not taken for a command that was
+/// submitted.
+#[test]
+fn a_request_that_was_never_submitted_is_plain() {
+    let mark = coalesce_mark::from(::coalesce_policy::Mark::default());
+    assert_eq!((mark.ticket, mark.hint, mark.source), (COALESCE_NO_TICKET, COALESCE_HINT_PLAIN, COALESCE_NO_SOURCE));
+    for text in ["cint:in_flight=off", "cint:barrier=strict,in_flight=off"] {
+        let handle = make(text).expect("a policy");
+        assert_eq!(complete(handle, 1, mark), COALESCE_HOLD, "{text}");
+        // SAFETY: it is ours.
+        unsafe { coalesce_policy_free(handle) };
+    }
+}
+
+/// The 17th group does not exist.
+#[test]
+fn what_strict_barriers_cannot_track_is_counted() {
+    let handle = make("cint:barrier=strict").expect("a policy");
+    let struct_size = size_of::<coalesce_request>() as u32;
+    let (ioprio, hint) = (0, COALESCE_HINT_PLAIN);
+    let request =
+        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio, hint, group: 16, before: 0 };
+    let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
+    submit(handle, COALESCE_HINT_PLAIN);
+    // SAFETY: all of it is ours.
+    unsafe {
+        assert_eq!(coalesce_policy_untracked(handle), 0);
+        assert_eq!(coalesce_policy_on_submit(handle, &raw const request, &raw mut mark), COALESCE_OK);
+        assert_eq!((mark.ticket, coalesce_policy_untracked(handle)), (COALESCE_NO_TICKET, 1));
+        coalesce_policy_free(handle);
+    }
+}
+
 /// A strict Barrier must know each command: none of them may be told of with another.
 #[test]
 fn strict_barriers_want_each_request() {
@@ -313,6 +346,7 @@ fn what_is_wrong_is_an_error_and_never_a_hold() {
             assert_eq!(status, COALESCE_E_NULL);
         }
         assert_eq!((coalesce_policy_deadline(null()), coalesce_policy_held(null())), (COALESCE_NEVER, 0));
+        assert_eq!((coalesce_policy_max_hold(null()), coalesce_policy_untracked(null())), (COALESCE_NEVER, 0));
         coalesce_policy_free(handle);
     }
 }

@@ -2,18 +2,21 @@
 //! edge at once, QEMU defers its calls to the end of the list.
 
 use super::Held;
+use crate::completion::Completion;
+use crate::hints::HintCounts;
+use crate::machine::Machine;
 use crate::{Decision, HoldReason, Reason};
 
 /// The first completion of a batch at once, the rest at its end.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Batch {
+pub(crate) struct Batch {
     in_batch: bool,
     held: Held,
 }
 
-impl Batch {
-    /// A command completed.
-    pub fn on_completion(&mut self, now: u64) -> Decision {
+impl Machine for Batch {
+    #[inline]
+    fn on_completion(&mut self, now: u64, _completion: &Completion, _hints: &mut HintCounts) -> Decision {
         self.held.advance(now);
         if self.in_batch {
             return self.held.hold(HoldReason::Batch);
@@ -22,29 +25,40 @@ impl Batch {
         self.held.deliver(Reason::LeadingEdge)
     }
 
-    /// The device has posted all it had: the shell must say so after each poll.
-    pub fn on_batch_end(&mut self, now: u64) -> Decision {
-        self.held.advance(now);
-        self.in_batch = false;
-        self.held.deliver_held(Reason::BatchEnd)
+    fn deadline(&self) -> Option<u64> {
+        None
     }
 
-    pub(crate) fn on_deadline(&mut self, now: u64) -> Decision {
+    fn on_deadline(&mut self, now: u64) -> Decision {
         self.held.advance(now);
         self.held.nothing_due()
     }
 
-    pub(crate) fn flush(&mut self, now: u64) -> Decision {
+    fn flush(&mut self, now: u64) -> Decision {
         self.held.advance(now);
         self.held.deliver_held(Reason::Flush)
     }
 
-    pub(crate) fn on_consumed(&mut self, now: u64) {
+    fn on_consumed(&mut self, now: u64) {
         self.held.advance(now);
         self.held.count = 0;
     }
 
-    pub(crate) const fn held(&self) -> u64 {
+    fn held(&self) -> u64 {
         self.held.count
+    }
+
+    fn max_hold(&self) -> Option<u64> {
+        None
+    }
+
+    fn wants_batch_end(&self) -> bool {
+        true
+    }
+
+    fn on_batch_end(&mut self, now: u64) -> Decision {
+        self.held.advance(now);
+        self.in_batch = false;
+        self.held.deliver_held(Reason::BatchEnd)
     }
 }

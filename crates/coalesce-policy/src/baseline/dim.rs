@@ -2,6 +2,9 @@
 //! long as it pays.
 
 use super::Held;
+use crate::completion::Completion;
+use crate::hints::HintCounts;
+use crate::machine::Machine;
 use crate::{Decision, HoldReason, Reason};
 use coalesce_decision::ticks::ticks_down;
 
@@ -26,7 +29,7 @@ fn compare(now: u64, before: u64) -> std::cmp::Ordering {
 /// Climbs the ladder while completions per second, or else per interrupt, rise by a tenth; turns round when they fall.
 /// It oscillates: that is how it finds out.
 #[derive(Clone, Copy, Debug)]
-pub struct Dim {
+pub(crate) struct Dim {
     tick_hz: u64,
     times: [u64; LADDER.len()], // of the steps, in ticks
     step: usize,
@@ -40,8 +43,7 @@ pub struct Dim {
 
 impl Dim {
     /// A machine that has seen nothing, on the lowest step.
-    #[must_use]
-    pub fn new(tick_hz: u64) -> Self {
+    pub(crate) fn new(tick_hz: u64) -> Self {
         Self {
             tick_hz,
             times: LADDER.map(|(us, _)| ticks_down(us * 1000, tick_hz)),
@@ -53,50 +55,6 @@ impl Dim {
             window_start: 0,
             held: Held::default(),
         }
-    }
-
-    /// A command completed.
-    pub fn on_completion(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        self.completions += 1;
-        if self.held.has_waited(self.time()) {
-            self.deliver(Reason::Time)
-        } else if self.held.count + 1 >= LADDER[self.step].1 {
-            self.deliver(Reason::Count)
-        } else {
-            self.held.hold(HoldReason::Aggregate)
-        }
-    }
-
-    /// The time of the present step, after the first held.
-    #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
-        self.held.deadline(self.time())
-    }
-
-    /// The deadline has passed, or so the caller believes.
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if self.held.has_waited(self.time()) { self.deliver(Reason::Time) } else { self.held.nothing_due() }
-    }
-
-    pub(crate) fn flush(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if self.held.count > 0 { self.deliver(Reason::Flush) } else { self.held.nothing_due() }
-    }
-
-    pub(crate) fn on_consumed(&mut self, now: u64) {
-        self.advance(now);
-        self.held.count = 0;
-    }
-
-    pub(crate) const fn held(&self) -> u64 {
-        self.held.count
-    }
-
-    /// The longest hold of any step, in ticks.
-    pub(crate) fn max_hold(&self) -> u64 {
-        self.times.into_iter().fold(0, u64::max)
     }
 
     fn advance(&mut self, now: u64) {
@@ -138,5 +96,49 @@ impl Dim {
         }
         self.before = load;
         (self.interrupts, self.completions, self.window_start) = (0, 0, self.held.last);
+    }
+}
+
+impl Machine for Dim {
+    #[inline]
+    fn on_completion(&mut self, now: u64, _completion: &Completion, _hints: &mut HintCounts) -> Decision {
+        self.advance(now);
+        self.completions += 1;
+        if self.held.has_waited(self.time()) {
+            self.deliver(Reason::Time)
+        } else if self.held.count + 1 >= LADDER[self.step].1 {
+            self.deliver(Reason::Count)
+        } else {
+            self.held.hold(HoldReason::Aggregate)
+        }
+    }
+
+    /// The time of the present step, after the first held.
+    fn deadline(&self) -> Option<u64> {
+        self.held.deadline(self.time())
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        if self.held.has_waited(self.time()) { self.deliver(Reason::Time) } else { self.held.nothing_due() }
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        if self.held.count > 0 { self.deliver(Reason::Flush) } else { self.held.nothing_due() }
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        self.advance(now);
+        self.held.count = 0;
+    }
+
+    fn held(&self) -> u64 {
+        self.held.count
+    }
+
+    /// Of any step.
+    fn max_hold(&self) -> Option<u64> {
+        Some(self.times.into_iter().fold(0, u64::max))
     }
 }

@@ -1,7 +1,10 @@
 //! NVMe's own: Interrupt Coalescing (Feature 08h) and Interrupt Vector Configuration (Feature 09h).
 
 use super::Held;
-use crate::{Class, Decision, HoldReason, Reason};
+use crate::completion::{Class, Completion};
+use crate::hints::HintCounts;
+use crate::machine::Machine;
+use crate::{Decision, HoldReason, Reason};
 use coalesce_decision::ticks::ticks_down;
 
 /// Aggregation time comes in units of 100 µs.
@@ -20,7 +23,7 @@ pub struct NvmeParams {
 
 /// `thr` completions, or `time` after the first.
 #[derive(Clone, Copy, Debug)]
-pub struct Nvme {
+pub(crate) struct Nvme {
     params: NvmeParams,
     time: u64,
     held: Held,
@@ -28,20 +31,22 @@ pub struct Nvme {
 
 impl Nvme {
     /// A machine that has seen nothing.
-    #[must_use]
-    pub fn new(params: NvmeParams, tick_hz: u64) -> Self {
+    pub(crate) fn new(params: NvmeParams, tick_hz: u64) -> Self {
         let time = ticks_down(u64::from(params.time) * TIME_UNIT_NS, tick_hz);
         Self { params, time, held: Held::default() }
     }
+}
 
-    /// A command completed. Admin commands and errors are never coalesced.
-    pub fn on_completion(&mut self, now: u64, class: Class) -> Decision {
+impl Machine for Nvme {
+    /// Admin commands and errors are never coalesced.
+    #[inline]
+    fn on_completion(&mut self, now: u64, completion: &Completion, _hints: &mut HintCounts) -> Decision {
         self.held.advance(now);
         let NvmeParams { thr, time, vector } = self.params;
         if self.held.has_waited(self.time) {
             return self.held.deliver(Reason::Time);
         }
-        match class {
+        match completion.class {
             _ if thr == 0 || time == 0 || !vector => self.held.deliver(Reason::Disabled),
             Class::Admin => self.held.deliver(Reason::Admin),
             Class::Failed => self.held.deliver(Reason::Error),
@@ -51,33 +56,30 @@ impl Nvme {
     }
 
     /// `time` after the first held.
-    #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
+    fn deadline(&self) -> Option<u64> {
         self.held.deadline(self.time)
     }
 
-    /// The deadline has passed, or so the caller believes.
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
+    fn on_deadline(&mut self, now: u64) -> Decision {
         self.held.advance(now);
         if self.held.has_waited(self.time) { self.held.deliver(Reason::Time) } else { self.held.nothing_due() }
     }
 
-    pub(crate) fn flush(&mut self, now: u64) -> Decision {
+    fn flush(&mut self, now: u64) -> Decision {
         self.held.advance(now);
         self.held.deliver_held(Reason::Flush)
     }
 
-    pub(crate) fn on_consumed(&mut self, now: u64) {
+    fn on_consumed(&mut self, now: u64) {
         self.held.advance(now);
         self.held.count = 0;
     }
 
-    pub(crate) const fn held(&self) -> u64 {
+    fn held(&self) -> u64 {
         self.held.count
     }
 
-    /// The longest hold, in ticks.
-    pub(crate) const fn max_hold(&self) -> u64 {
-        self.time
+    fn max_hold(&self) -> Option<u64> {
+        Some(self.time)
     }
 }

@@ -4,6 +4,9 @@
 //! machine for one queue cannot show.
 
 use super::Held;
+use crate::completion::Completion;
+use crate::hints::HintCounts;
+use crate::machine::Machine;
 use crate::{Decision, HoldReason, Reason};
 use coalesce_decision::ticks::ticks_down;
 
@@ -21,7 +24,7 @@ const WINDOW_NS: u64 = 10_000_000;
 
 /// One signal for what a poll finds, and a delay after it that grows with the load.
 #[derive(Clone, Copy, Debug)]
-pub struct SpdkVhost {
+pub(crate) struct SpdkVhost {
     params: SpdkVhostParams,
     tick_hz: u64,
     window: u64, // WINDOW_NS, in ticks
@@ -35,8 +38,7 @@ pub struct SpdkVhost {
 
 impl SpdkVhost {
     /// A machine that has seen nothing.
-    #[must_use]
-    pub fn new(params: SpdkVhostParams, tick_hz: u64) -> Self {
+    pub(crate) fn new(params: SpdkVhostParams, tick_hz: u64) -> Self {
         Self {
             params,
             tick_hz,
@@ -48,53 +50,6 @@ impl SpdkVhost {
             batch_ended: false,
             held: Held::default(),
         }
-    }
-
-    /// A command completed: it waits for the end of the poll.
-    pub fn on_completion(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        self.completions = self.completions.wrapping_add(1);
-        self.batch_ended = false;
-        self.held.hold(HoldReason::Batch)
-    }
-
-    /// The end of the poll: SPDK's one opportunity to signal.
-    pub fn on_batch_end(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        self.batch_ended = true;
-        if self.held.last.wrapping_sub(self.window_start) >= self.window {
-            self.window_start = self.held.last;
-            self.look();
-        }
-        self.signal(Reason::BatchEnd)
-    }
-
-    /// SPDK polls: the end of the delay is seen at once.
-    #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
-        let passed = self.held.last.wrapping_sub(self.last_signal);
-        (self.held.count > 0 && self.batch_ended)
-            .then(|| self.held.last.saturating_add(self.delay.saturating_sub(passed)))
-    }
-
-    /// The delay has passed, or so the caller believes.
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if self.batch_ended { self.signal(Reason::Time) } else { self.held.nothing_due() }
-    }
-
-    pub(crate) fn flush(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        self.held.deliver_held(Reason::Flush)
-    }
-
-    pub(crate) fn on_consumed(&mut self, now: u64) {
-        self.advance(now);
-        self.held.count = 0;
-    }
-
-    pub(crate) const fn held(&self) -> u64 {
-        self.held.count
     }
 
     fn advance(&mut self, now: u64) {
@@ -122,5 +77,62 @@ impl SpdkVhost {
         let delay_us = delay_base_us.wrapping_mul(over).checked_div(threshold).unwrap_or(0);
         self.delay = ticks_down(u64::from(delay_us) * 1000, self.tick_hz);
         self.completions = 0;
+    }
+}
+
+impl Machine for SpdkVhost {
+    /// It waits for the end of the poll.
+    #[inline]
+    fn on_completion(&mut self, now: u64, _completion: &Completion, _hints: &mut HintCounts) -> Decision {
+        self.advance(now);
+        self.completions = self.completions.wrapping_add(1);
+        self.batch_ended = false;
+        self.held.hold(HoldReason::Batch)
+    }
+
+    /// SPDK polls: the end of the delay is seen at once.
+    fn deadline(&self) -> Option<u64> {
+        let passed = self.held.last.wrapping_sub(self.last_signal);
+        (self.held.count > 0 && self.batch_ended)
+            .then(|| self.held.last.saturating_add(self.delay.saturating_sub(passed)))
+    }
+
+    /// The delay has passed, or so the caller believes.
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        if self.batch_ended { self.signal(Reason::Time) } else { self.held.nothing_due() }
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        self.held.deliver_held(Reason::Flush)
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        self.advance(now);
+        self.held.count = 0;
+    }
+
+    fn held(&self) -> u64 {
+        self.held.count
+    }
+
+    fn max_hold(&self) -> Option<u64> {
+        None
+    }
+
+    fn wants_batch_end(&self) -> bool {
+        true
+    }
+
+    /// The end of the poll: SPDK's one opportunity to signal.
+    fn on_batch_end(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        self.batch_ended = true;
+        if self.held.last.wrapping_sub(self.window_start) >= self.window {
+            self.window_start = self.held.last;
+            self.look();
+        }
+        self.signal(Reason::BatchEnd)
     }
 }

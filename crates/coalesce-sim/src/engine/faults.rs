@@ -113,17 +113,17 @@ impl World {
         let interrupt = if self.faults.random.per_1000(500) {
             let one = self.faults.random.below(aborted.len() as u64) as usize;
             aborted = vec![aborted[one]];
-            line.cancel(self.now, self.requests.get(aborted[0]).command)
+            line.cancel(self.now, self.requests.get(aborted[0]).mark)
         } else {
             line.reset(self.now)
         };
         self.after(cpu, interrupt);
         self.lines[cpu as usize].unheard.retain(|request| !aborted.contains(request));
         for id in aborted {
-            let command = self.lines[cpu as usize].line.submit(&self.requests.get(id).submission);
+            let mark = self.lines[cpu as usize].line.submit(&self.requests.get(id).clues);
             let request = self.requests.get_mut(id);
             request.turn = request.turn.wrapping_add(1);
-            request.command = command;
+            request.mark = mark;
             self.ring_doorbell(cpu, id);
         }
         // Aborted commands are served long after this, and there may be as many again before.

@@ -38,9 +38,9 @@ impl World {
     pub(super) fn submit(&mut self, id: u32) {
         let thread = &mut self.threads[id as usize];
         let cpu = thread.cpu;
-        let (since, submission) = thread.submit();
-        let command = self.lines[cpu as usize].line.submit(&submission);
-        let request = self.requests.insert(id, cpu, since, submission, command);
+        let (since, clues) = thread.submit();
+        let mark = self.lines[cpu as usize].line.submit(&clues);
+        let request = self.requests.insert(id, cpu, since, clues, mark);
         self.ring_doorbell(cpu, request);
         if self.lines[cpu as usize].gate.is_some() {
             self.look_for_completions(cpu); // a doorbell is an exit to the monitor
@@ -126,8 +126,8 @@ impl World {
         let slice_end = self.slice_end(cpu);
         let request = self.requests.get_mut(id);
         request.posted = true;
-        let command = request.command;
-        let interrupt = self.lines[cpu as usize].line.complete(self.now, command, self.faults.class(), slice_end, id);
+        let mark = request.mark;
+        let interrupt = self.lines[cpu as usize].line.complete(self.now, mark, self.faults.class(), slice_end, id);
         self.after(cpu, interrupt);
     }
 

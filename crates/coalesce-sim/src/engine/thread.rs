@@ -1,10 +1,9 @@
 //! What threads do, one step after the other.
 
 use super::random::{Random, Sampler};
-use crate::line::Submission;
 use crate::plan::{Arrivals, Distribution, Kind, Operation, Priority, Said, Thread as Spec};
 use crate::units::{Clock, Cost, Time};
-use coalesce_policy::Hint;
+use coalesce_policy::{Clues, Hint};
 use std::collections::VecDeque;
 
 /// Arrivals of an open loop that wait, at most.
@@ -222,7 +221,7 @@ impl Thread {
     }
 
     /// The step of a submission ends: the command, and since when its requester waits.
-    pub(super) fn submit(&mut self) -> (u64, Submission) {
+    pub(super) fn submit(&mut self) -> (u64, Clues) {
         self.to_submit -= 1;
         self.outstanding += 1;
         let last_of_batch = self.to_submit == 0;
@@ -237,7 +236,7 @@ impl Thread {
         };
         let flush = self.flush && last_of_batch;
         let batch_len = self.batch as usize;
-        (since, Submission { hint, group: self.submitter, flush, batch_len, last_of_batch, ..Submission::default() })
+        (since, Clues { hint, group: self.submitter, flush, batch_len, last_of_batch, ..Clues::default() })
     }
 
     /// All answers of a closed operation are taken: since when it ran.

@@ -1,15 +1,14 @@
 use super::*;
 use coalesce_delivery::Ring as _;
+use coalesce_policy::Hint;
 
 fn line(policy: &str) -> Line<u32> {
     Line::new(&policy.parse().unwrap()).unwrap()
 }
 
 fn run(line: &mut Line<u32>, submissions: &[(Hint, u64)]) -> Vec<Option<Interrupt>> {
-    let commands: Vec<_> = submissions
-        .iter()
-        .map(|&(hint, at)| (line.submit(&Submission { hint, ..Submission::default() }), at))
-        .collect();
+    let commands: Vec<_> =
+        submissions.iter().map(|&(hint, at)| (line.submit(&Clues { hint, ..Clues::default() }), at)).collect();
     (0..).zip(commands).map(|(i, (command, at))| line.complete(at, command, Class::Io, None, i)).collect()
 }
 

@@ -1,9 +1,9 @@
 //! The requests in flight on a queue: taken, begun, resumed, ended.
 
-use super::mark::Mark;
 use crate::backend::{Backend, Buffers, Outcome, Step};
 use crate::disk::Disk;
 use crate::source::{Source, Task};
+use coalesce_policy::Mark;
 use std::collections::VecDeque;
 
 /// Buffers of all requests in flight on a queue, about. With as many Linux has 128 MiB or more in flight.

@@ -420,6 +420,7 @@ static void policies(void)
     CHECK(coalesce_policy_reconfigure(NULL, 1, "none", NULL, 0) == COALESCE_E_NULL);
     CHECK(coalesce_policy_stats(NULL, count, counters) == COALESCE_E_NULL);
     CHECK(coalesce_policy_deadline(NULL) == COALESCE_NEVER && coalesce_policy_held(NULL) == 0);
+    CHECK(coalesce_policy_max_hold(NULL) == COALESCE_NEVER && coalesce_policy_untracked(NULL) == 0);
     CHECK(coalesce_policy_print(NULL, NULL, 0) == 0 && !coalesce_policy_wants_batch_end(NULL));
     CHECK(!coalesce_policy_wants_submit(NULL) && !coalesce_policy_wants_each_submit(NULL) && !coalesce_policy_may_hold(NULL));
 
@@ -435,6 +436,18 @@ static void policies(void)
         CHECK(coalesce_policy_reconfigure(policy, 1, refused[i], message, sizeof message) == COALESCE_E_CONFIG);
     }
     CHECK(coalesce_policy_new("vic", 999, NULL, 0) == NULL);
+
+    about = "a request that was never submitted";
+    static const coalesce_mark none = COALESCE_MARK_NONE, urgent = COALESCE_MARK_OF(COALESCE_HINT_URGENT);
+    coalesce_policy *strict = coalesce_policy_new("cint:barrier=strict,in_flight=off", 1000000000, NULL, 0);
+    completion.mark = none;
+    CHECK(coalesce_policy_on_completion(strict, 1, &completion) == COALESCE_HOLD);
+    CHECK(coalesce_policy_max_hold(strict) != COALESCE_NEVER && coalesce_policy_untracked(strict) == 0);
+    completion.mark = urgent;
+    CHECK(coalesce_policy_on_completion(strict, 2, &completion) > COALESCE_HOLD);
+    CHECK(coalesce_policy_flush(strict, 3) == COALESCE_DELIVER);
+    coalesce_policy_free(strict);
+    completion.mark = mark;
 
     about = "arguments of a policy";
     CHECK(coalesce_policy_on_submit(policy, NULL, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);

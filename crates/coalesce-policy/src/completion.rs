@@ -1,0 +1,50 @@
+//! What a shell tells a policy about completions.
+
+use crate::mark::Mark;
+
+/// What kind of command completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// A command of an I/O queue.
+    #[default]
+    Io,
+    /// A command of the admin queue.
+    Admin,
+    /// A command that failed.
+    Failed,
+}
+
+/// What a shell knows about a command that completes. A policy uses what it understands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// What [`AnyPolicy::on_submit`](crate::AnyPolicy::on_submit) returned for it.
+    pub mark: Mark,
+    /// Commands in flight on this interrupt vector, counting this one.
+    pub cif: u32,
+    /// What kind of command it was.
+    pub class: Class,
+    /// When the guest's timeslice ends, in ticks, if the hypervisor tells.
+    pub slice_end: Option<u64>,
+    /// How many plain commands of an I/O queue completed just before it and share its interrupt, if there is one: for a
+    /// device that finds many at once. They have no marks.
+    pub before: u16,
+}
+
+impl Completion {
+    /// The `left`-th command [before](Self::before) this one.
+    pub(crate) fn preceding(&self, left: u16) -> Self {
+        Self { cif: self.cif.saturating_add(left.into()), slice_end: self.slice_end, ..Self::default() }
+    }
+}
+
+/// What happened since the last call while the policy was not asked, as it could hold nothing
+/// ([`AnyPolicy::on_passed`](crate::AnyPolicy::on_passed)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Commands that completed. All of them are announced.
+    pub completions: u32,
+    /// Interrupts that announced them.
+    pub interrupts: u16,
+    /// The most commands that were submitted and not reaped.
+    pub outstanding: u32,
+}
