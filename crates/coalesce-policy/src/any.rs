@@ -23,7 +23,6 @@ pub struct AnyPolicy {
 }
 
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each vector")]
 enum AnyMachine {
     None(Always),
     Nvme(Nvme),
