@@ -152,6 +152,7 @@ impl AnyPolicy {
     }
 
     /// Decides about those before a completion. `None`: it holds them all.
+    #[inline(never)] // or the usual case saves registers for it
     fn on_preceding(&mut self, now: u64, completion: &Completion) -> Option<Decision> {
         for left in (1..=completion.before).rev() {
             let decision = call!(&mut self.machine, on_completion(now, &completion.preceding(left), &mut self.hints));

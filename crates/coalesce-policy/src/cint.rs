@@ -67,7 +67,7 @@ impl HintedCint {
 }
 
 impl Machine for HintedCint {
-    #[inline]
+    #[inline(never)] // or every other policy saves registers for it
     fn on_completion(&mut self, now: u64, completion: &Completion, hints: &mut HintCounts) -> Decision {
         let Completion { mark, cif, class, .. } = *completion;
         let (hint, source) = mark.at_completion(self.sources, cif, self.expects_more());
