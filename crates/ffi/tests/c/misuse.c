@@ -159,6 +159,9 @@ static void what_is_a_state(kind which)
     free(memory), free(out);
 }
 
+// The other parameter that sets the bound, if one does.
+static uint32_t bound_by;
+
 // What `call` says of a parameter with a value out of its range: which, and what is allowed.
 #define REFUSED(call, parameter, number, wrong, smallest, largest)                                                     \
     do {                                                                                                               \
@@ -167,7 +170,7 @@ static void what_is_a_state(kind which)
         parameter = (wrong);                                                                                           \
         CHECK((call) == COALESCE_E_CONFIG);                                                                            \
         CHECK(error.field == (number) && error.value == (wrong) && error.min == (smallest) && error.max == (largest)); \
-        CHECK(error.because == 0);                                                                                     \
+        CHECK(error.because == bound_by);                                                                              \
     } while (0)
 
 // The same for all that is just outside its bounds; at the bounds it is accepted.
@@ -263,7 +266,9 @@ static void parameters_of_cint(void)
         REFUSED(CINT_INIT, c.storm_shift, COALESCE_FIELD_STORM_SHIFT, 65536u + 7u, 5u, 16u);
         c = sound;
         c.storm_max_rate = 10000;
+        bound_by = COALESCE_FIELD_STORM_MAX_RATE;
         BELOW(CINT_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 100000u, 500000000u);
+        bound_by = 0;
         about = "cint_init";
         CHECK(cint_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
         c.reserved = 1;
