@@ -423,12 +423,12 @@ impl Run<'_> {
         if self.in_flight.is_empty() {
             return;
         }
-        let InFlight { head, request, buffers } = self.in_flight.remove(which % self.in_flight.len());
+        let InFlight { head, request, mut buffers } = self.in_flight.remove(which % self.in_flight.len());
         let (status, written) = match &request {
             None => (None, 0),
             Some(Taken { task: Task::Answer(status), status: at, written, .. }) => (Some((*at, *status)), written + 1),
             Some(Taken { task: Task::Operation(operation), status: at, written, .. }) => {
-                let BackendStep::Ended(outcome) = self.host.disk.begin(operation, &buffers) else { unreachable!() };
+                let BackendStep::Ended(outcome) = self.host.disk.begin(operation, &mut buffers) else { unreachable!() };
                 assert_eq!(outcome, Outcome::Ok, "{operation:?}");
                 (Some((*at, Status::Ok)), written + 1)
             }
