@@ -76,7 +76,7 @@ impl AnyPolicy {
     /// # Errors
     /// A parameter that this clock cannot carry.
     pub fn new(spec: Spec, tick_hz: u64) -> Result<Self, SpecError> {
-        spec.check(tick_hz)?;
+        spec.check_clock(tick_hz)?;
         let machine = AnyMachine::new(&spec, tick_hz)?;
         let (stats, hints) = (Stats::default(), HintCounts::default());
         Ok(Self { spec, tick_hz, machine, retired: None, stats, hints })
@@ -106,9 +106,9 @@ impl AnyPolicy {
         self.hints = HintCounts::default();
     }
 
-    /// Whether it may hold what completes next. If not, nothing need be known of that, nor [`on_submit`](Self::on_submit) be
-    /// called, until the next decision; or it need not be asked at all, but told by [`on_passed`](Self::on_passed). So with
-    /// `none`, and with `auto` while holding costs throughput or few commands are outstanding.
+    /// Whether it may hold the next completion. If not, until its next decision no [`on_submit`](Self::on_submit) is needed and
+    /// a completion needs no mark; or the policy is not asked at all, and [`on_passed`](Self::on_passed) reports afterwards. It
+    /// is false with `none`, and with `auto` while holding costs throughput or few commands are outstanding.
     #[must_use]
     pub fn may_hold(&self) -> bool {
         call!(&self.machine, may_hold())

@@ -6,12 +6,10 @@ use crate::error::SpecError;
 use crate::hints::HintSources;
 use crate::keys::{self, Family, KeyInfo};
 use crate::value::Value;
+use coalesce_decision::ticks::NS_PER_S;
 use coalesce_decision::{ConfigError, Field};
 use std::fmt;
 use std::str::FromStr;
-
-/// Clocks that a policy may have, in ticks per second.
-const TICK_HZ: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000;
 
 /// A policy with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,9 +129,7 @@ impl Spec {
             Self::Auto(_) => keys::AUTO.name,
         }
     }
-}
 
-impl Spec {
     /// Reads the text form, for a clock of `tick_hz` ticks per second.
     ///
     /// # Errors
@@ -154,36 +150,28 @@ impl Spec {
                 Err(SpecError::Policy { name: name.into(), allowed: names.join(", ") })
             }
         }?;
-        spec.check(tick_hz)?;
+        spec.check_clock(tick_hz)?;
+        match &spec {
+            Self::Vic(params) => drop(spec.vic_config(params, tick_hz)?),
+            Self::Cint(params) | Self::Auto(params) => drop(spec.cint_config(params, tick_hz)?),
+            _ => {}
+        }
         Ok(spec)
     }
 
-    /// Whether a clock of `tick_hz` ticks per second can carry the parameters.
-    ///
-    /// # Errors
-    /// Which it cannot.
-    pub fn check(&self, tick_hz: u64) -> Result<(), SpecError> {
-        if !TICK_HZ.contains(&tick_hz) {
-            let problem = format!("tick_hz is {tick_hz}, allowed are {} to {}", TICK_HZ.start(), TICK_HZ.end());
-            return Err(SpecError::Clock { policy: self.name(), problem });
-        }
-        match self {
-            Self::Vic(params) => self.vic_config(params, tick_hz).map(drop),
-            Self::Cint(cint) | Self::Auto(cint) => self.cint_config(cint, tick_hz).map(drop),
-            _ => Ok(()),
-        }
+    /// Whether any policy can have a clock of `tick_hz` ticks per second.
+    pub(crate) fn check_clock(&self, tick_hz: u64) -> Result<(), SpecError> {
+        let wrong = |error: ConfigError| SpecError::Clock { policy: self.name(), problem: error.to_string() };
+        Field::TickHz.check(tick_hz).map_err(wrong)
     }
 }
-
-/// The clock of those who say nothing else: nanoseconds.
-const NANOSECONDS: u64 = 1_000_000_000;
 
 impl FromStr for Spec {
     type Err = SpecError;
 
     /// Reads the text form, for a clock in nanoseconds.
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        Self::parse(text, NANOSECONDS)
+        Self::parse(text, NS_PER_S)
     }
 }
 
