@@ -12,14 +12,6 @@ struct Any {
     others: Vec<Spec>,
 }
 
-fn decision(decision: Decision) -> coalesce_testkit::Decision {
-    match decision {
-        Decision::Deliver(reason) => coalesce_testkit::Decision::Deliver(reason.name()),
-        Decision::DeliverUrgent => coalesce_testkit::Decision::DeliverUrgent("urgent"),
-        Decision::Hold(reason) => coalesce_testkit::Decision::Hold(reason.name()),
-    }
-}
-
 /// The kit gives a hint with a completion.
 fn mark(hint: Hint, ticket: Option<u64>) -> Mark {
     MarkParts { hint, source: None, ticket: ticket.map(Ticket::from_number) }.into()
@@ -34,7 +26,7 @@ impl Policy for Any {
         };
         let coalesce_testkit::Completion { cif, ticket, slice_end, .. } = completion;
         let completion = Completion { mark: mark(hint, ticket), cif, slice_end, ..Completion::default() };
-        decision(self.policy.on_completion(now, &completion))
+        self.policy.on_completion(now, &completion).into()
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -42,11 +34,11 @@ impl Policy for Any {
     }
 
     fn on_deadline(&mut self, now: u64) -> coalesce_testkit::Decision {
-        decision(self.policy.on_deadline(now))
+        self.policy.on_deadline(now).into()
     }
 
     fn flush(&mut self, now: u64) -> coalesce_testkit::Decision {
-        decision(self.policy.flush(now))
+        self.policy.flush(now).into()
     }
 
     fn promises(&self) -> Promises {
@@ -66,11 +58,11 @@ impl Policy for Any {
     }
 
     fn cancel(&mut self, now: u64, ticket: Option<u64>) -> coalesce_testkit::Decision {
-        decision(self.policy.on_cancel(now, mark(Hint::Plain, ticket)))
+        self.policy.on_cancel(now, mark(Hint::Plain, ticket)).into()
     }
 
     fn on_batch_end(&mut self, now: u64) -> coalesce_testkit::Decision {
-        decision(self.policy.on_batch_end(now))
+        self.policy.on_batch_end(now).into()
     }
 
     fn on_consumed(&mut self, now: u64) {
@@ -78,16 +70,16 @@ impl Policy for Any {
     }
 
     fn on_schedule(&mut self, now: u64) -> coalesce_testkit::Decision {
-        decision(self.policy.on_schedule(now))
+        self.policy.on_schedule(now).into()
     }
 
     fn on_deschedule(&mut self, now: u64) -> coalesce_testkit::Decision {
-        decision(self.policy.on_deschedule(now))
+        self.policy.on_deschedule(now).into()
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<coalesce_testkit::Decision> {
         let spec = self.others.get(usize::from(choice))?.clone();
-        self.policy.reconfigure(spec, now).ok().map(decision)
+        self.policy.reconfigure(spec, now).ok().map(Into::into)
     }
 }
 

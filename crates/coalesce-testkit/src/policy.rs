@@ -36,6 +36,17 @@ pub enum Decision {
     Hold(&'static str),
 }
 
+impl From<coalesce_decision::Decision> for Decision {
+    fn from(decision: coalesce_decision::Decision) -> Self {
+        let reason = decision.reason_name();
+        match decision {
+            coalesce_decision::Decision::Deliver(_) => Self::Deliver(reason),
+            coalesce_decision::Decision::DeliverUrgent => Self::DeliverUrgent(reason),
+            coalesce_decision::Decision::Hold(_) => Self::Hold(reason),
+        }
+    }
+}
+
 /// At most `window / interval + burst` paced interrupts in any window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {

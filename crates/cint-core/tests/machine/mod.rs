@@ -23,14 +23,6 @@ impl<const WORDS: usize> Machine<WORDS> {
     }
 }
 
-fn decision(decision: cint_core::Decision) -> Decision {
-    match decision {
-        cint_core::Decision::Deliver(reason) => Decision::Deliver(reason.name()),
-        cint_core::Decision::DeliverUrgent => Decision::DeliverUrgent("urgent"),
-        cint_core::Decision::Hold(reason) => Decision::Hold(reason.name()),
-    }
-}
-
 impl<const WORDS: usize> Policy for Machine<WORDS> {
     fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
         let hint = match completion.hint {
@@ -39,7 +31,7 @@ impl<const WORDS: usize> Policy for Machine<WORDS> {
             coalesce_testkit::Hint::Barrier => Hint::Barrier,
         };
         let event = self.tracker.on_completion(completion.ticket.map(Ticket::from_number), hint);
-        decision(self.cint.on_completion(now, event, Some(completion.cif)))
+        self.cint.on_completion(now, event, Some(completion.cif)).into()
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -47,11 +39,11 @@ impl<const WORDS: usize> Policy for Machine<WORDS> {
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
-        decision(self.cint.on_deadline(now))
+        self.cint.on_deadline(now).into()
     }
 
     fn flush(&mut self, now: u64) -> Decision {
-        decision(self.cint.flush(now))
+        self.cint.flush(now).into()
     }
 
     fn promises(&self) -> Promises {
@@ -79,7 +71,7 @@ impl<const WORDS: usize> Policy for Machine<WORDS> {
 
     fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
         let event = self.tracker.cancel(ticket.map(Ticket::from_number));
-        decision(self.cint.on_cancel(now, event))
+        self.cint.on_cancel(now, event).into()
     }
 
     fn reset_tracking(&mut self) {
@@ -87,7 +79,7 @@ impl<const WORDS: usize> Policy for Machine<WORDS> {
     }
 
     fn on_batch_end(&mut self, now: u64) -> Decision {
-        decision(self.cint.on_batch_end(now))
+        self.cint.on_batch_end(now).into()
     }
 
     fn on_consumed(&mut self, now: u64) {
@@ -96,7 +88,7 @@ impl<const WORDS: usize> Policy for Machine<WORDS> {
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let (config, params) = *self.configs.get(usize::from(choice))?;
-        let answer = self.cint.reconfigure(config, now).ok().map(decision)?;
+        let answer = self.cint.reconfigure(config, now).ok().map(Decision::from)?;
         self.params = params;
         Some(answer)
     }

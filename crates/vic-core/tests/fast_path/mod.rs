@@ -12,14 +12,6 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-fn named(decision: Decision) -> coalesce_testkit::Decision {
-    match decision {
-        Decision::Deliver(reason) => coalesce_testkit::Decision::Deliver(reason.name()),
-        Decision::Hold(reason) => coalesce_testkit::Decision::Hold(reason.name()),
-        Decision::DeliverUrgent => coalesce_testkit::Decision::DeliverUrgent("urgent"),
-    }
-}
-
 /// A machine; wherever its fast path answers, a copy of it takes the slow path.
 struct Twin<'a> {
     vic: Vic,
@@ -46,10 +38,11 @@ impl Policy for Twin<'_> {
             };
             *self.answers.borrow_mut().entry(name).or_default() += 1;
         }
-        named(match slice_end {
+        let decision = match slice_end {
             None => self.vic.on_completion(now, cif),
             Some(_) => self.vic.on_completion_in_slice(now, cif, slice_end),
-        })
+        };
+        decision.into()
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -57,11 +50,11 @@ impl Policy for Twin<'_> {
     }
 
     fn on_deadline(&mut self, now: u64) -> coalesce_testkit::Decision {
-        named(self.vic.on_deadline(now))
+        self.vic.on_deadline(now).into()
     }
 
     fn flush(&mut self, now: u64) -> coalesce_testkit::Decision {
-        named(self.vic.flush(now))
+        self.vic.flush(now).into()
     }
 
     fn promises(&self) -> Promises {
@@ -74,15 +67,15 @@ impl Policy for Twin<'_> {
     }
 
     fn on_schedule(&mut self, now: u64) -> coalesce_testkit::Decision {
-        named(self.vic.on_schedule(now))
+        self.vic.on_schedule(now).into()
     }
 
     fn on_deschedule(&mut self, now: u64) -> coalesce_testkit::Decision {
-        named(self.vic.on_deschedule(now))
+        self.vic.on_deschedule(now).into()
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<coalesce_testkit::Decision> {
-        self.vic.reconfigure(*self.configs.get(usize::from(choice))?, now).ok().map(named)
+        self.vic.reconfigure(*self.configs.get(usize::from(choice))?, now).ok().map(Into::into)
     }
 
     fn fault(&self) -> Option<String> {
