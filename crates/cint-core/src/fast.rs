@@ -107,7 +107,7 @@ mod tests {
             1 => Just(Call::BatchEnd),
             1 => Just(Call::Flush),
             1 => Just(Call::Consumed),
-            1 => (0..100_u16).prop_map(Call::Passed), // so many that a storm begins
+            1 => (0..100_u16).prop_map(Call::Passed), // enough for a storm to begin
             1 => config().prop_map(Call::Reconfigure),
         ]
     }

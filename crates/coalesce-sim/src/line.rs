@@ -193,7 +193,7 @@ impl<T> Line<T> {
         self.checker.finish(now);
     }
 
-    /// Commands submitted and not taken back by the consumer.
+    /// Commands that were submitted and not reaped.
     #[must_use]
     pub fn outstanding(&self) -> u32 {
         self.in_flight + u32::try_from(self.ring.len() + self.delivery.unposted()).unwrap_or(u32::MAX)

@@ -185,7 +185,7 @@ impl Bench {
         self.doorbell.write(1).unwrap();
     }
 
-    /// Waits for interrupts until so many completions are posted, and reaps them.
+    /// Waits for interrupts until `count` completions are posted, and reaps them.
     fn reap(&self, count: usize) -> Vec<(usize, u16, Outcome)> {
         loop {
             self.interrupts.recv_timeout(PATIENCE).expect("an interrupt");

@@ -158,8 +158,8 @@ impl Reactor {
         if !self.is_kick_armed {
             let poll = opcode::PollAdd::new(types::Fd(kick.as_raw_fd()), libc::POLLIN as u32).multi(true);
             let poll = poll.build().user_data(KICK | self.kick_generation);
-            // SAFETY: there is no buffer, and the descriptor stays open until the entry was submitted: whoever closes it
-            // waits until it is disarmed.
+            // SAFETY: there is no buffer, and the descriptor stays open until the entry was submitted: before it is closed,
+            // the poll is disarmed.
             unsafe { self.push_entry(&poll) };
             self.is_kick_armed = true;
         }
