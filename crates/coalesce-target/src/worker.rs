@@ -5,6 +5,7 @@ use crate::record::Writer;
 use crate::server::{DiskParts, DiskServer};
 use crate::{bus_error, log, record, sandbox};
 use anyhow::{Context as _, Result, bail};
+use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ const DESCRIPTORS_MAX: usize = 2;
 /// # Errors
 /// Nobody is there who asks.
 pub fn run() -> Result<()> {
+    close_what_was_inherited().context("the descriptors of whoever started the target")?;
     // The supervisor tells when to end, also where a terminal or a service manager signals each process of a group.
     for ignored in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGXFSZ] {
         // SAFETY: no handler runs.
@@ -58,6 +60,12 @@ pub fn run() -> Result<()> {
     }
     // The supervisor was killed, and the kernel is about to kill this process too. What is in flight goes on with the next.
     std::process::exit(1);
+}
+
+/// A shell or a service manager may have left files open in the supervisor, which are nothing to this disk.
+fn close_what_was_inherited() -> nix::Result<()> {
+    // SAFETY: beyond the three standard ones nothing is open yet that this process opened.
+    Errno::result(unsafe { libc::close_range(3, libc::c_uint::MAX, 0) }).map(drop)
 }
 
 fn receive_descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>> {

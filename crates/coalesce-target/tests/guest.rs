@@ -228,8 +228,8 @@ fn no_restart_loses_or_repeats_a_request() {
 fn restart_under_load(queues: usize, restarts: u64) {
     let Some(mut target) = Target::start_with("auto", queues) else { return };
     let mut done = [0_u64; 2];
-    // QEMU connects again after a second, and then it writes for a while.
-    let parameters = [format!("SECONDS={}", restarts * 2 * 3 / 2 + 6), "TICK=1.5".into()];
+    // A tick for each, and a tenth more: one that comes while the target is started again waits, and the next with it.
+    let parameters = [format!("SECONDS={}", restarts * 2 * 3 / 2 * 11 / 10 + 6), "TICK=1.5".into()];
     let parameters: Vec<_> = parameters.iter().map(String::as_str).collect();
     let results = target.run("soak", &parameters, |target, step| {
         if step.starts_with("tick-") && done[1] < restarts {

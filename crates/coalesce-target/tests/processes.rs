@@ -4,6 +4,7 @@
 mod raw;
 
 use coalesce_target::sandbox;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::{Pid, Uid, User};
 use raw::*;
@@ -275,12 +276,14 @@ fn a_disks_process_has_no_privileges_unless_they_are_asked_for() {
     assert_serves(&open.path("victim"));
 }
 
-/// No file that disks share is open in it: neither the record nor standard error.
+/// No file that disks share is open in it: neither the record nor standard error, nor one that a shell left open.
 #[test]
 fn a_disks_process_has_no_file_but_its_image() {
     let directory = TempDir::new().unwrap();
     write_config(&directory, &two_disks(&directory));
-    let [record, image] = ["record", "image"].map(|name| directory.path().join(name));
+    let [record, image, left_open] = ["record", "image", "left_open"].map(|name| directory.path().join(name));
+    let left_open = File::create(left_open).unwrap();
+    fcntl(&left_open, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let target = Target::spawn(directory, |command| command.arg("--record").arg(&record));
     let stderr_of = |pid: Pid| std::fs::read_link(format!("/proc/{pid}/fd/2")).unwrap();
     for (disk, has) in [("victim", vec![image]), ("other", vec![])] {
