@@ -68,7 +68,7 @@ show() { # BOARD DEVICE
 }
 
 budget() { # WHAT NUMBER LIMIT
-  echo "budget: $1: $2, allowed are $3"
+  echo "budget: $1: $2; allowed: at most $3"
   [ "$2" -le "$3" ] || over=1
 }
 

@@ -90,4 +90,4 @@ json() {
     END { print "]" }' "$work/sizes"
 }
 "$print"
-awk -F '\t' '$4 && $3 > $4 { printf "size: %s, %s: %d bytes, allowed are %d\n", $1, $2, $3, $4; over = 1 } END { exit over }' "$work/sizes" >&2
+awk -F '\t' '$4 && $3 > $4 { printf "size: %s, %s: %d bytes; allowed: at most %d\n", $1, $2, $3, $4; over = 1 } END { exit over }' "$work/sizes" >&2

@@ -109,7 +109,7 @@ pub struct ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, value, min, max, because } = self;
-        write!(f, "{} is {value}, allowed are {min} to {max}", field.name())?;
+        write!(f, "{} is {value}; allowed: {min} to {max}", field.name())?;
         match because {
             Some((other, value)) => write!(f, " where {} is {value}", other.name()),
             None => Ok(()),

@@ -23,12 +23,12 @@ pub enum SpecError {
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Policy { name, allowed } => write!(f, "unknown policy \"{name}\"; allowed are {allowed}"),
+            Self::Policy { name, allowed } => write!(f, "unknown policy \"{name}\"; allowed: {allowed}"),
             Self::Key { policy, key, allowed } if allowed.is_empty() => {
                 write!(f, "{policy}: unknown key \"{key}\"; it has no keys")
             }
             Self::Key { policy, key, allowed } => {
-                write!(f, "{policy}: unknown key \"{key}\"; allowed are {allowed}")
+                write!(f, "{policy}: unknown key \"{key}\"; allowed: {allowed}")
             }
             Self::NoValue { policy, item } => write!(f, "{policy}: \"{item}\" is not key=value"),
             Self::Repeated { policy, key } => write!(f, "{policy}: {key} is given twice"),

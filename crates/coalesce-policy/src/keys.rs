@@ -40,15 +40,15 @@ impl Kind {
                 let value = self.in_range(duration(text).map(Value::Duration), 0..=max, text)?;
                 match value {
                     Value::Duration(ns) if ns % 100_000 == 0 => Ok(value),
-                    _ => Err(format!("is not a multiple of 100us; allowed are {}", self.allowed())),
+                    _ => Err(format!("is not a multiple of 100us; allowed: {}", self.allowed())),
                 }
             }
             Self::Choice(words) if words.contains(&text) => Ok(Value::Word(text.into())),
-            Self::Choice(_) => Err(format!("is unknown; allowed are {}", self.allowed())),
+            Self::Choice(_) => Err(format!("is unknown; allowed: {}", self.allowed())),
             Self::Words(_) if text == "all" || text == "none" => Ok(Value::Word(text.into())),
             Self::Words(words) => match text.split('+').find(|word| !words.contains(word)) {
                 None => Ok(Value::Word(text.into())),
-                Some(word) => Err(format!("has an unknown word \"{word}\"; allowed are {}", self.allowed())),
+                Some(word) => Err(format!("has an unknown word \"{word}\"; allowed: {}", self.allowed())),
             },
         }
     }
@@ -133,7 +133,7 @@ impl<P: Clone> Family<P> {
                 }
                 let names: Vec<_> = self.profiles.iter().map(|(name, _)| *name).collect();
                 let found = self.profiles.iter().find(|(name, _)| *name == value);
-                params = found.ok_or_else(|| wrong(format!("is unknown; allowed are {}", names.join(", "))))?.1.clone();
+                params = found.ok_or_else(|| wrong(format!("is unknown; allowed: {}", names.join(", "))))?.1.clone();
             } else {
                 let found = self.keys.iter().find(|candidate| candidate.name == key);
                 let found =

@@ -111,7 +111,7 @@ impl Spec {
                 format!("with {other}={bound}")
             },
         );
-        let problem = format!("is out of range {bound}; allowed are {min} to {max}");
+        let problem = format!("is out of range {bound}; allowed: {min} to {max}");
         SpecError::Value { policy: self.name(), key: key.into(), value: value.to_string(), problem }
     }
 

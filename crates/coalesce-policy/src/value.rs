@@ -40,10 +40,10 @@ impl Malformed {
     /// What is wrong with `text`, where `allowed` says what is not.
     pub(crate) fn problem(&self, text: &str, allowed: &str) -> String {
         match self {
-            Self::NotANumber => format!("is not a number; allowed are {allowed}"),
+            Self::NotANumber => format!("is not a number; allowed: {allowed}"),
             Self::NoUnit => format!("has no unit; write {text}ns, {text}us, {text}ms or {text}s"),
-            Self::UnknownUnit => "has an unknown unit; allowed are ns, us, ms, s".into(),
-            Self::TooLarge => format!("is out of range; allowed are {allowed}"),
+            Self::UnknownUnit => "has an unknown unit; allowed: ns, us, ms, s".into(),
+            Self::TooLarge => format!("is out of range; allowed: {allowed}"),
         }
     }
 }

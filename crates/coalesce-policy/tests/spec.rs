@@ -37,41 +37,41 @@ fn reads_and_prints() {
 #[test]
 fn says_what_is_wrong_and_what_is_allowed() {
     for (text, message) in [
-        ("", "unknown policy \"\"; allowed are auto, cint, vic, none, nvme, batch, dim, spdk_vhost"),
-        ("vix", "unknown policy \"vix\"; allowed are auto, cint, vic, none, nvme, batch, dim, spdk_vhost"),
+        ("", "unknown policy \"\"; allowed: auto, cint, vic, none, nvme, batch, dim, spdk_vhost"),
+        ("vix", "unknown policy \"vix\"; allowed: auto, cint, vic, none, nvme, batch, dim, spdk_vhost"),
         ("none:x=1", "none: unknown key \"x\"; it has no keys"),
         (
             "vic:thr=3",
-            "vic: unknown key \"thr\"; allowed are profile, cif_threshold, iops_threshold, epoch, max_skip, max_hold, live_clamp, margin",
+            "vic: unknown key \"thr\"; allowed: profile, cif_threshold, iops_threshold, epoch, max_skip, max_hold, live_clamp, margin",
         ),
         ("vic:epoch", "vic: \"epoch\" is not key=value"),
         ("vic:epoch=1s,", "vic: \"\" is not key=value"),
         ("vic:epoch=1s,epoch=2s", "vic: epoch is given twice"),
         ("vic:epoch=100", "vic: epoch=100 has no unit; write 100ns, 100us, 100ms or 100s"),
-        ("vic:epoch=100h", "vic: epoch=100h has an unknown unit; allowed are ns, us, ms, s"),
-        ("vic:epoch=fast", "vic: epoch=fast is not a number; allowed are 1ms to 60s"),
-        ("vic:epoch=-1s", "vic: epoch=-1s is not a number; allowed are 1ms to 60s"),
-        ("vic:epoch=999us", "vic: epoch=999us is out of range; allowed are 1ms to 60s"),
-        ("vic:epoch=99999999999999999999s", "vic: epoch=99999999999999999999s is out of range; allowed are 1ms to 60s"),
-        ("vic:cif_threshold=1", "vic: cif_threshold=1 is out of range; allowed are 2 to 65535"),
-        ("vic:cif_threshold=4us", "vic: cif_threshold=4us is not a number; allowed are 2 to 65535"),
-        ("vic:live_clamp=yes", "vic: live_clamp=yes is unknown; allowed are on, off"),
-        ("vic:max_hold=0", "vic: max_hold=0 is out of range; allowed are 1ns to 1s, or off"),
-        ("vic:profile=vmware", "vic: profile=vmware is unknown; allowed are default, paper"),
+        ("vic:epoch=100h", "vic: epoch=100h has an unknown unit; allowed: ns, us, ms, s"),
+        ("vic:epoch=fast", "vic: epoch=fast is not a number; allowed: 1ms to 60s"),
+        ("vic:epoch=-1s", "vic: epoch=-1s is not a number; allowed: 1ms to 60s"),
+        ("vic:epoch=999us", "vic: epoch=999us is out of range; allowed: 1ms to 60s"),
+        ("vic:epoch=99999999999999999999s", "vic: epoch=99999999999999999999s is out of range; allowed: 1ms to 60s"),
+        ("vic:cif_threshold=1", "vic: cif_threshold=1 is out of range; allowed: 2 to 65535"),
+        ("vic:cif_threshold=4us", "vic: cif_threshold=4us is not a number; allowed: 2 to 65535"),
+        ("vic:live_clamp=yes", "vic: live_clamp=yes is unknown; allowed: on, off"),
+        ("vic:max_hold=0", "vic: max_hold=0 is out of range; allowed: 1ns to 1s, or off"),
+        ("vic:profile=vmware", "vic: profile=vmware is unknown; allowed: default, paper"),
         (
             "vic:epoch=1s,profile=paper",
             "vic: profile=paper comes too late; it must be the first key, as it sets all others",
         ),
-        ("nvme:time=150us", "nvme: time=150us is not a multiple of 100us; allowed are 0 to 25500us in steps of 100us"),
-        ("nvme:thr=256", "nvme: thr=256 is out of range; allowed are 0 to 255"),
+        ("nvme:time=150us", "nvme: time=150us is not a multiple of 100us; allowed: 0 to 25500us in steps of 100us"),
+        ("nvme:thr=256", "nvme: thr=256 is out of range; allowed: 0 to 255"),
         (
             "cint:hints=flush+fsync",
-            "cint: hints=flush+fsync has an unknown word \"fsync\"; allowed are flush, fua, ioprio, batch, single, idle joined by +, or all, or none",
+            "cint: hints=flush+fsync has an unknown word \"fsync\"; allowed: flush, fua, ioprio, batch, single, idle joined by +, or all, or none",
         ),
-        ("cint:storm=9k", "cint: max_hold=100us is out of range with storm=9000; allowed are 111112ns to 500ms"),
+        ("cint:storm=9k", "cint: max_hold=100us is out of range with storm=9000; allowed: 111112ns to 500ms"),
         (
             "auto:profile=optane",
-            "auto: unknown key \"profile\"; allowed are delta, thr, ooo, barrier, max_hold, storm, storm_shift, in_flight, both, hints",
+            "auto: unknown key \"profile\"; allowed: delta, thr, ooo, barrier, max_hold, storm, storm_shift, in_flight, both, hints",
         ),
     ] {
         let error = text.parse::<Spec>().expect_err(text);
@@ -84,7 +84,7 @@ fn says_what_is_wrong_and_what_is_allowed() {
 fn a_clock_can_be_too_slow() {
     let spec: Spec = "cint:storm=100k".parse().unwrap();
     let error = AnyPolicy::new(spec, 32_768).unwrap_err();
-    assert_eq!(error.to_string(), "cint: storm=100000 is out of range for this clock; allowed are 1 to 6553");
+    assert_eq!(error.to_string(), "cint: storm=100000 is out of range for this clock; allowed: 1 to 6553");
 }
 
 /// A text is judged by the clock that it is for, not by that of nanoseconds.
@@ -95,9 +95,9 @@ fn a_slow_clock_has_bounds_of_its_own() {
         assert!(AnyPolicy::new(spec, 1_000_000).is_ok(), "{text}");
     }
     let error = Spec::parse("cint:max_hold=1s", 1_000_000_000).unwrap_err();
-    assert_eq!(error.to_string(), "cint: max_hold=1s is out of range for this clock; allowed are 1ns to 500ms");
+    assert_eq!(error.to_string(), "cint: max_hold=1s is out of range for this clock; allowed: 1ns to 500ms");
     let error = Spec::parse("none", 999).unwrap_err();
-    assert_eq!(error.to_string(), "none: tick_hz is 999, allowed are 1000 to 10000000000");
+    assert_eq!(error.to_string(), "none: tick_hz is 999; allowed: 1000 to 10000000000");
     for tick_hz in [1_000, 32_768, 1_000_000, 9_999_999, 10_000_000_000] {
         assert!(Spec::parse("auto", tick_hz).is_ok(), "auto at {tick_hz} Hz");
     }

@@ -168,7 +168,7 @@ impl Checker {
         let waited = at.saturating_sub(since);
         if waited > bound {
             self.verdict.late += 1;
-            self.verdict.note(at, format!("held for {waited} ns, allowed are {bound}"));
+            self.verdict.note(at, format!("held for {waited} ns; allowed: {bound} ns"));
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
             (&[COMPLETION, COMPLETION, interrupt(2)], "no decision about the first"),
             (&[interrupt(0)], "announces nothing"),
             (&[COMPLETION, HOLD, interrupt(2)], "announces 2 of 1 completions"),
-            (&[COMPLETION, HOLD, HOLD, HOLD, HOLD, interrupt(1)], "held for 50 ns, allowed are 40"),
+            (&[COMPLETION, HOLD, HOLD, HOLD, HOLD, interrupt(1)], "held for 50 ns; allowed: 40 ns"),
             (&[COMPLETION, HOLD, What::UrgentAlone], "and there is none"),
             (&[COMPLETION, HOLD, What::Consumed { count: 2 }], "more was consumed than was held"),
         ] {

@@ -214,7 +214,7 @@ pub struct Replay {
 /// [`POLICIES_MAX`] of them.
 pub fn replay(trace: &mut Trace, contenders: &[Contender], at: Option<u64>) -> Result<Replay> {
     if contenders.len() > POLICIES_MAX {
-        bail!("{} policies at once, allowed are at most {POLICIES_MAX}", contenders.len());
+        bail!("{} policies at once; allowed: at most {POLICIES_MAX}", contenders.len());
     }
     let mut replayed: Vec<_> = contenders.iter().map(Replayed::new).collect();
     let mut window = Window::new(at);

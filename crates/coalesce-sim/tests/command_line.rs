@@ -121,7 +121,7 @@ fn a_delta_that_no_policy_takes_is_an_error() {
     let text: String = (0..20).map(|i| line(i, "submit") + &line(i, "complete")).collect();
     std::fs::write(&path, text).unwrap();
     let error = stderr(&["calibrate", path.to_str().unwrap(), "--delta-max", "10s"], "");
-    assert!(error.contains("delta=9100000000ns is out of range; allowed are 0s to 10ms"), "{error}");
+    assert!(error.contains("delta=9100000000ns is out of range; allowed: 0s to 10ms"), "{error}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn a_sweep_is_counted_before_it_is_built() {
         plan("\"none\", \"cint\"", FIXED, SYNC, &format!("[sweep]\n{}", lines.collect::<String>()))
     };
     assert_eq!(sweep(&[100, 50]).unwrap().points().unwrap().len(), 5000);
-    let too_many = "plan.toml:10: sweep: asks for 51 x 100 x 2 simulations, allowed are at most 10000";
+    let too_many = "plan.toml:10: sweep: asks for 51 x 100 x 2 simulations; allowed: at most 10000";
     assert_eq!(error(sweep(&[100, 51])), too_many);
     assert!(error(sweep(&[1000; 4])).contains("1000 x 1000 x 1000 x 1000 x 2 simulations"));
 }
@@ -55,7 +55,7 @@ fn values_of_a_sweep_do_not_make_a_policy_grow() {
     let [a, b, c] = ["{a}", "{b}", "{c}"].map(|key| key.repeat(200));
     let sweep = format!("[sweep]\na = [\"{b}\"]\nb = [\"{c}\"]\nc = [\"{}\"]", "x".repeat(200));
     let text = error(plan(&format!("\"{a}\", \"none:{{b}}{{c}}\""), FIXED, SYNC, &sweep));
-    assert!(text.contains("sweep.a.0: a policy of 120000 bytes, allowed are at most 1024"), "{text}");
+    assert!(text.contains("sweep.a.0: a policy of 120000 bytes; allowed: at most 1024"), "{text}");
     let long = format!("\"{}\"", "x".repeat(2000));
     assert!(error(plan(&long, FIXED, SYNC, "")).contains("policies.0: a policy of 2000 bytes"));
 }
@@ -76,16 +76,16 @@ fn threads_and_what_they_have_outstanding_are_counted() {
     let sync = |i: usize| format!("[[threads]]\nname = \"t{i}\"\nkind = \"sync\"\n");
     assert!(of(&(0..256).map(sync).collect::<String>()).is_ok());
     let text = error(of(&(0..257).map(sync).collect::<String>()));
-    assert!(text.contains("threads: has 257 tables, allowed are at most 256"), "{text}");
+    assert!(text.contains("threads: has 257 tables; allowed: at most 256"), "{text}");
 
     let count = |i: usize| format!("{}count = 2049\n", sync(i));
     let text = error(of(&(count(0) + &count(1))));
-    assert!(text.contains("threads: threads are 4098, allowed are at most 4096"), "{text}");
+    assert!(text.contains("threads: threads are 4098; allowed: at most 4096"), "{text}");
 
     let deep = |count: u32| format!("[[threads]]\nname = \"a\"\nkind = \"async\"\ndepth = 65535\ncount = {count}");
     assert!(of(&deep(16)).is_ok());
     let text = error(of(&deep(17)));
-    assert!(text.contains("threads: commands outstanding are up to 1114095, allowed are at most 1048576"), "{text}");
+    assert!(text.contains("threads: commands outstanding are up to 1114095; allowed: at most 1048576"), "{text}");
     let mix =
         "[[threads]]\nname = \"a\"\nkind = \"mix\"\ncount = 17\n[[threads.operations]]\nweight = 1\ncommands = 65535";
     assert!(error(of(mix)).contains("commands outstanding are up to 1114095"));
@@ -96,7 +96,7 @@ fn threads_and_what_they_have_outstanding_are_counted() {
 fn a_thread_works_for_a_time_that_passes_and_ends() {
     let thinks = |think: &str| plan("\"none\"", FIXED, &format!("{SYNC}\nthink = \"{think}\""), "");
     assert!(run(&thinks("3600s").unwrap()).is_ok());
-    assert!(error(thinks("18446744073s")).contains("threads.0.think: is 18446744073s, allowed is at most 3600s"));
+    assert!(error(thinks("18446744073s")).contains("threads.0.think: is 18446744073s; allowed: at most 3600s"));
     let mix = |think: &str| {
         let mix = format!(
             "[[threads]]\nname = \"mix\"\nkind = \"mix\"\n[[threads.operations]]\nweight = 1\ncommands = 0\nthink = \"{think}\""
@@ -151,5 +151,5 @@ fn queues_of_a_trace_are_counted() {
 #[test]
 fn policies_of_a_replay_are_counted() {
     assert_eq!(replayed(queues(1), false, 32), Ok(1));
-    assert_eq!(replayed(queues(1), false, 33).unwrap_err(), "33 policies at once, allowed are at most 32");
+    assert_eq!(replayed(queues(1), false, 33).unwrap_err(), "33 policies at once; allowed: at most 32");
 }

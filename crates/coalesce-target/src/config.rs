@@ -125,7 +125,7 @@ fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
 /// It is not a number, or out of range.
 pub fn parse_queues(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|number| (1..=QUEUES_MAX).contains(&usize::from(*number)));
-    number.ok_or_else(|| format!("queues is {text}, allowed are 1 to {QUEUES_MAX}"))
+    number.ok_or_else(|| format!("queues is {text}; allowed: 1 to {QUEUES_MAX}"))
 }
 
 /// A size in bytes: `4096`, `64K`, `64M`, `2G`, `1T` (powers of 1024).
@@ -143,7 +143,7 @@ impl FromStr for Size {
             "M" => 20,
             "G" => 30,
             "T" => 40,
-            unit => return Err(format!("size {text}: unknown unit {unit}; allowed are K, M, G, T")),
+            unit => return Err(format!("size {text}: unknown unit {unit}; allowed: K, M, G, T")),
         };
         let number: u64 = digits.parse().map_err(|_| format!("size {text} is not a number with K, M, G or T"))?;
         number
@@ -182,7 +182,7 @@ impl FromStr for Mode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-        mode.map(Self).ok_or_else(|| format!("mode {text} is not an octal number such as 660; allowed are 0 to 777"))
+        mode.map(Self).ok_or_else(|| format!("mode {text} is not an octal number such as 660; allowed: 0 to 777"))
     }
 }
 
@@ -214,7 +214,7 @@ impl FromStr for Poll {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let ns = coalesce_policy::parse_duration(text).map_err(|problem| format!("poll {text} {problem}"))?;
-        if ns > 10_000_000 { Err(format!("poll {text} is out of range; allowed are 0 to 10ms")) } else { Ok(Self(ns)) }
+        if ns > 10_000_000 { Err(format!("poll {text} is out of range; allowed: 0 to 10ms")) } else { Ok(Self(ns)) }
     }
 }
 
@@ -248,7 +248,7 @@ impl FromStr for StopTimeout {
         if (1_000_000..=3_600_000_000_000).contains(&ns) {
             return Ok(Self(ns));
         }
-        Err(format!("stop_timeout {text} is out of range; allowed are 1ms to 3600s"))
+        Err(format!("stop_timeout {text} is out of range; allowed: 1ms to 3600s"))
     }
 }
 
@@ -271,7 +271,7 @@ impl FromStr for Loopback {
         if address.ip().is_loopback() {
             return Ok(Self(address));
         }
-        Err(format!("{text} is not a loopback address; allowed are 127.0.0.0/8 and [::1]"))
+        Err(format!("{text} is not a loopback address; allowed: 127.0.0.0/8 and [::1]"))
     }
 }
 
@@ -356,7 +356,7 @@ impl DiskConfig {
         }
         let name = self.name();
         if name.is_empty() || name.contains(char::is_control) {
-            bail!("name is {name:?}, allowed are one or more printable characters");
+            bail!("name is {name:?}; allowed: one or more printable characters");
         }
         if self.direct && self.memory.is_some() {
             bail!("direct is for files: a memory disk has no page cache to bypass");
@@ -364,11 +364,11 @@ impl DiskConfig {
         if let Some(Size(size)) = self.block_size
             && !(size.is_power_of_two() && (512..=65536).contains(&size))
         {
-            bail!("block_size is {size}, allowed are powers of two from 512 to 65536");
+            bail!("block_size is {size}; allowed: powers of two from 512 to 65536");
         }
         match &self.serial {
             Some(serial) if serial.len() > SERIAL_LEN => {
-                bail!("serial has {} bytes, allowed are up to {SERIAL_LEN}", serial.len())
+                bail!("serial has {} bytes; allowed: at most {SERIAL_LEN}", serial.len())
             }
             _ => Ok(()),
         }
@@ -464,7 +464,7 @@ mod tests {
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"vix\"", ["line 4", "unknown policy \"vix\""]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueue = 2", ["line 4", "unknown field `queue`"]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1Z\"", ["line 3", "unknown unit Z"]),
-            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueues = 17", ["line 4", "queues is 17, allowed are 1 to 16"]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueues = 17", ["line 4", "queues is 17; allowed: 1 to 16"]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npoll = \"1\"", ["line 4", "has no unit"]),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();

@@ -90,7 +90,7 @@ pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
     Some(match outcome {
         Ok(Some(result)) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Ok(None) => {
-            let message = format!("unknown method \"{method}\"; allowed are {}", METHODS.join(", "));
+            let message = format!("unknown method \"{method}\"; allowed: {}", METHODS.join(", "));
             error(id, METHOD_NOT_FOUND, &message)
         }
         Err(problem) => error(id, INVALID_PARAMS, &format!("{problem:#}")),
@@ -188,7 +188,7 @@ fn parse<T: DeserializeOwned>(params: Value) -> Result<T> {
 fn one<'a>(disks: &'a [Disk], name: &str) -> Result<&'a Disk> {
     let names = || disks.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(", ");
     let found = disks.iter().find(|disk| disk.name() == name);
-    found.ok_or_else(|| anyhow!("unknown ctrlr \"{name}\"; allowed are {}", names()))
+    found.ok_or_else(|| anyhow!("unknown ctrlr \"{name}\"; allowed: {}", names()))
 }
 
 fn chosen<'a>(disks: &'a [Disk], name: Option<&str>) -> Result<impl Iterator<Item = &'a Disk>> {

@@ -198,7 +198,7 @@ impl DiskServer {
             Some(index) => std::slice::from_ref(
                 self.queues
                     .get(index)
-                    .ok_or_else(|| anyhow!("queue is {index}, allowed are 0 to {}", self.queues.len() - 1))?,
+                    .ok_or_else(|| anyhow!("queue is {index}; allowed: 0 to {}", self.queues.len() - 1))?,
             ),
         };
         for queue in queues {

@@ -51,7 +51,7 @@ impl BoundSocket {
         let named = || format!("socket {}", path.display());
         let len = path.as_os_str().len();
         if len > PATH_MAX {
-            bail!("{}: the path has {len} bytes, allowed are {PATH_MAX}", named());
+            bail!("{}: the path has {len} bytes; allowed: at most {PATH_MAX}", named());
         }
         let group = access.group.as_deref().map(group_id).transpose().with_context(named)?;
         let _lock = lock_directory(path).with_context(named)?;

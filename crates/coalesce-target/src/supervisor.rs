@@ -454,7 +454,7 @@ fn raise_limits(disks: &[DiskConfig]) -> Result<()> {
     let limit = raise(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
     let needed = disks.iter().map(files_of).chain([own_files(disks)]).max().unwrap_or(0);
     if needed > limit {
-        bail!("{needed} open files are needed, allowed are {limit}: raise the limit (ulimit -Hn, LimitNOFILE=)");
+        bail!("{needed} open files are needed; allowed: {limit}; raise the limit (ulimit -Hn, LimitNOFILE=)");
     }
     raise(Resource::RLIMIT_MEMLOCK).context("the limit of pinned memory")?;
     Ok(())

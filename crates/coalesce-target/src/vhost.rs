@@ -152,7 +152,7 @@ impl Connection {
     fn ring(&mut self, index: impl Into<u64>) -> Result<(&mut RingState, &QueueThread<Vring>)> {
         let (index, n) = (index.into(), self.rings.len());
         let ring = usize::try_from(index).ok().and_then(|i| self.rings.get_mut(i).zip(self.queues.get(i)));
-        ring.with_context(|| format!("there is no queue {index}: allowed are 0 to {}", n - 1))
+        ring.with_context(|| format!("there is no queue {index}; allowed: 0 to {}", n - 1))
     }
 
     /// Guest address of an address in the front end's address space.
@@ -215,10 +215,7 @@ impl Connection {
         self.check_inflight(inflight)?;
         let (size, len) = (inflight.mmap_size, inflight_len(inflight));
         let is_allowed = (len..=INFLIGHT_LEN_MAX).contains(&size);
-        ensure!(
-            is_allowed,
-            "the region of requests in flight has {size} bytes: allowed are {len} to {INFLIGHT_LEN_MAX}"
-        );
+        ensure!(is_allowed, "the region of requests in flight has {size} bytes; allowed: {len} to {INFLIGHT_LEN_MAX}");
         let region = SharedMapping::new(file, inflight.mmap_offset, size, self.front_end.clone())?;
         self.inflight = Some(InflightRegion { region: Arc::new(region), entries: inflight.queue_size });
         Ok(())
@@ -227,7 +224,7 @@ impl Connection {
     fn check_inflight(&self, inflight: &VhostUserInflight) -> Result<()> {
         let (queues, most) = (inflight.num_queues, self.queues.len());
         let is_allowed = (1..=most).contains(&usize::from(queues));
-        ensure!(is_allowed, "the number of queues is {queues}: allowed are 1 to {most}");
+        ensure!(is_allowed, "the number of queues is {queues}; allowed: 1 to {most}");
         check_queue_size(inflight.queue_size).map(drop)
     }
 
@@ -263,7 +260,7 @@ fn answer<T>(message: &str, handle: impl FnOnce() -> Result<T>) -> Answer<T> {
 
 fn check_queue_size(size: impl TryInto<u16> + Display + Copy) -> Result<u16> {
     let is_allowed = |size: &u16| size.is_power_of_two() && *size <= QUEUE_SIZE_MAX;
-    let why = || format!("the size of a ring is {size}: allowed are powers of two up to {QUEUE_SIZE_MAX}");
+    let why = || format!("the size of a ring is {size}; allowed: powers of two up to {QUEUE_SIZE_MAX}");
     size.try_into().ok().filter(is_allowed).with_context(why)
 }
 
@@ -370,7 +367,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Answer<()> {
         answer("SET_VRING_BASE", || {
-            let base = u16::try_from(base).map_err(|_| anyhow!("the base is {base}: allowed are 0 to 65535"))?;
+            let base = u16::try_from(base).map_err(|_| anyhow!("the base is {base}; allowed: 0 to 65535"))?;
             self.ring(index)?.0.next_avail = base;
             Ok(())
         })

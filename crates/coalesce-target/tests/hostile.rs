@@ -1860,7 +1860,7 @@ fn too_few_files_for_what_is_configured_are_said_at_the_start() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(!ended.status.success() && said.contains("open files are needed, allowed are 100"), "{said}");
+    assert!(!ended.status.success() && said.contains("open files are needed; allowed: 100"), "{said}");
 }
 
 /// As when what collects the log has stopped, and a guest has made lines until there is no room for more.

@@ -79,7 +79,7 @@ int main(void)
     char text[100] = "cint_init";
     coalesce_status status = cint_init(&cint, sizeof cint, &config, &error);
     if (status == COALESCE_E_CONFIG)
-        coalesce_error_print(&error, text, sizeof text); // "thr is 0, allowed are 1 to 65535"
+        coalesce_error_print(&error, text, sizeof text); // "thr is 0; allowed: 1 to 65535"
     must(status == COALESCE_OK, text);
     kick = eventfd(0, EFD_NONBLOCK);
     call = eventfd(0, EFD_NONBLOCK);

@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     const char *texts[POLICIES] = {argc > 1 ? argv[1] : "auto", "cint:profile=optane,thr=100", "nvme", "none"};
     char message[200];
     coalesce_policy *policy = coalesce_policy_new(texts[0], 1000000000, message, sizeof message);
-    must(policy != NULL, message); // such as "cint: thr=0 is out of range; allowed are 1 to 65535"
+    must(policy != NULL, message); // such as "cint: thr=0 is out of range; allowed: 1 to 65535"
     call = eventfd(0, EFD_NONBLOCK);
     uint64_t seen = 0, before = 0;
     pthread_t thread;

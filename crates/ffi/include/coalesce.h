@@ -1026,7 +1026,7 @@ coalesce_status cint_on_completion_strict(cint_state *state,
 COALESCE_MUST_USE coalesce_status cint_on_cancel(cint_state *state, uint64_t *window, uint64_t now, uint64_t ticket);
 
 #if defined(COALESCE_HOSTED)
-// Writes an error as a sentence, such as "thr is 0, allowed are 1 to 65535". Returns the length of the whole sentence, as
+// Writes an error as a sentence, such as "thr is 0; allowed: 1 to 65535". Returns the length of the whole sentence, as
 // `snprintf` does; 0: `error` is null.
 //
 // Requires:

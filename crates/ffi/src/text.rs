@@ -46,7 +46,7 @@ pub(crate) unsafe fn read_text<'a>(text: *const c_char) -> Result<Cow<'a, str>, 
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
-/// Writes an error as a sentence, such as "thr is 0, allowed are 1 to 65535". Returns the length of the whole sentence, as
+/// Writes an error as a sentence, such as "thr is 0; allowed: 1 to 65535". Returns the length of the whole sentence, as
 /// `snprintf` does; 0: `error` is null.
 ///
 /// # Safety
@@ -65,15 +65,15 @@ pub unsafe extern "C" fn coalesce_error_print(
     // SAFETY: it is a text of this library's.
     let name = unsafe { CStr::from_ptr(coalesce_field_name(field)) }.to_string_lossy();
     let allowed = match field {
-        COALESCE_FIELD_COMMANDS => format!("allowed are powers of two from {min} to {max}"),
-        _ if min == max => format!("allowed is {min}"),
-        _ => format!("allowed are {min} to {max}"),
+        COALESCE_FIELD_COMMANDS => format!("allowed: powers of two from {min} to {max}"),
+        _ if min == max => format!("allowed: {min}"),
+        _ => format!("allowed: {min} to {max}"),
     };
     // SAFETY: it is a text of this library's.
     let other = unsafe { CStr::from_ptr(coalesce_field_name(because)) }.to_string_lossy();
     let reason = if because == 0 { String::new() } else { format!(", because of {other}") };
     // SAFETY: the caller's promise.
-    unsafe { write_text(text, text_size, &format_args!("{name} is {value}, {allowed}{reason}")) }
+    unsafe { write_text(text, text_size, &format_args!("{name} is {value}; {allowed}{reason}")) }
 }
 
 /// Reads a text into a configuration for a clock of `tick_hz`.

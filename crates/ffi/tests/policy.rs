@@ -310,7 +310,7 @@ fn a_clock_that_no_policy_can_have_is_refused() {
                 assert!(coalesce_policy_new(text.as_ptr(), tick_hz, message.as_mut_ptr(), message.len()).is_null());
                 CStr::from_ptr(message.as_ptr()).to_str().expect("a sentence")
             };
-            let expected = format!("tick_hz is {tick_hz}, allowed are 1000 to 10000000000");
+            let expected = format!("tick_hz is {tick_hz}; allowed: 1000 to 10000000000");
             assert!(sentence.ends_with(&expected), "{sentence}");
         }
     }
@@ -318,7 +318,7 @@ fn a_clock_that_no_policy_can_have_is_refused() {
 
 #[test]
 fn what_is_wrong_is_an_error_and_never_a_hold() {
-    assert!(make("vic:cif_threshold=1").expect_err("refused").contains("allowed are 2 to 65535"));
+    assert!(make("vic:cif_threshold=1").expect_err("refused").contains("allowed: 2 to 65535"));
     let handle = make("auto").expect("a policy");
     let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
     // SAFETY: all of it is ours.

@@ -94,7 +94,7 @@ fn a_wrong_text_says_what_is_wrong() {
         ("", "unknown policy"),
         ("cint", "not a vic policy"),
         ("vic:epoch=100", "has no unit"),
-        ("vic:cif_threshold=1", "allowed are 2 to 65535"),
+        ("vic:cif_threshold=1", "allowed: 2 to 65535"),
     ] {
         let message = vic(text).expect_err(text);
         assert!(message.contains(problem), "{text}: {message}");
@@ -103,7 +103,7 @@ fn a_wrong_text_says_what_is_wrong() {
         ("vic", "not a cint policy"),
         ("auto", "not a cint policy"),
         ("cint:barrier=strict", "up to the program"),
-        ("cint:storm=1000,max_hold=1us", "with storm=1000; allowed are 1ms to 500ms"),
+        ("cint:storm=1000,max_hold=1us", "with storm=1000; allowed: 1ms to 500ms"),
     ] {
         let message = cint(text).expect_err(text);
         assert!(message.contains(problem), "{text}: {message}");
@@ -131,17 +131,14 @@ fn an_error_is_a_sentence() {
         // SAFETY: all of it is ours.
         printed(|out, size| unsafe { coalesce_error_print(&raw const error, out, size) })
     };
-    assert_eq!(sentence(COALESCE_FIELD_THR, 0, 1, 65_535), "thr is 0, allowed are 1 to 65535");
-    assert_eq!(sentence(COALESCE_FIELD_RESERVED, 7, 0, 0), "reserved is 7, allowed is 0");
-    assert_eq!(
-        sentence(COALESCE_FIELD_COMMANDS, 7, 64, 4096),
-        "commands is 7, allowed are powers of two from 64 to 4096"
-    );
+    assert_eq!(sentence(COALESCE_FIELD_THR, 0, 1, 65_535), "thr is 0; allowed: 1 to 65535");
+    assert_eq!(sentence(COALESCE_FIELD_RESERVED, 7, 0, 0), "reserved is 7; allowed: 0");
+    assert_eq!(sentence(COALESCE_FIELD_COMMANDS, 7, 64, 4096), "commands is 7; allowed: powers of two from 64 to 4096");
     assert_eq!(
         sentence(COALESCE_FIELD_MAX_HOLD_NS, 10, 1000, 2000),
-        "max_hold_ns is 10, allowed are 1000 to 2000, because of storm_max_rate"
+        "max_hold_ns is 10; allowed: 1000 to 2000, because of storm_max_rate"
     );
-    assert_eq!(sentence(99, 7, 0, 1), "unknown is 7, allowed are 0 to 1");
+    assert_eq!(sentence(99, 7, 0, 1), "unknown is 7; allowed: 0 to 1");
     // SAFETY: null is allowed.
     assert_eq!(unsafe { coalesce_error_print(null(), null_mut(), 0) }, 0);
 }

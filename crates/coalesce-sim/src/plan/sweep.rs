@@ -110,7 +110,7 @@ impl Plan {
         let factors = self.sweep.values().map(Vec::len).chain([self.policies.len()]);
         let factors = factors.map(|factor| factor.to_string()).collect::<Vec<_>>().join(" x ");
         let place = if self.sweep.is_empty() { "policies" } else { "sweep" };
-        Err(Wrong::at([place], format!("asks for {factors} simulations, allowed are at most {SIMULATIONS_MAX}")))
+        Err(Wrong::at([place], format!("asks for {factors} simulations; allowed: at most {SIMULATIONS_MAX}")))
     }
 
     /// A point is wrong: the plan says so by itself, or a value that the sweep set does.
@@ -139,7 +139,7 @@ fn check_policy(text: &str) -> Result<(), String> {
     if text.len() <= POLICY_BYTES_MAX {
         return Ok(());
     }
-    Err(format!("a policy of {} bytes, allowed are at most {POLICY_BYTES_MAX}", text.len()))
+    Err(format!("a policy of {} bytes; allowed: at most {POLICY_BYTES_MAX}", text.len()))
 }
 
 fn text(value: &Value) -> String {

@@ -53,14 +53,14 @@ fn range(key: &str, value: u64, min: u64, max: u64) -> Checked {
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Wrong::at([key], format!("is {value}, allowed are {min} to {max}")))
+    Err(Wrong::at([key], format!("is {value}; allowed: {min} to {max}")))
 }
 
 fn time(key: &str, value: Time, min: u64) -> Checked {
     if (min..=TIME_MAX).contains(&value.0) {
         return Ok(());
     }
-    Err(Wrong::at([key], format!("is {value}, allowed are {} to {}", Time(min), Time(TIME_MAX))))
+    Err(Wrong::at([key], format!("is {value}; allowed: {} to {}", Time(min), Time(TIME_MAX))))
 }
 
 impl Plan {
@@ -84,7 +84,7 @@ impl Plan {
             return Err(Wrong::at(["threads"], "is empty; nobody uses the device"));
         }
         if self.threads.len() as u64 > GROUPS_MAX {
-            let message = format!("has {} tables, allowed are at most {GROUPS_MAX}", self.threads.len());
+            let message = format!("has {} tables; allowed: at most {GROUPS_MAX}", self.threads.len());
             return Err(Wrong::at(["threads"], message));
         }
         for (i, thread) in self.threads.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Plan {
         }
         let all = |what: &str, value: u64, max: u64| match value {
             value if value <= max => Ok(()),
-            _ => Err(Wrong::at(["threads"], format!("{what} {value}, allowed are at most {max}"))),
+            _ => Err(Wrong::at(["threads"], format!("{what} {value}; allowed: at most {max}"))),
         };
         let sum = |of: fn(&Thread) -> u32| {
             self.threads.iter().map(|thread| u64::from(thread.count) * u64::from(of(thread))).sum()
@@ -113,7 +113,7 @@ impl Plan {
 impl Machine {
     fn validate(&self) -> Checked {
         if !(1_000_000..=100_000_000_000).contains(&self.clock.0) {
-            return Err(Wrong::at(["clock"], format!("is {}, allowed are 1MHz to 100GHz", self.clock)));
+            return Err(Wrong::at(["clock"], format!("is {}; allowed: 1MHz to 100GHz", self.clock)));
         }
         range("cores", self.cores.into(), 0, 4096)?;
         time("wire", self.wire, 0)?;
@@ -134,7 +134,7 @@ impl Machine {
         if cost.ns(self.clock) <= COST_MAX {
             return Ok(());
         }
-        Err(Wrong::at([key], format!("is {cost}, allowed is at most {}", Time(COST_MAX))))
+        Err(Wrong::at([key], format!("is {cost}; allowed: at most {}", Time(COST_MAX))))
     }
 }
 
@@ -148,7 +148,7 @@ impl Hypervisor {
         machine.check_cost("ipi", self.ipi)?;
         match self.ipi_threshold {
             Some(threshold) if threshold.0 > 1_000_000_000 => {
-                Err(Wrong::at(["ipi_threshold"], format!("is {threshold}, allowed are 0s to 1s")))
+                Err(Wrong::at(["ipi_threshold"], format!("is {threshold}; allowed: 0s to 1s")))
             }
             _ => Ok(()),
         }
@@ -184,7 +184,7 @@ impl Distribution {
                 if lognormal.stddev.0 <= max {
                     return Ok(());
                 }
-                Err(Wrong::at(["stddev"], format!("is {}, allowed is at most {}", lognormal.stddev, Time(max))))
+                Err(Wrong::at(["stddev"], format!("is {}; allowed: at most {}", lognormal.stddev, Time(max))))
             }
             Self::Mixture(parts) => {
                 if parts.iter().all(|part| part.weight == 0) {
@@ -253,7 +253,7 @@ impl Thread {
         }
         let check_think = |think: Cost| match think.ns(clock) {
             0..=THINK_MAX => Ok(()),
-            _ => Err(Wrong::at(["think"], format!("is {think}, allowed is at most {}", Time(THINK_MAX)))),
+            _ => Err(Wrong::at(["think"], format!("is {think}; allowed: at most {}", Time(THINK_MAX)))),
         };
         self.think.map_or(Ok(()), check_think)?;
         if let Some(rate) = self.rate {

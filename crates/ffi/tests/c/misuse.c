@@ -492,7 +492,7 @@ static void texts(void)
     // Texts are cut where the room ends, and end with a zero.
     vic_config vic;
     cint_config cint;
-    const char *sentence = "thr is 0, allowed are 1 to 65535";
+    const char *sentence = "thr is 0; allowed: 1 to 65535";
     coalesce_error wrong = {COALESCE_FIELD_THR, 0, 0, 1, 65535};
     for (size_t room = 0; room < 40; room++) {
         char *text = (char *)malloc(room > 0 ? room : 1);
