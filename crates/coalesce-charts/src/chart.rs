@@ -1,6 +1,6 @@
 //! Panels: rows with one mark for each policy, and curves.
 //!
-//! Every panel is as wide as a phone, and a page lays out as many beside each other as fit. So letters keep their size.
+//! Every panel is as wide as a phone's screen. A page places as many side by side as fit, so text keeps its size.
 
 use crate::scale::Scale;
 use crate::series::Series;
@@ -22,33 +22,33 @@ const LINE: f64 = 12.5;
 /// One line of a panel of rows.
 #[derive(Clone, Debug)]
 pub struct RowMark<'a> {
-    /// Whose it is.
+    /// The policy.
     pub series: Series<'a>,
-    /// What is drawn.
+    /// The mark.
     pub mark: Mark,
     /// The number to the right.
     pub number: String,
-    /// Shown when pointed at.
+    /// The tooltip.
     pub hover: String,
 }
 
-/// What is drawn in a row.
+/// The mark in a row.
 #[derive(Clone, Debug)]
 pub enum Mark {
     /// A bar from zero.
     Bar(f64),
-    /// A point with the spread of single rounds, on a line from 1.
+    /// A point with the spread of the rounds, on a line from 1.
     Ratio {
         /// The point.
         value: f64,
-        /// From and to.
+        /// The smallest and the largest round.
         spread: (f64, f64),
     },
     /// Percentiles: small, filled, hollow.
     Percentiles(Vec<f64>),
 }
 
-/// Where the x axis of rows lies.
+/// The range of the rows' x axis, in units of the panel.
 pub const ROWS_RANGE: (f64, f64) = (NAMES, WIDTH - NUMBERS);
 
 /// A panel with one row per policy.
@@ -65,7 +65,7 @@ pub fn rows(head: &Head, x: &Scale, rows: &[RowMark]) -> String {
     for (index, row) in rows.iter().enumerate() {
         let y = TOP + ROW * (index as f64 + 0.5);
         svg.begin(row.series, &row.hover);
-        // Invisible, so that pointing anywhere at the row will do.
+        // An invisible rectangle, so that the tooltip appears anywhere in the row.
         svg.rect("hit", 0.0, y - ROW / 2.0, WIDTH, ROW);
         svg.text((NAMES - 8.0, y + 4.0), "name end", row.series.label);
         match &row.mark {
@@ -98,17 +98,17 @@ pub fn rows(head: &Head, x: &Scale, rows: &[RowMark]) -> String {
 /// One curve.
 #[derive(Clone, Debug)]
 pub struct Curve<'a> {
-    /// Whose it is.
+    /// The policy.
     pub series: Series<'a>,
-    /// Percentile, value, and whether many requests are behind it.
+    /// Percentile, value, and whether enough requests support it.
     pub points: Vec<(f64, f64, bool)>,
 }
 
 /// Height of a panel with curves.
 const CURVES_HEIGHT: f64 = 250.0;
-/// Where its x axis lies.
+/// The range of its x axis, in units of the panel.
 pub const X_RANGE: (f64, f64) = (52.0, WIDTH - 88.0);
-/// Where its y axis lies.
+/// The range of its y axis, in units of the panel.
 pub const Y_RANGE: (f64, f64) = (CURVES_HEIGHT - BOTTOM, TOP + 6.0);
 
 /// A panel with latency over percentiles; `marked` are the percentiles that get a marker.
@@ -135,17 +135,17 @@ pub fn curves(head: &Head, y_axis: &str, marked: &[f64], curves: &[Curve]) -> St
 /// One line of a plot.
 #[derive(Clone, Debug)]
 pub struct Line<'a> {
-    /// Whose it is.
+    /// The policy.
     pub series: Series<'a>,
-    /// Shown when pointed at.
+    /// The tooltip.
     pub hover: String,
-    /// Where it goes through.
+    /// Its points.
     pub points: Vec<(f64, f64)>,
-    /// Where it has markers: filled or, if little is behind them, hollow.
+    /// Its markers: filled, or hollow if few requests support the point.
     pub markers: Vec<(f64, f64, bool)>,
 }
 
-/// A panel with lines; `chosen`: a place on the x axis that stands out, and why.
+/// A panel with lines. `chosen` is a highlighted value on the x axis, with its label.
 #[must_use]
 pub fn plot(
     head: &Head,
@@ -172,7 +172,7 @@ pub fn plot(
         svg.line("chosen", (x.at(at), top), (x.at(at), bottom));
         svg.text((x.at(at), top - 3.0), "choice middle", why);
     }
-    // Names beside the ends of the curves, moved apart where these meet.
+    // The names stand beside the ends of the curves, moved apart where they would overlap.
     let ends = lines.iter().filter_map(|line| Some((line, line.points.last()?)));
     let mut ends: Vec<_> = ends.map(|(line, end)| (line.series, x.at(end.0), y.at(end.1))).collect();
     ends.sort_by(|a, b| a.2.total_cmp(&b.2));
@@ -187,7 +187,7 @@ pub fn plot(
     svg.finish()
 }
 
-/// Moves ascending places apart until none is nearer to the next than a line, as far as there is room.
+/// Moves ascending positions apart until neighbours are at least one line apart, as far as there is room.
 fn apart(places: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     let mut places = places.to_vec();
     let mut least = top;
@@ -203,7 +203,7 @@ fn apart(places: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     places
 }
 
-/// A marker alone, for the list of policies.
+/// A single marker, for the list of policies.
 #[must_use]
 pub fn swatch(style: usize) -> String {
     let shape = shape(style, (8.0, 8.0), 5.0);

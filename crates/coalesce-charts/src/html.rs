@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Text as it may stand in HTML, in elements and in attributes.
+/// Escapes text for HTML elements and attributes.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -28,7 +28,7 @@ pub fn figure(id: &str, title: &str, caption: &str, panels: &[String]) -> String
     )
 }
 
-/// A table with a caption, a heading line and groups of lines; the columns in `numbers` are numbers, the others words.
+/// A table with a caption, a header row and groups of rows. The columns in `numbers` are aligned as numbers.
 #[must_use]
 pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec<Vec<String>>]) -> String {
     let class = |column| if numbers.contains(&column) { " class=\"n\"" } else { "" };
@@ -36,7 +36,7 @@ pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec
         .iter()
         .enumerate()
         .map(|(column, head)| format!("<th scope=\"col\"{}>{}</th>", class(column), escape(head)));
-    // Not <caption>: that is as wide as the table, which a phone scrolls.
+    // Not a <caption>, which is as wide as the table and would scroll with it on a phone.
     let caption = escape(caption);
     let mut html = format!(
         "<p class=\"caption\">{caption}</p>\n\
@@ -55,13 +55,13 @@ pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec
     html + "</table></div>\n"
 }
 
-/// A paragraph that must not be overlooked.
+/// A highlighted paragraph.
 #[must_use]
 pub fn notice(text: &str) -> String {
     format!("<p class=\"notice\" role=\"note\">{}</p>\n", escape(text))
 }
 
-/// Commands.
+/// A block of shell commands.
 #[must_use]
 pub fn commands(lines: &str) -> String {
     format!("<pre><code>{}</code></pre>\n", escape(lines))
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_gets_through_unescaped() {
+    fn every_text_is_escaped() {
         assert_eq!(escape("<a href=\"x\">'&amp;'</a>"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;&#39;&lt;/a&gt;");
         assert_eq!(escape("p99 µs"), "p99 µs");
         let html = table("<c>", &["<h>"], 0..1, &[vec![vec!["<d>".into()]]]);

@@ -1,7 +1,7 @@
-//! Reports that are one file: figures as SVG, HTML and CSS around them; nothing from elsewhere, no script.
+//! Reports in a single file: SVG figures within HTML and CSS, without scripts and external resources.
 //!
-//! Text is text, colours follow the page (light, dark, print), and every mark says its numbers when pointed at. A policy has
-//! the same colour and marker everywhere ([`series::styles`]).
+//! Text stays selectable, colours follow the page (light, dark, print), and every mark has a tooltip with its numbers.
+//! A policy has the same colour and marker everywhere ([`series::styles`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! From values to coordinates, and where the ticks are.
+//! Axes: they map values to coordinates, and place the ticks.
 
-/// How values are spread along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spread {
     Linear,
     Log,
-    /// Percentiles by their number of nines: 90, 99, 99.9 are one apart.
+    /// Percentiles by their number of nines: 90, 99 and 99.9 are one unit apart.
     Nines,
 }
 
@@ -15,7 +15,7 @@ pub struct Scale {
     spread: Spread,
     domain: (f64, f64),
     range: (f64, f64),
-    /// Values with a tick, and what is written there.
+    /// The values that have a tick, with their labels.
     pub ticks: Vec<(f64, String)>,
 }
 
@@ -28,8 +28,8 @@ impl Scale {
     pub fn linear(max: f64, range: (f64, f64)) -> Self {
         let max = if max > 0.0 { max } else { 1.0 };
         let decade = 10f64.powf(max.log10().floor());
-        let steps = |step: &f64| (max / step - 2e-3).ceil(); // 0.3 / 0.1 is 3 whatever the last bit says, and 1.0004 is 1
-        // The finest that makes at most five steps.
+        let steps = |step: &f64| (max / step - 2e-3).ceil(); // with rounding, so that 0.3 / 0.1 is 3 and 1.0004 is 1
+        // The finest step that divides the axis into at most five.
         let step = [0.2, 0.5, 1.0].map(|part| part * decade).into_iter().find(|step| steps(step) <= 5.0);
         let step = step.unwrap_or(2.0 * decade);
         let steps = steps(&step);
@@ -37,7 +37,7 @@ impl Scale {
         Self { spread: Spread::Linear, domain: (0.0, steps * step), range, ticks }
     }
 
-    /// From 0 to `max` exactly, with a tick about every tenth.
+    /// From 0 to exactly `max`, with about ten ticks.
     #[must_use]
     pub fn to(max: f64, range: (f64, f64)) -> Self {
         let max = if max > 0.0 { max } else { 1.0 };
@@ -49,12 +49,12 @@ impl Scale {
         Self { spread: Spread::Linear, domain: (0.0, max), range, ticks }
     }
 
-    /// From `min` to `max`, both positive, by factors.
+    /// Logarithmic, from `min` to `max`, both positive.
     #[must_use]
     pub fn log(min: f64, max: f64, range: (f64, f64)) -> Self {
         let min = min.max(1e-3);
         let domain = (min / 1.08, max.max(min * 1.5) * 1.08);
-        // As many ticks as there is room for.
+        // The most ticks that fit.
         let steps: &[f64] = match domain.1 / domain.0 {
             factor if factor < 6.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0],
             factor if factor < 200.0 => &[1.0, 2.0, 5.0],
@@ -66,7 +66,7 @@ impl Scale {
         Self { spread: Spread::Log, domain, range, ticks: ticks.collect() }
     }
 
-    /// From `min` to `max`, both positive, by factors, with a tick at each doubling of `min`.
+    /// Logarithmic, from `min` to `max`, both positive, with a tick at each doubling of `min`.
     #[must_use]
     pub fn doublings(min: f64, max: f64, range: (f64, f64)) -> Self {
         let values =
@@ -75,7 +75,7 @@ impl Scale {
         Self { spread: Spread::Log, domain: (min, max), range, ticks }
     }
 
-    /// Ratios around 1.
+    /// Logarithmic, for ratios around 1.
     #[must_use]
     pub fn ratio(min: f64, max: f64, range: (f64, f64)) -> Self {
         let domain = (min.clamp(0.02, 0.8) / 1.04, max.clamp(1.25, 50.0) * 1.04);
@@ -95,7 +95,7 @@ impl Scale {
         Self { spread: Spread::Nines, domain: (NINES[0], max), range, ticks: ticks.collect() }
     }
 
-    /// The coordinate of `value`; the end of the axis for what lies beyond.
+    /// The coordinate of `value`, clamped to the end of the axis.
     #[must_use]
     pub fn at(&self, value: f64) -> f64 {
         let (low, high) = (self.position(self.domain.0), self.position(self.domain.1));
@@ -123,7 +123,7 @@ fn nines(percent: f64) -> f64 {
     -(1.0 - percent / 100.0).max(1e-9).log10()
 }
 
-/// A number in at most four characters or so: 0.25, 1.5, 20, 500, 2k, 1M.
+/// A number in about four characters: 0.25, 1.5, 20, 500, 2k, 1M.
 #[must_use]
 pub fn short(value: f64) -> String {
     let (value, unit) = match value {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_nine_is_as_far_as_the_one_before() {
+    fn percentile_axis_is_uniform_in_nines() {
         let scale = Scale::nines(99.99, (0.0, 100.0));
         let x = NINES.map(|percent| scale.at(percent));
         assert!(close(x[0], 0.0) && close(x[4], 100.0));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_ends_at_a_tick() {
+    fn a_linear_axis_ends_at_a_tick() {
         for (max, expected) in [
             (1.0, "0 0.2 0.4 0.6 0.8 1"),
             (0.3, "0 0.1 0.2 0.3"),
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn doublings_are_as_far_from_each_other() {
+    fn doublings_are_equidistant() {
         let scale = Scale::doublings(1.0, 16.0, (0.0, 4.0));
         assert_eq!(ticks(&scale), "1 2 4 8 16");
         assert!(close(scale.at(8.0), 3.0) && close(scale.at(16.0), 4.0));
     }
 
     #[test]
-    fn a_stretch_ends_where_it_ends() {
+    fn an_exact_axis_ends_at_its_maximum() {
         for (max, expected) in [
             (95.0, "0 10 20 30 40 50 60 70 80 90"),
             (130.0, "0 20 40 60 80 100 120"),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn log_goes_by_factors_and_covers_what_is_there() {
+    fn a_logarithmic_axis_has_round_ticks_within_its_range() {
         let scale = Scale::log(30.0, 700.0, (0.0, 1.0));
         assert_eq!(ticks(&scale), "50 100 200 500");
         assert!(!scale.is_beyond(30.0) && !scale.is_beyond(700.0) && scale.is_beyond(19.0));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn short_numbers_use_k_and_m() {
         for (value, text) in
             [(0.0, "0"), (0.25, "0.25"), (1.5, "1.5"), (100.0, "100"), (2000.0, "2000"), (5e4, "50k"), (2e6, "2M")]
         {

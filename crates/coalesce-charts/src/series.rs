@@ -1,21 +1,22 @@
-//! Policies in pictures: one label, colour and marker for each, the same everywhere.
+//! The policies of a figure: one label, colour and marker for each, the same in every figure.
 
-/// A policy in a picture.
+/// A policy in a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
     /// Its label.
     pub label: &'a str,
-    /// Number of its colour and marker.
+    /// Index of its colour and marker.
     pub style: usize,
 }
 
-/// Names with a style of their own; the styles after these are for other names, and for a name's second and later forms.
+/// Names with a fixed style. The styles after these are for other names, and for a name's second and later occurrences.
 const STYLED: [&str; 8] = ["none", "nvme", "vic", "cint", "auto", "batch", "dim", "spdk_vhost"];
 
-/// Styles that the page defines: so many policies at most look different.
+/// The number of styles that the page defines, and so the most policies in a figure.
 pub const STYLES: usize = 11;
 
-/// Label and style of policies by their names: the name, numbered if it comes twice. `None`: no style is left.
+/// The labels and styles of policies. A label is the policy's name, numbered if it occurs again. `None` if no style is
+/// left.
 #[must_use]
 pub fn styles(names: &[&str]) -> Option<Vec<(String, usize)>> {
     let mut spare = STYLED.len()..STYLES;
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_policy_has_a_style_until_there_is_none_left() {
+    fn policies_have_distinct_styles_until_none_is_left() {
         let of = |names: &[&str]| {
             styles(names)
                 .map(|all| all.into_iter().map(|(label, style)| format!("{label} {style}")).collect::<Vec<_>>())

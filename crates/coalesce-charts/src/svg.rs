@@ -1,27 +1,27 @@
-//! A picture being written.
+//! Writes SVG.
 
 use crate::html::escape;
 use crate::scale::Scale;
 use crate::series::Series;
 use std::fmt::{Display, Write as _};
 
-/// Where a panel's marks begin: below title and explanation.
+/// The top of a panel's marks, below title and explanation.
 pub const TOP: f64 = 46.0;
 /// Room for ticks and the axis label.
 pub const BOTTOM: f64 = 38.0;
 
-/// What is written around a panel.
+/// The texts around a panel.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// In bold.
+    /// The title, in bold.
     pub title: &'a str,
-    /// Below the title.
+    /// The explanation below the title.
     pub about: &'a str,
-    /// What the x axis shows, with its unit.
+    /// The label of the x axis, with its unit.
     pub axis: &'a str,
 }
 
-/// The outline of a style's marker: shapes differ too, not only colours.
+/// The outline of a style's marker. Styles differ in shape as well as in colour.
 pub fn shape(style: usize, (x, y): (f64, f64), r: f64) -> String {
     let polygon = |points: &[(f64, f64)]| {
         let points = points.iter().map(|(dx, dy)| format!("{:.1} {:.1}", x + dx * r, y + dy * r));
@@ -37,14 +37,14 @@ pub fn shape(style: usize, (x, y): (f64, f64), r: f64) -> String {
     }
 }
 
-/// A picture being written. Writing to a String cannot fail, so errors are not looked at.
+/// An SVG that is being written. Writing to a String cannot fail, so errors are ignored.
 pub struct Svg {
     text: String,
     width: f64,
 }
 
 impl Svg {
-    /// `numbers`: what is drawn, in words, for those who do not see it.
+    /// Begins an SVG. `numbers` describes the marks for screen readers.
     pub fn new(class: &str, head: &Head, (width, height): (f64, f64), numbers: &[impl AsRef<str>]) -> Self {
         let Head { title, about, axis } = head;
         let numbers = numbers.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("; ");

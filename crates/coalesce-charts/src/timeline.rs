@@ -1,4 +1,4 @@
-//! Time lines: what completed, what was held, and when there was an interrupt, for several policies under each other.
+//! Time lines of completions, holds and interrupts, with one lane for each policy.
 
 use crate::scale::Scale;
 use crate::series::Series;
@@ -6,51 +6,51 @@ use crate::svg::{BOTTOM, Head, Svg};
 
 /// Width of a time line, in its own units: that of a page.
 const WIDTH: f64 = 1000.0;
-/// Room for names to the left, and for nothing to the right.
+/// Width of the names on the left, and of the margin on the right.
 const NAMES: f64 = 96.0;
 const MARGIN: f64 = 14.0;
-/// Below title, explanation and key.
+/// The top of the lanes, below title, explanation and key.
 const TOP: f64 = 66.0;
 /// Height of a lane, and of the marks in it.
 const LANE: f64 = 44.0;
 const BAR: f64 = 30.0;
 const TICK: f64 = 15.0;
 
-/// Where the x axis lies.
+/// The range of the x axis.
 pub const RANGE: (f64, f64) = (NAMES, WIDTH - MARGIN);
 
-/// What one policy did.
+/// The events under one policy.
 #[derive(Clone, Debug)]
 pub struct Lane<'a> {
-    /// Whose it is.
+    /// The policy.
     pub series: Series<'a>,
-    /// Below its name, in a few letters.
+    /// A few letters below its name.
     pub about: String,
-    /// Completions: when.
+    /// The completions.
     pub completions: Vec<Completion>,
-    /// From when to when something was held.
+    /// The intervals in which completions were held.
     pub holds: Vec<(f64, f64)>,
-    /// Interrupts: when.
+    /// The interrupts.
     pub interrupts: Vec<Interrupt>,
 }
 
-/// A command that completed.
+/// A completed command.
 #[derive(Clone, Debug)]
 pub struct Completion {
-    /// When.
+    /// Its time.
     pub at: f64,
-    /// Somebody waits for it: its requester, or a clue, says so.
+    /// Whether its hint is Urgent or Barrier.
     pub marked: bool,
-    /// Shown when pointed at.
+    /// The tooltip.
     pub hover: String,
 }
 
 /// An interrupt.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    /// When.
+    /// Its time.
     pub at: f64,
-    /// Shown when pointed at.
+    /// The tooltip.
     pub hover: String,
 }
 
@@ -91,7 +91,7 @@ pub fn timeline(head: &Head, x: &Scale, lanes: &[Lane]) -> String {
     svg.finish()
 }
 
-/// A tick; with a head if somebody waits for it.
+/// Draws a tick, with a head if its hint is Urgent or Barrier.
 fn completed(svg: &mut Svg, (x, base): (f64, f64), marked: bool) {
     svg.line("tick-up", (x, base), (x, base - TICK));
     if marked {
@@ -99,7 +99,7 @@ fn completed(svg: &mut Svg, (x, base): (f64, f64), marked: bool) {
     }
 }
 
-/// What the marks mean.
+/// Draws the key.
 fn key(svg: &mut Svg) {
     let base = 54.0;
     let example = Series { label: "", style: 0 };
@@ -108,7 +108,7 @@ fn key(svg: &mut Svg) {
     for (what, room) in [
         ("completion", 92.0),
         ("completion of an Urgent or Barrier", 222.0),
-        ("held: posted, not announced", 194.0),
+        ("held: posted, no interrupt yet", 194.0),
         ("interrupt", 0.0),
     ] {
         match what {
@@ -147,7 +147,7 @@ mod tests {
         let head = Head { title: "t", about: "a", axis: "µs" };
         let svg = timeline(&head, &Scale::linear(10.0, RANGE), &[lane]);
         let count = |what: &str| svg.matches(what).count();
-        // One more of each is in the key, which has two ticks.
+        // The key has one more of each, and two ticks.
         assert_eq!(
             [count("class=\"tick-up\""), count("class=\"held\""), count("class=\"bar\""), count("<circle")],
             [5, 2, 3, 3]

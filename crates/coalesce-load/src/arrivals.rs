@@ -1,19 +1,19 @@
-//! Open loop: when requests arrive, whatever the target does.
+//! The arrivals of an open loop, which do not depend on the target.
 //!
-//! An arrival that finds no room waits, and its latency counts from the intended time, so a slow target cannot
-//! hide by slowing the load down (no "coordinated omission").
+//! An arrival that finds no room waits. Its latency counts from the intended time, so a slow target cannot hide its
+//! latency by slowing the load down (no "coordinated omission").
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// When arrivals come, and when they stop.
+/// The times of the arrivals, and their end.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// Mean distance of two arrivals.
+    /// Mean interval between two arrivals.
     pub interval_ns: f64,
     /// Time of the first arrival.
     pub first_ns: f64,
-    /// Exponentially distributed distances instead of equal ones.
+    /// Whether intervals are exponentially distributed instead of equal.
     pub poisson: bool,
     /// Seed of the exponential distribution.
     pub seed: u64,
@@ -23,20 +23,20 @@ pub struct Schedule {
     pub count_max: u64,
 }
 
-/// What the open loop has to offer at some moment.
+/// The open loop's answer to the question for the next arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// An arrival is waiting since this time (and is now taken).
+    /// An arrival, due since this time. It is taken now.
     Waiting(u64),
     /// The next arrival comes at this time.
     At(u64),
-    /// There will be no more.
+    /// No arrival is left.
     Over,
 }
 
-/// The arrivals of one queue: how many are due and how many of those were issued.
+/// The arrivals of one queue: those that are due, and those of them that were issued.
 ///
-/// Both sides run through the same sequence, so waiting arrivals need no memory, however many they are.
+/// Both counts step through the same sequence of times, so waiting arrivals need no memory.
 #[derive(Debug)]
 pub struct OpenLoop {
     due: Arrivals,
@@ -44,13 +44,13 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// The arrivals of `schedule`, none of them issued.
+    /// The arrivals of `schedule`. None is issued yet.
     pub fn new(schedule: Schedule) -> Self {
         let arrivals = Arrivals::new(schedule);
         Self { due: arrivals.clone(), issued: arrivals }
     }
 
-    /// Take the oldest arrival that is due at `now_ns` and was not issued yet.
+    /// Takes the oldest arrival that is due at `now_ns` and not issued.
     pub fn take(&mut self, now_ns: u64) -> Next {
         match self.issued.peek() {
             None => Next::Over,
@@ -62,7 +62,7 @@ impl OpenLoop {
         }
     }
 
-    /// Arrivals due at `now_ns` that were not issued.
+    /// The number of arrivals that are due at `now_ns` and not issued.
     pub fn backlog(&mut self, now_ns: u64) -> u64 {
         while self.due.peek().is_some_and(|at| at <= now_ns) {
             self.due.advance();
@@ -70,7 +70,7 @@ impl OpenLoop {
         self.due.count.saturating_sub(self.issued.count)
     }
 
-    /// Arrivals that were due when [`backlog`](Self::backlog) was last asked for.
+    /// The number of arrivals that were due at the last call of [`backlog`](Self::backlog).
     pub fn arrivals(&self) -> u64 {
         self.due.count.max(self.issued.count)
     }
@@ -101,7 +101,7 @@ impl Arrivals {
             let uniform: f64 = self.random.random();
             self.next_ns += -(1.0 - uniform).ln() * self.schedule.interval_ns;
         } else {
-            // Not a running sum: its rounding errors would add up to a different rate.
+            // Computed from the index. The rounding errors of a running sum would change the rate.
             self.next_ns = self.schedule.first_ns + self.count as f64 * self.schedule.interval_ns;
         }
     }
@@ -135,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn third_of_a_nanosecond_does_not_drift() {
+    fn an_interval_with_a_fraction_of_a_nanosecond_does_not_drift() {
         let mut open = OpenLoop::new(Schedule { interval_ns: 1e9 / 3e6, end_ns: 1_000_000_000, ..schedule(false) });
         assert_eq!(open.backlog(u64::MAX), 3_000_000);
     }
 
     #[test]
-    fn nothing_is_issued_before_its_time_and_waiting_keeps_the_intended_time() {
+    fn no_arrival_is_early_and_a_waiting_one_keeps_its_intended_time() {
         let mut open = OpenLoop::new(schedule(false));
         assert_eq!(open.take(0), Next::Waiting(0));
         assert_eq!(open.take(999), Next::At(1000));
@@ -155,7 +155,7 @@ mod tests {
     fn poisson_arrivals_have_the_rate_and_repeat_with_the_seed() {
         let long = Schedule { end_ns: 1_000_000_000, ..schedule(true) };
         let times = drain(&mut OpenLoop::new(long), u64::MAX);
-        // One million expected, standard deviation 1000.
+        // One million arrivals are expected, with a standard deviation of 1000.
         assert!((995_000..1_005_000).contains(&times.len()), "{}", times.len());
         assert!(times.is_sorted());
         assert_eq!(times, drain(&mut OpenLoop::new(long), u64::MAX));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn count_limit_ends_the_arrivals() {
+    fn a_count_limit_ends_the_arrivals() {
         let mut open = OpenLoop::new(Schedule { count_max: 3, ..schedule(false) });
         assert_eq!(drain(&mut open, u64::MAX), [0, 1000, 2000]);
         assert_eq!(open.take(u64::MAX), Next::Over);

@@ -1,4 +1,4 @@
-//! Which block the next request goes to and, with --verify, what must be in it.
+//! Chooses the block of each request and, with --verify, knows what the block must contain.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use crate::pattern::{self, Mismatch};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// One block to read or write, and the generation of what was or will be in it (0: unknown).
+/// An access to one block. The generation is that of the data read or to be written; 0: unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     pub block: u64,
@@ -15,7 +15,7 @@ pub struct Access {
     pub generation: u64,
 }
 
-/// The blocks of one queue: each queue has an equal, contiguous part of the device to itself.
+/// The blocks of one queue. Each queue has an equal, contiguous part of the device to itself.
 #[derive(Debug)]
 pub struct Blocks {
     first: u64,
@@ -29,7 +29,7 @@ pub struct Blocks {
 
 #[derive(Debug, Default)]
 struct Verify {
-    /// Tells this run's data from that of an earlier run with the same seed.
+    /// Distinguishes this run's data from that of an earlier run with the same seed.
     run: u64,
     generation: u64,
     latest: HashMap<u64, u64>,
@@ -52,7 +52,7 @@ impl Blocks {
         }
     }
 
-    /// Choose the next access. With --verify its block is busy until [`complete`](Self::complete).
+    /// Chooses the next access. With --verify its block is busy until [`complete`](Self::complete).
     pub fn next(&mut self) -> Access {
         let write = self.random.random_range(0..100) < self.write_share_percent;
         let proposed = self.propose();
@@ -63,7 +63,7 @@ impl Blocks {
         let access = match readable {
             Some((block, generation)) => Access { block, write: false, generation },
             None => {
-                // Two accesses to one block at a time would leave open which data is right.
+                // With two accesses to one block at a time, the right data would be undefined.
                 let mut block = proposed;
                 while verify.busy.contains(&block) {
                     block = self.first + (block - self.first + 1) % self.count;
@@ -76,14 +76,15 @@ impl Blocks {
         access
     }
 
-    /// Make the data of a write.
+    /// Generates the data of a write.
     pub fn fill(&self, access: Access, data: &mut [u8]) {
         if let Some(verify) = &self.verify {
             pattern::fill(data, access.block * data.len() as u64, access.generation, verify.run);
         }
     }
 
-    /// An access is complete; `data` is what a successful read returned. Tells whether it was right (`None`: not checked).
+    /// Ends an access. `data` is what a successful read returned. Returns whether the data was right; `None`:
+    /// unchecked.
     pub fn complete(&mut self, access: Access, ok: bool, data: &[u8]) -> Option<Result<(), Mismatch>> {
         let verify = self.verify.as_mut()?;
         verify.busy.remove(&access.block);
@@ -95,7 +96,7 @@ impl Blocks {
                 None
             }
             (true, false) => {
-                // Old, new or both: nothing can be said about this block any more.
+                // The block may hold old data, new data or both, so its content is unknown.
                 verify.latest.remove(&access.block);
                 verify.written.retain(|&block| block != access.block);
                 None
@@ -118,7 +119,7 @@ impl Blocks {
 }
 
 impl Verify {
-    /// A block that this run wrote, and its generation.
+    /// A random block that this run wrote, and its generation.
     fn pick_written(&self, random: &mut SmallRng) -> Option<(u64, u64)> {
         if self.written.is_empty() {
             return None;
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_in_flight_are_never_touched_twice_and_reads_know_what_was_written() {
+    fn a_block_has_one_access_at_a_time_and_reads_know_what_was_written() {
         let mut blocks = Blocks::new(&options(), 0, 8, 1);
         let mut device = vec![vec![0; 512]; 8];
         let mut reads = 0;
@@ -161,11 +162,11 @@ mod tests {
     }
 
     #[test]
-    fn failed_write_makes_a_block_unknown() {
+    fn a_failed_write_makes_the_content_of_its_block_unknown() {
         let mut blocks = Blocks::new(&options(), 0, 1, 1);
         for _ in 0..100 {
             let access = blocks.next();
-            assert!(access.write, "nothing was ever written, so nothing can be read back");
+            assert!(access.write, "no block was written, so none can be read back");
             blocks.complete(access, false, &[]);
         }
     }

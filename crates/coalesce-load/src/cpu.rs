@@ -16,7 +16,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// What this thread has used so far.
+    /// The CPU time of this thread so far.
     pub(crate) fn of_this_thread() -> Result<Self, Error> {
         let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
         let seconds = |time: TimeVal| time.num_microseconds() as f64 / 1e6;

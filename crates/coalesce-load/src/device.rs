@@ -1,4 +1,4 @@
-//! Connect to a target, negotiate, and set its queues up.
+//! Connects to a target, negotiates features, and sets up its queues.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::protocol::{BlkConfig, Transport};
 use crate::queue::Queue;
 
-/// How long a target may take for the whole set-up.
+/// The longest time of the whole set-up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 const SECTOR_BYTES: u64 = 512;
@@ -28,26 +28,27 @@ const DESCRIPTORS_PER_REQUEST: u16 = 3;
 /// Smallest ring to ask for; the usual size of a virtio-blk queue.
 const RING_ENTRIES_MIN: u16 = 128;
 
-/// A target that is ready for requests.
+/// A connected target that is ready for requests.
 pub struct Device<T> {
     pub queues: Vec<Queue<T>>,
     pub capacity_bytes: u64,
     /// Whether EVENT_IDX was negotiated.
     pub event_idx: bool,
-    /// The socket, to notice that the target closed it. `None` if it could not be found.
+    /// The socket, which shows when the target closes the connection. `None` if it could not be found.
     pub connection: Option<OwnedFd>,
 }
 
 impl<T: Send + 'static> Device<T> {
-    /// Connect to the target and start its queues.
+    /// Connects to the target and starts its queues.
     pub fn open(options: &Options) -> Result<Self, Error> {
-        // The driver crate keeps its socket to itself, so the new one is found by comparison: one at a time.
+        // The driver crate does not expose its socket. The new socket is found by comparing the open ones before and
+        // after, so only one thread may connect at a time.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let before = open_sockets();
         let connection = || find_connection(&options.socket, &before);
 
-        // A target that accepts but never answers would block the driver crate for good, hence the thread.
+        // The set-up runs in a thread, because a target that never answers would block the driver crate for ever.
         let (sender, receiver) = channel();
         let for_thread = options.clone();
         std::thread::spawn(move || sender.send(set_up::<T>(&for_thread)));
@@ -55,7 +56,7 @@ impl<T: Send + 'static> Device<T> {
             Ok(device) => device.map(|device| Self { connection: connection(), ..device }),
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(socket) = connection() {
-                    // Best effort: this ends the thread, and nothing else depends on it.
+                    // Ends the thread. A failure does not matter, because nothing depends on the thread.
                     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
                 }
                 Err(Error::Connect("it does not answer; is another client connected to it?".into()))
@@ -131,12 +132,12 @@ fn check_device(
     need(flush, "VIRTIO_BLK_F_FLUSH, which --fsync-every needs".into())?;
     let aligned = options.block_size_bytes >= device_block;
     need(aligned, format!("blocks of {} bytes: its own have {device_block}", options.block_size_bytes))?;
-    // --verify keeps every block in flight apart; without it a single block is enough.
+    // With --verify, requests in flight go to different blocks. Without it, one block is enough.
     let blocks_min = if options.verify { u64::from(options.in_flight_max()) } else { 1 };
     need(queue_blocks >= blocks_min, format!("enough space: a queue's part of it is {queue_blocks} blocks"))
 }
 
-/// The sockets this process has open.
+/// The open sockets of this process.
 fn open_sockets() -> BTreeSet<RawFd> {
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
     entries
@@ -146,13 +147,13 @@ fn open_sockets() -> BTreeSet<RawFd> {
         .collect()
 }
 
-/// A duplicate of the one socket that is connected to `path` and was not open `before`.
+/// A duplicate of the socket that is connected to `path` and was not open `before`.
 fn find_connection(path: &Path, before: &BTreeSet<RawFd>) -> Option<OwnedFd> {
     let leads_to_target = |fd: &RawFd| {
-        // The peer's address is what the target was given, which may be relative to another directory.
+        // The peer's address is the path that the target was given. It may be relative to another directory.
         getpeername::<UnixAddr>(*fd).is_ok_and(|peer| peer.path().and_then(Path::file_name) == path.file_name())
     };
     let fd = open_sockets().difference(before).copied().find(leads_to_target)?;
-    // SAFETY: the descriptor is open now, and borrowed only for the moment of the duplication.
+    // SAFETY: the descriptor is open, and is borrowed only for its duplication.
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().ok()
 }

@@ -1,4 +1,4 @@
-//! The driver of one queue: requesters that issue, an interrupt handler that completes, and what they counted.
+//! The driver of one queue: its requesters, its interrupt handler, and their counters.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -18,29 +18,29 @@ use crate::requester::{GRACE_NS, Group, Issued, Next, Pace, Profile, Requester};
 
 /// Real-time class, level 0.
 const IOPRIO_RT: u32 = 1 << 13;
-/// Best-effort class, level 4: what Linux sends for a process that asked for nothing.
+/// Best-effort class, level 4: what Linux sends for a process that has not set a priority.
 const IOPRIO_DEFAULT: u32 = 2 << 13 | 4;
-/// What Linux sends for a flush, behind which there is no process.
+/// What Linux sends for a flush, which belongs to no process.
 const IOPRIO_FLUSH: u32 = 0;
 
 const NS_PER_SECOND: f64 = 1e9;
 
-/// What travels with a request.
+/// What the driver keeps for a request in flight.
 pub struct Ticket {
     requester: usize,
-    /// Where its latency starts.
+    /// The start of its latency.
     since_ns: u64,
     /// `None` for a flush.
     access: Option<Access>,
 }
 
-/// How long one phase (warm-up or measurement) lasts.
+/// The length of one phase (warm-up or measurement).
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
     pub start: Instant,
-    /// Nothing is asked for at or after this time.
+    /// No request is issued at or after this time.
     pub end_ns: u64,
-    /// Requests per queue.
+    /// The most requests per queue.
     pub ops: u64,
 }
 
@@ -53,7 +53,7 @@ impl Phase {
         Self { start: Instant::now(), end_ns: u64::MAX, ops }
     }
 
-    /// The same phase, but it starts now.
+    /// The same phase, starting now.
     pub fn restarted(self) -> Self {
         Self { start: Instant::now(), ..self }
     }
@@ -63,7 +63,7 @@ impl Phase {
     }
 }
 
-/// What one queue counted in one phase.
+/// The counters of one queue in one phase.
 pub struct Counts {
     pub interrupts: u64,
     pub kicks: u64,
@@ -80,7 +80,7 @@ impl Counts {
     }
 }
 
-/// One queue and everything that is asked of it.
+/// One queue and its requesters.
 pub struct Driver {
     pub queue: Queue<Ticket>,
     pub requesters: Vec<Requester>,
@@ -96,16 +96,17 @@ impl Driver {
         Self { queue, requesters: Vec::new(), counts: Counts::new(), blocks, sectors_per_block, index }
     }
 
-    /// Begin a phase from nothing.
+    /// Begins a phase with all counters at zero.
     pub fn begin(&mut self, options: &Options, phase: &Phase) -> Result<(), Error> {
-        // Targets signal when a queue starts, which answers no request.
+        // Targets signal when a queue starts. That interrupt belongs to no request.
         self.queue.take_interrupts()?;
         self.counts = Counts::new();
         self.requesters = requesters(options, phase, self.index);
         Ok(())
     }
 
-    /// Issue all that may go now, with one kick. Returns when there will be more to issue, if not at a completion.
+    /// Issues every request that may be issued now, with one kick. Returns when more can be issued; `None`: at a
+    /// completion.
     pub fn issue(&mut self, phase: &Phase) -> Result<Option<u64>, Error> {
         if self.is_stuck(phase) {
             return Ok(None);
@@ -113,7 +114,7 @@ impl Driver {
         let mut wake_ns = None;
         let mut issued = false;
         for index in 0..self.requesters.len() {
-            // The synchronous requester of a mixed job runs as long as the asynchronous one, which comes first.
+            // The synchronous requester of a mixed job stops when the asynchronous one stops, which is the first.
             if index > 0 && self.requesters[0].exhausted() {
                 break;
             }
@@ -135,7 +136,7 @@ impl Driver {
         Ok(wake_ns)
     }
 
-    /// Handle the interrupts that have come; returns how many completions they brought.
+    /// Handles pending interrupts. Returns the number of completions reaped.
     pub fn handle_interrupts(&mut self, phase: &Phase) -> Result<u64, Error> {
         let interrupts = self.queue.take_interrupts()?;
         if interrupts == 0 {
@@ -144,7 +145,7 @@ impl Driver {
         self.counts.interrupts += interrupts;
         let (requesters, blocks, counts) = (&mut self.requesters, &mut self.blocks, &mut self.counts);
         let mut completions = 0;
-        self.queue.take_completions(|ticket, status, data| {
+        self.queue.reap(|ticket, status, data| {
             completions += 1;
             let now_ns = phase.now_ns();
             let requester = &mut requesters[ticket.requester];
@@ -170,7 +171,8 @@ impl Driver {
         Ok(completions)
     }
 
-    /// Whether nothing more is to come: everything was issued and came back, or was waited for long enough.
+    /// Whether the phase is over: every request was issued and completed, or the grace time of the missing ones has
+    /// passed.
     pub fn is_over(&self, phase: &Phase) -> bool {
         let settled = |requester: &Requester| requester.in_flight() == 0 || is_silent(requester, phase);
         (self.requesters[0].exhausted() || self.is_stuck(phase)) && self.requesters.iter().all(settled)
@@ -184,10 +186,10 @@ impl Driver {
         self.requesters.iter().map(|requester| u64::from(requester.in_flight())).sum()
     }
 
-    /// Give up on what is in flight, and name it.
+    /// Gives up on the requests in flight, and counts them as failures.
     pub fn give_up(&mut self) {
-        let (in_flight, untaken) = (self.in_flight(), self.queue.untaken());
-        for (cause, count) in [(Cause::Unsignalled, untaken), (Cause::Lost, in_flight.saturating_sub(untaken))] {
+        let (in_flight, unreaped) = (self.in_flight(), self.queue.unreaped());
+        for (cause, count) in [(Cause::Unsignalled, unreaped), (Cause::Lost, in_flight.saturating_sub(unreaped))] {
             if count > 0 {
                 self.counts.failures.insert(cause, count);
             }
@@ -213,14 +215,14 @@ impl Driver {
     }
 }
 
-/// Whether a requester has waited in vain for the grace time, and beyond the end of the phase.
+/// Whether a requester has seen no completion for the grace time, and the phase has ended.
 fn is_silent(requester: &Requester, phase: &Phase) -> bool {
     let now_ns = phase.now_ns();
     let past_end = phase.end_ns == u64::MAX || now_ns >= phase.end_ns + GRACE_NS;
     past_end && requester.silent_since(now_ns.saturating_sub(GRACE_NS))
 }
 
-/// The requesters of a job; the first one decides when the queue is done.
+/// The requesters of a job. The first one decides when the queue is done.
 fn requesters(options: &Options, phase: &Phase, index: u16) -> Vec<Requester> {
     let fsync_every = options.fsync_every;
     let closed = |left| Pace::Closed { left, end_ns: phase.end_ns };
@@ -255,7 +257,7 @@ fn open_loop(options: &Options, phase: &Phase, index: u16) -> Option<Pace> {
     let interval_ns = NS_PER_SECOND / options.rate_per_second?;
     let arrivals = OpenLoop::new(Schedule {
         interval_ns,
-        // Staggered, or the queues would all be busy and idle at the same moments.
+        // The queues start staggered. Otherwise all would be busy and idle at the same time.
         first_ns: interval_ns * f64::from(index) / f64::from(options.queues),
         poisson: options.poisson,
         seed: options.seed.wrapping_add(u64::from(index)),

@@ -1,4 +1,4 @@
-//! Why there is no result.
+//! Why a run has no result.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! What went wrong with single requests.
+//! Failures of single requests.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub enum Cause {
     Status(u8),
     /// It returned wrong data.
     Data(Mismatch),
-    /// It is in the used ring, but no interrupt told so.
+    /// It is in the used ring, and no interrupt followed.
     Unsignalled,
     /// The device never completed it.
     Lost,
@@ -32,7 +32,7 @@ impl fmt::Display for Cause {
             Self::Status(2) => f.write_str("status 2 (not supported)"),
             Self::Status(other) => write!(f, "status {other} (not a valid one)"),
             Self::Data(mismatch) => mismatch.fmt(f),
-            Self::Unsignalled => f.write_str("completed, but no interrupt said so"),
+            Self::Unsignalled => f.write_str("completed without an interrupt"),
             Self::Lost => f.write_str("never completed"),
         }
     }
@@ -49,9 +49,9 @@ impl Serialize for Cause {
 pub struct Failure {
     /// Index of the queue.
     pub queue: u16,
-    /// What happened.
+    /// The cause.
     pub cause: Cause,
-    /// To how many requests.
+    /// The number of requests.
     pub count: u64,
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_named() {
+    fn failures_name_queue_count_and_cause() {
         let failure = Failure { queue: 1, cause: Cause::Lost, count: 2 };
         assert_eq!(failure.to_string(), "queue 1: 2 requests: never completed");
         assert_eq!(serde_json::json!(failure.cause).to_string(), r#""never completed""#);

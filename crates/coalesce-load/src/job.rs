@@ -1,4 +1,4 @@
-//! The kinds of requests that are told apart in a report.
+//! The kinds of requests that a report lists separately.
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// Longest latency that is told apart: one hour.
+/// The longest latency that is recorded exactly: one hour.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// A latency distribution as fio writes it, in nanoseconds.
@@ -24,7 +24,7 @@ pub struct Latency {
     pub stddev: f64,
     /// Number of samples.
     pub N: u64,
-    /// Percentiles: at least this share of the samples is not larger.
+    /// Percentiles: at least this share of the samples is less than or equal to the value.
     #[serde(serialize_with = "as_fio_map")]
     pub percentile: Vec<(f64, u64)>,
 }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_distribution_is_all_zeros() {
+    fn an_empty_distribution_is_all_zeros() {
         let latency = Latency::new(&new_histogram());
         assert_eq!((latency.min, latency.max, latency.N, latency.at(50.0)), (0, 0, 0, 0));
         assert!(serde_json::to_string(&latency).unwrap().contains(r#""mean":0.0"#));

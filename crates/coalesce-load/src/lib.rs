@@ -1,20 +1,20 @@
 //! An interrupt-driven load generator for vhost-user-blk targets.
 //!
-//! It plays the part of a guest's virtio-blk driver: it submits requests, kicks the device when the device asks for
-//! it, and takes completions **only after the call eventfd was signalled**. It never looks at the ring on its own.
-//! So the latency of a request includes whatever the target adds by holding its interrupt back, and the number of
-//! interrupts is exact: the target adds 1 to the eventfd for each, and reading returns the sum.
+//! It acts as a guest's virtio-blk driver. It submits requests, kicks the device when the device wants a kick, and
+//! reaps completions **only after the call eventfd was signalled**. It never polls the ring. So the latency of a
+//! request includes the delay that the target adds by holding an interrupt. The number of interrupts is exact: the
+//! target adds 1 to the eventfd for each, and reading the eventfd returns the sum.
 //!
-//! Terms: *completion* is one request done, *interrupt* one notification about any number of them, *kick* a
-//! notification to the target. *Closed loop*: a completion makes room for the next request. *Open loop*: requests
-//! arrive by the clock, and their latency counts from the intended arrival.
+//! Terms: a *completion* is one request done, an *interrupt* is one notification for any number of completions, a
+//! *kick* is a notification to the target. *Closed loop*: a completion makes room for the next request. *Open loop*:
+//! requests arrive by the clock, and their latency counts from the intended arrival.
 //!
-//! A run is a warm-up and a measurement of the same kind, each of which starts with empty queues and ends when
-//! everything came back. Every request of the measurement is counted, and nothing else.
+//! A run is a warm-up and a measurement with the same load. Each starts with empty queues and ends when every request
+//! has completed. The report covers every request of the measurement, and no other.
 //!
-//! With EVENT_IDX the driver does what Linux does: no wish for interrupts while it takes completions, then `used_event`
-//! is set to the next one, then it looks once more. Without, it wants every interrupt, always (Linux would set
-//! `VRING_AVAIL_F_NO_INTERRUPT` in its handler): each missing interrupt is then the target's doing.
+//! With EVENT_IDX the driver does what Linux does. It disables interrupts while it reaps completions, sets `used_event`
+//! to the next completion, then checks the ring once more. Without EVENT_IDX it always wants every interrupt, whereas
+//! Linux would set `VRING_AVAIL_F_NO_INTERRUPT` in its handler. So each missing interrupt was suppressed by the target.
 
 mod arrivals;
 mod blocks;
@@ -58,18 +58,18 @@ use worker::Share;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Share of the measurement that is done, 0 to 1; 0 during the warm-up.
+    /// Share of the measurement that is complete, 0 to 1; 0 during the warm-up.
     pub done: f64,
-    /// Completions of the measurement or of the warm-up so far.
+    /// Completions so far, of the measurement or of the warm-up.
     pub total_ios: u64,
 }
 
-/// Run the load that `options` describe. `progress` is called about ten times per second.
+/// Runs the load that `options` describe. Calls `progress` about ten times per second.
 ///
-/// A request that failed or never came back is no `Err`: see [`Report::failed`].
+/// A request that failed or never completed is not an `Err`: see [`Report::failed`].
 pub fn run(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Report, Error> {
     options.validate()?;
     let device = Device::open(options)?;
@@ -102,7 +102,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Repo
     })
 }
 
-/// Let the client threads run one phase; returns their shares as one.
+/// Runs one phase on all client threads, and returns the sum of their shares.
 fn serve_all(
     options: &Options,
     drivers: &mut [Driver],
@@ -111,7 +111,7 @@ fn serve_all(
     progress: &mut dyn FnMut(&Phase, u64),
 ) -> Result<Share, Error> {
     let completed = AtomicU64::new(0);
-    // Nothing is ever sent: the channel is closed when the last thread has dropped its end.
+    // Nothing is sent. The channel closes when the last thread drops its end.
     let (working, all_done) = channel::<()>();
     let per_thread = if options.threads == Threads::PerQueue { 1 } else { drivers.len() };
     thread::scope(|scope| {

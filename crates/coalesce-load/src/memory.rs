@@ -1,4 +1,4 @@
-//! The memory that a driver shares with its target: rings, and the data of requests.
+//! The memory that the driver shares with its target: the rings, and the data of requests.
 
 use std::fs::File;
 use std::ops::{Deref, DerefMut};
@@ -13,14 +13,14 @@ use virtio_driver::{VirtioFeatureFlags, VirtioTransport};
 use crate::Error;
 use crate::protocol::{BlkRequest, Transport};
 
-/// A queue's ring, and the connection that owns its memory.
+/// A queue's ring, with the connection that owns its memory.
 pub struct Ring {
     virtqueue: Virtqueue<'static, BlkRequest>,
     transport: Arc<Transport>,
 }
 
 impl Ring {
-    /// So many rings, made known to the target, which then may use them.
+    /// Allocates `count` rings of `entries` entries, and registers them with the target.
     pub fn start(mut transport: Transport, count: usize, entries: u16) -> Result<Vec<Self>, Error> {
         let features = VirtioFeatureFlags::from_bits_truncate(transport.get_features());
         let layout = VirtqueueLayout::new::<BlkRequest>(count, entries.into(), features)?;
@@ -32,8 +32,8 @@ impl Ring {
             .into_iter()
             .enumerate()
             .map(|(index, translator)| {
-                // SAFETY: the parts lie within the allocation and do not overlap; it lives as long as `transport`, which
-                // each ring keeps alive.
+                // SAFETY: the parts lie within the allocation and do not overlap. The allocation lives as long as
+                // `transport`, which each ring keeps alive.
                 let part =
                     unsafe { std::slice::from_raw_parts_mut(start.add(index * layout.end_offset), layout.end_offset) };
                 Virtqueue::new(translator, part, entries, features)
@@ -63,7 +63,7 @@ impl DerefMut for Ring {
     }
 }
 
-/// Room for the data of one queue's requests.
+/// The data buffers of one queue's requests.
 pub struct Buffers {
     map: MmapMut,
     block_bytes: usize,
@@ -71,19 +71,19 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// So many blocks, made known to the target.
+    /// Allocates `count` blocks, and registers them with the target.
     pub fn new(transport: &mut Transport, count: u16, block_bytes: u32) -> Result<Self, Error> {
         let (count, block_bytes) = (usize::from(count), block_bytes as usize);
         let file = File::from(memfd_create("coalesce-load", MFdFlags::MFD_CLOEXEC)?);
         file.set_len((count * block_bytes) as u64)?;
-        // SAFETY: the file is ours alone and never shrinks; the target writes only to blocks of requests in flight,
-        // which are not looked at until they are complete.
+        // SAFETY: only this process has the file, and it never shrinks. The target writes only to blocks of requests in
+        // flight, and those blocks are not read until the requests are complete.
         let map = unsafe { MmapMut::map_mut(&file) }?;
         transport.map_mem_region(map.as_ptr() as usize, map.len(), file.as_raw_fd(), 0)?;
         Ok(Self { map, block_bytes, free: (0..count).map(|index| index * block_bytes).collect() })
     }
 
-    /// A block that no request uses, by its place. `None` if there is none.
+    /// Takes a free block, and returns its index. `None` if no block is free.
     pub fn take(&mut self) -> Option<usize> {
         self.free.pop()
     }

@@ -1,4 +1,4 @@
-//! What to run: the options, their defaults and their bounds.
+//! The options of a run, with their defaults and bounds.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Largest number of queues one run can drive.
+/// The most queues in one run.
 pub const QUEUES_MAX: u16 = 16;
 
-/// Most requests in flight per queue: three descriptors each, in the 1024 entries every target accepts, and one
-/// request is left for the synchronous requester of [`Job::Mixed`].
+/// The most requests in flight per queue. A request takes three of the 1024 descriptors that every target accepts, and
+/// one request is reserved for the synchronous requester of [`Job::Mixed`].
 pub const DEPTH_MAX: u16 = 340;
 
-/// Most memory shared with the target for data.
+/// The most data memory shared with the target, in bytes.
 const SHARED_BYTES_MAX: u64 = 1 << 30;
 
-/// Everything that defines a run. `Default` gives the defaults of the command line; only `socket` has none.
+/// The definition of a run. `Default` gives the defaults of the command line; only `socket` has no default.
 #[derive(Args, Clone, Debug, PartialEq, Serialize)]
 pub struct Options {
     /// Unix socket of the vhost-user-blk target
@@ -69,7 +69,7 @@ pub struct Options {
     #[arg(long, value_name = "WRITES")]
     pub fsync_every: Option<u32>,
 
-    /// ioprio of the synchronous requests: real time (0x2000), or like all others (best effort, 0x4004)
+    /// ioprio of the synchronous requests: real time (0x2000), or best effort like all others (0x4004)
     #[arg(long, value_enum, value_name = "CLASS", default_value_t = Self::default().sync_ioprio)]
     pub sync_ioprio: SyncIoprio,
 
@@ -77,11 +77,11 @@ pub struct Options {
     #[arg(long = "rate", value_name = "PER_SECOND")]
     pub rate_per_second: Option<f64>,
 
-    /// Open loop: exponentially distributed intervals instead of equal ones
+    /// Open loop: draw the intervals from an exponential distribution instead of equal intervals
     #[arg(long, requires = "rate_per_second")]
     pub poisson: bool,
 
-    /// Bursts: submit this many requests, wait for all of them, then stay idle for the gap: 64:2ms, 8:500us
+    /// Bursts: submit this many requests, wait for all, then stay idle for the gap; for example 64:2ms or 8:500us
     #[arg(long, value_name = "REQUESTS:GAP", conflicts_with = "rate_per_second")]
     pub bursts: Option<Bursts>,
 
@@ -89,7 +89,7 @@ pub struct Options {
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = parse_on_off, action = clap::ArgAction::Set)]
     pub event_idx: bool,
 
-    /// Sleep in ppoll until the call eventfd is signalled, or spin on it (less jitter, uses a whole CPU)
+    /// Sleep in ppoll until the call eventfd is signalled, or poll it (less jitter, uses a whole CPU)
     #[arg(long, value_enum, default_value_t = Self::default().wait)]
     pub wait: Wait,
 
@@ -97,7 +97,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Self::default().threads)]
     pub threads: Threads,
 
-    /// Write a pattern of offset and generation, and check every read against it (closed loop, needs a mix)
+    /// Write a pattern of offset and generation, and check every read against it (closed loop, with reads and writes)
     #[arg(long, conflicts_with = "rate_per_second")]
     pub verify: bool,
 
@@ -148,7 +148,7 @@ pub enum Job {
     Batch,
 }
 
-/// Direction and order of the requests.
+/// Direction and order of the requests, in fio's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "fio's words, explained by Options::rw; a text here would only lengthen --help")]
@@ -160,7 +160,7 @@ pub enum Rw {
 }
 
 impl Rw {
-    /// Whether offsets are drawn at random.
+    /// Whether offsets are random.
     pub const fn random(self) -> bool {
         matches!(self, Self::Randread | Self::Randwrite)
     }
@@ -226,13 +226,13 @@ impl FromStr for Bursts {
 }
 
 impl Options {
-    /// Share of writes, in percent.
+    /// The share of writes, in percent.
     pub fn write_share_percent(&self) -> u8 {
         let by_name = if matches!(self.rw, Rw::Write | Rw::Randwrite) { 100 } else { 0 };
         self.write_percent.unwrap_or(by_name)
     }
 
-    /// Most requests one queue can have in flight.
+    /// The most requests that one queue can have in flight.
     pub fn in_flight_max(&self) -> u16 {
         match self.job {
             Job::Async => self.depth,
@@ -242,7 +242,7 @@ impl Options {
         }
     }
 
-    /// Check every bound and every combination.
+    /// Checks every bound and every combination of options.
     pub fn validate(&self) -> Result<(), Error> {
         let check = |ok: bool, what: &str| if ok { Ok(()) } else { Err(Error::Usage(what.into())) };
         let closed_loop = self.rate_per_second.is_none();
@@ -272,12 +272,9 @@ impl Options {
             self.bursts.is_none() || (closed_loop && paced_job),
             "--bursts is for the jobs async and mixed, without --rate",
         )?;
-        check(!self.verify || closed_loop, "--verify is for the closed loop: leave out --rate")?;
+        check(!self.verify || closed_loop, "--verify needs a closed loop: leave out --rate")?;
         let mixed = (1..=99).contains(&self.write_share_percent());
-        check(
-            !self.verify || mixed,
-            "--verify reads back what it wrote: give a mix with --write-percent, for example 50",
-        )?;
+        check(!self.verify || mixed, "--verify needs reads and writes: give --write-percent, for example 50")?;
         let shared_bytes = u64::from(self.queues) * u64::from(self.in_flight_max()) * u64::from(size);
         check(shared_bytes <= SHARED_BYTES_MAX, "queues x requests in flight x --block-size must not exceed 1 GiB")
     }
@@ -330,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_combinations_are_refused() {
+    fn contradictory_options_are_refused() {
         let bursts = Some(Bursts { requests: 8, gap_us: 100 });
         let rate_per_second = Some(100.0);
         for (what, options) in [

@@ -1,17 +1,17 @@
-//! The data of --verify: what a write puts into a block, and what a read says about it.
+//! The data pattern of --verify: how a write fills a block, and how a read is checked.
 
 use std::fmt;
 
 const SECTOR_BYTES: usize = 512;
 
-/// What is wrong with data that was read.
+/// How data that was read is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
-    /// Data of an earlier write to the same place.
+    /// It belongs to an earlier write to the same place.
     Stale,
-    /// Data that was written to another place.
+    /// It was written to another place.
     Misplaced,
-    /// Not what any write of this run put there.
+    /// No write of this run wrote it.
     Foreign,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Every sector says where it belongs, in which generation and in which run; the rest follows from these three.
+/// Writes offset, generation and run into every sector. The other bytes are derived from these three.
 pub fn fill(data: &mut [u8], offset: u64, generation: u64, run: u64) {
     for (index, sector) in data.chunks_exact_mut(SECTOR_BYTES).enumerate() {
         let place = offset + (index * SECTOR_BYTES) as u64;
@@ -35,7 +35,7 @@ pub fn fill(data: &mut [u8], offset: u64, generation: u64, run: u64) {
     }
 }
 
-/// Check the data of a block that holds `generation`.
+/// Checks the data of a block that should hold `generation`.
 pub fn check(data: &[u8], offset: u64, generation: u64, run: u64) -> Result<(), Mismatch> {
     for (index, sector) in data.chunks_exact(SECTOR_BYTES).enumerate() {
         let place = offset + (index * SECTOR_BYTES) as u64;
@@ -59,7 +59,7 @@ fn pattern_word(word: usize, place: u64, generation: u64, run: u64) -> u64 {
         0 => place,
         1 => generation,
         2 => run,
-        // An odd multiplier mixes well enough to make neighbouring words, places and generations differ.
+        // Multiplying by an odd number is enough to make neighbouring words, places and generations differ.
         _ => (place ^ generation.rotate_left(32) ^ run).wrapping_add(word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
     }
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_data_is_told_apart() {
+    fn stale_misplaced_and_foreign_data_are_distinguished() {
         let mut data = vec![0; 4096];
         assert_eq!(check(&data, 8192, 3, 9), Err(Mismatch::Foreign));
         fill(&mut data, 8192, 3, 9);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn one_misplaced_sector_is_enough() {
+    fn one_misplaced_sector_is_detected() {
         let (mut data, mut other) = (vec![0; 4096], vec![0; 4096]);
         fill(&mut data, 0, 1, 9);
         fill(&mut other, 4096, 2, 9);

@@ -5,7 +5,7 @@ use virtio_driver::{ByteValued, Le16, Le32, Le64, VhostUser};
 /// The connection to a target, which owns the memory of the rings.
 pub type Transport = VhostUser<BlkConfig, BlkRequest>;
 
-/// `struct virtio_blk_config` up to the last field that is needed: some targets refuse to give more than they know.
+/// `struct virtio_blk_config` up to the last field that is needed. Some targets refuse to read beyond their last field.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 pub struct BlkConfig {

@@ -1,4 +1,4 @@
-//! One virtqueue seen by its driver: submit, kick, take interrupts, take completions.
+//! One virtqueue as its driver sees it: submit, kick, take interrupts, reap completions.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ struct Pending<T> {
     block: Option<usize>,
 }
 
-/// A virtqueue with its eventfds. `T` is what the caller wants to get back with a completion.
+/// A virtqueue with its eventfds. A completion returns the `T` that was submitted with the request.
 pub struct Queue<T> {
     ring: Ring,
     buffers: Buffers,
@@ -35,12 +35,12 @@ pub struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Take over queue `index`.
+    /// Creates the driver's side of queue `index`.
     pub fn new(index: usize, mut ring: Ring, buffers: Buffers, event_idx: bool) -> Result<Self, Error> {
         let call = ring.transport().get_completion_fd(index);
         let flags = OFlag::from_bits_retain(fcntl(call.as_fd(), FcntlArg::F_GETFL)?);
         fcntl(call.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-        // Without EVENT_IDX they stay enabled for good: whatever is then suppressed is the target's own decision.
+        // Without EVENT_IDX interrupts stay enabled. So every suppressed interrupt is the target's decision.
         ring.set_used_notif_enabled(true);
         Ok(Self {
             pending: (0..ring.queue_size()).map(|_| None).collect(),
@@ -52,8 +52,8 @@ impl<T> Queue<T> {
         })
     }
 
-    /// Put a request into the ring; the device may or may not see it before [`kick`](Self::kick).
-    /// `fill` gets the data of a write.
+    /// Puts a request into the ring. The device may see it before [`kick`](Self::kick). `fill` writes the data of a
+    /// write.
     pub fn submit(&mut self, request: Request, context: T, fill: impl FnOnce(&mut [u8])) -> Result<(), Error> {
         let block = match request.kind {
             Kind::Flush => None,
@@ -79,10 +79,10 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Tell the device about new requests if it wants to be told; returns whether it did.
+    /// Kicks the device if it wants a kick. Returns whether it was kicked.
     pub fn kick(&mut self) -> Result<bool, Error> {
-        // The driver crate has this fence for EVENT_IDX only: without it the flags could be read before the device
-        // can see the new index, and a kick that it waits for would be left out.
+        // The driver crate has this fence for EVENT_IDX only. Without it the flags could be read before the device sees
+        // the new index, and a kick that the device waits for would be lost.
         fence(Ordering::SeqCst);
         let wanted = self.ring.avail_notif_needed();
         if wanted {
@@ -91,7 +91,7 @@ impl<T> Queue<T> {
         Ok(wanted)
     }
 
-    /// Interrupts since the last call: the target adds 1 to the call eventfd for each.
+    /// The number of interrupts since the last call. The target adds 1 to the call eventfd for each.
     pub fn take_interrupts(&self) -> Result<u64, Error> {
         match self.call.read() {
             Ok(count) => Ok(count),
@@ -100,8 +100,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Take every completion, as an interrupt handler does. `f` gets the context, the status and the data.
-    pub fn take_completions(&mut self, mut f: impl FnMut(T, u8, &[u8])) -> Result<(), Error> {
+    /// Reaps every completion, as an interrupt handler does. `f` gets the context, the status and the data.
+    pub fn reap(&mut self, mut f: impl FnMut(T, u8, &[u8])) -> Result<(), Error> {
         loop {
             if self.event_idx {
                 self.ring.set_used_notif_enabled(false);
@@ -120,7 +120,7 @@ impl<T> Queue<T> {
             if !self.event_idx {
                 return Ok(());
             }
-            // Ask for an interrupt at the next completion, then look again: the device may have completed something
+            // Enable the interrupt for the next completion, then check again: the device may have completed a request
             // just before it could see that. (The driver crate puts the fence between the two.)
             self.ring.set_used_notif_enabled(true);
             if !self.ring.completions().has_next() {
@@ -129,9 +129,9 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Completions that lie in the used ring and were not taken. Only for a post-mortem: a driver that waits for
-    /// interrupts does not look.
-    pub fn untaken(&mut self) -> u64 {
+    /// The number of unreaped completions in the used ring. Only for failure reports: a driver that waits for
+    /// interrupts does not check.
+    pub fn unreaped(&mut self) -> u64 {
         self.ring.completions().size_hint().0 as u64
     }
 

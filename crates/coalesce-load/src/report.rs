@@ -1,4 +1,4 @@
-//! What a run says: JSON in fio's vocabulary.
+//! The report of a run: JSON in fio's vocabulary.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,29 +21,29 @@ pub struct Report {
     pub version: &'static str,
     /// Socket of the target.
     pub socket: String,
-    /// What was asked for.
+    /// The options of the run.
     pub options: Options,
     /// Whether EVENT_IDX was negotiated.
     pub event_idx: bool,
-    /// Whether these are the numbers of the warm-up: a request failed in it, and nothing was measured.
+    /// Whether these are the numbers of the warm-up, because a request failed in it and the measurement did not run.
     pub warmup_failed: bool,
-    /// Time from the first request to the last completion, at least the time asked for.
+    /// Time from the start to the last completion, in seconds; at least the time that the options ask for.
     pub elapsed_s: f64,
-    /// Latency and rate of each kind of requester: of all queues together, then of each.
+    /// Latency and rate of each kind of requester: first all queues together, then each queue.
     pub jobs: Vec<JobReport>,
     /// All queues together.
     #[serde(flatten)]
     pub total: Counters,
     /// Each queue.
     pub queues: Vec<QueueReport>,
-    /// Everything that went wrong, by queue and cause.
+    /// All failures, by queue and cause.
     pub failures: Vec<Failure>,
     /// CPU time of the client threads.
     pub cpu: Cpu,
 }
 
 impl Report {
-    /// Whether a request failed, returned wrong data or never came back.
+    /// Whether a request failed, returned wrong data or never completed.
     pub fn failed(&self) -> bool {
         !self.failures.is_empty()
     }
@@ -70,28 +70,28 @@ impl Report {
     }
 }
 
-/// Interrupts and what they were for.
+/// Counters of completions, interrupts and failures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counters {
-    /// Completions taken, flushes included.
+    /// Completions reaped, flushes included.
     pub total_ios: u64,
-    /// What the target added to the call eventfd.
+    /// Interrupts: the sum that the target added to the call eventfd.
     pub interrupts: u64,
     /// Interrupts divided by completions; 0 if there were none.
     pub interrupts_per_io: f64,
     /// Completions divided by interrupts; 0 if there were none.
     pub ios_per_interrupt: f64,
-    /// Notifications to the target.
+    /// Kicks of the target.
     pub kicks: u64,
     /// Requests that failed or returned wrong data.
     pub errors: u64,
-    /// Requests that never came back.
+    /// Requests that never completed.
     pub unfinished: u64,
     /// Open loop: arrivals.
     pub arrivals: u64,
     /// Open loop: arrivals that still waited for room five seconds after the end.
     pub never_issued: u64,
-    /// Open loop: most arrivals that waited for room at a time (of one queue).
+    /// Open loop: the most arrivals of one queue that waited for room at a time.
     pub backlog_max: u64,
     /// Reads whose data was checked.
     pub verified: u64,
@@ -124,7 +124,7 @@ impl Counters {
     }
 }
 
-/// What one queue counted.
+/// The counters of one queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueReport {
     /// Index of the queue.
@@ -156,10 +156,10 @@ impl QueueReport {
     }
 }
 
-/// Which queues a line is about.
+/// The queues that a line covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queues {
-    /// Every queue together.
+    /// All queues together.
     All,
     /// This one.
     One(u16),
@@ -188,7 +188,7 @@ impl fmt::Display for Queues {
 pub struct JobReport {
     /// Kind of request.
     pub jobname: JobName,
-    /// Queues it was counted on.
+    /// The queues that it covers.
     pub queue: Queues,
     /// Completions per second.
     pub iops: f64,
@@ -196,7 +196,7 @@ pub struct JobReport {
     pub bw_bytes: u64,
     /// Completions.
     pub total_ios: u64,
-    /// Completion latency: from submission (open loop: from the intended arrival) until the driver took it.
+    /// Completion latency: from submission (open loop: from the intended arrival) until the driver reaped it.
     pub clat_ns: Latency,
 }
 

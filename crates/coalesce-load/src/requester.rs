@@ -1,34 +1,35 @@
-//! One requester: decides when its next request may go, and keeps the latencies of those that came back.
+//! One requester: decides when its next request may be issued, and records the latencies of completed ones.
 
 use hdrhistogram::Histogram;
 
 use crate::arrivals::{self, OpenLoop};
 use crate::job::JobName;
 
-/// How long the backlog of an open loop is still issued, and how long a missing completion is waited for.
+/// How long after the end the backlog of an open loop is still issued, and how long to wait for a missing completion,
+/// in ns.
 pub const GRACE_NS: u64 = 5_000_000_000;
 
-/// What a requester wants at some moment.
+/// What a requester does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Issue a request. Its latency counts from this arrival, or from its submission.
     Request { arrived_ns: Option<u64> },
     /// Issue a flush.
     Flush,
-    /// Nothing before a completion, or before this time.
+    /// Wait for a completion, or until this time.
     Wait { until_ns: Option<u64> },
 }
 
-/// What makes a requester issue.
+/// What triggers a requester's next request.
 #[derive(Debug)]
 pub enum Pace {
-    /// Completions: `left` requests, none of them at or after `end_ns`.
+    /// A completion (closed loop): `left` more requests, none of them at or after `end_ns`.
     Closed { left: u64, end_ns: u64 },
-    /// The clock. Arrivals that are still waiting at `issue_until_ns` are never issued.
+    /// The clock (open loop). Arrivals that still wait at `issue_until_ns` are never issued.
     Open { arrivals: OpenLoop, issue_until_ns: u64 },
 }
 
-/// Requests that are waited for together.
+/// Requests that the requester waits for together.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     pub requests: u32,
@@ -53,12 +54,12 @@ pub struct Requester {
     in_flight: u32,
     in_group: u32,
     unflushed: u32,
-    /// A group, or the writes before a flush, must come back before anything else is issued.
+    /// Whether a group, or the writes before a flush, must complete before the next request.
     settling: bool,
     idle_until_ns: u64,
     exhausted: bool,
     quiet_since_ns: u64,
-    /// Arrivals of an open loop so far, how many of them wait, and the most that ever waited.
+    /// Open loop: arrivals so far, those that wait, and the most that ever waited.
     pub arrivals: u64,
     pub backlog: u64,
     pub backlog_max: u64,
@@ -84,7 +85,7 @@ impl Requester {
         }
     }
 
-    /// What to issue now. The caller issues it and says so with [`issued`](Self::issued).
+    /// What to issue now. The caller issues it, then calls [`issued`](Self::issued).
     pub fn next(&mut self, now_ns: u64) -> Next {
         if self.settling {
             if self.in_flight > 0 {
@@ -130,7 +131,7 @@ impl Requester {
         }
     }
 
-    /// The request that [`next`](Self::next) asked for is on its way.
+    /// Notes that the request from [`next`](Self::next) was submitted.
     pub fn issued(&mut self, now_ns: u64, what: Issued) {
         if self.in_flight == 0 {
             self.quiet_since_ns = now_ns;
@@ -146,13 +147,13 @@ impl Requester {
         self.settling |= group_is_full || self.flush_is_due();
     }
 
-    /// A request came back.
+    /// Notes that a request completed.
     pub fn completed(&mut self, now_ns: u64) {
         self.in_flight -= 1;
         self.quiet_since_ns = now_ns;
     }
 
-    /// Note the backlog that issuing could not remove.
+    /// Notes the backlog that remains after issuing.
     pub fn note_backlog(&mut self, now_ns: u64) {
         if let Pace::Open { arrivals, .. } = &mut self.pace {
             self.backlog = arrivals.backlog(now_ns);
@@ -161,7 +162,7 @@ impl Requester {
         }
     }
 
-    /// Whether it will issue nothing more.
+    /// Whether the requester will issue nothing more.
     pub fn exhausted(&self) -> bool {
         self.exhausted
     }
@@ -170,7 +171,7 @@ impl Requester {
         self.in_flight
     }
 
-    /// Whether something is in flight and nothing came back since `since_ns` or later.
+    /// Whether requests are in flight and none has completed since `since_ns`.
     pub fn silent_since(&self, since_ns: u64) -> bool {
         self.in_flight > 0 && self.quiet_since_ns <= since_ns
     }
@@ -180,7 +181,7 @@ impl Requester {
     }
 }
 
-/// What was issued.
+/// What a requester issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issued {
     Read,
@@ -200,7 +201,7 @@ mod tests {
         Requester::new(profile, Pace::Closed { left, end_ns: 1_000_000 })
     }
 
-    /// Issue all it wants at `now_ns`; returns how many requests and what it waits for.
+    /// Issues everything it can at `now_ns`. Returns the number of requests, and what it waits for.
     fn fill(requester: &mut Requester, now_ns: u64) -> (u32, Next) {
         let mut count = 0;
         loop {
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_waits_for_all_and_then_goes_on_at_once() {
+    fn a_batch_completes_before_the_next_begins_at_once() {
         let mut r = requester(3, u64::MAX, Some(Group { requests: 3, gap_ns: 0 }), None);
         assert_eq!(fill(&mut r, 0), (3, WAIT));
         r.completed(1);
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn burst_is_followed_by_its_gap() {
+    fn a_burst_is_followed_by_its_gap() {
         let mut r = requester(2, u64::MAX, Some(Group { requests: 2, gap_ns: 500 }), None);
         assert_eq!(fill(&mut r, 0), (2, WAIT));
         (0..2).for_each(|_| r.completed(100));
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn flush_follows_the_writes_and_holds_the_next_ones_back() {
+    fn a_flush_follows_its_writes_and_precedes_the_next_ones() {
         let mut r = requester(8, 4, None, Some(2));
         assert_eq!(fill(&mut r, 0), (2, WAIT));
         r.completed(1);
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_measured_from_the_last_sign_of_life() {
+    fn silence_counts_from_the_last_submission_or_completion() {
         let mut r = requester(2, u64::MAX, None, None);
         assert!(!r.silent_since(0));
         fill(&mut r, 100);

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text tables.
 
 use std::fmt::{Display, Write};
 
@@ -40,7 +40,7 @@ pub fn table(report: &Report) -> String {
 const WIDTHS_JOBS: [usize; 10] = [5, 5, 10, 10, 9, 12, 9, 9, 9, 9];
 const WIDTHS_QUEUES: [usize; 8] = [5, 10, 10, 18, 18, 10, 6, 10];
 
-/// With a single queue its line would repeat the total.
+/// Whether a line is shown. With a single queue its line would repeat the total.
 fn is_shown(report: &Report, queue: Queues) -> bool {
     queue == Queues::All || report.queues.len() > 1
 }

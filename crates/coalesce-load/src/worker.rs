@@ -1,4 +1,4 @@
-//! One client thread: waits for the interrupts of its queues and lets each of them issue.
+//! One client thread: waits for the interrupts of its queues, then issues their next requests.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::cpu::Cpu;
 use crate::driver::{Driver, Phase};
 use crate::options::Wait;
 
-/// Longest sleep: how often a thread looks whether it waits in vain.
+/// The longest sleep, in ns. After it a thread checks whether a completion is missing.
 const SLEEP_NS_MAX: u64 = 100_000_000;
 
-/// How often a spinning thread looks whether the target is still there.
+/// How often a spinning thread checks that the target is still connected, in ns.
 const SPIN_CHECK_NS: u64 = 10_000_000;
 
-/// Quiet time after the last completion: an interrupt that is still on its way belongs to this phase.
+/// Time without interrupts after the last completion, in ns. A late interrupt still belongs to this phase.
 const SETTLE_NS: u64 = 10_000_000;
 
-/// A target that never stops signalling must not make the settling endless.
+/// The longest wait for that quiet time, in ns, for a target that never stops signalling.
 const SETTLE_NS_MAX: u64 = 200_000_000;
 
-/// What a thread has to say besides the counts of its queues.
+/// A thread's results besides the counters of its queues.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Share {
     /// From the start of the phase to the last completion, or to its nominal end.
@@ -36,13 +36,13 @@ pub struct Share {
 }
 
 impl Share {
-    /// Both threads together, which ran side by side.
+    /// Combines two threads that ran at the same time.
     pub fn plus(self, other: Self) -> Self {
         Self { elapsed_ns: self.elapsed_ns.max(other.elapsed_ns), cpu: self.cpu.plus(other.cpu) }
     }
 }
 
-/// Run one phase on these queues.
+/// Runs one phase on these queues.
 pub fn serve(
     drivers: &mut [Driver],
     phase: &Phase,
@@ -50,7 +50,7 @@ pub fn serve(
     connection: Option<BorrowedFd>,
     completed: &AtomicU64,
 ) -> Result<Share, Error> {
-    // The default slack of 50 us would make every arrival of an open loop late, and that would count as latency.
+    // The default timer slack of 50 µs would make every arrival of an open loop late, and would count as latency.
     set_timerslack(1)?;
     let cpu_before = Cpu::of_this_thread()?;
     let mut waiter = Waiter::new(drivers, wait, connection);
@@ -59,8 +59,8 @@ pub fn serve(
     let (mut last_completion_ns, mut first) = (0, 0);
     loop {
         let mut wake_ns = u64::MAX;
-        // Each time beginning with another: who always comes last is not ready yet when the thread looks again, and gets
-        // half as many turns as the first.
+        // Each turn begins with another queue. A queue that always came last would not be ready at the thread's next
+        // check, and would get half as many turns as the first.
         first = (first + 1) % drivers.len();
         for index in (first..drivers.len()).chain(0..first) {
             let driver = &mut drivers[index];
@@ -76,7 +76,7 @@ pub fn serve(
         if drivers.iter().all(|driver| driver.is_over(phase)) {
             break;
         }
-        // The end of the phase needs no wake-up of its own: what is in flight then brings one.
+        // The end of the phase needs no timer: the completions in flight wake the thread.
         let now_ns = phase.now_ns();
         waiter.wait(wake_ns.saturating_sub(now_ns).min(SLEEP_NS_MAX), now_ns, &mut ready)?;
     }
@@ -106,7 +106,8 @@ impl<'a> Waiter<'a> {
         Self { calls: drivers.iter().map(|driver| driver.queue.call()).collect(), mode, connection, checked_ns: 0 }
     }
 
-    /// Wait for an interrupt, but not longer than `timeout_ns`. Marks the queues that may have one; returns whether any.
+    /// Waits for an interrupt for at most `timeout_ns`. Sets `ready` for the queues that may have one. Returns whether
+    /// any has.
     fn wait(&mut self, timeout_ns: u64, now_ns: u64, ready: &mut [bool]) -> Result<bool, Error> {
         if self.mode == Wait::Spin && now_ns - self.checked_ns < SPIN_CHECK_NS {
             ready.fill(true);
@@ -116,7 +117,7 @@ impl<'a> Waiter<'a> {
         let timeout_ns = if self.mode == Wait::Spin { 0 } else { timeout_ns };
 
         let mut fds: Vec<_> = self.calls.iter().map(|call| PollFd::new(call.as_fd(), PollFlags::POLLIN)).collect();
-        // Nothing to ask for: a closed connection is always reported.
+        // No event needs to be requested: poll always reports a closed connection.
         fds.extend(self.connection.map(|socket| PollFd::new(socket, PollFlags::empty())));
         match ppoll(&mut fds, Some(TimeSpec::nanoseconds(timeout_ns as i64)), None) {
             Ok(_) => {}

@@ -1,4 +1,4 @@
-//! Runs against QEMU's storage daemon. Checks what must hold exactly, whatever else the machine is doing.
+//! Runs against QEMU's storage daemon. Checks only what holds on any machine under any load.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ struct Qsd {
 }
 
 impl Qsd {
-    /// `None`, with a note, where the daemon is not installed.
+    /// `None`, with a message, if the daemon is not installed.
     fn start(blockdev: &str, writable: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("coalesce-load-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -130,7 +130,7 @@ fn batches_and_bursts_lose_nothing() {
     let Some(qsd) = Qsd::null() else { return };
     let report = run_well(&Options { job: Job::Batch, batch: 48, ..qsd.options(4800) });
     assert_eq!(job(&report, JobName::Batch, Queues::All).total_ios, 4800);
-    // With 100 batches of one kick each, and the device may even leave kicks out.
+    // Each of the 100 batches needs at most one kick; the device may suppress kicks.
     assert!(report.total.kicks <= 100, "{} kicks", report.total.kicks);
     let report = run_well(&Options { bursts: Some("64:100us".parse().unwrap()), ..qsd.options(1000) });
     assert_eq!(report.total.total_ios, 1000);
@@ -175,7 +175,7 @@ fn verify_accepts_a_disk_and_refuses_a_device_that_forgets() {
 }
 
 #[test]
-fn unfit_targets_are_refused() {
+fn a_target_without_the_needed_features_is_refused() {
     let Some(qsd) = Qsd::start(NULL, "off") else { return };
     let too_many = Options { queues: 3, ..qsd.options(1) };
     assert!(matches!(run(&too_many, |_| ()), Err(Error::Missing(_))));
@@ -187,7 +187,7 @@ fn unfit_targets_are_refused() {
 }
 
 #[test]
-fn closed_connection_ends_the_run() {
+fn a_closed_connection_ends_the_run() {
     let Some(mut qsd) = Qsd::null() else { return };
     let options = Options { seconds: 600.0, ops: None, ..qsd.options(1) };
     let (running, is_running) = channel();
