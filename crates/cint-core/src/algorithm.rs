@@ -1,7 +1,8 @@
-//! The slow path: Algorithm 2 of the cinterrupts paper, with deadlines and the storm guard. It can take every decision;
-//! [`fast`](crate::fast) takes the usual one with fewer instructions.
+//! The slow path: Algorithm 2 of the cinterrupts paper, with deadlines and the storm guard. It makes every decision;
+//! [`fast`](crate::fast) makes the usual one in fewer instructions.
 //!
-//! `cint Alg. 2 l.7` is a line of the paper's, `§3.5` a section; "ours" is in no paper. `docs/papers.md` has the deviations.
+//! `cint Alg. 2 l.7` cites a line of the paper, `§3.5` a section. "Ours" marks what is in no paper. `docs/papers.md`
+//! lists the deviations.
 
 use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
 use crate::hint::Hint;
@@ -9,17 +10,17 @@ use crate::storm::Average;
 use coalesce_decision::ticks::divide;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
 
-/// What a completion, or a cancellation, means for the machine. A [`Hint`] is one as it stands; a
-/// [`Tracker`](crate::Tracker) turns hints into these where Barriers are strict.
+/// The event that a completion or a cancellation is for the machine. With relaxed Barriers a [`Hint`] converts directly
+/// to an event. With strict Barriers a [`Tracker`](crate::Tracker) converts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing in particular.
+    /// No hint.
     Plain,
     /// A batch is complete.
     Barrier,
     /// Somebody waits for this command.
     Urgent,
-    /// A ticket that is not valid: delivers.
+    /// An invalid ticket: delivers.
     Error,
 }
 
@@ -41,30 +42,30 @@ impl From<Hint> for Event {
 #[repr(C)] // bytes first, where small processors reach them with short instructions
 pub struct Cint {
     pub(crate) storming: bool,
-    put_off: bool,     // what is held was due, and waits for the storm guard
-    interrupted: bool, // there has been an interrupt, so that `gap` means something
-    filler: [u8; 3],   // no byte is undefined: a state may be written to a file
+    put_off: bool,     // the held completions were due, and wait for the storm guard
+    interrupted: bool, // there was an interrupt, so `gap` is valid
+    filler: [u8; 3],   // so that no byte is undefined, because a state may be written to a file
     times_back: u16,
-    pub(crate) last: u64, // the time of the last call; all other time is an age, so that a clock may go back
+    pub(crate) last: u64, // the time of the last call; all other times are ages, so that the clock may go back
     // Ages in ticks; they saturate at AGE_MAX
-    pub(crate) oldest: u32,    // of the oldest completion held
-    pub(crate) quiet: u32,     // of the last completion; at delta, `timeout` of cint Alg. 2 has come
+    pub(crate) oldest: u32,    // of the oldest held completion
+    pub(crate) quiet: u32,     // of the last completion; at delta, `timeout` of cint Alg. 2 expires
     pub(crate) gap: u32,       // of the last interrupt
     pub(crate) fast_for: u32,  // the fast path may answer until this many ticks after `last`
-    pub(crate) coalesced: u32, // completions held: `coalesced` of cint Alg. 2
-    pub(crate) thr: u32,       // of cint Alg. 2, less the Urgents delivered alone while something was held
+    pub(crate) coalesced: u32, // held completions: `coalesced` of cint Alg. 2
+    pub(crate) thr: u32,       // `thr` of cint Alg. 2, minus the Urgents that interrupted alone while others were held
     average: Average,
     pub(crate) config: Config,
 }
 
 const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with a word that a C caller adds");
 
-/// Commands in flight are not known.
+/// The number of commands in flight is unknown.
 pub const CIF_UNKNOWN: u32 = u32::MAX;
 
 /// The algorithm: cint Alg. 2, one completion at a time.
 impl Cint {
-    /// A completion arrives: [`on_completion`](Self::on_completion) without the fast path.
+    /// [`on_completion`](Self::on_completion) without the fast path.
     #[inline(never)]
     pub fn on_event(&mut self, now: u64, event: Event, cif: u32) -> Decision {
         self.advance(now);
@@ -81,7 +82,7 @@ impl Cint {
             _ if coalesced >= self.thr => Decision::Deliver(Reason::Count), // cint Alg. 2 l.15, l.16; `>=` as in §3.2
             _ if cif < self.cif_to_hold(held) => Decision::Deliver(Reason::InFlight), // ours: the device stays busy
             Event::Urgent => Decision::DeliverUrgent,           // cint Alg. 2 l.8, l.9; §3.5 out-of-order Urgent
-            Event::Plain => Decision::Hold(HoldReason::Burst),  // §3.2: the burst goes on
+            Event::Plain => Decision::Hold(HoldReason::Burst),  // §3.2: the burst continues
         };
         let reason = match decision {
             _ if self.is_paced() => self.put_off(decision), // §4.3 storm guard
@@ -106,17 +107,17 @@ impl Cint {
         Decision::Deliver(reason)
     }
 
-    /// Fires the urgent IRQ: what is held stays held.
+    /// Fires the urgent IRQ. Held completions stay held.
     fn deliver_urgent(&mut self) -> Decision {
         if self.coalesced > 0 {
-            self.thr = self.thr.wrapping_sub(1); // §3.5: it counts towards thr (above 2 here), so that none starves
+            self.thr = self.thr.wrapping_sub(1); // §3.5: it counts towards thr (above 2), so that no held one starves
         }
         self.quiet = 0; // cint Alg. 2 l.6: timeout = now + delta
         self.interrupt(); // cint Alg. 2 l.9
         Decision::DeliverUrgent
     }
 
-    /// §4.3 storm guard: what is due now is delivered later, all at once.
+    /// §4.3 storm guard: delays what is due now, to deliver it later with one interrupt.
     fn put_off(&mut self, decision: Decision) -> HoldReason {
         let was_due = !self.put_off && self.coalesced > 0 && self.own_deadline().0 <= 0;
         let is_due = was_due || decision.is_deliver();
@@ -124,7 +125,7 @@ impl Cint {
         if is_due { HoldReason::Storm } else { HoldReason::Burst }
     }
 
-    /// The reason of a deadline that has passed.
+    /// The reason to deliver, if a deadline has passed.
     #[inline(always)]
     const fn expired(&self) -> Option<Reason> {
         if self.coalesced == 0 {
@@ -136,7 +137,7 @@ impl Cint {
         }
     }
 
-    /// Ticks until what is held is due, and the reason the interrupt will give.
+    /// Ticks until the held completions are due, and the reason to deliver them.
     #[inline(never)]
     const fn next_deadline(&self) -> (i32, Reason) {
         let own = self.own_deadline();
@@ -149,20 +150,20 @@ impl Cint {
         own
     }
 
-    /// The same without the storm guard.
+    /// [`next_deadline`](Self::next_deadline) without the storm guard.
     const fn own_deadline(&self) -> (i32, Reason) {
         let max_hold = left(self.config.max_hold, self.oldest); // ours
         let delta = left(self.config.delta, self.quiet); // cint Alg. 2 l.6: timeout - now
         if max_hold < delta { (max_hold, Reason::MaxHold) } else { (delta, Reason::Delta) }
     }
 
-    /// §4.3 storm guard: in a storm, and too soon after the last interrupt for another one.
+    /// §4.3 storm guard: whether there is a storm, and the last interrupt is too recent for another one.
     const fn is_paced(&self) -> bool {
         self.storming && self.gap < self.config.storm_interval
     }
 
-    /// Ours, the `in_flight` rule: with fewer commands in flight, holding `held` completions (1 to `thr` - 1) could leave
-    /// the device without work.
+    /// Ours, the `in_flight` rule: the fewest commands in flight with which `held` completions (1 to `thr` - 1) may be
+    /// held. With fewer the device could run out of work.
     #[inline(always)]
     pub(crate) const fn cif_to_hold(&self, held: u32) -> u32 {
         let per_held = self.config.in_flight_per_held;
@@ -170,9 +171,9 @@ impl Cint {
     }
 }
 
-/// Everything else: what a machine is told beside completions, and what it can be asked.
+/// The other events and the queries.
 impl Cint {
-    /// A machine that has seen nothing. Usable in a `static`.
+    /// A machine in its initial state. Usable in a `static`.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self {
@@ -193,8 +194,8 @@ impl Cint {
         }
     }
 
-    /// A command completed. `cif`: commands in flight, counting this one, for the `in_flight` rule; `None`: the rule
-    /// is off for this completion.
+    /// Decides about a completed command. `cif` is the number of commands in flight, including this one, for the
+    /// `in_flight` rule; `None`: the rule is off for this completion.
     #[inline]
     pub fn on_completion(&mut self, now: u64, event: impl Into<Event>, cif: Option<u32>) -> Decision {
         let event = event.into();
@@ -203,8 +204,8 @@ impl Cint {
         decision.unwrap_or_else(|| self.on_event(now, event, cif))
     }
 
-    /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before. May change in every call that takes
-    /// `&mut self`; a timer armed for an earlier instant may be left as it is.
+    /// The instant, in ticks, at which to call [`on_deadline`](Self::on_deadline). Every call that takes `&mut self`
+    /// may change it. A timer that is armed for an earlier instant can stay armed.
     #[inline]
     #[must_use]
     pub const fn deadline(&self) -> Option<u64> {
@@ -220,7 +221,7 @@ impl Cint {
         Some(self.last.saturating_add(left))
     }
 
-    /// The deadline has passed, or so the caller believes. Early, late and repeated calls are harmless.
+    /// Decides at the deadline. Early, late and repeated calls are harmless.
     pub fn on_deadline(&mut self, now: u64) -> Decision {
         self.advance(now);
         match self.expired() {
@@ -229,7 +230,7 @@ impl Cint {
         }
     }
 
-    /// The device has posted all its completions. Ends the burst if Δ is 0.
+    /// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst.
     pub fn on_batch_end(&mut self, now: u64) -> Decision {
         self.advance(now);
         if let Some(reason) = self.expired() {
@@ -241,21 +242,21 @@ impl Cint {
         self.deliver_held_paced(Reason::BatchEnd)
     }
 
-    /// Queue stop, reset, migration: delivers what is held, even in a storm.
+    /// Delivers everything held, even in a storm: for a queue stop, a reset and a migration.
     pub fn flush(&mut self, now: u64) -> Decision {
         self.advance(now);
         if self.coalesced > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
-    /// The consumer reaped everything that was posted, without an interrupt. Call it only if, inside the serialisation
-    /// that protects the machine, the consumer's index equals the index posted last.
+    /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals
+    /// the posted index, both read inside the serialisation that protects the machine.
     pub fn on_consumed(&mut self, now: u64) {
         self.advance(now);
         self.reset_coalesced();
     }
 
-    /// Since the last call the consumer received this many interrupts that the machine was not asked for, and they
-    /// covered everything posted. The storm guard counts them, with equal gaps.
+    /// Reports interrupts that were sent since the last call without a decision of this machine. They covered
+    /// everything posted. The storm guard counts them with equal gaps.
     pub fn on_passed(&mut self, now: u64, interrupts: u16) {
         self.advance(now);
         self.reset_coalesced();
@@ -268,7 +269,8 @@ impl Cint {
         }
     }
 
-    /// A command was aborted and will not complete; `event` is the result of [`Tracker::cancel`](crate::Tracker::cancel).
+    /// Notes that a command was aborted and will not complete. `event` is the result of
+    /// [`Tracker::cancel`](crate::Tracker::cancel).
     pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
         self.advance(now);
         if self.coalesced == 0 {
@@ -284,11 +286,11 @@ impl Cint {
         }
     }
 
-    /// Applies a new configuration to what is held. If the storm guard changes, it starts anew, and what it had put off is
-    /// delivered. Rules that need a hint or commands in flight apply from the next completion on.
+    /// Changes the configuration, and applies it to the held completions. A storm guard with new parameters restarts.
+    /// What the guard had delayed is delivered. Rules that need a hint or the CIF apply from the next completion on.
     ///
     /// # Errors
-    /// `tick_hz` differs; then nothing has changed, not even the time.
+    /// `tick_hz` differs. Then nothing changes, and the call does not advance the time.
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let tick_hz = self.config.tick_hz;
         if config.tick_hz != tick_hz {
@@ -328,29 +330,30 @@ impl Cint {
         self.config
     }
 
-    /// Completions held: posted, and not covered by an interrupt. Urgents delivered alone are not among them.
+    /// The number of held completions: posted, and not covered by an interrupt. An Urgent that interrupted alone is not
+    /// held.
     #[must_use]
     pub const fn held(&self) -> u32 {
         self.coalesced
     }
 
-    /// Whether interrupts come faster than the storm guard allows, so that it spaces them.
+    /// Whether interrupts come faster than the storm guard allows, so that it paces them.
     #[must_use]
     pub const fn is_storming(&self) -> bool {
         self.storming
     }
 
-    /// How many calls were older than the one before; saturates at 65535.
+    /// How often the clock went back from one call to the next; saturates at 65535.
     #[must_use]
     pub const fn times_back(&self) -> u16 {
         self.times_back
     }
 
-    /// Takes the time of a call. If the clock went back, no time has passed.
+    /// Sets the time of a call. If the clock went back, no time has passed.
     #[inline(never)]
     pub(crate) fn advance(&mut self, now: u64) {
         let elapsed = match now.checked_sub(self.last) {
-            _ if now == u64::MAX => AGE_MAX, // at the end of the clock everything is due
+            _ if now == u64::MAX => AGE_MAX, // at the end of the clock's range everything is due
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
             Some(elapsed) if elapsed < SPAN_MAX as u64 => elapsed as u32,
             Some(_) => SPAN_MAX,
@@ -365,7 +368,7 @@ impl Cint {
         self.fast_for = 0;
     }
 
-    /// Delivers what is held, unless the storm guard puts it off.
+    /// Delivers everything held, unless the storm guard delays it.
     #[inline(never)]
     fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
         if self.coalesced == 0 {
@@ -394,7 +397,7 @@ impl Cint {
         self.interrupts(1, self.gap);
     }
 
-    /// Every interrupt but the first ends a gap, which is a sample of the storm guard's average.
+    /// Records interrupts. Each one but the first ends a gap, which is a sample for the storm guard's average.
     #[inline(always)]
     fn interrupts(&mut self, count: u16, gap: u32) {
         if self.interrupted && self.config.storm_interval > 0 {
@@ -408,7 +411,7 @@ impl Cint {
     }
 }
 
-/// Ticks until a span that began `age` ticks ago is over; more than LEFT_MAX if it has no end.
+/// Ticks until a span ends that began `age` ticks ago; more than LEFT_MAX for a span of NEVER.
 const fn left(span: u32, age: u32) -> i32 {
     span.wrapping_sub(age).cast_signed()
 }

@@ -1,22 +1,23 @@
-//! Strict Barriers: a batch is complete when everything submitted before its last command is (cinterrupts §4.3).
+//! Strict Barriers: a batch is complete when its last command and every command submitted before it have completed
+//! (cinterrupts §4.3).
 
 use crate::algorithm::Event;
 use crate::hint::Hint;
 
-/// A command's place in the order of submissions of its group. Give it back with the completion, once.
+/// A command's position in the order of submissions of its group. Pass it once, with the command's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
 const GROUP_SHIFT: u32 = 56;
 
 impl Ticket {
-    /// The ticket as a number, to travel through C or a command's identifier: the group in the top byte.
+    /// The ticket as a number with the group in the top byte, for C or for a command's identifier.
     #[must_use]
     pub const fn to_number(self) -> u64 {
         self.0
     }
 
-    /// The ticket of [`to_number`](Self::to_number). Any number is safe: one that is not valid gives [`Event::Error`].
+    /// The ticket of [`to_number`](Self::to_number). Any number is safe: an invalid one results in [`Event::Error`].
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
         Self(number)
@@ -33,10 +34,10 @@ impl Ticket {
     }
 }
 
-/// Which commands have completed, in `GROUPS` groups of submitters, each with a window of 64 * `WORDS` commands between
-/// the oldest that has not completed and the newest submitted. `WORDS` is a power of two, 64 at most.
+/// Tracks which commands have completed, for `GROUPS` groups of submitters. Each group has a window of 64 * `WORDS`
+/// commands, from the oldest incomplete one to the newest submitted one. `WORDS` is a power of two, at most 64.
 ///
-/// A command that finds its window full gets no ticket; its Barrier is relaxed.
+/// If the window is full, a command gets no ticket, and its Barrier is relaxed.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracker<const GROUPS: usize, const WORDS: usize> {
     groups: [(Window, [Word; WORDS]); GROUPS],
@@ -50,7 +51,7 @@ impl<const GROUPS: usize, const WORDS: usize> Default for Tracker<GROUPS, WORDS>
 }
 
 impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
-    /// A tracker that has seen nothing. Usable in a `static`.
+    /// A tracker in its initial state. Usable in a `static`.
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(GROUPS >= 1 && GROUPS <= 256, "groups: 1 to 256") };
@@ -58,7 +59,8 @@ impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
         Self { groups: [(Window::NEW, [Word::EMPTY; WORDS]); GROUPS], untracked: 0 }
     }
 
-    /// A command of `group` is submitted. `None`: no such group, or its window is full; the command is not tracked.
+    /// Notes a submitted command of `group`, and returns its ticket. `None`: the group does not exist, or its window is
+    /// full; the command is not tracked.
     pub fn on_submit(&mut self, group: u8) -> Option<Ticket> {
         let sequence = self.groups.get_mut(usize::from(group)).and_then(|(window, words)| window.on_submit(words));
         if sequence.is_none() {
@@ -67,35 +69,35 @@ impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
         sequence.map(|sequence| Ticket::new(group, sequence))
     }
 
-    /// A command completed; what that means for the [machine](crate::Cint::on_completion). Without a ticket its hint
-    /// stands as it is. A ticket that was never given, or is given back twice, is an [`Event::Error`].
+    /// Notes a completed command, and returns the event for the [machine](crate::Cint::on_completion). Without a ticket
+    /// the event is the hint. A ticket that was never issued, or is passed twice, gives [`Event::Error`].
     #[must_use]
     pub fn on_completion(&mut self, ticket: Option<Ticket>, hint: Hint) -> Event {
         let Some((group, sequence)) = ticket.map(Ticket::parts) else { return hint.into() };
         self.groups.get_mut(group).map_or(Event::Error, |(window, words)| window.on_completion(words, sequence, hint))
     }
 
-    /// A command was aborted; what that means for the [machine](crate::Cint::on_cancel).
+    /// Notes an aborted command, and returns the event for the [machine](crate::Cint::on_cancel).
     #[must_use]
     pub fn cancel(&mut self, ticket: Option<Ticket>) -> Event {
         self.on_completion(ticket, Hint::Plain)
     }
 
-    /// The controller was reset: every ticket is forgotten, and its number not used again.
+    /// Notes that the controller was reset. All tickets become invalid, and none is issued again.
     pub fn reset_tracking(&mut self) {
         for (window, _) in &mut self.groups {
             window.reset();
         }
     }
 
-    /// Commands that got no ticket; saturates.
+    /// The number of commands that got no ticket; saturates.
     #[must_use]
     pub const fn untracked(&self) -> u32 {
         self.untracked
     }
 }
 
-/// What a [`Window`] remembers of 64 commands.
+/// A [`Window`]'s state of 64 commands.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Word {
@@ -104,16 +106,16 @@ pub struct Word {
 }
 
 impl Word {
-    /// Nothing remembered.
+    /// The initial state.
     pub const EMPTY: Self = Self { done: 0, barrier: 0 };
 }
 
-/// One group's commands from the low-water mark `low` to `next`, for callers that keep the memory themselves; others use a
-/// [`Tracker`]. Its words, always the same and as many as a power of two, 64 at most, are given with each call; those
-/// beyond are not used.
+/// One group's commands from the low-water mark `low` to `next`, for callers that keep the memory themselves; others
+/// use a [`Tracker`]. The caller passes the same words with each call. Their number is rounded down to a power of two,
+/// at most 64.
 ///
-/// Bit `s` of the words, modulo their size, is command `s`. Bits outside the range are left over and mean nothing. A
-/// summary with one bit a word makes the low-water mark skip finished words without a loop.
+/// Command `s` has bit `s` of the words, modulo their number of bits. Bits outside the range from `low` to `next` are
+/// stale. A summary with one bit per word lets the low-water mark skip complete words without a loop.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
@@ -124,14 +126,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window that has seen nothing.
+    /// A window in its initial state.
     pub const NEW: Self = Self { low: 0, next: 0, done_full: 0, barrier_some: 0 };
 
-    /// Words it can use.
+    /// The most words that a window uses.
     pub const MAX_WORDS: usize = 64;
 
-    /// A command is submitted. Gives its place in the order of submissions; `None`: the window is full, the command is
-    /// not tracked.
+    /// Notes a submitted command, and returns its position in the order of submissions. `None`: the window is full; the
+    /// command is not tracked.
     #[inline]
     pub fn on_submit(&mut self, words: &mut [Word]) -> Option<u64> {
         let size = 64_u64 << words_log2(words)?;
@@ -151,8 +153,8 @@ impl Window {
         Some(sequence)
     }
 
-    /// A command completed; what that means for the [machine](crate::Cint::on_completion). A place that was never given,
-    /// or is given back twice, is an [`Event::Error`].
+    /// Notes a completed command, and returns the event for the [machine](crate::Cint::on_completion). A position that
+    /// was never returned, or is passed twice, gives [`Event::Error`].
     #[inline]
     #[must_use]
     pub fn on_completion(&mut self, words: &mut [Word], sequence: u64, hint: Hint) -> Event {
@@ -164,7 +166,7 @@ impl Window {
         }
     }
 
-    /// The controller was reset: every command is forgotten, and its place not given again.
+    /// Notes that the controller was reset. All positions become invalid, and none is returned again.
     pub const fn reset(&mut self) {
         self.low = self.next;
     }
@@ -192,8 +194,8 @@ impl Window {
         if batch_complete { Progress::BatchComplete } else { Progress::None }
     }
 
-    /// The oldest command that has not completed, when `low` just has: the rest of its word, whole words by the
-    /// summary, and the beginning of the word behind them.
+    /// The oldest incomplete command, after the one at `low` has completed. It skips the rest of that command's word,
+    /// then complete words by the summary, then the beginning of the next word.
     fn first_missing(&self, words: &[Word]) -> u64 {
         let done_at = |sequence| words.get(place(words, sequence).0).map_or(0, |word| word.done);
         let in_first = (done_at(self.low) >> (self.low & 63)).trailing_ones();
@@ -203,10 +205,10 @@ impl Window {
             missing = missing.wrapping_add(u64::from(whole).wrapping_mul(64));
             missing = missing.wrapping_add(u64::from(done_at(missing).trailing_ones()));
         }
-        missing.min(self.next) // left-over bits lie behind
+        missing.min(self.next) // bits from `next` on are stale
     }
 
-    /// Whether a Barrier is among the commands from `self.low` up to, not including, `end`.
+    /// Whether a Barrier is among the commands from `self.low` up to, but not including, `end`.
     fn has_barrier(&self, words: &[Word], end: u64) -> bool {
         let barriers_at = |sequence| words.get(place(words, sequence).0).map_or(0, |word| word.barrier);
         let last = end.wrapping_sub(1);
@@ -225,7 +227,7 @@ impl Window {
     }
 }
 
-/// What the end of a command did to its window.
+/// The effect of a completion on its window.
 enum Progress {
     None,
     /// The low-water mark passed a Barrier.
@@ -233,7 +235,7 @@ enum Progress {
     Unknown,
 }
 
-/// How many words are used; `None`: there are none.
+/// The logarithm of the number of used words; `None`: there are none.
 fn words_log2(words: &[Word]) -> Option<u32> {
     words.len().checked_ilog2().map(|log2| log2.min(6))
 }
@@ -243,7 +245,7 @@ fn place(words: &[Word], sequence: u64) -> (usize, u64) {
     ((sequence >> 6 & mask) as usize, 1 << (sequence & 63))
 }
 
-/// Bits of a summary from the word of command `sequence` on, the others behind them.
+/// A summary rotated so that the word of command `sequence` has bit 0.
 fn rotate(words: &[Word], summary: u64, sequence: u64) -> u64 {
     let count = 1_usize << words_log2(words).unwrap_or(0);
     let all = u64::MAX >> 64_usize.wrapping_sub(count);

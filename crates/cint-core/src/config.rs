@@ -1,43 +1,45 @@
-//! Parameters, checked once: every later step only adds and compares.
+//! Parameters. They are checked and converted once, so that every later step only adds and compares.
 
 use coalesce_decision::ticks::{NS_PER_S, divide, divide_up};
 use coalesce_decision::{ConfigError, Field, ticks};
 
-/// Parameters of cinterrupts, as a user states them. Start from [`Params::DEFAULT`], [`Params::OPTANE`] or
+/// Parameters of cinterrupts in the user's units. Start from [`Params::DEFAULT`], [`Params::OPTANE`] or
 /// [`Params::P3700`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Ticks of the caller's clock per second. 1 kHz to 10 GHz.
+    /// Ticks per second of the caller's clock. 1 kHz to 10 GHz.
     pub tick_hz: u64,
-    /// Δ: the quiet time that ends a burst; 0: the caller ends it, with
-    /// [`on_batch_end`](crate::Cint::on_batch_end). 0 to 10 ms.
+    /// Δ: the time without a completion that ends a burst. 0 to 10 ms; 0: the caller ends bursts with
+    /// [`on_batch_end`](crate::Cint::on_batch_end).
     pub delta_ns: u64,
-    /// `thr`: the completions that end a burst. 1 to 65535; 1: no coalescing.
+    /// `thr`: the number of completions that ends a burst. 1 to 65535; 1: no coalescing.
     pub thr: u16,
-    /// Out-of-order Urgent: an urgent completion is delivered alone, what is held stays held (§3.5).
+    /// Out-of-order Urgent: the interrupt of an urgent completion covers it alone, and held completions stay held
+    /// (§3.5).
     pub ooo: bool,
-    /// How long a completion may be held, from the first one held; `None`: up to (thr - 1) * Δ. 1 ns to 1 s, and no
-    /// more than 500 million ticks.
+    /// The longest time that a completion may be held. 1 ns to 1 s, and at most 500 million ticks; `None`: (thr - 1) *
+    /// Δ.
     pub max_hold_ns: Option<u64>,
     /// The storm guard (§4.3); `None`: off.
     pub storm: Option<StormParams>,
-    /// The `in_flight` rule, where the caller gives commands in flight: below this threshold T every completion
-    /// interrupts, and above it no more than max(1, CIF / 2T) plain ones are held, so that the device stays busy.
-    /// 2 to 32767; `None`: off.
+    /// The threshold T of the `in_flight` rule, for callers who give the CIF. With a CIF below T every completion
+    /// interrupts. Otherwise at most max(1, CIF / 2T) Plain completions are held, so that the device stays busy. 2 to
+    /// 32767; `None`: no rule.
     pub in_flight: Option<u16>,
 }
 
 /// Parameters of the storm guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StormParams {
-    /// Interrupts per second in the long run, at most. `tick_hz` / 125 million (8 where a tick is a nanosecond) to `tick_hz` / 5.
+    /// The most interrupts per second, on average. `tick_hz` / 125 million (8 with a tick of a nanosecond) to `tick_hz`
+    /// / 5.
     pub max_rate: u64,
-    /// The weight of one gap between interrupts in the moving average is 2^-shift. 5 to 16; the authors' is 7.
+    /// The weight of one gap between interrupts in the moving average is 2^-shift. 5 to 16; the authors use 7.
     pub shift: u8,
 }
 
 impl Params {
-    /// What the paper describes for an Intel Optane P4800X and no more (§5.2), for a clock in nanoseconds.
+    /// Exactly what the paper describes for an Intel Optane P4800X (§5.2), for a clock in nanoseconds.
     pub const OPTANE: Self = Self {
         tick_hz: 1_000_000_000,
         delta_ns: 6_000,
@@ -51,7 +53,8 @@ impl Params {
     /// The same for an Intel P3700 (§5.2).
     pub const P3700: Self = Self { delta_ns: 15_000, ..Self::OPTANE };
 
-    /// The paper's for Optane, made safe: nothing held longer than 100 µs, and so few that the device does not run out of work.
+    /// The paper's parameters for Optane with two bounds: a completion is held for at most 100 µs, and the `in_flight`
+    /// rule keeps the device busy.
     pub const DEFAULT: Self = Self { max_hold_ns: Some(100_000), in_flight: Some(4), ..Self::OPTANE };
 }
 
@@ -71,29 +74,31 @@ pub struct Config {
 
 const _: () = assert!(size_of::<Config>() == 32, "no byte is undefined");
 
-/// The longest time, in ticks, that a configuration can name.
+/// The longest configurable time, in ticks.
 const TICKS_MAX: u64 = 500_000_000;
-/// No configured time is longer. It and its double are immediate operands on Arm.
+/// At least `TICKS_MAX`, and an immediate operand on Arm; its double is one too.
 pub(crate) const SPAN_MAX: u32 = 124 << 22;
 /// Ages saturate here: every span has expired by then.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
-/// Without `max_hold`, the oldest completion held may become this old in the fast path, which saturates no age.
+/// Without `max_hold`, the greatest age of a held completion in the fast path, which does not saturate ages.
 const BURST_MAX: u32 = AGE_MAX + SPAN_MAX;
 /// A span that never expires.
 pub(crate) const NEVER: u32 = BURST_MAX + SPAN_MAX + 1;
 const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
-// The oldest age there is: of an interrupt, then an idle time, then a burst in the fast path, then one slow call.
+// The greatest age does not overflow: an interrupt, then an idle time, then a burst in the fast path, then one slow
+// call.
 const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(AGE_MAX).is_some());
 /// The longest interval of the storm guard. Its samples are up to four times as long.
 const INTERVAL_MAX: u64 = 125_000_000;
 const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX && TICKS_MAX <= SPAN_MAX as u64);
 
 impl Config {
-    /// Checks `params` and converts them to ticks: Δ and `max_hold` rounded down, the interval of the storm guard up.
+    /// Checks `params` and converts them to ticks. Δ and `max_hold` are rounded down, the interval of the storm guard
+    /// is rounded up.
     ///
     /// # Errors
-    /// The first field that is out of its range. With a storm guard `max_hold` cannot be shorter than the interval
-    /// between two of its interrupts.
+    /// The first field that is out of range. With a storm guard, `max_hold` must be at least the interval between two
+    /// of its interrupts.
     pub const fn new(params: Params) -> Result<Self, ConfigError> {
         let Params { tick_hz, delta_ns, thr, ooo, max_hold_ns, storm, in_flight } = params;
         let (max_rate, shift) = match storm {
@@ -168,8 +173,8 @@ impl Config {
         })
     }
 
-    /// The longest time, in ticks, that a completion is held if deadlines are met on time; `None`: no bound, as the
-    /// caller ends each hold with [`on_batch_end`](crate::Cint::on_batch_end).
+    /// The longest time, in ticks, that a completion is held if `on_deadline` is called on time; `None`: no bound,
+    /// because the caller ends each hold with [`on_batch_end`](crate::Cint::on_batch_end).
     #[must_use]
     pub const fn max_hold(&self) -> Option<u64> {
         let hold = match (self.max_hold, self.delta) {
@@ -180,20 +185,21 @@ impl Config {
         Some(hold.saturating_add(self.storm_interval as u64))
     }
 
-    /// Whether a burst ends only when the caller says so, with [`on_batch_end`](crate::Cint::on_batch_end): Δ is 0.
+    /// Whether only the caller ends a burst, with [`on_batch_end`](crate::Cint::on_batch_end), because Δ is 0.
     #[must_use]
     pub const fn waits_for_batch_end(&self) -> bool {
         self.delta == NEVER
     }
 
-    /// Ticks between two interrupts that the storm guard allows in the long run; `None`: off.
+    /// The shortest average interval between two interrupts that the storm guard allows, in ticks; `None`: no guard.
     #[must_use]
     pub const fn storm_interval(&self) -> Option<u64> {
         if self.storm_interval == 0 { None } else { Some(self.storm_interval as u64) }
     }
 }
 
-/// Nanoseconds, up to `TICKS_MAX` ticks, to ticks, rounded down, but at least 1 unless `ns` is 0: a promise is kept.
+/// Converts nanoseconds to ticks, rounded down, but to at least 1 unless `ns` is 0. The result must not exceed
+/// `TICKS_MAX`.
 #[expect(clippy::cast_possible_truncation, reason = "at most TICKS_MAX")]
 const fn ticks_down(ns: u64, tick_hz: u64) -> u32 {
     ticks::ticks_down(ns, tick_hz) as u32

@@ -1,20 +1,21 @@
-//! The fast path: a plain completion that begins a burst or goes on with it, which is the usual case.
+//! The fast path for the usual case: a Plain completion that begins or continues a burst.
 //!
-//! 35 instructions instead of about 120 on x86-64, inlined; through the C ABI 38 instead of about 137 (`scripts/cost.sh`).
+//! It takes 35 instructions instead of about 120 on x86-64, inlined; through the C ABI 38 instead of about 137
+//! (`scripts/cost.sh`).
 
 use crate::algorithm::Cint;
 use crate::config::{NEVER, SPAN_MAX};
 use coalesce_decision::{Decision, HoldReason};
 
 impl Cint {
-    /// Answers as [`on_completion`](Self::on_completion) does for a plain completion, if there is no storm, no deadline has
-    /// passed, the clock has not gone back, and neither `thr` nor the `in_flight` rule makes it due. `cif` is
-    /// [`CIF_UNKNOWN`](crate::CIF_UNKNOWN) if it is not known.
+    /// The fast path of [`on_completion`](Self::on_completion) for a Plain completion. It applies if there is no storm,
+    /// no deadline has passed, the clock has not gone back, and neither `thr` nor the `in_flight` rule requires an
+    /// interrupt. `cif` may be [`CIF_UNKNOWN`](crate::CIF_UNKNOWN).
     ///
-    /// `None`: nothing has changed; call [`on_event`](Self::on_event) or `on_completion`.
+    /// `None`: it does not apply, and nothing has changed; call [`on_event`](Self::on_event) or `on_completion`.
     #[inline(always)]
     pub fn on_completion_fast(&mut self, now: u64, cif: u32) -> Option<Decision> {
-        let elapsed = now.wrapping_sub(self.last); // if the clock went back, more than `fast_for`
+        let elapsed = now.wrapping_sub(self.last); // more than `fast_for` if the clock went back
         if elapsed >= u64::from(self.fast_for) {
             return None;
         }
@@ -37,7 +38,7 @@ impl Cint {
         Some(Decision::Hold(HoldReason::Burst))
     }
 
-    /// Sets for how long the fast path may answer. Only after a completion or an interrupt: `quiet` is 0.
+    /// Sets how long the fast path may answer. Requires `quiet` = 0, as after a completion or an interrupt.
     #[inline(never)]
     pub(crate) const fn open_fast_path(&mut self) {
         self.fast_for = if self.storming || self.last >= CLOCK_END {
@@ -49,7 +50,7 @@ impl Cint {
         };
     }
 
-    /// Ticks until what is held is due, just after a completion.
+    /// Ticks until the held completions are due, just after a completion.
     #[inline(always)]
     const fn burst_left(&self) -> u32 {
         let (delta, max_hold) = (self.config.delta, self.config.max_hold_fast.wrapping_sub(self.oldest));
@@ -57,8 +58,8 @@ impl Cint {
     }
 }
 
-/// From here on the fast path stays closed: it must neither pass the end of the clock nor take a clock that went back for
-/// one that did.
+/// From this instant on the fast path stays closed. So it does not run past the end of the clock's range, and a clock
+/// that goes back does not look like one that wrapped.
 const CLOCK_END: u64 = 0xFFFF_FFFF << 32;
 const _: () = assert!(u64::MAX - CLOCK_END > 2 * NEVER as u64);
 
@@ -71,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::{Config as Cases, TestRunner};
 
-    /// A clock of 1 µs, so that spans are small numbers.
+    /// Configurations for a tick of 1 µs, so that spans are small numbers.
     fn config() -> impl Strategy<Value = Config> {
         let storm = (prop_oneof![Just(100_000_u64), Just(7_001)], 5..7_u8);
         (
@@ -112,7 +113,8 @@ mod tests {
         ]
     }
 
-    /// Every slow call begins with `advance`: it closes the fast path. An age above SPAN_MAX is past every deadline.
+    /// A state without the differences that no later call sees: every slow call begins with `advance`, which closes the
+    /// fast path, and an age above SPAN_MAX is past every deadline.
     fn as_later_calls_see_it(mut cint: Cint) -> Cint {
         cint.advance(cint.last);
         (cint.oldest, cint.gap) = (cint.oldest.min(SPAN_MAX), cint.gap.min(SPAN_MAX));

@@ -1,37 +1,38 @@
-//! What a requester says about a command, and how it travels (cinterrupts §3.3, §3.4, §4.1).
+//! Hints of the requester about a command, and their encodings (cinterrupts §3.3, §3.4, §4.1).
 
-/// What the requester said about a command. Ordered by how much it asks for.
+/// The requester's hint about a command, in the order of urgency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hint {
-    /// Nothing, or "do not hurry": burst detection decides.
+    /// No hint, or no hurry: burst detection decides.
     #[default]
     Plain,
     /// The last command of a batch: interrupt when the batch is complete.
     Barrier,
-    /// Somebody waits for this very command.
+    /// Somebody waits for this command: interrupt at once.
     Urgent,
 }
 
-/// What it means that both bits are set on the wire.
+/// The meaning of a command with both bits set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BothBits {
-    /// An application asks for no interrupt of its own (cinterrupts §4.1.1, `preadv2`).
+    /// Plain: with both flags of `preadv2` an application asks for no interrupt of its own (cinterrupts §4.1.1).
     Plain,
-    /// The block layer merged an urgent request with the last one of a batch (cinterrupts §4.1.1).
+    /// Urgent: the block layer merged an Urgent request with a Barrier (cinterrupts §4.1.1).
     Urgent,
 }
 
 /// When a Barrier interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Barriers {
-    /// When it completes itself; commands of its batch may be missing (the paper's prototype, §4.3).
+    /// When it completes, even if other commands of its batch have not (the paper's prototype, §4.3).
     Relaxed,
-    /// When everything submitted before it has completed too. Needs a [`Tracker`](crate::Tracker).
+    /// When it and everything submitted before it have completed. Needs a [`Tracker`](crate::Tracker).
     Strict,
 }
 
 impl Hint {
-    /// Bit 0: Urgent. Bit 1: Barrier. Others are ignored. For hints that travel in other bits than the paper's: shift them here.
+    /// The hint in two bits: bit 0 is Urgent, bit 1 is Barrier, other bits are ignored. Use this function for hints in
+    /// other bits than the paper's, and shift them first.
     #[must_use]
     pub const fn from_bits(bits: u8, both: BothBits) -> Self {
         match (bits & 0b11, both) {
@@ -41,24 +42,25 @@ impl Hint {
         }
     }
 
-    /// From bits 17:16 of Command Dword 12 of an NVMe read or write (cinterrupts §4.2.1).
+    /// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write (cinterrupts §4.2.1).
     ///
-    /// NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve them. Later versions define bits 19:16 as CETYPE, the command
-    /// extension type, which a host sets for a controller with Key Per I/O: there, agree on other bits and use
-    /// [`from_bits`](Self::from_bits), or [`from_access_latency`](Self::from_access_latency).
+    /// NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve them. Later versions define bits 19:16 as CETYPE, the
+    /// command extension type, which a host sets for a controller with Key Per I/O. With such a controller, use
+    /// [`from_access_latency`](Self::from_access_latency), or agree on other bits and use
+    /// [`from_bits`](Self::from_bits).
     #[must_use]
     pub const fn from_cdw12(cdw12: u32, both: BothBits) -> Self {
         Self::from_bits((cdw12 >> 16 & 0b11) as u8, both)
     }
 
-    /// From the access latency in bits 5:4 of Command Dword 13 of an NVMe read or write (Dataset Management): 11b,
-    /// "low latency", is Urgent.
+    /// The hint in the access latency, bits 5:4 of Command Dword 13 of an NVMe read or write (Dataset Management): 11b,
+    /// low latency, is Urgent.
     #[must_use]
     pub const fn from_access_latency(cdw13: u32) -> Self {
         if cdw13 >> 4 & 0b11 == 0b11 { Self::Urgent } else { Self::Plain }
     }
 
-    /// The hint of a request merged from two: Urgent wins over Barrier, Barrier over Plain (§4.1.1).
+    /// The hint of a request merged from two: Urgent wins over Barrier, and Barrier over Plain (§4.1.1).
     #[must_use]
     pub const fn merge(self, other: Self) -> Self {
         match (self, other) {
@@ -68,8 +70,8 @@ impl Hint {
         }
     }
 
-    /// The hint of one part of a request that is split: each keeps the mark (§4.1.1). A strict Barrier stays with the
-    /// `last` part: only then is everything before it the whole batch.
+    /// The hint of one part of a split request. Each part keeps the hint (§4.1.1), except that a strict Barrier stays
+    /// with the `last` part: only then does everything before it include the whole batch.
     #[must_use]
     pub const fn split(self, last: bool, barriers: Barriers) -> Self {
         match (self, barriers) {
@@ -121,8 +123,8 @@ pub enum SystemCall {
 }
 
 impl SystemCall {
-    /// Table 1: the hint of a request by the call that caused it. A call that blocks its caller is Urgent, one that
-    /// submits a batch puts a Barrier on its last request. What the application says itself goes first.
+    /// The hint of a request by the call that caused it (Table 1). A call that blocks its caller is Urgent. A call that
+    /// submits a batch puts a Barrier on its last request. The application's own flags have precedence.
     #[must_use]
     pub const fn hint(self) -> Hint {
         match self {

@@ -10,33 +10,35 @@
     clippy::panic,
     clippy::unwrap_used
 )]
-//! cinterrupts: interrupt now, or wait for company? Decided from what the requester says, over burst detection.
+//! cinterrupts decides whether a completion interrupts now or waits for more completions, from the requester's hints
+//! and from burst detection.
 //!
-//! After a command completes, a storage device must decide whether to interrupt at once, which is good for latency, or
-//! to wait until more have completed, which is good for throughput. No heuristic in the device can know which of its
-//! commands somebody waits for; but the requester knows, and two bits tell (Tai, Smolyar, Wei and Tsafrir, "Optimizing
-//! Storage Performance with Calibrated Interrupts", ACM Transactions on Storage 2022): *Urgent* interrupts at once,
-//! *Barrier* when a batch is complete, and everything else rides with them, or waits for a quiet time Δ or for `thr`
-//! completions.
+//! An interrupt for each completion is good for latency; one interrupt for several is good for throughput. A device
+//! cannot know which command somebody waits for, but the requester can. So the requester sends two bits with a command
+//! (Tai, Smolyar, Wei and Tsafrir, "Optimizing Storage Performance with Calibrated Interrupts", ACM Transactions on
+//! Storage 2022). An *Urgent* command interrupts at once. A *Barrier* interrupts when its batch is complete. Every
+//! other completion is held until one of these interrupts covers it, or until its burst ends: after a time Δ without a
+//! completion, or after `thr` completions.
 //!
 //! # Terms
 //!
-//! - *completion*: one command finished. *Interrupt*, *delivery*: one notification of the consumer; it covers
-//!   everything completed before it. A completion is *held* while it is posted and no interrupt covers it.
+//! - *completion*: one command has finished. *Interrupt*, *delivery*: one notification of the consumer; it covers
+//!   everything posted before it. A completion is *held* while it is posted and no interrupt covers it.
 //! - *burst*: completions that follow each other within Δ.
-//! - *OOO*: an Urgent is delivered alone, out of order; what is held stays held.
-//! - *storm*: interrupts faster than allowed; the *storm guard* spaces them.
-//! - *CIF*: commands in flight on this interrupt vector, counting the one that is completing now.
+//! - *OOO*: an Urgent interrupts alone, out of order; held completions stay held.
+//! - *storm*: interrupts faster than a limit; the *storm guard* paces them.
+//! - *CIF*: commands in flight on this interrupt vector, including the one that completes now.
 //! - *tick*: one unit of the caller's monotonic clock.
 //!
 //! # Contract
 //!
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
-//! 2. Time is an argument, of one clock, in ticks. One caller at a time: a machine is serialised by its owner.
-//! 3. Arm a timer, relative to now, for [`Cint::deadline`] and call [`Cint::on_deadline`]. With Δ = 0 and no `max_hold`
-//!    call [`Cint::on_batch_end`] whenever the device has posted all it had.
-//! 4. CIF, if you give it: decrement your counter, then, inside the serialisation, load it again, and add one.
-//! 5. A failed command is Urgent. On stop, reset and migration call [`Cint::flush`].
+//! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
+//! 3. Arm a timer for [`Cint::deadline`], and call [`Cint::on_deadline`] when it fires. With Δ = 0 and no `max_hold`,
+//!    call [`Cint::on_batch_end`] whenever the device has posted everything that it had to post.
+//! 4. CIF is optional. To get it, decrement your counter of commands in flight. Then, inside that serialisation, load
+//!    the counter and add one.
+//! 5. Report a failed command as Urgent. Call [`Cint::flush`] on stop, reset and migration.
 //!
 //! ```
 //! use cint_core::{Cint, Config, Decision, Hint, HoldReason, Params, Reason};
@@ -51,8 +53,8 @@
 //!
 //! # What it does not do
 //!
-//! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and neither loops nor divides in a
-//! decision. It must be told which command is Urgent: [`Hint`] and [`SystemCall`] help to say so.
+//! It reads no clock, arms no timer, allocates no memory, cannot panic, uses no float, and neither loops nor divides in
+//! a decision. It does not infer hints: the caller gives them, with the help of [`Hint`] and [`SystemCall`].
 
 mod algorithm;
 mod barrier;

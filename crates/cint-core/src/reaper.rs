@@ -1,4 +1,4 @@
-//! The consumer of a completion queue whose device delivers urgent completions alone (cinterrupts §3.5).
+//! The consumer of a completion queue whose urgent completions interrupt alone (cinterrupts §3.5).
 
 /// One entry of an NVMe completion queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ impl Entry {
         (self.0[3] & 0xffff) as u16
     }
 
-    /// Phase tag: whether this entry is of the queue's current round.
+    /// Phase tag: whether this entry belongs to the current pass through the queue.
     #[must_use]
     pub const fn phase(&self) -> bool {
         self.0[3] & 1 << 16 != 0
@@ -24,21 +24,22 @@ impl Entry {
     }
 }
 
-/// Reaps a completion queue of up to 64 * `WORDS` entries, urgent ones first if asked to.
+/// Reaps a completion queue of up to 64 * `WORDS` entries: urgent entries only, or all.
 ///
-/// The driver reads entries for it, and writes the head doorbell when it says so: only over entries that are all reaped,
-/// so that the device overwrites no other.
+/// The driver reads the entries, and writes the returned value to the head doorbell. The head moves only over reaped
+/// entries, so that the device overwrites no other.
 ///
 /// ```
 /// use cint_core::{Entry, Reaper};
 ///
-/// // Command 7, plain, and behind it command 8, urgent. Both of the first round: phase 1.
+/// // Command 7 is Plain, and command 8 after it is Urgent. Both have the phase of the first pass, 1.
 /// let queue = [Entry([0, 0, 0, 7 | 1 << 16]), Entry([0, 0, 0, 8 | 1 << 16]), Entry::default(), Entry::default()];
 /// let mut reaper = Reaper::<1>::new(4).ok_or("a queue of 4 entries fits")?;
 /// let mut taken = Vec::new();
 ///
-/// let doorbell = reaper.reap_urgent(|i| queue[usize::from(i)], |entry| entry.cid() == 8, |entry| taken.push(entry.cid()));
-/// assert_eq!((doorbell, taken.as_slice()), (None, [8].as_slice())); // 7 is in the way
+/// let doorbell = reaper.reap_urgent(|i| queue[usize::from(i)], |entry| entry.cid() == 8, |entry|
+/// taken.push(entry.cid())); assert_eq!((doorbell, taken.as_slice()), (None, [8].as_slice())); // the head stays at
+/// command 7
 ///
 /// let doorbell = reaper.reap(|i| queue[usize::from(i)], |entry| taken.push(entry.cid()));
 /// assert_eq!((doorbell, taken.as_slice()), (Some(2), [8, 7].as_slice()));
@@ -51,7 +52,7 @@ pub struct Reaper<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Reaper<WORDS> {
-    /// For an empty queue of `size` entries; `None`: not 2 to 64 * `WORDS`.
+    /// A reaper for an empty queue of `size` entries; `None` unless `size` is 2 to 64 * `WORDS`.
     #[must_use]
     pub const fn new(size: u16) -> Option<Self> {
         if size as usize > WORDS.saturating_mul(64) {
@@ -63,16 +64,16 @@ impl<const WORDS: usize> Reaper<WORDS> {
         }
     }
 
-    /// The entry that the head doorbell stands at.
+    /// The index in the head doorbell.
     #[must_use]
     pub const fn head(&self) -> u16 {
         self.cursor.head
     }
 
-    /// An urgent interrupt: takes the new entries that `is_urgent`, marks them, and leaves the others.
+    /// Handles an urgent interrupt: passes the new entries that are urgent to `take`, and leaves the others.
     ///
-    /// `read` reads an entry; it must read the phase tag before the rest, as the device writes it last. Returns what to
-    /// write to the head doorbell, if it moves.
+    /// `read` reads an entry. It must read the phase tag before the rest, because the device writes the tag last.
+    /// Returns the value for the head doorbell, if the head moves.
     pub fn reap_urgent(
         &mut self,
         read: impl Fn(u16) -> Entry,
@@ -88,33 +89,34 @@ impl<const WORDS: usize> Reaper<WORDS> {
         })
     }
 
-    /// A normal interrupt: takes all new entries but those taken before. As [`reap_urgent`](Self::reap_urgent) else.
+    /// Handles a normal interrupt: passes all new entries to `take`, except those that were reaped before. The rest is
+    /// as in [`reap_urgent`](Self::reap_urgent).
     pub fn reap(&mut self, read: impl Fn(u16) -> Entry, take: impl FnMut(Entry)) -> Option<u16> {
         self.reap_urgent(read, |_| true, take)
     }
 }
 
-/// Where a consumer stands in a completion queue, for those who keep the memory of what is taken themselves; others take
-/// a [`Reaper`]. That memory, one bit an entry and all 0 at first, is given with each call.
+/// A consumer's position in a completion queue, for callers that keep the memory themselves; others use a [`Reaper`].
+/// The caller passes that memory with each call. It has one bit for each entry, and all bits are 0 at the start.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     size: u16,
     head: u16,
-    phase: u32, // of a new entry at head
+    phase: u32, // the phase tag of a new entry at the head
 }
 
 impl Cursor {
-    /// For an empty queue of `size` entries; `None`: fewer than 2.
+    /// A cursor for an empty queue of `size` entries; `None` if `size` is below 2.
     #[must_use]
     pub const fn new(size: u16) -> Option<Self> {
         if size < 2 { None } else { Some(Self { size, head: 0, phase: 1 }) }
     }
 
-    /// Shows each new entry that is not taken yet to `take`, which says whether it takes it. Returns what to write to the
-    /// head doorbell, if it moves: it does so only over entries that are taken.
+    /// Passes each new entry that is not reaped yet to `take`, which returns whether it reaps the entry. Returns the
+    /// value for the head doorbell, if the head moves. It moves only over reaped entries.
     ///
-    /// `read` reads an entry; it must read the phase tag before the rest, as the device writes it last.
+    /// `read` reads an entry. It must read the phase tag before the rest, because the device writes the tag last.
     pub fn reap(
         &mut self,
         taken: &mut [u64],

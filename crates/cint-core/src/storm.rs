@@ -1,10 +1,11 @@
-//! The storm guard: limits the rate of interrupts, should everything be Urgent (cinterrupts §4.3).
+//! The storm guard limits the rate of interrupts, for example when every command is Urgent (cinterrupts §4.3).
 //!
-//! The paper averages the rate; this averages the gaps, which needs no division.
+//! The paper averages the rate. This code averages the gaps, which needs no division.
 
 use crate::config::Config;
 
-/// An exponentially weighted moving average (EWMA) of the gaps between interrupts: `ticks` + `parts` * 2^-shift, in ticks.
+/// An exponentially weighted moving average (EWMA) of the gaps between interrupts: `ticks` + `parts` * 2^-shift, in
+/// ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Average {
     ticks: u32,
@@ -12,13 +13,13 @@ pub(crate) struct Average {
 }
 
 impl Average {
-    /// As if interrupts had come at half the allowed rate.
+    /// The initial average: that of interrupts at half the allowed rate.
     pub(crate) const fn cold(config: &Config) -> Self {
         Self { ticks: config.storm_interval.wrapping_mul(2), parts: 0 }
     }
 
-    /// An interrupt came `gap` ticks after the one before. Returns whether this is a storm: it begins when the average falls
-    /// below the interval, and ends when the average exceeds twice the interval.
+    /// Adds the gap between two interrupts, in ticks. Returns whether there is a storm. A storm begins when the average
+    /// falls below the interval, and ends when it exceeds twice the interval.
     pub(crate) const fn sample(&mut self, gap: u32, was_storm: bool, config: &Config) -> bool {
         let (interval, shift) = (config.storm_interval, config.storm_shift as u32);
         let longest = interval.wrapping_mul(4);

@@ -1,8 +1,8 @@
 //! The decision: Algorithms 1 and 2 of the vIC paper, and Algorithm 1 of the Xen paper around them.
 //!
-//! [`Vic::decide`] is the whole of it. It follows the papers' order and words, and does nothing for speed: [`crate::fast`]
-//! answers the usual case before it. Line numbers count the printed lines of an algorithm, comments and declarations
-//! included. What no paper has is marked *ours*; `docs/papers.md` gives the reasons.
+//! [`Vic::decide`] is the whole of it. It follows the papers' order and words, and does nothing for speed:
+//! [`crate::fast`] answers the usual case before it. Line numbers count the printed lines of an algorithm, comments and
+//! declarations included. What no paper has is marked *ours*; `docs/papers.md` gives the reasons.
 
 use crate::config::Config;
 use crate::ratio::Ratio;
@@ -28,18 +28,20 @@ pub struct Vic {
     // Xen Algorithm 1
     window: Window, // the paper's nsecPerEvent
     pub(crate) running: bool,
-    pub(crate) run_start: u64, // while running: the epoch's start plus the time not run since; else: the time run in the epoch
-    pub(crate) slice_known: bool, // the end of the timeslice, when the newest held completion was posted
-    // fast.rs. Below `low` commands in flight it delivers, above `high` the counter decides.
-    pub(crate) until: u64, // the first instant at which the fast path does not apply; if `slice_known`: the slice deadline
+    // While running: the epoch's start, plus the time since then in which the guest did not run. Otherwise: the time in
+    // the epoch in which the guest ran.
+    pub(crate) run_start: u64,
+    pub(crate) slice_known: bool, // the end of the timeslice was known at the newest held completion
+    // fast.rs. Below `low` commands in flight it delivers; above `high` the counter decides.
+    pub(crate) until: u64, // the first instant without the fast path; if `slice_known`: the slice deadline
     pub(crate) low: u32,
     pub(crate) high: u32,
 }
 
 const _: () = assert!(size_of::<Vic>() == 96, "the paper's figure is 104 bytes; a C caller adds a word to it");
 
-/// Where the machine is in a cycle of the delivery ratio: the paper's counter, from 1 up to `skip_up`, and the
-/// completions held, at most as many. One word, which costs the fast path three instructions fewer than two halves.
+/// The position in a cycle of the delivery ratio: the paper's counter, from 1 to `skip_up`, and the number of held
+/// completions, at most `skip_up`. One word saves the fast path three instructions over two fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cycle(u32);
 
@@ -61,7 +63,7 @@ impl Cycle {
         (self.0 >> 16) as u16
     }
 
-    /// Counts one more, and holds it. The counter is below `skip_up`, and so is what is held.
+    /// Advances the counter and holds one more. Requires a counter below `skip_up`, so neither half overflows.
     #[inline(always)]
     pub(crate) const fn and_one_held(self) -> Self {
         Self(self.0.wrapping_add(0x0001_0001))
@@ -69,7 +71,7 @@ impl Cycle {
 }
 
 impl Vic {
-    /// A machine that has seen nothing: ratio 1, nothing held. Usable in a `static`.
+    /// A machine in its initial state: ratio 1, nothing held. Usable in a `static`.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self {
@@ -92,12 +94,12 @@ impl Vic {
         }
     }
 
-    /// A command completed while `cif` were in flight, counting this one. An end of the timeslice that is not in the
-    /// future is unknown, and so is `u64::MAX`.
+    /// Decides about a completion with `cif` commands in flight, including this one. A `slice_end` that is not in the
+    /// future counts as unknown, and so does `u64::MAX`.
     #[inline(always)]
     pub(crate) fn decide(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
         self.advance(now);
-        let expired = self.expired(); // ours: looked at first, as this completion rides on that interrupt
+        let expired = self.expired(); // ours: checked first, because that interrupt covers this completion too
         self.count_completion(); // Xen §3, next_iops
 
         let diff = self.since(self.epoch_start); // vIC Alg. 2 l.5; Xen Alg. 1 l.15
@@ -110,7 +112,7 @@ impl Vic {
         let remaining = self.remaining(slice_end); // Xen Alg. 1 l.2-5
 
         if let Some(reason) = expired {
-            self.set_counter(1); // ours: the cycle starts anew after every interrupt outside the ratio
+            self.set_counter(1); // ours: the cycle restarts after every interrupt outside the ratio
             self.deliver(reason)
         } else if self.window.reaches(remaining, self.config.margin) {
             self.set_counter(1);
@@ -132,11 +134,11 @@ impl Vic {
             self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.17-18; Xen Alg. 1 l.27 prints 1
             self.hold(remaining) // vIC Alg. 2 l.19; Xen Alg. 1 l.28
         }
-        // vIC Alg. 2 l.20-21 is `IpiGate::delivered`, for the caller of a machine that has a gate.
+        // vIC Alg. 2 l.20-21 is `IpiGate::delivered`. A caller with a gate calls it.
     }
 
-    /// The end of an epoch: a new delivery ratio (vIC Algorithm 1) and a new window (Xen Algorithm 1). The epoch's real
-    /// length counts, not its nominal one. The counter and what is held stay.
+    /// Ends an epoch: computes a new delivery ratio (vIC Algorithm 1) and a new window (Xen Algorithm 1). The rate is
+    /// taken over the epoch's real length, not its nominal one. The counter and the held completions stay.
     #[cold]
     fn recalc(&mut self, cif: u32) {
         let elapsed = if self.running { self.since(self.run_start) } else { self.run_start };
@@ -152,7 +154,7 @@ impl Vic {
         self.start_epoch(); // Xen Alg. 1 l.19
     }
 
-    /// currIOPS < iopsThreshold (vIC Alg. 1 l.5), without a division. A product that exceeds 64 bits is a low rate.
+    /// currIOPS < iopsThreshold (vIC Alg. 1 l.5), without a division. If the product exceeds 64 bits, the rate is low.
     const fn is_low_rate(&self, completions: u32, elapsed: u64) -> bool {
         match elapsed.checked_mul(self.config.iops_threshold as u64) {
             Some(needed) => self.config.tick_hz.get().saturating_mul(completions as u64) < needed,
@@ -160,8 +162,8 @@ impl Vic {
         }
     }
 
-    /// Ours: whether holding one more would hold more than CIF / 2T, vIC's Table 1 for the commands in flight now. One
-    /// alone may always be held.
+    /// Ours: whether holding this completion would exceed CIF / 2T held completions, as in vIC's Table 1 for the
+    /// commands in flight now. A single completion may always be held.
     const fn is_clamped(&self, cif: u32) -> bool {
         let would_hold = (self.held() as u64).wrapping_add(1);
         let two_t = (self.config.cif_threshold as u64).wrapping_mul(2);
@@ -176,7 +178,7 @@ impl Vic {
         self.cycle = Cycle::new(counter, self.held());
     }
 
-    /// Completions held: posted, and not yet covered by an interrupt.
+    /// The number of held completions: posted, and not covered by an interrupt.
     #[must_use]
     pub const fn held(&self) -> u16 {
         self.cycle.held()
@@ -186,7 +188,7 @@ impl Vic {
         self.cycle = Cycle::new(self.counter(), held);
     }
 
-    /// Covers what is held, too.
+    /// Delivers. The interrupt covers the held completions too.
     pub(crate) fn deliver(&mut self, reason: Reason) -> Decision {
         self.set_held(0);
         self.slice_known = false;
@@ -215,15 +217,16 @@ impl Vic {
         self.run_start = if self.running { self.last } else { 0 };
     }
 
-    /// Should the count pass 2^32 in an epoch, the rate seems low, which delivers.
+    /// If the count wraps at 2^32 in an epoch, the rate seems low, and every completion interrupts.
     const fn count_completion(&mut self) {
         self.epoch_completions = self.epoch_completions.wrapping_add(self.running as u32);
     }
 }
 
-/// Time, and what is due.
+/// Time and deadlines.
 impl Vic {
-    /// Takes the time of a call. If the clock went back, no time has passed, and every stored instant moves back too.
+    /// Sets the time of a call. If the clock went back, every stored instant moves back by as much, as if no time had
+    /// passed.
     #[inline(always)]
     pub(crate) const fn advance(&mut self, now: u64) {
         if now < self.last {
@@ -249,12 +252,12 @@ impl Vic {
         self.last.wrapping_sub(instant)
     }
 
-    /// The reason of a deadline that has come.
+    /// The reason to deliver, if a deadline has passed.
     pub(crate) fn expired(&self) -> Option<Reason> {
         self.pending().filter(|&(deadline, _)| deadline <= self.last).map(|(_, reason)| reason)
     }
 
-    /// The earliest deadline, and the reason it will give. An instant before 0 is reported as 0.
+    /// The earliest deadline, and its reason to deliver. An instant before 0 is reported as 0.
     #[inline]
     pub(crate) const fn pending(&self) -> Option<(u64, Reason)> {
         if self.held() == 0 { None } else { self.earliest() }
@@ -271,7 +274,7 @@ impl Vic {
         }
     }
 
-    /// When `max_hold` ends for what has been held since `first_held`.
+    /// The end of `max_hold` for completions held since `first_held`.
     #[inline(never)]
     pub(crate) const fn hold_deadline(&self, first_held: u64) -> Option<u64> {
         let Some(max_hold) = self.config.max_hold() else { return None };

@@ -1,34 +1,35 @@
-//! Parameters, checked once; every later step multiplies and compares.
+//! Parameters. They are checked and converted once, so that every later step only multiplies and compares.
 
 use coalesce_decision::ticks::{ticks_down, ticks_up};
 use coalesce_decision::{ConfigError, Field};
 
-/// Parameters of vIC, as a user states them. Start from [`Params::DEFAULT`] or [`Params::PAPER`].
+/// Parameters of vIC in the user's units. Start from [`Params::DEFAULT`] or [`Params::PAPER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Ticks of the caller's clock per second. 1 kHz to 10 GHz.
+    /// Ticks per second of the caller's clock. 1 kHz to 10 GHz.
     pub tick_hz: u64,
     /// `cifThreshold`: below this many commands in flight every completion interrupts. 2 to 65535.
     pub cif_threshold: u16,
-    /// `iopsThreshold`: below this many completions per second every completion interrupts; 0: never too few.
+    /// `iopsThreshold`: below this many completions per second every completion interrupts; 0: no such limit.
     pub iops_threshold: u32,
-    /// `epochPeriod`: how often the delivery ratio is determined anew. 1 ms to 60 s.
+    /// `epochPeriod`: the interval at which the delivery ratio is recomputed. 1 ms to 60 s.
     pub epoch_ns: u64,
-    /// The longest cycle: at most one interrupt in `max_skip` completions is delivered. 2 to 65535.
+    /// The longest cycle: at least one of `max_skip` completions interrupts. 2 to 65535.
     pub max_skip: u16,
-    /// How long a completion may be held, from the first one held; `None`: as long as the device takes to complete
-    /// another command. 1 ns to 1 s.
+    /// The longest time that a completion may be held. 1 ns to 1 s; `None`: until the device completes another command.
     pub max_hold_ns: Option<u64>,
-    /// Compare what is held with the commands in flight at each completion, not only at the start of an epoch.
+    /// Whether to limit held completions by the commands in flight at each completion, not only at the start of an
+    /// epoch.
     pub live_clamp: bool,
-    /// Scheduler awareness: by how much the two clocks may differ; interrupts go out earlier by that. 0 to 100 ms.
+    /// Scheduler awareness: the largest difference between the two clocks. Interrupts are delivered earlier by this. 0
+    /// to 100 ms.
     pub margin_ns: u64,
 }
 
 impl Params {
-    /// What the paper describes and no more (vIC §4, Alg. 1 and 2), for a clock in nanoseconds.
+    /// Exactly what the paper describes (vIC §4, Alg. 1 and 2), for a clock in nanoseconds.
     ///
-    /// It has no time bound: a completion is held until the device completes another command.
+    /// There is no time bound: a completion may be held until the device completes another command.
     pub const PAPER: Self = Self {
         tick_hz: 1_000_000_000,
         cif_threshold: 4,
@@ -40,8 +41,9 @@ impl Params {
         margin_ns: 0,
     };
 
-    /// The paper's, made safe: a cycle of 16 at most (its own stated floor of 6.25 %, vIC §3.2.1), nothing held longer
-    /// than 500 µs (its stated bound, 1/iopsThreshold, vIC §3.2), and nothing held that the device could run dry of.
+    /// The paper's parameters with three bounds. A cycle has at most 16 completions (the paper's floor of 6.25 %, vIC
+    /// §3.2.1). A completion is held for at most 500 µs (the paper's bound, 1/iopsThreshold, vIC §3.2). The live clamp
+    /// keeps the device busy.
     pub const DEFAULT: Self = Self { max_skip: 16, max_hold_ns: Some(500_000), live_clamp: true, ..Self::PAPER };
 }
 
@@ -59,10 +61,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Checks `params` and converts them to ticks: the epoch and the margin rounded up, `max_hold` down.
+    /// Checks `params` and converts them to ticks. The epoch and the margin are rounded up, `max_hold` is rounded down.
     ///
     /// # Errors
-    /// The first field that is out of its range.
+    /// The first field that is out of range.
     pub const fn new(params: Params) -> Result<Self, ConfigError> {
         let Params { tick_hz, cif_threshold, iops_threshold, epoch_ns, max_skip, max_hold_ns, live_clamp, margin_ns } =
             params;
@@ -103,7 +105,7 @@ impl Config {
         })
     }
 
-    /// The longest time, in ticks, that a completion is held if deadlines are met on time; `None`: no bound.
+    /// The longest time, in ticks, that a completion is held if `on_deadline` is called on time; `None`: no bound.
     #[must_use]
     pub const fn max_hold(&self) -> Option<u64> {
         match self.max_hold {
@@ -113,7 +115,7 @@ impl Config {
     }
 }
 
-/// A number of 40 bits. No parameter is larger: 60 s at 10 GHz are 6 * 10^11 ticks.
+/// A 40-bit number. No parameter is larger: 60 s at 10 GHz are 6 * 10^11 ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct U40([u8; 5]);
 

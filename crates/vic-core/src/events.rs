@@ -1,4 +1,4 @@
-//! What else a machine is told: deadlines, the end of a queue, the guest's scheduling, a new configuration.
+//! The other events of a machine: deadlines, a queue's stop, the guest's scheduling, a new configuration.
 
 use crate::algorithm::Vic;
 use crate::config::Config;
@@ -6,8 +6,8 @@ use crate::ratio::Ratio;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
 
 impl Vic {
-    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before, in ticks. May change in every
-    /// call that takes `&mut self`; a timer armed for an earlier instant may be left as it is.
+    /// The instant, in ticks, at which to call [`on_deadline`](Self::on_deadline). Every call that takes `&mut self`
+    /// may change it. A timer that is armed for an earlier instant can stay armed.
     #[inline]
     #[must_use]
     pub const fn deadline(&self) -> Option<u64> {
@@ -17,26 +17,27 @@ impl Vic {
         }
     }
 
-    /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+    /// Decides at the deadline. Early, late and repeated calls are harmless.
     pub fn on_deadline(&mut self, now: u64) -> Decision {
         self.advance(now);
         self.deliver_expired(HoldReason::Early)
     }
 
-    /// Queue stop, reset, migration: delivers if anything is held. The epoch and the ratio stay.
+    /// Delivers everything held: for a queue stop, a reset and a migration. The epoch and the ratio stay.
     pub fn flush(&mut self, now: u64) -> Decision {
         self.advance(now);
         self.deliver_held(Reason::Flush)
     }
 
-    /// The guest has taken everything that was posted, without an interrupt. Call it only if, inside the
-    /// serialisation that protects the machine, the guest's index equals what was posted.
+    /// Notes that the guest has reaped everything without an interrupt. Call it only if the guest's index equals the
+    /// posted index, both read inside the serialisation that protects the machine.
     pub const fn on_consumed(&mut self, now: u64) {
         self.advance(now);
         self.set_held(0);
     }
 
-    /// The guest has been put on a CPU: delivers if anything is held. A machine that is never told counts as running.
+    /// Notes that the guest was scheduled on a CPU, and delivers everything held. Until the first
+    /// [`on_deschedule`](Self::on_deschedule) the guest counts as running.
     pub fn on_schedule(&mut self, now: u64) -> Decision {
         self.advance(now);
         if !self.running {
@@ -46,9 +47,9 @@ impl Vic {
         self.deliver_held(Reason::Schedule)
     }
 
-    /// The guest is taken off its CPU: delivers if anything is held, as the guest would see a later interrupt only when
-    /// it runs again (Xen §4). Until [`on_schedule`](Self::on_schedule), neither time nor completions count for the rate
-    /// (Xen, future work).
+    /// Notes that the guest was descheduled from its CPU, and delivers everything held: the guest would see a later
+    /// interrupt only when it runs again (Xen §4). Until [`on_schedule`](Self::on_schedule), neither time nor
+    /// completions count towards the rate (Xen, future work).
     pub fn on_deschedule(&mut self, now: u64) -> Decision {
         self.advance(now);
         if self.running {
@@ -59,11 +60,11 @@ impl Vic {
         self.deliver_held(Reason::Deschedule)
     }
 
-    /// Takes a new configuration and applies it to what is held. The running epoch, the ratio and the window stay until
-    /// the epoch ends; a new epoch length acts at once.
+    /// Changes the configuration, and applies it to the held completions. The ratio and the window stay until the
+    /// running epoch ends. A new epoch length applies to the running epoch.
     ///
     /// # Errors
-    /// `tick_hz` differs; then nothing has happened, not even at `now`.
+    /// `tick_hz` differs. Then nothing changes, and the call does not advance the time.
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let (new, old) = (config.tick_hz.get(), self.config.tick_hz.get());
         if new != old {
@@ -95,7 +96,7 @@ impl Vic {
         }
     }
 
-    /// How many calls were earlier than the one before them; stops at 65535.
+    /// How often the clock went back from one call to the next; saturates at 65535.
     #[must_use]
     pub const fn times_back(&self) -> u16 {
         self.times_back

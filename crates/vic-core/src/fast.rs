@@ -1,17 +1,18 @@
 //! The fast path: answers the usual completion without the whole of [`Vic::decide`].
 //!
-//! **Precondition**: `now` is not before the previous call and is before `until`, which the last full decision set so that
-//! until then no epoch ends and no deadline comes; and `cif` is below `low`, or above `high`, where the live clamp cannot
-//! act, or the ratio is 1.
+//! **Precondition**: `now` is not before the previous call, and it is before `until`. The last full decision set
+//! `until` so that no epoch ends and no deadline expires before it. In addition one of these holds: `cif` is below
+//! `low`; `cif` is above `high`, where the live clamp cannot act; the ratio is 1.
 //!
-//! Then the decision and the state are those of the slow path, which `tests/fast_path` compares. Instructions on x86-64,
-//! inlined: 14 to 18 here (`scripts/cost.sh`).
+//! Then the decision and the state are those of the slow path; `tests/fast_path` compares them. The fast path takes 14
+//! to 18 instructions on x86-64, inlined (`scripts/cost.sh`).
 
 use crate::algorithm::{Cycle, Vic};
 use coalesce_decision::{Decision, HoldReason, Reason};
 
 impl Vic {
-    /// A command completed; `cif` commands were in flight, counting this one. The end of the timeslice is unknown.
+    /// Decides about a completed command. `cif` is the number of commands in flight, including this one. The end of the
+    /// timeslice is unknown.
     #[inline]
     pub fn on_completion(&mut self, now: u64, cif: u32) -> Decision {
         match self.on_completion_fast(now, cif) {
@@ -29,8 +30,8 @@ impl Vic {
         decision
     }
 
-    /// The fast path of [`on_completion`](Self::on_completion), for callers who inline that alone. `None`: nothing has
-    /// happened; call `on_completion`.
+    /// The fast path of [`on_completion`](Self::on_completion), for callers who inline only the fast path. `None`: it
+    /// does not apply, and nothing has changed; call `on_completion`.
     #[inline(always)]
     pub fn on_completion_fast(&mut self, now: u64, cif: u32) -> Option<Decision> {
         if now < self.last || now >= self.until {
@@ -74,7 +75,8 @@ impl Vic {
         Decision::Hold(HoldReason::Ratio)
     }
 
-    /// Opens the fast path: until the epoch ends, or `max_hold` for what is held or may be held from now on.
+    /// Opens the fast path until the epoch ends, or until `max_hold` ends for a completion that is held or could be
+    /// held from now on.
     #[inline(never)] // 16 to 58 bytes less, and not on the fast path
     fn look_ahead(&mut self) {
         if self.slice_known || !self.running {
@@ -87,7 +89,7 @@ impl Vic {
         self.until = self.hold_deadline(first_held).map_or(epoch_end, |hold| hold.min(epoch_end));
 
         self.low = u32::from(self.config.cif_threshold);
-        // The live clamp lets a cycle hold all it may with 2T commands in flight for each.
+        // With at least 2T commands in flight for each completion that a cycle can hold, the live clamp does not act.
         let most = u32::from(self.skip_up).saturating_sub(u32::from(self.count_up));
         let clamps = self.config.live_clamp && most > 1;
         if self.skip_up == 1 {
@@ -95,10 +97,11 @@ impl Vic {
             return;
         }
         let enough = if clamps { self.low.wrapping_mul(2).checked_mul(most) } else { Some(self.low) };
-        self.high = enough.map_or(u32::MAX, |enough| enough.wrapping_sub(1)); // above u32::MAX: no CIF is enough
+        self.high = enough.map_or(u32::MAX, |enough| enough.wrapping_sub(1)); // an overflow means that no CIF is enough
     }
 
-    /// Until the next full decision. With a slice deadline completions are held, so that R < 1 and the limits suffice.
+    /// Closes the fast path until the next full decision. `low` and `high` alone close it unless the ratio is 1. While
+    /// a slice deadline is set, completions are held, so the ratio is below 1, and `until` keeps that deadline.
     pub(crate) const fn close_fast_path(&mut self) {
         (self.low, self.high) = (0, u32::MAX);
         if !self.slice_known {

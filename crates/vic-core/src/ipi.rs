@@ -1,4 +1,4 @@
-//! The gate before an inter-processor interrupt (vIC §3.3).
+//! The gate for inter-processor interrupts (vIC §3.3).
 
 use coalesce_decision::ticks::ticks_up;
 use coalesce_decision::{ConfigError, Field};
@@ -10,39 +10,40 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether to send an inter-processor interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a deferred IPI must be asked for again"]
+#[must_use = "after `Defer` the caller must ask again"]
 pub enum Ipi {
     /// Send it now.
     Send,
-    /// The monitor was there a moment ago and may come by itself. Ask again at this instant if it has not.
+    /// Do not send it yet: the monitor ran a moment ago, and may run again without an IPI. If it has not by `until`,
+    /// ask again.
     Defer {
-        /// When to ask again.
+        /// The instant at which to ask again.
         until: u64,
     },
 }
 
-/// Limits inter-processor interrupts by when the last *virtual interrupt* was delivered.
+/// Defers an inter-processor interrupt if the last *virtual interrupt* is recent.
 ///
-/// Shared by two threads: the monitor calls [`delivered`](Self::delivered) after each virtual interrupt, the
-/// hypervisor's kernel asks [`should_send`](Self::should_send) after posting a completion. A deferred IPI costs
-/// latency, never a completion, as the kernel asks again.
+/// Two threads share a gate. The monitor calls [`delivered`](Self::delivered) after each virtual interrupt. The
+/// hypervisor's kernel calls [`should_send`](Self::should_send) after it posts a completion. A deferred IPI adds
+/// latency and loses no completion, because the kernel asks again.
 #[derive(Debug)]
 pub struct IpiGate {
     threshold: u64,
     last: AtomicU64,
 }
 
-/// No clock gives this.
+/// No virtual interrupt has been delivered. [`IpiGate::delivered`] never stores this instant.
 const NEVER: u64 = u64::MAX;
 
 impl IpiGate {
     /// The paper's threshold (vIC §4.5): 100 µs, in nanoseconds.
     pub const PAPER_THRESHOLD_NS: u64 = 100_000;
 
-    /// A gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` ago. 0 to 1 s.
+    /// A gate that sends an IPI if the last virtual interrupt is more than `threshold_ns` ago. 0 to 1 s.
     ///
     /// # Errors
-    /// `tick_hz` or the threshold is out of its range.
+    /// `tick_hz` or the threshold is out of range.
     #[cfg(not(loom))]
     pub const fn new(threshold_ns: u64, tick_hz: u64) -> Result<Self, ConfigError> {
         match Self::ticks(threshold_ns, tick_hz) {
@@ -51,7 +52,7 @@ impl IpiGate {
         }
     }
 
-    /// As above: loom's atomics have no const constructor.
+    /// As above. This variant is not const, because loom's atomics have no const constructor.
     ///
     /// # Errors
     /// As above.
@@ -70,15 +71,15 @@ impl IpiGate {
         }
     }
 
-    /// The monitor has delivered a virtual interrupt (Algorithm 2, last line).
+    /// Notes that the monitor has delivered a virtual interrupt (vIC Alg. 2, last line).
     pub fn delivered(&self, now: u64) {
         let stamp = if now == NEVER { NEVER.wrapping_sub(1) } else { now };
         self.last.store(stamp, Ordering::Release);
     }
 
-    /// Whether the kernel, having posted a completion, must interrupt the CPU that the guest runs on.
+    /// Whether the kernel must interrupt the guest's CPU, after it has posted a completion.
     ///
-    /// A stamp further in the future than the threshold is a fault of the clock: send.
+    /// If the last virtual interrupt lies in the future by more than the threshold, the clock is wrong: send.
     pub fn should_send(&self, now: u64) -> Ipi {
         let last = self.last.load(Ordering::Acquire);
         if last == NEVER || now.abs_diff(last) > self.threshold {

@@ -10,32 +10,34 @@
     clippy::panic,
     clippy::unwrap_used
 )]
-//! vIC: interrupt now, or wait for company? Decided from commands in flight and completion rate, without a timer.
+//! vIC decides whether a completion interrupts now or waits for more completions, from the commands in flight and the
+//! completion rate, without a timer.
 //!
-//! After a command completes, a storage device must decide whether to interrupt the guest at once, which is good for
-//! latency, or to wait until more have completed, which is good for throughput. vIC (Ahmad, Gulati and Mashtizadeh,
-//! "vIC: Interrupt Coalescing for Virtual Machine Storage Device IO", USENIX ATC 2011) looks at the *commands in
-//! flight*: with many, the device stays busy while a few completions wait, and the next completion is sure to come and
-//! to carry them; with few, every completion interrupts. Peirce and Boos ("Interrupt Coalescing in Xen with Scheduler
-//! Awareness", 2016) add that nothing is held when the guest is about to lose its CPU.
+//! An interrupt for each completion is good for latency; one interrupt for several is good for throughput. vIC (Ahmad,
+//! Gulati and Mashtizadeh, "vIC: Interrupt Coalescing for Virtual Machine Storage Device IO", USENIX ATC 2011) decides
+//! by the number of *commands in flight*. With many, the device stays busy while a few completions are held, and the
+//! next completion is sure to come; its interrupt covers the held ones. With few, every completion interrupts. Peirce
+//! and Boos ("Interrupt Coalescing in Xen with Scheduler Awareness", 2016) add a rule: hold nothing when the guest is
+//! about to lose its CPU.
 //!
 //! # Terms
 //!
-//! - *completion*: one command finished. *Interrupt*, *delivery*: one notification of the guest; it covers everything
-//!   completed before it. A completion is *held* while it is visible to the guest but not announced.
-//! - *CIF*: commands in flight on this interrupt vector, counting the one that is completing now.
+//! - *completion*: one command has finished. *Interrupt*, *delivery*: one notification of the guest; it covers
+//!   everything posted before it. A completion is *held* while it is posted and no interrupt covers it.
+//! - *CIF*: commands in flight on this interrupt vector, including the one that completes now.
 //! - *delivery ratio*: interrupts per completion, as the integers `count_up / skip_up`.
 //! - *tick*: one unit of the caller's monotonic clock.
 //!
 //! # Contract
 //!
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
-//! 2. Time is an argument, of one clock, in ticks. One caller at a time: a machine is serialised by its owner.
-//! 3. CIF: decrement your counter, then, *inside that serialisation*, load it again, and add one. A value read before
-//!    the decrement, or returned by it, lets two last callers hold at once, and the guest hangs.
-//! 4. Arm a timer, relative to now, for [`Vic::deadline`] and call [`Vic::on_deadline`]. The parameters of the paper
-//!    need none: there, another completion always comes as long as CIF is true.
-//! 5. On stop, reset and migration, call [`Vic::flush`]; for a failed command after its `on_completion`, if that holds it.
+//! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
+//! 3. To get the CIF, decrement your counter of commands in flight. Then, *inside that serialisation*, load the counter
+//!    and add one. With a value read before the decrement, or returned by it, two completions could each count the
+//!    other as in flight. Both would be held, and the guest would hang.
+//! 4. Arm a timer for [`Vic::deadline`], and call [`Vic::on_deadline`] when it fires. With the paper's parameters there
+//!    is no deadline: while CIF is correct, another completion always comes.
+//! 5. Call [`Vic::flush`] on stop, reset and migration, and for a failed command if its `on_completion` returns a hold.
 //!
 //! ```
 //! use vic_core::{Config, Params, Vic};
@@ -54,8 +56,8 @@
 //!
 //! # What it does not do
 //!
-//! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and divides only when an epoch
-//! ends. It knows nothing of the requester's intentions: for that see `cint-core`.
+//! It reads no clock, arms no timer, allocates no memory, cannot panic, uses no float, and divides only when an epoch
+//! ends. It takes no hints from the requester: for that see `cint-core`.
 
 mod algorithm;
 mod config;

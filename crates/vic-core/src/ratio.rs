@@ -1,8 +1,8 @@
-//! Delivery ratio from commands in flight (vIC §3.2.1, Algorithm 1 and Table 1).
+//! The delivery ratio as a function of the commands in flight (vIC §3.2.1, Algorithm 1 and Table 1).
 
 use coalesce_decision::ticks::divide;
 
-/// Deliver `count_up` of every `skip_up` completions.
+/// A delivery ratio: of every `skip_up` completions, `count_up` interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
     /// Interrupts delivered in a cycle: 1 to 4.
@@ -17,8 +17,8 @@ impl Ratio {
 
     /// Algorithm 1: `cif` commands in flight, threshold T = `cif_threshold`, cycles no longer than `max_skip`.
     ///
-    /// The paper's Table 1 for T = 4. In the last row the quotient is cut off, so that a cycle is never longer than
-    /// CIF / 2T: at CIF 23 the ratio is 1/2, not 8/23.
+    /// This is the paper's Table 1, which shows T = 4. In its last row the quotient is rounded down, so that a cycle is
+    /// never longer than CIF / 2T: at CIF 23 the ratio is 1/2, not 8/23.
     #[must_use]
     pub const fn for_cif(cif: u32, cif_threshold: u16, max_skip: u16) -> Self {
         let t = cif_threshold as u32;
@@ -31,7 +31,7 @@ impl Ratio {
         } else if cif < t.saturating_mul(4) {
             Self { count_up: 2, skip_up: 3 }
         } else {
-            // The one 32-bit division, once an epoch.
+            // The only 32-bit division, once per epoch.
             let cycle = divide(cif as u64, (t as u64).saturating_mul(2));
             #[expect(clippy::cast_possible_truncation, reason = "below max_skip")]
             Self { count_up: 1, skip_up: if cycle < max_skip as u64 { cycle as u16 } else { max_skip } }
