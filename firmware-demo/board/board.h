@@ -1,4 +1,4 @@
-// The board layer: what both firmwares need of a board, and all that they know of it. One file per board implements it.
+// The board layer: the only interface of both firmwares to a board. Each board implements it in one file.
 #ifndef BOARD_H
 #define BOARD_H
 
@@ -10,39 +10,40 @@
 extern const uint32_t BOARD_TICK_HZ;
 uint64_t board_now(void);
 
-// No instant: the timer is off.
+// An instant that never comes: it switches a timer off.
 #define BOARD_NEVER UINT64_MAX
 
-// Two one-shot timers, armed for an instant of the clock; one that has passed interrupts at once. Arming replaces what was
-// armed. A handler runs with its own interrupt, and all of lower priority, blocked.
+// Two one-shot timers, armed for an instant of the clock. An instant that has passed interrupts at once. Arming
+// replaces an earlier arming. A handler runs with its own interrupt and all of lower priority blocked.
 void board_arm_flash(uint64_t at);    // -> flash_interrupt(), priority above the host's
 void board_arm_deadline(uint64_t at); // -> deadline_interrupt(), the same priority
 
-// The host's interrupt lines, one per completion queue: pending one makes the host take it at once, unless interrupts are
-// blocked. Pending it twice before it is taken is once.
+// The host's interrupt lines, one per completion queue. The host takes a pended line at once, unless interrupts are
+// blocked. A line that is pended twice before it is taken interrupts once.
 #define BOARD_LINES 2
 void board_pend(unsigned line); // -> host_interrupt(line)
 
-// Blocks all interrupts; gives back what was before.
+// Blocks all interrupts. Returns the previous state, for board_restore().
 uint32_t board_block(void);
 void board_restore(uint32_t before);
 
-// Sleeps until an interrupt is pending. Call it with interrupts blocked, after a look whether there is anything to do: an
-// interrupt that comes between the look and the sleep ends the sleep.
+// Sleeps until an interrupt is pending. Call it with interrupts blocked, after a check that there is no work. An
+// interrupt between the check and the sleep ends the sleep.
 void board_sleep(void);
 
-// The most of the stack that was in use since the last call, in bytes.
+// The most stack used since the last call, in bytes.
 size_t board_stack_used(void);
 
 // The console, through semihosting.
 void board_print(const char *text, size_t length);
-// A file on the machine that emulates the board, for writing; -1: it cannot be opened. Write returns whether all went out.
+// Opens a file for writing, on the machine that emulates the board; -1: it cannot be opened. board_write() returns
+// whether it wrote everything.
 int board_create(const char *name);
 bool board_write(int file, const void *bytes, size_t length);
-// Ends the emulation: 0 is success.
+// Ends the emulation; status 0 is success.
 void board_exit(int status) __attribute__((noreturn));
 
-// What runs on the board.
+// The program that runs on the board.
 int main(void);
 void flash_interrupt(void);
 void deadline_interrupt(void);

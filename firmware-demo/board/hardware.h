@@ -1,31 +1,31 @@
-// Between what the boards have in common and a board's own file.
+// The interface between the code common to all boards and a board's own file.
 #ifndef HARDWARE_H
 #define HARDWARE_H
 
 #include <stdint.h>
 
-// ---- Of a board ----
+// ---- A board's own file ----
 
-// The lower half of the clock.
+// The lower 32 bits of the clock.
 uint32_t hardware_now(void);
 
 enum { FLASH_TIMER, DEADLINE_TIMER, TIMERS };
-// Calls timer_interrupt() once, when so many ticks are over, or little later; 0: at once. Replaces what was started, but
-// one that is pending already may come nevertheless. Interrupts are blocked.
+// Calls timer_interrupt() once, after `ticks` or a little later; 0: at once. Replaces an earlier start, but its
+// interrupt may still come if it is already pending. Requires blocked interrupts.
 #define TIMER_LONGEST (1u << 31)
 void hardware_start_timer(unsigned timer, uint32_t ticks);
 
-// Interrupts and their priorities. They are blocked.
+// Sets up interrupts and their priorities. Requires blocked interrupts.
 void hardware_init(void);
 
-// ---- Of start.c ----
+// ---- start.c ----
 
-// Where a reset leads to, with a stack: makes the memory what C expects, and runs main().
+// Called after a reset, with a stack: initialises the memory as C expects, and runs main().
 void start(void) __attribute__((noreturn));
-// Where an exception leads to that should not be.
+// Called by an unexpected exception.
 void fault(void) __attribute__((noreturn));
 
-// ---- Of timers.c ----
+// ---- timers.c ----
 
 void timer_interrupt(unsigned timer);
 

@@ -1,5 +1,5 @@
-// Not a board: the firmware as a program of the machine it is built on, for sanitizers and for time that runs oddly. With
-// a number in the environment variable SEED time passes at random at each call: what is decided must not change.
+// Not a board: the firmware as a program of the build machine, for sanitizers and for irregular time. With a number in
+// the environment variable SEED, time advances at random at each call. The decisions must not change.
 #include "board.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ static uint64_t now, flash_at = BOARD_NEVER, deadline_at = BOARD_NEVER, random_s
 static uint32_t pending, is_blocked;
 static enum { MAIN, HOST, TIMERS } priority;
 
-// Takes what is pending and not blocked.
+// Takes the pending interrupts that are not blocked.
 static void take_interrupts(void)
 {
     int before = priority;
@@ -40,13 +40,13 @@ static void take_interrupts(void)
     }
 }
 
-// Time passes.
+// Advances the time.
 static void pass(void)
 {
     if (random_state) {
         random_state = random_state * 6364136223846793005u + 1442695040888963407u;
         uint32_t ticks = (uint32_t)(random_state >> 33);
-        now += ticks % 64 == 0 ? ticks >> 6 & 255 : ticks & 3; // sometimes it is long
+        now += ticks % 64 == 0 ? ticks >> 6 & 255 : ticks & 3; // sometimes by much
     }
     take_interrupts();
 }
@@ -131,7 +131,7 @@ __attribute__((constructor)) static void begin(void)
     random_state = seed ? strtoull(seed, 0, 10) : 0;
 }
 
-// Rust's core library as it comes for hosts refers to it, though nothing here unwinds.
+// Rust's core library for hosts refers to this symbol. Nothing here unwinds.
 __attribute__((weak)) void rust_eh_personality(void)
 {
 }

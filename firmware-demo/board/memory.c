@@ -1,4 +1,4 @@
-// What every compiler calls without being asked to.
+// The functions that every compiler calls implicitly.
 #include <stddef.h>
 #include <stdint.h>
 

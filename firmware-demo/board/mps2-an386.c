@@ -4,11 +4,11 @@
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 
-// FPGAIO. COUNTER counts each cycle of 25 MHz, as long as PRESCALE is 0, as after a reset.
+// FPGAIO. With PRESCALE 0, its value after a reset, COUNTER counts cycles of 25 MHz.
 #define FPGAIO_COUNTER REGISTER(0x40028018)
 
-// CMSDK APB timers 0 and 1, also at 25 MHz, interrupts 8 and 9. VALUE counts down to 0 and there it stays if RELOAD is 0, as
-// after a reset; 1 to 0 sets INTSTATUS, which a write of 1 clears.
+// CMSDK APB timers 0 and 1, also at 25 MHz, interrupts 8 and 9. VALUE counts down to 0. With RELOAD 0, its value after
+// a reset, it stays there. The step from 1 to 0 sets INTSTATUS, which a write of 1 clears.
 struct timer {
     volatile uint32_t ctrl, value, reload, intstatus;
 };
@@ -18,12 +18,12 @@ struct timer {
 
 enum {
     IRQ_TIMER = 8,
-    IRQ_LINE = 30, // of GPIO pins that are not connected
+    IRQ_LINE = 30, // the interrupts of unconnected GPIO pins
 };
 
 #define NVIC_ENABLE REGISTER(0xe000e100)
 #define NVIC_PEND REGISTER(0xe000e200)
-#define NVIC_PRIORITY ((volatile uint8_t *)0xe000e400) // the lower number goes first
+#define NVIC_PRIORITY ((volatile uint8_t *)0xe000e400) // a lower number has priority
 #define CPACR REGISTER(0xe000ed88)
 
 const uint32_t BOARD_TICK_HZ = 25000000;
@@ -44,7 +44,7 @@ void hardware_start_timer(unsigned timer, uint32_t ticks)
         NVIC_PEND = 1u << (IRQ_TIMER + timer);
 }
 
-// Behind the barriers it has been taken, if it can be.
+// After the barriers the interrupt has been taken, unless interrupts are blocked.
 void board_pend(unsigned line)
 {
     NVIC_PEND = 1u << (IRQ_LINE + line);
@@ -63,7 +63,7 @@ void board_restore(uint32_t before)
     __asm__ volatile("msr primask, %0\n\tisb" ::"r"(before) : "memory");
 }
 
-// PRIMASK blocks an interrupt, but not that it ends the sleep.
+// A blocked interrupt ends the sleep too: PRIMASK does not prevent that.
 void board_sleep(void)
 {
     __asm__ volatile("dsb\n\twfi" ::: "memory");
@@ -82,7 +82,7 @@ void hardware_init(void)
     __asm__ volatile("dsb\n\tisb" ::: "memory");
 }
 
-// Here the stack is there already, but the FPU is off: nothing that is inlined may need it.
+// The stack is set up here, but the FPU is still off. No inlined code may use the FPU.
 void entry(void)
 {
     __asm__ volatile("cpsid i");

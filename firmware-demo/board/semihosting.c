@@ -1,4 +1,4 @@
-// Semihosting: the emulator does it (Arm, "Semihosting for AArch32 and AArch64").
+// Semihosting calls, which the emulator executes (Arm, "Semihosting for AArch32 and AArch64").
 #include "board.h"
 
 enum { SYS_OPEN = 0x01, SYS_WRITE = 0x05, SYS_EXIT_EXTENDED = 0x20 };
@@ -25,7 +25,7 @@ int board_create(const char *name)
     return call(SYS_OPEN, (const uint32_t[]){(uintptr_t)name, MODE_WB, length});
 }
 
-// The call returns what it did not write.
+// The call returns the number of bytes that it did not write.
 bool board_write(int file, const void *bytes, size_t length)
 {
     return call(SYS_WRITE, (const uint32_t[]){(uint32_t)file, (uintptr_t)bytes, length}) == 0;

@@ -2,12 +2,12 @@
 #include "board.h"
 #include "hardware.h"
 
-// Of the linker script.
+// Symbols of the linker script.
 extern uint32_t data_begin[], data_end[], data_load[], bss_begin[], bss_end[], stack_begin[], stack_end[];
 
 #define PAINT 0x50a1d0ffu
 
-// Everything below the stack's pointer. Interrupts are blocked: nothing may be there.
+// Fills everything below the stack pointer. Requires blocked interrupts, because a handler would use that memory.
 static void paint_stack(void)
 {
     volatile uint32_t *top;

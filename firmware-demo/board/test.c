@@ -1,9 +1,9 @@
-// What board.h promises, checked on the board.
+// Checks the promises of board.h on the board.
 #include "board.h"
 
 #define US (BOARD_TICK_HZ / 1000000)
 #define S ((uint64_t)BOARD_TICK_HZ)
-#define SLACK (3 * US) // a timer of 1 MHz, and code
+#define SLACK (3 * US) // one tick of a 1 MHz timer, and the time of the code
 
 static void print(const char *text)
 {
@@ -23,10 +23,10 @@ static void check(bool is_good, const char *what)
     board_exit(1);
 }
 
-// What the handlers saw, and what they shall do.
+// What the handlers saw, and what they do next.
 static volatile unsigned count_of[4];
 static volatile uint64_t time_of[4];
-enum { FLASH, DEADLINE, LINE }; // and the second line
+enum { FLASH, DEADLINE, LINE }; // LINE + 1 is the second line
 static void (*volatile on_flash)(void), (*volatile on_deadline)(void), (*volatile on_line)(void);
 
 static void note(unsigned what)
@@ -56,7 +56,7 @@ void host_interrupt(unsigned line)
         on_line();
 }
 
-// Sleeps until a handler ran once more.
+// Sleeps until a handler has run again.
 static void await(unsigned what, unsigned count)
 {
     while (count_of[what] == count) {
@@ -101,7 +101,7 @@ static void test_timer(unsigned timer, void (*arm)(uint64_t at))
     busy_until(board_now() + 200 * US);
     check(count_of[timer] == count + 2, "a timer cannot be switched off");
 
-    // Also what is pending already is replaced.
+    // A timer that is already pending is replaced too.
     uint32_t before = board_block();
     arm(board_now() + 2 * US);
     busy_until(board_now() + 10 * US);
@@ -110,7 +110,8 @@ static void test_timer(unsigned timer, void (*arm)(uint64_t at))
     check(count_of[timer] == count + 2, "arming does not replace what is pending");
 }
 
-// Further than 32 bits of any timer, and the clock wraps several times. Besides, the clock is not looked at.
+// An instant beyond 32 bits of any timer. The clock wraps several times before it, and nothing reads the clock
+// meanwhile.
 static void test_far(unsigned timer, void (*arm)(uint64_t at))
 {
     unsigned count = count_of[timer];
@@ -125,7 +126,7 @@ static void arm_again(void)
     board_arm_flash(board_now() + 2 * US);
 }
 
-// Looks at the clock all around its wrap, from handlers as well.
+// Reads the clock all around its wrap, from handlers too.
 static void test_clock(void)
 {
     for (unsigned round = 0; round < 100; round++) {
@@ -134,7 +135,7 @@ static void test_clock(void)
         board_arm_flash(wrap - 10 * US);
         await(FLASH, count);
         uint64_t last = board_now();
-        check(last < wrap, "the wrap has been missed");
+        check(last < wrap, "the wrap was missed");
         for (volatile unsigned i = 0; i < round; i++) {
         }
         on_flash = arm_again;
@@ -193,23 +194,24 @@ static void test_lines(void)
     unsigned flash = count_of[FLASH];
     on_deadline = pend_in_deadline;
     board_arm_deadline(0);
-    check(count_of[FLASH] == flash + 1, "what a timer arms is lost");
+    check(count_of[FLASH] == flash + 1, "a timer that a handler armed is lost");
     on_deadline = 0;
 
     unsigned line = count_of[LINE], other = count_of[LINE + 1], deadline = count_of[DEADLINE];
     on_flash = pend_in_flash;
     board_arm_flash(0);
-    check(count_of[LINE] == line + 1 && count_of[DEADLINE] == deadline + 1, "what a timer pends is lost");
+    check(count_of[LINE] == line + 1 && count_of[DEADLINE] == deadline + 1,
+          "a line or timer that a timer's handler pended is lost");
     on_flash = 0;
 
     on_line = pend_in_line;
     board_pend(0);
-    check(count_of[LINE + 1] == other + 1, "what a line pends is lost");
+    check(count_of[LINE + 1] == other + 1, "a line that a line's handler pended is lost");
     on_line = 0;
 }
 
-// The interrupt comes at every moment around the last look: before, between it and the sleep, after. One that is slept
-// through is found late, when a timer is started anew.
+// The interrupt comes at every moment around the last check: before it, between it and the sleep, and after. If the
+// sleep misses it, it is seen only when a timer is restarted.
 static void test_sleep(unsigned timer, void (*arm)(uint64_t at))
 {
     for (unsigned wait = 0; wait < 3000; wait++) {
@@ -231,7 +233,7 @@ static void use_registers(void)
     board_arm_flash(board_now() + 1 * US);
 }
 
-// Whatever an interrupt comes between, registers and flags are as before, also those of the FPU.
+// An interrupt at any instruction preserves registers and flags, those of the FPU included.
 static void test_registers(void)
 {
     volatile float two = 2, sum = 0;
@@ -266,7 +268,7 @@ static void test_stack(void)
     use_stack(3000);
     size_t used = board_stack_used();
     check(used > 3000 && used < 4000, "the stack is measured wrongly");
-    check(board_stack_used() < used, "the stack is not measured anew");
+    check(board_stack_used() < used, "the measurement of the stack does not restart");
 }
 
 int main(void)
@@ -274,7 +276,7 @@ int main(void)
     static const char text[] = "written by the board\n";
     int file = board_create("board.txt");
     check(file >= 0 && board_write(file, text, sizeof text - 1), "a file cannot be written");
-    check(board_create("no such directory/board.txt") < 0, "a file that cannot be is created");
+    check(board_create("no such directory/board.txt") < 0, "an impossible file is created");
 
     test_timer(FLASH, board_arm_flash);
     test_timer(DEADLINE, board_arm_deadline);

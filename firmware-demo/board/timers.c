@@ -1,10 +1,10 @@
-// A clock that does not wrap, and timers for any instant, of hardware that has 32 bits.
+// A clock that does not wrap, and timers for any instant, on 32-bit hardware.
 #include "board.h"
 #include "hardware.h"
 
 static uint64_t armed[TIMERS] = {BOARD_NEVER, BOARD_NEVER};
 
-// Nothing is lost as long as this is called once in 2^32 ticks. The timers see to it: they run at most half as long.
+// Must be called at least once in 2^32 ticks. The timers ensure that, because they run at most half as long.
 uint64_t board_now(void)
 {
     static uint64_t last;

@@ -1,14 +1,15 @@
-// Arm's Versatile Platform Baseboard with a Cortex-R5F: a combination that only QEMU has. It has what a controller's chip
-// has: a vectored interrupt controller that nests by priority (PL190), and timers (SP804).
+// Arm's Versatile Platform Baseboard with a Cortex-R5F, a combination that exists only in QEMU. Like a controller's
+// chip it has a vectored interrupt controller that nests by priority (PL190), and timers (SP804).
 #include "board.h"
 #include "hardware.h"
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 
-// Of the system registers: counts 24 MHz from power on.
+// A system register that counts at 24 MHz from power on.
 #define SYS_24MHZ REGISTER(0x1000005c)
 
-// SP804, two timers each, of which the first is used here: interrupts 4 and 5. 1 MHz. LOAD starts, INTCLR takes any value.
+// Two SP804 at 1 MHz, interrupts 4 and 5. Each has two timers; only the first is used. Writing LOAD starts the timer.
+// Writing any value to INTCLR clears its interrupt.
 struct timer {
     volatile uint32_t load, value, control, intclr;
 };
@@ -20,11 +21,12 @@ struct timer {
 #define TICKS_PER_COUNT 24u
 
 enum {
-    IRQ_LINES = 1, // for software
+    IRQ_LINES = 1, // the software interrupt
     IRQ_TIMER = 4,
 };
 
-// PL190. The lower slot goes first. Reading VECTADDR gives the handler, and blocks its slot and those above; a write ends that.
+// PL190. A lower slot has priority. Reading VECTADDR gives the handler, and blocks its slot and those above until
+// VECTADDR is written.
 #define VIC_ENABLE REGISTER(0x10140010)
 #define VIC_PEND REGISTER(0x10140018)
 #define VIC_UNPEND REGISTER(0x1014001c)
@@ -35,14 +37,14 @@ enum {
 
 const uint32_t BOARD_TICK_HZ = 24000000;
 
-static uint32_t pending; // lines: they share an interrupt, so that none interrupts another
+static uint32_t pending; // lines; all share one interrupt, so that none interrupts another
 
 uint32_t hardware_now(void)
 {
     return SYS_24MHZ;
 }
 
-// Rounded up, so that it is not too early.
+// Rounded up, so that the interrupt is not early.
 void hardware_start_timer(unsigned timer, uint32_t ticks)
 {
     TIMER(timer)->control = 0;
@@ -77,13 +79,13 @@ void board_restore(uint32_t before)
         __asm__ volatile("cpsie i" ::: "memory");
 }
 
-// CPSR.I blocks an interrupt, but not that it ends the sleep.
+// A blocked interrupt ends the sleep too: CPSR.I does not prevent that.
 void board_sleep(void)
 {
     __asm__ volatile("dsb\n\twfi" ::: "memory");
 }
 
-// Timers run with all interrupts blocked: neither interrupts the other.
+// The handlers of timers run with all interrupts blocked, so neither interrupts the other.
 static void flash_timer(void)
 {
     timer_interrupt(FLASH_TIMER);
@@ -94,7 +96,7 @@ static void deadline_timer(void)
     timer_interrupt(DEADLINE_TIMER);
 }
 
-// Timers may interrupt it.
+// Timers may interrupt this handler.
 static void lines(void)
 {
     VIC_UNPEND = 1u << IRQ_LINES;
@@ -127,8 +129,9 @@ __attribute__((used)) static void interrupt(void)
     VIC_VECTADDR = 0;
 }
 
-// Everything runs in System mode on one stack, handlers as well: so they nest. CLREX as an interrupt may come between LDREX
-// and STREX, which this processor does not notice; the FPU's registers as compilers copy by them.
+// Everything runs in System mode on one stack, so that handlers can nest. CLREX is needed because an interrupt may come
+// between LDREX and STREX, and this processor does not notice it. The FPU's registers are saved because compilers use
+// them for copies.
 __asm__(".pushsection .vectors, \"ax\"\n"
         ".arm\n"
         "    ldr pc, =entry\n"
@@ -143,7 +146,7 @@ __asm__(".pushsection .vectors, \"ax\"\n"
         "entry:\n"
         "    cpsid if, #0x1f\n"
         "    ldr sp, =stack_end\n"
-        "    mrc p15, 0, r0, c1, c0, 2\n" // CPACR: the FPU for everybody
+        "    mrc p15, 0, r0, c1, c0, 2\n" // CPACR: full access to the FPU
         "    orr r0, r0, #0xf << 20\n"
         "    mcr p15, 0, r0, c1, c0, 2\n"
         "    isb\n"
@@ -155,7 +158,7 @@ __asm__(".pushsection .vectors, \"ax\"\n"
         "    srsdb sp!, #0x1f\n"
         "    cps #0x1f\n"
         "    push {r0-r4, r12, lr}\n"
-        "    and r4, sp, #4\n" // the ABI wants 8 bytes
+        "    and r4, sp, #4\n" // the ABI requires an alignment of 8 bytes
         "    sub sp, sp, r4\n"
         "    vmrs r0, fpscr\n"
         "    push {r0, r1}\n"

@@ -1,4 +1,5 @@
-// NVMe's own coalescing, Feature 08h: so many completions, or so long after the first. It needs no library.
+// NVMe's own coalescing, Feature 08h: it interrupts after a number of completions, or a time after the first. It needs
+// no library.
 #ifndef AGGREGATION_H
 #define AGGREGATION_H
 

@@ -26,7 +26,8 @@ static void note(const struct coalescing *c, struct traced traced, const char *w
     trace(&traced);
 }
 
-// The one place that interrupts the host for a decision. COALESCE_HOLD alone suppresses it: an error delivers.
+// The only place that interrupts the host after a decision. Only COALESCE_HOLD suppresses the interrupt: an error
+// delivers.
 static void act(const struct coalescing *c, struct traced traced, coalesce_status status)
 {
     bool is_urgent = status == COALESCE_DELIVER_URGENT;
@@ -109,7 +110,7 @@ void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct s
     switch (c->policy) {
     case POLICY_VIC:
         status = vic_on_completion(&c->vic, now, cif);
-        must_deliver = must_deliver || has_failed; // it knows no hints
+        must_deliver = must_deliver || has_failed; // vIC has no hints
         break;
     case POLICY_CINT:
         status = cint_on_completion(&c->cint, now, hint, cif);

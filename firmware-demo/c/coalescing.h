@@ -1,12 +1,12 @@
-// Interrupt now, or wait for company? One vector, and its policy: which one is for the host to say (FEATURE_POLICY). Every
-// decision is noted in the trace, and then acted upon, in one place.
+// One vector and its policy, which the host selects (FEATURE_POLICY). Every decision is traced and then executed, in
+// one place.
 #ifndef COALESCING_H
 #define COALESCING_H
 
 #include "aggregation.h"
 #include "queue.h"
 
-#define WINDOW 256u // commands between the oldest in flight and the newest
+#define WINDOW 256u // commands from the oldest in flight to the newest
 
 struct coalescing {
     unsigned queue;
@@ -15,29 +15,29 @@ struct coalescing {
     struct aggregation aggregation;
     vic_state vic;
     cint_state cint;
-    uint64_t window[CINT_WINDOW_WORDS(WINDOW)]; // of strict Barriers
+    uint64_t window[CINT_WINDOW_WORDS(WINDOW)]; // for strict Barriers
 };
 
-// A vector as after a reset: NVMe's own coalescing, which is off.
+// Sets a vector to its state after a reset: NVMe's own coalescing, switched off.
 void coalescing_reset(struct coalescing *c, unsigned queue);
-// Begins with a policy, when nothing is held. `storm_rate` is the storm guard's limit, in interrupts a second; 0: no
-// guard. False: there is no such policy, or no such limit.
+// Sets the policy. Requires that nothing is held. `storm_rate` is the storm guard's limit, in interrupts per second; 0:
+// no guard. Returns false if the policy or the limit is invalid.
 bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rate);
-// Feature 08h: so many completions, so many ticks.
+// Feature 08h: sets the threshold, in completions, and the time, in ticks.
 void coalescing_set(struct coalescing *c, uint32_t threshold, uint64_t time);
-// Feature 09h. When it is disabled what is held is announced.
+// Feature 09h. Disabling coalescing delivers everything held.
 void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now);
 
-// A command is fetched. Its ticket comes back with its completion.
+// Notes a fetched command. Returns its ticket, which must be passed with its completion.
 uint64_t coalescing_on_submit(struct coalescing *c);
-// Its completion is posted; `cif` commands were in flight, counting it.
+// Decides about a posted completion. `cif` is the number of commands in flight, including this one.
 void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct slot *command, uint32_t cif);
-// When to call coalescing_on_deadline(); COALESCE_NEVER: not at all.
+// The instant at which to call coalescing_on_deadline(); COALESCE_NEVER: never.
 uint64_t coalescing_deadline(const struct coalescing *c);
 void coalescing_on_deadline(struct coalescing *c, uint64_t now);
-// The host has taken everything, without an interrupt.
+// Notes that the host has reaped everything without an interrupt.
 void coalescing_on_consumed(struct coalescing *c, uint64_t now);
-// The controller stops.
+// Delivers everything held, when the controller stops.
 void coalescing_flush(struct coalescing *c, uint64_t now);
 
 #endif

@@ -10,7 +10,7 @@ uint32_t command_decode(const struct sq_entry *entry, struct command *command)
         return STATUS_INVALID_OPCODE;
     if (entry->dword[1] != 1)
         return STATUS_INVALID_NAMESPACE;
-    if ((entry->dword[0] & 0xff00) != 0 || blocks != 1) // fused, or with an SGL
+    if ((entry->dword[0] & 0xff00) != 0 || blocks != 1) // a fused command, or one with an SGL
         return STATUS_INVALID_FIELD;
     if (address % BLOCK_BYTES != 0 || address >= sizeof host_memory.data || entry->dword[7] != 0)
         return STATUS_INVALID_FIELD;

@@ -1,4 +1,4 @@
-// Reads and writes, decoded: after this every value is one that can be.
+// Decodes reads and writes. Every decoded value is valid.
 #ifndef COMMAND_H
 #define COMMAND_H
 
@@ -7,13 +7,13 @@
 
 struct command {
     bool is_write;
-    uint32_t block, address; // the second in the host's memory
+    uint32_t block, address; // the address is in the host's memory
 };
 
-// Returns the status that it deserves; only with STATUS_SUCCESS there is a command.
+// Returns the status of the entry. `command` is valid only with STATUS_SUCCESS.
 uint32_t command_decode(const struct sq_entry *entry, struct command *command);
 
-// What the requester says about it, COALESCE_HINT_...: of two things the more urgent one.
+// The requester's hint, COALESCE_HINT_...; of two hints the more urgent one.
 uint32_t command_hint(const struct sq_entry *entry);
 
 #endif

@@ -1,4 +1,4 @@
-// The controller: takes events in the order of their stamps, one at a time, and sleeps when there is none.
+// The controller handles events one at a time, in the order of their timestamps, and sleeps when there is none.
 #include "board.h"
 #include "coalescing.h"
 #include "command.h"
@@ -13,12 +13,12 @@ static struct queue queues[QUEUES];
 static struct coalescing vectors[IO_QUEUES];
 static struct features features;
 static struct ring finished;
-static uint64_t now; // the instant of the event at hand
+static uint64_t now; // the timestamp of the current event
 static bool is_fatal;
 
 // ---- Interrupts ----
 
-// What finished goes to the main loop. It is as much as there are slots, at most.
+// Passes completed flash commands to the main loop. There are at most as many as slots.
 void flash_interrupt(void)
 {
     struct flash_done done;
@@ -26,14 +26,14 @@ void flash_interrupt(void)
         ring_push(&finished, done);
 }
 
-// It has ended the sleep: the main loop sees for itself that the deadline has passed.
+// The interrupt only ends the sleep. The main loop then sees that the deadline has passed.
 void deadline_interrupt(void)
 {
 }
 
 // ---- Commands ----
 
-// Posts what is finished and has room. An entry is there before its interrupt is decided upon.
+// Posts completed commands while the completion queue has room. Each entry is posted before the decision about it.
 static void post(struct queue *queue)
 {
     const struct slot *command;
@@ -74,11 +74,11 @@ static void begin(struct queue *queue, unsigned index, const struct sq_entry *en
 
 // ---- Events ----
 
-// A doorbell with an impossible value is ignored and reported. Of the admin queue it is fatal: who cannot talk to us there
-// can only reset us.
+// An invalid doorbell value is ignored and reported. On the admin queue it is fatal: without that queue the host can
+// only reset the controller.
 static void report_doorbell(unsigned queue)
 {
-    uint32_t none = 0, event = EVENT_DOORBELL_VALUE | queue << 16; // the first one stays
+    uint32_t none = 0, event = EVENT_DOORBELL_VALUE | queue << 16; // only the first event is kept
     __atomic_compare_exchange_n(&registers.event, &none, event, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     if (queue != 0)
         return;
@@ -104,18 +104,19 @@ static bool serve_doorbells(struct queue *queue)
     return has_rung;
 }
 
-// The vector whose deadline is the earliest.
+// The vector with the earliest deadline.
 static struct coalescing *earliest(void)
 {
     return coalescing_deadline(&vectors[0]) <= coalescing_deadline(&vectors[1]) ? &vectors[0] : &vectors[1];
 }
 
-// Takes the next event, by its stamp: a command that finished, or a deadline. False: there is none now.
+// Handles the event with the earliest timestamp: a completed flash command, or a deadline. Returns false if there is
+// none.
 static bool take_event(void)
 {
     struct coalescing *vector = earliest();
     uint64_t deadline = coalescing_deadline(vector);
-    bool is_past = flash_is_past(deadline); // before a look at the ring: then all that finished until the deadline is in it
+    bool is_past = flash_is_past(deadline); // before reading the ring: then it has every completion up to the deadline
     const struct flash_done *done = ring_peek(&finished);
     if (done && done->stamp <= deadline) {
         struct flash_done taken = ring_pop(&finished);
@@ -138,7 +139,7 @@ static bool is_enabled(void)
     return __atomic_load_n(&registers.cc, __ATOMIC_ACQUIRE) & CC_ENABLE;
 }
 
-// What the host asks for comes before the next event, also what it asks for meanwhile; but not for ever.
+// Requests of the host come before the next event, those that arrive meanwhile included, up to a bound.
 static bool work(void)
 {
     bool has_rung = true;
@@ -150,7 +151,7 @@ static bool work(void)
     return !is_fatal && take_event();
 }
 
-// Interrupts are blocked between the last look and the sleep: what comes in between ends the sleep.
+// Interrupts are blocked between the last check and the sleep. An interrupt in between ends the sleep.
 static void sleep(void)
 {
     uint64_t deadline = is_fatal ? BOARD_NEVER : coalescing_deadline(earliest());

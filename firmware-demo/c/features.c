@@ -28,7 +28,7 @@ static uint16_t set_coalescing(struct features *features, struct coalescing *vec
         return STATUS_INVALID_FIELD;
     features->coalescing = value;
     for (unsigned i = 0; i < IO_QUEUES; i++)
-        coalescing_set(&vectors[i], (value & 0xff) + 1, (value >> 8) * (BOARD_TICK_HZ / 10000)); // of 100 µs
+        coalescing_set(&vectors[i], (value & 0xff) + 1, (value >> 8) * (BOARD_TICK_HZ / 10000)); // units of 100 µs
     return STATUS_SUCCESS;
 }
 
@@ -44,7 +44,7 @@ static uint16_t set_vector(struct coalescing *vectors, uint32_t value, uint64_t 
 static uint16_t set_policy(struct features *features, struct coalescing *vectors, uint32_t policy, uint32_t storm_rate)
 {
     for (unsigned i = 0; i < IO_QUEUES; i++)
-        if (!coalescing_choose(&vectors[i], policy, storm_rate)) // if it is wrong, then for the first
+        if (!coalescing_choose(&vectors[i], policy, storm_rate)) // fails for the first vector or for none
             return STATUS_INVALID_FIELD;
     features->policy = policy;
     return STATUS_SUCCESS;

@@ -19,13 +19,13 @@ bool queue_has_rung(const struct queue *queue)
            __atomic_load_n(&registers.doorbell[queue->id].cq_head, __ATOMIC_ACQUIRE) != queue->cq_doorbell;
 }
 
-// From an index of a queue with `size` entries, below it, forward to another.
+// The distance forward from one index to another, in a queue of `size` entries. Both are below `size`.
 static uint32_t distance(uint32_t from, uint32_t to, uint32_t size)
 {
     return to >= from ? to - from : size - from + to;
 }
 
-// Each doorbell is read once: the host may change it meanwhile.
+// Each doorbell is read once, because the host may change it at any time.
 bool queue_read_doorbells(struct queue *queue)
 {
     bool is_good = true;
@@ -50,7 +50,7 @@ bool queue_read_doorbells(struct queue *queue)
     return is_good;
 }
 
-// The entry is copied before anything of it is looked at.
+// The entry is copied before any field is checked, because the host may change it at any time.
 bool queue_fetch(struct queue *queue, struct sq_entry *entry, unsigned *slot)
 {
     if (queue->sq_head == queue->sq_tail || queue->free_count == 0)
@@ -80,7 +80,7 @@ const struct slot *queue_post(struct queue *queue)
     __atomic_store_n(&entry->dword[0], slot->result, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->dword[1], 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->dword[2], queue->sq_head | queue->id << 16, __ATOMIC_RELAXED);
-    // The phase tag is last: with it the entry is the host's.
+    // The phase tag is written last, because it passes the entry to the host.
     __atomic_store_n(&entry->dword[3], slot->cid | queue->phase << 16 | (uint32_t)slot->status << 17, __ATOMIC_RELEASE);
     queue->cq_tail = next;
     if (next == 0)

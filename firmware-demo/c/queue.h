@@ -1,4 +1,5 @@
-// A submission queue, its completion queue, and the commands between them. Whatever the host writes is checked here.
+// A submission queue, its completion queue, and its commands in flight. Every value that the host writes is checked
+// here.
 #ifndef QUEUE_H
 #define QUEUE_H
 
@@ -6,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SLOTS 32u // commands in flight of one queue: its own, so that no queue takes those of another
+#define SLOTS 32u // commands in flight per queue; separate, so that no queue takes slots of another
 
 // A command in flight.
 struct slot {
@@ -18,33 +19,33 @@ struct slot {
 
 struct queue {
     unsigned id;
-    uint32_t sq_doorbell, sq_tail, sq_head; // the doorbell as it was last read; what of it was right; fetched so far
-    uint32_t cq_doorbell, cq_tail, cq_head; // the same; posted so far; what of the doorbell was right
+    uint32_t sq_doorbell, sq_tail, sq_head; // the doorbell as last read; its last valid value; the next entry to fetch
+    uint32_t cq_doorbell, cq_tail, cq_head; // the doorbell as last read; the next entry to post; its last valid value
     uint32_t phase;
     struct slot slots[SLOTS];
     uint8_t free[SLOTS];
-    uint8_t finished[SLOTS]; // in the order of their end, before they are posted
+    uint8_t finished[SLOTS]; // commands to post, in the order of their completion
     unsigned free_count, finished_first, finished_count;
 };
 
 void queue_init(struct queue *queue, unsigned id);
 
-// Commands in flight: fetched, and not posted.
+// The number of commands in flight: fetched, and not posted.
 uint32_t queue_in_flight(const struct queue *queue);
 
-// Whether the host wrote to a doorbell since the last look.
+// Whether the host has written to a doorbell since it was last read.
 bool queue_has_rung(const struct queue *queue);
-// Reads the doorbells. False: one has a value that cannot be, and is ignored.
+// Reads the doorbells. Returns false if one has an invalid value, which is ignored.
 bool queue_read_doorbells(struct queue *queue);
 
-// Fetches a command into a slot. False: there is none, or no slot.
+// Fetches a command into a slot. Returns false if there is no command, or no free slot.
 bool queue_fetch(struct queue *queue, struct sq_entry *entry, unsigned *slot);
-// A command has come to its end: status and result are in its slot.
+// Queues a completed command for posting. Its status and result are in its slot.
 void queue_finish(struct queue *queue, unsigned slot);
-// Posts the command that finished first. Null: there is none, or no room for its entry. The slot is free again, and stays as
-// it is until the next fetch.
+// Posts the command that completed first, and frees its slot. Returns the slot, which is valid until the next fetch.
+// Null: there is no command, or no room for its entry.
 const struct slot *queue_post(struct queue *queue);
-// Whether the host has taken everything that was posted.
+// Whether the host has reaped everything that was posted.
 bool queue_is_reaped(const struct queue *queue);
 
 #endif

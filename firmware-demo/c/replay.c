@@ -1,4 +1,4 @@
-// The golden traces, replayed through libcoalesce.
+// Replays the golden traces through libcoalesce.
 #define COALESCE_BARE_METAL
 #include "device.h"
 #include "vectors.h"
@@ -6,7 +6,7 @@
 
 #define GROUPS 4u
 #define WINDOW 64u
-#define GROUP_SHIFT 56 // where a traced ticket has its group
+#define GROUP_SHIFT 56 // the position of the group in a traced ticket
 
 static const struct vector_config *configs;
 static bool is_cint;
@@ -33,7 +33,7 @@ void replay_begin(const struct vector_trace *trace, const struct vector_config *
     is_cint = trace->is_cint;
     groups = trace->groups < GROUPS ? trace->groups : GROUPS;
     coalesce_status status;
-    // One that fails leaves a state that answers with errors, which no trace has.
+    // If this fails, the state returns errors, which no trace has.
     if (is_cint) {
         cint_config config = cint_of(all);
         status = cint_init(&cint, sizeof cint, &config, NULL);
@@ -46,7 +46,7 @@ void replay_begin(const struct vector_trace *trace, const struct vector_config *
     (void)status;
 }
 
-// The window of a ticket's group; null: there is none.
+// The window of a ticket's group, or null.
 static uint64_t *window_of(uint64_t group)
 {
     return group < groups ? windows[group] : NULL;
@@ -84,7 +84,7 @@ static coalesce_status reconfigure(const struct vector_event *event)
     return vic_reconfigure(&vic, &config, event->now, NULL);
 }
 
-// The answer to a call that decides.
+// The answer of a call that decides.
 static coalesce_status decide(const struct vector_event *event)
 {
     switch (event->call) {
@@ -137,7 +137,7 @@ void replay(const struct vector_event *event, struct vector_answer *answer)
             reason = COALESCE_REASON_NONE;
         } else if (status == COALESCE_DELIVER_URGENT) {
             answer->decision = DECISION_DELIVER_URGENT;
-        } else { // a ticket of no group is an error, and the machine decides all the same
+        } else { // a ticket without a group is an error; the machine decides nevertheless
             answer->decision = reason < COALESCE_REASON_HOLD_RATIO ? DECISION_DELIVER : DECISION_HOLD;
         }
     }

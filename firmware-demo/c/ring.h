@@ -1,12 +1,13 @@
-// Finished commands, on their way from the flash's interrupt to the main loop: one producer, one consumer, no lock.
+// The ring of completed flash commands, from the flash's interrupt to the main loop: one producer, one consumer, no
+// lock.
 #ifndef RING_H
 #define RING_H
 
 #include "device.h"
 
 struct ring {
-    struct flash_done entries[FLASH_SLOTS]; // a slot is in here once at most, so it is never full
-    uint32_t tail, head;                    // free-running; the interrupt writes the first, the loop the second
+    struct flash_done entries[FLASH_SLOTS]; // each slot is in the ring at most once, so the ring is never full
+    uint32_t tail, head;                    // free-running; the interrupt writes the tail, the loop writes the head
 };
 
 static inline void ring_push(struct ring *ring, struct flash_done done)
@@ -16,7 +17,7 @@ static inline void ring_push(struct ring *ring, struct flash_done done)
     __atomic_store_n(&ring->tail, tail + 1, __ATOMIC_RELEASE);
 }
 
-// The oldest; null: it is empty.
+// The oldest entry; null if the ring is empty.
 static inline const struct flash_done *ring_peek(const struct ring *ring)
 {
     uint32_t head = ring->head;

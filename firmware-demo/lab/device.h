@@ -1,4 +1,4 @@
-// What a firmware is here: it implements the first part, and is offered the second. Beside this it knows board.h and nvme.h.
+// The interface of a firmware: it implements the first part, and uses the others. It also uses board.h and nvme.h.
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -6,19 +6,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Time is logical. The hardware stamps what happens: the flash says at which instant a command finished, a deadline is
-// handled with its own instant as `now`. A device takes events in the order of their stamps, so that what it decides does
-// not depend on how fast its code runs, and two devices decide the same. The clock is for timers and sleep.
+// Time is logical. Each event has a timestamp: the flash gives the instant at which a command completed, and a deadline
+// is handled with its own instant as `now`. A device handles events in the order of their timestamps. So its decisions
+// do not depend on the speed of its code, and two devices decide the same. The clock only serves timers and sleep.
 
 // ---- The firmware ----
 
-// Runs the controller, with queues that are empty, from the instant `now` until the host disables it (CC_ENABLE). Host's
-// interrupts come in between.
+// Runs the controller from the instant `now` until the host disables it (CC_ENABLE). The queues are empty at the start.
+// The host's interrupts come in between.
 void device_run(uint64_t now);
 
-// Besides, of board.h: flash_interrupt() and deadline_interrupt().
+// A firmware also implements flash_interrupt() and deadline_interrupt() of board.h.
 
-// A golden trace is replayed (vectors.h): a new machine; then its events, each answered.
+// Replays a golden trace (vectors.h): replay_begin() makes a new machine, replay() answers an event.
 struct vector_trace;
 struct vector_config;
 struct vector_event;
@@ -30,24 +30,24 @@ void replay(const struct vector_event *event, struct vector_answer *answer);
 
 #define FLASH_SLOTS 64u
 
-// Starts a command: it moves a block between the flash and the host's memory. `slot` is the device's name for it, not used
-// by another command that has not been collected; `now` is the instant of the event at hand.
+// Starts a command that moves a block between the flash and the host's memory. `slot` identifies it to the device; no
+// other uncollected command may use it. `now` is the timestamp of the current event.
 void flash_start(unsigned slot, bool is_write, uint32_t block, uint32_t address, uint64_t now);
 
 struct flash_done {
-    uint64_t stamp; // when it finished
+    uint64_t stamp; // the instant of its completion
     uint16_t slot;
     uint16_t failed; // 1: the block cannot be read
 };
 
-// The next command that has finished; false: none until the flash interrupts again. For flash_interrupt() alone, which
-// calls it until it is false.
+// Collects the next completed command; false: there is none until the flash interrupts again. Only flash_interrupt()
+// may call it, until it returns false.
 bool flash_collect(struct flash_done *done);
 
-// Whether `instant` is over: the clock is there, and every command that finished up to it has been collected.
+// Whether the clock has reached `instant`, and every command that completed up to it has been collected.
 bool flash_is_past(uint64_t instant);
 
-// Forgets what was started.
+// Forgets all commands.
 void flash_abort(void);
 
 // ---- The trace ----
@@ -56,17 +56,17 @@ enum traced_call { CALL_COMPLETION, CALL_DEADLINE, CALL_CONSUMED, CALL_FLUSH };
 enum traced_decision { DECISION_NONE, DECISION_DELIVER, DECISION_DELIVER_URGENT, DECISION_HOLD, DECISION_REFUSED };
 enum traced_hint { HINT_PLAIN, HINT_BARRIER, HINT_URGENT }; // as COALESCE_HINT_...
 
-#define NEVER UINT64_MAX // no deadline, no ticket
+#define NEVER UINT64_MAX // no deadline, or no ticket
 
 struct traced {
     uint64_t now, deadline; // the deadline after the call
-    const char *reason;     // which stays
+    const char *reason;     // a static string
     uint32_t reason_length;
-    uint32_t cif;                        // of a completion
-    uint8_t queue, call, hint, decision; // of the enumerations above
+    uint32_t cif;                        // for a completion
+    uint8_t queue, call, hint, decision; // values of the enumerations above
 };
 
-// Notes a decision. Call it before the interrupt is raised.
+// Records a decision. Call it before raising the interrupt.
 void trace(const struct traced *traced);
 
 #endif

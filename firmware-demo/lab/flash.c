@@ -3,10 +3,10 @@
 #include "device.h"
 #include "host.h"
 
-// Channels work at the same time, and one command after the other; so commands finish out of order.
-#define CHANNELS 8u   // a block is on one, as if the FTL had put it anywhere
-#define WAKE_US 200u  // until the first command comes to the flash
-#define COMMAND_US 2u // until any comes to it, one behind the other
+// Channels work in parallel, and each channel executes its commands in order. So commands complete out of order.
+#define CHANNELS 8u   // blocks are spread over them, as by an FTL
+#define WAKE_US 200u  // the time before the first command reaches the flash
+#define COMMAND_US 2u // the time before each command reaches it, one after the other
 #define READ_US 50u
 #define WRITE_US 90u
 #define SPREAD_US 32u
@@ -20,7 +20,7 @@ struct command {
 };
 
 static struct command commands[FLASH_SLOTS];
-static struct command *first; // by the instant at which they finish
+static struct command *first; // a list in the order of completion
 static uint64_t bus_free_at, free_at[CHANNELS], stamps[BLOCKS], collected;
 static uint32_t random, faults;
 uint32_t flash_cells[BLOCKS][BLOCK_WORDS];
@@ -46,7 +46,7 @@ static uint64_t latency(bool is_write)
     return ticks + (READ_US + (next_random() % 64 == 0 ? RETRY_US : 0)) * us;
 }
 
-// The timer that the flash interrupts by is the host's patience as well.
+// The flash's timer also serves the host's timeout.
 static void arm(void)
 {
     uint64_t at = host_alarm();

@@ -15,24 +15,24 @@ struct host_queue host_queues[QUEUES];
 
 // A command in flight. Each identifier has blocks and a buffer of its own.
 static struct command {
-    uint32_t status, result; // as expected
+    uint32_t status, result; // the expected ones
     uint32_t block;
     uint8_t requester;
     bool is_busy, is_write, is_urgent, is_barrier, is_io;
 } commands[QUEUES][CIDS];
 
-static uint32_t turns[QUEUES][CIDS];                  // which of its blocks is next
-static uint32_t versions[BLOCKS];                     // how often a block was written
-static bool taken[QUEUES][CQ_ENTRIES];                // urgent entries, before their turn
-static uint32_t rung_tail[QUEUES], rung_head[QUEUES]; // the doorbells, as they were last written
+static uint32_t turns[QUEUES][CIDS];                  // the next one of its blocks
+static uint32_t versions[BLOCKS];                     // the number of writes to a block
+static bool taken[QUEUES][CQ_ENTRIES];                // urgent entries that were reaped out of order
+static uint32_t rung_tail[QUEUES], rung_head[QUEUES]; // the doorbells as last written
 static uint32_t in_flight[REQUESTERS], submitted;
-static uint32_t barriers, batches; // that one interrupt announces: Barriers, and batches that are complete
+static uint32_t barriers, batches; // Barriers and complete batches that one interrupt covers
 static const struct workload *workload;
 static struct result result;
 static uint64_t alarm = NEVER, begun;
 static bool is_running, is_set_up, is_impatient;
 
-// What a block has to hold.
+// The expected content of a block.
 static uint32_t pattern(uint32_t block, uint32_t word)
 {
     return (block * BLOCK_WORDS + word) * 2654435761u ^ versions[block] * 40503u;
@@ -120,7 +120,7 @@ static void submit_next(unsigned index, unsigned cid)
     submitted++;
 }
 
-// A requester's identifiers follow those of the requesters before it.
+// The identifiers of a requester follow those of the requester before it.
 static unsigned first_cid(unsigned index)
 {
     unsigned cid = 0;
@@ -198,7 +198,7 @@ static void complete(unsigned queue, const struct cq_entry *entry, uint64_t now)
     }
 }
 
-// Takes the new entries, or the urgent ones among them. Returns how many.
+// Reaps the new entries, or only the urgent ones. Returns their number.
 static uint32_t reap(unsigned queue, bool urgent_alone, uint64_t now)
 {
     struct host_queue *q = &host_queues[queue];
@@ -285,7 +285,8 @@ static uint32_t outstanding(void)
     return sum;
 }
 
-// An interrupt was waited for too long: what lies there is lost, and taken now; what does not come ends the run.
+// The wait for an interrupt timed out. Posted entries count as lost, and are reaped now. If there are none, the run
+// ends.
 static void look_for_lost(uint64_t now)
 {
     if (__atomic_load_n(&registers.csts, __ATOMIC_ACQUIRE) & CSTS_FATAL) {
@@ -351,7 +352,7 @@ static void set_up(uint32_t policy)
         uint32_t opcode, feature, value, storm_rate, status, result;
     } all[] = {
         {ADMIN_SET_FEATURES, FEATURE_POLICY, POLICIES, 0, STATUS_INVALID_FIELD, 0},
-        {ADMIN_SET_FEATURES, FEATURE_POLICY, POLICY_CINT, 1, STATUS_INVALID_FIELD, 0}, // it would hold for a second
+        {ADMIN_SET_FEATURES, FEATURE_POLICY, POLICY_CINT, 1, STATUS_INVALID_FIELD, 0}, // such a guard would hold for a second
         {ADMIN_SET_FEATURES, FEATURE_POLICY, policy, workload->storm_rate, STATUS_SUCCESS, 0},
         {ADMIN_SET_FEATURES, FEATURE_COALESCING, coalescing, 0, STATUS_SUCCESS, 0},
         {ADMIN_SET_FEATURES, FEATURE_VECTOR, 0 | disabled, 0, STATUS_SUCCESS, 0},
@@ -384,11 +385,11 @@ void host_begin(const struct workload *next, uint32_t policy)
         rung_tail[i] = rung_head[i] = 0;
         for (unsigned j = 0; j < CIDS; j++) {
             if (commands[i][j].is_busy && commands[i][j].is_write)
-                format(commands[i][j].block); // a reset came between: who knows what is there
+                format(commands[i][j].block); // the reset left its content unknown
             commands[i][j].is_busy = false;
         }
         for (unsigned j = 0; j < CQ_ENTRIES; j++) {
-            host_memory.cq[i][j] = (struct cq_entry){{0}}; // an old phase tag would look like a new one
+            host_memory.cq[i][j] = (struct cq_entry){{0}}; // an old phase tag could look like a new one
             taken[i][j] = false;
         }
     }

@@ -1,20 +1,20 @@
-// A host that misbehaves, on queue 1 and the admin queue, while queue 2 does its work. One trick after the other; each has
-// to be answered as stated, and at the end the controller has to be in its fatal state.
+// A host that misbehaves on queue 1 and on the admin queue, while queue 2 works normally. Its attacks run one after the
+// other. The controller must answer each as stated, and must be in its fatal state at the end.
 #include "device.h"
 #include "host.h"
 #include "nvme.h"
 
-#define PATIENCE 1000u // interrupts of either queue, for an answer that is not a completion
+#define PATIENCE 1000u // interrupts of either queue to wait for an answer that is not a completion
 
-// A command that is wrong, and the status that it deserves.
+// An invalid command, and its expected status.
 static const struct {
     uint32_t queue, status;
     struct sq_entry entry; // dwords 0: opcode and flags, 1: namespace, 6: PRP1, 10, 11: LBA, 12, 13
 } wrong[] = {
     {1, STATUS_INVALID_OPCODE, {{0x55, 1}}},
-    {1, STATUS_INVALID_FIELD, {{IO_READ | 1 << 8, 1}}},                                 // half of a fused one
+    {1, STATUS_INVALID_FIELD, {{IO_READ | 1 << 8, 1}}},                                 // half of a fused command
     {1, STATUS_INVALID_FIELD, {{IO_READ | 1 << 14, 1}}},                                // SGL
-    {1, STATUS_INVALID_NAMESPACE, {{IO_READ, 2}}},                                      // no such
+    {1, STATUS_INVALID_NAMESPACE, {{IO_READ, 2}}},                                      // unknown
     {1, STATUS_INVALID_NAMESPACE, {{IO_READ, 0}}},                                      // none
     {1, STATUS_INVALID_FIELD, {{IO_READ, 1, 0, 0, 0, 0, 4}}},                           // not aligned
     {1, STATUS_INVALID_FIELD, {{IO_READ, 1, 0, 0, 0, 0, (BUFFERS * BLOCK_BYTES)}}},     // behind the memory
@@ -22,7 +22,7 @@ static const struct {
     {1, STATUS_INVALID_FIELD, {{IO_READ, 1, [12] = 1}}},                                // two blocks
     {1, STATUS_LBA_OUT_OF_RANGE, {{IO_READ, 1, [10] = BLOCKS}}},                        // behind the namespace
     {1, STATUS_LBA_OUT_OF_RANGE, {{IO_WRITE, 1, [10] = 0, [11] = 1}}},                  // far behind it
-    {1, STATUS_UNRECOVERED_READ, {{IO_READ, 1, [10] = BLOCKS - 1}}},                    // the flash's fault
+    {1, STATUS_UNRECOVERED_READ, {{IO_READ, 1, [10] = BLOCKS - 1}}},                    // an error of the flash
     {1, STATUS_SUCCESS, {{IO_READ, 1, [10] = 0, [12] = CDW12_URGENT | CDW12_BARRIER}}}, // both: it is Urgent
     {1, STATUS_SUCCESS, {{IO_READ, 1, [10] = 0, [12] = CDW12_BARRIER, [13] = CDW13_LOW_LATENCY}}},
     {0, STATUS_INVALID_OPCODE, {{0x7f}}},
@@ -35,15 +35,15 @@ static const struct {
 };
 #define WRONG (sizeof wrong / sizeof *wrong)
 
-// What follows them, in this order.
+// The attacks that follow them, in this order.
 enum {
     TAIL_BEYOND_QUEUE = WRONG,
     HEAD_BEYOND_QUEUE,
     HEAD_BEYOND_TAIL,
-    MANY,       // more commands than the device has room for, the first one wrong, so that it is answered at once;
-    OVERRUN,    // and then more than the queue has
-    DEAF,       // no reaping, until the completion queue is full and longer
-    ADMIN_TAIL, // there is no way back from that
+    MANY,       // more commands than the device has slots; the first is invalid, so that it is answered at once
+    OVERRUN,    // then more commands than the queue has entries
+    DEAF,       // no reaping, until the completion queue is full and beyond
+    ADMIN_TAIL, // an invalid doorbell of the admin queue, which is fatal
     OVER,
 };
 
@@ -118,7 +118,7 @@ static bool is_answered(void)
     case HEAD_BEYOND_TAIL:
     case OVERRUN:
         if (__atomic_load_n(&registers.event, __ATOMIC_ACQUIRE) == (1u << 16 | EVENT_DOORBELL_VALUE)) {
-            write_doorbells(1, q->sq_tail, q->cq_head); // as they were: the device has ignored the others
+            write_doorbells(1, q->sq_tail, q->cq_head); // the valid values again: the device has ignored the invalid ones
             __atomic_store_n(&registers.event, 0, __ATOMIC_RELEASE);
             is_reported = true;
         }

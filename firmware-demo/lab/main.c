@@ -1,4 +1,5 @@
-// Runs every workload under every policy, then the golden traces; prints a table, and ends with 0 if every check holds.
+// Runs every workload under every policy, then the golden traces. Prints a table, and exits with 0 if every check
+// holds.
 #include "board.h"
 #include "device.h"
 #include "flash.h"
@@ -10,7 +11,7 @@
 
 static const struct {
     const char *name;
-    uint32_t hold_us; // the longest that it holds a completion
+    uint32_t hold_us; // the longest time that it holds a completion
     bool knows_hints;
 } policies[POLICIES] = {
     [POLICY_NVME] = {"nvme", NVME_TIME * 100, false},
@@ -19,14 +20,14 @@ static const struct {
     [POLICY_STRICT] = {"strict", 1000, true},
 };
 
-// What a completion may wait beside: so long, and 1 µs for each command that may be ahead of it, as the code takes its time.
+// The additional delay that a completion may have: this, and 1 µs of code for each command that may be ahead of it.
 #ifndef SLACK_US
 #define SLACK_US 10u
 #endif
 
 static const struct {
     struct workload workload;
-    uint32_t most[POLICIES]; // interrupts for 1000 I/Os, at most; 0: any number
+    uint32_t most[POLICIES]; // the most interrupts per 1000 I/Os; 0: no limit
 } runs[] = {
     {{"sync", .ios = 500, .requesters = {{1, 1, URGENT}, {2, 1, LOW_LATENCY}}}, {0}},
     {{"async", .ios = 2000, .requesters = {{1, 32, PLAIN}, {2, 32, PLAIN}}}, {200, 400, 400, 100}},
@@ -111,20 +112,21 @@ static void check_result(const struct workload *workload, unsigned policy, uint3
     const bool has_guard = policies[policy].knows_hints && workload->storm_rate > 0;
 
     check(result->lost == 0, "an interrupt was lost");
-    check(result->spurious == 0, "an interrupt announced nothing");
-    check(result->wrong == 0, "something was answered wrongly");
-    check(ios >= workload->ios, "not all was done");
+    check(result->spurious == 0, "an interrupt covered nothing");
+    check(result->wrong == 0, "an answer was wrong");
+    check(ios >= workload->ios, "the run did not complete all I/O");
     check(most == 0 || interrupts * 1000 <= ios * most, "too many interrupts");
-    check(!workload->is_uncoalesced || result->interrupts[1] == result->ios[1], "a disabled vector held something");
-    check(policy != POLICY_STRICT || result->partial == 0, "a Barrier was announced before its batch was complete");
+    check(!workload->is_uncoalesced || result->interrupts[1] == result->ios[1],
+          "a vector with coalescing disabled held a completion");
+    check(policy != POLICY_STRICT || result->partial == 0, "an interrupt covered a Barrier before its batch was complete");
 
     uint64_t slack_us = SLACK_US, hold_us = policies[policy].hold_us + (has_guard ? 1000000u / workload->storm_rate : 0);
     for (unsigned i = 0; i < REQUESTERS; i++)
         slack_us += workload->requesters[i].depth;
     check(result->delay_worst <= (hold_us + slack_us) * us, "a completion was held for too long");
     bool is_at_once = workload->has_errors || (policies[policy].knows_hints && !has_guard);
-    check(!is_at_once || result->urgent_worst <= slack_us * us, "an Urgent or failed one was held");
-    // The guard's average lags behind, by so many interrupts at most.
+    check(!is_at_once || result->urgent_worst <= slack_us * us, "an Urgent or failed command was held");
+    // The guard's average lags behind by at most this many interrupts.
     uint64_t storm = result->ticks * workload->storm_rate / BOARD_TICK_HZ + (2u << STORM_SHIFT) + 2;
     for (unsigned queue = 1; queue <= IO_QUEUES; queue++)
         check(!has_guard || result->interrupts[queue] <= storm, "a storm was not stopped");
@@ -142,7 +144,7 @@ static void run(unsigned index, unsigned policy)
     print_row(workload->name, policies[policy].name, host_result(), board_stack_used());
     check(trace_write(workload->name, policies[policy].name), "the trace cannot be written");
     check(registers.csts == 0, "the controller was not reset");
-    check(flash_faults() == 0, "the device used the flash wrongly, or is slower");
+    check(flash_faults() == 0, "the device used the flash wrongly, or is slower than the flash");
     check_result(workload, policy, runs[index].most[policy], host_result());
 }
 
@@ -157,7 +159,7 @@ int main(void)
 #else
         for (unsigned policy = 0; policy < POLICIES; policy++)
             run(i, policy);
-    check(vectors_replay(), "the golden traces");
+    check(vectors_replay(), "the golden traces were decided differently");
 #endif
     board_exit(all_good ? 0 : 1);
 }

@@ -1,5 +1,5 @@
-// What host and device share: queue entries, registers, and where they are. In the shape of NVMe (NVM Express Base
-// Specification 1.4), and smaller: three queues that are always there, one block a command.
+// What host and device share: queue entries, registers, and memory. They follow NVMe (NVM Express Base Specification
+// 1.4), with less: three fixed queues, and one block per command.
 #ifndef NVME_H
 #define NVME_H
 
@@ -8,13 +8,13 @@
 #define IO_QUEUES 2u
 #define QUEUES (1u + IO_QUEUES) // queue 0 is the admin queue, and has line 0; queue n has line n - 1
 #define SQ_ENTRIES 64u
-#define CQ_ENTRIES 48u // fewer, so that a host that stops reaping fills it
+#define CQ_ENTRIES 48u // fewer, so that it fills up when the host stops reaping
 
 #define BLOCK_WORDS 4u
 #define BLOCK_BYTES (4u * BLOCK_WORDS)
-#define BLOCKS 4096u                         // of the one namespace
-#define IS_BAD(block) ((block) % 32u == 31u) // it cannot be read
-#define BUFFERS (IO_QUEUES * 64u)            // of the host, a block each
+#define BLOCKS 4096u                         // in the only namespace
+#define IS_BAD(block) ((block) % 32u == 31u) // the block is unreadable
+#define BUFFERS (IO_QUEUES * 64u)            // the host's, one block each
 
 struct sq_entry {
     uint32_t dword[16];
@@ -25,7 +25,7 @@ struct cq_entry {
     uint32_t dword[4];
 };
 
-// The host's memory, as far as the device may reach. A data pointer (PRP1) is a byte offset into `data`.
+// The host's memory that the device can access. A data pointer (PRP1) is a byte offset into `data`.
 struct host_memory {
     struct sq_entry sq[QUEUES][SQ_ENTRIES];
     struct cq_entry cq[QUEUES][CQ_ENTRIES];
@@ -33,12 +33,12 @@ struct host_memory {
 };
 extern struct host_memory host_memory;
 
-// Either side may change a register at any instant: each is loaded and stored whole.
+// Either side may change a register at any time, so each is loaded and stored atomically.
 struct registers {
     uint32_t cc;               // host: CC_ENABLE
     uint32_t csts;             // device: CSTS_...
-    uint32_t event;            // device: the first EVENT_... since the host cleared it, and its queue in bits 31:16
-    uint32_t cause[IO_QUEUES]; // device: why a line was raised, all CAUSE_... of it; the host takes them and leaves 0
+    uint32_t event;            // device: the first EVENT_... since the host cleared it, with its queue in bits 31:16
+    uint32_t cause[IO_QUEUES]; // device: all CAUSE_... of a raised line; the host reads them and sets 0
     struct {
         uint32_t sq_tail, cq_head; // host
     } doorbell[QUEUES];
@@ -48,12 +48,13 @@ extern struct registers registers;
 #define CC_ENABLE 1u
 #define CSTS_READY 1u
 #define CSTS_FATAL 2u
-#define EVENT_DOORBELL_VALUE 0x0100u // as in an asynchronous event: Invalid Doorbell Write Value; it is ignored
+#define EVENT_DOORBELL_VALUE 0x0100u // Invalid Doorbell Write Value, as in an asynchronous event; the value is ignored
 
-// An urgent entry may be announced alone (cinterrupts §3.5): the host takes it, and leaves the others to their interrupt.
-#define CAUSE_NORMAL 1u // take everything
-#define CAUSE_URGENT 2u // take urgent entries, and failed ones
-#define CAUSE_ADMIN 4u  // take the admin queue's
+// An interrupt may cover an urgent entry alone (cinterrupts §3.5). The host then leaves the other entries to their
+// interrupt.
+#define CAUSE_NORMAL 1u // reap everything
+#define CAUSE_URGENT 2u // reap urgent and failed entries
+#define CAUSE_ADMIN 4u  // reap the admin queue
 
 // Command Dword 0: opcode 7:0, fused operation 9:8, PRP or SGL 15:14, command identifier 31:16.
 #define ADMIN_SET_FEATURES 0x09u
@@ -67,17 +68,18 @@ extern struct registers registers;
 #define CDW12_BARRIER (1u << 17)
 #define CDW13_LOW_LATENCY (3u << 4)
 
-// Features. Of Set and Get Features, Command Dword 10 has the number in 7:0 and "save" in 31, Dword 11 the value.
+// Features. In Set and Get Features, Command Dword 10 has the feature's number in 7:0 and "save" in 31, Dword 11 the
+// value.
 #define FEATURE_COALESCING 0x08u // THR 7:0, 0's based; TIME 15:8 in units of 100 µs
 #define FEATURE_VECTOR 0x09u     // vector 15:0; coalescing disabled 16
-// Vendor specific: how to decide. It changes only while all I/O is done and reaped. Dword 11: POLICY_...; Dword 12: the
-// limit of cint's storm guard, in interrupts a second; 0: no guard.
+// Vendor specific: the policy. It can change only while all I/O is complete and reaped. Dword 11: POLICY_...; Dword 12:
+// the limit of cint's storm guard, in interrupts per second; 0: no guard.
 #define FEATURE_POLICY 0xc0u
 #define STORM_SHIFT 5u
 
-#define POLICY_NVME 0u   // Feature 08h and no more
-#define POLICY_VIC 1u    // the default, with an epoch of 1 ms: a run here lasts for some twenty
-#define POLICY_CINT 2u   // the default, with Δ = 30 µs: this flash is slow
+#define POLICY_NVME 0u   // Feature 08h only
+#define POLICY_VIC 1u    // the defaults, with an epoch of 1 ms, because a run takes about 20 ms
+#define POLICY_CINT 2u   // the defaults, with Δ = 30 µs, because this flash is slow
 #define POLICY_STRICT 3u // cint with strict Barriers, which alone end a burst: Δ = 1 ms, thr = 32, max_hold = 1 ms
 #define POLICIES 4u
 

@@ -19,7 +19,7 @@ void text_add_number(struct text *text, uint64_t number)
     size_t at = sizeof digits;
     for (; number > UINT32_MAX; number /= 10)
         digits[--at] = (char)('0' + number % 10);
-    uint32_t rest = (uint32_t)number; // most numbers are short, and 64 bits are slow to divide
+    uint32_t rest = (uint32_t)number; // most numbers are small, and a 64-bit division is slow
     do
         digits[--at] = (char)('0' + rest % 10);
     while ((rest /= 10) > 0);

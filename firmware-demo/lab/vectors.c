@@ -26,7 +26,7 @@ static bool is_same(const struct vector_event *event, const struct vector_answer
            text_equal(event->reason, length_of(event->reason, sizeof event->reason), answer->reason, answer->reason_length);
 }
 
-// Returns how many events came out the same before one that did not.
+// Returns the number of events before the first one that was decided differently.
 static uint32_t replay_trace(const struct vector_trace *trace, const struct vector_event *events)
 {
     for (uint32_t i = 0; i < trace->events; i++) {

@@ -1,5 +1,6 @@
-// The golden traces of vectors/, packed by crates/coalesce-testkit/examples/pack.rs: records of fixed size, little-endian. The
-// number of traces in 64 bits; then of each trace its record, its configurations, its events.
+// The golden traces of vectors/, packed by crates/coalesce-testkit/examples/pack.rs: little-endian records of fixed
+// size. The number of traces comes first, in 64 bits. Then each trace has its record, its configurations and its
+// events.
 #ifndef VECTORS_H
 #define VECTORS_H
 
@@ -9,12 +10,12 @@
 struct vector_trace {
     char file[32];
     uint32_t is_cint; // 0: vic
-    uint32_t groups;  // of strict Barriers, each with a window of 64 commands; 0: Barriers are relaxed
+    uint32_t groups;  // for strict Barriers, each with a window of 64 commands; 0: Barriers are relaxed
     uint32_t configs; // the machine begins with the first
     uint32_t events;
 };
 
-// What the machine has not is 0. A max_hold_ns that is none is UINT64_MAX.
+// Fields that the machine does not have are 0. UINT64_MAX in max_hold_ns means none.
 struct vector_config {
     uint64_t tick_hz, max_hold_ns;
     uint64_t epoch_ns, margin_ns;                                 // vic
@@ -37,24 +38,24 @@ enum vector_call {
     RECONFIGURE,
 };
 
-// A call, and what it answered. No ticket, no slice_end, no deadline are NEVER; decisions and hints are those of device.h.
+// A call and its answer. NEVER means no ticket, slice_end or deadline. Decisions and hints are those of device.h.
 struct vector_event {
     uint64_t now, ticket, slice_end, deadline;
     uint32_t cif;
     uint8_t call, hint, decision;
     uint8_t choice;  // the group of a submission, the index of a configuration
-    char reason[16]; // filled with zeroes; it may be all zero
+    char reason[16]; // padded with zeroes; may be all zeroes
 };
 
-// What the call answered here.
+// The answer of the call in this firmware.
 struct vector_answer {
     uint64_t ticket, deadline;
-    const char *reason; // which stays
+    const char *reason; // a static string
     uint32_t reason_length;
     uint32_t decision;
 };
 
-// Replays every trace. Prints how many events came out the same; false: one did not.
+// Replays every trace, and prints the number of events. Returns false if one was decided differently.
 bool vectors_replay(void);
 
 #endif

@@ -1,21 +1,22 @@
-// A plugin of QEMU that counts instructions: of each call of a policy, and from the flash's interrupt to the host's.
+// A QEMU plugin that counts instructions: those of each call of a policy, and those from the flash's interrupt to the
+// host's.
 //
 //     -plugin count.so,map=FILE,out=FILE
 //
-// The map has a line for each function, or more of them: what it is, address and length in hexadecimal, name. The first
-// that fits counts.
+// The map has one or more lines for each function: kind, address and length in hexadecimal, name. The first matching
+// line counts.
 //
-//     policy    a call begins when other code of the device calls it, and ends when that runs on; functions of the policy
-//               that it calls count for it, interrupts do not
-//     board     runs in interrupts as well
-//     begin     the handler of the flash's interrupt
-//     end       the host's interrupt is pended; the way from begin to here is counted, all code of device and board on it
-//     sleep     nothing was to be announced: the way ends without an interrupt
+//     policy    a call begins when other code of the device calls it, and ends when that code continues; functions of the
+//               policy that it calls are included, interrupts are not
+//     board     also runs in interrupts
+//     begin     the handler of the flash's interrupt; the path begins here
+//     end       pends the host's interrupt; the path ends here, and all code of device and board on it is counted
+//     sleep     there was nothing to deliver: the path ends without an interrupt
 //     lab       does not belong to the device
-//     stop      the count is at its end
+//     stop      ends the count
 //
-// Everything else is the device. The output has a line for each function that was called, and for the way: name, calls;
-// and the instructions of a call: least, median, mean, worst.
+// Everything else is the device. The output has a line for each called function, and one for the path: name, number of
+// calls, and the instructions of a call (least, median, mean, worst).
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is used of QEMU's qemu-plugin.h, which Debian does not have.
+// The used part of QEMU's qemu-plugin.h, which Debian does not package.
 typedef uint64_t qemu_plugin_id_t;
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
@@ -37,7 +38,7 @@ void qemu_plugin_register_atexit_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t,
 #define EXPORT __attribute__((visibility("default")))
 EXPORT int qemu_plugin_version = PLUGIN_API;
 
-#define MOST 8191u // instructions of a call; for the median more are as many
+#define MOST 8191u // instructions of a call; the median treats more as this many
 
 struct tally {
     uint64_t calls, total, worst;
@@ -56,8 +57,8 @@ static struct function {
 static unsigned function_count;
 static const char *out_name;
 
-static struct function *called; // the policy's function that was called last
-static uint64_t of_call;        // instructions since then
+static struct function *called; // the last called function of the policy
+static uint64_t of_call;        // instructions since that call
 static bool is_in_call, is_on_way, is_over;
 static struct tally way;
 static uint64_t of_way;

@@ -1,4 +1,4 @@
-//! NVMe's own coalescing, Feature 08h: so many completions, or so long after the first.
+//! NVMe's own coalescing, Feature 08h: it interrupts after a number of completions, or a time after the first.
 
 use crate::decision::{Decision, HoldReason, Reason};
 
@@ -12,7 +12,7 @@ pub struct Aggregation {
 impl Aggregation {
     pub const OFF: Self = Self { threshold: 1, time: 0, held: 0, first: 0 };
 
-    /// So many completions, so many ticks.
+    /// Sets the threshold, in completions, and the time, in ticks.
     pub const fn set(&mut self, threshold: u32, time: u64) {
         (self.threshold, self.time) = (threshold, time);
     }

@@ -1,12 +1,12 @@
-//! The board and the flash: `board/board.h`, and what `lab/device.h` offers.
+//! Bindings of the board and the flash: `board/board.h` and `lab/device.h`.
 
 use core::mem::MaybeUninit;
 
-/// A flash command that has finished.
+/// A completed flash command.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Done {
-    /// When.
+    /// The instant of its completion.
     pub stamp: u64,
     pub slot: u16,
     failed: u16,
@@ -18,7 +18,7 @@ impl Done {
     }
 }
 
-// SAFETY: these are the lab's, with these types; those that are safe ask nothing of their caller that could hurt us.
+// SAFETY: the lab defines these functions with these types. The safe ones have no precondition for memory safety.
 unsafe extern "C" {
     #[link_name = "BOARD_TICK_HZ"]
     pub safe static TICK_HZ: u32;
@@ -37,18 +37,18 @@ unsafe extern "C" {
     fn flash_collect(done: *mut Done) -> bool;
 }
 
-/// No instant: the timer is off.
+/// An instant that never comes: it switches a timer off.
 pub const NEVER: u64 = u64::MAX;
 
 /// Prints to the console.
 pub fn print(text: &str) {
-    // SAFETY: the text is there, with this length.
+    // SAFETY: the pointer and the length are those of a text.
     unsafe { board_print(text.as_ptr(), text.len()) }
 }
 
-/// The next command that has finished. For the flash's interrupt alone.
+/// The next completed command. Only for the flash's interrupt.
 pub fn collect() -> Option<Done> {
     let mut done = MaybeUninit::uninit();
-    // SAFETY: there is room for it, and where the answer is true it was written.
+    // SAFETY: the pointer has room for a `Done`, and a result of true means that it was written.
     unsafe { flash_collect(done.as_mut_ptr()).then(|| done.assume_init()) }
 }

@@ -1,5 +1,4 @@
-//! Interrupt now, or wait for company? One vector, and its policy: which one is for the host to say. Every decision is noted
-//! in the trace, and then acted upon, in one place.
+//! One vector and its policy, which the host selects. Every decision is traced and then executed, in one place.
 
 use crate::decision::{Call, Completed, Decision, note};
 use crate::host::{Cause, REGISTERS};
@@ -15,29 +14,29 @@ pub struct Coalescing<V> {
     is_disabled: bool,
 }
 
-#[allow(clippy::useless_conversion, reason = "a policy alone has its own decisions")]
+#[allow(clippy::useless_conversion, reason = "a single policy has its own type of decision")]
 impl<V: Vector> Coalescing<V> {
     pub const fn new(queue: u8, vector: V) -> Self {
         Self { queue, vector, policy: Policy::OFF, is_disabled: false }
     }
 
-    /// As after a reset: NVMe's own coalescing, which is off.
+    /// Sets the state after a reset: NVMe's own coalescing, switched off.
     pub fn reset(&mut self) {
         self.policy = Policy::OFF;
         self.is_disabled = false;
     }
 
-    /// Begins with a policy, when nothing is held. As [`Policy::choose`].
+    /// Sets the policy, as [`Policy::choose`]. Requires that nothing is held.
     pub fn choose(&mut self, choice: u32, storm_rate: u32) -> Result<(), ()> {
         self.policy.choose(choice, storm_rate)
     }
 
-    /// Feature 08h: so many completions, so many ticks.
+    /// Feature 08h: sets the threshold, in completions, and the time, in ticks.
     pub const fn set(&mut self, threshold: u32, time: u64) {
         self.policy.set(threshold, time);
     }
 
-    /// Feature 09h. When it is disabled what is held is announced.
+    /// Feature 09h. Disabling coalescing delivers everything held.
     pub fn disable(&mut self, is_disabled: bool, now: u64) {
         self.is_disabled = is_disabled;
         if is_disabled {
@@ -49,12 +48,12 @@ impl<V: Vector> Coalescing<V> {
         self.is_disabled
     }
 
-    /// A command is fetched. Its ticket comes back with its completion.
+    /// Notes a fetched command. Its ticket must be passed with its completion.
     pub fn on_submit(&mut self) -> Option<Ticket> {
         self.policy.on_submit()
     }
 
-    /// A completion is posted; `cif` commands were in flight, counting it.
+    /// Decides about a posted completion. `cif` is the number of commands in flight, including this one.
     pub fn on_completion(&mut self, now: u64, mut completed: Completed, cif: u32) {
         if completed.has_failed {
             completed.hint = Hint::Urgent;
@@ -68,7 +67,7 @@ impl<V: Vector> Coalescing<V> {
         self.act(Call::Completion { hint: completed.hint, cif }, now, decision);
     }
 
-    /// When to call [`on_deadline`](Self::on_deadline).
+    /// The instant at which to call [`on_deadline`](Self::on_deadline).
     pub fn deadline(&self) -> Option<u64> {
         self.policy.deadline()
     }
@@ -78,19 +77,19 @@ impl<V: Vector> Coalescing<V> {
         self.act(Call::Deadline, now, decision);
     }
 
-    /// The host has taken everything, without an interrupt.
+    /// Notes that the host has reaped everything without an interrupt.
     pub fn on_consumed(&mut self, now: u64) {
         self.policy.on_consumed(now);
         note(self.queue, Call::Consumed, now, None, self.deadline());
     }
 
-    /// The controller stops.
+    /// Delivers everything held, when the controller stops.
     pub fn flush(&mut self, now: u64) {
         let decision = self.policy.flush(now);
         self.act(Call::Flush, now, decision);
     }
 
-    /// The one place that interrupts the host for a decision.
+    /// The only place that interrupts the host after a decision.
     fn act(&mut self, call: Call, now: u64, decision: Decision) {
         note(self.queue, call, now, Some(decision), self.deadline());
         match decision {
@@ -100,7 +99,7 @@ impl<V: Vector> Coalescing<V> {
         }
     }
 
-    /// Interrupts the host, and says why. What it is told of was written before.
+    /// Interrupts the host, with the cause. The caller has posted the entries before.
     pub fn interrupt(&mut self, cause: Cause) {
         if let Some(causes) = REGISTERS.cause.get(usize::from(self.queue) - 1) {
             causes.fetch_or(cause as u32, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Reads and writes, decoded: after this every value is one that can be.
+//! Decodes reads and writes. Every decoded value is valid.
 
 use crate::host::{BLOCK_BYTES, BLOCKS, DATA_BYTES, Status};
 use crate::queue::Entry;
@@ -27,7 +27,7 @@ impl TryFrom<&Entry> for ReadOrWrite {
         }
         let (block, address, blocks) = (entry[10], entry[6], (entry[12] & 0xffff) + 1);
         if entry[0] & 0xff00 != 0 || blocks != 1 {
-            return Err(Status::InvalidField); // fused, or with an SGL
+            return Err(Status::InvalidField); // a fused command, or one with an SGL
         }
         if !address.is_multiple_of(BLOCK_BYTES) || address >= DATA_BYTES || entry[7] != 0 {
             return Err(Status::InvalidField);
@@ -39,7 +39,7 @@ impl TryFrom<&Entry> for ReadOrWrite {
     }
 }
 
-/// What the requester says about the command; of two things the more urgent one.
+/// The requester's hint; of two hints the more urgent one.
 pub const fn hint(entry: &Entry) -> Hint {
     Hint::from_cdw12(entry[12], BothBits::Urgent).merge(Hint::from_access_latency(entry[13]))
 }

@@ -1,4 +1,4 @@
-//! The controller: takes events in the order of their stamps, one at a time, and sleeps when there is none.
+//! The controller handles events one at a time, in the order of their timestamps, and sleeps when there is none.
 
 use crate::board::{self, Done, NEVER};
 use crate::coalescing::Coalescing;
@@ -18,7 +18,7 @@ pub struct Controller<V> {
     vectors: [Coalescing<V>; IO_QUEUES],
     features: Features,
     finished: Consumer<'static, Done>,
-    now: u64, // the instant of the event at hand
+    now: u64, // the timestamp of the current event
     is_fatal: bool,
 }
 
@@ -28,7 +28,7 @@ impl<V: Vector> Controller<V> {
         Self { queues, vectors, features: Features::NEW, finished, now: 0, is_fatal: false }
     }
 
-    /// From the instant `start` until the host disables it.
+    /// Runs from the instant `start` until the host disables the controller.
     pub fn run(&mut self, start: u64) {
         (self.now, self.is_fatal, self.features) = (start, false, Features::NEW);
         self.queues.iter_mut().for_each(Queue::reset);
@@ -50,7 +50,7 @@ impl<V: Vector> Controller<V> {
         REGISTERS.csts.store(0, Release);
     }
 
-    /// What the host asks for comes before the next event, also what it asks for meanwhile; but not for ever.
+    /// Requests of the host come before the next event, those that arrive meanwhile included, up to a bound.
     fn work(&mut self) -> bool {
         for _ in 0..SQ_ENTRIES {
             let mut has_rung = false;
@@ -64,7 +64,7 @@ impl<V: Vector> Controller<V> {
         !self.is_fatal && self.take_event()
     }
 
-    /// Interrupts are blocked between the last look and the sleep: what comes in between ends the sleep.
+    /// Interrupts are blocked between the last check and the sleep. An interrupt in between ends the sleep.
     fn sleep(&self) {
         let deadline = if self.is_fatal { NEVER } else { self.earliest_deadline().1 };
         board::board_arm_deadline(deadline);
@@ -102,11 +102,11 @@ impl<V: Vector> Controller<V> {
         has_rung
     }
 
-    /// A doorbell with an impossible value is ignored and reported. Of the admin queue it is fatal: who cannot talk to us
-    /// there can only reset us.
+    /// An invalid doorbell value is ignored and reported. On the admin queue it is fatal: without that queue the host
+    /// can only reset the controller.
     fn report_doorbell(&mut self, id: usize) {
         let event = EVENT_DOORBELL_VALUE | (id as u32) << 16;
-        let _ = REGISTERS.event.compare_exchange(0, event, Release, Relaxed); // the first one stays
+        let _ = REGISTERS.event.compare_exchange(0, event, Release, Relaxed); // only the first event is kept
         if id == 0 {
             self.is_fatal = true;
             board::flash_abort();
@@ -114,10 +114,10 @@ impl<V: Vector> Controller<V> {
         }
     }
 
-    /// Takes the next event, by its stamp: a command that finished, or a deadline. `false`: there is none now.
+    /// Handles the event with the earliest timestamp: a completed flash command, or a deadline. `false`: there is none.
     fn take_event(&mut self) -> bool {
         let (vector, deadline) = self.earliest_deadline();
-        let is_past = board::flash_is_past(deadline); // before a look at the ring: then all until the deadline is in it
+        let is_past = board::flash_is_past(deadline); // before reading the ring: then it has all up to the deadline
         let done = self.finished.peek().copied();
         match done {
             Some(done) if done.stamp <= deadline => {
@@ -136,7 +136,7 @@ impl<V: Vector> Controller<V> {
         true
     }
 
-    /// The vector whose deadline is the earliest, and its deadline.
+    /// The vector with the earliest deadline, and that deadline.
     fn earliest_deadline(&self) -> (usize, u64) {
         let [first, second] = self.vectors.each_ref().map(|vector| vector.deadline().unwrap_or(NEVER));
         if first <= second { (0, first) } else { (1, second) }
@@ -170,7 +170,7 @@ impl<V: Vector> Controller<V> {
         self.post(id);
     }
 
-    /// Posts what is finished and has room. An entry is there before its interrupt is decided upon.
+    /// Posts completed commands while the completion queue has room. Each entry is posted before the decision about it.
     fn post(&mut self, id: usize) {
         while let Some(command) = self.queues[id].post() {
             let (now, cif) = (self.now, self.queues[id].in_flight() + 1);
@@ -183,7 +183,7 @@ impl<V: Vector> Controller<V> {
         }
     }
 
-    /// The vector of a queue. `None`: it is the admin queue.
+    /// The vector of a queue; `None` for the admin queue.
     fn vector(&mut self, id: usize) -> Option<&mut Coalescing<V>> {
         self.vectors.get_mut(id.checked_sub(1)?)
     }

@@ -1,17 +1,17 @@
-//! A decision of any policy, and the trace that it is noted in.
+//! A decision of any policy, and its record in the trace.
 
 use crate::board::NEVER;
 pub use cint_core::{Decision, HoldReason, Reason};
 use cint_core::{Hint, Ticket};
 
-/// A command whose completion is posted.
+/// A command whose completion was posted.
 pub struct Completed {
     pub ticket: Option<Ticket>,
     pub hint: Hint,
     pub has_failed: bool,
 }
 
-/// What was decided about.
+/// The call that asked for the decision.
 #[derive(Clone, Copy)]
 pub enum Call {
     Completion { hint: Hint, cif: u32 },
@@ -47,7 +47,7 @@ pub const fn hint_number(hint: Hint) -> u8 {
     }
 }
 
-/// Number and reason of a decision in traces; of none, if there was nothing to decide.
+/// Number and reason of a decision in traces; `None`: there was nothing to decide.
 pub const fn numbers(decision: Option<Decision>) -> (u8, &'static str) {
     match decision {
         None => (0, ""),
@@ -57,7 +57,7 @@ pub const fn numbers(decision: Option<Decision>) -> (u8, &'static str) {
     }
 }
 
-/// Notes a decision, with the deadline after it.
+/// Records a decision with the deadline after it.
 pub fn note(queue: u8, call: Call, now: u64, decision: Option<Decision>, deadline: Option<u64>) {
     let (call, hint, cif) = match call {
         Call::Completion { hint, cif } => (0, hint_number(hint), cif),
@@ -77,6 +77,6 @@ pub fn note(queue: u8, call: Call, now: u64, decision: Option<Decision>, deadlin
         hint,
         decision,
     };
-    // SAFETY: it is copied, and its reason is a static text.
+    // SAFETY: `trace` copies the structure, and the reason is a static text.
     unsafe { trace(&raw const traced) }
 }

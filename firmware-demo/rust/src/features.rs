@@ -1,4 +1,4 @@
-//! The admin queue's commands: Get and Set Features.
+//! The commands of the admin queue: Get and Set Features.
 
 use crate::board::TICK_HZ;
 use crate::coalescing::Coalescing;
@@ -11,7 +11,7 @@ const GET: u32 = 0x0a;
 
 const COALESCING: u32 = 0x08;
 const VECTOR: u32 = 0x09;
-const POLICY: u32 = 0xc0; // the vendor's
+const POLICY: u32 = 0xc0; // vendor specific
 
 pub struct Features {
     coalescing: u32, // Dword 11 of Feature 08h
@@ -21,7 +21,8 @@ pub struct Features {
 impl Features {
     pub const NEW: Self = Self { coalescing: 0, policy: 0 }; // as Policy::OFF
 
-    /// Executes a command at the instant `now`: its result. `is_busy`: I/O is not done, or not reaped.
+    /// Executes a command at the instant `now`, and returns its result. `is_busy`: some I/O is not complete or not
+    /// reaped.
     pub fn execute<V: Vector>(
         &mut self,
         vectors: &mut [Coalescing<V>; IO_QUEUES],
@@ -54,7 +55,7 @@ impl Features {
         }
         self.coalescing = value;
         for vector in vectors {
-            vector.set((value & 0xff) + 1, u64::from(value >> 8) * u64::from(TICK_HZ / 10_000)); // of 100 µs
+            vector.set((value & 0xff) + 1, u64::from(value >> 8) * u64::from(TICK_HZ / 10_000)); // units of 100 µs
         }
         Ok(0)
     }
@@ -66,7 +67,7 @@ impl Features {
         storm_rate: u32,
     ) -> Result<u32, Status> {
         for vector in vectors {
-            vector.choose(policy, storm_rate).map_err(|()| Status::InvalidField)?; // if it is wrong, then for the first
+            vector.choose(policy, storm_rate).map_err(|()| Status::InvalidField)?; // fails for the first vector or none
         }
         self.policy = policy;
         Ok(0)

@@ -1,5 +1,5 @@
-//! What the host shares with us: registers and memory, as in `lab/nvme.h`. Either side may change any of it at any instant,
-//! so that everything is atomic, and nothing of it is believed.
+//! The memory that the host shares with the device: registers and queues, as in `lab/nvme.h`. Either side may change it
+//! at any time. So all of it is atomic, and no value is trusted.
 
 use core::sync::atomic::AtomicU32;
 
@@ -31,10 +31,10 @@ pub struct Doorbells {
 pub struct HostMemory {
     pub sq: [[[AtomicU32; 16]; SQ_ENTRIES as usize]; QUEUES],
     pub cq: [[[AtomicU32; 4]; CQ_ENTRIES as usize]; QUEUES],
-    // Data is behind this, and moved by the flash.
+    // The data follows. Only the flash accesses it.
 }
 
-// SAFETY: the lab has both, in this layout, for as long as it runs. Atomics may be changed by anyone.
+// SAFETY: the lab has both, in this layout, as long as it runs. All fields are atomics.
 unsafe extern "C" {
     #[link_name = "registers"]
     pub safe static REGISTERS: Registers;
@@ -47,14 +47,14 @@ pub const CSTS_READY: u32 = 1;
 pub const CSTS_FATAL: u32 = 2;
 pub const EVENT_DOORBELL_VALUE: u32 = 0x0100;
 
-/// Why a line is raised.
+/// The cause of an interrupt.
 #[derive(Clone, Copy)]
 pub enum Cause {
-    /// Take everything.
+    /// Reap everything.
     Normal = 1,
-    /// Take urgent entries, and failed ones.
+    /// Reap urgent and failed entries.
     Urgent = 2,
-    /// Take the admin queue's.
+    /// Reap the admin queue.
     Admin = 4,
 }
 

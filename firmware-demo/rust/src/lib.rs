@@ -1,10 +1,13 @@
 #![no_std]
-#![cfg_attr(any(feature = "only-cint", feature = "only-vic"), allow(dead_code, reason = "what other policies need"))]
-//! Firmware of a small NVMe-like controller: how interrupt coalescing sits in a device.
+#![cfg_attr(
+    any(feature = "only-cint", feature = "only-vic"),
+    allow(dead_code, reason = "only other policies need some code")
+)]
+//! Firmware of a small NVMe-like controller. It shows where interrupt coalescing belongs in a device.
 //!
-//! Begin with `controller.rs`, the main loop; then `coalescing.rs`, which asks the policy of `policy.rs` and acts.
-//! `queue.rs`, `command.rs` and `features.rs` are what NVMe asks of any device. This file has the entry points, and what
-//! interrupts and main loop share.
+//! Begin with `controller.rs`, the main loop. Then read `coalescing.rs`, which asks the policy in `policy.rs` and
+//! executes its decisions. `queue.rs`, `command.rs` and `features.rs` are what any NVMe device needs. This file has the
+//! entry points, and the state that interrupts and main loop share.
 
 mod aggregation;
 mod board;
@@ -30,14 +33,15 @@ use heapless::spsc::{Producer, Queue};
 use owned::Owned;
 use vector::Line;
 
-/// Room for every slot of the I/O queues, each of which is in the ring once at most: it is never full.
+/// The size of the ring: it has room for every slot of the I/O queues. Each slot is in the ring at most once, so the
+/// ring is never full.
 const RING: usize = 128;
 
-/// The controller, and what the flash's interrupt has of it: one end of the ring of finished commands.
+/// The controller, and the flash interrupt's end of the ring of completed commands.
 static DEVICE: (Owned<Producer<'static, Done>>, Owned<Controller<Line>>) = {
     static mut RING_MEMORY: Queue<Done, RING> = Queue::new();
     let memory = &raw mut RING_MEMORY;
-    // SAFETY: this is evaluated once, and nothing else has a name for the memory.
+    // SAFETY: this is evaluated once, and no other code can name the memory.
     let (producer, consumer) = unsafe { (*memory).split_const() };
     let vectors = [Coalescing::new(1, Line(0)), Coalescing::new(2, Line(1))];
     (Owned::new(producer), Owned::new(Controller::new(vectors, consumer)))
@@ -46,14 +50,14 @@ static DEVICE: (Owned<Producer<'static, Done>>, Owned<Controller<Line>>) = {
 /// Runs the controller from the instant `now` until the host disables it.
 #[unsafe(no_mangle)]
 extern "C" fn device_run(now: u64) {
-    // SAFETY: the main loop calls this, and nobody else, and it is not called while it runs.
+    // SAFETY: only the main loop calls this, and never while it runs.
     unsafe { DEVICE.1.get() }.run(now);
 }
 
-/// What finished goes to the main loop. It is as much as there are slots, at most.
+/// Passes completed flash commands to the main loop. There are at most as many as slots.
 #[unsafe(no_mangle)]
 extern "C" fn flash_interrupt() {
-    // SAFETY: the flash's interrupt alone uses it, and does not interrupt itself.
+    // SAFETY: only the flash's interrupt uses it, and it does not interrupt itself.
     let finished = unsafe { DEVICE.0.get() };
     while let Some(done) = board::collect() {
         let room = finished.enqueue(done);
@@ -61,7 +65,7 @@ extern "C" fn flash_interrupt() {
     }
 }
 
-/// It has ended the sleep: the main loop sees for itself that the deadline has passed.
+/// The interrupt only ends the sleep. The main loop then sees that the deadline has passed.
 #[unsafe(no_mangle)]
 extern "C" fn deadline_interrupt() {}
 

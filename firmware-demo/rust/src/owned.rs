@@ -1,10 +1,10 @@
-//! Memory that one context has for itself: the main loop, or one interrupt.
+//! Memory that only one context uses: the main loop, or one interrupt.
 
 use core::cell::UnsafeCell;
 
 pub struct Owned<T>(UnsafeCell<T>);
 
-// SAFETY: who shares it promises, with each `get`, that it is one context's.
+// SAFETY: each caller of `get` promises that only one context uses it.
 unsafe impl<T> Sync for Owned<T> {}
 
 impl<T> Owned<T> {
@@ -13,8 +13,8 @@ impl<T> Owned<T> {
     }
 
     /// # Safety
-    /// All calls come from one context, and none while what an earlier one returned is in use.
-    #[expect(clippy::mut_from_ref, reason = "the caller promises that there is no other")]
+    /// All calls come from one context, and no earlier reference is in use.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that there is no other reference")]
     pub unsafe fn get(&self) -> &mut T {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.0.get() }

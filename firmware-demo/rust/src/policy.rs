@@ -1,4 +1,4 @@
-//! The policies that the host chooses from.
+//! The policies that the host can select.
 
 use crate::aggregation::Aggregation;
 use crate::board::TICK_HZ;
@@ -11,7 +11,7 @@ const STORM_SHIFT: u8 = 5;
 /// A policy, by its number in Feature C0h.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// Feature 08h and no more.
+    /// Feature 08h only.
     Nvme = 0,
     Vic = 1,
     Cint = 2,
@@ -31,7 +31,7 @@ enum Machine {
     Nvme,
     Vic(Vic),
     Cint(Cint),
-    Strict(Cint, Tracker<1, 4>), // of 256 commands between the oldest in flight and the newest
+    Strict(Cint, Tracker<1, 4>), // 256 commands from the oldest in flight to the newest
 }
 
 impl Machine {
@@ -67,8 +67,8 @@ impl Policy {
     /// Every completion interrupts.
     pub const OFF: Self = Self { machine: Machine::Nvme, aggregation: Aggregation::OFF };
 
-    /// By the number in Feature C0h. `storm_rate` is the storm guard's limit, in interrupts a second; 0: no guard. `Err`:
-    /// there is no such policy, or it is no such limit.
+    /// Sets the policy by its number in Feature C0h. `storm_rate` is the storm guard's limit, in interrupts per second;
+    /// 0: no guard. `Err`: the policy or the limit is invalid.
     pub fn choose(&mut self, choice: u32, storm_rate: u32) -> Result<(), ()> {
         self.machine = Machine::new(choice.try_into()?, storm_rate)?;
         Ok(())
@@ -90,7 +90,7 @@ impl Policy {
         match &mut self.machine {
             Machine::Nvme => self.aggregation.on_completion(now, has_failed),
             Machine::Vic(vic) => match vic.on_completion(now, cif) {
-                Decision::Hold(_) if has_failed => vic.flush(now), // it knows no hints
+                Decision::Hold(_) if has_failed => vic.flush(now), // vIC has no hints
                 decision => decision,
             },
             Machine::Cint(cint) => cint.on_completion(now, hint, Some(cif)),

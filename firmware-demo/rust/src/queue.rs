@@ -1,14 +1,15 @@
-//! A submission queue, its completion queue, and the commands between them. Whatever the host writes is checked here.
+//! A submission queue, its completion queue, and its commands in flight. Every value that the host writes is checked
+//! here.
 
 use crate::host::{CQ_ENTRIES, Doorbells, MEMORY, REGISTERS, SQ_ENTRIES, Status};
 use cint_core::{Hint, Ticket};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heapless::{Deque, Vec};
 
-/// Commands in flight of one queue: its own, so that no queue takes those of another.
+/// Commands in flight per queue. They are separate, so that no queue takes slots of another.
 pub const SLOTS: usize = 32;
 
-/// A command's place among those of its queue.
+/// The index of a command in its queue's slots.
 #[derive(Clone, Copy)]
 pub struct SlotId(u8);
 
@@ -32,32 +33,32 @@ pub struct Command {
     pub result: u32,
 }
 
-/// A submission queue entry, copied: what is checked is what is used.
+/// A copy of a submission queue entry, so that the checked values are those used.
 pub type Entry = [u32; 16];
 
-/// An index that the host moves by a doorbell.
+/// An index that the host moves with a doorbell.
 struct Doorbell {
-    seen: u32,  // as it was last read
-    value: u32, // the last one that was right
+    seen: u32,  // the value last read
+    value: u32, // the last valid value
 }
 
 impl Doorbell {
     const NEW: Self = Self { seen: 0, value: 0 };
 }
 
-/// A doorbell has a value that cannot be. It is ignored.
+/// A doorbell has an invalid value, which is ignored.
 pub struct BadDoorbell;
 
 pub struct Queue {
     id: usize,
     sq_tail: Doorbell,
-    sq_head: u32, // fetched so far
+    sq_head: u32, // the next entry to fetch
     cq_head: Doorbell,
-    cq_tail: u32, // posted so far
+    cq_tail: u32, // the next entry to post
     phase: u32,
     commands: [Command; SLOTS],
     free: Vec<SlotId, SLOTS>,
-    finished: Deque<SlotId, SLOTS>, // in the order of their end, before they are posted
+    finished: Deque<SlotId, SLOTS>, // commands to post, in the order of their completion
 }
 
 impl Queue {
@@ -76,7 +77,7 @@ impl Queue {
         }
     }
 
-    /// Empty, as after a reset.
+    /// Empties the queue, as a reset does.
     pub fn reset(&mut self) {
         (self.sq_tail, self.cq_head) = (Doorbell::NEW, Doorbell::NEW);
         (self.sq_head, self.cq_tail, self.phase) = (0, 0, 1);
@@ -85,7 +86,7 @@ impl Queue {
         self.free.extend((0..SLOTS).map(SlotId::new));
     }
 
-    /// Commands fetched, and not posted.
+    /// The number of commands in flight: fetched, and not posted.
     pub fn in_flight(&self) -> u32 {
         (SLOTS - self.free.len()) as u32
     }
@@ -94,13 +95,13 @@ impl Queue {
         &REGISTERS.doorbells[self.id]
     }
 
-    /// Whether the host wrote to a doorbell since the last look.
+    /// Whether the host has written to a doorbell since it was last read.
     pub fn has_rung(&self) -> bool {
         self.doorbells().sq_tail.load(Acquire) != self.sq_tail.seen
             || self.doorbells().cq_head.load(Acquire) != self.cq_head.seen
     }
 
-    /// Reads the doorbells, each once: the host may change it meanwhile.
+    /// Reads each doorbell once, because the host may change it at any time.
     pub fn read_doorbells(&mut self) -> Result<(), BadDoorbell> {
         let mut result = Ok(());
         let tail = self.doorbells().sq_tail.load(Acquire);
@@ -126,7 +127,7 @@ impl Queue {
         result
     }
 
-    /// Fetches a command into a slot. `None`: there is none, or no slot.
+    /// Fetches a command into a slot. `None`: there is no command, or no free slot.
     pub fn fetch(&mut self) -> Option<(SlotId, Entry)> {
         if self.sq_head == self.sq_tail.value {
             return None;
@@ -144,15 +145,15 @@ impl Queue {
         &mut self.commands[slot.index()]
     }
 
-    /// A command has come to its end.
+    /// Queues a completed command for posting.
     pub fn finish(&mut self, slot: SlotId, status: Status, result: u32) {
         let command = self.command(slot);
         (command.status, command.result) = (status, result);
-        let room = self.finished.push_back(slot); // a slot is in here once
+        let room = self.finished.push_back(slot); // each slot is in the queue at most once
         debug_assert!(room.is_ok());
     }
 
-    /// Posts the command that finished first. `None`: there is none, or no room for its entry.
+    /// Posts the command that completed first. `None`: there is no command, or no room for its entry.
     pub fn post(&mut self) -> Option<Command> {
         let next = if self.cq_tail + 1 == CQ_ENTRIES { 0 } else { self.cq_tail + 1 };
         if next == self.cq_head.value {
@@ -164,7 +165,7 @@ impl Queue {
         entry[0].store(command.result, Relaxed);
         entry[1].store(0, Relaxed);
         entry[2].store(self.sq_head | (self.id as u32) << 16, Relaxed);
-        // The phase tag is last: with it the entry is the host's.
+        // The phase tag is written last, because it passes the entry to the host.
         entry[3].store(u32::from(command.cid) | self.phase << 16 | (command.status as u32) << 17, Release);
         self.cq_tail = next;
         if next == 0 {
@@ -175,13 +176,13 @@ impl Queue {
         Some(command)
     }
 
-    /// Whether the host has taken everything that was posted.
+    /// Whether the host has reaped everything that was posted.
     pub const fn is_reaped(&self) -> bool {
         self.cq_head.value == self.cq_tail
     }
 }
 
-/// From an index of a ring with `size` entries forward to another.
+/// The distance forward from one index to another, in a ring of `size` entries.
 const fn distance(from: u32, to: u32, size: u32) -> u32 {
     if to >= from { to - from } else { size - from + to }
 }

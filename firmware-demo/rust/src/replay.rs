@@ -1,4 +1,4 @@
-//! The golden traces, replayed on the cores.
+//! Replays the golden traces on the cores.
 
 use crate::board::NEVER;
 use crate::decision::{Decision, numbers};
@@ -73,13 +73,13 @@ struct Answer {
     decision: u32,
 }
 
-/// What a number is if it is not "none".
+/// The number, unless it means none.
 fn some(number: u64) -> Option<u64> {
     (number != NEVER).then_some(number)
 }
 
 impl Config {
-    /// `None`: it is none that the machine accepts.
+    /// `None`: the machine refuses the configuration.
     fn vic(&self) -> Option<vic_core::Config> {
         vic_core::Config::new(vic_core::Params {
             tick_hz: self.tick_hz,
@@ -128,10 +128,10 @@ static REPLAY: Owned<Replay> = Owned::new(Replay { machine: Machine::None, confi
 /// Begins a trace: a new machine.
 ///
 /// # Safety
-/// `trace` and the configurations behind `configs` are there, and stay.
+/// `trace` and the configurations at `configs` are valid, and stay valid during the replay.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn replay_begin(trace: *const Trace, configs: *const Config) {
-    // SAFETY: the caller's promise; the main loop calls this, and nobody else.
+    // SAFETY: the caller's promise; only the main loop calls this.
     let (trace, replay) = unsafe { (&*trace, REPLAY.get()) };
     // SAFETY: the caller's promise.
     replay.configs = unsafe { core::slice::from_raw_parts(configs, trace.configs as usize) };
@@ -147,10 +147,10 @@ unsafe extern "C" fn replay_begin(trace: *const Trace, configs: *const Config) {
 /// Answers an event.
 ///
 /// # Safety
-/// `event` is there, and `answer` can be written.
+/// `event` is valid, and `answer` can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
-    // SAFETY: the caller's promise; the main loop calls this, and nobody else.
+    // SAFETY: the caller's promise; only the main loop calls this.
     let (event, answer, replay) = unsafe { (&*event, &mut *answer, REPLAY.get()) };
     let decision = match &mut replay.machine {
         Machine::None => None,
@@ -177,7 +177,7 @@ unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
     .unwrap_or(NEVER);
 }
 
-/// `None`: there is nothing to decide; `Some(None)`: a configuration is refused.
+/// `None`: there is nothing to decide. `Some(None)`: the configuration is refused.
 fn replay_vic(vic: &mut Vic, event: &Event, configs: &[Config]) -> Option<Option<Decision>> {
     let now = event.now;
     let decision = match event.call {

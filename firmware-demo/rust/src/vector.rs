@@ -6,7 +6,7 @@ use embedded_hal::digital::{ErrorType, OutputPin};
 
 /// Interrupts the host.
 pub trait Vector {
-    /// Once, by an edge.
+    /// Raises the interrupt once, by an edge.
     fn raise(&mut self);
 }
 

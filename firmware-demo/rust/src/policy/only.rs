@@ -1,5 +1,5 @@
-//! One policy alone, with parameters that the compiler has checked: nothing of their checks is in the firmware. Nothing of it
-//! is inlined, so that all of it can be seen and counted.
+//! A single policy, with parameters that the compiler checks, so that the firmware does not contain the checks. Nothing
+//! of it is inlined, so that its instructions can be counted.
 
 use crate::decision::Completed;
 #[cfg_attr(feature = "only-cint", path = "only_cint.rs")]
@@ -14,13 +14,13 @@ pub struct Policy(Machine);
 impl Policy {
     pub const OFF: Self = Self(machine::OFF);
 
-    /// By the number in Feature C0h. `Err`: there is no such policy here.
+    /// Sets the policy by its number in Feature C0h. `Err`: this firmware does not have the policy.
     pub fn choose(&mut self, choice: u32, storm_rate: u32) -> Result<(), ()> {
         self.0 = machine::choose(choice, storm_rate)?;
         Ok(())
     }
 
-    /// There is no Feature 08h.
+    /// Does nothing: there is no Feature 08h.
     pub const fn set(&mut self, _: u32, _: u64) {}
 
     pub const fn on_submit(&mut self) -> Option<Ticket> {

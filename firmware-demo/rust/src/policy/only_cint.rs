@@ -13,13 +13,13 @@ const GUARDED: Config =
 const fn checked(params: Params) -> Config {
     match Config::new(params) {
         Ok(config) => config,
-        Err(_) => panic!("a parameter is out of its range"),
+        Err(_) => panic!("a parameter is out of range"),
     }
 }
 
 pub const OFF: Machine = Machine::new(CALM);
 
-/// With the storm guard, or without.
+/// A machine with the storm guard, or without.
 pub fn choose(choice: u32, storm_rate: u32) -> Result<Machine, ()> {
     match (choice, storm_rate) {
         (2, 0) => Ok(OFF),

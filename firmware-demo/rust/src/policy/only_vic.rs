@@ -8,17 +8,17 @@ const PARAMS: Params = Params { tick_hz: 25_000_000, epoch_ns: 1_000_000, ..Para
 
 pub const OFF: Machine = match Config::new(PARAMS) {
     Ok(config) => Machine::new(config),
-    Err(_) => panic!("a parameter is out of its range"),
+    Err(_) => panic!("a parameter is out of range"),
 };
 
-/// It has no storm guard.
+/// vIC has no storm guard, so the rate is ignored.
 pub fn choose(choice: u32, _: u32) -> Result<Machine, ()> {
     if choice == 1 { Ok(OFF) } else { Err(()) }
 }
 
 pub fn on_completion(vic: &mut Machine, now: u64, completed: &Completed, cif: u32) -> Decision {
     match decide(vic, now, cif) {
-        Decision::Hold(_) if completed.has_failed => vic.flush(now), // it knows no hints
+        Decision::Hold(_) if completed.has_failed => vic.flush(now), // vIC has no hints
         decision => decision,
     }
 }
