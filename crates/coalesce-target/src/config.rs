@@ -1,4 +1,4 @@
-//! Disks and servers, from the command line or a TOML file.
+//! The configuration of `serve`, from the command line or a TOML file.
 
 use crate::disk::{QUEUES_MAX, SERIAL_LEN};
 use anyhow::{Context as _, Result, bail};
@@ -10,22 +10,22 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Everything that `serve` serves.
+/// The configuration of one `serve` process.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Socket for JSON-RPC.
+    /// Path of the control socket (JSON-RPC).
     pub control: Option<PathBuf>,
-    /// Address for Prometheus.
+    /// Address at which Prometheus reads metrics.
     pub metrics: Option<Loopback>,
     /// File to which requests, completions and interrupts are recorded.
     pub record: Option<PathBuf>,
-    /// User that the disks' processes become once their image is open.
+    /// User that each disk's process switches to once its image is open.
     pub user: Option<String>,
-    /// Whether the disks' processes are confined to what serving needs.
+    /// Whether each disk's process is confined to what serving needs.
     #[serde(default)]
     pub sandbox: Sandbox,
-    /// How long an orderly stop may take.
+    /// The longest time of an orderly stop.
     #[serde(default)]
     pub stop_timeout: StopTimeout,
     /// The disks.
@@ -67,10 +67,10 @@ pub struct DiskConfig {
     /// Policy of every queue.
     #[serde(default = "auto", deserialize_with = "from_text", serialize_with = "to_text")]
     pub policy: Spec,
-    /// Writes are refused.
+    /// Whether writes are refused.
     #[serde(default)]
     pub read_only: bool,
-    /// Direct I/O: bypasses the page cache.
+    /// Whether to bypass the page cache (direct I/O).
     #[serde(default)]
     pub direct: bool,
     /// Serial number that the guest sees; the name if not given.
@@ -83,7 +83,7 @@ pub struct DiskConfig {
     /// Whether EVENT_IDX is offered.
     #[serde(default = "yes")]
     pub event_idx: bool,
-    /// Upper limit of the guest memory that a front end may share.
+    /// The most guest memory that a front end may share, in bytes.
     #[serde(default = "max_memory")]
     pub max_memory: Size,
 }
@@ -198,12 +198,12 @@ impl Serialize for Mode {
     }
 }
 
-/// How long to poll before sleeping, in ns.
+/// The longest time that a queue polls before it sleeps, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll(pub u64);
 
 impl Default for Poll {
-    /// As long as `qemu-storage-daemon` does.
+    /// The value of `qemu-storage-daemon`.
     fn default() -> Self {
         Self(32_000)
     }
@@ -230,7 +230,8 @@ impl Serialize for Poll {
     }
 }
 
-/// How long an orderly stop may take, in ns. A medium may be stuck; service managers wait for 90 s.
+/// The longest time of an orderly stop, in ns. It is bounded because a medium may be stuck. The default is below the 90
+/// s that service managers wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopTimeout(pub u64);
 
@@ -285,17 +286,17 @@ impl Config {
     /// Reads a TOML file.
     ///
     /// # Errors
-    /// What is wrong, with file and line.
+    /// The file cannot be read or is invalid; the error names the file and the line.
     pub fn read(path: &Path) -> Result<Self> {
         let name = format!("configuration {}", path.display());
         let text = std::fs::read_to_string(path).with_context(|| name.clone())?;
         Self::parse(&text, &name)
     }
 
-    /// Reads TOML that errors call `name`.
+    /// Parses TOML. Errors call it `name`.
     ///
     /// # Errors
-    /// What is wrong, and in which line.
+    /// The text is invalid; the error names the line.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         let config: Self = toml::from_str(text).with_context(|| name.to_owned())?;
         if config.disks.is_empty() {
@@ -307,10 +308,10 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks what depends on several options.
+    /// Checks the rules that involve several options.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first rule that is broken.
     pub fn check(&self) -> Result<()> {
         self.check_disks().map_err(|(_, problem)| problem)?;
         match &self.control {
@@ -331,7 +332,7 @@ impl Config {
     }
 }
 
-/// The line where a disk begins in a configuration that parses.
+/// The line at which a disk's table begins, in a configuration that parses.
 fn line_of_disk(text: &str, index: usize) -> usize {
     #[derive(Deserialize)]
     struct Places {
@@ -343,7 +344,7 @@ fn line_of_disk(text: &str, index: usize) -> usize {
 }
 
 impl DiskConfig {
-    /// What the disk is called.
+    /// The disk's name.
     #[must_use]
     pub fn name(&self) -> String {
         let stem = || self.socket.file_stem().unwrap_or(self.socket.as_os_str()).to_string_lossy().into_owned();
@@ -390,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_take_binary_units_and_refuse_overflow() {
         for (text, size) in
             [("0", 0), ("512", 512), ("64K", 65536), ("2MiB", 2 << 20), ("3G", 3 << 30), ("1T", 1 << 40)]
         {
@@ -409,9 +410,9 @@ mod tests {
         }
     }
 
-    /// A disk's process is told its configuration in the form that configurations are read from.
+    /// The supervisor sends a disk's process its configuration in the form that configurations are read from.
     #[test]
-    fn a_disk_that_is_written_is_read_back_the_same() {
+    fn a_disk_survives_serialization() {
         let text = "
             socket = '/run/b.sock'
             socket_mode = '660'
@@ -427,14 +428,14 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback() {
+    fn only_loopback_addresses_are_accepted() {
         for (text, ok) in [("127.0.0.1:9100", true), ("[::1]:1", true), ("0.0.0.0:9100", false), ("9100", false)] {
             assert_eq!(text.parse::<Loopback>().is_ok(), ok, "{text}");
         }
     }
 
     #[test]
-    fn a_file_with_two_disks() {
+    fn a_file_configures_several_disks_and_defaults() {
         let config: Config = toml::from_str(
             r#"
             control = "/run/c.sock"
@@ -459,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_the_problem_and_its_line() {
         for (text, parts) in [
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"vix\"", ["line 4", "unknown policy \"vix\""]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueue = 2", ["line 4", "unknown field `queue`"]),

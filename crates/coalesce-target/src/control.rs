@@ -1,4 +1,4 @@
-//! The control socket: JSON-RPC 2.0, one object a line. Parameters have SPDK's names where SPDK has them.
+//! The control socket: JSON-RPC 2.0, one object per line. A parameter that SPDK has too keeps SPDK's name.
 
 use crate::link::DiskStats;
 use crate::socket::{Access, BoundSocket, serve_clients};
@@ -14,16 +14,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request of more bytes is refused.
+/// The longest request, in bytes.
 const LINE_MAX: u64 = 64 << 10;
 
-/// Whoever is asked and says nothing for so long is no target.
+/// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Clients that are served at a time.
+/// The most clients served at a time.
 const CLIENTS_MAX: usize = 64;
 
-/// Listens for commands about `disks`, until the process ends.
+/// Serves commands about `disks` until the process ends.
 ///
 /// # Errors
 /// The socket cannot be bound.
@@ -31,7 +31,7 @@ pub fn listen(path: &Path, disks: Arc<[Disk]>) -> Result<BoundSocket> {
     let socket = BoundSocket::bind(path, &Access::default())?;
     let listener = socket.listener().try_clone().context("control socket")?;
     let refuse = |mut stream: UnixStream, why: &str| {
-        let _ = stream.write_all(format!("{}\n", error(Value::Null, SERVER_BUSY, why)).as_bytes()); // it may be gone
+        let _ = stream.write_all(format!("{}\n", error(Value::Null, SERVER_BUSY, why)).as_bytes()); // it may have left
     };
     let serve = move |stream| serve(&stream, &disks);
     serve_clients("control", CLIENTS_MAX, move || listener.accept(), serve, refuse)?;
@@ -71,7 +71,7 @@ fn error(id: Value, code: i32, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 
-/// The answer to one request; none: it was a notification.
+/// The answer to one request; `None` for a notification.
 #[must_use]
 pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
     let request: Value = match serde_json::from_slice(line) {
@@ -126,7 +126,7 @@ struct SetCoalescing {
     iops_threshold: u32,
 }
 
-/// The result of a method; none: there is no such method.
+/// The result of a method; `None` if the method is unknown.
 fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
     Ok(Some(match method {
         "list" => {
@@ -169,7 +169,7 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
     }))
 }
 
-/// For each disk what it counted, under `key`; or why it does not answer, under `error`.
+/// For each disk, its statistics as `show` presents them, under `key`; or why it does not answer, under `error`.
 fn about_each<'a>(disks: impl Iterator<Item = &'a Disk>, key: &str, show: impl Fn(DiskStats) -> Value) -> Value {
     let about = |(disk, stats): (&Disk, Result<DiskStats>)| {
         let (key, value) = match stats {

@@ -1,7 +1,8 @@
-//! What the supervisor and a disk's process say to each other: one JSON object a line, over a socket of their own.
+//! The protocol between the supervisor and a disk's process: one JSON object per line, over a socket pair.
 //!
-//! The supervisor asks, with a number; the disk's process answers, with the same one. It can be stuck in its guest's
-//! memory or its image: so each question has a time limit, and the number of unanswered ones has a bound.
+//! The supervisor sends numbered questions. The disk's process answers each with the same number. The process can be
+//! stuck in its guest's memory or its image, so each question has a time limit, and the number of unanswered questions
+//! is bounded.
 
 use crate::config::DiskConfig;
 use crate::stats::QueueStats;
@@ -21,72 +22,72 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
-/// Questions without an answer, at most: what a process that is stuck has not heard fits into the socket.
+/// The most unanswered questions. This many fit into the socket's buffer, so asking a stuck process never blocks.
 const UNANSWERED_MAX: usize = 32;
-/// How long a process may take to answer. Between two turns of a queue it copies a few MiB at most.
+/// How long a process may take to answer. In one turn a queue copies a few MiB at most.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a line, at most.
+/// The longest line, in bytes.
 const LINE_MAX: u64 = 4 << 20;
 
 /// A policy for one queue, or for all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PolicyChange {
-    /// Which queue; all of them if not given.
+    /// The queue's index; all queues if not given.
     pub queue: Option<usize>,
     /// Its text form.
     pub policy: String,
 }
 
-/// The user that a disk's process becomes.
+/// The user that a disk's process switches to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Identity {
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Group.
+    /// Primary group id.
     pub gid: u32,
-    /// All of its groups.
+    /// All group ids.
     pub groups: Vec<u32>,
 }
 
-/// What a disk's process is started with.
+/// Everything that a disk's process needs to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setup {
     /// The disk.
     pub disk: DiskConfig,
-    /// Policies that were set since the target was started.
+    /// Policy changes since the target was started, oldest first.
     pub policies: Vec<PolicyChange>,
-    /// When the record's clock began, in ns of the system's monotonic clock; none: nothing is recorded.
+    /// The start of the record's clock, in ns of the system's monotonic clock; `None`: nothing is recorded.
     pub record_epoch_ns: Option<u64>,
-    /// The user to become.
+    /// The user to switch to.
     pub identity: Option<Identity>,
-    /// Whether to give up what is not needed.
+    /// Whether the process confines itself.
     pub sandbox: bool,
-    /// What is logged.
+    /// The log level.
     pub log: String,
 }
 
-/// What a disk counted.
+/// The statistics of a disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DiskStats {
     /// Whether a front end is connected.
     pub connected: bool,
-    /// Each of its queues.
+    /// The statistics of each queue.
     pub queues: Vec<QueueStats>,
 }
 
-/// What a disk's process is asked.
+/// A question to a disk's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// To serve this disk, on the listener that came with it. The answer: [`DiskInfo`](crate::server::DiskInfo).
+    /// Serve this disk on the listener that was sent before. The answer is a [`DiskInfo`](crate::server::DiskInfo).
     Start(Box<Setup>),
-    /// What it counted. The answer: [`DiskStats`].
+    /// Report the statistics. The answer is a [`DiskStats`].
     Stats,
-    /// To forget what it counted.
+    /// Reset the statistics.
     ResetStats,
-    /// To take another policy.
+    /// Change the policy.
     SetPolicy(PolicyChange),
-    /// To finish what is in flight, deliver what is held, and end.
+    /// Complete what is in flight, deliver what is held, and end.
     Stop,
 }
 
@@ -102,14 +103,14 @@ struct Answer {
     outcome: Result<Value, String>,
 }
 
-/// The supervisor's end.
+/// The supervisor's end of the socket pair.
 #[derive(Debug)]
 pub struct Link {
     stream: UnixStream,
     unanswered: Arc<Mutex<Unanswered>>,
 }
 
-/// Questions without an answer yet.
+/// The questions that have no answer yet.
 #[derive(Debug, Default)]
 struct Unanswered {
     newest: u64,
@@ -117,16 +118,16 @@ struct Unanswered {
     senders: HashMap<u64, Sender<Result<Value, String>>>,
 }
 
-/// A question that was asked.
+/// A question that waits for its answer.
 #[derive(Debug)]
-#[must_use = "the answer is what it was asked for"]
+#[must_use = "dropping it drops the answer"]
 pub struct Pending(Receiver<Result<Value, String>>);
 
 impl Link {
-    /// Asks and hears over this socket.
+    /// Asks over this socket, and starts a thread that receives the answers.
     ///
     /// # Errors
-    /// There is no thread to hear answers.
+    /// The system gives no thread.
     pub fn new(stream: UnixStream) -> Result<Self> {
         let unanswered = Arc::<Mutex<Unanswered>>::default();
         let (reader, routes) = (stream.try_clone().context("a socket")?, unanswered.clone());
@@ -135,7 +136,7 @@ impl Link {
         Ok(Self { stream, unanswered })
     }
 
-    /// Sends descriptors, before anything is asked.
+    /// Sends descriptors. Must precede the first question.
     ///
     /// # Errors
     /// The process has ended.
@@ -144,16 +145,16 @@ impl Link {
         Ok(())
     }
 
-    /// Whether nothing can be asked any more.
+    /// Whether the link is closed, so that no question can be asked.
     #[must_use]
     pub fn is_over(&self) -> bool {
         lock(&self.unanswered).is_over
     }
 
-    /// Asks; the answer comes later.
+    /// Asks a question without waiting for the answer.
     ///
     /// # Errors
-    /// The process has ended, or owes too many answers.
+    /// The process has ended, or too many questions are unanswered.
     pub fn begin(&self, request: Request) -> Result<Pending> {
         let (sender, receiver) = channel();
         let mut unanswered = lock(&self.unanswered);
@@ -166,29 +167,29 @@ impl Link {
         unanswered.newest += 1;
         let id = unanswered.newest;
         unanswered.senders.insert(id, sender);
-        // Under the lock, so that lines are whole. Who answers without hearing what it is asked fills the socket.
+        // Sent under the lock, so that lines do not mix. The socket is full if the process answers without reading.
         let line = line_of(&Ask { id, request })?;
         match send(self.stream.as_raw_fd(), &line, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
             Ok(sent) if sent == line.len() => return Ok(Pending(receiver)),
-            _ => unanswered.is_over = true, // half a line may be sent: nothing can follow it
+            _ => unanswered.is_over = true, // a part of the line may be sent, so no other line can follow
         }
-        let _ = self.stream.shutdown(std::net::Shutdown::Both); // who answers hears no more either
+        let _ = self.stream.shutdown(std::net::Shutdown::Both); // ends the process's side too
         bail!("its process has ended, or does not hear what it is asked")
     }
 }
 
 impl Drop for Link {
-    /// Ends the thread that hears answers.
+    /// Ends the thread that receives answers.
     fn drop(&mut self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
 impl Pending {
-    /// The answer, if it comes in time.
+    /// Waits for the answer until `deadline`.
     ///
     /// # Errors
-    /// It does not, or the answer is an error.
+    /// No answer arrived in time, or the answer is an error.
     pub fn wait<T: DeserializeOwned>(self, deadline: Instant) -> Result<T> {
         match self.0.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(outcome) => understood(outcome),
@@ -197,7 +198,7 @@ impl Pending {
         }
     }
 
-    /// The answer, if it is there.
+    /// The answer, if it has arrived.
     pub fn try_wait<T: DeserializeOwned>(&self) -> Option<Result<T>> {
         match self.0.try_recv() {
             Ok(outcome) => Some(understood(outcome)),
@@ -215,7 +216,7 @@ fn route_answers(stream: UnixStream, unanswered: &Mutex<Unanswered>) {
     let mut reader = BufReader::new(stream);
     while let Some(Answer { id, outcome }) = read_line(&mut reader) {
         if let Some(sender) = lock(unanswered).senders.remove(&id) {
-            let _ = sender.send(outcome); // who asked may have stopped waiting
+            let _ = sender.send(outcome); // the asker may have stopped waiting
         }
     }
     {
@@ -223,7 +224,7 @@ fn route_answers(stream: UnixStream, unanswered: &Mutex<Unanswered>) {
         unanswered.is_over = true;
         unanswered.senders.clear();
     }
-    // As when the process ends: who looks after it looks now.
+    // Wakes the supervisor, as the end of the process does.
     let _ = kill(Pid::this(), Signal::SIGCHLD);
 }
 
@@ -231,30 +232,30 @@ fn lock(unanswered: &Mutex<Unanswered>) -> MutexGuard<'_, Unanswered> {
     unanswered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The end of a disk's process.
+/// The end of the socket pair in a disk's process.
 #[derive(Debug)]
 pub struct Questions(BufReader<UnixStream>);
 
 impl Questions {
-    /// Hears questions from this socket.
+    /// Receives questions from this socket.
     #[must_use]
     pub fn new(stream: UnixStream) -> Self {
         Self(BufReader::new(stream))
     }
 
-    /// The next question, with its number; none: nobody asks any more.
-    pub fn hear(&mut self) -> Option<(u64, Request)> {
+    /// Waits for the next question and its number; `None` when the supervisor has closed the link.
+    pub fn receive(&mut self) -> Option<(u64, Request)> {
         read_line(&mut self.0).map(|Ask { id, request }| (id, request))
     }
 
     /// Answers a question.
     pub fn answer(&self, id: u64, outcome: Result<Value>) {
         let outcome = outcome.map_err(|error| format!("{error:#}"));
-        let _ = write_line(self.0.get_ref(), &Answer { id, outcome }); // nobody may be left to hear it
+        let _ = write_line(self.0.get_ref(), &Answer { id, outcome }); // the supervisor may have ended
     }
 }
 
-/// The next line; none: there is none, or it is nonsense.
+/// Reads and parses the next line; `None` at the end of the stream or on an invalid line.
 fn read_line<T: DeserializeOwned>(reader: &mut BufReader<UnixStream>) -> Option<T> {
     let mut line = Vec::new();
     reader.take(LINE_MAX).read_until(b'\n', &mut line).ok()?;
@@ -279,11 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_find_the_question_they_are_for_in_any_order() {
+    fn answers_reach_their_questions_in_any_order() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (link, mut questions) = (Link::new(ours).unwrap(), Questions::new(theirs));
         let [first, second] = [link.begin(Request::Stats).unwrap(), link.begin(Request::ResetStats).unwrap()];
-        let ids: Vec<_> = (0..2).map(|_| questions.hear().unwrap().0).collect();
+        let ids: Vec<_> = (0..2).map(|_| questions.receive().unwrap().0).collect();
         questions.answer(ids[1], Ok(json!(2)));
         questions.answer(ids[0], Err(anyhow!("no")));
         assert_eq!(second.wait::<u64>(soon()).unwrap(), 2);
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_stuck_or_gone_keeps_nobody_waiting() {
+    fn a_process_that_is_stuck_or_gone_does_not_block_the_supervisor() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let link = Link::new(ours).unwrap();
         for _ in 0..UNANSWERED_MAX {
@@ -306,9 +307,9 @@ mod tests {
         assert!(link.begin(Request::Stats).unwrap_err().to_string().contains("has ended"));
     }
 
-    /// It knows the numbers of the questions without hearing them.
+    /// The process guesses the numbers of the questions that it does not read.
     #[test]
-    fn a_process_that_answers_and_does_not_hear_keeps_nobody_waiting() {
+    fn a_process_that_answers_without_reading_does_not_block_the_supervisor() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let link = Arc::new(Link::new(ours).unwrap());
         let (done, is_done) = channel();

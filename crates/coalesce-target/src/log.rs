@@ -1,11 +1,12 @@
-//! The log: one line on standard error for each event an operator wants to know of (connections, refusals, limits,
+//! The log: one line on standard error for each event that matters to an operator (connections, refusals, limits,
 //! broken rings, restarts).
 //!
-//! Guests and front ends cause most of these events, so each place that logs is limited to [`LINES_PER_SECOND`]; what it
-//! drops is counted and said. Under systemd each line begins with its priority, as journald expects.
+//! Guests and front ends cause most of these events, so each call site is limited to [`LINES_PER_SECOND`]. The next
+//! line that is logged states how many were dropped. Under systemd each line begins with its priority, as journald
+//! expects.
 //!
-//! The process of a disk logs to a pipe of its own, and the supervisor copies its lines ([`relay`]): no disk writes to what
-//! all of them share.
+//! A disk's process logs to a pipe of its own, and the supervisor copies its lines ([`relay`]). So no disk writes to
+//! the standard error that all disks share.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
@@ -20,19 +21,19 @@ use tracing::{Event, Level, Subscriber, warn};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-/// Lines that one place in the code logs in a second, at most.
+/// The most lines per second from one call site.
 pub const LINES_PER_SECOND: u32 = 10;
-/// Lines of one disk's process that are copied in a second, at most.
+/// The most lines per second copied from one disk's process.
 const RELAYED_PER_SECOND: u32 = 250;
-/// Bytes of a line, with its end, at most: what a pipe takes at once and does not mix with other lines (`PIPE_BUF`).
+/// The longest line with its newline, in bytes: what one write puts into a pipe as a whole (`PIPE_BUF`).
 const LINE_MAX: usize = libc::PIPE_BUF;
-/// Bytes of a line that are left for what is said about the line itself.
+/// The bytes of a line reserved for remarks: dropped lines, and bytes that were cut off.
 const REMARKS_MAX: usize = 160;
 
-/// Logs events of this level and above to standard error, from now on and for the whole process.
+/// Logs events of this level and above to standard error, for the whole process.
 pub fn start(level: LevelFilter) {
     let lines = Lines { journal: std::env::var_os("JOURNAL_STREAM").is_some(), limits: Mutex::default() };
-    // It fails only where a subscriber is set already: then that one goes on.
+    // It fails only if a subscriber is already set. That one stays.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(lines.with_filter(level)));
 }
 
@@ -60,8 +61,9 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-/// Copies to standard error what the process of a disk logs, line by line, until it ends. It never waits for the reader of
-/// standard error; it bounds rate and length, and passes on no control characters, as the process may have been taken over.
+/// Copies the log of a disk's process to standard error, line by line, until the process ends. It never waits for the
+/// reader of standard error. A guest may control the process, so rate and length are bounded and control characters are
+/// replaced.
 pub fn relay(disk: &str, from: impl Read) {
     let mut reader = BufReader::new(from);
     let mut limit = Limit::default();
@@ -86,22 +88,23 @@ pub fn relay(disk: &str, from: impl Read) {
     }
 }
 
-/// Writes a whole line to standard error. False: there is no room for it.
+/// Writes a whole line to standard error. Returns false if there is no room for it.
 fn write_line(line: &[u8]) -> bool {
     let mut stderr = std::io::stderr().lock();
     let has_room = has_room(stderr.as_fd());
     if has_room {
-        let _ = stderr.write_all(line); // somebody may have closed it
+        let _ = stderr.write_all(line); // standard error may be closed
     }
     has_room
 }
 
-/// Whether a line can be written without waiting for the reader: a pipe that is not full has room for [`LINE_MAX`] bytes.
+/// Whether a line can be written without waiting for the reader: a pipe that is not full has room for [`LINE_MAX`]
+/// bytes.
 fn has_room(stderr: BorrowedFd<'_>) -> bool {
     poll(&mut [PollFd::new(stderr, PollFlags::POLLOUT)], PollTimeout::ZERO) != Ok(0)
 }
 
-/// How many lines one place, or one disk, has logged in the current second.
+/// The lines that one call site, or one disk, has logged in the current second.
 #[derive(Debug, Default)]
 struct Limit {
     second: Option<Instant>,
@@ -110,7 +113,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// Whether a line may be logged, of `most` in a second: then how many were dropped since the last one.
+    /// Whether another line may be logged, at `most` per second. If so, the number of lines dropped since the last one.
     fn pass(&mut self, now: Instant, most: u32) -> Option<u64> {
         let is_over = |start: Instant| now.saturating_duration_since(start) >= Duration::from_secs(1);
         if self.second.is_none_or(is_over) {
@@ -125,7 +128,7 @@ impl Limit {
     }
 }
 
-/// The parts of a line: where it happened, what happened, and numbers about it.
+/// The parts of a line: where it happened, what happened, and the event's other fields.
 #[derive(Debug, Default)]
 struct Line {
     disk: String,
@@ -158,7 +161,7 @@ impl Line {
     }
 }
 
-/// Shortens a text to `len` bytes, and says how many are missing.
+/// Shortens a text to `len` bytes, and appends how many are missing.
 fn cut_off(text: &mut String, len: usize) {
     if text.len() > len {
         let end = (0..=len).rfind(|&end| text.is_char_boundary(end)).unwrap_or(0);
@@ -194,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_logs_without_end_is_limited_and_the_rest_is_counted() {
+    fn a_call_site_is_rate_limited_and_dropped_lines_are_counted() {
         let start = Instant::now();
         let mut limit = Limit::default();
         let passed = (0..1000).filter(|_| limit.pass(start, LINES_PER_SECOND).is_some()).count();
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_disk_queue_message_and_fields_and_cannot_be_split() {
+    fn a_line_has_disk_queue_message_and_fields_and_no_newline_inside() {
         let line = Line {
             disk: "a".into(),
             queue: Some(3),
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_fits_into_a_pipe_at_once_and_says_what_is_missing() {
+    fn a_long_line_is_cut_to_fit_one_write_and_states_what_is_missing() {
         for pad in 0..4 {
             let message = "x".repeat(pad) + &"\u{20ac}".repeat(5000);
             let line = Line { disk: "a".into(), message, ..Line::default() };

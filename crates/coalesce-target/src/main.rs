@@ -36,7 +36,7 @@ enum Command {
     /// Call a method of a running target over its control socket
     #[command(after_help = CALL_EXAMPLES)]
     Call(Call),
-    /// Serve one disk: the process that `serve` starts for each
+    /// Serve one disk: `serve` starts this process for each disk
     #[command(hide = true)]
     Worker,
 }
@@ -51,7 +51,7 @@ EXAMPLES
       qemu-system-x86_64 -object memory-backend-memfd,id=m,size=1G,share=on -machine q35,memory-backend=m -m 1G \\
           -chardev socket,id=d,path=/tmp/s,reconnect=1 -device vhost-user-blk-pci,chardev=d,num-queues=4 ...
 
-On SIGTERM or SIGINT the target completes the requests in flight, interrupts for the held ones, and removes its sockets.";
+On SIGTERM or SIGINT the target completes the requests in flight, delivers held completions, and removes its sockets.";
 
 const CALL_EXAMPLES: &str = "\
 EXAMPLES
@@ -231,9 +231,9 @@ fn serve(options: Serve) -> Result<()> {
     let level = options.log;
     log::start(level);
     let config = options.into_config()?;
-    // Blocked before any thread is there, so that none of them is interrupted by a signal.
+    // Block the signals before any thread starts, so that every thread inherits the mask.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
-    // Who started this program may have ignored it: then nobody is told that a process has ended.
+    // The parent process may have set SIGCHLD to be ignored. Then no signal would report that a disk's process ended.
     // SAFETY: no handler runs.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.context("signals")?;
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD]).thread_block().context("signals")?;
@@ -250,7 +250,7 @@ fn serve(options: Serve) -> Result<()> {
 
     let signal = supervisor.run(&signals)?;
     info!("{}: finishing", signal.as_str());
-    signals.thread_unblock().context("signals")?; // a second one ends the process at once
+    signals.thread_unblock().context("signals")?; // a second signal ends the process at once
     drop(control);
     supervisor.stop()
 }

@@ -17,27 +17,27 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a request's head, at most.
+/// The longest head of a request, in bytes.
 pub const HEAD_MAX: usize = 8 << 10;
-/// Lines of a head after its first, at most.
+/// The most header lines in a request.
 const HEADERS_MAX: usize = 64;
-/// How long a client may say or hear nothing.
+/// The longest pause of a client while it sends or receives.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Clients that are served at a time: those that say nothing must not keep others waiting.
+/// The most clients served at a time. Each has a thread of its own, so a silent client does not delay others.
 const CLIENTS_MAX: usize = 32;
 
-/// Answers at `address`, one request a connection, until the process ends.
+/// Answers at `address`, one request per connection, until the process ends.
 ///
 /// # Errors
-/// The address is not to be had.
+/// The address cannot be bound.
 pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("metrics at {address}"))?;
     let serve = move |stream| {
-        let _ = answer(stream, &disks); // a client that leaves early gets no answer
+        let _ = answer(stream, &disks); // the client may have left
     };
     let refuse = |mut stream: TcpStream, why: &str| {
-        let _ = stream.write_all(&response("503 Service Unavailable", PLAIN, why)); // nor does this one
+        let _ = stream.write_all(&response("503 Service Unavailable", PLAIN, why)); // the client may have left
     };
     serve_clients("metrics", CLIENTS_MAX, move || listener.accept(), serve, refuse)
 }
@@ -51,7 +51,7 @@ fn answer(mut stream: TcpStream, disks: &[Disk]) -> io::Result<()> {
             Err(fmt::Error) => response("500 Internal Server Error", PLAIN, ""),
         },
         Ok(_) => response("404 Not Found", PLAIN, "see /metrics\n"),
-        Err(Refused) => response("400 Bad Request", PLAIN, "GET /metrics is all there is\n"),
+        Err(Refused) => response("400 Bad Request", PLAIN, "only GET /metrics is supported\n"),
     };
     stream.write_all(&response)
 }
@@ -64,14 +64,14 @@ fn response(status: &str, content_type: &str, body: &str) -> Vec<u8> {
     format!("{head}Connection: close\r\n\r\n{body}").into_bytes()
 }
 
-/// A request is not HTTP, no GET, or has a head that is too long.
+/// The request is not HTTP/1, is not a GET, or its head is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// The path of a GET request that begins with these bytes; none: more of its head must come first.
+/// The path of the GET request that begins with these bytes; `None` while its head is incomplete.
 ///
 /// # Errors
-/// It is refused, whatever follows.
+/// The request is refused, whatever follows.
 pub fn request_path(bytes: &[u8]) -> Result<Option<&str>, Refused> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -82,7 +82,7 @@ pub fn request_path(bytes: &[u8]) -> Result<Option<&str>, Refused> {
     }
 }
 
-/// The same, from a client that may stop before the end of the head, or take too long.
+/// [`request_path`] of what a client sends. A client that stops early or takes too long is refused.
 fn receive_path(stream: &mut TcpStream) -> io::Result<Result<String, Refused>> {
     let until = Instant::now() + PATIENCE;
     let mut bytes = Vec::new();
@@ -108,7 +108,7 @@ fn text(disks: &[Disk]) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// What all disks counted, at one moment.
+/// The statistics of all disks at one moment.
 #[derive(Debug)]
 struct Snapshot {
     queues: Vec<(String, QueueStats)>,
@@ -126,7 +126,7 @@ impl Snapshot {
         Self { queues: queues.collect(), disks: about }
     }
 
-    /// One metric: a value for each queue, or several with a label each.
+    /// One metric: a value for each queue, or several values that a label tells apart.
     fn family<'a, V>(
         &'a self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -153,16 +153,16 @@ impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
         let one = |value: u64| [(None, value)];
-        self.family(encoder, ("completions", "Requests that ended"), |queue| one(queue.completions))?;
+        self.family(encoder, ("completions", "Completed requests"), |queue| one(queue.completions))?;
         self.family(encoder, ("interrupts", "Interrupts"), |queue| one(queue.interrupts))?;
         let help = "Deliveries for which the guest wanted no interrupt";
         self.family(encoder, ("suppressed", help), |queue| one(queue.suppressed))?;
-        let help = "Completions that the guest took by itself while they were held";
+        let help = "Held completions that the guest reaped by itself";
         self.family(encoder, ("consumed", help), |queue| one(queue.consumed))?;
         self.family(encoder, ("failed_requests", "Requests that failed"), |queue| one(queue.device.failed))?;
-        let help = "Chains of descriptors that were no request";
+        let help = "Descriptor chains that were not valid requests";
         self.family(encoder, ("malformed_requests", help), |queue| one(queue.device.malformed))?;
-        let help = "Rings that the guest broke";
+        let help = "Rings that became invalid and were stopped";
         self.family(encoder, ("broken_rings", help), |queue| one(queue.device.broken_rings))?;
         self.family(encoder, ("kicks", "Kicks by the guest"), |queue| one(queue.device.kicks))?;
         self.family(encoder, ("sleeps", "Waits that ended in sleep"), |queue| one(queue.poll.sleeps))?;
@@ -193,7 +193,7 @@ impl Snapshot {
             let labels: Labels<'_> = vec![("ctrlr", disk)];
             ConstGauge::new(i64::from(*answers)).encode(family.encode_family(&labels)?)?;
         }
-        let help = "How often the disk's process ended and was started again";
+        let help = "Restarts of the disk's process";
         let mut family = encoder.encode_descriptor("process_restarts", help, None, MetricType::Counter)?;
         for (disk, restarts, _) in &self.disks {
             let labels: Labels<'_> = vec![("ctrlr", disk)];
@@ -214,7 +214,7 @@ impl Snapshot {
     }
 
     fn hold_seconds(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "How long completions were held";
+        let help = "Time that completions were held";
         let unit = Unit::Seconds;
         let mut family = encoder.encode_descriptor("hold", help, Some(&unit), MetricType::Histogram)?;
         for (disk, queue) in &self.queues {
@@ -232,7 +232,7 @@ impl Snapshot {
     }
 }
 
-/// A bound in seconds. The last one has no end: the text form needs it to be infinite.
+/// A bucket's upper bound in seconds. The last bucket has none; the text format requires infinity there.
 fn seconds(ns: Option<u64>) -> f64 {
     ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e9)
 }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_get_has_a_path_once_its_head_is_whole() {
+    fn a_get_has_a_path_once_its_head_is_complete() {
         let head = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
         for len in 0..head.len() {
             assert_eq!(request_path(&head[..len]), Ok(None), "{len} bytes of it");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_get_of_http_1_is_refused() {
+    fn anything_but_a_get_of_http_1_is_refused() {
         let refused: [&[u8]; 7] = [
             b"POST /metrics HTTP/1.1\r\n\r\n",
             b"HEAD /metrics HTTP/1.1\r\n\r\n",
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_limits() {
+    fn the_head_of_a_request_is_bounded() {
         let of_len = |len: usize| format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(len - 18));
         assert!(matches!(request_path(of_len(HEAD_MAX).as_bytes()), Ok(Some(_))));
         assert_eq!(request_path(of_len(HEAD_MAX + 1).as_bytes()), Err(Refused));

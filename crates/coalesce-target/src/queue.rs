@@ -1,5 +1,5 @@
-//! One queue of one disk, on a thread of its own. It takes requests from a source, gives them to the back end, and delivers
-//! their completions. It knows no front end: see [`Source`].
+//! One queue of one disk, on a thread of its own. It takes requests from a source, gives them to the back end, and
+//! delivers their completions. It knows no front end: see [`Source`].
 
 mod mailbox;
 mod reactor;
@@ -24,8 +24,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use tracing::{info, warn};
 
-/// Bytes of data that are taken at a time, about. A disk in memory performs them all before it looks at anything else,
-/// except for large requests, which it performs in pieces.
+/// About the most bytes of data in one batch. A memory disk performs a whole batch before the queue handles anything
+/// else, except for large requests, which it performs in pieces.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
 /// The configuration of a queue.
@@ -37,11 +37,11 @@ pub struct QueueConfig {
     pub poll_ns: u64,
     /// Requests that the largest source can have in flight.
     pub size_max: u16,
-    /// Records what happens.
+    /// Records the queue's events.
     pub recorder: Option<Recorder>,
 }
 
-/// A queue that has all it needs but its thread.
+/// A queue with everything allocated, before its thread starts.
 pub struct QueueParts<S: Source> {
     name: String,
     queue: Queue<S>,
@@ -60,8 +60,8 @@ impl<S: Source> QueueParts<S> {
     }
 }
 
-/// The thread of a queue, seen from other threads. Dropping it completes what is in flight, delivers what is held, and ends
-/// the thread.
+/// Another thread's handle to the thread of a queue. Dropping it completes the requests in flight, delivers everything
+/// held, and ends the thread.
 #[derive(Debug)]
 pub struct QueueThread<S: Source> {
     mailbox: Mailbox<S>,
@@ -79,22 +79,22 @@ impl<S: Source> QueueThread<S> {
         Ok(Self { mailbox, thread: Some(thread.context("a thread for a queue")?) })
     }
 
-    /// Sends a command. It waits while the queue is busy and many commands wait already.
+    /// Sends a command. Blocks while too many commands wait for the queue.
     pub fn tell(&self, command: Command<S>) {
         self.mailbox.tell(command);
     }
 
-    /// Sends a command, and waits for the answer. None: the thread has panicked.
+    /// Sends a command, and waits for the answer. `None`: the thread has panicked.
     pub fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command<S>) -> Option<T> {
         self.begin(command).recv().ok()
     }
 
-    /// Sends a command. The answer comes later.
+    /// Sends a command, without waiting for the answer.
     pub fn begin<T>(&self, command: impl FnOnce(Sender<T>) -> Command<S>) -> Receiver<T> {
         self.mailbox.begin(command)
     }
 
-    /// Changes a part of the source, if there is one, and waits until that is done.
+    /// Changes a part of the source, if there is one, and waits until it has changed.
     pub fn change(&self, part: Part, change: impl FnOnce(&mut S) + Send + 'static) {
         self.ask(|answer| Command::Change(part, Box::new(change), answer));
     }
@@ -109,15 +109,16 @@ impl<S: Source> Drop for QueueThread<S> {
     }
 }
 
-/// What a queue does with its source.
+/// The state of a queue's source.
 enum State<S: Source> {
-    /// There is none. The position of the last one: the target stops queues by itself, and front ends ask for it later.
+    /// There is no source. The position of the last one is kept, because a front end may ask for it after the target
+    /// has stopped the queue.
     Stopped(Option<S::Position>),
-    /// What is in flight is completed, and nothing is taken.
+    /// Requests in flight complete, and no requests are taken.
     Disabled(Box<S>),
     /// Requests are taken and completed.
     Running(Box<S>),
-    /// The guest broke the ring. Nothing is taken and nothing is completed until another source is started.
+    /// The guest broke the ring. No requests are taken or completed until another source is started.
     Broken(Box<S>),
 }
 
@@ -140,7 +141,7 @@ impl<S: Source> State<S> {
         }
     }
 
-    /// The source, if requests are completed.
+    /// The source, if requests may complete.
     fn completing(&mut self) -> Option<&mut S> {
         match self {
             Self::Stopped(_) | Self::Broken(_) => None,
@@ -159,7 +160,7 @@ impl<S: Source> State<S> {
         };
     }
 
-    /// The guest broke the ring. False: it is known, or there is no source.
+    /// Notes that the guest broke the ring. Returns false if that is already known, or there is no source.
     fn set_broken(&mut self) -> bool {
         let (state, is_news) = match self.take() {
             Self::Disabled(source) | Self::Running(source) => (Self::Broken(source), true),
@@ -169,7 +170,7 @@ impl<S: Source> State<S> {
         is_news
     }
 
-    /// Drops the source. The position of the last one.
+    /// Drops the source, and returns its position or that of the last one.
     fn stop(&mut self) -> Option<S::Position> {
         let position = match self.take() {
             Self::Stopped(position) => position,
@@ -218,7 +219,7 @@ impl<S: Source> Queue<S> {
     }
 
     fn run(mut self) {
-        let _ = nix::sys::prctl::set_timerslack(1); // ns; deadlines are microseconds, and the default slack is 50
+        let _ = nix::sys::prctl::set_timerslack(1); // ns; deadlines are some µs away, and the default slack is 50 µs
         while self.obey() {
             let mut busy = self.reap();
             busy |= self.resume_postponed();
@@ -231,12 +232,12 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Time of the policy's clock, in ns.
+    /// The time of the policy's clock, in ns.
     fn now(&self) -> u64 {
         u64::try_from(self.disk.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Obeys the commands that have come. False: the thread is to end.
+    /// Executes the waiting commands. Returns false if the thread must end.
     fn obey(&mut self) -> bool {
         while let Some(command) = self.inbox.next() {
             match command {
@@ -306,7 +307,8 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Completes what is in flight, delivers what is held, and drops the source. The position of the last one.
+    /// Completes the requests in flight, delivers everything held, and drops the source. Returns its position or that
+    /// of the last one.
     fn stop(&mut self) -> Option<S::Position> {
         if let State::Stopped(position) = self.state {
             return position;
@@ -337,7 +339,7 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// A decision was taken that was not about a completion, or the guest broke its ring.
+    /// Records a decision that no completion caused, or notes that the ring is broken.
     fn note_decided(&mut self, now: u64, decided: Result<Option<Decision>, S::Broken>) {
         if let (Ok(decision), Some(recording)) = (&decided, &mut self.recording) {
             recording.decide(now, *decision);
@@ -351,7 +353,7 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Waits until io_uring does not poll for kicks any more.
+    /// Waits until io_uring no longer polls for kicks.
     fn disarm_kick(&mut self) {
         self.reactor.disarm_kick();
         while self.reactor.is_kick_armed() {
@@ -361,7 +363,7 @@ impl<S: Source> Queue<S> {
         self.reactor.next_kick();
     }
 
-    /// The guest may break its ring at any time.
+    /// Handles the result of a ring operation. The guest may break its ring at any time.
     fn note(&mut self, ring: Result<(), S::Broken>) {
         if let Err(why) = ring
             && self.state.set_broken()
@@ -376,7 +378,7 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Takes the requests that were submitted, and begins them. True: there was one.
+    /// Takes the submitted requests, and begins them. Returns whether there were any.
     fn take_requests(&mut self) -> bool {
         let is_whole = self.take_batch();
         let batch = std::mem::take(&mut self.batch);
@@ -392,7 +394,7 @@ impl<S: Source> Queue<S> {
         !self.batch.is_empty()
     }
 
-    /// Takes the requests that were submitted. False: perhaps not all of them.
+    /// Takes the submitted requests. Returns false if some may be left.
     fn take_batch(&mut self) -> bool {
         self.batch.clear();
         let mut bytes = 0;
@@ -420,11 +422,11 @@ impl<S: Source> Queue<S> {
         false
     }
 
-    /// Once for each source.
+    /// Logs that the queue is full, once for each source.
     fn log_full(&mut self) {
         if !std::mem::replace(&mut self.is_full_logged, true) {
             let (disk, queue) = (&self.disk.name, self.index as u64);
-            info!(disk, queue, "{BUFFERS_MAX} buffers are in flight: requests wait until some of them have ended");
+            info!(disk, queue, "{BUFFERS_MAX} buffers are in flight: requests wait until some of them complete");
         }
     }
 
@@ -458,7 +460,7 @@ impl<S: Source> Queue<S> {
         slot.mark = self.delivery.on_submit(&clues);
     }
 
-    /// Commands in flight: requests that were taken or wait to be taken.
+    /// Commands in flight: requests that are taken or wait to be taken.
     fn cif(&self) -> u32 {
         let backlog = self.state.source().and_then(|source| source.backlog().ok()).unwrap_or(0);
         self.requests.in_flight() as u32 + backlog
@@ -467,14 +469,14 @@ impl<S: Source> Queue<S> {
     fn proceed(&mut self, id: usize, step: Step) {
         match step {
             Step::Ended(outcome) => self.end(id, outcome),
-            // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and been
-            // reaped. The disk keeps its descriptors open.
+            // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and
+            // been reaped. The disk keeps its descriptors open.
             Step::Submit(entry) => unsafe { self.reactor.push(id, entry) },
             Step::Again => self.requests.postpone(id),
         }
     }
 
-    /// Resumes the next postponed request. True: there was one.
+    /// Resumes the next postponed request. Returns whether there was one.
     fn resume_postponed(&mut self) -> bool {
         let Some(id) = self.requests.next_postponed() else { return false };
         self.resume(id, 0);
@@ -487,7 +489,7 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// A request has ended: it gets its status, and then it is up to the policy.
+    /// Completes a request, and lets the policy decide about its interrupt.
     fn end(&mut self, id: usize, outcome: Outcome) {
         let Some(Ended { task, bytes, mark, token }) = self.requests.end(id) else { return };
         self.count(&task, bytes, outcome);
@@ -520,7 +522,7 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// The completions that were reaped together are posted. The deadline may have passed.
+    /// Ends a batch of completions, and handles a deadline that has passed.
     fn end_batch(&mut self) {
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
@@ -531,7 +533,7 @@ impl<S: Source> Queue<S> {
         self.note_decided(now, decided);
     }
 
-    /// Handles what has happened. True: something has.
+    /// Handles the events of io_uring. Returns whether there were any.
     fn reap(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.reactor.reap(&mut events);
@@ -547,7 +549,7 @@ impl<S: Source> Queue<S> {
         busy
     }
 
-    /// There is nothing to do: polls for a while, then sleeps until an event or the deadline.
+    /// Waits for work: polls for a while, then sleeps until an event or the deadline.
     fn wait(&mut self) {
         if let Some(recording) = &mut self.recording {
             recording.hand_over();
@@ -571,7 +573,7 @@ impl<S: Source> Queue<S> {
         self.note(ring);
     }
 
-    /// The source, if requests are taken.
+    /// The source, if requests may be taken.
     fn taking(&mut self) -> Option<&mut S> {
         match &mut self.state {
             State::Running(source) if !self.requests.is_full() => Some(source),
@@ -579,8 +581,8 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Looks for work without a sleep. None: there is some. Otherwise how long it looked, in ns. It waits for a deadline
-    /// that is near enough: a sleep would overshoot it.
+    /// Polls for work. Returns `None` if there is some, and otherwise the time spent, in ns. It polls until a near
+    /// deadline, because a sleep would overshoot it.
     fn poll_for_work(&mut self, start: u64) -> Option<u64> {
         let mut end = start + self.poll.length_ns();
         let deadline = self.delivery.deadline();

@@ -1,8 +1,10 @@
-//! `serve --record`: a JSON line for each request taken, each that ended, and each other interrupt (`docs/traces.md`).
+//! `serve --record`: a JSON line for each submission, each completion, and each interrupt that no completion caused
+//! (`docs/traces.md`).
 //!
-//! Queues note what happens in memory and hand it over when that is full, or when they have nothing else to do; a thread of
-//! its own writes. A queue never waits for that: what the writer has no room for is lost, and counted. The process of a disk
-//! writes to a pipe; the supervisor appends the lines of all disks to one file, which only it has open.
+//! A queue collects its events in a chunk of memory. It hands the chunk to a writer thread when the chunk is full, or
+//! when the queue is idle. It never waits for the writer: events that the writer has no room for are lost, and counted.
+//! A disk's process writes to a pipe. The supervisor appends the lines of all disks to one file, which no other process
+//! has open.
 
 use crate::backend::Operation;
 use anyhow::{Context as _, Result, bail};
@@ -19,16 +21,16 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use tracing::{error, warn};
 
-/// Events that a queue notes before it hands them over.
+/// The events in a chunk.
 const CHUNK: usize = 1024;
-/// Bytes that are read from a pipe at once, and of a line, at most: as many as a pipe has room for.
+/// The most bytes read from a pipe at once, and the longest line: the capacity of a pipe.
 const LINES_MAX: usize = 64 << 10;
-/// Chunks that the writer may be behind.
+/// The most chunks that wait for the writer.
 const CHUNKS_MAX: usize = 1024;
 
 /// Something that happened on a queue.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Event {
     Submit { id: usize, operation: Option<Operation>, bytes: u64, ioprio: u16 },
     Complete { id: usize, failed: bool, hint: Hint, decision: Option<Decision> },
     Interrupt(Decision),
@@ -36,11 +38,11 @@ enum What {
 
 #[derive(Debug)]
 enum Message {
-    Events { queue: Arc<str>, events: Vec<(u64, What)> },
+    Events { queue: Arc<str>, events: Vec<(u64, Event)> },
     End,
 }
 
-/// Where queues hand over what they noted.
+/// The end of the channel to which queues hand their events.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     sender: SyncSender<Message>,
@@ -48,21 +50,22 @@ pub struct Recorder {
     lost: Arc<AtomicU64>,
 }
 
-/// What queues have handed over.
+/// The end of the channel from which the writer takes the events of queues.
 #[derive(Debug)]
 pub struct Arrivals(Receiver<Message>);
 
-/// The thread that writes.
+/// The thread that writes the record.
 #[derive(Debug)]
 pub struct Writer {
     recorder: Recorder,
     thread: JoinHandle<std::io::Result<()>>,
 }
 
-/// Creates the file of a record, or empties it; and when its clock begins, in ns of the system's monotonic clock.
+/// Creates or truncates the file of a record. Returns it with the start of its clock, in ns of the system's monotonic
+/// clock.
 ///
 /// # Errors
-/// The file cannot be created, or is a link: to follow one may empty what somebody else chose.
+/// The file cannot be created, or is a symbolic link. Following a link might truncate a file that somebody else chose.
 pub fn create(path: &Path) -> Result<(File, u64)> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
@@ -81,15 +84,15 @@ pub fn create(path: &Path) -> Result<(File, u64)> {
         .with_context(|| format!("record {}", path.display()))
 }
 
-/// Appends to the file of a record what the process of one disk writes to a pipe, until that process ends.
+/// Copies the lines of one disk's process from a pipe to the file of the record, until that process ends.
 #[derive(Debug)]
 pub struct Gatherer(JoinHandle<std::io::Result<()>>);
 
 impl Gatherer {
-    /// Begins; and the end of the pipe that is for the process.
+    /// Starts the copying thread. Returns it with the pipe's end for the disk's process.
     ///
     /// # Errors
-    /// There is no descriptor or no thread for it.
+    /// The system gives no descriptor or no thread.
     pub fn spawn(file: &File) -> Result<(Self, PipeWriter)> {
         let (mut reader, writer) = std::io::pipe().context("a pipe for the record")?;
         let file = file.try_clone().context("a descriptor for the record")?;
@@ -97,7 +100,7 @@ impl Gatherer {
             let outcome = append_lines(&mut reader, &file);
             if let Err(error) = &outcome {
                 error!("record: {error}: nothing more is recorded");
-                let _ = std::io::copy(&mut reader, &mut std::io::sink()); // the process need not know
+                let _ = std::io::copy(&mut reader, &mut std::io::sink()); // so that the process can go on writing
             }
             outcome
         };
@@ -105,7 +108,7 @@ impl Gatherer {
         Ok((Self(thread.context("a thread for the record")?), writer))
     }
 
-    /// Whether all that the process wrote is in the file, or cannot be.
+    /// Whether the copying is over: the process has ended and its lines are in the file, or an error stopped it.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
@@ -114,14 +117,14 @@ impl Gatherer {
     /// Waits until the process has ended and its lines are in the file.
     ///
     /// # Errors
-    /// They could not be written: the record is not complete.
+    /// The lines could not be written: the record is incomplete.
     pub fn finish(self) -> Result<()> {
         let outcome = self.0.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
         outcome.context("record: it is not complete")
     }
 }
 
-/// Appends whole lines only: a process that is killed may leave a part of one.
+/// Appends whole lines only, because a process that is killed may leave a part of a line.
 fn append_lines(from: &mut impl Read, mut file: &File) -> std::io::Result<()> {
     let mut bytes = vec![0; LINES_MAX];
     let mut len = 0;
@@ -133,7 +136,7 @@ fn append_lines(from: &mut impl Read, mut file: &File) -> std::io::Result<()> {
             Err(error) => return Err(error),
         }
         let whole = bytes[..len].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        file.write_all(&bytes[..whole])?; // at once, so that no other disk's line comes in between
+        file.write_all(&bytes[..whole])?; // in one write, so that no line of another disk splits it
         bytes.copy_within(whole..len, 0);
         len -= whole;
         if len == bytes.len() {
@@ -147,7 +150,7 @@ fn monotonic_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What queues hand over, and where it arrives. The record's clock began at `epoch_ns`.
+/// Both ends of the channel of events. The record's clock began at `epoch_ns`.
 #[must_use]
 pub fn channel(epoch_ns: u64) -> (Recorder, Arrivals) {
     let (sender, receiver) = sync_channel(CHUNKS_MAX);
@@ -155,10 +158,10 @@ pub fn channel(epoch_ns: u64) -> (Recorder, Arrivals) {
 }
 
 impl Writer {
-    /// Writes to a pipe what arrives from queues that have this recorder.
+    /// Starts a thread that writes to `pipe` the events that queues hand to `recorder`.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// The system gives no thread.
     pub fn spawn(pipe: PipeWriter, recorder: Recorder, arrivals: Arrivals) -> Result<Self> {
         let write = move || {
             let outcome = write_all(&arrivals.0, pipe);
@@ -171,12 +174,12 @@ impl Writer {
         Ok(Self { recorder, thread: thread.context("a thread for the record")? })
     }
 
-    /// Writes what was handed over so far, and ends.
+    /// Writes what was handed over so far, then ends the thread.
     ///
     /// # Errors
-    /// It could not be written: the record is not complete.
+    /// The events could not be written: the record is incomplete.
     pub fn finish(self) -> Result<()> {
-        let _ = self.recorder.sender.send(Message::End); // the thread may have ended, with an error
+        let _ = self.recorder.sender.send(Message::End); // the thread may have ended with an error
         match self.thread.join() {
             Ok(outcome) => outcome.context("record: it is not complete")?,
             Err(_) => bail!("record: it is not complete"),
@@ -190,7 +193,7 @@ impl Writer {
 }
 
 impl Recorder {
-    /// For one queue of a disk, whose clock begins at `clock`.
+    /// The recording of one queue of a disk. The queue's clock began at `clock`.
     #[must_use]
     pub fn queue(&self, disk: &str, index: usize, clock: Instant) -> Recording {
         let disk = serde_json::Value::from(disk);
@@ -207,41 +210,41 @@ fn since(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What one queue has noted. Times are those of its own clock, in ns.
+/// The events of one queue that are not handed over yet. Methods take times of the queue's own clock, in ns.
 #[derive(Debug)]
 pub struct Recording {
     recorder: Recorder,
     queue: Arc<str>,
-    ahead: u64, // of the record's clock
-    events: Vec<(u64, What)>,
+    ahead: u64, // the record's time minus the queue's, in ns
+    events: Vec<(u64, Event)>,
 }
 
 impl Recording {
-    /// A request was taken; those of one `now` came together.
+    /// Records a submission. Requests with the same `now` were submitted as one batch.
     pub fn submit(&mut self, now: u64, id: usize, operation: Option<Operation>, bytes: u64, ioprio: u16) {
-        self.note(now, What::Submit { id, operation, bytes, ioprio });
+        self.note(now, Event::Submit { id, operation, bytes, ioprio });
     }
 
-    /// A request ended, and this was decided about it.
+    /// Records a completion with the decision about it.
     pub fn complete(&mut self, now: u64, id: usize, failed: bool, hint: Hint, decision: Option<Decision>) {
-        self.note(now, What::Complete { id, failed, hint, decision });
+        self.note(now, Event::Complete { id, failed, hint, decision });
     }
 
-    /// Something else was decided.
+    /// Records a decision that no completion caused. Only an interrupt is written.
     pub fn decide(&mut self, now: u64, decision: Option<Decision>) {
         if let Some(decision @ (Decision::Deliver(_) | Decision::DeliverUrgent)) = decision {
-            self.note(now, What::Interrupt(decision));
+            self.note(now, Event::Interrupt(decision));
         }
     }
 
-    fn note(&mut self, now: u64, what: What) {
+    fn note(&mut self, now: u64, what: Event) {
         self.events.push((now + self.ahead, what));
         if self.events.len() >= CHUNK {
             self.hand_over();
         }
     }
 
-    /// Hands over what was noted, if there is something.
+    /// Hands the collected events to the writer.
     pub fn hand_over(&mut self) {
         if self.events.is_empty() {
             return;
@@ -254,7 +257,7 @@ impl Recording {
     }
 }
 
-/// Until the end is told.
+/// Writes events until [`Message::End`] arrives.
 fn write_all(receiver: &Receiver<Message>, mut pipe: PipeWriter) -> std::io::Result<()> {
     let mut lines = Vec::new();
     while let Ok(Message::Events { queue, events }) = receiver.recv() {
@@ -267,10 +270,10 @@ fn write_all(receiver: &Receiver<Message>, mut pipe: PipeWriter) -> std::io::Res
     Ok(())
 }
 
-fn write_line(file: &mut impl Write, queue: &str, time: u64, what: What) -> std::io::Result<()> {
+fn write_line(file: &mut impl Write, queue: &str, time: u64, what: Event) -> std::io::Result<()> {
     write!(file, "{{\"time_ns\":{time},{queue},")?;
     match what {
-        What::Submit { id, operation, bytes, ioprio } => {
+        Event::Submit { id, operation, bytes, ioprio } => {
             let (op, durable) = match operation {
                 Some(Operation::Read { .. }) => ("read", false),
                 Some(Operation::Write { durable, .. }) => ("write", durable),
@@ -284,7 +287,7 @@ fn write_line(file: &mut impl Write, queue: &str, time: u64, what: What) -> std:
                 write!(file, ",\"durable\":true")?;
             }
         }
-        What::Complete { id, failed, hint, decision } => {
+        Event::Complete { id, failed, hint, decision } => {
             let hint = match hint {
                 Hint::Plain => "plain",
                 Hint::Urgent => "urgent",
@@ -299,7 +302,7 @@ fn write_line(file: &mut impl Write, queue: &str, time: u64, what: What) -> std:
                 write!(file, ",\"decision\":\"{decision}\",\"reason\":\"{reason}\"")?;
             }
         }
-        What::Interrupt(decision) => {
+        Event::Interrupt(decision) => {
             let (_, reason) = in_words(decision);
             write!(file, "\"event\":\"interrupt\",\"reason\":\"{reason}\"")?;
         }
@@ -321,7 +324,7 @@ mod tests {
     use std::io::{Seek as _, SeekFrom};
 
     #[test]
-    fn only_whole_lines_are_appended_and_none_without_end() {
+    fn only_whole_lines_are_appended_and_an_endless_line_is_refused() {
         let mut file = tempfile::tempfile().unwrap();
         let long = "x".repeat(LINES_MAX - 1) + "\n";
         append_lines(&mut format!("first\n{long}second\nkilled in mid-l").as_bytes(), &file).unwrap();

@@ -1,4 +1,4 @@
-//! Disks behind their sockets: from the first connection to an orderly end.
+//! Serves one disk on its socket, from the first connection to an orderly stop.
 
 use crate::backend::{Backend, FileBackend, MemoryBackend};
 use crate::call::CallRings;
@@ -26,7 +26,7 @@ use std::time::Instant;
 use tracing::{info, warn};
 use vhost::vhost_user::BackendReqHandler;
 
-/// A disk that is served. Dropping it stops it.
+/// A disk that is being served. Dropping it stops the disk.
 #[derive(Debug)]
 pub struct DiskServer {
     about: DiskInfo,
@@ -35,22 +35,22 @@ pub struct DiskServer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread of a disk shares with others.
+/// What the disk's thread shares with other threads.
 #[derive(Debug)]
 struct Shared {
     stop: EventFd,
     is_connected: AtomicBool,
-    connection: Mutex<Option<UnixStream>>, // to end a front end that does not say all it began to say
+    connection: Mutex<Option<UnixStream>>, // to disconnect a front end that stops in the middle of a message
 }
 
-/// What a disk is.
+/// The description of a disk.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct DiskInfo {
     /// Its name.
     pub ctrlr: String,
     /// Its socket.
     pub socket: String,
-    /// Its image; none: memory.
+    /// Its image; `None` for a memory disk.
     pub file: Option<String>,
     /// Its size in bytes.
     pub size: u64,
@@ -58,11 +58,11 @@ pub struct DiskInfo {
     pub block_size: u32,
     /// Its number of queues.
     pub queues: usize,
-    /// Writes are refused.
+    /// Whether writes are refused.
     pub read_only: bool,
 }
 
-/// A disk that has all it needs but its threads.
+/// A disk with everything open, before its threads start.
 pub struct DiskParts {
     about: DiskInfo,
     disk: Arc<Disk>,
@@ -71,15 +71,15 @@ pub struct DiskParts {
 }
 
 impl DiskParts {
-    /// Opens what a disk's data is in, and what its queues need. `recorder`: what happens is recorded there.
+    /// Opens the disk's image and what its queues need. With a `recorder`, the queues record their events there.
     ///
     /// # Errors
-    /// What is wrong with the image, or what the system does not give.
+    /// The image is unusable, or the system refuses a resource.
     pub fn open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
         Self::try_open(config, recorder).with_context(|| format!("disk {}", config.name()))
     }
 
-    /// Bytes that the disk has.
+    /// The disk's size in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.about.size
@@ -104,7 +104,7 @@ impl DiskParts {
             max_memory: config.max_memory.0,
         };
         let write_back = AtomicBool::new(true);
-        // For each ring an interrupt and an error, and one that is about to take the place of another.
+        // An interrupt and an error for each ring, and one more while a new eventfd replaces an old one.
         let call_rings = CallRings::new(2 * usize::from(config.queues) + 1).context("io_uring")?;
         let disk = Disk { name: name.clone(), backend, limits, call_rings, write_back, epoch: Instant::now() };
         let disk = Arc::new(disk);
@@ -130,11 +130,11 @@ impl DiskParts {
 }
 
 impl DiskServer {
-    /// Serves a disk to front ends that connect to `listener`. `prepare` is done when all threads are there and none has
-    /// heard a front end.
+    /// Serves a disk to front ends that connect to `listener`. `prepare` runs once all threads exist, and before any of
+    /// them reads from a front end.
     ///
     /// # Errors
-    /// What the system does not give, or what `prepare` says.
+    /// The system refuses a resource, or `prepare` fails.
     pub fn start(parts: DiskParts, listener: UnixListener, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
         let DiskParts { about, disk, queues, event_idx } = parts;
         let queues: Arc<[QueueThread<Vring>]> =
@@ -159,11 +159,11 @@ impl DiskServer {
         };
         let thread = std::thread::Builder::new().name(name).spawn(run).context("a thread")?;
         prepare()?;
-        let _ = begin.send(()); // the thread is there
+        let _ = begin.send(()); // the thread is waiting for it
         Ok(Self { about, queues, shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// What the disk is.
+    /// The description of the disk.
     #[must_use]
     pub const fn about(&self) -> &DiskInfo {
         &self.about
@@ -175,20 +175,20 @@ impl DiskServer {
         self.shared.is_connected.load(Ordering::Relaxed)
     }
 
-    /// What each queue counted.
+    /// The statistics of each queue.
     #[must_use]
     pub fn stats(&self) -> Vec<QueueStats> {
         self.queues.iter().filter_map(|queue| queue.ask(Command::GetStats)).collect()
     }
 
-    /// Forgets what was counted.
+    /// Resets the statistics.
     pub fn reset_stats(&self) {
         for queue in self.queues.iter() {
             queue.ask(Command::ResetStats);
         }
     }
 
-    /// Gives one queue, or all, another policy. No request is dropped.
+    /// Changes the policy of one queue, or of all. No request is dropped.
     ///
     /// # Errors
     /// There is no such queue, or the policy is refused.
@@ -208,16 +208,17 @@ impl DiskServer {
         Ok(())
     }
 
-    /// Finishes what is in flight, delivers what is held, and closes the connection: in this order, as a front end that
-    /// finds itself alone asks no more where its rings are, and goes on from where it believes them to be.
+    /// Completes the requests in flight, delivers the held completions, then closes the connection. The order matters:
+    /// a front end that loses its connection does not ask where its rings stopped. It continues from the indices that
+    /// it believes to be current.
     pub fn stop(&self) {
         let answers: Vec<_> = self.queues.iter().map(|queue| queue.begin(Command::Stop)).collect();
         for answer in answers {
-            let _ = answer.recv(); // a queue that has ended has nothing in flight
+            let _ = answer.recv(); // a queue whose thread has ended has nothing in flight
         }
         let _ = self.shared.stop.write(1);
         if let Some(connection) = &*self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) {
-            // The rest of a message may be waited for, or room for an answer.
+            // The thread may be waiting for the rest of a message, or for room for its answer.
             let _ = connection.shutdown(Shutdown::Both);
         }
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -232,7 +233,7 @@ impl Drop for DiskServer {
     }
 }
 
-/// Accepts front ends, one at a time, and does what they say.
+/// Accepts front ends, one at a time, and handles their messages.
 struct FrontDoor {
     name: String,
     listener: UnixListener,
@@ -261,7 +262,7 @@ impl FrontDoor {
         *self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) = stream;
     }
 
-    /// The next front end; none: it is time to stop.
+    /// The next front end; `None` when the disk stops.
     fn accept(&self) -> Option<UnixStream> {
         loop {
             let [stop, caller] = wait([self.shared.stop.as_fd(), self.listener.as_fd()]);
@@ -274,7 +275,7 @@ impl FrontDoor {
         }
     }
 
-    /// Until it disconnects, breaks the protocol, or it is time to stop. Its rings are stopped then.
+    /// Serves one front end until it disconnects, breaks the protocol, or the disk stops. Then its rings are stopped.
     fn serve(&self, stream: UnixStream) -> Result<(), vhost::vhost_user::Error> {
         let watch = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?;
         let socket = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?.into();
@@ -287,7 +288,7 @@ impl FrontDoor {
             if stop {
                 return Ok(());
             }
-            // Who has hung up may be back already: its old connection ends first.
+            // A front end that hung up may already be back. Its old connection must end first.
             if caller && !has_hung_up(&watch) && accepted(self.listener.accept()).is_some() {
                 warn!(disk = self.name, "refused a second connection");
             }
@@ -303,10 +304,10 @@ impl FrontDoor {
     }
 }
 
-/// Waits until one of the descriptors has something to say. Which.
+/// Waits until a descriptor is ready. Returns which ones are.
 fn wait<const N: usize>(fds: [std::os::fd::BorrowedFd<'_>; N]) -> [bool; N] {
     let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-    let _ = poll(&mut fds, PollTimeout::NONE); // EINTR: nothing has something to say
+    let _ = poll(&mut fds, PollTimeout::NONE); // EINTR: none is ready
     fds.map(|fd| fd.revents().is_some_and(|events| !events.is_empty()))
 }
 

@@ -1,4 +1,4 @@
-//! Unix sockets that are bound with care and removed when they are done with, and the clients that connect to them.
+//! Listening Unix sockets, which are removed when they are no longer needed, and the clients that connect to them.
 
 use crate::config::Mode;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -19,13 +19,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Bytes of a path that the address of a socket has room for, before the zero that ends it.
+/// The longest path that fits into a socket's address, in bytes without the terminating zero.
 const PATH_MAX: usize = 107;
 
-/// How long the process before this one, which was killed, may take to let go of its socket.
+/// How long to wait for a killed process to release its socket or its lock.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who may connect to a socket.
+/// The permissions of a socket.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Its mode.
@@ -43,10 +43,10 @@ pub struct BoundSocket {
 }
 
 impl BoundSocket {
-    /// Listens at `path`. A socket there on which nobody listens any more is replaced; anything else is left alone.
+    /// Listens at `path`. Replaces a socket on which no process listens any more, and nothing else.
     ///
     /// # Errors
-    /// Somebody listens there, or something else is there, or it cannot be bound.
+    /// A process listens at `path`, the path is not a socket, or binding fails.
     pub fn bind(path: &Path, access: &Access) -> Result<Self> {
         let named = || format!("socket {}", path.display());
         let len = path.as_os_str().len();
@@ -57,7 +57,7 @@ impl BoundSocket {
         let _lock = lock_directory(path).with_context(named)?;
         remove_abandoned(path)?;
         let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).with_context(named)?;
-        // The file takes its mode from the socket, so that at no moment others can connect, whatever the umask.
+        // The file takes its mode from the socket. So others can connect at no moment, whatever the umask is.
         fchmod(&socket, Bits::S_IRUSR | Bits::S_IWUSR).with_context(named)?;
         let address = UnixAddr::new(path).with_context(named)?;
         nix::sys::socket::bind(socket.as_raw_fd(), &address).with_context(named)?;
@@ -84,8 +84,8 @@ fn group_id(name: &str) -> Result<Gid> {
     Ok(group.ok_or_else(|| anyhow!("group {name} is unknown"))?.gid)
 }
 
-/// Two processes that start at the same time look at the path one after the other: or each might remove the socket that the
-/// other has just bound. Anybody who may read the directory may lock it, so nobody waits for that for ever.
+/// Serializes processes that start at the same time. Without it, each might remove the socket that the other has just
+/// bound. Every user who can read the directory can lock it, so the wait for the lock is bounded.
 fn lock_directory(path: &Path) -> std::io::Result<Option<Flock<File>>> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = File::open(directory)?;
@@ -124,7 +124,7 @@ fn remove_abandoned(path: &Path) -> Result<()> {
     }
 }
 
-/// A process that ends closes the connections that it has not accepted yet.
+/// Whether the peer closes `stream` within `time`. A process that ends closes the connections that it has not accepted.
 fn hangs_up_within(stream: &UnixStream, time: Duration) -> bool {
     let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLHUP)];
     poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX)) == Ok(1)
@@ -133,25 +133,25 @@ fn hangs_up_within(stream: &UnixStream, time: Duration) -> bool {
 impl Drop for BoundSocket {
     fn drop(&mut self) {
         if self.path.symlink_metadata().is_ok_and(|metadata| metadata.ino() == self.inode) {
-            let _ = std::fs::remove_file(&self.path); // it is ours; should it be gone meanwhile, so much the better
+            let _ = std::fs::remove_file(&self.path); // it may have been removed meanwhile
         }
     }
 }
 
-/// The connection that a listener accepted. None: it is gone already, or there is no descriptor for it, and after a while
-/// there may be.
+/// The connection that a listener accepted. `None`: the client has gone, or the process has no free descriptor at the
+/// moment.
 #[must_use]
 pub fn accepted<S, A>(outcome: std::io::Result<(S, A)>) -> Option<S> {
     if outcome.is_err() {
-        sleep(Duration::from_millis(10)); // it stays ready: trying at once would only be busy
+        sleep(Duration::from_millis(10)); // the listener stays ready; retrying at once would spin
     }
     outcome.ok().map(|(stream, _)| stream)
 }
 
-/// Serves clients, each on a thread of its own, until the process ends. Where `max` are served, the next is refused.
+/// Serves clients, each on a thread of its own, until the process ends. Refuses a client while `max` are being served.
 ///
 /// # Errors
-/// There is no thread for it.
+/// The system gives no thread.
 pub fn serve_clients<S: Send + 'static, A>(
     name: &'static str,
     max: usize,
@@ -180,7 +180,7 @@ pub fn serve_clients<S: Send + 'static, A>(
     Ok(())
 }
 
-/// A client's place among those that are served at a time.
+/// Counts one client that is being served.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -226,9 +226,8 @@ mod tests {
         assert!(message(&directory.path().join("no/such/place")).contains("No such file"));
     }
 
-    /// Two that start at the same time do not remove each other's socket.
     #[test]
-    fn of_two_that_start_together_one_gets_the_socket() {
+    fn of_two_processes_that_start_together_exactly_one_gets_the_socket() {
         let directory = tempfile::TempDir::new().unwrap();
         for round in 0..2 {
             let path = directory.path().join(format!("s{round}"));
@@ -243,12 +242,12 @@ mod tests {
                 threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
             });
             assert_eq!(bound.len(), 1);
-            UnixStream::connect(&path).expect("the one that has it is there");
+            UnixStream::connect(&path).expect("the winner listens");
         }
     }
 
     #[test]
-    fn a_lock_that_somebody_else_holds_is_not_waited_for_for_ever() {
+    fn the_wait_for_a_lock_of_another_process_is_bounded() {
         let directory = tempfile::TempDir::new().unwrap();
         let theirs = File::open(directory.path()).unwrap();
         let _lock = Flock::lock(theirs, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error).unwrap();
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_and_the_group_are_those_asked_for_whatever_the_umask() {
+    fn a_socket_has_the_configured_mode_and_group_whatever_the_umask() {
         let directory = tempfile::TempDir::new().unwrap();
         let before = nix::sys::stat::umask(Bits::empty());
         let group = nix::unistd::getgid().to_string();

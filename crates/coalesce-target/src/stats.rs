@@ -1,4 +1,4 @@
-//! What is counted, per queue, and how it is shown.
+//! The statistics of a queue, as the control socket and the metrics report them.
 
 use coalesce_delivery::DeliveryStats;
 use coalesce_policy::{HintCounts, Stats as PolicyStats};
@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the device side of one queue counted.
+/// Counters of a queue's device side.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct DeviceStats {
     /// Reads.
@@ -19,32 +19,32 @@ pub struct DeviceStats {
     pub others: u64,
     /// Bytes read and written.
     pub bytes: u64,
-    /// Requests that failed: the medium, or something that the disk does not do.
+    /// Requests that failed, because of the medium or because the disk does not support them.
     pub failed: u64,
-    /// Chains of descriptors that were no request.
+    /// Descriptor chains that were not valid requests.
     pub malformed: u64,
-    /// Rings that the guest broke.
+    /// Rings that became invalid and were stopped.
     pub broken_rings: u64,
-    /// Requests taken over from a device that ended without answering them.
+    /// Requests taken over from a process that ended without completing them.
     pub taken_over: u64,
     /// Kicks.
     pub kicks: u64,
 }
 
-/// Whether polling before sleeping paid.
+/// Counters that show whether polling before sleeping pays.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct PollStats {
-    /// Polls that found something to do.
+    /// Polls that found an event.
     pub paid: u64,
-    /// Polls that ended in sleep.
+    /// Polls that found no event and ended in sleep.
     pub wasted: u64,
-    /// Time spent in those that found nothing.
+    /// Time spent in wasted polls, in ns.
     pub wasted_ns: u64,
     /// Sleeps.
     pub sleeps: u64,
 }
 
-/// How long completions were held.
+/// The times that completions were held.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct HoldTimes {
     /// Completions that were held.
@@ -55,11 +55,12 @@ pub struct HoldTimes {
     pub max: u64,
     /// Percentiles, in ns.
     pub percentile: BTreeMap<String, u64>,
-    /// Bounds in ns, and how many were held longer than the bound before and up to this one. The last has no bound.
+    /// Upper bounds in ns, each with the number of holds up to it and above the bound before. The last bucket has no
+    /// bound.
     pub buckets: Vec<(Option<u64>, u64)>,
 }
 
-/// Bounds of the buckets that Prometheus is given, in ns.
+/// Upper bounds of the buckets for Prometheus, in ns.
 const BUCKETS: [u64; 10] = [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
 
 impl HoldTimes {
@@ -67,7 +68,8 @@ impl HoldTimes {
         let percentile = PERCENTILES.iter().map(|&p| (format!("{p:.6}"), hold.value_at_percentile(p))).collect();
         let mut buckets: Vec<_> = BUCKETS.into_iter().map(Some).chain([None]).map(|bound| (bound, 0)).collect();
         for values in hold.iter_recorded() {
-            // A bound may lie among values that the histogram does not tell apart: they are counted once all the same.
+            // A bound may lie among values that the histogram stores as one. They are counted in one bucket all the
+            // same.
             let bucket = BUCKETS.partition_point(|bound| *bound < values.value_iterated_to());
             buckets[bucket].1 += values.count_since_last_iteration();
         }
@@ -75,23 +77,23 @@ impl HoldTimes {
     }
 }
 
-/// Percentiles that are shown, as fio names them.
+/// The percentiles to report. fio reports the same ones under these names.
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
-/// Everything about one queue, for people and machines.
+/// All statistics of one queue.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct QueueStats {
-    /// Number of the queue.
+    /// Index of the queue.
     pub queue: usize,
     /// Its policy, in text form.
     pub policy: String,
-    /// Requests that ended.
+    /// Completed requests.
     pub completions: u64,
     /// Interrupts.
     pub interrupts: u64,
     /// Deliveries for which the guest wanted no interrupt.
     pub suppressed: u64,
-    /// Completions that the guest took by itself while they were held.
+    /// Held completions that the guest reaped by itself.
     pub consumed: u64,
     /// Completions held at this moment.
     pub held: u64,
@@ -101,9 +103,9 @@ pub struct QueueStats {
     pub delivered: BTreeMap<String, u64>,
     /// Holds by reason.
     pub holds: BTreeMap<String, u64>,
-    /// Hints by where they came from.
+    /// Hints by source.
     pub hints: BTreeMap<String, u64>,
-    /// How long completions were held.
+    /// The times that completions were held.
     pub hold_ns: HoldTimes,
     /// The device side.
     pub device: DeviceStats,
@@ -112,7 +114,7 @@ pub struct QueueStats {
 }
 
 impl QueueStats {
-    /// Puts together what the parts of a queue counted.
+    /// Combines the counters of a queue's parts.
     #[must_use]
     pub fn new(
         queue: usize,
@@ -141,7 +143,7 @@ impl QueueStats {
     }
 }
 
-/// Those that are not 0, by name.
+/// The counts that are not 0, by name.
 fn counted(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
     counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
@@ -153,7 +155,7 @@ mod tests {
     #[test]
     fn every_hold_is_in_one_bucket() {
         let mut stats = DeliveryStats::default();
-        // At the bounds, and so close to them that the histogram does not tell them apart.
+        // Values at the bounds, and values so close to them that the histogram stores them as one.
         let holds = BUCKETS.iter().flat_map(|bound| [bound - 1, *bound, bound + 1, bound + bound / 200]);
         holds.chain([1, 2_000_000_000, u64::MAX]).for_each(|ns| stats.note_held(ns));
         let hold = HoldTimes::new(stats.hold_ns());

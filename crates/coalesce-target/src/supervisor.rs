@@ -1,5 +1,5 @@
-//! A process for each disk, so that what one guest does ends at most its own: the supervisor starts them, starts them
-//! again when they end, and asks and stops them. It has no guest's memory, no image, and hears no front end.
+//! Runs a process for each disk, so that a guest can end at most its own disk's process. The supervisor starts,
+//! questions, restarts and stops these processes. It maps no guest memory, opens no image, and reads from no front end.
 
 use crate::config::{Config, DiskConfig, Sandbox};
 use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Request, Setup};
@@ -25,18 +25,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
-/// How long a process may take to start: an image's lock is waited for.
+/// How long a process may take to start. It waits for the lock of its image.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a process that was killed may take to end: the kernel can hold it, in an image that does not answer.
+/// How long a killed process may take to end. The kernel can hold it in I/O on an image that does not answer.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks at a process that starts or ends.
+/// How often to check a process that is starting or ending.
 const LOOK: Duration = Duration::from_millis(2);
-/// The pause before a process is started again that ended soon after its start: it doubles each time.
+/// The shortest and the longest pause before a process that failed soon after its start is restarted. It doubles each
+/// time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(10)];
-/// What lived so long is started again at once.
+/// A process that ran this long is restarted at once.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// A disk, from outside its process.
+/// A disk as the supervisor sees it.
 #[derive(Debug)]
 pub struct Disk {
     config: DiskConfig,
@@ -51,7 +52,7 @@ struct State {
     policies: Vec<PolicyChange>,
 }
 
-/// A disk's process that serves.
+/// A disk's process while it serves.
 #[derive(Clone, Debug)]
 struct Process {
     pid: u32,
@@ -65,19 +66,19 @@ impl Disk {
         self.config.name()
     }
 
-    /// What it is; none: it has not started yet.
+    /// Its description; `None` before its first start.
     #[must_use]
     pub fn about(&self) -> Option<DiskInfo> {
         self.state().about.clone()
     }
 
-    /// Its process; none: that has ended, and is being started again.
+    /// The id of its process; `None` while the process has ended and another has not started.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.state().process.as_ref().map(|process| process.pid)
     }
 
-    /// How often its process was started again.
+    /// How often its process was restarted.
     #[must_use]
     pub fn restarts(&self) -> u64 {
         self.state().restarts
@@ -89,7 +90,7 @@ impl Disk {
 
     fn link(&self) -> Result<Arc<Link>> {
         let process = self.state().process.clone();
-        let why = if self.config.memory.is_some() { "its memory is lost" } else { "it is being started again" };
+        let why = if self.config.memory.is_some() { "its memory is lost" } else { "it is being restarted" };
         Ok(process.ok_or_else(|| anyhow!("its process has ended: {why}"))?.link)
     }
 
@@ -101,7 +102,7 @@ impl Disk {
         outcome.with_context(|| format!("disk {}", self.name()))
     }
 
-    /// Gives one queue, or all, another policy. No request is dropped. It lasts as long as the target runs.
+    /// Changes the policy of one queue, or of all, for as long as the target runs. No request is dropped.
     ///
     /// # Errors
     /// There is no such queue, the policy is refused, or the disk's process does not answer.
@@ -112,7 +113,7 @@ impl Disk {
             let policies = &mut self.state().policies;
             let before = policies.clone();
             policies.retain(|earlier| queue.is_some() && earlier.queue != queue);
-            policies.push(change.clone()); // before it is answered: the process may end meanwhile, and another begin
+            policies.push(change.clone()); // before the answer, because the process may be restarted meanwhile
             before
         };
         let outcome = self.begin(Request::SetPolicy(change)).and_then(|pending| pending.wait::<()>(deadline));
@@ -123,12 +124,12 @@ impl Disk {
     }
 }
 
-/// What several disks counted, each by itself.
+/// The statistics of several disks.
 pub fn stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<(&'a Disk, Result<DiskStats>)> {
     ask_each(disks, &Request::Stats)
 }
 
-/// Forgets what several disks counted.
+/// Resets the statistics of several disks.
 ///
 /// # Errors
 /// One of them does not answer.
@@ -136,7 +137,7 @@ pub fn reset_stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Result<()> {
     ask_each(disks, &Request::ResetStats).into_iter().try_for_each(|(_, outcome)| outcome)
 }
 
-/// Asks several disks at once, so that those that do not answer are waited for together.
+/// Asks several disks at once, so that several stuck processes delay the caller no longer than one.
 fn ask_each<'a, T: DeserializeOwned>(
     disks: impl Iterator<Item = &'a Disk>,
     request: &Request,
@@ -148,7 +149,7 @@ fn ask_each<'a, T: DeserializeOwned>(
     answers.collect()
 }
 
-/// The processes of all disks. Dropping it ends them and removes the sockets.
+/// The processes of all disks. Dropping it kills them and removes the sockets.
 #[derive(Debug)]
 pub struct Supervisor {
     disks: Arc<[Disk]>,
@@ -166,13 +167,14 @@ struct Plan {
     stop_timeout: Duration,
 }
 
-/// Keeps the process of one disk running. The main thread has it: a process ends with the thread that started it.
+/// Keeps the process of one disk running. It belongs to the main thread, because a disk's process ends with the thread
+/// that started it.
 #[derive(Debug)]
 struct Keeper {
-    socket: Option<BoundSocket>, // none: the disk is lost
+    socket: Option<BoundSocket>, // `None`: a memory disk whose data is lost
     worker: Option<Worker>,
     again_at: Option<Instant>,
-    failures: u32, // in a row, soon after a start
+    failures: u32, // consecutive ends soon after a start
 }
 
 #[derive(Debug)]
@@ -186,10 +188,10 @@ struct Worker {
 }
 
 impl Supervisor {
-    /// Starts a process for each disk; returns when all of them serve. `log`: what they log.
+    /// Starts a process for each disk, and returns when all of them serve. `log` is their log level.
     ///
     /// # Errors
-    /// What is wrong with a disk, or with what all of them share. Then none is served.
+    /// A disk cannot be served, or a shared resource is missing. Then no disk is served.
     pub fn start(config: &Config, log: String) -> Result<Self> {
         nix::sys::prctl::set_no_new_privs().context("no new privileges")?;
         raise_limits(&config.disks)?;
@@ -220,8 +222,8 @@ impl Supervisor {
         &self.disks
     }
 
-    /// All processes begin together; what they open, they open in order, so that of two disks with one image the second
-    /// is the one that is refused.
+    /// Starts all processes together. They open their images in the order of the disks, so that of two disks with the
+    /// same image always the second is refused.
     fn start_all(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_PATIENCE;
         for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
@@ -235,11 +237,11 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Starts again whatever ends, until one of `signals` comes. Which. These signals and `SIGCHLD` are blocked in every
-    /// thread: one that took it would keep it from here.
+    /// Restarts processes that end, until one of `signals` arrives; returns that signal. These signals and `SIGCHLD`
+    /// must be blocked in every thread, so that no other thread takes them.
     ///
     /// # Errors
-    /// Signals cannot be waited for.
+    /// Waiting for signals fails.
     pub fn run(&mut self, signals: &SigSet) -> Result<Signal> {
         let mut waited_for = *signals;
         waited_for.add(Signal::SIGCHLD);
@@ -260,26 +262,26 @@ impl Supervisor {
             let timeout = next_look.map_or(PollTimeout::NONE, |look| {
                 PollTimeout::try_from(look.as_millis() + 1).unwrap_or(PollTimeout::MAX)
             });
-            let _ = poll(&mut [PollFd::new(arrivals.as_fd(), PollFlags::POLLIN)], timeout); // EINTR: look again
+            let _ = poll(&mut [PollFd::new(arrivals.as_fd(), PollFlags::POLLIN)], timeout); // EINTR: check again
         }
     }
 
-    /// Stops every disk: what is in flight is finished, what is held is delivered.
+    /// Stops every disk after it has completed the requests in flight and delivered the held completions.
     ///
     /// # Errors
-    /// One could not, or its record is not complete.
+    /// A disk did not stop in order, or its record is incomplete.
     pub fn stop(mut self) -> Result<()> {
         let deadline = Instant::now() + self.plan.stop_timeout;
         let mut problem = Ok(());
         let ask = |keeper: &Keeper| keeper.worker.as_ref().map(|worker| worker.link.begin(Request::Stop));
-        let asked: Vec<_> = self.keepers.iter().map(ask).collect(); // all at once: none waits for another
+        let asked: Vec<_> = self.keepers.iter().map(ask).collect(); // all at once, so that they stop in parallel
         for ((disk, keeper), answer) in self.disks.iter().zip(&mut self.keepers).zip(asked) {
             let (Some(worker), Some(answer)) = (&mut keeper.worker, answer) else { continue };
             let outcome =
                 answer.and_then(|pending| pending.wait::<()>(deadline)).and_then(|()| worker.end_by(deadline));
             if let Err(error) = disk.named(outcome) {
                 error!("{error:#}");
-                problem = Err(anyhow!("not every disk could be stopped in order: see above"));
+                problem = Err(anyhow!("some disks did not stop in order: see above"));
             }
         }
         problem
@@ -287,7 +289,7 @@ impl Supervisor {
 }
 
 impl Disk {
-    /// Its process has started.
+    /// Notes that its process has started.
     fn serves(&self, worker: &Worker, about: DiskInfo) {
         let mut state = self.state();
         state.about = Some(about);
@@ -296,7 +298,7 @@ impl Disk {
 }
 
 impl Plan {
-    /// Tells a process what to serve. The answer: what the disk is.
+    /// Sends a process its setup. The answer is the description of the disk.
     fn begin(&self, worker: &mut Worker, disk: &Disk, socket: &BoundSocket) -> Result<Pending> {
         let gather = |(file, _): &(File, u64)| Gatherer::spawn(file);
         let (record, pipe) = self.record.as_ref().map(gather).transpose()?.unzip();
@@ -316,14 +318,14 @@ impl Plan {
     }
 }
 
-/// The subcommand that serves one disk. It is not for people.
+/// The hidden subcommand that serves one disk.
 pub const WORKER: &str = "worker";
 
 impl Keeper {
-    /// Notes what became of the process, and starts it again. When to look next; none: when a process ends.
+    /// Checks the process, and restarts it if it has ended. Returns when to check again; `None`: when a process ends.
     fn look_after(&mut self, disk: &Disk, plan: &Plan) -> Option<Duration> {
         if let Some(worker) = &mut self.worker {
-            let ended = worker.child.try_wait(); // before its answer is looked for, which it sends before
+            let ended = worker.child.try_wait(); // before reading the answer: a process answers, then ends
             match worker.starting.as_ref().and_then(Pending::try_wait) {
                 Some(Ok(about)) => {
                     worker.starting = None;
@@ -342,7 +344,7 @@ impl Keeper {
                 None => {}
             }
             if matches!(ended, Ok(None)) && worker.link.is_over() {
-                let _ = worker.child.kill(); // nobody can ask it anything any more
+                let _ = worker.child.kill(); // it cannot be questioned any more
             }
             match ended {
                 Ok(None) => return worker.starting.is_some().then_some(LOOK),
@@ -374,23 +376,23 @@ impl Keeper {
         disk.state().process = None;
         let Some(worker) = self.worker.take() else { return };
         if disk.config.memory.is_some() && disk.about().is_some() {
-            // A guest that went on with an empty disk would not know.
+            // A restart would give the guest an empty disk, and the guest would not notice.
             let pid = worker.child.id();
             error!(
                 disk = disk.name(),
-                "its process {pid} has ended ({how}), and its memory with it: it is not served any more"
+                "its process {pid} has ended ({how}), and its memory with it: the disk is no longer served"
             );
             self.socket = None;
             return;
         }
-        error!(disk = disk.name(), "its process {} has ended ({how}); it is started again", worker.child.id());
+        error!(disk = disk.name(), "its process {} has ended ({how}); it is restarted", worker.child.id());
         if worker.started.elapsed() >= SETTLED {
             self.failures = 0;
         }
         self.pause();
     }
 
-    /// The first time there is none.
+    /// Sets the time of the next start. There is no pause after the first failure.
     fn pause(&mut self) {
         let [first, longest] = PAUSES;
         let pause =
@@ -413,7 +415,7 @@ impl Worker {
         Ok(Self { child, link, log, record: None, started: Instant::now(), starting: None })
     }
 
-    /// Waits until it has ended, as it said that it would, and what it logged and recorded is written.
+    /// Waits until the process has ended and its log and record are written.
     fn end_by(&mut self, deadline: Instant) -> Result<()> {
         loop {
             let ended = self.child.try_wait().context("its process")?;
@@ -422,7 +424,7 @@ impl Worker {
                 Some(status) if is_written && status.success() => break,
                 Some(status) if is_written => bail!("its process has ended: {status}"),
                 None if Instant::now() >= deadline => bail!("its process does not end: it is killed"),
-                Some(_) if Instant::now() >= deadline => bail!("its record or its log cannot be written in time"),
+                Some(_) if Instant::now() >= deadline => bail!("its record or its log was not written in time"),
                 _ => std::thread::sleep(LOOK),
             }
         }
@@ -432,24 +434,24 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it has ended, or is not needed any more
-        let _ = self.end_by(Instant::now() + END_PATIENCE); // one that the kernel holds must not hold the others
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.end_by(Instant::now() + END_PATIENCE); // a process that the kernel holds must not delay the others
     }
 }
 
-/// Descriptors of a disk's process: its own, those for flushes, its queues', and what a front end may send: memory, eventfds, and a message
-/// that has as many as it may.
+/// Descriptors that a disk's process needs: its own, one set for flushes, those of its queues, and those that a front
+/// end may send (memory, eventfds, and one message with as many as the protocol allows).
 fn files_of(disk: &DiskConfig) -> u64 {
     192 + 8 * u64::from(disk.queues)
 }
 
-/// Descriptors of the supervisor: a few for each disk, two of them for its log and its record, and its clients'.
+/// Descriptors that the supervisor needs: a few for each disk, its log and record included, and one for each client.
 fn own_files(disks: &[DiskConfig]) -> u64 {
     128 + 8 * disks.len() as u64
 }
 
-/// Takes as many descriptors as it may have, and sees that they are enough: what a guest needs later cannot be refused
-/// without harm. The same for memory that the kernel pins, as it does for each io_uring.
+/// Raises the limit of open files, and checks that it is enough: a descriptor that a guest needs later cannot be
+/// refused without harm. Raises the limit of pinned memory too, because the kernel pins memory for each io_uring.
 fn raise_limits(disks: &[DiskConfig]) -> Result<()> {
     let limit = raise(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
     let needed = disks.iter().map(files_of).chain([own_files(disks)]).max().unwrap_or(0);
@@ -460,7 +462,7 @@ fn raise_limits(disks: &[DiskConfig]) -> Result<()> {
     Ok(())
 }
 
-/// Raises a limit as far as this process may. How far that is.
+/// Raises a limit as far as this process may. Returns the new limit.
 fn raise(resource: Resource) -> nix::Result<u64> {
     let (_, hard) = getrlimit(resource)?;
     if resource == Resource::RLIMIT_MEMLOCK && setrlimit(resource, RLIM_INFINITY, RLIM_INFINITY).is_ok() {

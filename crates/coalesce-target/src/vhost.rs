@@ -1,8 +1,8 @@
-//! The back end's side of the vhost-user protocol: a front end (a virtual machine monitor, or our own client) shares the
+//! The back end of the vhost-user protocol: a front end (a virtual machine monitor, or our load generator) shares the
 //! memory and the rings of its guest.
 //!
-//! The crate `vhost-user-backend` is not used. Its threads wait without a time limit, so that a deadline would cost a timer.
-//! It cannot resume requests after a restart. It stops a ring without waiting for what is in flight.
+//! The crate `vhost-user-backend` is not used. Its threads wait without a time limit, so a deadline would need a timer.
+//! It cannot resume requests after a restart. It stops a ring without waiting for the requests in flight.
 
 pub mod blk;
 pub mod chain;
@@ -43,14 +43,15 @@ use vm_memory::{GuestAddress, GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vmm_sys_util::eventfd::EventFd;
 use vring::{Broken, Setup, Vring};
 
-/// Entries of the largest ring.
+/// The largest queue size, in entries.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
-/// Regions of guest memory, at most.
+/// The most regions of guest memory.
 const MEMORY_SLOTS: u64 = 32;
-/// Bytes of the record of requests in flight, at most: the size of a huge page, and more than all queues need.
+/// The largest in-flight record, in bytes: the size of a huge page, and more than all queues need.
 pub const INFLIGHT_LEN_MAX: u64 = 2 << 20;
 
-/// A region of guest memory, and where the front end has it mapped: it gives addresses of rings in its own address space.
+/// A region of guest memory. The front end gives the addresses of rings in its own address space, so the region's place
+/// there is needed too.
 #[derive(Debug)]
 struct Mapping {
     front_end: u64,
@@ -58,7 +59,7 @@ struct Mapping {
     size: u64,
 }
 
-/// What the front end has said about a ring.
+/// A ring as the front end has configured it.
 #[derive(Debug, Default)]
 struct RingState {
     size: u16,
@@ -71,9 +72,9 @@ struct RingState {
 /// Whether a queue serves a ring.
 #[derive(Debug)]
 enum Phase {
-    /// None does, and these eventfds are for the next start.
+    /// No queue serves it. These eventfds are for its next start.
     Stopped(Box<Eventfds>),
-    /// One does, and has the eventfds.
+    /// A queue serves it, and has its eventfds.
     Running,
 }
 
@@ -106,7 +107,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A new connection over `stream`. `event_idx`: whether EVENT_IDX is offered.
+    /// A new connection over `stream`. `event_idx` tells whether to offer EVENT_IDX.
     #[must_use]
     pub fn new(
         disk: Arc<Disk>,
@@ -155,15 +156,17 @@ impl Connection {
         ring.with_context(|| format!("there is no queue {index}; allowed: 0 to {}", n - 1))
     }
 
-    /// Guest address of an address in the front end's address space.
+    /// Translates an address of the front end's address space into a guest address.
     fn to_guest(&self, address: u64) -> Result<u64> {
         let inside = |mapping: &&Mapping| address.checked_sub(mapping.front_end).is_some_and(|at| at < mapping.size);
         let mapping = self.mappings.iter().find(inside);
-        let mapping = mapping.with_context(|| format!("{address:#x} is in no memory that the front end shares"))?;
+        let mapping =
+            mapping.with_context(|| format!("{address:#x} is outside the memory that the front end shares"))?;
         Ok(address - mapping.front_end + mapping.guest)
     }
 
-    /// Returns when every queue uses it: with the answer the front end may use, or unmap, memory.
+    /// Changes the guest memory. Returns when every queue uses it, because the front end may unmap memory once it has
+    /// the answer.
     fn set_memory(&mut self, memory: GuestMemory) {
         self.memory = Arc::new(memory);
         for queue in self.queues.iter() {
@@ -172,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// Starts a ring, if the front end has said all that is needed.
+    /// Starts a ring if the front end has sent everything that a start needs.
     fn start(&mut self, index: u8) -> Result<()> {
         let has = |feature: u32| self.features & 1 << feature != 0;
         let (event_idx, can_flush) = (has(VIRTIO_RING_F_EVENT_IDX), has(VIRTIO_BLK_F_FLUSH));
@@ -210,12 +213,12 @@ impl Connection {
         }
     }
 
-    /// Maps the record of requests in flight.
+    /// Maps the in-flight record.
     fn map_inflight(&mut self, file: File, inflight: &VhostUserInflight) -> Result<()> {
         self.check_inflight(inflight)?;
         let (size, len) = (inflight.mmap_size, inflight_len(inflight));
         let is_allowed = (len..=INFLIGHT_LEN_MAX).contains(&size);
-        ensure!(is_allowed, "the region of requests in flight has {size} bytes; allowed: {len} to {INFLIGHT_LEN_MAX}");
+        ensure!(is_allowed, "the in-flight record has {size} bytes; allowed: {len} to {INFLIGHT_LEN_MAX}");
         let region = SharedMapping::new(file, inflight.mmap_offset, size, self.front_end.clone())?;
         self.inflight = Some(InflightRegion { region: Arc::new(region), entries: inflight.queue_size });
         Ok(())
@@ -228,12 +231,12 @@ impl Connection {
         check_queue_size(inflight.queue_size).map(drop)
     }
 
-    /// Maps a region of guest memory. `others`: bytes that are mapped already.
+    /// Maps a region of guest memory. `others` is the number of bytes already mapped.
     fn map(&self, region: &VhostUserMemoryRegion, file: File, others: u64) -> Result<GuestRegion> {
         let (guest, size, max_memory) = (region.guest_phys_addr, region.memory_size, self.disk.limits.max_memory);
         let is_allowed = others.checked_add(size).is_some_and(|all| all <= max_memory);
         ensure!(is_allowed, "guest memory has {others} + {size} bytes: max_memory allows {max_memory}");
-        let leaves = || anyhow!("{size} bytes from {guest:#x} on leave the address space");
+        let leaves = || anyhow!("{size} bytes at {guest:#x} exceed the address space");
         region.user_addr.checked_add(size).ok_or_else(leaves)?;
         let mapping = SharedMapping::new(file, region.mmap_offset, size, self.front_end.clone())?;
         GuestRegion::new(mapping, GuestAddress(guest)).ok_or_else(leaves)
@@ -244,7 +247,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.stop_all();
         if let Some(what) = self.front_end.lost() {
-            warn!(disk = self.disk.name, "memory that the front end shares {what}: its connection is ended");
+            warn!(disk = self.disk.name, "memory that the front end shares {what}: its connection was closed");
         }
     }
 }
@@ -253,7 +256,7 @@ fn unsupported<T>() -> Answer<T> {
     Err(Error::InvalidOperation("not supported by this device"))
 }
 
-/// The answer to a message. An error ends the connection, and the log says why.
+/// The answer to a message. An error closes the connection, and its text is logged.
 fn answer<T>(message: &str, handle: impl FnOnce() -> Result<T>) -> Answer<T> {
     handle().map_err(|why| Error::ReqHandlerError(io::Error::other(format!("{message}: {why:#}"))))
 }
@@ -264,14 +267,14 @@ fn check_queue_size(size: impl TryInto<u16> + Display + Copy) -> Result<u16> {
     size.try_into().ok().filter(is_allowed).with_context(why)
 }
 
-/// Bytes of the record of requests in flight of all queues.
+/// The size of the in-flight record of all queues, in bytes.
 fn inflight_len(inflight: &VhostUserInflight) -> u64 {
     (region_len(inflight.queue_size) * usize::from(inflight.num_queues)) as u64
 }
 
-/// The eventfd that a guest kicks. To poll any other file could wait for ever.
+/// The eventfd that a guest kicks. Any other file is refused, because polling it could block for ever.
 fn kick(file: File, rings: &CallRings) -> Result<EventFd> {
-    rings.call(&file)?; // the kernel tells whether it is an eventfd
+    rings.call(&file)?; // the kernel checks that it is an eventfd
     // SAFETY: the descriptor is open, and nobody else owns it.
     Ok(unsafe { EventFd::from_raw_fd(file.into_raw_fd()) })
 }
@@ -303,7 +306,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
         answer("SET_FEATURES", || {
             let offered = self.offered();
             if features & !offered != 0 || features & 1 << VIRTIO_F_VERSION_1 == 0 {
-                bail!("the features are {features:#x}: offered are {offered:#x}, and VERSION_1 is needed");
+                bail!("the features are {features:#x}; offered: {offered:#x}, with VERSION_1 required");
             }
             self.features = features;
             if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
@@ -458,7 +461,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
                 self.disk.write_back.store(*value == 1, Ordering::Relaxed);
                 Ok(())
             }
-            _ => bail!("{bytes:?} at {offset}: only writeback, at 32, can be written, with 0 or 1"),
+            _ => bail!("{bytes:?} at {offset}: only writeback (at 32) can be set, to 0 or 1"),
         })
     }
 
@@ -490,7 +493,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
     ) -> Answer<Option<VhostUserMemoryRegionBase>> {
         answer("ADD_MEM_REG", || {
             if self.mappings.len() as u64 >= MEMORY_SLOTS {
-                bail!("guest memory has {MEMORY_SLOTS} regions already, more are not allowed");
+                bail!("guest memory already has {MEMORY_SLOTS} regions, which is the limit");
             }
             let region_here = self.map(region, file, self.memory.iter().map(GuestRegion::len).sum())?;
             let memory = self.memory.insert_region(Arc::new(region_here))?;
@@ -541,11 +544,11 @@ impl VhostUserBackendReqHandlerMut for Connection {
     }
 }
 
-/// Checks that the files of the next message can be received. Where descriptors are missing the kernel closes the files;
-/// the reader of messages would then take the rest of this message for the next one, and wait.
+/// Checks that the files of the next message can be received. If the process has too few descriptors, the kernel drops
+/// files; the message reader would then take the rest of this message for the next one, and block.
 ///
 /// # Errors
-/// There are too few descriptors, or more files than any message has.
+/// The process has too few free descriptors, or the message has more files than the protocol allows.
 pub fn check_files(stream: &UnixStream) -> io::Result<()> {
     let mut byte = 0_u8;
     let mut slice = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
@@ -555,7 +558,7 @@ pub fn check_files(stream: &UnixStream) -> io::Result<()> {
     (message.msg_iov, message.msg_iovlen) = (&raw mut slice, 1);
     (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control) as _);
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the message leads to the byte and the control buffer above, which are as long as it says.
+    // SAFETY: the message points to the byte and the control buffer above, and has their lengths.
     if unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags) } < 0 {
         return Ok(()); // the reader of the message gets the same error
     }
@@ -566,15 +569,15 @@ pub fn check_files(stream: &UnixStream) -> io::Result<()> {
     {
         let files = (header.cmsg_len - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
         for i in 0..files {
-            // SAFETY: the kernel has put `files` new descriptors behind the header, which nobody else owns.
+            // SAFETY: the kernel has put `files` new descriptors behind the header, and nothing else owns them.
             drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
         }
     }
     if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::other("no descriptor is left for a file that came with a message, or it has too many"));
+        return Err(io::Error::other("a message has too many files, or no descriptor is left for one of them"));
     }
     Ok(())
 }
 
-/// Files of one message, at most.
+/// The most files in one message.
 const FILES_MAX: usize = 32;

@@ -39,7 +39,7 @@ pub fn run() -> Result<()> {
     let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let mut descriptors = receive_descriptors(&stream)?.into_iter();
     let mut questions = Questions::new(stream);
-    let Some((id, Request::Start(setup))) = questions.hear() else { bail!("nobody says what to serve") };
+    let Some((id, Request::Start(setup))) = questions.receive() else { bail!("no setup arrived") };
     let listener = descriptors.next().context("no listener came")?;
     let (disk, writer) = match start(&setup, listener, descriptors.next()) {
         Ok(started) => started,
@@ -50,7 +50,7 @@ pub fn run() -> Result<()> {
     };
     questions.answer(id, Ok(json!(disk.about())));
 
-    while let Some((id, request)) = questions.hear() {
+    while let Some((id, request)) = questions.receive() {
         if matches!(request, Request::Stop) {
             disk.stop();
             questions.answer(id, writer.map_or(Ok(()), Writer::finish).map(|()| Value::Null));
@@ -58,7 +58,8 @@ pub fn run() -> Result<()> {
         }
         questions.answer(id, answer(&disk, request));
     }
-    // The supervisor was killed, and the kernel is about to kill this process too. What is in flight goes on with the next.
+    // The supervisor was killed, and the kernel is about to kill this process too. What is in flight goes on with the
+    // next.
     std::process::exit(1);
 }
 

@@ -1,4 +1,4 @@
-//! A process for each disk: what ends or sticks one of them leaves the others alone, it is started again, and it has
+//! A process for each disk: what ends or blocks one of them leaves the others alone, it is restarted, and it has
 //! given up what serving does not take.
 
 mod raw;
@@ -101,7 +101,7 @@ fn a_memory_disk_is_lost_with_its_process() {
     let target = Target::start(&[Disk::memory("victim", "1M"), Disk::memory("other", "1M")]);
     kill(target.pid_of("victim"), Signal::SIGKILL).unwrap();
     wait_until("its socket is gone", || !target.path("victim").exists());
-    wait_until("it is said", || target.log().contains("its memory with it: it is not served any more"));
+    wait_until("it is logged", || target.log().contains("its memory with it: the disk is no longer served"));
     let stats = target.call("get_stats", &json!({})).unwrap();
     assert!(stats[0]["error"].as_str().unwrap().contains("its memory is lost"), "{stats}");
     assert_serves(&target.path("other"));
@@ -120,7 +120,7 @@ fn a_disk_that_cannot_be_started_again_is_tried_until_it_can() {
     wait_until("it is said", || target.log().matches("No such file").count() >= 2);
     assert_serves(&target.path("other"));
     let stats = target.call("get_stats", &json!({})).unwrap();
-    assert!(stats[0]["error"].as_str().unwrap().contains("it is being started again"), "{stats}");
+    assert!(stats[0]["error"].as_str().unwrap().contains("it is being restarted"), "{stats}");
     std::fs::rename(&elsewhere, &image).unwrap();
     wait_until_serving_again(&target, "victim", 1);
     assert_serves(&target.path("victim"));
@@ -193,7 +193,7 @@ fn guest_memory_for_which_there_is_no_address_space_is_refused_and_said() {
     target.assert_sound();
 }
 
-/// Where a process of a disk gets no more memory it may end: it is started again, and no other disk notices.
+/// A disk's process that gets no more memory may end. It is restarted, and no other disk notices.
 #[test]
 fn a_disk_that_gets_no_more_memory_harms_no_other() {
     let (target, _) = at_limit(libc::RLIMIT_DATA, 0, "VmData");

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// Commands that may wait. A sender waits while there are that many.
+/// The most waiting commands. A sender blocks while this many wait.
 const COMMANDS_MAX: usize = 16;
 
-/// A command. The answer means that it is done.
+/// A command. Its answer is sent when it is done.
 pub enum Command<S: Source> {
     /// Serve this source. Take requests from it at once, or only after [`Enable`](Self::Enable).
     Start(Box<S>, bool),
-    /// Take requests, or do not.
+    /// Start or stop taking requests.
     Enable(bool, Sender<()>),
     /// Change this part of the source, if there is one.
     Change(Part, Change<S>, Sender<()>),
-    /// Complete what is in flight, deliver what is held, drop the source. The answer is its position.
+    /// Complete the requests in flight, deliver everything held, and drop the source. The answer is its position.
     Stop(Sender<Option<S::Position>>),
-    /// The same, and end the thread.
+    /// [`Stop`](Self::Stop), then end the thread.
     End,
     /// Change the policy.
     SetPolicy(Spec, Sender<Result<(), SpecError>>),
@@ -37,32 +37,32 @@ pub type Change<S> = Box<dyn FnOnce(&mut S) + Send>;
 /// The part of a source that is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The descriptor that is kicked.
+    /// The descriptor that the guest kicks.
     Kick,
     /// The way to interrupt the guest.
     Interrupt,
-    /// Something that the queue does not see.
+    /// A part that the queue does not use itself.
     Other,
 }
 
-/// The senders' end.
+/// The senders' end of a mailbox.
 #[derive(Debug)]
 pub struct Mailbox<S: Source> {
     commands: SyncSender<Command<S>>,
     wake: Arc<EventFd>,
 }
 
-/// The thread's end.
+/// The queue thread's end of a mailbox.
 #[derive(Debug)]
 pub struct Inbox<S: Source> {
     commands: Receiver<Command<S>>,
     wake: Arc<EventFd>,
 }
 
-/// Both ends of a mailbox.
+/// Creates both ends of a mailbox.
 ///
 /// # Errors
-/// There is no descriptor left.
+/// The process has no free descriptor.
 pub fn mailbox<S: Source>() -> Result<(Mailbox<S>, Inbox<S>)> {
     let (sender, commands) = sync_channel(COMMANDS_MAX);
     let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
@@ -76,7 +76,7 @@ impl<S: Source> Mailbox<S> {
         let _ = self.wake.write(1);
     }
 
-    /// Sends a command. The answer comes later.
+    /// Sends a command, without waiting for the answer.
     pub fn begin<T>(&self, command: impl FnOnce(Sender<T>) -> Command<S>) -> Receiver<T> {
         let (sender, receiver) = channel();
         self.tell(command(sender));
@@ -90,7 +90,7 @@ impl<S: Source> Inbox<S> {
         self.commands.try_recv().ok()
     }
 
-    /// The eventfd that becomes readable with the first command, and stays so.
+    /// The eventfd that becomes readable with the first command, and stays readable.
     pub const fn wake(&self) -> &Arc<EventFd> {
         &self.wake
     }

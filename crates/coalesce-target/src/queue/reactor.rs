@@ -1,5 +1,5 @@
-//! io_uring, as the only place where a queue waits. It waits for operations of the back end, a kick, a command and the
-//! policy's deadline, which is the timeout of the wait and costs no system call.
+//! io_uring, the only place where a queue waits. It waits for operations of the back end, for kicks and for commands.
+//! The policy's deadline is the timeout of the wait, so it costs no system call.
 
 use crate::uring::restricted;
 use anyhow::{Context as _, Result};
@@ -21,27 +21,27 @@ const OPERATIONS: [u8; 7] = [
     opcode::AsyncCancel::CODE,
 ];
 
-/// Pause before the next try where io_uring_enter failed and should not have.
+/// The pause before a retry after an unexpected error of io_uring_enter.
 const ENTER_PAUSE: Duration = Duration::from_millis(10);
 
-// User data of what is not an operation; an operation has its id, which is smaller.
+// User data of entries that are not operations. The user data of an operation is its id, which is smaller.
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 const KICK: u64 = 1 << 32; // plus the generation of the descriptor, as a poll can outlive it
 
-/// Something that happened.
+/// An event of the reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An operation has completed.
     Done {
         /// Its id.
         id: usize,
-        /// Its result, as io_uring has it: negative for an error.
+        /// Its result as in io_uring: negative for an error.
         result: i32,
     },
     /// A kick.
     Kick,
-    /// A command, or something of no concern to the queue.
+    /// A command, or an event that the queue ignores.
     Other,
 }
 
@@ -56,8 +56,8 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// Room for `entries` operations at a time. `wake` ends a wait; it is polled, never read. `owner` is a disk and its
-    /// queue, for the log.
+    /// A reactor for up to `entries` operations at a time. `wake` ends a wait; it is polled, never read. `owner` is a
+    /// disk and its queue, for the log.
     ///
     /// # Errors
     /// The kernel has no io_uring, or forbids it.
@@ -71,7 +71,7 @@ impl Reactor {
     /// Queues an operation for the next [`submit`](Self::submit) or [`wait`](Self::wait).
     ///
     /// # Safety
-    /// Its buffers stay mapped, and its descriptor open, until its completion was reaped.
+    /// The operation's buffers stay mapped, and its descriptor open, until its completion has been reaped.
     pub unsafe fn push(&mut self, id: usize, entry: squeue::Entry) {
         // SAFETY: as the caller promises.
         unsafe { self.push_entry(&entry.user_data(id as u64)) }
@@ -93,7 +93,7 @@ impl Reactor {
         }
     }
 
-    /// Submits what is queued, and waits for an event, but not longer than `timeout_ns`.
+    /// Submits what is queued, and waits for an event for at most `timeout_ns`.
     pub fn wait(&self, timeout_ns: Option<u64>) {
         self.enter(|uring| match timeout_ns {
             None => uring.submit_and_wait(1),
@@ -104,13 +104,13 @@ impl Reactor {
         });
     }
 
-    /// After an error there is no event, and what was queued still is.
+    /// Calls io_uring_enter. After an error there is no event, and the queued operations stay queued.
     fn enter(&self, enter: impl FnOnce(&IoUring) -> std::io::Result<usize>) {
         let expected = [libc::ETIME, libc::EINTR, libc::EAGAIN, libc::EBUSY];
         match enter(&self.uring) {
             Err(error) if !expected.contains(&error.raw_os_error().unwrap_or(0)) => {
                 let (disk, queue) = (&self.owner.0, self.owner.1);
-                error!(disk, queue, "io_uring_enter: {error}: it is tried again");
+                error!(disk, queue, "io_uring_enter: {error}: trying again");
                 std::thread::sleep(ENTER_PAUSE);
             }
             _ => {}
@@ -122,7 +122,7 @@ impl Reactor {
         !self.uring.completion().is_empty()
     }
 
-    /// Appends what has happened to `events`.
+    /// Appends the reaped events to `events`.
     pub fn reap(&mut self, events: &mut Vec<Event>) {
         for entry in self.uring.completion() {
             let (user_data, result, is_armed) = (entry.user_data(), entry.result(), cqueue::more(entry.flags()));
@@ -143,7 +143,7 @@ impl Reactor {
         }
     }
 
-    /// From now on a command ends a wait.
+    /// Lets a command end a wait, from now on.
     pub fn arm_wake(&mut self) {
         if !self.is_wake_armed {
             let poll = opcode::PollAdd::new(types::Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).multi(true);
@@ -153,22 +153,22 @@ impl Reactor {
         }
     }
 
-    /// From now on a kick ends a wait.
+    /// Lets a kick end a wait, from now on.
     pub fn arm_kick(&mut self, kick: BorrowedFd<'_>) {
         if !self.is_kick_armed {
             let poll = opcode::PollAdd::new(types::Fd(kick.as_raw_fd()), libc::POLLIN as u32).multi(true);
             let poll = poll.build().user_data(KICK | self.kick_generation);
-            // SAFETY: there is no buffer, and the descriptor stays open until the entry was submitted: before it is closed,
-            // the poll is disarmed.
+            // SAFETY: there is no buffer, and the descriptor stays open until the entry is submitted, because the poll
+            // is disarmed before the descriptor is closed.
             unsafe { self.push_entry(&poll) };
             self.is_kick_armed = true;
         }
     }
 
-    /// Begins to disarm the kick. It is done when [`is_kick_armed`](Self::is_kick_armed) is false.
+    /// Begins to disarm the poll for kicks. It is disarmed when [`is_kick_armed`](Self::is_kick_armed) returns false.
     pub fn disarm_kick(&mut self) {
         if self.is_kick_armed {
-            // Not PollRemove: it gives up where a kick is noticed at that moment.
+            // Not PollRemove, which fails if a kick arrives at the same moment.
             let cancel = opcode::AsyncCancel::new(KICK | self.kick_generation).build().user_data(CANCEL);
             // SAFETY: there is neither a buffer nor a descriptor.
             unsafe { self.push_entry(&cancel) };
@@ -180,7 +180,7 @@ impl Reactor {
         self.is_kick_armed
     }
 
-    /// Another descriptor follows: what is left of the polls of this one is ignored.
+    /// Prepares for another kick descriptor: events of the earlier ones are ignored from now on.
     pub const fn next_kick(&mut self) {
         self.kick_generation += 1;
     }

@@ -1,4 +1,4 @@
-//! The requests in flight on a queue: taken, begun, resumed, ended.
+//! The requests in flight on a queue, from their start to their end.
 
 use crate::backend::{Backend, Buffers, Outcome, Step};
 use crate::disk::Disk;
@@ -6,10 +6,10 @@ use crate::source::{Source, Task};
 use coalesce_policy::Mark;
 use std::collections::VecDeque;
 
-/// Buffers of all requests in flight on a queue, about. With as many Linux has 128 MiB or more in flight.
+/// About the most buffers of all requests in flight on a queue. This many buffers of Linux have 128 MiB or more.
 pub const BUFFERS_MAX: usize = 32 << 10;
 
-/// A request in flight, or room for one.
+/// A request in flight, or a free slot.
 #[derive(Debug)]
 pub struct Slot<T> {
     /// What to do.
@@ -18,7 +18,7 @@ pub struct Slot<T> {
     pub ioprio: u16,
     /// Bytes that it reads or writes.
     pub bytes: u64,
-    /// For the policy.
+    /// The policy's mark.
     pub mark: Mark,
     buffers: Buffers,
     token: Option<T>, // keeps the buffers mapped
@@ -36,20 +36,20 @@ impl<T> Default for Slot<T> {
 pub struct Taken {
     /// Its slot.
     pub id: usize,
-    /// Another device took it before.
+    /// Whether an earlier process took it before.
     pub is_resumed: bool,
 }
 
 /// A request that has ended.
 #[derive(Debug)]
 pub struct Ended<T> {
-    /// What was to do.
+    /// What it had to do.
     pub task: Task,
     /// Bytes that it read or wrote, if it succeeded.
     pub bytes: u64,
-    /// For the policy.
+    /// The policy's mark.
     pub mark: Mark,
-    /// Completes it.
+    /// The source's token, which completes it.
     pub token: T,
 }
 
@@ -58,25 +58,26 @@ pub struct Ended<T> {
 pub struct Requests<T> {
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
-    again: VecDeque<usize>, // resumed at the next turn
-    buffers: usize,         // of all slots
+    again: VecDeque<usize>, // to be resumed in the next turn
+    buffers: usize,         // the number of buffers in all slots
 }
 
 impl<T> Requests<T> {
-    /// Room for the requests of the largest source, `size_max`. One slot more lets a source be asked when it has as many
-    /// in flight: it is the source that says whether the guest gave out too many.
+    /// Slots for a source with up to `size_max` requests in flight, and one more. With the additional slot the queue
+    /// asks the source again when `size_max` are in flight, and the source detects a guest that submits too many.
     pub fn new(size_max: usize) -> Self {
         let count = size_max + 1;
         let slots = (0..count).map(|_| Slot::default()).collect();
         Self { slots, free: (0..count).rev().collect(), again: VecDeque::with_capacity(count), buffers: 0 }
     }
 
-    /// Requests in flight.
+    /// The number of requests in flight.
     pub const fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether some must end before more are taken. Never with nothing in flight: a request may have any number of buffers.
+    /// Whether a request must end before another is taken. Always false with nothing in flight, whatever the number of
+    /// buffers of one request.
     pub const fn is_full(&self) -> bool {
         self.buffers >= BUFFERS_MAX || self.free.is_empty()
     }
@@ -86,7 +87,7 @@ impl<T> Requests<T> {
         &self.slots[id]
     }
 
-    /// The same, to change it.
+    /// A request in flight, for changes.
     pub fn get_mut(&mut self, id: usize) -> &mut Slot<T> {
         &mut self.slots[id]
     }
@@ -98,7 +99,7 @@ impl<T> Requests<T> {
     pub fn take<S: Source<Token = T>>(&mut self, source: &mut S, disk: &Disk) -> Result<Option<Taken>, S::Broken> {
         let Some(&id) = self.free.last() else { return Ok(None) };
         let slot = &mut self.slots[id];
-        slot.buffers.clear(); // of a request that broke the ring
+        slot.buffers.clear(); // a request that broke the ring may have left some
         let Some(request) = source.take(disk, &mut slot.buffers)? else { return Ok(None) };
         (slot.task, slot.ioprio, slot.token) = (request.task, request.ioprio, Some(request.token));
         slot.bytes = slot.buffers.len() as u64;
@@ -117,24 +118,24 @@ impl<T> Requests<T> {
         }
     }
 
-    /// Resumes a request of which a step is done, with this result. None: it has no steps.
+    /// Resumes a request after one of its steps, with the step's result. `None`: the request has no steps.
     pub fn resume(&mut self, id: usize, backend: &Backend, result: i32) -> Option<Step> {
         let slot = &mut self.slots[id];
         let Task::Operation(operation) = &mut slot.task else { return None };
         Some(backend.resume(operation, &mut slot.buffers, result))
     }
 
-    /// A request is to be resumed at the next turn.
+    /// Notes a request to be resumed in the next turn.
     pub fn postpone(&mut self, id: usize) {
         self.again.push_back(id);
     }
 
-    /// The next request to be resumed, in the order in which they were postponed.
+    /// The next request to resume, in the order in which they were postponed.
     pub fn next_postponed(&mut self) -> Option<usize> {
         self.again.pop_front()
     }
 
-    /// Ends a request, and frees its slot. None: it has ended before.
+    /// Ends a request, and frees its slot. `None`: it has already ended.
     pub fn end(&mut self, id: usize) -> Option<Ended<T>> {
         let slot = &mut self.slots[id];
         let token = slot.token.take()?;

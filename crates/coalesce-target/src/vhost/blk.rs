@@ -1,4 +1,5 @@
-//! virtio-blk (virtio 1.2 §5.2): parses requests in descriptor chains, and lays out the configuration space.
+//! virtio-blk (virtio 1.2 §5.2): the parser of requests in descriptor chains, and the layout of the configuration
+//! space.
 
 use super::chain::Chain;
 use super::memory::GuestMemory;
@@ -13,17 +14,17 @@ use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryBackend as _}
 
 /// Sectors are 512 bytes, whatever the block size.
 pub const SECTOR: u64 = 512;
-/// Data segments of one request, as offered to the guest: they fit in a queue of 128 without indirect descriptors, as Linux
-/// wants.
+/// The data segments per request that the device offers. They fit into a queue of 128 entries without indirect
+/// descriptors, as Linux requires.
 pub const SEG_MAX: u32 = 126;
-/// Data segments that are accepted: one system call takes that many.
+/// The most data segments that the device accepts: as many as one system call takes.
 const SEGMENTS_MAX: usize = 1024;
-/// Sectors of one discard or write-zeroes request, at most: 1 GiB.
+/// The most sectors in one discard or write-zeroes request: 1 GiB.
 pub const RANGE_SECTORS_MAX: u32 = 1 << 21;
 
 const RANGE_LEN: u64 = 16;
 
-/// The status byte of a request that has ended.
+/// The status byte of a completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
@@ -31,7 +32,7 @@ pub enum Status {
     Ok = VIRTIO_BLK_S_OK as u8,
     /// It failed, or it was invalid.
     IoError = VIRTIO_BLK_S_IOERR as u8,
-    /// The device does not know the request.
+    /// The device does not support the request.
     Unsupported = VIRTIO_BLK_S_UNSUPP as u8,
 }
 
@@ -40,24 +41,24 @@ pub enum Status {
 pub enum Task {
     /// The back end performs it.
     Operation(Operation),
-    /// It gets this status, without the back end.
+    /// The request completes at once with this status.
     Answer(Status),
 }
 
-/// A request that has room for a status.
+/// A request with room for a status byte.
 #[derive(Debug)]
 pub struct Request {
     /// What to do.
     pub task: Task,
-    /// I/O priority that the guest gives it: class in bits 15:13.
+    /// The guest's I/O priority; the class is in bits 15:13.
     pub ioprio: u16,
-    /// Where the status byte goes.
+    /// The address of the status byte.
     pub status: GuestAddress,
     /// Bytes of guest memory that a successful request writes, without the status.
     pub written: u32,
 }
 
-/// The chain is not a request: it has no room for a status.
+/// The chain is not a request, because it has no room for a status byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -98,7 +99,7 @@ impl Parts {
         Some(bytes)
     }
 
-    /// Consumes the last byte. Its address.
+    /// Consumes the last byte and returns its address.
     fn take_last(&mut self) -> Option<GuestAddress> {
         while let Some((address, len)) = self.list.last_mut() {
             match len.checked_sub(1) {
@@ -121,7 +122,7 @@ fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// Parses descriptor chains. It keeps its buffers from one to the next.
+/// Parses descriptor chains. It reuses its buffers from chain to chain.
 #[derive(Debug, Default)]
 pub struct Parser {
     readable: Parts,
@@ -129,11 +130,11 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Parses a chain. The addresses of its data go to `buffers`. `durable`: a write is on the medium when it completes. A
-    /// driver may lay a request out over descriptors as it likes (virtio 1.2 §2.7.4).
+    /// Parses a chain. The addresses of its data go to `buffers`. With `durable`, a write completes only when it is on
+    /// the medium. A driver may split a request into descriptors anywhere (virtio 1.2 §2.7.4).
     ///
     /// # Errors
-    /// The chain has no status byte: it loops, is cut off, too long, or outside guest memory.
+    /// The chain has no status byte, or it loops, is cut off, is too long, or leaves guest memory.
     pub fn parse(
         &mut self,
         chain: Chain<'_>,
@@ -157,7 +158,7 @@ impl Parser {
             ends = !descriptor.has_next();
         }
         if !ends {
-            return Err(Malformed); // it loops, or leads outside its table
+            return Err(Malformed); // it loops or leaves its table
         }
         let status = writable.take_last().filter(|status| memory.address_in_range(*status)).ok_or(Malformed)?;
         let Some(header) = readable.read_front::<16>(memory) else {
@@ -236,11 +237,11 @@ fn transfer(sector: u64, len: u64, limits: &Limits) -> Result<u64, Status> {
     if len.is_multiple_of(SECTOR) && inside { Ok(offset) } else { Err(Status::IoError) }
 }
 
-/// Buffers of one request, at most: Linux takes that many in one call. A segment can cross from one region of memory into
-/// the next, and then has two buffers.
+/// The most buffers in one request: Linux takes this many in one system call. A segment that crosses from one memory
+/// region into the next has two buffers.
 const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
 
-/// Puts the addresses of `data` in this process into `buffers`. All of it must be guest memory.
+/// Puts the addresses of `data` in this process into `buffers`. Fails if a part of it is outside guest memory.
 fn map(memory: &GuestMemory, data: &Parts, buffers: &mut Buffers) -> Result<(), Status> {
     for &(address, len) in data.rest() {
         for slice in memory.get_slices(address, usize::try_from(len).map_err(|_| Status::IoError)?) {
@@ -254,7 +255,7 @@ fn map(memory: &GuestMemory, data: &Parts, buffers: &mut Buffers) -> Result<(), 
     Ok(())
 }
 
-/// Writes as much of `bytes` as there is room for. The number of bytes that were written.
+/// Writes as much of `bytes` as fits. Returns the number of bytes written.
 fn write_all(memory: &GuestMemory, room: &Parts, bytes: &[u8]) -> Option<u32> {
     let mut rest = bytes;
     for &(address, len) in room.rest() {
@@ -274,7 +275,7 @@ pub fn config_space(limits: &Limits, block_size: u32, queues: u16, write_back: b
     bytes.extend(SEG_MAX.to_le_bytes());
     bytes.extend([0; 4]); // geometry: not offered
     bytes.extend(block_size.to_le_bytes());
-    bytes.extend([0, 0]); // physical_block_exp, alignment_offset: a physical block is a logical one
+    bytes.extend([0, 0]); // physical_block_exp, alignment_offset: physical and logical blocks are the same
     bytes.extend(1_u16.to_le_bytes()); // min_io_size, in blocks
     bytes.extend(1_u32.to_le_bytes()); // opt_io_size, in blocks
     bytes.extend([u8::from(write_back), 0]);

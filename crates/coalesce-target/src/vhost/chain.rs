@@ -1,7 +1,7 @@
 //! A descriptor chain of a split virtqueue (virtio 1.2 §2.7.5).
 //!
-//! `virtio-queue` gives chains out through an available ring alone. What a device before us took has a head and no place
-//! in the ring any more, so chains are followed here, from their heads.
+//! `virtio-queue` reads chains only through the available ring. A request that is resumed after a restart has a head
+//! and no entry in the available ring any more. So this module follows chains from their heads.
 
 use super::memory::GuestMemory;
 use virtio_queue::desc::split::Descriptor;
@@ -9,27 +9,27 @@ use vm_memory::{Address as _, Bytes as _, GuestAddress};
 
 const DESCRIPTOR_LEN: u64 = size_of::<Descriptor>() as u64;
 
-/// The descriptors of a chain, in order. It ends early where the guest broke the rules: the last descriptor then has a
-/// next one.
+/// The descriptors of a chain, in order. It ends early where the guest broke the rules; its last descriptor then still
+/// has a successor.
 #[derive(Debug)]
 pub struct Chain<'a> {
     memory: &'a GuestMemory,
     table: GuestAddress,
     entries: u16, // of the table
     next: u16,
-    left: u16,  // more would be a loop
-    bytes: u32, // a chain has no more than 2^32
+    left: u16,  // descriptors that may follow; more would be a loop
+    bytes: u32, // a chain has at most 2^32 bytes
     is_indirect: bool,
 }
 
 impl<'a> Chain<'a> {
-    /// The chain that begins at `head` in a descriptor table of this many entries.
+    /// The chain that begins at `head`, in a descriptor table at `table` with this many entries.
     #[must_use]
     pub const fn new(memory: &'a GuestMemory, table: GuestAddress, entries: u16, head: u16) -> Self {
         Self { memory, table, entries, next: head, left: entries, bytes: 0, is_indirect: false }
     }
 
-    /// The memory that it lies in.
+    /// The memory that holds the chain.
     #[must_use]
     pub const fn memory(&self) -> &'a GuestMemory {
         self.memory
@@ -43,7 +43,8 @@ impl<'a> Chain<'a> {
         self.memory.read_obj(address).ok()
     }
 
-    /// Goes on in the table that a descriptor leads to. None: it must not, or its length cannot be.
+    /// Continues in the indirect table of a descriptor. `None` if an indirect table is not allowed here, or its length
+    /// is invalid.
     fn enter(&mut self, descriptor: Descriptor) -> Option<()> {
         let len = u64::from(descriptor.len());
         if self.is_indirect || !len.is_multiple_of(DESCRIPTOR_LEN) {

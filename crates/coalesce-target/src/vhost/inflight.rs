@@ -1,5 +1,5 @@
-//! What was taken from a ring and not answered, in memory that the front end keeps while this process restarts
-//! (vhost-user, "Inflight I/O tracking": the split virtqueue region).
+//! The in-flight record: the requests that were fetched from a ring and not completed. The front end keeps this memory
+//! while the back end restarts (vhost-user, "Inflight I/O tracking": the split virtqueue region).
 
 use super::memory::SharedMapping;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const TAKEN_AT: usize = 0;
 const NEXT_AT: usize = 6;
 const COUNTER_AT: usize = 8;
 
-/// Bytes that one queue of `size` entries needs.
+/// The bytes that one queue of `size` entries needs.
 #[must_use]
 pub const fn region_len(size: u16) -> usize {
     (HEADER_LEN + ENTRY_LEN * size as usize).next_multiple_of(ALIGN)
@@ -31,13 +31,13 @@ pub const fn region_len(size: u16) -> usize {
 /// The region of all queues, as the front end described it.
 #[derive(Clone, Debug)]
 pub struct InflightRegion {
-    /// Where it is mapped.
+    /// Its mapping.
     pub region: Arc<SharedMapping>,
-    /// Entries that it has for each queue; a ring may have fewer.
+    /// Its entries for each queue. A ring may have fewer.
     pub entries: u16,
 }
 
-/// One queue's part of it.
+/// One queue's part of the record.
 #[derive(Debug)]
 pub struct Inflight {
     region: Arc<SharedMapping>,
@@ -47,8 +47,8 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// The part of queue `index`, a ring of `size` entries; `used_idx` is the ring's own. `None`: it is not all there, or
-    /// the size is no power of two.
+    /// The part of queue `index`, whose ring has `size` entries and the used index `used_idx`. `None` if the region is
+    /// too small, or `size` is not a power of two.
     #[must_use]
     pub fn new(all: InflightRegion, index: usize, size: u16, used_idx: u16) -> Option<Self> {
         let InflightRegion { region, entries } = all;
@@ -59,7 +59,7 @@ impl Inflight {
         let this = Self { region, offset, size, counter: 0 };
         if this.load::<AtomicU16>(VERSION_AT) == VERSION && this.load::<AtomicU16>(SIZE_AT) == size {
             if this.load::<AtomicU16>(USED_IDX_AT) != used_idx {
-                // The device before us ended between answering this one and noting it.
+                // The process before this one ended after it completed this request, and before it recorded that.
                 let head = this.load::<AtomicU16>(LAST_BATCH_HEAD_AT);
                 if head < size {
                     this.store::<AtomicU8>(this.entry(head) + TAKEN_AT, 0);
@@ -75,7 +75,7 @@ impl Inflight {
         Some(Self { counter: newest.map_or(0, |newest| newest.wrapping_add(1)), ..this })
     }
 
-    /// Requests that are taken and not answered, oldest first.
+    /// The heads of the requests that were fetched and not completed, oldest first.
     #[must_use]
     pub fn unanswered(&self) -> Vec<u16> {
         let mut taken: Vec<_> = self.taken().collect();
@@ -83,20 +83,20 @@ impl Inflight {
         taken.into_iter().map(|(_, head)| head).collect()
     }
 
-    /// A request is taken.
+    /// Records that a request was fetched.
     pub fn take(&mut self, head: u16) {
         self.store::<AtomicU64>(self.entry(head) + COUNTER_AT, self.counter);
         self.counter = self.counter.wrapping_add(1);
         self.store::<AtomicU8>(self.entry(head) + TAKEN_AT, 1);
     }
 
-    /// A request is about to be answered.
+    /// Records that a request is about to be posted.
     pub fn before_answer(&self, head: u16) {
         self.store::<AtomicU16>(self.entry(head) + NEXT_AT, self.load::<AtomicU16>(LAST_BATCH_HEAD_AT));
         self.store::<AtomicU16>(LAST_BATCH_HEAD_AT, head);
     }
 
-    /// A request is answered: the ring's used index is now `used_idx`.
+    /// Records that a request was posted, which moved the ring's used index to `used_idx`.
     pub fn after_answer(&self, head: u16, used_idx: u16) {
         self.store::<AtomicU8>(self.entry(head) + TAKEN_AT, 0);
         self.store::<AtomicU16>(USED_IDX_AT, used_idx);
@@ -107,17 +107,18 @@ impl Inflight {
         taken.map(|head| (self.load::<AtomicU64>(self.entry(head) + COUNTER_AT), head))
     }
 
-    /// Where the entry of a head is. Heads are checked where they are taken; here none of them leads out of the region.
+    /// The offset of a head's entry. Heads are checked when they are fetched; the mask keeps every head inside the
+    /// region.
     fn entry(&self, head: u16) -> usize {
         HEADER_LEN + ENTRY_LEN * usize::from(head & (self.size - 1))
     }
 
     fn load<A: AtomicInteger>(&self, at: usize) -> A::V {
-        self.region.get_atomic_ref::<A>(self.offset + at).expect("checked when it was made").load(Ordering::Acquire)
+        self.region.get_atomic_ref::<A>(self.offset + at).expect("checked by `new`").load(Ordering::Acquire)
     }
 
     fn store<A: AtomicInteger>(&self, at: usize, value: A::V) {
-        let field = self.region.get_atomic_ref::<A>(self.offset + at).expect("checked when it was made");
+        let field = self.region.get_atomic_ref::<A>(self.offset + at).expect("checked by `new`");
         field.store(value, Ordering::Release);
     }
 }
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_what_was_not_answered_in_order() {
+    fn incomplete_requests_are_listed_oldest_first() {
         let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 0);
         for head in [5, 2, 7] {
@@ -160,16 +161,16 @@ mod tests {
         assert_eq!(start(&region, 1).unanswered(), [5, 7, 2]);
     }
 
-    /// The device ended after it had moved the used index and before it noted that.
+    /// The process ended after it moved the used index, and before it recorded that.
     #[test]
-    fn an_answer_that_was_not_noted_is_not_repeated() {
+    fn a_posted_request_that_was_not_recorded_is_not_repeated() {
         let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 65535);
         inflight.take(3);
         inflight.take(4);
         inflight.before_answer(4);
         assert_eq!(start(&region, 0).unanswered(), [3]);
-        // Before the used index moved it was not an answer.
+        // The used index did not move, so the request was not posted.
         let region = shared(2 * region_len(8));
         let mut inflight = start(&region, 65535);
         inflight.take(4);
@@ -178,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_is_too_small_or_foreign() {
+    fn a_small_region_is_refused_and_one_of_another_version_is_reset() {
         let region = shared(region_len(8));
         assert!(Inflight::new(all(&region), 0, 8, 0).is_some());
         assert!(Inflight::new(all(&region), 1, 8, 0).is_none());
         assert!(Inflight::new(all(&region), usize::MAX, 8, 0).is_none());
         let region = shared(2 * region_len(8));
         region.get_slice(0, region.size()).expect("all").copy_from(&[1_u8; 2 * region_len(8)]);
-        assert!(start(&region, 0).unanswered().is_empty(), "another version: nothing in it counts");
+        assert!(start(&region, 0).unanswered().is_empty(), "entries of another version are ignored");
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that a front end shares with us: guest memory, and the region of requests in flight.
+//! Memory that a front end shares: guest memory, and the in-flight record.
 
 use crate::bus_error::{FrontEnd, MAPPINGS_MAX, Registration};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -15,10 +15,10 @@ use vm_memory::{
     MmapRegion, VolatileMemory as _, VolatileSlice,
 };
 
-/// Guest memory, as it is mapped at one time.
+/// The guest memory that is mapped at one time.
 pub type GuestMemory = GuestRegionCollection<GuestRegion>;
 
-/// A part of a file that a front end shares, mapped here.
+/// A mapped part of a file that a front end shares.
 #[derive(Debug)]
 pub struct SharedMapping {
     _registration: Registration, // dropped first
@@ -26,45 +26,47 @@ pub struct SharedMapping {
 }
 
 impl SharedMapping {
-    /// Maps a part of a file. Only memory is taken: a file system, such as FUSE, could keep who touches it waiting.
+    /// Maps `len` bytes of a file from `offset` on. The file must be in memory: a file system such as FUSE could block
+    /// an access for ever.
     ///
     /// # Errors
-    /// What is wrong with the file, or that too much is mapped already.
+    /// The file is unsuitable, or too many mappings exist.
     pub fn new(file: File, offset: u64, len: u64, front_end: Arc<FrontEnd>) -> Result<Self> {
-        // Only files in memory can be sealed. To ask that waits for nobody, where fstat(2) would ask the file system.
+        // Only files in memory have seals. This query never blocks; fstat(2) would ask the file system.
         if fcntl(&file, FcntlArg::F_GET_SEALS).is_err() {
             bail!(
-                "the file is neither a memfd nor on tmpfs or hugetlbfs: memory must be, and shared (share=on in QEMU)"
+                "the file is not a memfd and not on tmpfs or hugetlbfs: use such memory, and share it (QEMU: share=on)"
             );
         }
-        let page = fstatfs(&file).context("fstatfs")?.block_size() as u64; // a huge one on hugetlbfs
+        let page = fstatfs(&file).context("fstatfs")?.block_size() as u64; // a huge page on hugetlbfs
         let file_len = len_of(&file).context("fstat")?;
         ensure!(
             offset.checked_add(len).is_some_and(|end| end <= file_len),
-            "{len} bytes from {offset} on are not in the file, which has {file_len}"
+            "{len} bytes at {offset} exceed the file, which has {file_len} bytes"
         );
-        let pages = len.checked_next_multiple_of(page).context("no address space has room for it")?;
+        let pages = len.checked_next_multiple_of(page).context("the length exceeds the address space")?;
         ensure!(page <= PAGE_MAX || pages == len, "{len} bytes are not whole pages of {page} bytes");
         let mapping = MmapRegion::from_file(FileOffset::new(file, offset), usize::try_from(len)?).context("mmap")?;
         let registration = Registration::new(mapping.as_ptr() as usize, usize::try_from(pages)?, front_end);
         let registration = registration
-            .with_context(|| format!("requests in flight still use {MAPPINGS_MAX} mappings, more are not allowed"))?;
+            .with_context(|| format!("requests in flight still use {MAPPINGS_MAX} mappings, which is the limit"))?;
         Ok(Self { _registration: registration, mapping })
     }
 }
 
-/// Bytes of a file. The C library's fstat may be newfstatat(2), which the sandbox refuses as it looks at any path.
+/// The size of a file in bytes. The C library's fstat may call newfstatat(2). The sandbox refuses that call, because it
+/// can inspect any path.
 fn len_of(file: &File) -> std::io::Result<u64> {
     // SAFETY: all zeroes is a valid stat.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open, and the structure is the kernel's.
+    // SAFETY: the descriptor is open, and the structure has the kernel's layout.
     if unsafe { libc::syscall(libc::SYS_fstat, file.as_raw_fd(), &raw mut stat) } < 0 {
         return Err(std::io::Error::last_os_error());
     }
     Ok(u64::try_from(stat.st_size).unwrap_or(0))
 }
 
-/// Where the kernel maps whole pages by itself: they are not huge.
+/// The largest page that is not huge, in bytes. Up to this size mmap(2) rounds lengths up to whole pages by itself.
 const PAGE_MAX: u64 = 1 << 16;
 
 impl Deref for SharedMapping {
@@ -83,7 +85,7 @@ pub struct GuestRegion {
 }
 
 impl GuestRegion {
-    /// Memory that the guest has at `start`. None: it does not end there.
+    /// Memory at the guest address `start`. `None` if it exceeds the address space.
     #[must_use]
     pub fn new(mapping: SharedMapping, start: GuestAddress) -> Option<Self> {
         start.checked_add(mapping.size() as u64)?;

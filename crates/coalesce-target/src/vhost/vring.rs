@@ -18,7 +18,7 @@ use virtio_queue::{Queue, QueueT as _};
 use vm_memory::{Bytes as _, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
 
-/// How the guest broke the ring. Nothing in the ring can be trusted any more.
+/// The ring is invalid, for this reason. Nothing in it can be trusted any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
@@ -33,7 +33,7 @@ const NO_AVAILABLE_RING: Broken = Broken("the available ring is not in guest mem
 /// The guest made a descriptor available twice.
 const TOO_MANY: Broken = Broken("more requests are in flight than the ring has entries");
 
-/// A ring that was started.
+/// A started ring.
 #[derive(Debug)]
 pub struct Vring {
     queue: Queue,
@@ -42,9 +42,9 @@ pub struct Vring {
     call: Option<Call>,
     error: Option<Call>,
     inflight: Option<Inflight>,
-    unanswered: u16,  // requests that were taken and not posted
-    replay: Vec<u16>, // heads that another device took and did not answer, the oldest last
-    has_used: bool,   // a completion was posted, by this device or by another before it
+    unanswered: u16,  // requests that were fetched and not posted
+    replay: Vec<u16>, // heads that an earlier process fetched and did not complete, the oldest last
+    has_used: bool,   // a completion was posted, by this process or by an earlier one
     parser: Parser,
     can_flush: bool,
 }
@@ -56,7 +56,7 @@ pub struct Popped {
     pub head: u16,
     /// The request.
     pub request: Result<blk::Request, Malformed>,
-    /// Another device took it before, and ended without answering it.
+    /// Whether an earlier process fetched it and ended without completing it.
     pub is_again: bool,
 }
 
@@ -69,11 +69,11 @@ pub struct Entry {
     pub written: u32,
 }
 
-/// Completes a request that was taken.
+/// Completes a request that was fetched.
 #[derive(Debug)]
 pub struct Token {
     head: u16,
-    status: Option<(GuestAddress, Status)>, // where it goes, and which it is if nothing fails; none: it has no place
+    status: Option<(GuestAddress, Status)>, // its address, and its value if nothing fails; `None`: it has no room
     written: u32,                           // bytes of guest memory that a success writes, without the status
     _memory: Arc<GuestMemory>,              // keeps the buffers mapped
 }
@@ -85,13 +85,13 @@ pub struct Setup {
     pub size: u16,
     /// Guest addresses of the descriptor table, the available and the used ring.
     pub addresses: [u64; 3],
-    /// Where the device continues in the available ring. A record of requests in flight has precedence.
+    /// The index at which the device continues in the available ring. An in-flight record has precedence.
     pub next_avail: u16,
     /// Whether EVENT_IDX was negotiated.
     pub event_idx: bool,
-    /// Whether flushes were negotiated. Without them every write must be durable (virtio 1.2 §5.2.6.2).
+    /// Whether the flush command was negotiated. Without it every write must be durable (virtio 1.2 §5.2.6.2).
     pub can_flush: bool,
-    /// The record of requests in flight, which survives a restart, and this queue's index in it.
+    /// The in-flight record, which survives a restart, and this queue's index in it.
     pub inflight: Option<(InflightRegion, usize)>,
 }
 
@@ -99,7 +99,7 @@ impl Vring {
     /// Starts a ring.
     ///
     /// # Errors
-    /// The size or an address is not possible.
+    /// The size or an address is invalid.
     pub fn start(setup: Setup, memory: Arc<GuestMemory>, kick: EventFd) -> Result<Self, Broken> {
         let Setup { size, addresses, next_avail, event_idx, can_flush, inflight } = setup;
         let mut queue = new_queue(size, addresses)?;
@@ -114,7 +114,7 @@ impl Vring {
         let inflight = match inflight {
             Some((region, index)) => {
                 let inflight = Inflight::new(region, index, size, used_idx);
-                Some(inflight.ok_or(Broken("the region of requests in flight has no room for the ring"))?)
+                Some(inflight.ok_or(Broken("the in-flight record has no room for the ring"))?)
             }
             None => None,
         };
@@ -122,7 +122,7 @@ impl Vring {
         queue.set_next_avail(next_avail);
         if let Some(inflight) = &inflight {
             replay = inflight.unanswered();
-            // The record has precedence: a front end that lost its connection gives an old base.
+            // The record has precedence, because a front end that lost its connection sends an outdated base.
             queue.set_next_avail(used_idx.wrapping_add(replay.len() as u16));
             replay.reverse();
         }
@@ -143,7 +143,7 @@ impl Vring {
         })
     }
 
-    /// Requests that another device took and did not answer, and that are not taken again yet.
+    /// The number of requests that an earlier process did not complete and this one has not taken over yet.
     #[must_use]
     pub const fn to_take_over(&self) -> usize {
         self.replay.len()
@@ -170,17 +170,17 @@ impl Vring {
         self.call = call;
     }
 
-    /// Sets the eventfd that tells the front end that the ring is broken.
+    /// Sets the eventfd that reports a broken ring to the front end.
     pub fn set_error(&mut self, error: Option<Call>) {
         self.error = error;
     }
 
-    /// Takes the next request. The addresses of its data go to `buffers`. `durable`: a write is on the medium when it
-    /// completes.
+    /// Fetches the next request. The addresses of its data go to `buffers`. With `durable`, a write completes only when
+    /// it is on the medium.
     ///
     /// # Errors
-    /// The guest's index jumped, a descriptor index is outside the table, more are in flight than the ring has entries, or
-    /// the ring is not in its memory.
+    /// The guest's index jumped, a descriptor index is outside the table, more requests are in flight than the ring has
+    /// entries, or the ring is not in guest memory.
     pub fn pop(&mut self, limits: &Limits, durable: bool, buffers: &mut Buffers) -> Result<Option<Popped>, Broken> {
         let (head, is_again) = match self.replay.pop() {
             Some(head) => (head, true),
@@ -198,7 +198,7 @@ impl Vring {
         Ok(Some(Popped { head, request, is_again }))
     }
 
-    /// Takes the next head out of the available ring.
+    /// Fetches the next head from the available ring.
     fn next_head(&mut self) -> Result<Option<u16>, Broken> {
         if self.backlog()? == 0 {
             return Ok(None);
@@ -219,11 +219,13 @@ impl Vring {
 
     /// Writes the status byte of a request.
     pub fn set_status(&self, address: GuestAddress, status: Status) {
-        // The address was inside guest memory when the request was taken. If that is gone, nobody waits for the status.
+        // The address was inside guest memory when the request was fetched. If the guest has removed that memory,
+        // nobody waits for the status.
         let _ = self.memory.write_obj(status as u8, address);
     }
 
-    /// Used index for which the guest wants the next interrupt: it has reaped everything before. None without EVENT_IDX.
+    /// The used index at which the guest wants the next interrupt. It has reaped everything before that index. `None`
+    /// without EVENT_IDX.
     fn used_event(&self) -> Option<u16> {
         if !self.queue.event_idx_enabled() {
             return None;
@@ -254,18 +256,19 @@ impl Ring for Vring {
         if self.queue.event_idx_enabled() {
             return self.queue.needs_notification(&*self.memory).unwrap_or(true);
         }
-        fence(Ordering::SeqCst); // what was posted is visible before the flag is read
+        fence(Ordering::SeqCst); // posted entries become visible before the flag is read
         let flags: Result<u16, _> = self.memory.load(GuestAddress(self.queue.avail_ring()), Ordering::Relaxed);
         flags.map_or(true, |flags| u32::from(u16::from_le(flags)) & VRING_AVAIL_F_NO_INTERRUPT == 0)
     }
 
-    /// Never true without EVENT_IDX: the guest does not tell.
+    /// Always false without EVENT_IDX, because the guest does not report what it has reaped.
     fn is_consumed(&mut self) -> bool {
         if self.used_event() != Some(self.queue.next_used()) {
             return false;
         }
-        // To ask resets the 16-bit count of what was posted since the last question. A guest that polls must not make it
-        // wrap. With this used_event the answer is no, unless the guest changes it at this moment.
+        // `wants_interrupt` resets the queue's 16-bit count of entries posted since the last call. Without this call a
+        // guest that polls would make the count wrap. With this used_event it returns false, unless the guest changes
+        // the index at this moment.
         if self.wants_interrupt() {
             self.interrupt();
         }
@@ -277,15 +280,17 @@ impl Ring for Vring {
     }
 }
 
-/// Whether the last entry of the used ring was written. With a used index of 0 this tells a ring whose index wrapped from
-/// a new one, which drivers fill with zeroes: an entry counts at least the status byte.
+/// Whether the last entry of the used ring was written. At a used index of 0, this distinguishes a ring whose index
+/// wrapped from a new ring. Drivers fill a new ring with zeroes, and a written entry has a length of at least 1, the
+/// status byte.
 fn has_wrapped(queue: &Queue, memory: &GuestMemory) -> Result<bool, Broken> {
     let last = queue.used_ring() + 4 + 8 * u64::from(queue.size() - 1);
     let entry: u64 = memory.read_obj(GuestAddress(last)).map_err(|_| NO_USED_RING)?;
     Ok(entry != 0)
 }
 
-// SAFETY: buffers lie in the guest memory that was mapped when they were taken, and the token keeps that.
+// SAFETY: a request's buffers lie in the guest memory that was mapped when it was fetched, and its token keeps that
+// mapped.
 unsafe impl Source for Vring {
     type Token = Token;
     type Position = u16;
@@ -325,12 +330,12 @@ unsafe impl Source for Vring {
         let available = self.queue.avail_idx(&*self.memory, Ordering::Acquire).map_err(|_| NO_AVAILABLE_RING)?;
         let backlog = available.0.wrapping_sub(self.queue.next_avail());
         if backlog > self.queue.size() {
-            return Err(Broken("the available index is further than the ring is long"));
+            return Err(Broken("the available index is ahead by more than the size of the ring"));
         }
         Ok(backlog.into())
     }
 
-    /// Always 0 without EVENT_IDX: the guest does not tell.
+    /// Always 0 without EVENT_IDX, because the guest does not report what it has reaped.
     fn unreaped(&self) -> u32 {
         let unreaped = self.used_event().map_or(0, |used_event| self.queue.next_used().wrapping_sub(used_event));
         let is_sound = unreaped <= self.queue.size(); // Linux writes 0 while it does not want interrupts
@@ -351,13 +356,13 @@ unsafe impl Source for Vring {
     }
 
     fn owes_interrupt(&self) -> bool {
-        // Without EVENT_IDX the guest does not tell what it has reaped. A spurious interrupt harms less than a lost one.
+        // Without EVENT_IDX it is unknown what the guest has reaped. A spurious interrupt harms less than a lost one.
         self.used_event().map_or(self.has_used, |used_event| used_event != self.queue.next_used())
     }
 
     fn report_broken(&mut self) {
         if let Some(error) = &mut self.error {
-            error.signal(); // if it fails, the log still has it
+            error.signal(); // a failure does not matter: the event is logged too
         }
     }
 
@@ -369,7 +374,7 @@ unsafe impl Source for Vring {
 fn new_queue(size: u16, [table, available, used]: [u64; 3]) -> Result<Queue, Broken> {
     let misaligned =
         |_| Broken("the descriptor table, the available or the used ring is not aligned to 16, 2 or 4 bytes");
-    let mut queue = Queue::new(size).map_err(|_| Broken("no size, or none that is a power of two"))?;
+    let mut queue = Queue::new(size).map_err(|_| Broken("the size of the ring is not a power of two"))?;
     queue.try_set_desc_table_address(GuestAddress(table)).map_err(misaligned)?;
     queue.try_set_avail_ring_address(GuestAddress(available)).map_err(misaligned)?;
     queue.try_set_used_ring_address(GuestAddress(used)).map_err(misaligned)?;
