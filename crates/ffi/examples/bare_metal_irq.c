@@ -1,12 +1,13 @@
-// A device's firmware: no operating system, no libc, no memory but its own. Both interrupt handlers have the same
-// priority, so that none interrupts the other: that is the lock.
+// A device's firmware, without an operating system, a libc or a heap. Both interrupt handlers have the same priority,
+// so that neither interrupts the other. That replaces a lock.
 #define COALESCE_BARE_METAL
 #include "board.h"
 #include <coalesce.h>
 
 static cint_state cint;
 
-// The counter has 32 bits and the machine wants 64: correct as long as it is read once in 43 s while something is held.
+// Widens the 32-bit counter to the 64 bits of the machine's clock. While a completion is held, it must be read at least
+// once in 43 s.
 static uint64_t now(void)
 {
     static uint64_t last;
@@ -14,8 +15,8 @@ static uint64_t now(void)
     return last;
 }
 
-// Interrupts the host unless told not to, and sets the timer for what is held. The timer counts down from now, so a
-// deadline that has passed meanwhile cannot be missed.
+// Interrupts the host unless the decision is to hold, and sets the timer for the deadline. The timer counts down from
+// now, so a deadline that has passed meanwhile is not missed.
 static void act(coalesce_status decision)
 {
     if (decision != COALESCE_HOLD)
@@ -31,14 +32,14 @@ static void act(coalesce_status decision)
         board.one_shot = UINT32_MAX; // early is harmless
 }
 
-// The flash has finished commands. Each is posted before it is decided upon.
+// The flash has completed commands. Each is posted before the decision about it.
 void flash_handler(void)
 {
     while (board.posted != board.finished) {
         uint32_t index = board.posted;
         board.posted = index + 1;
         uint32_t hint = board.is_urgent[index % 64] ? COALESCE_HINT_URGENT : COALESCE_HINT_PLAIN;
-        uint32_t cif = board.submitted - index; // this one counts
+        uint32_t cif = board.submitted - index; // this one included
         act(cint_on_completion(&cint, now(), hint, cif));
     }
 }
@@ -52,7 +53,7 @@ void reset_handler(void)
 {
     cint_config config;
     cint_config_default(&config, sizeof config, 100000000);
-    config.ooo = 0; // the host has one vector, and takes everything
-    // If it fails, every call answers with an error, and every completion interrupts: slow, but nothing is lost.
+    config.ooo = 0; // the host has one vector, and reaps everything
+    // If this fails, every call returns an error, so every completion interrupts: slow, but no interrupt is lost.
     board.fault = cint_init(&cint, sizeof cint, &config, 0) != COALESCE_OK;
 }

@@ -1,4 +1,4 @@
-// The board of bare_metal_irq.c: its registers, and the interrupt handlers that its vector table has.
+// The board of bare_metal_irq.c: its registers, and the interrupt handlers of its vector table.
 #ifndef BOARD_H
 #define BOARD_H
 #include <stdint.h>

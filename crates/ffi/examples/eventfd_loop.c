@@ -1,4 +1,4 @@
-// A device in an event loop. It interrupts through an eventfd; the deadline is a timerfd beside the others in epoll.
+// A device in an event loop. It interrupts through an eventfd. Its deadline is a timerfd in the same epoll.
 #include "example.h"
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -9,13 +9,13 @@
 static uint32_t submitted, posted; // free-running counts; the consumer writes the first, the device the second
 static int kick, call;             // eventfds: new commands; an interrupt
 
-// The device thread's own.
+// Only the device's thread uses these.
 static cint_state cint;
 static int timer;
 static uint64_t armed = COALESCE_NEVER;
 static uint64_t interrupts;
 
-// The only place that interrupts. COALESCE_HOLD alone suppresses it: after an error the consumer is told, too.
+// The only place that interrupts. Only COALESCE_HOLD suppresses the interrupt: an error interrupts too.
 static void act(coalesce_status decision)
 {
     if (decision != COALESCE_HOLD) {
@@ -24,17 +24,17 @@ static void act(coalesce_status decision)
     }
 }
 
-// Post first, then decide: what is announced is there.
+// Post first, then decide, so that the consumer finds the completion at its interrupt.
 static void complete_one(void)
 {
     uint32_t index = posted;
     __atomic_store_n(&posted, index + 1, __ATOMIC_SEQ_CST);
-    uint32_t cif = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - index; // this one counts
+    uint32_t cif = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - index; // this one included
     uint32_t hint = index % 100 == 99 ? COALESCE_HINT_URGENT : COALESCE_HINT_PLAIN;
     act(cint_on_completion(&cint, now_ns(), hint, cif));
 }
 
-// A timer that fires early is harmless, so it is set only for an earlier deadline, and not with every completion.
+// A timer that fires early is harmless. So it is set only for an earlier deadline, not at every completion.
 static void arm_timer(void)
 {
     uint64_t deadline = cint_deadline(&cint);
@@ -66,7 +66,7 @@ static void *device(void *unused)
             complete_one();
         arm_timer();
     }
-    act(cint_flush(&cint, now_ns())); // the queue stops: what is held goes out
+    act(cint_flush(&cint, now_ns())); // the queue stops: delivers everything held
     return unused;
 }
 
@@ -74,7 +74,7 @@ int main(void)
 {
     cint_config config;
     cint_config_optane(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
-    config.ooo = 0;                                         // this consumer takes everything at every interrupt
+    config.ooo = 0;                                         // this consumer reaps everything at every interrupt
     coalesce_error error;
     char text[100] = "cint_init";
     coalesce_status status = cint_init(&cint, sizeof cint, &config, &error);
@@ -87,7 +87,7 @@ int main(void)
     pthread_t thread;
     must(pthread_create(&thread, NULL, device, NULL) == 0, "pthread_create");
 
-    // The consumer: keeps DEPTH commands in flight and looks only when it is interrupted.
+    // The consumer keeps DEPTH commands in flight, and checks for completions only when it is interrupted.
     uint64_t seen = 0;
     for (uint32_t taken = 0; taken != COMMANDS; taken = __atomic_load_n(&posted, __ATOMIC_ACQUIRE)) {
         __atomic_store_n(&submitted, COMMANDS - taken > DEPTH ? taken + DEPTH : COMMANDS, __ATOMIC_SEQ_CST);

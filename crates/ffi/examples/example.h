@@ -1,4 +1,4 @@
-// What the examples share and what is not about interrupts: a clock, eventfds, an end.
+// What the examples share, besides interrupts: a clock, eventfds, and the exit on an error.
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 #define _GNU_SOURCE 1 // ppoll
@@ -25,7 +25,7 @@ static inline uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-// Waits for one of `count` (1 or 2) descriptors, until an instant at most. Returns whether one is readable.
+// Waits for one of `count` (1 or 2) descriptors, at most until an instant. Returns whether one is readable.
 static inline bool wait_until(const int *fds, nfds_t count, uint64_t instant)
 {
     struct pollfd wanted[2] = {{fds[0], POLLIN, 0}, {fds[count - 1], POLLIN, 0}};
@@ -34,7 +34,7 @@ static inline bool wait_until(const int *fds, nfds_t count, uint64_t instant)
     return ppoll(wanted, count, &timeout, NULL) > 0;
 }
 
-// The same for who is sure that it comes: after a minute it was lost.
+// Waits for a descriptor that must become readable: after a minute the interrupt counts as lost.
 static inline void wait_for(const int *fds, nfds_t count)
 {
     must(wait_until(fds, count, now_ns() + 60000000000), "an interrupt was lost");
@@ -45,7 +45,7 @@ static inline void signal_eventfd(int fd)
     must(eventfd_write(fd, 1) == 0, "eventfd_write");
 }
 
-// How often it was signalled since the last time.
+// The number of signals since the last call.
 static inline uint64_t take_eventfd(int fd)
 {
     eventfd_t count;

@@ -1,6 +1,6 @@
-// Two threads of a hypervisor. Its kernel completes commands, and interrupts the CPU that the guest runs on to make the
-// monitor look; the gate spares the guest that IPI if the monitor was there a moment ago. The monitor decides by vIC
-// whether the guest gets a virtual interrupt. An IPI is an eventfd here, and the guest runs within its virtual interrupt.
+// Two threads of a hypervisor. Its kernel completes commands, and sends an IPI to the guest's CPU to run the monitor.
+// The gate defers that IPI if the monitor ran a moment ago. The monitor decides with vIC whether the guest gets a
+// virtual interrupt. Here an IPI is an eventfd, and the guest runs within its virtual interrupt.
 #include "example.h"
 
 #define COMMANDS 20000u
@@ -10,8 +10,8 @@ static uint32_t submitted, completed; // free-running counts; the guest writes t
 static int kick, ipi;                 // eventfds: new commands; an inter-processor interrupt
 static ipi_gate gate;                 // shared by both threads, without a lock
 
-// The kernel. Where the gate defers an IPI it asks again, with the next completion or at that instant: nothing else may
-// come that announces what is completed.
+// The kernel. If the gate defers an IPI, the kernel asks again, at the next completion or at the instant of the gate.
+// Without that, nothing might tell the monitor about the completion.
 static void *kernel(void *sent)
 {
     uint64_t ask_again = COALESCE_NEVER;
@@ -35,8 +35,9 @@ int main(void)
 {
     static vic_state vic;
     vic_config config;
-    vic_config_paper(&config, sizeof config, 1000000000); // needs no timer: with few commands in flight each interrupts
-    config.epoch_ns = 1000000;                            // 1 ms instead of 200 ms, as this program ends soon
+    vic_config_paper(&config, sizeof config,
+                     1000000000); // needs no timer: with few commands in flight each completion interrupts
+    config.epoch_ns = 1000000;    // 1 ms instead of 200 ms, as this program ends soon
     must(vic_init(&vic, sizeof vic, &config, NULL) == COALESCE_OK, "vic_init");
     must(ipi_gate_init(&gate, sizeof gate, IPI_GATE_PAPER_NS, 1000000000, NULL) == COALESCE_OK, "ipi_gate_init");
     kick = eventfd(0, EFD_NONBLOCK);
@@ -46,16 +47,16 @@ int main(void)
     pthread_t thread;
     must(pthread_create(&thread, NULL, kernel, &ipis) == 0, "pthread_create");
 
-    // The monitor looks at what is completed as long as there is something, and waits for an IPI then.
+    // The monitor handles completions as long as there are any, then waits for an IPI.
     uint32_t looked_at = 0, taken = 0;
     while (taken != COMMANDS) {
         while (looked_at != __atomic_load_n(&completed, __ATOMIC_ACQUIRE)) {
-            uint32_t cif = submitted - looked_at++; // until the monitor looks, a command is in flight to it
+            uint32_t cif = submitted - looked_at++; // for the monitor a command is in flight until it handles the completion
             if (vic_on_completion(&vic, now_ns(), cif) == COALESCE_HOLD)
                 continue;
             interrupts++;
             must(ipi_gate_delivered(&gate, now_ns()) == COALESCE_OK, "ipi_gate_delivered");
-            taken = looked_at; // the guest runs: it takes everything, and keeps DEPTH in flight
+            taken = looked_at; // the guest runs: it reaps everything, and keeps DEPTH in flight
             __atomic_store_n(&submitted, COMMANDS - taken > DEPTH ? taken + DEPTH : COMMANDS, __ATOMIC_RELEASE);
             signal_eventfd(kick);
         }

@@ -1,5 +1,5 @@
-// An NVMe completion queue between a device and a driver: phase tags, doorbells, and urgent commands that overtake. The
-// device has two vectors: at the urgent one the driver takes urgent entries alone, at the normal one everything.
+// An NVMe completion queue between a device and a driver: phase tags, doorbells, and urgent commands out of order. The
+// device has two vectors. At an urgent interrupt the driver reaps only urgent entries, at a normal one everything.
 #include "example.h"
 
 #define COMMANDS 20000u
@@ -7,7 +7,7 @@
 #define DEPTH 28u   // commands in flight; their identifiers are 0 to 27
 #define CDW12_URGENT 0x10000u
 
-// What both sides see. The tail of the submission queue is free-running, to keep this short.
+// The memory that both sides share. The tail of the submission queue is free-running, to keep the example short.
 static struct {
     uint32_t cid, cdw12;
 } sq[ENTRIES];
@@ -21,7 +21,7 @@ static void act(coalesce_status decision)
 {
     if (decision == COALESCE_HOLD)
         return;
-    int vector = decision == COALESCE_DELIVER_URGENT ? URGENT : NORMAL; // an error is normal: take everything
+    int vector = decision == COALESCE_DELIVER_URGENT ? URGENT : NORMAL; // an error gives a normal interrupt
     signal_eventfd(vectors[vector]);
     interrupts[vector]++;
 }
@@ -32,19 +32,19 @@ static void *device(void *state)
     for (uint32_t posted = 0; posted != COMMANDS;) {
         wait_until(&doorbell, 1, cint_deadline(cint));
         take_eventfd(doorbell);
-        // No entry is overwritten: where the driver's head is in the way, the rest waits for its doorbell.
+        // No unreaped entry is overwritten: when the queue is full, the rest waits for the driver's doorbell.
         while (posted != __atomic_load_n(&sq_tail, __ATOMIC_ACQUIRE) &&
                (posted + 1) % ENTRIES != __atomic_load_n(&cq_head, __ATOMIC_ACQUIRE)) {
             uint32_t index = posted % ENTRIES, phase = ~(posted / ENTRIES) & 1;
             cq[index].dword[2] = (index + 1) % ENTRIES; // the head of the submission queue
             __atomic_store_n(&cq[index].dword[3], sq[index].cid | phase << 16, __ATOMIC_SEQ_CST); // last: the phase tag
             uint32_t hint = cint_hint_from_cdw12(sq[index].cdw12, true);
-            uint32_t cif = __atomic_load_n(&sq_tail, __ATOMIC_SEQ_CST) - posted++; // this one counts
+            uint32_t cif = __atomic_load_n(&sq_tail, __ATOMIC_SEQ_CST) - posted++; // this one included
             act(cint_on_completion(cint, now_ns(), hint, cif));
         }
-        act(cint_on_deadline(cint, now_ns())); // COALESCE_HOLD, if it has not come
+        act(cint_on_deadline(cint, now_ns())); // COALESCE_HOLD before the deadline
     }
-    act(cint_flush(cint, now_ns())); // the queue is deleted: what is held goes out
+    act(cint_flush(cint, now_ns())); // the queue is deleted: delivers everything held
     return NULL;
 }
 
@@ -72,7 +72,7 @@ static bool take(void *vector, const cint_entry *entry)
     uint32_t cid = entry->dword[3] & 0xffff;
     must(cid < DEPTH && in_flight[cid], "an entry comes once");
     if (*(int *)vector == URGENT && !is_urgent(cid))
-        return false; // left, for the normal interrupt
+        return false; // left for the normal interrupt
     in_flight[cid] = false;
     taken++;
     submit(cid);
@@ -94,8 +94,8 @@ int main(void)
     static cint_state cint;
     static uint64_t reaper[CINT_REAPER_WORDS(ENTRIES)];
     cint_config config;
-    cint_config_optane(&config, sizeof config, 1000000000); // urgent ones are announced alone
-    config.thr = 64;                                        // more than fit: the queue becomes full behind entries that are left
+    cint_config_optane(&config, sizeof config, 1000000000); // an urgent one interrupts alone
+    config.thr = 64; // more than fit, so that the queue becomes full behind unreaped entries
     must(cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "cint_init");
     must(cint_reaper_init(reaper, sizeof reaper, ENTRIES, NULL) == COALESCE_OK, "cint_reaper_init");
     doorbell = eventfd(0, EFD_NONBLOCK);
@@ -106,7 +106,7 @@ int main(void)
 
     for (uint32_t cid = 0; cid < DEPTH; cid++)
         submit(cid);
-    handle_interrupt(reaper, NORMAL); // nothing is there yet; writes the doorbell
+    handle_interrupt(reaper, NORMAL); // the queue is empty; writes the doorbell
     uint64_t seen[2] = {0, 0};
     while (taken != COMMANDS) {
         wait_for(vectors, 2);
@@ -122,7 +122,7 @@ int main(void)
         seen[vector] += take_eventfd(vectors[vector]);
         must(seen[vector] == interrupts[vector], "the driver saw every interrupt");
     }
-    must(cq_head == COMMANDS % ENTRIES, "the head doorbell stands behind the last entry");
+    must(cq_head == COMMANDS % ENTRIES, "the head doorbell is behind the last entry");
     printf("nvme_cq: %u commands, %llu interrupts, %llu urgent ones beside them\n", COMMANDS, (unsigned long long)seen[NORMAL],
            (unsigned long long)seen[URGENT]);
     return 0;

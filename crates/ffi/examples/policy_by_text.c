@@ -1,5 +1,6 @@
-// A target whose user chooses the policy: policy_by_text [POLICY], such as "auto", "vic:cif_threshold=2" or "dim". It may be
-// changed at any time; this program takes others after it, and tells at the end what was decided, and why.
+// A target whose user chooses the policy: policy_by_text [POLICY], such as "auto", "vic:cif_threshold=2" or "dim". The
+// policy can change at any time. This program uses some others afterwards, and prints the number of decisions by
+// reason.
 #include "example.h"
 
 #define POLICIES 4u
@@ -18,7 +19,7 @@ static void act(coalesce_status decision)
     }
 }
 
-// What is known of a request tells what its guest may be waiting for; the mark comes back with the completion.
+// Reports a request, from which the policy infers a hint. The mark is passed with the completion.
 static void submit(coalesce_policy *policy, uint32_t index, uint32_t end, coalesce_mark *mark)
 {
     coalesce_request request = {sizeof request, 0, 0, 0, 0, COALESCE_HINT_PLAIN, 0, 0};
@@ -32,7 +33,7 @@ static void complete(coalesce_policy *policy, const coalesce_mark *mark)
 {
     uint32_t index = posted;
     __atomic_store_n(&posted, index + 1, __ATOMIC_SEQ_CST);
-    uint32_t cif = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - index; // this one counts
+    uint32_t cif = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - index; // this one included
     coalesce_completion completion = {sizeof completion, cif, *mark, COALESCE_NEVER, COALESCE_CLASS_IO, 0};
     act(coalesce_policy_on_completion(policy, now_ns(), &completion));
 }
@@ -86,13 +87,13 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < POLICIES; i++) {
         coalesce_status decision = coalesce_policy_reconfigure(policy, now_ns(), texts[i], message, sizeof message);
         must(decision != COALESCE_E_CONFIG, message);
-        act(decision); // what is held may be due under the new one
+        act(decision); // a held completion may be due under the new policy
         before = interrupts;
         run_device(policy, COMMANDS / POLICIES * (i + 1));
         printf("    %s: %llu interrupts\n", texts[i], (unsigned long long)(interrupts - before));
     }
     must(interrupts - before == COMMANDS / POLICIES, "under \"none\" each command interrupts, once");
-    act(coalesce_policy_flush(policy, now_ns())); // the queue stops: what is held goes out
+    act(coalesce_policy_flush(policy, now_ns())); // the queue stops: delivers everything held
 
     must(pthread_join(thread, NULL) == 0, "pthread_join");
     seen += take_eventfd(call);

@@ -1,4 +1,4 @@
-// A polling reactor, as SPDK's: it never sleeps, so the deadline needs no timer. It is looked at in each turn.
+// A polling reactor, like SPDK's. It never sleeps, so it needs no timer: it compares the deadline in each turn.
 #include "example.h"
 
 #define PLAIN 5000u
@@ -7,7 +7,7 @@
 #define PER_TURN 4
 
 static uint32_t submitted, posted; // free-running counts; the driver writes the first, the reactor the second
-static uint32_t hint;              // of all commands in flight
+static uint32_t hint;              // the hint of all commands in flight
 static bool stop;
 static int call; // eventfd: an interrupt
 
@@ -24,7 +24,7 @@ static void act(poller *p, coalesce_status decision)
     }
 }
 
-// One turn of the reactor: up to PER_TURN commands complete. Each is posted before it is decided upon.
+// One turn of the reactor: up to PER_TURN commands complete. Each is posted before the decision about it.
 static void poll_device(poller *p)
 {
     for (int i = 0; i < PER_TURN && posted != __atomic_load_n(&submitted, __ATOMIC_ACQUIRE); i++) {
@@ -36,7 +36,8 @@ static void poll_device(poller *p)
         act(p, cint_on_deadline(&p->cint, now));
 }
 
-// The driver: so many commands, up to `depth` of them in flight. It looks only when it is interrupted.
+// The driver: submits `count` commands, with up to `depth` in flight. It checks for completions only when it is
+// interrupted.
 static uint64_t drive(uint32_t commands, uint32_t depth, uint32_t new_hint)
 {
     uint64_t seen = 0;
@@ -65,7 +66,7 @@ int main(void)
     static poller p;
     cint_config config;
     cint_config_optane(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
-    config.ooo = 0;                                         // this driver takes everything at every interrupt
+    config.ooo = 0;                                         // this driver reaps everything at every interrupt
     must(cint_init(&p.cint, sizeof p.cint, &config, NULL) == COALESCE_OK, "cint_init");
     call = eventfd(0, EFD_NONBLOCK);
     uint64_t seen = 0;
@@ -75,7 +76,7 @@ int main(void)
     while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE))
         poll_device(&p);
 
-    act(&p, cint_flush(&p.cint, now_ns())); // the queue stops: what is held goes out
+    act(&p, cint_flush(&p.cint, now_ns())); // the queue stops: delivers everything held
     must(pthread_join(thread, NULL) == 0, "pthread_join");
     seen += take_eventfd(call);
     must(seen == p.interrupts, "the driver saw every interrupt");

@@ -1,5 +1,5 @@
-// Strict Barriers: a batch completes out of order and gives one interrupt, when the last of it is there. A window keeps
-// what has completed, in memory of this program.
+// Strict Barriers: a batch that completes out of order gives one interrupt, when its last command has completed. A
+// window in this program's memory tracks the completions.
 #include "example.h"
 
 #define BATCHES 2000u
@@ -11,11 +11,11 @@ static uint32_t posted; // free-running count of completions
 static void *device(void *interrupts)
 {
     static cint_state cint;
-    static uint64_t window[CINT_WINDOW_WORDS(64)]; // for 64 commands between the oldest in flight and the newest
+    static uint64_t window[CINT_WINDOW_WORDS(64)]; // for 64 commands, from the oldest in flight to the newest
     cint_config config;
     cint_config_optane(&config, sizeof config, 1000000000);
-    config.delta_ns = 0; // Barriers alone end a burst:
-    config.thr = 65535;  // no quiet time does, nor a count
+    config.delta_ns = 0; // only Barriers end a burst: neither a time
+    config.thr = 65535;  // nor a count ends it
     must(cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "cint_init");
     must(cint_window_init(window, sizeof window, 64, NULL) == COALESCE_OK, "cint_window_init");
 

@@ -1,33 +1,34 @@
-//! A state of a size that the caller chooses: a word that says what it is, a part of fixed size, and words behind it.
+//! A state whose size the caller chooses: a word that identifies its kind, a part of fixed size, and a number of words.
 
 use crate::error::{Refused, coalesce_error};
 use crate::status::*;
 
-/// What the caller's memory begins with.
+/// The beginning of the caller's memory.
 #[repr(C)]
 struct Head<T> {
     kind: u32,
-    /// How many words are behind it.
+    /// The number of words behind it.
     words: u32,
     fixed: T,
 }
 
-/// The part of fixed size. It and its words may be any bits.
+/// The part of fixed size. For it and for its words, any bits are a valid value.
 pub(crate) trait Block: Sized {
-    /// Of which there are as many as the caller wants.
+    /// The type of the words, whose number the caller chooses.
     type Word: Default;
     /// The first word of such states: [`kind`](crate::tagged::kind).
     const KIND: u32;
 
-    /// Bytes of a state with so many words.
+    /// The size in bytes of a state with `words` words.
     fn size(words: u32) -> usize {
         size_of::<Head<Self>>() + size_of::<Self::Word>() * words as usize
     }
 
-    /// Makes one in the caller's memory of `size` bytes, with words of their default.
+    /// Writes a state to the caller's memory of `size` bytes, with default words.
     ///
     /// # Safety
-    /// `state` is null, or points to `size` bytes that nobody else uses; `error` is null, or an error can be written there.
+    /// `state` is null, or points to `size` bytes that nobody else uses; `error` is null, or points to room for an
+    /// error.
     unsafe fn make(
         state: *mut u64,
         size: usize,
@@ -51,7 +52,7 @@ pub(crate) trait Block: Sized {
             return COALESCE_E_SIZE;
         }
         let head = state.cast::<Head<Self>>();
-        // SAFETY: it is there, aligned, and large enough.
+        // SAFETY: the memory is not null, aligned, and large enough.
         unsafe {
             head.write(Head { kind: Self::KIND, words, fixed });
             for i in 0..words as usize {
@@ -61,7 +62,7 @@ pub(crate) trait Block: Sized {
         COALESCE_OK
     }
 
-    /// A state that a caller gave, if it is one of this kind.
+    /// The state at the caller's pointer, if it is one of this kind.
     ///
     /// # Safety
     /// `state` is null, or points to a state that nobody else uses during the call.
@@ -73,11 +74,11 @@ pub(crate) trait Block: Sized {
         if !state.is_aligned() {
             return Err(COALESCE_E_ALIGNMENT);
         }
-        // SAFETY: the memory is there, and any four bytes are a number.
+        // SAFETY: the pointer is valid and aligned, and any four bytes are a number.
         if unsafe { (*head).kind } != Self::KIND {
             return Err(COALESCE_E_STATE);
         }
-        // SAFETY: by its first word the memory is what `make` wrote, and so are the words behind it.
+        // SAFETY: the first word shows that `make` wrote this memory, the words included.
         unsafe {
             let words = core::slice::from_raw_parts_mut(head.add(1).cast(), (*head).words as usize);
             Ok((&mut (*head).fixed, words))

@@ -1,4 +1,4 @@
-//! cinterrupts: `cint_...`. Decisions come from what the requester says, over burst detection.
+//! cinterrupts: `cint_...`. It decides by the requester's hints and by burst detection.
 
 use crate::error::{
     COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_RESERVED, COALESCE_FIELD_STORM_SHIFT,
@@ -9,12 +9,12 @@ use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
 use cint_core::{Cint, Config, Event, Field, Params, StormParams};
 
-/// A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It has no pointers and owns
-/// nothing: it may be moved and copied while nobody uses it, and needs no end.
+/// A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It contains no pointers
+/// and owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cint_state {
-    /// Do not look into it.
+    /// Private to the library.
     pub opaque: [u64; 11],
 }
 
@@ -25,33 +25,36 @@ impl Machine for Cint {
     const KIND: u32 = kind(b'C');
 }
 
-/// Parameters of cinterrupts. Begin with `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
+/// Parameters of cinterrupts. Start from `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cint_config {
     /// `sizeof(cint_config)`
     pub struct_size: u32,
-    /// This many completions of a burst interrupt at once. 1 to 65535; 1: no coalescing.
+    /// The number of completions that ends a burst. 1 to 65535; 1: no coalescing.
     pub thr: u32,
-    /// Ticks of the caller's clock in a second. 1000 to 10000000000.
+    /// Ticks per second of the caller's clock. 1000 to 10000000000.
     pub tick_hz: u64,
-    /// Δ: so long without a completion ends a burst, in ns; 0: the caller says when, by `cint_on_batch_end`. 0 to 10 ms.
+    /// Δ: the time without a completion that ends a burst, in ns. 0 to 10 ms; 0: the caller ends bursts with
+    /// `cint_on_batch_end`.
     pub delta_ns: u64,
-    /// How long a completion may be held, in ns. 1 ns to 1 s, and up to 500 million ticks; `COALESCE_NEVER`: up to
-    /// (thr - 1) * Δ. With a storm guard it is 1 s / storm_max_rate at least, and with `ooo` a storm may exceed it by less
-    /// than that.
+    /// The longest time that a completion may be held, in ns. 1 ns to 1 s, and at most 500 million ticks;
+    /// `COALESCE_NEVER`: (thr - 1) * Δ. With a storm guard it must be at least 1 s / storm_max_rate. With `ooo` and in
+    /// a storm, a completion may be held longer by less than 1 s / storm_max_rate.
     pub max_hold_ns: u64,
-    /// The storm guard: interrupts a second in the long run, at most. 1, or tick_hz / 125 million, to tick_hz / 5;
-    /// 0: no guard.
+    /// The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
+    /// more, to tick_hz / 5; 0: no guard.
     pub storm_max_rate: u64,
-    /// The weight of one gap between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16; the authors' is 7.
+    /// The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16; the
+    /// authors use 7.
     pub storm_shift: u32,
-    /// The `in_flight` rule: below so many commands in flight every completion interrupts, and above no more are held than
-    /// keep the device busy. 2 to 32767; 0: no rule.
+    /// The `in_flight` rule: with fewer commands in flight every completion interrupts; with more, only as many are
+    /// held as keep the device busy. 2 to 32767; 0: no rule.
     pub in_flight: u32,
-    /// 1: an urgent completion is announced alone, what is held stays held (§3.5); 0: it announces everything.
+    /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (§3.5); 0: it covers
+    /// all.
     pub ooo: u32,
-    /// 0
+    /// Must be 0.
     pub reserved: u32,
 }
 
@@ -99,8 +102,8 @@ impl cint_config {
     }
 }
 
-/// The paper's parameters for Optane, made safe: nothing is held longer than 100 µs, nor so much that the device could run
-/// dry.
+/// The paper's parameters for Optane with two bounds: a completion is held for at most 100 µs, and the `in_flight` rule
+/// keeps the device busy.
 ///
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
@@ -110,7 +113,7 @@ pub unsafe extern "C" fn cint_config_default(config: *mut cint_config, config_si
     unsafe { put_config(config, config_size, cint_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
-/// What the paper describes for an Intel Optane P4800X and no more (§5.2): Δ = 6 µs, thr = 32.
+/// Exactly what the paper describes for an Intel Optane P4800X (§5.2): Δ = 6 µs, thr = 32.
 ///
 /// # Safety
 /// As `cint_config_default`.
@@ -120,7 +123,7 @@ pub unsafe extern "C" fn cint_config_optane(config: *mut cint_config, config_siz
     unsafe { put_config(config, config_size, cint_config::new(&Params::OPTANE, tick_hz)) };
 }
 
-/// The same for an Intel P3700: Δ = 15 µs.
+/// The paper's parameters for an Intel P3700: Δ = 15 µs, thr = 32.
 ///
 /// # Safety
 /// As `cint_config_default`.
@@ -130,12 +133,12 @@ pub unsafe extern "C" fn cint_config_p3700(config: *mut cint_config, config_size
     unsafe { put_config(config, config_size, cint_config::new(&Params::P3700, tick_hz)) };
 }
 
-/// Makes a machine that has seen nothing. `state_size` is `sizeof(cint_state)`; `error` may be null. On an error the
-/// memory is as it was.
+/// Initialises a machine. `state_size` is `sizeof(cint_state)`; `error` may be null. On an error the memory is
+/// unchanged.
 ///
 /// # Safety
-/// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
-/// its `struct_size` says; `error` is null or points to a `coalesce_error`.
+/// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
+/// as its `struct_size` says; `error` is null or points to a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_init(
@@ -144,15 +147,15 @@ pub unsafe extern "C" fn cint_init(
     config: *const cint_config,
     error: *mut coalesce_error,
 ) -> coalesce_status {
-    // SAFETY: the caller's promises are those of the two.
+    // SAFETY: the caller's promises are those of both calls.
     unsafe {
         let machine = read_config(config).and_then(|config| config.check()).map(Cint::new);
         State::make(state, state_size, machine, error)
     }
 }
 
-/// Takes a new configuration, with what is held, and decides about it. `tick_hz` stays; a storm guard that changes starts
-/// anew. On an error nothing has changed; `error` may be null.
+/// Changes the configuration, and decides about the held completions. `tick_hz` cannot change. A storm guard with new
+/// parameters restarts. On an error nothing changes. `error` may be null.
 ///
 /// # Safety
 /// As `cint_init`, of a state that nobody else uses during the call.
@@ -171,13 +174,13 @@ pub unsafe extern "C" fn cint_reconfigure(
     }
 }
 
-/// Commands in flight are not known: the `in_flight` rule is off for this completion. Only for
-/// `cint_on_completion` and `cint_on_completion_strict`: vIC takes it for so many commands, and holds.
+/// The number of commands in flight is unknown: the `in_flight` rule is off for this completion. Only for
+/// `cint_on_completion` and `cint_on_completion_strict`. vIC would take it as a number of commands, and hold.
 pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 
-/// A command completed, with `COALESCE_HINT_...`; one that is unknown delivers. `cif` commands were in flight, counting
-/// this one: decrement your counter, then, inside the serialisation that protects the state, load it again, and add one;
-/// or `COALESCE_CIF_UNKNOWN`.
+/// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
+/// commands in flight, including this one, or `COALESCE_CIF_UNKNOWN`. To get it, decrement your counter. Then load it
+/// again inside the lock that protects the state, and add one.
 ///
 /// # Safety
 /// `state` is null or points to a `cint_state` that nobody else uses during the call.
@@ -198,15 +201,15 @@ pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hi
     }
 }
 
-/// Apart from the fast path, so that the fast path needs no stack.
+/// Kept out of line, so that the fast path needs no stack.
 #[inline(never)]
 fn slow_path(state: &mut State, now: u64, hint: u32, cif: u32) -> coalesce_status {
     let decision = state.machine.on_event(now, known(hint).map_or(Event::Error, Event::from), cif);
     state.note(decision)
 }
 
-/// When `cint_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
-/// May change in every call.
+/// The instant at which to call `cint_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no bound. Every
+/// call may change it.
 ///
 /// # Safety
 /// `state` is null or points to a `cint_state` that nobody changes during the call.
@@ -216,7 +219,7 @@ pub unsafe extern "C" fn cint_deadline(state: *const cint_state) -> u64 {
     unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
 }
 
-/// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+/// Decides at the deadline. Early, late and repeated calls are harmless.
 ///
 /// # Safety
 /// As `cint_on_completion`.
@@ -227,7 +230,7 @@ pub unsafe extern "C" fn cint_on_deadline(state: *mut cint_state, now: u64) -> c
     unsafe { State::decide(state, |cint| cint.on_deadline(now)) }
 }
 
-/// The device has posted all it had. Ends a burst where Δ is 0.
+/// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst.
 ///
 /// # Safety
 /// As `cint_on_completion`.
@@ -238,7 +241,8 @@ pub unsafe extern "C" fn cint_on_batch_end(state: *mut cint_state, now: u64) -> 
     unsafe { State::decide(state, |cint| cint.on_batch_end(now)) }
 }
 
-/// Queue stop, reset, migration: announces what is held, storm or not. A failed command is `COALESCE_HINT_URGENT`.
+/// Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
+/// flush: report it with `COALESCE_HINT_URGENT`.
 ///
 /// # Safety
 /// As `cint_on_completion`.
@@ -249,8 +253,8 @@ pub unsafe extern "C" fn cint_flush(state: *mut cint_state, now: u64) -> coalesc
     unsafe { State::decide(state, |cint| cint.flush(now)) }
 }
 
-/// The consumer has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation
-/// that protects the state, the consumer's index equals what was posted.
+/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals the
+/// posted index, both read inside the lock that protects the state.
 ///
 /// # Safety
 /// As `cint_on_completion`.
@@ -260,21 +264,22 @@ pub unsafe extern "C" fn cint_on_consumed(state: *mut cint_state, now: u64) -> c
     unsafe { State::tell(state, |cint| cint.on_consumed(now)) }
 }
 
-/// What a machine says of itself.
+/// The state of a machine, for statistics.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct cint_info {
-    /// Completions held: posted and not announced; those announced alone as urgent are not among them.
+    /// Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
+    /// held.
     pub held: u32,
-    /// 1: interrupts come faster than the storm guard allows, so that it spaces them.
+    /// 1: interrupts come faster than the storm guard allows, and it paces them.
     pub is_storming: u32,
-    /// How often a call was older than the one before it; stops at 65535.
+    /// How often the clock went back from one call to the next; saturates at 65535.
     pub times_back: u32,
-    /// 0
+    /// Reserved: 0.
     pub reserved: u32,
 }
 
-/// Looks at a machine. `info_size` is `sizeof(cint_info)`.
+/// Reads the state of a machine. `info_size` is `sizeof(cint_info)`.
 ///
 /// # Safety
 /// `state` is null or points to a `cint_state` that nobody changes during the call; `info` is null or points to
@@ -300,7 +305,8 @@ pub unsafe extern "C" fn cint_get_info(
     unsafe { answer(info, info_size, value) }
 }
 
-/// Why the last decision was taken: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` if there was none, or no such state.
+/// The reason of the last decision: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` before the first one, or if `state`
+/// is invalid.
 ///
 /// # Safety
 /// As `cint_deadline`.

@@ -1,18 +1,18 @@
-//! Which parameter is out of its range.
+//! Errors of parameters.
 
 use crate::status::{COALESCE_E_CONFIG, coalesce_status};
 use coalesce_decision::ConfigError;
 use core::ffi::{CStr, c_char};
 
-/// A parameter that is out of its range.
+/// A parameter that is out of range.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct coalesce_error {
     /// The parameter: `COALESCE_FIELD_...`
     pub field: u32,
-    /// The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: none does.
+    /// The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: none.
     pub because: u32,
-    /// Its value.
+    /// The value of the parameter.
     pub value: u64,
     /// The smallest value allowed here.
     pub min: u64,
@@ -33,11 +33,11 @@ impl From<ConfigError> for coalesce_error {
     }
 }
 
-/// Why something is refused.
+/// Why a call is refused.
 pub(crate) enum Refused {
-    /// For this status.
+    /// With this status.
     Status(coalesce_status),
-    /// For this parameter.
+    /// Because of this parameter.
     Parameter(coalesce_error),
 }
 
@@ -48,7 +48,7 @@ impl<E: Into<coalesce_error>> From<E> for Refused {
 }
 
 impl Refused {
-    /// The status, where there is no room for more.
+    /// The status without its details.
     #[cfg(feature = "std")]
     pub(crate) const fn status(&self) -> coalesce_status {
         match self {
@@ -57,10 +57,10 @@ impl Refused {
         }
     }
 
-    /// Tells the caller.
+    /// Writes the details to `out`, and returns the status.
     ///
     /// # Safety
-    /// `out` is null, or an error can be written there.
+    /// `out` is null, or points to room for an error.
     pub(crate) unsafe fn report(self, out: *mut coalesce_error) -> coalesce_status {
         match self {
             Self::Status(status) => status,
@@ -116,7 +116,7 @@ pub const COALESCE_FIELD_COMMANDS: u32 = 19;
 /// `entries` of a reaper's queue
 pub const COALESCE_FIELD_ENTRIES: u32 = 20;
 
-/// The name of a parameter, as in its configuration. Never null.
+/// The name of a parameter, as in its configuration structure. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn coalesce_field_name(field: u32) -> *const c_char {
     let text: &CStr = match field {

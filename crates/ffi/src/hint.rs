@@ -1,14 +1,14 @@
-//! What a requester says about a command, and how it travels: `cint_hint_...` (cinterrupts §3.3, §3.4, §4.1).
+//! Hints of the requester about a command, and their encodings: `cint_hint_...` (cinterrupts §3.3, §3.4, §4.1).
 
 use cint_core::{Barriers, BothBits, Hint, SystemCall};
 
-/// The requester said nothing, or "do not hurry": burst detection decides.
+/// No hint, or no hurry: burst detection decides.
 pub const COALESCE_HINT_PLAIN: u32 = 0;
 /// The last command of a batch: interrupt when the batch is complete.
 pub const COALESCE_HINT_BARRIER: u32 = 1;
-/// Somebody waits for this very command.
+/// Somebody waits for this command: interrupt at once.
 pub const COALESCE_HINT_URGENT: u32 = 2;
-/// The hint of a number, if it is one.
+/// The hint with this number, if there is one.
 pub(crate) fn known(number: u32) -> Option<Hint> {
     match number {
         COALESCE_HINT_PLAIN => Some(Hint::Plain),
@@ -31,17 +31,18 @@ const fn both(urgent: bool) -> BothBits {
     if urgent { BothBits::Urgent } else { BothBits::Plain }
 }
 
-/// The hint in two bits: bit 0 is Urgent, bit 1 Barrier; others are ignored. `both_is_urgent`: what both bits mean; otherwise
-/// plain. For hints that travel in other bits than the paper's: shift them here.
+/// The hint in two bits: bit 0 is Urgent, bit 1 is Barrier, other bits are ignored. Both bits together mean Urgent if
+/// `both_is_urgent`, otherwise Plain. Use this function for hints in other bits than the paper's, and shift them first.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_from_bits(bits: u32, both_is_urgent: bool) -> u32 {
     number(Hint::from_bits((bits & 0b11) as u8, both(both_is_urgent)))
 }
 
-/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write (§4.2.1): bit 16 is Urgent, bit 17 Barrier.
-/// `both_is_urgent`: what both bits mean; otherwise plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits.
-/// Later versions define bits 19:16 as CETYPE, the command extension type, which a host sets for a controller with Key Per
-/// I/O: there, agree on other bits and use `cint_hint_from_bits`, or `cint_hint_from_access_latency`.
+/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write (§4.2.1): bit 16 is Urgent, bit 17 is Barrier.
+/// Both bits together mean Urgent if `both_is_urgent`, otherwise Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0
+/// reserve these bits. Later versions define bits 19:16 as CETYPE, the command extension type, which a host sets for a
+/// controller with Key Per I/O. With such a controller, use `cint_hint_from_access_latency`, or agree on other bits and
+/// use `cint_hint_from_bits`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_from_cdw12(cdw12: u32, both_is_urgent: bool) -> u32 {
     number(Hint::from_cdw12(cdw12, both(both_is_urgent)))
@@ -53,7 +54,7 @@ pub extern "C" fn cint_hint_from_access_latency(cdw13: u32) -> u32 {
     number(Hint::from_access_latency(cdw13))
 }
 
-/// The hint of a request merged from two (§4.1.1): Urgent wins over Barrier, Barrier over plain. One that is unknown
+/// The hint of a request merged from two (§4.1.1): Urgent wins over Barrier, and Barrier over Plain. An unknown hint
 /// counts as Urgent.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_merge(a: u32, b: u32) -> u32 {
@@ -61,8 +62,8 @@ pub extern "C" fn cint_hint_merge(a: u32, b: u32) -> u32 {
     number(or_urgent(a).merge(or_urgent(b)))
 }
 
-/// The hint of one part of a request that is split (§4.1.1): each keeps the mark, but a strict Barrier stays with the
-/// last part. One that is unknown counts as Urgent.
+/// The hint of one part of a split request (§4.1.1). Each part keeps the hint, except that a strict Barrier stays with
+/// the last part. An unknown hint counts as Urgent.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_split(hint: u32, is_last: bool, barriers_are_strict: bool) -> u32 {
     let barriers = if barriers_are_strict { Barriers::Strict } else { Barriers::Relaxed };
@@ -82,7 +83,7 @@ pub const COALESCE_CALL_SYNC: u32 = 4;
 /// One request of an `msync`
 pub const COALESCE_CALL_MSYNC: u32 = 5;
 
-/// The file descriptor has `O_NONBLOCK`; of a vectored call: `RWF_NOWAIT`.
+/// The file descriptor has `O_NONBLOCK`, or a vectored call has `RWF_NOWAIT`.
 pub const COALESCE_CALL_NONBLOCK: u32 = 1;
 /// The file descriptor has `O_DIRECT`.
 pub const COALESCE_CALL_DIRECT: u32 = 2;
@@ -95,9 +96,9 @@ pub const COALESCE_CALL_MS_SYNC: u32 = 16;
 /// It is the last request of its call.
 pub const COALESCE_CALL_LAST: u32 = 32;
 
-/// The hint of a request by the system call that caused it (cinterrupts Table 1): `COALESCE_CALL_...`, and the flags that
-/// matter for it. A call that blocks its caller is Urgent, one that submits a batch puts a Barrier on its last request. A
-/// call that is unknown is Urgent.
+/// The hint of a request by the system call that caused it (cinterrupts Table 1). `call` and `flags` are
+/// `COALESCE_CALL_...`; flags that do not apply to the call are ignored. A call that blocks its caller is Urgent. A
+/// call that submits a batch puts a Barrier on its last request. An unknown call is Urgent.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_from_call(call: u32, flags: u32) -> u32 {
     let has = |flag| flags & flag != 0;

@@ -1,16 +1,16 @@
-//! The gate before an inter-processor interrupt: `ipi_gate_...`. Shared by two threads.
+//! The gate for inter-processor interrupts: `ipi_gate_...`. Two threads share a gate.
 
 use crate::error::coalesce_error;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, kind, put};
 use vic_core::{Ipi, IpiGate};
 
-/// Limits inter-processor interrupts by when the last virtual interrupt was delivered (vIC §3.3). Opaque. Once
-/// initialised, any number of threads may use it at the same time.
+/// Defers an inter-processor interrupt if the last virtual interrupt is recent (vIC §3.3). Opaque. After initialisation
+/// any number of threads may use it at the same time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ipi_gate {
-    /// Do not look into it.
+    /// Private to the library.
     pub opaque: [u64; 3],
 }
 
@@ -25,12 +25,13 @@ impl Machine for IpiGate {
 pub const IPI_GATE_PAPER_NS: u64 = 100_000;
 const _: () = assert!(IPI_GATE_PAPER_NS == IpiGate::PAPER_THRESHOLD_NS);
 
-/// Makes a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
+/// Initialises a gate that sends an IPI if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
 ///
 /// `gate_size` is `sizeof(ipi_gate)`; `error` may be null.
 ///
 /// # Safety
-/// `gate` is null or points to `gate_size` bytes that nobody else uses; `error` is null or points to a `coalesce_error`.
+/// `gate` is null or points to `gate_size` bytes that nobody else uses; `error` is null or points to a
+/// `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ipi_gate_init(
@@ -45,7 +46,7 @@ pub unsafe extern "C" fn ipi_gate_init(
     unsafe { State::make(gate, gate_size, machine, error) }
 }
 
-/// The monitor has delivered a virtual interrupt.
+/// Notes that the monitor has delivered a virtual interrupt.
 ///
 /// # Safety
 /// `gate` is null or points to an `ipi_gate`.
@@ -61,8 +62,9 @@ pub unsafe extern "C" fn ipi_gate_delivered(gate: *mut ipi_gate, now: u64) -> co
     }
 }
 
-/// Whether the kernel, having posted a completion, must interrupt the CPU that the guest runs on. `COALESCE_HOLD`: not
-/// yet; ask again at `*until`, which may be null, if the monitor has not come by then. Anything else: send it now.
+/// Whether the kernel must interrupt the guest's CPU, after it has posted a completion. `COALESCE_HOLD`: not yet; ask
+/// again at the instant `*until` if the monitor has not run by then. Anything else: send the IPI now. `until` may be
+/// null.
 ///
 /// # Safety
 /// As `ipi_gate_delivered`; `until` is null or points to a `uint64_t`.

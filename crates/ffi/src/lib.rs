@@ -1,8 +1,8 @@
-//! libcoalesce: the C ABI of the interrupt coalescing policies. C programs include `coalesce.h`, which is made from this
-//! crate and says everything that a caller needs; Rust programs use `vic-core` and `cint-core` themselves.
+//! libcoalesce: the C ABI of the interrupt coalescing policies. C programs include `coalesce.h`, which is generated
+//! from this crate and documents everything that a caller needs. Rust programs use `vic-core` and `cint-core` directly.
 //!
-//! Every function checks what it is given and makes one call of a core. An error never suppresses an interrupt: only
-//! `COALESCE_HOLD` does, and nothing but a sound machine returns it.
+//! Every function checks its arguments and makes one call of a core. An error never suppresses an interrupt: only
+//! `COALESCE_HOLD` does, and only a valid machine returns it.
 #![no_std]
 #![expect(non_camel_case_types, reason = "types have their C names")]
 
@@ -28,8 +28,8 @@ pub mod text;
 pub mod version;
 pub mod vic;
 
-/// On bare metal without Rust there must be a panic handler. This one cannot be linked, so that whoever links this
-/// library has the proof that nothing in it panics.
+/// A program on bare metal needs a panic handler. This one refers to a function that does not exist. So a successful
+/// link proves that nothing in this library panics.
 #[cfg(all(feature = "no-panic", not(feature = "std"), not(test)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

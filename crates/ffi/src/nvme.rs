@@ -1,4 +1,4 @@
-//! NVMe's own coalescing features, decoded and encoded: `nvme_...` (NVM Express Base Specification, Features 08h, 09h).
+//! Decodes and encodes NVMe's coalescing features: `nvme_...` (NVM Express Base Specification, Features 08h and 09h).
 
 use crate::error::{
     COALESCE_FIELD_AGGREGATION_THRESHOLD, COALESCE_FIELD_AGGREGATION_TIME_NS, COALESCE_FIELD_VECTOR, Refused,
@@ -11,20 +11,22 @@ use crate::tagged::{answer, put};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct nvme_coalescing {
-    /// So many completions interrupt at once. 1 to 256; 1: no coalescing by count.
+    /// The number of completions that interrupts at once. 1 to 256; 1: no coalescing by count.
     pub threshold: u32,
-    /// 0
+    /// Must be 0.
     pub reserved: u32,
-    /// How long a completion may be held, in ns; 0: no coalescing. On the wire in units of 100 µs, 25.5 ms at most.
+    /// The longest time that a completion may be held, in ns, at most 25.5 ms; 0: no coalescing. Encoded in units of
+    /// 100 µs.
     pub time_ns: u64,
 }
 
 const UNIT_NS: u64 = 100_000;
 
-/// Reads Command Dword 11 of Set Features 08h: THR, 0's based, in bits 7:0, and TIME in bits 15:8.
+/// Decodes Command Dword 11 of Set Features 08h: THR, 0's based, in bits 7:0, and TIME in bits 15:8. `out_size` is
+/// `sizeof(nvme_coalescing)`.
 ///
 /// # Safety
-/// `out` is null or points to `out_size` bytes, which are `sizeof(nvme_coalescing)`.
+/// `out` is null or points to `out_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvme_coalescing_decode(
     cdw11: u32,
@@ -37,12 +39,11 @@ pub unsafe extern "C" fn nvme_coalescing_decode(
     unsafe { answer(out, out_size, value) }
 }
 
-/// Writes Command Dword 11 of Set Features 08h. A time that is not 0 is rounded up to the next 100 µs: it never turns
-/// into "off".
+/// Encodes Command Dword 11 of Set Features 08h. The time is rounded up to 100 µs, so that only 0 means no coalescing.
 ///
 /// # Safety
-/// `value` is null or points to a `nvme_coalescing`; `cdw11` is null or points to a `uint32_t`; `error` is null or points
-/// to a `coalesce_error`.
+/// `value` is null or points to a `nvme_coalescing`; `cdw11` is null or points to a `uint32_t`; `error` is null or
+/// points to a `coalesce_error`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvme_coalescing_encode(
     value: *const nvme_coalescing,
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn nvme_coalescing_encode(
     unsafe { refused.report(error) }
 }
 
-/// Reads Command Dword 11 of Set Features 09h, Interrupt Vector Configuration: the vector in bits 15:0, and in bit 16
+/// Decodes Command Dword 11 of Set Features 09h, Interrupt Vector Configuration: the vector in bits 15:0, and in bit 16
 /// whether coalescing is disabled for it. Returns the vector.
 ///
 /// # Safety
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn nvme_vector_decode(cdw11: u32, is_disabled: *mut bool) 
     cdw11 & 0xffff
 }
 
-/// Writes Command Dword 11 of Set Features 09h.
+/// Encodes Command Dword 11 of Set Features 09h.
 ///
 /// # Safety
 /// `cdw11` is null or points to a `uint32_t`; `error` is null or points to a `coalesce_error`.

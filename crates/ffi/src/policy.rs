@@ -1,5 +1,5 @@
-//! Any policy behind one handle, on hosts: `coalesce_policy_...`. For a target whose users choose a policy by its text form,
-//! `auto` and the baselines among them, and whose guests were not changed to give hints.
+//! Any policy behind one handle, on hosts: `coalesce_policy_...`. For targets whose users choose a policy by its text
+//! form, `auto` and the baselines included, and whose guests give no hints.
 
 use crate::hint::{known, number};
 use crate::status::*;
@@ -13,11 +13,11 @@ use core::ffi::{c_char, c_void};
 use std::boxed::Box;
 use std::ffi::CString;
 
-/// A policy for one interrupt vector. The one object that this library allocates: it is as large as its policy needs.
+/// A policy for one interrupt vector. The library allocates it, because its size depends on the policy.
 #[derive(Debug)]
 pub struct coalesce_policy(AnyPolicy);
 
-/// Lets a policy decide; null delivers.
+/// Asks a policy for a decision; null delivers.
 ///
 /// # Safety
 /// `policy` is null, or a policy that nobody else uses during the call.
@@ -26,7 +26,7 @@ unsafe fn decide(policy: *mut coalesce_policy, call: impl FnOnce(&mut AnyPolicy)
     unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| numbers(call(&mut policy.0)).0)
 }
 
-/// Looks at a policy.
+/// Reads from a policy; null gives `absent`.
 ///
 /// # Safety
 /// `policy` is null, or a policy that nobody changes during the call.
@@ -35,11 +35,12 @@ unsafe fn look<T>(policy: *const coalesce_policy, absent: T, call: impl FnOnce(&
     unsafe { policy.as_ref() }.map_or(absent, |policy| call(&policy.0))
 }
 
-/// Makes a policy of a text such as "auto", "vic:cif_threshold=2", "cint:delta=20us" or "none", for a clock of `tick_hz`.
-/// Null: the text is refused, and a sentence in `message`, which may be null, says why.
+/// Creates a policy from its text form, such as "auto", "vic:cif_threshold=2", "cint:delta=20us" or "none", for a clock
+/// of `tick_hz` ticks per second. If the text is invalid, returns null and writes the reason to `message`, which may be
+/// null.
 ///
 /// # Safety
-/// `text` is null or a text that ends with a zero; `message` is null or points to `message_size` bytes.
+/// `text` is null or a zero-terminated text; `message` is null or points to `message_size` bytes.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_new(
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn coalesce_policy_new(
     }
 }
 
-/// Ends a policy; null is allowed. Whatever it holds must have been announced: flush it first.
+/// Frees a policy; null is allowed. Flush it first, so that no held completion loses its interrupt.
 ///
 /// # Safety
 /// `policy` is null, or a policy that nobody uses any more.
@@ -72,8 +73,8 @@ pub unsafe extern "C" fn coalesce_policy_free(policy: *mut coalesce_policy) {
     }
 }
 
-/// Takes another policy, or other parameters, with what is held, and decides about it. `COALESCE_E_CONFIG`: the text is
-/// refused, `message` says why, and nothing has changed; do not interrupt for that.
+/// Changes the policy or its parameters, and decides about the held completions. `COALESCE_E_CONFIG`: the text is
+/// invalid, `message` has the reason, and nothing has changed; this error needs no interrupt.
 ///
 /// # Safety
 /// As `coalesce_policy_new`; `policy` is null or a policy that nobody else uses during the call.
@@ -100,7 +101,7 @@ pub unsafe extern "C" fn coalesce_policy_reconfigure(
     }
 }
 
-/// The text form of a policy. Returns the length of the whole text, as `snprintf` does.
+/// Writes the text form of a policy. Returns the length of the whole text, as `snprintf` does.
 ///
 /// # Safety
 /// `policy` is null or a policy that nobody changes during the call; `text` is null or points to `text_size` bytes.
@@ -116,44 +117,44 @@ pub unsafe extern "C" fn coalesce_policy_print(
 
 /// A flush.
 pub const COALESCE_REQUEST_FLUSH: u32 = 1;
-/// A write that must be on the medium before it ends.
+/// A write that must be on the medium before it completes.
 pub const COALESCE_REQUEST_DURABLE: u32 = 2;
-/// The last of the requests that came with one kick.
+/// The last request of a kick.
 pub const COALESCE_REQUEST_LAST: u32 = 4;
 
-/// What is known of a request when it is submitted.
+/// A request at its submission.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct coalesce_request {
     /// `sizeof(coalesce_request)`
     pub struct_size: u32,
-    /// `COALESCE_REQUEST_...`, added up.
+    /// A combination of `COALESCE_REQUEST_...`.
     pub flags: u32,
-    /// How many its guest has submitted and not taken back, counting it.
+    /// The number of requests outstanding (submitted and not reaped by the guest), including this one.
     pub outstanding: u32,
-    /// How many came with one kick, counting it.
+    /// The number of requests that were submitted with the same kick, including this one.
     pub batch_len: u32,
     /// Linux I/O priority: class in bits 15:13; 0: not given.
     pub ioprio: u32,
-    /// What the requester said itself: `COALESCE_HINT_...`. What else is known counts where it said nothing.
+    /// The requester's own hint: `COALESCE_HINT_...`. If it is Plain, the policy infers a hint from the other fields.
     pub hint: u32,
-    /// Which group of submitters it belongs to, for strict Barriers. 0 to 15.
+    /// The group of submitters that it belongs to, for strict Barriers. 0 to 15.
     pub group: u32,
-    /// How many others were submitted before it of which nothing was known, and which need no mark: 0 where the policy wants
-    /// each of them (`coalesce_policy_wants_each_submit`).
+    /// The number of requests without hints and flags that were submitted before it and not reported. They need no
+    /// mark. Must be 0 if the policy wants each request (`coalesce_policy_wants_each_submit`).
     pub before: u32,
 }
 
-/// What a policy wants back when the request completes. `COALESCE_MARK_NONE` and `COALESCE_MARK_OF(hint)` initialise one for a
-/// request that was never submitted.
+/// What the caller keeps for a request from its submission to its completion. `COALESCE_MARK_NONE` and
+/// `COALESCE_MARK_OF(hint)` initialise a mark for a request whose submission was not reported.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct coalesce_mark {
-    /// For strict Barriers.
+    /// The ticket, for strict Barriers.
     pub ticket: u64,
     /// `COALESCE_HINT_...`
     pub hint: u32,
-    /// What the hint was inferred from; `COALESCE_NO_SOURCE`: the requester said it, or nobody did.
+    /// What the hint was inferred from; `COALESCE_NO_SOURCE`: the requester gave it, or there is none.
     pub source: u32,
 }
 
@@ -168,7 +169,7 @@ impl From<Mark> for coalesce_mark {
     }
 }
 
-/// A hint that is unknown is urgent.
+/// An unknown hint is Urgent.
 impl From<coalesce_mark> for Mark {
     fn from(mark: coalesce_mark) -> Self {
         let hint = known(mark.hint).unwrap_or(Hint::Urgent);
@@ -178,13 +179,13 @@ impl From<coalesce_mark> for Mark {
     }
 }
 
-/// A request is submitted, and `before` others were. Keep its `mark`, and give it back when it completes. A request that is null
-/// or of another size is urgent: on an error its completion interrupts. `COALESCE_E_CONFIG`: the policy wants each of those
-/// `before` it, and knows of none of them.
+/// Reports a submitted request, and `before` others before it. Keep its `mark`, and pass it when the request completes.
+/// On an error the mark is Urgent, so that the completion interrupts. `COALESCE_E_CONFIG`: `before` is not 0, but the
+/// policy wants each request; nothing was reported.
 ///
 /// # Safety
-/// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as its
-/// `struct_size` says; `mark` is null or points to a `coalesce_mark`.
+/// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
+/// its `struct_size` says; `mark` is null or points to a `coalesce_mark`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_on_submit(
     policy: *mut coalesce_policy,
@@ -226,31 +227,31 @@ pub const COALESCE_CLASS_ADMIN: u32 = 1;
 /// A command that failed, or that was aborted and will not complete.
 pub const COALESCE_CLASS_FAILED: u32 = 2;
 
-/// What is known of a command when it completes.
+/// A command at its completion.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct coalesce_completion {
     /// `sizeof(coalesce_completion)`
     pub struct_size: u32,
-    /// Commands in flight on this interrupt vector, counting this one.
+    /// Commands in flight on this interrupt vector, including this one.
     pub cif: u32,
-    /// What `coalesce_policy_on_submit` gave.
+    /// The mark from `coalesce_policy_on_submit`.
     pub mark: coalesce_mark,
-    /// When the guest's timeslice ends; `COALESCE_NEVER`: not known.
+    /// The end of the guest's timeslice; `COALESCE_NEVER`: unknown.
     pub slice_end: u64,
-    /// `COALESCE_CLASS_...`; one that is unknown counts as failed.
+    /// `COALESCE_CLASS_...`; an unknown class counts as failed.
     pub class_of: u32,
-    /// How many plain commands of an I/O queue completed just before it, and are announced with it, if it is; 65535 at most.
-    /// They need no `mark`: for a device that finds many at once.
+    /// The number of Plain commands of an I/O queue that completed just before it; at most 65535. They need no `mark`.
+    /// For a device that reports the completions of a poll together.
     pub before: u32,
 }
 
-/// A command completed, and `before` others: decides about one after the other until one delivers, whose interrupt announces
-/// them all.
+/// Decides about a completed command, and `before` others before it. It decides about one after the other until one
+/// delivers. That interrupt covers them all.
 ///
 /// # Safety
-/// `policy` is null or a policy that nobody else uses during the call; `completion` is null or points to as many bytes as
-/// its `struct_size` says.
+/// `policy` is null or a policy that nobody else uses during the call; `completion` is null or points to as many bytes
+/// as its `struct_size` says.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_on_completion(
@@ -274,14 +275,14 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
                 let before = u16::try_from(before).unwrap_or(u16::MAX);
                 policy.on_completion(now, &Completion { mark: mark.into(), cif, class, slice_end, before })
             }),
-            // The caller interrupts, and the policy must know.
+            // The caller interrupts on this error, so the policy must drop what it holds.
             Err(refused) => decide(policy, |policy| policy.flush(now)).min(refused.status()),
         }
     }
 }
 
-/// When `coalesce_policy_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not
-/// bounded. May change in every call.
+/// The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
+/// bound. Every call may change it.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -291,7 +292,7 @@ pub unsafe extern "C" fn coalesce_policy_deadline(policy: *const coalesce_policy
     unsafe { look(policy, None, AnyPolicy::deadline) }.map_or(COALESCE_NEVER, instant)
 }
 
-/// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+/// Decides at the deadline. Early, late and repeated calls are harmless.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -302,9 +303,10 @@ pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_polic
     unsafe { decide(policy, |policy| policy.on_deadline(now)) }
 }
 
-/// Whether the policy may hold what completes next. If not, nothing need be known of that, nor `coalesce_policy_on_submit` be
-/// called, until its next decision; or it need not be asked at all, but told by `coalesce_policy_on_passed`. So with "none", and
-/// with "auto" while holding costs throughput or few commands are outstanding.
+/// Whether the policy may hold the next completion. If not, its decision needs no mark and no commands in flight, and
+/// `coalesce_policy_on_submit` need not be called until that decision. The caller can also interrupt without asking,
+/// and report later with `coalesce_policy_on_passed`. False with "none", and with "auto" while holding costs throughput
+/// or few commands are outstanding.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -314,9 +316,10 @@ pub unsafe extern "C" fn coalesce_policy_may_hold(policy: *const coalesce_policy
     unsafe { look(policy, false, AnyPolicy::may_hold) }
 }
 
-/// While `coalesce_policy_may_hold` was false, nobody asked: so many commands completed since the last call, all of them are
-/// announced, by so many interrupts, and at most so many were outstanding, submitted and not taken back. Call it after some
-/// dozens of completions, as `coalesce_policy_may_hold` changes by it.
+/// Reports completions that interrupted without a decision while `coalesce_policy_may_hold` was false: their number
+/// since the last call, the number of interrupts that covered them, and the most commands that were outstanding
+/// (submitted and not reaped). Call it after some dozens of completions, because it can change
+/// `coalesce_policy_may_hold`.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -336,7 +339,7 @@ pub unsafe extern "C" fn coalesce_policy_on_passed(
     })
 }
 
-/// Whether `coalesce_policy_on_submit` must be called. May change with the configuration.
+/// Whether the policy wants `coalesce_policy_on_submit`. May change with the configuration.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -346,9 +349,10 @@ pub unsafe extern "C" fn coalesce_policy_wants_submit(policy: *const coalesce_po
     unsafe { look(policy, false, AnyPolicy::wants_submit) }
 }
 
-/// Whether it must be called for each request, as strict Barriers need. If not, those of which nothing is known, neither a flag
-/// nor a hint nor a priority class of real time or idle, and that are not the only ones outstanding, may be told of with a later
-/// one, before the next decision or configuration. May change with the configuration.
+/// Whether the policy wants `coalesce_policy_on_submit` for each request, as strict Barriers do. If not, some requests
+/// may be reported together with a later one (`before`), but before the next decision or reconfiguration. Such a
+/// request has no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May
+/// change with the configuration.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -358,7 +362,7 @@ pub unsafe extern "C" fn coalesce_policy_wants_each_submit(policy: *const coales
     unsafe { look(policy, false, AnyPolicy::wants_each_submit) }
 }
 
-/// Whether `coalesce_policy_on_batch_end` must be called after each poll of the device.
+/// Whether the policy wants `coalesce_policy_on_batch_end` after each poll of the device.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -368,7 +372,7 @@ pub unsafe extern "C" fn coalesce_policy_wants_batch_end(policy: *const coalesce
     unsafe { look(policy, false, AnyPolicy::wants_batch_end) }
 }
 
-/// The device has posted all it had.
+/// Notes that the device has posted everything that it had to post.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -379,7 +383,7 @@ pub unsafe extern "C" fn coalesce_policy_on_batch_end(policy: *mut coalesce_poli
     unsafe { decide(policy, |policy| policy.on_batch_end(now)) }
 }
 
-/// Queue stop, reset, migration: announces what is held.
+/// Delivers everything held: for a queue stop, a reset and a migration.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -390,8 +394,8 @@ pub unsafe extern "C" fn coalesce_policy_flush(policy: *mut coalesce_policy, now
     unsafe { decide(policy, |policy| policy.flush(now)) }
 }
 
-/// The guest has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation that
-/// protects the policy, the guest's index equals what was posted.
+/// Notes that the guest has reaped everything without an interrupt. Call it only if the guest's index equals the posted
+/// index, both read inside the lock that protects the policy.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -404,7 +408,7 @@ pub unsafe extern "C" fn coalesce_policy_on_consumed(policy: *mut coalesce_polic
     })
 }
 
-/// The queue was reset: what was submitted and has not completed never will. Announces what is held, and forgets what
+/// Notes that the queue was reset: commands in flight will not complete. Delivers everything held, and forgets what
 /// `auto` has learned.
 ///
 /// # Safety
@@ -421,9 +425,9 @@ pub unsafe extern "C" fn coalesce_policy_reset(policy: *mut coalesce_policy, now
     }
 }
 
-/// A command was aborted and will not complete; `mark` is what `coalesce_policy_on_submit` gave. With strict Barriers it
-/// decides as `cint_on_cancel` does: what the Barrier of a batch waited for may be delivered, and the rest stays held. Every other
-/// policy delivers what is held, where `cint_on_cancel` without a ticket holds.
+/// Notes that a command was aborted and will not complete. `mark` is its mark from `coalesce_policy_on_submit`. With
+/// strict Barriers it decides as `cint_on_cancel` does: it delivers if the abort completes a batch. Every other policy
+/// delivers everything held, whereas `cint_on_cancel` without a ticket holds.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`; `mark` is null or points to a `coalesce_mark`.
@@ -440,7 +444,7 @@ pub unsafe extern "C" fn coalesce_policy_on_cancel(
     unsafe { decide(policy, |policy| policy.on_cancel(now, mark)) }
 }
 
-/// The guest has been put on a CPU: announces what is held.
+/// Notes that the guest was scheduled on a CPU, and delivers everything held.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -451,7 +455,7 @@ pub unsafe extern "C" fn coalesce_policy_on_schedule(policy: *mut coalesce_polic
     unsafe { decide(policy, |policy| policy.on_schedule(now)) }
 }
 
-/// The guest is taken off its CPU: announces what is held.
+/// Notes that the guest was descheduled from its CPU, and delivers everything held.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -462,7 +466,7 @@ pub unsafe extern "C" fn coalesce_policy_on_deschedule(policy: *mut coalesce_pol
     unsafe { decide(policy, |policy| policy.on_deschedule(now)) }
 }
 
-/// Completions held: posted and not announced.
+/// The number of held completions: posted, and not covered by an interrupt.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -472,8 +476,8 @@ pub unsafe extern "C" fn coalesce_policy_held(policy: *const coalesce_policy) ->
     unsafe { look(policy, 0, AnyPolicy::held) }
 }
 
-/// The longest time, in ticks, that a completion is held if deadlines are met on time; `COALESCE_NEVER`: not bounded. May
-/// change with the configuration.
+/// The longest time, in ticks, that a completion is held if deadlines are met; `COALESCE_NEVER`: no bound. May change
+/// with the configuration.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -483,8 +487,8 @@ pub unsafe extern "C" fn coalesce_policy_max_hold(policy: *const coalesce_policy
     unsafe { look(policy, None, AnyPolicy::max_hold) }.unwrap_or(COALESCE_NEVER)
 }
 
-/// Submissions that strict Barriers could not track, as their group is unknown or has too many in flight: their marks have
-/// no ticket. Saturates; 0 without strict Barriers.
+/// The number of submissions that strict Barriers could not track, because their group is unknown or has too many
+/// commands in flight. Their marks have no ticket. Saturates; 0 without strict Barriers.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -494,14 +498,14 @@ pub unsafe extern "C" fn coalesce_policy_untracked(policy: *const coalesce_polic
     unsafe { look(policy, 0, AnyPolicy::untracked) }
 }
 
-/// Called for each counter.
+/// A function that receives one counter.
 pub type coalesce_counter =
     Option<unsafe extern "C" fn(context: *mut c_void, reason: *const c_char, is_hold: bool, count: u64)>;
 
-/// How often each decision was taken, by its reason.
+/// Calls `counter` for each reason, with the number of decisions.
 ///
 /// # Safety
-/// As `coalesce_policy_print`; `counter` returns, by no exception and no `longjmp`, and does not use the policy.
+/// As `coalesce_policy_print`; `counter` returns normally (no exception, no `longjmp`) and does not use the policy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_stats(
     policy: *const coalesce_policy,
@@ -523,7 +527,7 @@ pub unsafe extern "C" fn coalesce_policy_stats(
     unsafe { look(policy, COALESCE_E_NULL, each) }
 }
 
-/// Forgets how often each decision was taken.
+/// Resets the counters of decisions.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.

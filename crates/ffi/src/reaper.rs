@@ -1,4 +1,4 @@
-//! The consumer of a completion queue when urgent completions are announced alone: `cint_reaper_...` (cinterrupts §3.5).
+//! The consumer of a completion queue whose urgent completions interrupt alone: `cint_reaper_...` (cinterrupts §3.5).
 
 use crate::block::Block;
 use crate::error::{COALESCE_FIELD_ENTRIES, coalesce_error};
@@ -13,8 +13,8 @@ impl Block for Cursor {
     const KIND: u32 = kind(b'R');
 }
 
-/// An entry of an NVMe completion queue, in the byte order of the CPU. Dword 3 has the command identifier in bits 15:0, the
-/// phase tag in bit 16, and the status behind it.
+/// An entry of an NVMe completion queue, in the byte order of the CPU. Dword 3 has the command identifier in bits 15:0,
+/// the phase tag in bit 16, and the status in bits 31:17.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cint_entry {
@@ -22,31 +22,31 @@ pub struct cint_entry {
     pub dword: [u32; 4],
 }
 
-/// Called for each new entry: returns whether it is taken. At an urgent interrupt take those that are urgent, at a normal
-/// one all.
+/// A function that gets a new entry, and returns whether it reaps the entry. At an urgent interrupt it reaps urgent
+/// entries only, at a normal interrupt all.
 pub type cint_take = Option<unsafe extern "C" fn(context: *mut c_void, entry: *const cint_entry) -> bool>;
 
-/// The head doorbell stays.
+/// The head doorbell does not change.
 pub const COALESCE_NO_DOORBELL: u32 = 0xFFFF_FFFF_u32;
 
-/// Words of 64 entries; `None`: not a size of a queue.
+/// The number of words of 64 entries; `None` if `entries` is not a valid size of a queue.
 fn words(entries: u32) -> Option<u32> {
     (2..=65535).contains(&entries).then(|| entries.div_ceil(64))
 }
 
-/// Bytes of a reaper for a queue of so many entries, 2 to 65535; 0: other numbers. Where a constant is needed:
+/// The size in bytes of a reaper for a queue of `entries` entries, 2 to 65535; 0 for other numbers. For a constant, use
 /// `uint64_t reaper[CINT_REAPER_WORDS(entries)]`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_reaper_size(entries: u32) -> usize {
     words(entries).map_or(0, Cursor::size)
 }
 
-/// Makes a reaper for an empty queue of so many entries, whose first round has phase tag 1. `reaper_size` is in bytes,
-/// `cint_reaper_size(entries)` at least; `error` may be null. On an error the memory is as it was.
+/// Initialises a reaper for an empty queue of `entries` entries, whose first pass has phase tag 1. `reaper_size` is in
+/// bytes and at least `cint_reaper_size(entries)`; `error` may be null. On an error the memory is unchanged.
 ///
 /// # Safety
-/// `reaper` is null or points to `reaper_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to a
-/// `coalesce_error`.
+/// `reaper` is null or points to `reaper_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to
+/// a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_reaper_init(
@@ -65,13 +65,14 @@ pub unsafe extern "C" fn cint_reaper_init(
     unsafe { Cursor::make(reaper, reaper_size, block, error) }
 }
 
-/// Shows each new entry that is not taken yet to `take`, with `context`. `*doorbell` is what to write to the head doorbell,
-/// or `COALESCE_NO_DOORBELL`: it moves only over entries that are taken, so that the device overwrites no other.
+/// Passes each new entry that is not reaped yet to `take`, with `context`. Sets `*doorbell` to the value for the head
+/// doorbell, or to `COALESCE_NO_DOORBELL`. The head moves only over reaped entries, so that the device overwrites no
+/// other.
 ///
 /// # Safety
-/// `reaper` is null or points to a reaper that nobody else uses during the call; `queue` is null or points to the entries of
-/// its queue, which the device may write at any time; `take` returns, by no exception and no `longjmp`, and does not use the
-/// reaper; `doorbell` is null or points to a `uint32_t`.
+/// `reaper` is null or points to a reaper that nobody else uses during the call; `queue` is null or points to the
+/// entries of its queue, which the device may write at any time; `take` returns normally (no exception, no `longjmp`)
+/// and does not use the reaper; `doorbell` is null or points to a `uint32_t`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_reaper_reap(

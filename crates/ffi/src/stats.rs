@@ -1,18 +1,18 @@
-//! Counting decisions, by those who want to.
+//! Optional counters of decisions.
 
 use crate::status::{COALESCE_E_NULL, COALESCE_E_SIZE, COALESCE_OK, coalesce_status};
 
-/// How often each decision was taken: index it with `COALESCE_REASON_...`. Begin with zeroes.
+/// Counters of decisions by reason. Initialise them with zeroes, and index them with `COALESCE_REASON_...`.
 ///
-/// It is not part of the states, which stay small: count a state's reason after a decision.
+/// They are not part of a state, so that states stay small. To count a decision, pass the state's reason.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct coalesce_stats {
-    /// By reason. Counters stop at their maximum.
+    /// The number of decisions by reason. Counters saturate.
     pub decisions: [u64; 64],
 }
 
-/// Counts a decision by its reason; what is no reason counts as `COALESCE_REASON_NONE`. `stats_size` is
+/// Counts a decision by its reason. An invalid reason counts as `COALESCE_REASON_NONE`. `stats_size` is
 /// `sizeof(coalesce_stats)`.
 ///
 /// # Safety

@@ -1,36 +1,36 @@
-//! What a function answers, and why.
+//! The results of functions, and the reasons of decisions.
 
 use coalesce_decision::{HoldReason, Reason};
 use core::ffi::{CStr, c_char};
 
-/// What to do, or what was wrong. Only `COALESCE_HOLD` suppresses an interrupt: on anything else, errors included,
-/// deliver it. Numbers are never reused.
+/// A decision, or an error. Only `COALESCE_HOLD` suppresses an interrupt: on every other value, errors included,
+/// interrupt. Numbers are never reused.
 pub type coalesce_status = i32;
 
-/// Done. Where a decision was asked for: interrupt now, for everything that completed so far.
+/// Success. As a decision: interrupt now. The interrupt covers all completions so far.
 pub const COALESCE_OK: coalesce_status = 0;
-/// Interrupt now, for everything that completed so far.
+/// Interrupt now. The interrupt covers all completions so far.
 pub const COALESCE_DELIVER: coalesce_status = 0;
 /// Do not interrupt now.
 pub const COALESCE_HOLD: coalesce_status = 1;
-/// Interrupt now, for this urgent completion alone: what is held stays held (cinterrupts §3.5).
+/// Interrupt now, for this urgent completion alone: held completions stay held (cinterrupts §3.5).
 pub const COALESCE_DELIVER_URGENT: coalesce_status = 2;
 /// A pointer is null.
 pub const COALESCE_E_NULL: coalesce_status = -1;
 /// A state is not aligned to 8 bytes, or a queue not to 4.
 pub const COALESCE_E_ALIGNMENT: coalesce_status = -2;
-/// The memory is no state of this kind that this library has initialised.
+/// The memory is not a state of this kind that this library has initialised.
 pub const COALESCE_E_STATE: coalesce_status = -3;
-/// A size is not the one in this library's header: header and library differ, or the memory is too small.
+/// A size differs from the one in this library's header: header and library differ, or the memory is too small.
 pub const COALESCE_E_SIZE: coalesce_status = -4;
-/// A parameter is out of its range; the `coalesce_error` says which, and what is allowed.
+/// A parameter is out of range. The `coalesce_error` has the parameter and its bounds.
 pub const COALESCE_E_CONFIG: coalesce_status = -5;
 
-/// An instant that never comes: no deadline, no bound, not known.
+/// An instant that never comes: no deadline, no bound, or unknown.
 pub const COALESCE_NEVER: u64 = 0xFFFF_FFFF_FFFF_FFFF;
 const _: () = assert!(COALESCE_NEVER == u64::MAX);
 
-/// A deadline in numbers. At the end of the clock's range it comes early: it must not look like none.
+/// A deadline as a number. A deadline at the end of the clock's range is reported one tick early, to differ from none.
 pub(crate) const fn instant(deadline: u64) -> u64 {
     if deadline == COALESCE_NEVER { COALESCE_NEVER - 1 } else { deadline }
 }
@@ -44,9 +44,9 @@ pub extern "C" fn coalesce_strerror(status: coalesce_status) -> *const c_char {
         COALESCE_DELIVER_URGENT => c"interrupt now, for this urgent completion alone",
         COALESCE_E_NULL => c"a pointer is null",
         COALESCE_E_ALIGNMENT => c"a state is not aligned to 8 bytes, or a queue not to 4",
-        COALESCE_E_STATE => c"the memory is no state of this kind that this library has initialised",
-        COALESCE_E_SIZE => c"a size is not the one in this library's header",
-        COALESCE_E_CONFIG => c"a parameter is out of its range",
+        COALESCE_E_STATE => c"the memory is not a state of this kind that this library has initialised",
+        COALESCE_E_SIZE => c"a size differs from the one in this library's header",
+        COALESCE_E_CONFIG => c"a parameter is out of range",
         _ => c"unknown status",
     };
     text.as_ptr()
@@ -56,7 +56,7 @@ pub extern "C" fn coalesce_strerror(status: coalesce_status) -> *const c_char {
 pub const COALESCE_REASON_NONE: u32 = 0;
 /// Delivered: a completion was held for `max_hold`.
 pub const COALESCE_REASON_MAX_HOLD: u32 = 1;
-/// Delivered: the guest's timeslice ends before the next interrupt would be due.
+/// Delivered: the guest's timeslice ends before the next interrupt is expected.
 pub const COALESCE_REASON_SLICE_END: u32 = 2;
 /// Delivered: fewer than `cif_threshold` commands in flight.
 pub const COALESCE_REASON_LOW_CIF: u32 = 3;
@@ -64,19 +64,19 @@ pub const COALESCE_REASON_LOW_CIF: u32 = 3;
 pub const COALESCE_REASON_RATIO: u32 = 4;
 /// Delivered: the delivery ratio is 1.
 pub const COALESCE_REASON_ALWAYS: u32 = 5;
-/// Delivered: more would be held than the commands in flight justify now.
+/// Delivered: another held completion would exceed what the commands in flight allow (the live clamp).
 pub const COALESCE_REASON_LIVE_CLAMP: u32 = 6;
 /// Delivered: a flush.
 pub const COALESCE_REASON_FLUSH: u32 = 7;
-/// Delivered: the guest was put on a CPU.
+/// Delivered: the guest was scheduled on a CPU.
 pub const COALESCE_REASON_SCHEDULE: u32 = 8;
-/// Delivered: the guest was taken off its CPU.
+/// Delivered: the guest was descheduled from its CPU.
 pub const COALESCE_REASON_DESCHEDULE: u32 = 9;
 /// Delivered: Δ passed without a completion.
 pub const COALESCE_REASON_DELTA: u32 = 10;
-/// Delivered: what the storm guard had put off.
+/// Delivered: an interrupt that the storm guard had delayed.
 pub const COALESCE_REASON_STORM: u32 = 11;
-/// Delivered: a ticket or a hint that is not valid.
+/// Delivered: a ticket or a hint is invalid.
 pub const COALESCE_REASON_ERROR: u32 = 12;
 /// Delivered: a batch is complete.
 pub const COALESCE_REASON_BARRIER: u32 = 13;
@@ -84,9 +84,9 @@ pub const COALESCE_REASON_BARRIER: u32 = 13;
 pub const COALESCE_REASON_URGENT: u32 = 14;
 /// Delivered: the burst has `thr` completions.
 pub const COALESCE_REASON_COUNT: u32 = 15;
-/// Delivered: more would be held than the commands in flight justify.
+/// Delivered: another held completion would exceed what the commands in flight allow (the `in_flight` rule).
 pub const COALESCE_REASON_IN_FLIGHT: u32 = 16;
-/// Delivered: the device has posted all it had.
+/// Delivered: the device has posted everything that it had to post.
 pub const COALESCE_REASON_BATCH_END: u32 = 17;
 /// Delivered: the aggregation time passed (NVMe Feature 08h).
 pub const COALESCE_REASON_TIME: u32 = 18;
@@ -94,25 +94,25 @@ pub const COALESCE_REASON_TIME: u32 = 18;
 pub const COALESCE_REASON_LEADING_EDGE: u32 = 19;
 /// Delivered: coalescing is disabled (NVMe Features 08h, 09h).
 pub const COALESCE_REASON_DISABLED: u32 = 20;
-/// Delivered: a command of the admin queue.
+/// Delivered: the command belongs to the admin queue.
 pub const COALESCE_REASON_ADMIN: u32 = 21;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
-/// Held: an interrupt would announce nothing.
+/// Held: nothing is held, so an interrupt would cover nothing.
 pub const COALESCE_REASON_HOLD_NOTHING_HELD: u32 = 33;
-/// Held: the deadline has not come.
+/// Held: the deadline has not passed.
 pub const COALESCE_REASON_HOLD_EARLY: u32 = 34;
 /// Held: the new configuration is in force, and nothing is due under it.
 pub const COALESCE_REASON_HOLD_RECONFIGURED: u32 = 35;
-/// Held: the burst goes on.
+/// Held: the burst continues.
 pub const COALESCE_REASON_HOLD_BURST: u32 = 36;
-/// Held: an interrupt is due, and the storm guard puts it off.
+/// Held: an interrupt is due, and the storm guard delays it.
 pub const COALESCE_REASON_HOLD_STORM: u32 = 37;
-/// Held: the command is forgotten, and nothing is due.
+/// Held: the command was cancelled, and nothing is due.
 pub const COALESCE_REASON_HOLD_CANCELLED: u32 = 38;
-/// Held: neither count nor time is reached (NVMe Feature 08h).
+/// Held: neither the threshold nor the time is reached (NVMe Feature 08h).
 pub const COALESCE_REASON_HOLD_AGGREGATE: u32 = 39;
-/// Held: the poll goes on.
+/// Held: the poll continues.
 pub const COALESCE_REASON_HOLD_BATCH: u32 = 40;
 
 /// The name of a reason, as in traces and statistics. Never null.

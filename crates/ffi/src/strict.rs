@@ -1,5 +1,5 @@
-//! Strict Barriers: `cint_window_...`. A batch is complete when everything submitted before its last command is
-//! (cinterrupts §4.3).
+//! Strict Barriers: `cint_window_...`. A batch is complete when its last command and every command submitted before it
+//! have completed (cinterrupts §4.3).
 
 use crate::block::Block;
 use crate::cint::cint_state;
@@ -16,30 +16,30 @@ impl Block for Window {
     const KIND: u32 = kind(b'W');
 }
 
-/// A command that has no ticket: its hint stands as it is.
+/// No ticket. The command is not tracked, and its hint is used unchanged.
 pub const COALESCE_NO_TICKET: u64 = 0xFFFF_FFFF_FFFF_FFFF;
 
-/// Words of 64 commands; `None`: not a number of commands that a window can have.
+/// The number of words of 64 commands; `None` if `commands` is not a valid size of a window.
 fn words(commands: u32) -> Option<u32> {
     (commands.is_power_of_two() && (64..=4096).contains(&commands)).then_some(commands >> 6)
 }
 
-/// Bytes of a window of so many commands, which are a power of two, 64 to 4096; 0: they are not. Where a constant is
-/// needed: `uint64_t window[CINT_WINDOW_WORDS(commands)]`.
+/// The size in bytes of a window of `commands` commands, a power of two from 64 to 4096; 0 for other numbers. For a
+/// constant, use `uint64_t window[CINT_WINDOW_WORDS(commands)]`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_window_size(commands: u32) -> usize {
     words(commands).map_or(0, Window::size)
 }
 
-/// Makes a window for one group of submitters: it holds `commands` between the oldest that has not completed and the
-/// newest submitted. `window_size` is in bytes, `cint_window_size(commands)` at least; `error` may be null. On an error the
-/// memory is as it was.
+/// Initialises a window for one group of submitters. It tracks up to `commands` commands, from the oldest incomplete
+/// one to the newest submitted one. `window_size` is in bytes and at least `cint_window_size(commands)`; `error` may be
+/// null. On an error the memory is unchanged.
 ///
-/// A window, like a state, has no pointers and owns nothing. All windows of a machine are protected by what protects it.
+/// A window, like a state, contains no pointers and owns nothing. The lock of a machine also protects its windows.
 ///
 /// # Safety
-/// `window` is null or points to `window_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to a
-/// `coalesce_error`.
+/// `window` is null or points to `window_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to
+/// a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_window_init(
@@ -57,8 +57,8 @@ pub unsafe extern "C" fn cint_window_init(
     unsafe { Window::make(window, window_size, block, error) }
 }
 
-/// A command is submitted. Returns its ticket, to be given back with its completion, once. `COALESCE_NO_TICKET`: the window
-/// is full, or is none; the command is not tracked, its Barrier is relaxed.
+/// Notes a submitted command, and returns its ticket. Pass the ticket once, with the command's completion.
+/// `COALESCE_NO_TICKET`: the window is full or invalid; the command is not tracked, and its Barrier is relaxed.
 ///
 /// # Safety
 /// `window` is null or points to a window that nobody else uses during the call.
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn cint_window_on_submit(window: *mut u64) -> u64 {
     window.ok().and_then(|(window, words)| window.on_submit(words)).unwrap_or(COALESCE_NO_TICKET)
 }
 
-/// The controller was reset: every ticket is forgotten, and not given again.
+/// Notes that the controller was reset. All tickets become invalid, and none is issued again.
 ///
 /// # Safety
 /// As `cint_window_on_submit`.
@@ -86,8 +86,8 @@ pub unsafe extern "C" fn cint_window_reset(window: *mut u64) -> coalesce_status 
     }
 }
 
-/// As `cint_on_completion`, where Barriers are strict: with the command's window and its ticket. A ticket that was never
-/// given, or is given back twice, delivers (`COALESCE_REASON_ERROR`); so does a window that is none, with its error.
+/// `cint_on_completion` with strict Barriers: it takes the command's window and ticket. A ticket that was never issued,
+/// or is passed twice, delivers (`COALESCE_REASON_ERROR`). An invalid window returns its error, which delivers too.
 ///
 /// # Safety
 /// As `cint_on_completion` and `cint_window_on_submit`.
@@ -107,8 +107,8 @@ pub unsafe extern "C" fn cint_on_completion_strict(
     }
 }
 
-/// A command was aborted and will not complete. `window` may be null where Barriers are relaxed, with
-/// `COALESCE_NO_TICKET`.
+/// Notes that a command was aborted and will not complete, and decides. With relaxed Barriers, `window` may be null and
+/// `ticket` is `COALESCE_NO_TICKET`.
 ///
 /// # Safety
 /// As `cint_on_completion_strict`.
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn cint_on_cancel(
     }
 }
 
-/// What the end of a command means for the machine.
+/// The event for the machine when a command completes or is aborted.
 ///
 /// # Safety
 /// As `cint_window_on_submit`.
@@ -144,7 +144,7 @@ unsafe fn finish(window: *mut u64, ticket: u64, hint: u32) -> Result<Event, coal
     Ok(if hint.is_some() { event } else { Event::Error })
 }
 
-/// Lets the machine decide; if the window is none, it delivers, and the caller is told so.
+/// Asks the machine for a decision. If the window is invalid, the machine delivers, and the error is returned.
 fn with_event(event: Result<Event, coalesce_status>, decide: impl FnOnce(Event) -> coalesce_status) -> coalesce_status {
     match event {
         Ok(event) => decide(event),

@@ -1,4 +1,4 @@
-//! A state in the caller's memory: a word that says what it is, and the machine.
+//! A state in the caller's memory: a word that identifies its kind, and the machine.
 
 use crate::error::{Refused, coalesce_error};
 use crate::status::{
@@ -8,29 +8,29 @@ use crate::status::{
 use crate::version::COALESCE_ABI_VERSION;
 use coalesce_decision::{Decision, Reason};
 
-/// What a C state holds. `kind` differs for each type of machine and each version of the ABI.
+/// The content of a C state. `kind` differs for each type of machine and each version of the ABI.
 #[repr(C)]
 pub(crate) struct Tagged<T> {
     kind: u32,
-    /// Why the last decision was taken.
+    /// The reason of the last decision.
     pub(crate) reason: u32,
     pub(crate) machine: T,
 }
 
-/// The kind of states whose type has this letter. Neither zeroes, nor ones, nor text.
+/// The kind of the states whose type has this letter. It is not a plausible value of other memory (zeroes, ones, text).
 pub(crate) const fn kind(letter: u8) -> u32 {
     u32::from_le_bytes([COALESCE_ABI_VERSION as u8, letter, 0xC0, 0xA1])
 }
 
-/// A machine that C keeps in a state of its own type.
+/// A machine with its own state type in C.
 pub(crate) trait Machine: Sized {
-    /// What C sees of it.
+    /// The C type.
     type State;
     /// The first word of its states: [`kind`].
     const KIND: u32;
 }
 
-/// A decision in numbers: what to do, and why.
+/// A decision as numbers: the status and the reason.
 #[inline(always)]
 pub(crate) const fn numbers(decision: Decision) -> (coalesce_status, u32) {
     match decision {
@@ -40,7 +40,7 @@ pub(crate) const fn numbers(decision: Decision) -> (coalesce_status, u32) {
     }
 }
 
-/// With what is no state of the kind wanted. Out of the way of those that are.
+/// The error for a pointer that is not a valid state. Kept out of line, off the fast path.
 #[cold]
 #[inline(never)]
 fn what_is_wrong(state: *const u64) -> coalesce_status {
@@ -54,7 +54,7 @@ fn what_is_wrong(state: *const u64) -> coalesce_status {
 }
 
 impl<T: Machine> Tagged<T> {
-    /// A state that a caller gave, if it is one of this kind.
+    /// The state at the caller's pointer, if it is one of this kind.
     ///
     /// # Safety
     /// `state` is null, or points to a state.
@@ -62,7 +62,7 @@ impl<T: Machine> Tagged<T> {
     unsafe fn check(state: *const T::State) -> Result<*const Self, coalesce_status> {
         const { assert!(size_of::<Self>() == size_of::<T::State>() && align_of::<Self>() == align_of::<u64>()) };
         let state = state.cast::<Self>();
-        // Asked for alone, as one condition is one instruction more.
+        // Checked separately: as one condition it costs one instruction more.
         if state.is_null() {
             return Err(what_is_wrong(state.cast()));
         }
@@ -73,17 +73,17 @@ impl<T: Machine> Tagged<T> {
         Ok(state)
     }
 
-    /// To change it.
+    /// The state, for changes.
     ///
     /// # Safety
     /// `state` is null, or points to a state that nobody else uses during the call.
     #[inline(always)]
     pub(crate) unsafe fn at<'a>(state: *mut T::State) -> Result<&'a mut Self, coalesce_status> {
-        // SAFETY: the caller's promise; by its first word the memory is what `make` wrote.
+        // SAFETY: the caller's promise; the first word shows that `make` wrote this memory.
         unsafe { Self::check(state).map(|state| &mut *state.cast_mut()) }
     }
 
-    /// To look at it.
+    /// The state, for reading.
     ///
     /// # Safety
     /// `state` is null, or points to a state that nobody changes during the call.
@@ -93,11 +93,11 @@ impl<T: Machine> Tagged<T> {
         unsafe { Self::check(state).map(|state| &*state) }
     }
 
-    /// Makes a state in the caller's memory of `size` bytes.
+    /// Writes a state to the caller's memory of `size` bytes.
     ///
     /// # Safety
-    /// `state` is null, or points to `size` bytes that nobody else uses; `error` is null, or an error can be written
-    /// there.
+    /// `state` is null, or points to `size` bytes that nobody else uses; `error` is null, or points to room for an
+    /// error.
     pub(crate) unsafe fn make(
         state: *mut T::State,
         size: usize,
@@ -116,7 +116,7 @@ impl<T: Machine> Tagged<T> {
         }
         match machine {
             Ok(machine) => {
-                // SAFETY: it is there, aligned, and large enough.
+                // SAFETY: the memory is not null, aligned, and large enough.
                 unsafe { place.write(Self { kind: T::KIND, reason: COALESCE_REASON_NONE, machine }) };
                 COALESCE_OK
             }
@@ -125,7 +125,7 @@ impl<T: Machine> Tagged<T> {
         }
     }
 
-    /// Tells the machine something about which there is nothing to decide.
+    /// Passes an event to the machine that needs no decision.
     ///
     /// # Safety
     /// `state` is null, or points to a state that nobody else uses during the call.
@@ -142,7 +142,7 @@ impl<T: Machine> Tagged<T> {
 }
 
 impl<T: Machine> Tagged<T> {
-    /// Lets the machine decide.
+    /// Asks the machine for a decision.
     ///
     /// # Safety
     /// `state` is null, or points to a state that nobody else uses during the call.
@@ -158,10 +158,10 @@ impl<T: Machine> Tagged<T> {
         }
     }
 
-    /// The same, where the call may be refused.
+    /// [`decide`](Self::decide) for a call that may be refused.
     ///
     /// # Safety
-    /// As there; `error` is null, or an error can be written there.
+    /// As there; `error` is null, or points to room for an error.
     pub(crate) unsafe fn try_decide(
         state: *mut T::State,
         call: impl FnOnce(&mut T) -> Result<Decision, Refused>,
@@ -178,7 +178,7 @@ impl<T: Machine> Tagged<T> {
         }
     }
 
-    /// Keeps the reason, and says what to do.
+    /// Stores the reason of a decision, and returns its status.
     #[inline(always)]
     pub(crate) fn note(&mut self, decision: Decision) -> coalesce_status {
         let (status, reason) = numbers(decision);
@@ -187,10 +187,10 @@ impl<T: Machine> Tagged<T> {
     }
 }
 
-/// A configuration that a caller gave, if it is of this library's size.
+/// The configuration at the caller's pointer, if it has this library's size.
 ///
 /// # Safety
-/// `config` is null, or as many bytes are there as its first word says.
+/// `config` is null, or points to as many bytes as its first word says.
 pub(crate) unsafe fn read_config<C: Copy>(config: *const C) -> Result<C, Refused> {
     if config.is_null() {
         return Err(Refused::Status(COALESCE_E_NULL));
@@ -200,14 +200,14 @@ pub(crate) unsafe fn read_config<C: Copy>(config: *const C) -> Result<C, Refused
     if size as usize != size_of::<C>() {
         return Err(Refused::Status(COALESCE_E_SIZE));
     }
-    // SAFETY: so many bytes are there, and any are a configuration.
+    // SAFETY: this many bytes are valid, and any bytes are a configuration.
     Ok(unsafe { config.read_unaligned() })
 }
 
-/// Writes a result, if it is wanted.
+/// Writes a result, unless `out` is null.
 ///
 /// # Safety
-/// `out` is null, or a `T` can be written there.
+/// `out` is null, or points to room for a `T`.
 pub(crate) unsafe fn put<T>(out: *mut T, value: T) {
     if !out.is_null() {
         // SAFETY: the caller's promise.
@@ -215,8 +215,8 @@ pub(crate) unsafe fn put<T>(out: *mut T, value: T) {
     }
 }
 
-/// Writes a configuration to begin with in the caller's memory of `size` bytes. If that is not this library's size, it says
-/// so: a configuration of 0 bytes, which every use refuses.
+/// Writes an initial configuration to the caller's memory of `size` bytes. If that is not this library's size, writes a
+/// configuration of 0 bytes, which every function refuses.
 ///
 /// # Safety
 /// `out` is null, or points to `size` bytes.
@@ -230,7 +230,7 @@ pub(crate) unsafe fn put_config<C>(out: *mut C, size: usize, config: C) {
     }
 }
 
-/// Answers a question in the caller's memory of `size` bytes.
+/// Writes a result to the caller's memory of `size` bytes.
 ///
 /// # Safety
 /// `out` is null, or points to `size` bytes.

@@ -1,4 +1,4 @@
-//! Texts, on hosts: parameters in the form that command lines and configuration files use, and errors as sentences.
+//! Texts, on hosts: parameters in their text form, and errors as sentences.
 
 use crate::cint::cint_config;
 use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error, coalesce_field_name};
@@ -14,7 +14,7 @@ use std::error::Error;
 use std::format;
 use std::string::{String, ToString};
 
-/// Writes as much of a text as there is room for, and a zero behind it. Returns the bytes of all of it, without the zero.
+/// Writes as much of a text as fits, with a terminating zero. Returns the length of the whole text without the zero.
 ///
 /// # Safety
 /// `out` is null, or points to `size` bytes.
@@ -34,10 +34,10 @@ pub(crate) unsafe fn write_text(out: *mut c_char, size: usize, text: &dyn Displa
     text.len()
 }
 
-/// Reads a text; null is none.
+/// Reads a text; null is an error.
 ///
 /// # Safety
-/// `text` is null, or a text that ends with a zero.
+/// `text` is null, or a zero-terminated text.
 pub(crate) unsafe fn read_text<'a>(text: *const c_char) -> Result<Cow<'a, str>, Box<dyn Error>> {
     if text.is_null() {
         return Err("no text: the pointer is null".into());
@@ -62,21 +62,21 @@ pub unsafe extern "C" fn coalesce_error_print(
     }
     // SAFETY: the caller's promise; any bytes are such an error.
     let coalesce_error { field, because, value, min, max } = unsafe { error.read_unaligned() };
-    // SAFETY: it is a text of this library's.
+    // SAFETY: it is a text of this library.
     let name = unsafe { CStr::from_ptr(coalesce_field_name(field)) }.to_string_lossy();
     let allowed = match field {
         COALESCE_FIELD_COMMANDS => format!("allowed: powers of two from {min} to {max}"),
         _ if min == max => format!("allowed: {min}"),
         _ => format!("allowed: {min} to {max}"),
     };
-    // SAFETY: it is a text of this library's.
+    // SAFETY: it is a text of this library.
     let other = unsafe { CStr::from_ptr(coalesce_field_name(because)) }.to_string_lossy();
     let reason = if because == 0 { String::new() } else { format!(", because of {other}") };
     // SAFETY: the caller's promise.
     unsafe { write_text(text, text_size, &format_args!("{name} is {value}; {allowed}{reason}")) }
 }
 
-/// Reads a text into a configuration for a clock of `tick_hz`.
+/// Parses a text into a configuration for a clock of `tick_hz`.
 ///
 /// # Safety
 /// As `vic_config_parse`.
@@ -111,11 +111,11 @@ unsafe fn parse<C>(
     }
 }
 
-/// Reads parameters such as "vic", "vic:profile=paper" or "vic:cif_threshold=2,epoch=100ms", for a clock of `tick_hz`. On
-/// `COALESCE_E_CONFIG` a sentence in `message`, which may be null, says what is wrong and what is allowed.
+/// Parses parameters such as "vic", "vic:profile=paper" or "vic:cif_threshold=2,epoch=100ms", for a clock of `tick_hz`
+/// ticks per second. On `COALESCE_E_CONFIG`, `message` has the reason as a sentence; it may be null.
 ///
 /// # Safety
-/// `text` is null or a text that ends with a zero; `config` is null or points to `config_size` bytes; `message` is null or
+/// `text` is null or a zero-terminated text; `config` is null or points to `config_size` bytes; `message` is null or
 /// points to `message_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_config_parse(
@@ -135,8 +135,8 @@ pub unsafe extern "C" fn vic_config_parse(
     }
 }
 
-/// Reads parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32". As `vic_config_parse` else. The keys
-/// `barrier`, `both` and `hints` are no parameters of the machine: only their defaults are accepted.
+/// Parses parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32", as `vic_config_parse` does. The
+/// keys `barrier`, `both` and `hints` are not parameters of the machine, so only their defaults are accepted.
 ///
 /// # Safety
 /// As `vic_config_parse`.
@@ -155,18 +155,19 @@ pub unsafe extern "C" fn cint_config_parse(
             let Spec::Cint(cint) = &spec else { return Err(format!("{spec}: not a cint policy")) };
             let CintSpec { barrier, both, hints, .. } = CintSpec::DEFAULT;
             if (cint.barrier, cint.both, &cint.hints) != (barrier, both, &hints) {
-                return Err(format!("{spec}: barrier, both and hints are up to the program, not to the machine"));
+                return Err(format!("{spec}: barrier, both and hints are set by the program, not in the machine"));
             }
             Ok(cint_config::new(&cint.params(tick_hz), tick_hz))
         })
     }
 }
 
-/// Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as `snprintf`
-/// does; 0: the configuration is null, of another size, or a parameter is out of its range.
+/// Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as
+/// `snprintf` does; 0: the configuration is null, of another size, or a parameter is out of range.
 ///
 /// # Safety
-/// `config` is null or points to as many bytes as its `struct_size` says; `text` is null or points to `text_size` bytes.
+/// `config` is null or points to as many bytes as its `struct_size` says; `text` is null or points to `text_size`
+/// bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_config_print(config: *const vic_config, text: *mut c_char, text_size: usize) -> usize {
     // SAFETY: the caller's promises.
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn vic_config_print(config: *const vic_config, text: *mut 
     }
 }
 
-/// Writes parameters in their text form, which `cint_config_parse` reads. As `vic_config_print` else.
+/// Writes parameters in their text form, which `cint_config_parse` reads, as `vic_config_print` does.
 ///
 /// # Safety
 /// As `vic_config_print`.

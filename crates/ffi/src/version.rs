@@ -1,17 +1,17 @@
-//! Which library this is.
+//! The version of the library.
 
 use core::ffi::c_char;
 
-/// Changes when states change inside.
+/// The version of the layout of states.
 pub const COALESCE_ABI_VERSION: u32 = 1;
-/// Version of the header: `COALESCE_VERSION_MAJOR.COALESCE_VERSION_MINOR.COALESCE_VERSION_PATCH`.
+/// The version of the header is `COALESCE_VERSION_MAJOR.COALESCE_VERSION_MINOR.COALESCE_VERSION_PATCH`.
 pub const COALESCE_VERSION_MAJOR: u32 = 0;
-/// Of the header.
+/// The minor version of the header.
 pub const COALESCE_VERSION_MINOR: u32 = 1;
-/// Of the header.
+/// The patch version of the header.
 pub const COALESCE_VERSION_PATCH: u32 = 0;
 
-/// `COALESCE_ABI_VERSION` of the library: it refuses states that one with another made.
+/// `COALESCE_ABI_VERSION` of the library. It refuses states of a library with another one.
 #[unsafe(no_mangle)]
 pub extern "C" fn coalesce_abi_version() -> u32 {
     COALESCE_ABI_VERSION

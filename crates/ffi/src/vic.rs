@@ -1,4 +1,4 @@
-//! vIC: `vic_...`. Decisions come from commands in flight and completion rate.
+//! vIC: `vic_...`. It decides by the commands in flight and the completion rate.
 
 use crate::error::{
     COALESCE_FIELD_CIF_THRESHOLD, COALESCE_FIELD_LIVE_CLAMP, COALESCE_FIELD_MAX_SKIP, COALESCE_FIELD_RESERVED, Refused,
@@ -8,12 +8,12 @@ use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
 use vic_core::{Config, Field, Params, Vic};
 
-/// A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It has no pointers and owns
-/// nothing: it may be moved and copied while nobody uses it, and needs no end.
+/// A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It contains no pointers and owns
+/// nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct vic_state {
-    /// Do not look into it.
+    /// Private to the library.
     pub opaque: [u64; 13],
 }
 
@@ -25,7 +25,7 @@ impl Machine for Vic {
 }
 const _: () = assert!(size_of::<State>() == 104, "the paper's figure");
 
-/// Parameters of vIC. Begin with `vic_config_default` or `vic_config_paper`.
+/// Parameters of vIC. Start from `vic_config_default` or `vic_config_paper`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct vic_config {
@@ -33,21 +33,22 @@ pub struct vic_config {
     pub struct_size: u32,
     /// Below this many commands in flight every completion interrupts. 2 to 65535.
     pub cif_threshold: u32,
-    /// Ticks of the caller's clock in a second. 1000 to 10000000000.
+    /// Ticks per second of the caller's clock. 1000 to 10000000000.
     pub tick_hz: u64,
-    /// How often the delivery ratio is determined anew, in ns. 1 ms to 60 s.
+    /// The interval at which the delivery ratio is recomputed, in ns. 1 ms to 60 s.
     pub epoch_ns: u64,
-    /// How long a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: until the device completes another one.
+    /// The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: until the device completes
+    /// another command.
     pub max_hold_ns: u64,
-    /// Scheduler awareness: by how much the two clocks may differ, in ns. 0 to 100 ms.
+    /// Scheduler awareness: the largest difference between the two clocks, in ns. 0 to 100 ms.
     pub margin_ns: u64,
-    /// Below this many completions a second every completion interrupts; 0: never too few.
+    /// Below this many completions per second every completion interrupts; 0: no such limit.
     pub iops_threshold: u32,
-    /// The longest cycle: one interrupt in `max_skip` completions at least. 2 to 65535.
+    /// The longest cycle: at least one of `max_skip` completions interrupts. 2 to 65535.
     pub max_skip: u32,
-    /// 1: compare what is held with the commands in flight at each completion; 0: only at the start of an epoch.
+    /// 1: limit held completions by the commands in flight at each completion; 0: only at the start of an epoch.
     pub live_clamp: u32,
-    /// 0
+    /// Must be 0.
     pub reserved: u32,
 }
 
@@ -94,7 +95,8 @@ impl vic_config {
     }
 }
 
-/// The paper's parameters, made safe: nothing is held longer than 500 µs, nor so much that the device could run dry.
+/// The paper's parameters with bounds: a completion is held for at most 500 µs, a cycle has at most 16 completions, and
+/// the live clamp keeps the device busy.
 ///
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
@@ -104,8 +106,8 @@ pub unsafe extern "C" fn vic_config_default(config: *mut vic_config, config_size
     unsafe { put_config(config, config_size, vic_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
-/// What the paper describes and no more (vIC §4). It has no time bound: a completion is held until the device completes
-/// another one.
+/// Exactly what the paper describes (vIC §4). There is no time bound: a completion may be held until the device
+/// completes another command.
 ///
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
@@ -115,13 +117,13 @@ pub unsafe extern "C" fn vic_config_paper(config: *mut vic_config, config_size: 
     unsafe { put_config(config, config_size, vic_config::new(&Params::PAPER, tick_hz)) };
 }
 
-/// Makes a machine that has seen nothing: ratio 1, nothing held.
+/// Initialises a machine: ratio 1, nothing held.
 ///
-/// `state_size` is `sizeof(vic_state)`; `error` may be null. On an error the memory is as it was.
+/// `state_size` is `sizeof(vic_state)`; `error` may be null. On an error the memory is unchanged.
 ///
 /// # Safety
-/// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes as
-/// its `struct_size` says; `error` is null or points to a `coalesce_error`.
+/// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
+/// as its `struct_size` says; `error` is null or points to a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_init(
@@ -130,15 +132,15 @@ pub unsafe extern "C" fn vic_init(
     config: *const vic_config,
     error: *mut coalesce_error,
 ) -> coalesce_status {
-    // SAFETY: the caller's promises are those of the two.
+    // SAFETY: the caller's promises are those of both calls.
     unsafe {
         let machine = read_config(config).and_then(|config| config.check()).map(Vic::new);
         State::make(state, state_size, machine, error)
     }
 }
 
-/// Takes a new configuration, with what is held, and decides about it. The epoch that runs, its ratio, and `tick_hz` stay.
-/// On an error nothing has changed; `error` may be null.
+/// Changes the configuration, and decides about the held completions. The running epoch and its ratio stay. `tick_hz`
+/// cannot change. On an error nothing changes. `error` may be null.
 ///
 /// # Safety
 /// As `vic_init`, of a state that nobody else uses during the call.
@@ -157,8 +159,8 @@ pub unsafe extern "C" fn vic_reconfigure(
     }
 }
 
-/// A command completed; `cif` commands were in flight, counting this one: decrement your counter, then, inside the
-/// serialisation that protects the state, load it again, and add one.
+/// Decides about a completed command. `cif` is the number of commands in flight, including this one. To get it,
+/// decrement your counter. Then load it again inside the lock that protects the state, and add one.
 ///
 /// # Safety
 /// `state` is null or points to a `vic_state` that nobody else uses during the call.
@@ -175,14 +177,15 @@ pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif:
     }
 }
 
-/// The slow path. It takes what that takes, so that going on to it needs no stack there.
+/// The slow path. It has the parameters of `vic_on_completion`, so that the tail call needs no stack.
 #[inline(never)]
 extern "C" fn slow_path(state: &mut State, now: u64, cif: u32) -> coalesce_status {
     let decision = state.machine.on_completion_in_slice(now, cif, None);
     state.note(decision)
 }
 
-/// The same, with the instant at which the guest's timeslice ends (Xen §4). One that is not in the future says nothing.
+/// `vic_on_completion` with the instant at which the guest's timeslice ends (Xen §4). An instant that is not in the
+/// future counts as unknown.
 ///
 /// # Safety
 /// As `vic_on_completion`.
@@ -198,8 +201,8 @@ pub unsafe extern "C" fn vic_on_completion_in_slice(
     unsafe { State::decide(state, |vic| vic.on_completion_in_slice(now, cif, Some(slice_end))) }
 }
 
-/// When `vic_on_deadline` must be called if nothing happens before; `COALESCE_NEVER`: nothing is held, or not bounded.
-/// May change in every call.
+/// The instant at which to call `vic_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no bound. Every
+/// call may change it.
 ///
 /// # Safety
 /// `state` is null or points to a `vic_state` that nobody changes during the call.
@@ -209,7 +212,7 @@ pub unsafe extern "C" fn vic_deadline(state: *const vic_state) -> u64 {
     unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
 }
 
-/// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+/// Decides at the deadline. Early, late and repeated calls are harmless.
 ///
 /// # Safety
 /// As `vic_on_completion`.
@@ -220,8 +223,8 @@ pub unsafe extern "C" fn vic_on_deadline(state: *mut vic_state, now: u64) -> coa
     unsafe { State::decide(state, |vic| vic.on_deadline(now)) }
 }
 
-/// Queue stop, reset, migration: announces what is held. A failed command completes as any other, by `vic_on_completion`;
-/// call this after it.
+/// Delivers everything held: for a queue stop, a reset and a migration. For a failed command, call it after
+/// `vic_on_completion`.
 ///
 /// # Safety
 /// As `vic_on_completion`.
@@ -232,7 +235,7 @@ pub unsafe extern "C" fn vic_flush(state: *mut vic_state, now: u64) -> coalesce_
     unsafe { State::decide(state, |vic| vic.flush(now)) }
 }
 
-/// The guest has been put on a CPU: announces what is held.
+/// Notes that the guest was scheduled on a CPU, and delivers everything held.
 ///
 /// # Safety
 /// As `vic_on_completion`.
@@ -243,8 +246,8 @@ pub unsafe extern "C" fn vic_on_schedule(state: *mut vic_state, now: u64) -> coa
     unsafe { State::decide(state, |vic| vic.on_schedule(now)) }
 }
 
-/// The guest is taken off its CPU: announces what is held. Until `vic_on_schedule` neither time nor completions count for
-/// the rate.
+/// Notes that the guest was descheduled from its CPU, and delivers everything held. Until `vic_on_schedule`, neither
+/// time nor completions count towards the rate.
 ///
 /// # Safety
 /// As `vic_on_completion`.
@@ -255,8 +258,8 @@ pub unsafe extern "C" fn vic_on_deschedule(state: *mut vic_state, now: u64) -> c
     unsafe { State::decide(state, |vic| vic.on_deschedule(now)) }
 }
 
-/// The guest has taken everything that was posted, without an interrupt. Call it only if, inside the serialisation that
-/// protects the state, the guest's index equals what was posted.
+/// Notes that the guest has reaped everything without an interrupt. Call it only if the guest's index equals the posted
+/// index, both read inside the lock that protects the state.
 ///
 /// # Safety
 /// As `vic_on_completion`.
@@ -266,21 +269,21 @@ pub unsafe extern "C" fn vic_on_consumed(state: *mut vic_state, now: u64) -> coa
     unsafe { State::tell(state, |vic| vic.on_consumed(now)) }
 }
 
-/// What a machine says of itself.
+/// The state of a machine, for statistics.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct vic_info {
-    /// Completions held: posted and not announced.
+    /// Held completions: posted, and not covered by an interrupt.
     pub held: u32,
     /// The delivery ratio: `count_up` interrupts...
     pub count_up: u32,
     /// ...in `skip_up` completions.
     pub skip_up: u32,
-    /// How often a call was older than the one before it; stops at 65535.
+    /// How often the clock went back from one call to the next; saturates at 65535.
     pub times_back: u32,
 }
 
-/// Looks at a machine. `info_size` is `sizeof(vic_info)`.
+/// Reads the state of a machine. `info_size` is `sizeof(vic_info)`.
 ///
 /// # Safety
 /// `state` is null or points to a `vic_state` that nobody changes during the call; `info` is null or points to
@@ -307,7 +310,8 @@ pub unsafe extern "C" fn vic_get_info(
     unsafe { answer(info, info_size, value) }
 }
 
-/// Why the last decision was taken: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` if there was none, or no such state.
+/// The reason of the last decision: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` before the first one, or if `state`
+/// is invalid.
 ///
 /// # Safety
 /// As `vic_deadline`.

@@ -1,4 +1,4 @@
-//! `include/coalesce.h` is what the sources say. To write it anew: `UPDATE=1 cargo test -p libcoalesce --test header`.
+//! `include/coalesce.h` is generated from the sources: `UPDATE=1 cargo test -p libcoalesce --test header` writes it.
 
 use coalesce::{cint::*, error::*, ipi::*, nvme::*, policy::*, reaper::*, stats::*, version::*, vic::*};
 use std::path::Path;
@@ -56,7 +56,7 @@ fn make(root: &Path) -> String {
 }
 
 #[test]
-fn the_header_is_what_the_sources_say() {
+fn the_header_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let made = make(root);
     let path = root.join("include/coalesce.h");
@@ -68,7 +68,7 @@ fn the_header_is_what_the_sources_say() {
 }
 
 #[test]
-fn the_version_is_the_packages() {
+fn the_version_is_that_of_the_package() {
     let version = format!("{COALESCE_VERSION_MAJOR}.{COALESCE_VERSION_MINOR}.{COALESCE_VERSION_PATCH}");
     assert_eq!(version, env!("CARGO_PKG_VERSION"));
 }

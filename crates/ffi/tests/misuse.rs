@@ -1,4 +1,4 @@
-//! What is no state, and what is no configuration: an error each, and never `COALESCE_HOLD`.
+//! Invalid states and invalid configurations give an error, and never `COALESCE_HOLD`.
 
 use coalesce::cint::*;
 use coalesce::error::*;
@@ -9,11 +9,11 @@ use coalesce::strict::*;
 use coalesce::vic::*;
 use std::ptr::{null, null_mut};
 
-/// A state of which every byte can be set, and room to put it in the wrong place.
+/// Memory for a state whose every byte can be set, with room to misalign it.
 #[repr(C, align(8))]
 struct Memory([u8; 256]);
 
-/// Every function that decides, given any memory.
+/// Calls every function that decides with any memory as its state.
 fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
     let (vic, cint) = (memory.cast::<vic_state>(), memory.cast::<cint_state>());
     // SAFETY: the memory is ours, and larger than a state; or null.
@@ -56,7 +56,7 @@ fn assert_refused(memory: *mut u8, expected: coalesce_status) {
 }
 
 #[test]
-fn what_is_no_state_is_an_error() {
+fn invalid_states_give_an_error() {
     assert_refused(null_mut(), COALESCE_E_NULL);
     for byte in [0, 1, 0x20, 0x55, 0xFF] {
         let mut memory = Memory([byte; 256]);
@@ -69,7 +69,7 @@ fn what_is_no_state_is_an_error() {
 }
 
 #[test]
-fn a_state_of_another_machine_is_an_error() {
+fn a_state_of_another_machine_gives_an_error() {
     let mut memory = Memory([0; 256]);
     let state = memory.0.as_mut_ptr();
     // SAFETY: all of it is ours, and the configurations are large enough.
@@ -90,7 +90,7 @@ fn a_state_of_another_machine_is_an_error() {
 }
 
 #[test]
-fn a_wrong_configuration_says_what_is_wrong_and_what_is_allowed() {
+fn an_invalid_configuration_gives_its_field_and_bounds() {
     type Change = fn(&mut vic_config);
     let cases: [(Change, u32, (u64, u64, u64)); 7] = [
         (|c| c.tick_hz = 0, COALESCE_FIELD_TICK_HZ, (0, 1_000, 10_000_000_000)),
@@ -140,7 +140,7 @@ fn sizes_of_another_header_are_refused() {
 }
 
 #[test]
-fn a_window_that_is_none_delivers_what_is_held_and_says_so() {
+fn an_invalid_window_delivers_everything_held_and_gives_an_error() {
     let mut memory = Memory([0; 256]);
     let state = memory.0.as_mut_ptr().cast::<cint_state>();
     let mut zeroes = [0; 64];

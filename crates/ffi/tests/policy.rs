@@ -1,4 +1,4 @@
-//! Any policy behind one handle: it decides as the policy does that Rust programs use.
+//! A policy behind the C handle decides as the same policy in Rust.
 
 use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Passed, Ticket};
 use coalesce::hint::*;
@@ -46,7 +46,7 @@ fn submit(policy: *mut coalesce_policy, hint: u32) -> coalesce_mark {
     mark
 }
 
-/// With 64 in flight.
+/// Completes a request with 64 commands in flight.
 fn complete(policy: *mut coalesce_policy, now: u64, mark: coalesce_mark) -> coalesce_status {
     let struct_size = size_of::<coalesce_completion>() as u32;
     let (slice_end, class_of) = (COALESCE_NEVER, COALESCE_CLASS_IO);
@@ -55,7 +55,7 @@ fn complete(policy: *mut coalesce_policy, now: u64, mark: coalesce_mark) -> coal
     unsafe { coalesce_policy_on_completion(policy, now, &raw const completion) }
 }
 
-/// Numbers that look random, the same every time.
+/// Pseudo-random numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -174,7 +174,7 @@ const PLAIN: coalesce_completion = coalesce_completion {
     before: 0,
 };
 
-/// Also more than are possible.
+/// Includes more completions than are possible.
 #[test]
 fn completions_that_came_together_are_all_held() {
     for (text, before, held) in [("vic:profile=paper,epoch=1ms", 3, 0), ("cint:thr=20,in_flight=off", 3, 4)] {
@@ -194,7 +194,7 @@ fn completions_that_came_together_are_all_held() {
 }
 
 #[test]
-fn another_policy_takes_over_what_is_held() {
+fn another_policy_takes_over_held_completions() {
     let handle = make("cint").expect("a policy");
     let mut message = [0_u8; 200];
     let completion = PLAIN;
@@ -213,11 +213,11 @@ fn another_policy_takes_over_what_is_held() {
     }
 }
 
-/// What is held when the queue is reset, when the guest is put on a CPU, and when it is taken off, is announced.
+/// A reset, a schedule and a deschedule deliver everything held.
 #[test]
 fn nothing_held_is_forgotten() {
     for text in ["cint:ooo=off,in_flight=off", "vic:live_clamp=off", "nvme"] {
-        for announce in [coalesce_policy_reset, coalesce_policy_on_schedule, coalesce_policy_on_deschedule] {
+        for deliver in [coalesce_policy_reset, coalesce_policy_on_schedule, coalesce_policy_on_deschedule] {
             let handle = make(text).expect("a policy");
             // SAFETY: all of it is ours.
             unsafe {
@@ -226,15 +226,15 @@ fn nothing_held_is_forgotten() {
                     now += 1_000;
                     complete(handle, now, submit(handle, COALESCE_HINT_PLAIN));
                 }
-                assert_eq!(announce(handle, now), COALESCE_DELIVER, "{text}");
-                assert_eq!(announce(handle, now), COALESCE_HOLD, "{text}: nothing is held");
+                assert_eq!(deliver(handle, now), COALESCE_DELIVER, "{text}");
+                assert_eq!(deliver(handle, now), COALESCE_HOLD, "{text}: nothing is held");
                 coalesce_policy_free(handle);
             }
         }
     }
 }
 
-/// A batch whose last command was aborted: its Barrier completed before, and is due now.
+/// The Barrier of the batch completed before. It is due when the last command of the batch is aborted.
 #[test]
 fn an_aborted_command_completes_its_batch() {
     let handle = make("cint:barrier=strict,in_flight=off").expect("a policy");
@@ -247,8 +247,7 @@ fn an_aborted_command_completes_its_batch() {
     }
 }
 
-/// A mark that nobody made is plain and has no ticket: where Barriers are strict, it is not taken for a command that was
-/// submitted.
+/// `COALESCE_MARK_NONE` is Plain and has no ticket, so strict Barriers do not take it for a submitted command.
 #[test]
 fn a_request_that_was_never_submitted_is_plain() {
     let mark = coalesce_mark::from(::coalesce_policy::Mark::default());
@@ -280,7 +279,7 @@ fn what_strict_barriers_cannot_track_is_counted() {
     }
 }
 
-/// A strict Barrier must know each command: none of them may be told of with another.
+/// A strict Barrier must know each command, so `before` must be 0.
 #[test]
 fn strict_barriers_want_each_request() {
     let struct_size = size_of::<coalesce_request>() as u32;
@@ -317,7 +316,7 @@ fn a_clock_that_no_policy_can_have_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_an_error_and_never_a_hold() {
+fn invalid_arguments_give_an_error_and_never_a_hold() {
     assert!(make("vic:cif_threshold=1").expect_err("refused").contains("allowed: 2 to 65535"));
     let handle = make("auto").expect("a policy");
     let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };

@@ -1,5 +1,5 @@
-//! A device and a driver over one NVMe completion queue: urgent entries are taken first, each entry once, and the device
-//! never overwrites one that is not taken.
+//! A device and a driver over one NVMe completion queue: urgent entries are reaped first, each entry once, and the
+//! device never overwrites an unreaped entry.
 
 use coalesce::reaper::*;
 use coalesce::status::*;
@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 const ENTRIES: usize = 70;
 
-/// The device's side: where it writes next, its phase, and how far the doorbell lets it go.
+/// The device's side: its next entry, its phase, and the head doorbell.
 struct Device {
     queue: [cint_entry; ENTRIES],
     tail: usize,
@@ -51,11 +51,11 @@ unsafe extern "C" fn take(context: *mut c_void, entry: *const cint_entry) -> boo
 }
 
 #[test]
-fn each_entry_is_taken_once_and_urgent_ones_first() {
+fn each_entry_is_reaped_once_and_urgent_ones_first() {
     let mut reaper = vec![0; cint_reaper_size(ENTRIES as u32) / 8];
     let mut device = Device { queue: [cint_entry { dword: [0; 4] }; ENTRIES], tail: 0, phase: 1, doorbell: 0 };
     let mut driver = Driver { taken: Vec::new(), urgent_only: false };
-    let mut expected = VecDeque::new(); // posted and not taken
+    let mut expected = VecDeque::new(); // posted and not reaped
     let mut next = 0_u16;
     // SAFETY: all of it is ours.
     unsafe {
@@ -81,7 +81,7 @@ fn each_entry_is_taken_once_and_urgent_ones_first() {
             if doorbell != COALESCE_NO_DOORBELL {
                 device.doorbell = doorbell as usize;
             }
-            // Nothing at the doorbell is taken: it stands as far as it may.
+            // The entry at the doorbell is not reaped, so the head is as far as possible.
             if let Some(first) = expected.front() {
                 assert_eq!(cid(device.queue[device.doorbell]), *first);
             } else {

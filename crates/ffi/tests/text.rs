@@ -12,7 +12,7 @@ use std::ptr::{null, null_mut};
 
 const HZ: u64 = 1_000_000_000;
 
-/// What a function that prints prints.
+/// The output of a function that prints.
 fn printed(print: impl Fn(*mut c_char, usize) -> usize) -> String {
     let length = print(null_mut(), 0);
     let mut text = vec![0x55_u8; length + 1];
@@ -57,7 +57,7 @@ fn cint(text: &str) -> Result<cint_config, String> {
 }
 
 #[test]
-fn what_is_read_is_written_again() {
+fn a_parsed_text_is_printed_in_the_same_form() {
     for text in ["vic", "vic:profile=paper", "vic:cif_threshold=2,epoch=100ms", "vic:max_hold=off"] {
         let config = vic(text).expect(text);
         // SAFETY: all of it is ours.
@@ -72,7 +72,7 @@ fn what_is_read_is_written_again() {
 }
 
 #[test]
-fn the_defaults_are_the_same_as_a_text_and_as_a_function() {
+fn defaults_by_text_and_by_function_agree() {
     // SAFETY: all of it is ours.
     unsafe {
         let mut config = zeroed::<vic_config>();
@@ -89,7 +89,7 @@ fn the_defaults_are_the_same_as_a_text_and_as_a_function() {
 }
 
 #[test]
-fn a_wrong_text_says_what_is_wrong() {
+fn an_invalid_text_gives_the_reason() {
     for (text, problem) in [
         ("", "unknown policy"),
         ("cint", "not a vic policy"),
@@ -102,7 +102,7 @@ fn a_wrong_text_says_what_is_wrong() {
     for (text, problem) in [
         ("vic", "not a cint policy"),
         ("auto", "not a cint policy"),
-        ("cint:barrier=strict", "up to the program"),
+        ("cint:barrier=strict", "set by the program"),
         ("cint:storm=1000,max_hold=1us", "with storm=1000; allowed: 1ms to 500ms"),
     ] {
         let message = cint(text).expect_err(text);

@@ -137,7 +137,7 @@ struct CintMachine {
     windows: Vec<Vec<u64>>, // of each group; none: Barriers are relaxed
 }
 
-/// Where the traces put the group of a ticket.
+/// The position of the group in a traced ticket.
 const GROUP_SHIFT: u32 = 56;
 
 impl CintMachine {
@@ -178,7 +178,7 @@ impl CintMachine {
         (window.map_or(null_mut(), |window| window.as_mut_ptr()), ticket & !(u64::MAX << GROUP_SHIFT))
     }
 
-    /// A window that is null is an error, and the machine has decided all the same.
+    /// A null window gives an error, although the machine has decided.
     fn decide_strict(&mut self, call: impl FnOnce(*mut cint_state) -> coalesce_status) -> Decision {
         self.decide(|state| match call(state) {
             // SAFETY: the state is ours.
@@ -273,7 +273,7 @@ impl Policy for CintMachine {
     }
 }
 
-/// How many events of the traces of one machine came out the same.
+/// The number of events in the traces of one machine, all of which were decided the same.
 fn replay_all<P: Policy>(machine: &str, build: impl Fn(&Value) -> P) -> usize {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
     let mut events = 0;

@@ -1,5 +1,5 @@
-// The board of examples/bare_metal_irq.c, played: its registers are memory, its time is counted. No command may be lost, nor
-// wait longer for its interrupt than the machine's max_hold.
+// Simulates the board of examples/bare_metal_irq.c: registers are memory, and time is counted. No command may be lost,
+// or wait longer for its interrupt than the machine's max_hold.
 #include "../../examples/board.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 volatile struct registers board;
 static uint64_t ticks = 0xffff0000; // the counter soon wraps
-static uint32_t finished_at[64];    // low bits of the time: no command waits that long
+static uint32_t finished_at[64];    // the low bits of the time, which suffice for the wait of any command
 static uint32_t taken, interrupts, longest;
 
 static void must(bool good, const char *what)
@@ -22,7 +22,7 @@ static void must(bool good, const char *what)
     }
 }
 
-// The same numbers on every machine.
+// Pseudo-random numbers, the same on every machine.
 static uint32_t random_below(uint32_t limit)
 {
     static uint64_t seed = 1;
@@ -30,7 +30,7 @@ static uint32_t random_below(uint32_t limit)
     return (uint32_t)((seed >> 32) * limit >> 32);
 }
 
-// The host takes everything at an interrupt, and keeps DEPTH commands in flight, or sometimes one.
+// The host reaps everything at an interrupt, and keeps DEPTH commands in flight, or sometimes one.
 static void host(void)
 {
     if (!board.host_interrupt)
@@ -46,7 +46,7 @@ static void host(void)
     board.submitted = wanted > board.submitted ? wanted : board.submitted;
 }
 
-// Time passes; the timer interrupts in between.
+// Advances the time; the timer interrupts in between.
 static void pass(uint32_t span)
 {
     while (board.one_shot != 0 && board.one_shot <= span) {
@@ -73,7 +73,7 @@ int main(void)
     while (taken != COMMANDS) {
         pass(1 + random_below(random_below(100) == 0 ? 100000 : 500));
         if (board.finished == board.submitted) {
-            pass(MAX_HOLD); // the flash has nothing to do, and the host nothing to submit before it is interrupted
+            pass(MAX_HOLD); // the flash is idle, and the host submits nothing before its next interrupt
             must(taken == board.submitted, "an interrupt was lost");
             continue;
         }

@@ -1,5 +1,5 @@
-// What is no state, no size and no parameter: an error each, never COALESCE_HOLD, and nothing is written. Every function of
-// the library is called here.
+// Invalid states, sizes and parameters give an error, never COALESCE_HOLD, and nothing is written. Calls every function
+// of the library.
 #include <coalesce.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const char *about = "";
         }                                                                                  \
     } while (0)
 
-// Valid arguments beside the wrong one.
+// The valid arguments beside the invalid one.
 static vic_config a_vic_config;
 static cint_config a_cint_config;
 static cint_state a_cint;
@@ -28,7 +28,7 @@ static bool take_all(void *context, const cint_entry *entry)
     return true;
 }
 
-// Every function that takes a state, given any memory as one.
+// Calls every function that takes a state, with any memory as the state.
 typedef enum { VIC, CINT, GATE, WINDOW, REAPER, KINDS } kind;
 static const size_t sizes[KINDS] = {sizeof(vic_state), sizeof(cint_state), sizeof(ipi_gate), sizeof a_window,
                                     CINT_REAPER_WORDS(64) * sizeof(uint64_t)};
@@ -96,7 +96,7 @@ static coalesce_status init(kind which, void *memory, size_t size)
     }
 }
 
-// Memory of its own for each attempt and no larger than a state, so that a sanitizer sees who leaves it.
+// Separate memory for each attempt, no larger than a state, so that a sanitizer detects accesses beyond it.
 static void what_is_no_state(kind which)
 {
     size_t size = sizes[which];
@@ -122,7 +122,7 @@ static void what_is_no_state(kind which)
     }
 }
 
-// A sound state of one kind is none of another, and none of another version of the ABI.
+// A valid state of one kind is invalid as another kind, and in another version of the ABI.
 static void what_is_another_state(kind made)
 {
     unsigned char *memory = (unsigned char *)calloc(1, 4096);
@@ -146,7 +146,7 @@ static void what_is_another_state(kind made)
         CHECK((call) >= COALESCE_OK); \
     }
 
-// A sound state and what it says of itself, in memory of exactly their size: every function stays within.
+// A valid state and its info, in memory of exactly their size: no function accesses memory beyond them.
 static void what_is_a_state(kind which)
 {
     void *memory = malloc(sizes[which]), *out = malloc(sizeof(vic_info));
@@ -159,10 +159,10 @@ static void what_is_a_state(kind which)
     free(memory), free(out);
 }
 
-// The other parameter that sets the bound, if one does.
+// The other parameter that sets the bound, if there is one.
 static uint32_t bound_by;
 
-// What `call` says of a parameter with a value out of its range: which, and what is allowed.
+// Checks the error of `call` for a parameter out of range: the field and its bounds.
 #define REFUSED(call, parameter, number, wrong, smallest, largest)                                                     \
     do {                                                                                                               \
         about = #call ": " #parameter;                                                                                 \
@@ -173,7 +173,7 @@ static uint32_t bound_by;
         CHECK(error.because == bound_by);                                                                              \
     } while (0)
 
-// The same for all that is just outside its bounds; at the bounds it is accepted.
+// Checks values just outside the bounds, and that values at the bounds are accepted.
 #define BELOW(call, parameter, number, smallest, largest)                  \
     do {                                                                   \
         REFUSED(call, parameter, number, (smallest)-1, smallest, largest); \
@@ -220,7 +220,7 @@ static void parameters_of_vic(void)
         CHECK(vic_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
         c.reserved = 1;
         CHECK(vic_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
-        // A machine keeps its clock, and what it was if the new parameters are wrong.
+        // The clock cannot change. With invalid parameters the machine stays unchanged.
         c = sound;
         CHECK(VIC_INIT == COALESCE_OK);
         CHECK(vic_on_completion(&state, 1, 1) == COALESCE_DELIVER);
@@ -258,7 +258,7 @@ static void parameters_of_cint(void)
         BOUNDS(CINT_INIT, c.in_flight, COALESCE_FIELD_IN_FLIGHT, 2u, 32767u);
         ABOVE(CINT_INIT, c.ooo, COALESCE_FIELD_OOO, 0u, 1u);
         ABOVE(CINT_INIT, c.reserved, COALESCE_FIELD_RESERVED, 0u, 0u);
-        // With the storm guard: 0 is none, and a completion waits for at least one interval of it.
+        // With the storm guard: a rate of 0 means no guard, and max_hold must be at least the guard's interval.
         c = sound;
         c.max_hold_ns = COALESCE_NEVER;
         BOUNDS(CINT_INIT, c.storm_max_rate, COALESCE_FIELD_STORM_MAX_RATE, 8u, 200000000u);
@@ -318,7 +318,7 @@ static void parameters_of_the_others(void)
     REFUSED(REAPER_INIT, entries, COALESCE_FIELD_ENTRIES, 0u, 2u, 65535u);
     REFUSED(REAPER_INIT, entries, COALESCE_FIELD_ENTRIES, UINT32_MAX, 2u, 65535u);
 
-    // The sizes that the functions tell are those of the macros, and 0 for what is refused.
+    // The functions for sizes agree with the macros, and return 0 for invalid numbers.
     about = "sizes";
     for (uint32_t n = 0; n < 70000; n++) {
         bool is_window = n >= 64 && n <= 4096 && (n & (n - 1)) == 0, is_queue = n >= 2 && n <= 65535;
@@ -346,7 +346,7 @@ static void arguments_beside_the_state(void)
     CHECK(ipi_gate_delivered(&gate, 5) == COALESCE_OK);
     CHECK(ipi_gate_should_send(&gate, 5, NULL) == COALESCE_HOLD);
 
-    // A hint that is unknown, and a ticket that was never given, deliver.
+    // An unknown hint delivers, and so does a ticket that was never issued.
     for (uint32_t hint = 3; hint < 100; hint++) {
         CHECK(cint_on_completion(&a_cint, 1, hint, 100) == COALESCE_DELIVER);
         CHECK(cint_reason(&a_cint) == COALESCE_REASON_ERROR);
@@ -464,7 +464,7 @@ static void policies(void)
     CHECK(coalesce_policy_on_submit(policy, &request, &mark) == COALESCE_OK);
     completion.mark = mark;
     CHECK(coalesce_policy_on_completion(policy, 1, &completion) == COALESCE_HOLD && coalesce_policy_held(policy) == 1);
-    // What is held is announced by an error, and the policy knows.
+    // An error interrupts, so the policy drops what it holds.
     CHECK(coalesce_policy_on_completion(policy, 1, NULL) == COALESCE_E_NULL && coalesce_policy_held(policy) == 0);
     completion.struct_size++;
     CHECK(coalesce_policy_on_completion(policy, 1, &completion) == COALESCE_E_SIZE);
@@ -489,7 +489,7 @@ static void texts(void)
         CHECK(strlen(coalesce_reason_name(number)) > 0 && strlen(coalesce_field_name(number)) > 0);
     CHECK(strcmp(coalesce_field_name(COALESCE_FIELD_THR), "thr") == 0);
 
-    // Texts are cut where the room ends, and end with a zero.
+    // Texts are cut to fit, and zero-terminated.
     vic_config vic;
     cint_config cint;
     const char *sentence = "thr is 0; allowed: 1 to 65535";
@@ -530,7 +530,7 @@ static void texts(void)
     CHECK(coalesce_abi_version() == COALESCE_ABI_VERSION);
 }
 
-// Another header's configuration is not written beyond its size, and refused when it is used.
+// A configuration of another header is not written beyond its size, and is refused.
 static void configurations_of_another_size(void)
 {
     about = "configurations of another size";
@@ -557,7 +557,7 @@ static void configurations_of_another_size(void)
         }
 }
 
-// Under valgrind: whoever writes a checkpoint of a state gives nothing away.
+// Under valgrind: no byte of a state is undefined, so a checkpoint leaks nothing.
 static void states_are_whole(void)
 {
     about = "checkpoints";
