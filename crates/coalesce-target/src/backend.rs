@@ -1,5 +1,5 @@
-//! Where the data is. A back end knows nothing of virtio: it is given operations on a range of bytes and buffers in
-//! this process's memory, and does them at once, or through the worker's io_uring.
+//! The back ends, which store a disk's data. A back end knows nothing of virtio. It performs operations on a range of
+//! bytes, with buffers in this process's memory, at once or through the queue's io_uring.
 
 mod file;
 mod memory;
@@ -16,36 +16,36 @@ use std::fs::File;
 pub enum Operation {
     /// Fill the buffers.
     Read {
-        /// Where from.
+        /// The start of the range.
         offset: u64,
     },
     /// Store the buffers.
     Write {
-        /// Where to.
+        /// The start of the range.
         offset: u64,
-        /// On the medium before the operation ends, not only in a cache.
+        /// Whether the data must be on the medium before the operation ends.
         durable: bool,
     },
-    /// Everything written before is on the medium.
+    /// Brings everything written before to the medium.
     Flush,
-    /// The range is not needed any more; it may read as anything.
+    /// Discards the range. Its content is undefined afterwards.
     Discard {
         /// Start of the range.
         offset: u64,
         /// Its length.
         len: u64,
     },
-    /// The range reads as zeroes.
+    /// Writes zeroes to the range.
     WriteZeroes {
         /// Start of the range.
         offset: u64,
         /// Its length.
         len: u64,
-        /// The space may be given back.
+        /// Whether the space may be deallocated.
         unmap: bool,
-        /// The file system cannot do it: zeroes are written.
+        /// Whether zeroes are written from a buffer, because the file system has no operation for it.
         by_hand: bool,
-        /// On the medium before the operation ends, not only in a cache.
+        /// Whether the data must be on the medium before the operation ends.
         durable: bool,
     },
 }
@@ -59,39 +59,39 @@ pub enum Outcome {
     Error,
 }
 
-/// What becomes of an operation.
+/// The next step of an operation.
 pub enum Step {
     /// It has ended.
     Ended(Outcome),
-    /// It goes on when io_uring has done this.
+    /// The operation continues when io_uring has completed this entry.
     Submit(squeue::Entry),
-    /// It goes on at the next turn: all at once would keep everything else waiting.
+    /// The operation continues in the next turn, so that a large one does not delay others.
     Again,
 }
 
-/// Buffers that room is kept for. What a longer operation needed is given back.
+/// The most buffers whose memory is kept between operations.
 const BUFFERS_KEPT: usize = 32;
 
-/// The buffers of an operation: addresses in this process, and how much of them is dealt with.
+/// The buffers of an operation: addresses in this process, and the progress through them.
 #[derive(Debug, Default)]
 pub struct Buffers {
     iovecs: Vec<iovec>,
-    first: usize,        // iovecs before it are dealt with
-    flush: Option<File>, // what a flush in flight goes through, and no other
+    first: usize,        // iovecs before this index are done
+    flush: Option<File>, // the open file of a flush in flight, which no other flush shares
 }
 
-// SAFETY: the addresses point into guest memory, which no thread owns and which the owner of the buffers keeps mapped.
+// SAFETY: the addresses point into guest memory. No thread owns it, and the owner of the buffers keeps it mapped.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Forgets everything, and gives back what a long operation needed.
+    /// Removes all buffers, and frees the memory of a long list.
     pub fn clear(&mut self) {
         self.iovecs.clear();
         self.iovecs.shrink_to(BUFFERS_KEPT);
         self.first = 0;
     }
 
-    /// How many there are, dealt with or not.
+    /// The number of buffers, done or not.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.iovecs.len()
@@ -102,25 +102,25 @@ impl Buffers {
         self.iovecs.push(iovec { iov_base: base.cast(), iov_len: len });
     }
 
-    /// Buffers not yet dealt with.
+    /// The buffers that are not done.
     #[must_use]
     pub fn rest(&self) -> &[iovec] {
         &self.iovecs[self.first..]
     }
 
-    /// Bytes not yet dealt with.
+    /// The number of bytes that are not done.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rest().iter().map(|iovec| iovec.iov_len).sum()
     }
 
-    /// Whether everything is dealt with.
+    /// Whether all bytes are done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Notes that the next `bytes` are dealt with.
+    /// Notes that the next `bytes` are done.
     pub fn advance(&mut self, mut bytes: usize) {
         while let Some(iovec) = self.iovecs.get_mut(self.first) {
             if bytes < iovec.iov_len {
@@ -170,7 +170,7 @@ impl Backend {
         }
     }
 
-    /// io_uring has done a step of the operation, with this result; or it is the next turn.
+    /// Continues an operation, after io_uring has completed a step with this result, or in the next turn.
     pub fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
         match self {
             Self::File(file) => file.resume(operation, buffers, result),

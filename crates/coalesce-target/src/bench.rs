@@ -25,7 +25,7 @@ EXAMPLES
 The client reaps completions only after an interrupt, so the completion latency (clat) includes the time that the target
 holds them. Exit status: 0; 1 if a request failed or never completed, or the target cannot be used; 2 for wrong usage.";
 
-/// What to run and how to show it.
+/// The options of `bench`.
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub struct Bench {
     quiet: bool,
 }
 
-/// Runs a load and prints what came of it.
+/// Runs a load and prints its report.
 #[must_use]
 pub fn bench(bench: &Bench) -> ExitCode {
     match execute(bench) {
@@ -56,7 +56,7 @@ pub fn bench(bench: &Bench) -> ExitCode {
     }
 }
 
-/// Runs and prints; whether a request failed.
+/// Runs a load and prints its report. Returns whether a request failed.
 fn execute(bench: &Bench) -> Result<bool, Error> {
     let bar = progress_bar(bench);
     let result = run(&bench.options, |Progress { done, total_ios }| {

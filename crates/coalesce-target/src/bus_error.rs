@@ -1,9 +1,9 @@
-//! A front end may cut off the file behind the memory that it shares with us, and memory fails. What is touched there then
-//! raises SIGBUS, which would end this process.
+//! A front end may truncate the file behind the memory that it shares, and memory can fail. An access then raises
+//! SIGBUS, which would end this process.
 //!
-//! All memory that front ends share is registered here. A fault in it puts zeroes in the place of the *whole* mapping it
-//! is in: any number of faults takes one mapping, and nothing outside of it is touched. The front end that shares
-//! it loses its connection. A fault anywhere else ends the process, as it should.
+//! All memory that front ends share is registered here. A fault in it replaces the *whole* mapping by zeroes. So any
+//! number of faults needs only one mapping, and nothing outside is changed. The front end that shares it loses its
+//! connection. A fault anywhere else ends the process, as it should.
 
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -13,19 +13,20 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Mappings that one front end may have at a time: 8 times the regions of one guest, as requests in flight keep those of
-/// before.
+/// The most mappings of one front end at a time: 8 times the regions of a guest, because requests in flight keep
+/// earlier mappings.
 pub const MAPPINGS_MAX: usize = 256;
-/// Mappings of all front ends together.
+/// The most mappings of all front ends together.
 const REGISTRY_LEN: usize = 8192;
 
-// A signal handler takes no argument: what it needs to know is global.
+// Global, because a signal handler has no argument.
 static REGISTRY: [Entry; REGISTRY_LEN] = [const { Entry::free() }; REGISTRY_LEN];
-/// Held while the registry is changed. The signal handler only reads the registry.
+/// Held during changes of the registry. The signal handler only reads the registry.
 static CHANGES: Mutex<()> = Mutex::new(());
 
-/// A registered mapping. The handler of a fault in it sees it whole: the thread that faults keeps it registered. Another
-/// entry may be half changed when the handler looks: then its version tells.
+/// A registered mapping. The entry of a fault is consistent, because the thread that faults keeps the mapping
+/// registered. Another thread may be changing another entry when the handler reads it. The handler detects that by the
+/// entry's version.
 struct Entry {
     version: AtomicUsize, // odd: registered
     start: AtomicUsize,
@@ -43,7 +44,7 @@ impl Entry {
         }
     }
 
-    /// What is registered, unless it changes just now.
+    /// The registered mapping; `None` if there is none, or it is being changed.
     fn load(&self) -> Option<(Range<usize>, *mut FrontEnd)> {
         let version = self.version.load(Ordering::Acquire);
         let [start, len] = [&self.start, &self.len].map(|field| field.load(Ordering::Relaxed));
@@ -69,18 +70,18 @@ impl FrontEnd {
         Self { connection, mappings: AtomicUsize::new(0), lost: AtomicI32::new(0) }
     }
 
-    /// What happened to memory that it shares, if anything did. Its connection is shut down then.
+    /// The fault of memory that it shares, if there was one. Its connection is shut down then.
     #[must_use]
     pub fn lost(&self) -> Option<&'static str> {
         match self.lost.load(Ordering::Acquire) {
             0 => None,
             libc::BUS_MCEERR_AR => Some("has a hardware error"),
-            _ => Some("has no page behind it: its file was cut off, or its file system is full"),
+            _ => Some("has no page behind it: its file was truncated, or its file system is full"),
         }
     }
 }
 
-/// A mapping is registered as long as this lives. It must be dropped before the mapping is unmapped.
+/// Keeps a mapping registered. It must be dropped before the mapping is unmapped.
 #[derive(Debug)]
 pub struct Registration {
     index: usize,
@@ -88,8 +89,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers a mapping that begins at `start` and has `len` bytes, whole pages. None: the front end has as many as it
-    /// may have.
+    /// Registers a mapping of `len` bytes, whole pages, at `start`. `None`: the front end has too many mappings.
     #[must_use]
     pub fn new(start: usize, len: usize, front_end: Arc<FrontEnd>) -> Option<Self> {
         let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,14 +117,14 @@ impl Drop for Registration {
     }
 }
 
-/// From now on a fault in registered memory ends its front end's connection, not the process. To be called before any
-/// front end connects.
+/// Installs the handler: a fault in registered memory then ends its front end's connection, not the process. Must be
+/// called before any front end connects.
 ///
 /// # Errors
-/// The system takes no handler.
+/// The system refuses the handler.
 pub fn survive() -> Result<()> {
     let action = SigAction::new(SigHandler::SigAction(on_bus_error), SaFlags::SA_SIGINFO, SigSet::empty());
-    // SAFETY: the handler calls nothing but what a signal handler may call.
+    // SAFETY: the handler calls only functions that a signal handler may call.
     unsafe { sigaction(Signal::SIGBUS, &action) }.context("a handler for SIGBUS")?;
     Ok(())
 }
@@ -138,21 +138,21 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
         _ => false,
     };
     if !is_survived {
-        // SAFETY: what failed is tried again, and ends the process this time.
+        // SAFETY: the failed access is repeated, and ends the process this time.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Maps zeroes over the registered mapping that an address is in, and ends the connection of the front end that shares it.
+/// Maps zeroes over the registered mapping that contains an address, and ends its front end's connection.
 fn put_zeroes(address: usize, code: libc::c_int) -> bool {
     let found = REGISTRY.iter().filter_map(Entry::load).find(|(range, _)| range.contains(&address));
     let Some((range, front_end)) = found else { return false };
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let start = range.start as *mut libc::c_void;
-    // SAFETY: it is a mapping of shared memory from end to end, and nothing that Rust owns is in it; the thread that
-    // has faulted keeps it mapped.
+    // SAFETY: the range is exactly a mapping of shared memory, and contains nothing that Rust owns. The thread that has
+    // faulted keeps it mapped.
     let mapped = unsafe { libc::mmap(start, range.len(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
         return false;

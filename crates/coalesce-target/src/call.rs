@@ -11,13 +11,13 @@ use std::thread::sleep;
 use std::time::Duration;
 use tracing::error;
 
-/// io_urings for [`Call`]s. They are created at the start. Later the sandbox forbids it; and the kernel is slow to free one,
-/// so that a front end could exhaust them by changing its eventfds.
+/// io_urings for [`Call`]s. They are created at the start, because the sandbox forbids it later. They are reused,
+/// because the kernel is slow to free one, and a front end could exhaust them by changing its eventfds.
 #[derive(Clone, Default)]
 pub struct CallRings(Arc<Mutex<Vec<IoUring>>>);
 
 impl CallRings {
-    /// Enough for `count` calls at a time.
+    /// io_urings for `count` calls at a time.
     ///
     /// # Errors
     /// The kernel has no io_uring, or not enough memory or descriptors.
@@ -47,28 +47,28 @@ impl CallRings {
     }
 }
 
-// What io_uring_register is asked for (linux/io_uring.h).
+// Operations of io_uring_register (linux/io_uring.h).
 /// Signal an eventfd.
 pub const REGISTER_EVENTFD: u8 = 4;
 /// Signal it no more.
 pub const UNREGISTER_EVENTFD: u8 = 5;
 
-/// The pause before a signal is tried again that the kernel refused.
+/// The pause before a retry of a signal that the kernel refused.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Signals an eventfd, and never waits for its reader.
+/// Signals an eventfd without waiting for its reader.
 ///
-/// write(2) waits while the counter is full, unless the file is non-blocking. But the front end shares the file, and may
-/// change its mode at any time. So the kernel signals it, as the eventfd of an io_uring: an operation that does nothing
-/// completes, and the kernel adds 1 to the eventfd. It never waits for that.
+/// write(2) blocks while the counter is full, unless the file is non-blocking. The front end shares the file, and may
+/// change that mode at any time. So the eventfd is that of an io_uring: an operation that does nothing completes, and
+/// the kernel adds 1 to the eventfd. That never blocks.
 pub struct Call {
     ring: Option<IoUring>, // none only while it is dropped
     home: CallRings,
 }
 
 impl Call {
-    /// Signals. False: there is no way to. If the kernel refuses, it tries again until the kernel does not: a lost signal
-    /// hangs the guest.
+    /// Signals. Returns false if there is no io_uring. If the kernel refuses the operation, repeats it until the kernel
+    /// accepts, because a lost signal hangs the guest.
     pub fn signal(&mut self) -> bool {
         let Some(ring) = &mut self.ring else { return false };
         ring.completion().for_each(drop);
@@ -79,7 +79,7 @@ impl Call {
                 Ok(submitted) => return submitted == 1,
                 Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
                 Err(error) => {
-                    error!("an eventfd could not be signalled: {error}: it is tried again");
+                    error!("an eventfd could not be signalled: {error}: trying again");
                     sleep(PAUSE);
                 }
             }
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(eventfd.read().unwrap(), 1000);
     }
 
-    /// A blocking eventfd that is full: write(2) would wait here for ever.
+    /// A blocking eventfd that is full: write(2) would block for ever.
     #[test]
     fn a_full_eventfd_is_not_waited_for() {
         let eventfd = EventFd::new().unwrap();

@@ -1,11 +1,11 @@
-//! A disk, as its front end and its queues share it.
+//! The part of a disk that its front end and its queues share.
 
 use crate::backend::Backend;
 use crate::call::CallRings;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Queues of a disk, at most.
+/// The most queues of a disk.
 pub const QUEUES_MAX: usize = 16;
 /// Bytes of a serial number: virtio-blk and NVMe have the same.
 pub const SERIAL_LEN: usize = 20;
@@ -15,15 +15,16 @@ pub const SERIAL_LEN: usize = 20;
 pub struct Disk {
     /// The name in the log.
     pub name: String,
-    /// Where the data is.
+    /// The data.
     pub backend: Backend,
-    /// What a front end may do.
+    /// The limits for a front end.
     pub limits: Limits,
-    /// For the eventfds of its front end.
+    /// The io_urings for the eventfds of its front end.
     pub call_rings: CallRings,
     /// Write-back: a write may complete before it is on the medium. Otherwise write-through.
     pub write_back: AtomicBool,
-    /// Start of the clock of all its queues. It is one clock because `auto` runs its trials on all queues at the same time.
+    /// Start of the clock of all its queues. It is one clock because `auto` runs its trials on all queues at the same
+    /// time.
     pub epoch: Instant,
 }
 
@@ -32,10 +33,10 @@ pub struct Disk {
 pub struct Limits {
     /// Size in bytes.
     pub size: u64,
-    /// Writes are refused.
+    /// Whether writes are refused.
     pub read_only: bool,
     /// Serial number, padded with zeroes.
     pub serial: [u8; SERIAL_LEN],
-    /// Bytes of guest memory that may be mapped at a time.
+    /// The most guest memory that may be mapped at a time, in bytes.
     pub max_memory: u64,
 }

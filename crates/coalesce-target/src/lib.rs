@@ -1,10 +1,10 @@
 //! A userspace block device that decides when its guest is interrupted.
 //!
-//! `coalesce-target serve` offers disks over vhost-user to virtual machines, one socket each. The way of one request:
+//! `coalesce-target serve` offers disks over vhost-user to virtual machines, one socket each. The path of a request:
 //!
 //! guest kick → [`queue`] takes it from its [`source`], which is a [`vhost::vring`] → [`backend`] performs it, through
-//! io_uring → [`coalesce_delivery`] posts its completion, asks the policy, and interrupts. A deadline of the policy leads to
-//! the same delivery.
+//! io_uring → [`coalesce_delivery`] posts its completion, asks the policy, and interrupts. A deadline of the policy
+//! leads to the same delivery.
 //!
 //! Only [`vhost`] knows virtio. Only the queue knows the policy.
 
@@ -31,10 +31,10 @@ pub mod uring;
 pub mod vhost;
 pub mod worker;
 
-/// Prints on standard output. Whoever reads it may have had enough before its end.
+/// Prints to standard output. A reader that has closed it is not an error.
 ///
 /// # Errors
-/// It cannot be written.
+/// Writing fails.
 pub fn print(text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut stdout = std::io::stdout().lock();
@@ -44,13 +44,13 @@ pub fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Says a line on standard error, to whoever still reads it.
+/// Prints a line to standard error, and ignores errors.
 pub fn say(line: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// The same, with the arguments of `format!`.
+/// [`say`](fn@say) with the arguments of `format!`.
 #[macro_export]
 macro_rules! say {
     ($($argument:tt)*) => { $crate::say(format_args!($($argument)*)) };

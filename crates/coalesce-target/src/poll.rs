@@ -1,11 +1,11 @@
-//! Polling before sleeping: a wake-up costs more than a short wait, if the wait is short.
+//! Polling before sleeping. For a short wait, polling costs less than a wake-up.
 
 use crate::stats::PollStats;
 
-/// The shortest poll that is tried, in ns.
+/// The shortest poll, in ns.
 const SHORTEST_NS: u64 = 4_000;
 
-/// How long to poll: longer when a longer poll would have paid, not at all when sleep was long.
+/// Adapts the length of polls: longer if a longer poll would have paid, 0 after a long sleep.
 #[derive(Debug)]
 pub struct AdaptivePoll {
     max_ns: u64,
@@ -20,7 +20,7 @@ impl AdaptivePoll {
         Self { max_ns, now_ns: 0, stats: PollStats::default() }
     }
 
-    /// How long to poll before the next sleep, in ns.
+    /// The length of the poll before the next sleep, in ns.
     #[must_use]
     pub const fn length_ns(&self) -> u64 {
         self.now_ns
@@ -32,12 +32,12 @@ impl AdaptivePoll {
         self.max_ns
     }
 
-    /// A poll found something to do.
+    /// Notes that a poll found work.
     pub const fn paid(&mut self) {
         self.stats.paid += 1;
     }
 
-    /// A poll of `polled_ns` found nothing, and sleep then took `slept_ns`.
+    /// Notes that a poll of `polled_ns` found no work, and that the sleep after it took `slept_ns`.
     pub fn slept(&mut self, polled_ns: u64, slept_ns: u64) {
         self.stats.sleeps += 1;
         if polled_ns > 0 {
@@ -51,13 +51,13 @@ impl AdaptivePoll {
         };
     }
 
-    /// What was counted.
+    /// The statistics.
     #[must_use]
     pub const fn stats(&self) -> &PollStats {
         &self.stats
     }
 
-    /// Forgets what was counted.
+    /// Resets the statistics.
     pub fn reset_stats(&mut self) {
         self.stats = PollStats::default();
     }

@@ -1,6 +1,7 @@
-//! What a disk's process gives up before it listens to a front end: its user, its privileges, the file system, the
-//! network, other processes, and every system call that serving does not take. A front end that takes the process over
-//! is left with that disk's image, which its guest may write anyway, and with what the front end has sent.
+//! The sandbox of a disk's process. Before it reads from a front end, the process gives up its user, its privileges,
+//! the file system, the network, other processes, and every system call that serving does not need. A front end that
+//! controls the process can then reach only the disk's image, which its guest may write anyway, and what the front end
+//! itself has sent.
 
 use crate::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use crate::link::Identity;
@@ -19,7 +20,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use tracing::warn;
 
-/// Becomes another user, for good. To be called when everything is open, and before there is another thread.
+/// Switches to another user, irrevocably. Must be called when everything is open, and before another thread exists.
 ///
 /// # Errors
 /// This process may not become that user.
@@ -28,12 +29,12 @@ pub fn become_user(identity: &Identity) -> Result<()> {
     setgroups(&groups).context("its groups")?;
     setgid(Gid::from_raw(identity.gid)).context("its group")?;
     setuid(Uid::from_raw(identity.uid)).context("its user")?;
-    // Another user's process is forgotten as somebody's child.
-    set_pdeathsig(Signal::SIGKILL).context("the end with its parent")
+    // The kernel clears this setting when the user changes.
+    set_pdeathsig(Signal::SIGKILL).context("parent-death signal")
 }
 
-/// Lets no file grow beyond `size` bytes, those of the image. The region of requests in flight is a file as well. To be
-/// called before privileges are given up, or they could be used to raise the limit again.
+/// Limits the size of files to `size` bytes, the size of the image. The in-flight record is a file too. Must be called
+/// before privileges are given up, because with them the limit could be raised again.
 ///
 /// # Errors
 /// The limit is refused.
@@ -42,10 +43,10 @@ pub fn limit_file_size(size: u64) -> Result<()> {
     setrlimit(Resource::RLIMIT_FSIZE, limit, limit).context("the limit on the size of files")
 }
 
-/// Gives up privileges and the file system. To be called before there is another thread: each inherits it.
+/// Gives up privileges and the file system. Must be called before another thread exists, because threads inherit this.
 ///
 /// # Errors
-/// The kernel refuses what every kernel has. What it does not have is said in a line, and done without.
+/// The kernel refuses an operation that every kernel has. A missing feature is logged, and the process runs without it.
 pub fn give_up_privileges() -> Result<()> {
     set_no_new_privs().context("no new privileges")?;
     if caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).unwrap_or(false) {
@@ -67,7 +68,7 @@ pub fn give_up_privileges() -> Result<()> {
     Ok(())
 }
 
-/// Allows what serving takes and no other system call, in every thread. To be called when all threads are there.
+/// Allows only the system calls that serving needs, in every thread. Must be called when all threads exist.
 ///
 /// # Errors
 /// The kernel refuses the filter.
@@ -88,12 +89,12 @@ pub fn restrict_system_calls() -> Result<()> {
     }
 }
 
-/// System calls that serving takes.
+/// The system calls that serving needs.
 const ALLOWED: &[i64] = &[
-    // A request.
+    // Requests.
     libc::SYS_io_uring_enter,
     libc::SYS_clock_gettime,
-    // A connection: its messages, their descriptors, the memory behind them, eventfds.
+    // Connections: messages, their descriptors, memory, eventfds.
     libc::SYS_accept4,
     libc::SYS_recvmsg,
     libc::SYS_recvfrom,
@@ -108,12 +109,12 @@ const ALLOWED: &[i64] = &[
     libc::SYS_close,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
-    // Memory. No mapping can become code: see `rules`.
+    // Memory. No mapping can become executable: see `rules`.
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_brk,
-    // Threads: to wait for each other, and to end. None begins.
+    // Threads: they wait for each other and end. None is created.
     libc::SYS_futex,
     libc::SYS_sched_yield,
     libc::SYS_nanosleep,
@@ -137,28 +138,28 @@ const ALLOWED: &[i64] = &[
 fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let argument = |index, op, value| SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    // Nothing is both written and run: no mapping is executable.
+    // No mapping is executable.
     let exec = libc::PROT_EXEC as u64;
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![SeccompRule::new(vec![argument(2, SeccompCmpOp::MaskedEq(exec), 0)?])?]);
     }
-    // A thread's name and the precision of its timers, as it begins.
+    // A thread's name and timer slack, set at its start.
     let prctl = [libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK, libc::PR_SET_VMA]
         .map(|what| Ok(SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, what as u64)?])?));
     rules.insert(libc::SYS_prctl, prctl.into_iter().collect::<Result<_>>()?);
-    // Descriptors are copied, and memory is known by its seals. fcntl(2) also signals other processes (F_SETOWN), and
-    // changes what all of them share, such as standard error.
+    // Descriptors are duplicated, and files in memory are recognised by their seals. Other operations of fcntl(2) could
+    // signal other processes (F_SETOWN), or change files that processes share, such as standard error.
     let fcntl = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_GET_SEALS]
         .map(|what| Ok(SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, what as u64)?])?));
     rules.insert(libc::SYS_fcntl, fcntl.into_iter().collect::<Result<_>>()?);
-    // A region of requests in flight, not of huge pages.
+    // An in-flight record, without huge pages.
     let huge = u64::from(libc::MFD_HUGETLB);
     rules.insert(libc::SYS_memfd_create, vec![SeccompRule::new(vec![argument(1, SeccompCmpOp::MaskedEq(huge), 0)?])?]);
-    // An io_uring signals another eventfd. None is made: those that are do only what they are for.
+    // Changes the eventfd of an io_uring. No io_uring is created, and the existing ones are restricted.
     let register = [REGISTER_EVENTFD, UNREGISTER_EVENTFD]
         .map(|what| Ok(SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, u64::from(what))?])?));
     rules.insert(libc::SYS_io_uring_register, register.into_iter().collect::<Result<_>>()?);
-    // A panic ends this process, and no signal of ours another one.
+    // A panic ends this process. No other process can be signalled.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, own)?])?]);
     Ok(rules)

@@ -1,7 +1,7 @@
-//! What a front end gives a queue: a place to take requests from, and a place to post completions to.
+//! The interface between a front end and a queue: the queue takes requests from a source, and posts completions to it.
 //!
-//! A virtqueue is both. An NVMe front end has a completion queue with its submission queues. A queue serves either, and
-//! knows neither.
+//! A virtqueue is a source. In NVMe a completion queue with its submission queues would be one. The queue knows
+//! neither.
 
 use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
@@ -9,7 +9,7 @@ use coalesce_delivery::Ring;
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 
-/// What becomes of a request.
+/// What a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// The back end performs it.
@@ -25,49 +25,49 @@ pub enum Task {
 pub struct Request<T> {
     /// What to do.
     pub task: Task,
-    /// I/O priority that the guest gives it: class in bits 15:13, as Linux has it. 0: none.
+    /// The guest's I/O priority as in Linux: class in bits 15:13; 0: none.
     pub ioprio: u16,
-    /// Another device took it before, and ended without completing it.
+    /// Whether an earlier process took it, and ended without completing it.
     pub is_resumed: bool,
     /// Completes it.
     pub token: T,
 }
 
-/// Where a queue takes requests from and posts completions to.
+/// A place where a queue takes requests and posts completions.
 ///
-/// All requests of a source share one interrupt. A source may fetch from several submission queues; `take` chooses the next.
-/// A source whose completion queue can be full fetches a request only if there is room for its completion.
+/// All requests of a source share one interrupt. A source may fetch from several submission queues; `take` chooses the
+/// next. A source whose completion queue can be full fetches a request only if there is room for its completion.
 ///
 /// # Safety
-/// The buffers that [`take`](Self::take) gives out stay mapped until the token of their request is dropped.
+/// The buffers of [`take`](Self::take) stay mapped until the token of their request is dropped.
 pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
-    /// Completes one request. Not given out a second time while it lives.
+    /// Completes one request. Unique while it lives.
     type Token: Send;
-    /// Where the next source continues after this one.
+    /// The position at which the next source continues.
     type Position: Copy + Send;
 
     /// Takes the next request, if there is one. The addresses of its data go to `buffers`, which is empty.
     ///
     /// # Errors
-    /// The guest broke the ring; more requests in flight than the ring has room for are one way to do so.
+    /// The guest broke the ring, for example with more requests in flight than the ring has entries.
     fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Self::Token>>, Self::Broken>;
 
-    /// Sets the status of a request. The result is its completion, ready to be posted.
+    /// Sets the status of a request, and returns its completion, ready to be posted.
     fn complete(&mut self, token: Self::Token, outcome: Outcome) -> Self::Entry;
 
-    /// Requests that were submitted and can be taken now. None where completions have no room.
+    /// The number of submitted requests that can be taken now. 0 while there is no room for completions.
     ///
     /// # Errors
     /// The guest broke the ring.
     fn backlog(&self) -> Result<u32, Self::Broken>;
 
-    /// Completions that were posted and not reaped, as far as the guest tells.
+    /// The number of completions that are posted and not reaped, as far as the guest reports it.
     fn unreaped(&self) -> u32;
 
-    /// The descriptor that becomes readable at a kick. It is polled, never read. None: nothing kicks.
+    /// The descriptor that becomes readable at a kick. It is polled, never read. `None`: there are no kicks.
     fn kick(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Asks the guest for kicks, before a sleep. True: a request came meanwhile, and no kick follows for it.
+    /// Asks the guest for kicks, before a sleep. Returns true if a request came meanwhile, for which no kick follows.
     ///
     /// # Errors
     /// The guest broke the ring.
@@ -79,13 +79,13 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// The guest broke the ring.
     fn disable_kicks(&mut self) -> Result<(), Self::Broken>;
 
-    /// Whether the guest may wait for an interrupt for something that was posted. It may have been posted by a device that
-    /// ended before it interrupted, or signalled through an eventfd that nobody watches any more.
+    /// Whether the guest may wait for an interrupt for a posted completion. An earlier process may have ended between
+    /// post and interrupt, or it signalled an eventfd that nobody watches any more.
     fn owes_interrupt(&self) -> bool;
 
-    /// Tells the front end that the ring is broken.
+    /// Reports to the front end that the ring is broken.
     fn report_broken(&mut self);
 
-    /// Where the next source continues.
+    /// The position at which the next source continues.
     fn position(&self) -> Self::Position;
 }

@@ -1,13 +1,13 @@
-//! io_urings that do only what they are for: a front end that took the process over could otherwise ask the kernel, past
-//! the filter of system calls, for anything that io_uring does.
+//! Restricted io_urings. Without the restriction, a front end that controls the process could use every operation of
+//! io_uring, past the filter of system calls.
 
 use io_uring::{IoUring, register::Restriction};
 use std::io;
 
-/// An io_uring of this size that takes these operations and, later, these registrations.
+/// An io_uring of this size that accepts only these operations and these later registrations.
 ///
 /// # Errors
-/// The kernel has no io_uring, no restrictions for it (before Linux 5.10), or no memory or descriptor for one more.
+/// The kernel has no io_uring or no restrictions for it (before Linux 5.10), or no memory or descriptor is left.
 pub fn restricted(entries: u32, operations: &[u8], registrations: &[u8]) -> io::Result<IoUring> {
     let uring = IoUring::builder().setup_r_disabled().build(entries)?;
     let operations = operations.iter().copied().map(Restriction::sqe_op);

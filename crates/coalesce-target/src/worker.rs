@@ -1,4 +1,4 @@
-//! The process of one disk. Everything that a guest or a front end reaches is here, with nobody else's disk beside it.
+//! The process of one disk. A guest and its front end reach only this process, which has no other disk.
 
 use crate::link::{DiskStats, Questions, Request, Setup};
 use crate::record::Writer;
@@ -14,21 +14,21 @@ use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
-/// Descriptors that come with the first byte: the listener and, if there is a record, a pipe to it.
+/// The most descriptors that come with the first byte: the listener and, if there is a record, a pipe to it.
 const DESCRIPTORS_MAX: usize = 2;
 
 /// Serves the disk that the supervisor, at the other end of standard input, asks for, until it asks to stop.
 ///
 /// # Errors
-/// Nobody is there who asks.
+/// There is no supervisor.
 pub fn run() -> Result<()> {
-    close_what_was_inherited().context("the descriptors of whoever started the target")?;
-    // The supervisor tells when to end, also where a terminal or a service manager signals each process of a group.
+    close_inherited_files().context("inherited descriptors")?;
+    // Only the supervisor ends this process, even if a terminal or a service manager signals the whole process group.
     for ignored in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGXFSZ] {
         // SAFETY: no handler runs.
         unsafe { signal(ignored, SigHandler::SigIgn) }.context("signals")?;
     }
-    set_pdeathsig(Signal::SIGKILL).context("the end with its parent")?;
+    set_pdeathsig(Signal::SIGKILL).context("parent-death signal")?;
     // After a panic nothing about this disk can be trusted, and there is no other in this process.
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |about| {
@@ -58,14 +58,14 @@ pub fn run() -> Result<()> {
         }
         questions.answer(id, answer(&disk, request));
     }
-    // The supervisor was killed, and the kernel is about to kill this process too. What is in flight goes on with the
-    // next.
+    // The supervisor was killed, and the kernel is about to kill this process too. The next process continues the
+    // requests in flight.
     std::process::exit(1);
 }
 
-/// A shell or a service manager may have left files open in the supervisor, which are nothing to this disk.
-fn close_what_was_inherited() -> nix::Result<()> {
-    // SAFETY: beyond the three standard ones nothing is open yet that this process opened.
+/// Closes the files that a shell or a service manager left open in the supervisor. This disk does not need them.
+fn close_inherited_files() -> nix::Result<()> {
+    // SAFETY: this process has not opened any file yet.
     Errno::result(unsafe { libc::close_range(3, libc::c_uint::MAX, 0) }).map(drop)
 }
 
@@ -75,18 +75,18 @@ fn receive_descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>> {
     let mut descriptors = [-1; DESCRIPTORS_MAX];
     // SAFETY: the slice is the byte, which may have any value.
     let (_, count) =
-        unsafe { stream.recv_with_fds(&mut slices, &mut descriptors) }.context("nobody is there who asks")?;
-    // SAFETY: the kernel has just made these descriptors for us.
+        unsafe { stream.recv_with_fds(&mut slices, &mut descriptors) }.context("there is no supervisor")?;
+    // SAFETY: the kernel has just created these descriptors for this process.
     Ok(descriptors[..count].iter().map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }).collect())
 }
 
-/// Starts the disk, with as few rights as serving takes.
+/// Starts the disk, and gives up every right that serving does not need.
 fn start(setup: &Setup, listener: OwnedFd, record: Option<OwnedFd>) -> Result<(DiskServer, Option<Writer>)> {
     log::start(setup.log.parse().context("level of the log")?);
     bus_error::survive()?;
     let record = record.zip(setup.record_epoch_ns).map(|(pipe, epoch_ns)| (pipe, record::channel(epoch_ns)));
     let recorder = record.as_ref().map(|(_, (recorder, _))| recorder);
-    // With all its rights it opens what they are needed for: the image, and io_uring, whose memory is pinned.
+    // Opened while the process has all its rights: the image, and the io_urings, whose memory is pinned.
     let parts = DiskParts::open(&setup.disk, recorder)?;
     if let Some(identity) = &setup.identity {
         sandbox::become_user(identity)?;
@@ -116,6 +116,6 @@ fn answer(disk: &DiskServer, request: Request) -> Result<Value> {
             Ok(Value::Null)
         }
         Request::SetPolicy(change) => disk.set_policy(change.queue, &change.policy.parse()?).map(|()| Value::Null),
-        Request::Start(_) | Request::Stop => bail!("the disk is served already"),
+        Request::Start(_) | Request::Stop => bail!("the disk is already served"),
     }
 }

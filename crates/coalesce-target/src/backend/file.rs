@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tracing::error;
 
-/// An image that nobody else has open.
+/// An image that no other process has open.
 #[derive(Debug)]
 pub struct FileBackend {
     path: PathBuf,
@@ -26,15 +26,15 @@ pub struct FileBackend {
     direct: Option<Direct>,
     size: u64,
     block_size: u32,
-    /// The same file, opened once for each flush that can be in flight. Linux reports lost writes once for each open file
-    /// description (`errseq_t`). If two flushes in flight shared one, the second could succeed before the first is known
-    /// to have failed; and a durable write that fails would take the report from the next flush.
+    /// The same file, opened once for each flush that can be in flight. Linux reports lost writes once for each open
+    /// file description (`errseq_t`). If two flushes in flight shared one, the second could succeed before the failure
+    /// of the first is known. A durable write that fails would hide the failure from the next flush.
     flushes: Mutex<Vec<File>>,
     /// A flush failed. Linux forgets the lost writes once it has reported them, so every later flush fails here.
     has_lost_writes: AtomicBool,
 }
 
-/// The same file without the page cache, for what is aligned as it must be.
+/// The same file without the page cache, for requests with the required alignment.
 #[derive(Debug)]
 struct Direct {
     file: File,
@@ -42,25 +42,25 @@ struct Direct {
     memory_align: usize,
 }
 
-/// Zeroes are written this many bytes at a time.
+/// The bytes of zeroes written at a time.
 const ZEROES_LEN: usize = 64 << 10;
 static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
 
-/// Flushes in flight, at most: a Linux guest has one for each queue.
+/// The most flushes in flight. A Linux guest has one for each queue.
 const FLUSHES_MAX: usize = 32;
 
-/// How long a lock is waited for: that of a target that was killed ends with the last request it had in flight, which must
-/// not land after ours.
+/// How long to wait for a lock. A killed target keeps its lock until its last request in flight has completed, which
+/// must not happen after requests of this process.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 impl FileBackend {
     /// Opens and locks an image.
     ///
     /// # Errors
-    /// What is wrong with it: missing, not writable, locked, empty, or not a multiple of 512 bytes long.
+    /// The image is missing, not writable, locked, empty, or not a multiple of 512 bytes long.
     pub fn open(path: &Path, read_only: bool, direct: bool) -> Result<Self> {
         let named = || format!("image {}", path.display());
-        // Before it is opened: that would wait for the other end of a pipe.
+        // Checked before opening, because opening a pipe would block until its other end is opened.
         let file_type = path.metadata().with_context(named)?.file_type();
         if !file_type.is_file() && !file_type.is_block_device() {
             bail!("{} is neither a file nor a block device", named());
@@ -74,7 +74,8 @@ impl FileBackend {
             bail!("{} is {size} bytes long, not a multiple of {block_size}", named());
         }
         let block_size = u32::try_from(block_size).with_context(named)?;
-        // Not by its path, which may lead to another file by now. Flushes write nothing of ours, and need no lock.
+        // Not opened by its path, which may lead to another file by now. Flushes write no data of this process, so they
+        // need no lock.
         let same = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flushes: std::io::Result<_> = (0..FLUSHES_MAX).map(|_| File::open(&same)).collect();
         let flushes = Mutex::new(flushes.with_context(named)?);
@@ -129,7 +130,7 @@ impl FileBackend {
         if is_flush(operation) {
             return match buffers.flush.take() {
                 Some(file) => self.end_flush(file, buffers, result),
-                None => self.begin_flush(buffers), // it waited for its turn
+                None => self.begin_flush(buffers), // it had to wait for another flush
             };
         }
         if result == -libc::EINTR || result == -libc::EAGAIN {
@@ -138,12 +139,12 @@ impl FileBackend {
         let unsupported = result == -libc::EOPNOTSUPP || result == -libc::EINVAL;
         match operation {
             Operation::Read { offset } | Operation::Write { offset, .. } if result > 0 => {
-                let bytes = result.unsigned_abs(); // it can be fewer than asked for: the rest follows
+                let bytes = result.unsigned_abs(); // may be fewer than requested; then the rest follows
                 *offset += u64::from(bytes);
                 buffers.advance(bytes as usize);
             }
             Operation::Discard { .. } if result == 0 => return Step::Ended(Outcome::Ok),
-            Operation::Discard { .. } if unsupported => return Step::Ended(Outcome::Ok), // it may read as anything
+            Operation::Discard { .. } if unsupported => return Step::Ended(Outcome::Ok), // undefined anyway
             Operation::WriteZeroes { by_hand: false, len, .. } if result == 0 => *len = 0,
             Operation::WriteZeroes { by_hand, .. } if unsupported && !*by_hand => *by_hand = true,
             Operation::WriteZeroes { by_hand: true, offset, len, .. } if result > 0 => {
@@ -168,13 +169,13 @@ impl FileBackend {
         let is_interrupted = result == -libc::EINTR || result == -libc::EAGAIN;
         if result < 0 && !is_interrupted && !self.has_lost_writes.swap(true, Ordering::Relaxed) {
             let (path, errno) = (self.path.display(), Errno::from_raw(-result));
-            error!("{path}: a flush failed ({errno}): writes may be lost, so every flush fails until a new start");
+            error!("{path}: a flush failed ({errno}): writes may be lost, so every flush fails until a restart");
         }
-        self.flushes().push(file); // after the failure is noted: Linux will not report it through this one again
+        self.flushes().push(file); // after the failure is noted, because Linux reports it only once per open file
         if is_interrupted {
             return self.begin_flush(buffers);
         }
-        // Another flush may have failed meanwhile.
+        // Checked again, because another flush may have failed meanwhile.
         let is_ok = !self.has_lost_writes.load(Ordering::Relaxed);
         Step::Ended(if is_ok { Outcome::Ok } else { Outcome::Error })
     }
@@ -183,7 +184,7 @@ impl FileBackend {
         self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file without the page cache if the request is aligned for it: a guest may send what is not.
+    /// The file without the page cache if the request has the required alignment. A guest may send others.
     fn fd_for(&self, offset: u64, iovecs: &[iovec]) -> Fd {
         let aligned = |direct: &&Direct| {
             let fits = |iovec: &iovec| (iovec.iov_base as usize | iovec.iov_len).is_multiple_of(direct.memory_align);
@@ -195,7 +196,7 @@ impl FileBackend {
     }
 }
 
-/// Whether what is left of an operation is to flush: zeroes that must be durable are written before.
+/// Whether only the flush of an operation is left, after its durable zeroes were written.
 const fn is_flush(operation: &Operation) -> bool {
     matches!(operation, Operation::Flush | Operation::WriteZeroes { len: 0, durable: true, .. })
 }
@@ -204,11 +205,11 @@ fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entr
     opcode::Fallocate::new(fd, len).offset(offset).mode(mode | libc::FALLOC_FL_KEEP_SIZE).build()
 }
 
-/// A lock lasts as long as its open file is in use, so each of the two has one: the direct one from here on. No image is
-/// that long.
+/// A lock lasts as long as its open file, so each of the two open files has its own. The lock of the direct one begins
+/// at this offset, beyond the end of any image.
 const DIRECT_START: i64 = 1 << 62;
 
-/// Locks `len` bytes of a file from `start` on (0: to the end) against others of us and against QEMU.
+/// Locks `len` bytes of a file from `start` on (0: to the end) against other targets and against QEMU.
 fn lock(file: &File, read_only: bool, (start, len): (i64, i64)) -> Result<()> {
     let part = libc::flock {
         l_type: if read_only { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short,
@@ -245,7 +246,7 @@ impl Direct {
         };
         let known = result == 0 && statx.stx_mask & libc::STATX_DIOALIGN != 0;
         match (known, statx.stx_dio_offset_align, statx.stx_dio_mem_align) {
-            (false, ..) => Ok(Self { file, offset_align: 4096, memory_align: 4096 }), // Linux before 6.1 does not say
+            (false, ..) => Ok(Self { file, offset_align: 4096, memory_align: 4096 }), // not reported before Linux 6.1
             (true, 0, _) | (true, _, 0) => bail!("its file system has no direct I/O"),
             (true, offset, memory) => Ok(Self { file, offset_align: u64::from(offset), memory_align: memory as usize }),
         }
@@ -256,7 +257,7 @@ impl Direct {
 mod tests {
     use super::*;
 
-    /// A process that was killed lets go of each open file only when its last request has ended: each has a lock.
+    /// A killed process releases each open file only when the file's last request has completed, so each has a lock.
     #[test]
     fn the_open_file_for_direct_io_is_locked_by_itself() {
         let path = std::env::temp_dir().join(format!("coalesce-lock-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Memory of this process: no set-up at all, nothing survives.
+//! A disk in this process's memory. It needs no set-up, and its data is lost when the process ends.
 
 use super::{Buffers, Operation, Outcome, Step};
 use anyhow::{Context as _, Result, bail};
@@ -6,25 +6,25 @@ use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, m
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// Memory that reads as zeroes where nothing was written, and takes space only where something was.
+/// Memory that reads as zeroes until it is written, and takes space only where it was written.
 #[derive(Debug)]
 pub struct MemoryBackend {
     base: NonNull<libc::c_void>,
     size: usize,
 }
 
-// SAFETY: the memory is only copied from and to. Requests that overlap race, as they do on any disk.
+// SAFETY: the memory is only copied to and from. Overlapping requests race, as on any disk.
 unsafe impl Send for MemoryBackend {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryBackend {}
 
 const PAGE: u64 = 4096;
-/// Bytes that are copied at once, at most.
+/// The most bytes copied in one turn.
 const PIECE: usize = 4 << 20;
-/// Bytes that are given back at once, at most.
+/// The most bytes deallocated in one turn.
 const RANGE_PIECE: u64 = 64 << 20;
 
-/// Bytes that are given back at once from here on: what follows begins with a whole page.
+/// The bytes deallocated in this turn, such that the rest begins at a page.
 const fn range_piece(offset: u64) -> u64 {
     RANGE_PIECE - offset % PAGE
 }
@@ -33,7 +33,7 @@ impl MemoryBackend {
     /// A disk of `size` bytes.
     ///
     /// # Errors
-    /// A size that is 0, not a multiple of 512, or more than the system maps.
+    /// The size is 0, is not a multiple of 512, or is more than the system can map.
     pub fn new(size: u64) -> Result<Self> {
         let Some(len) = usize::try_from(size).ok().and_then(NonZeroUsize::new).filter(|_| size.is_multiple_of(512))
         else {
@@ -65,7 +65,7 @@ impl MemoryBackend {
         }
     }
 
-    /// Does the next piece of a large operation.
+    /// Performs the next piece of a large operation.
     pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers) -> Step {
         let Some(done) = self.perform(operation, buffers) else { return Step::Ended(Outcome::Error) };
         let is_done = match operation {
@@ -84,11 +84,11 @@ impl MemoryBackend {
         if is_done { Step::Ended(Outcome::Ok) } else { Step::Again }
     }
 
-    /// Does a piece, from the start of what is left. How many bytes that were; none: it failed.
+    /// Performs a piece from the start of the rest. Returns its number of bytes; `None` if it failed.
     fn perform(&self, operation: &Operation, buffers: &Buffers) -> Option<u64> {
         match *operation {
             Operation::Read { offset } => self.copy(offset, buffers, |disk, guest, len| {
-                // SAFETY: `copy` hands out ranges inside the disk and inside guest memory, which never overlap.
+                // SAFETY: `copy` passes ranges inside the disk and inside guest memory, which never overlap.
                 unsafe { std::ptr::copy_nonoverlapping(disk, guest, len) }
             }),
             Operation::Write { offset, .. } => self.copy(offset, buffers, |disk, guest, len| {
@@ -116,7 +116,7 @@ impl MemoryBackend {
         Some(len as u64)
     }
 
-    /// Whole pages are given back; the edges are written.
+    /// Deallocates whole pages, and writes the edges.
     fn zero(&self, offset: u64, len: u64) -> bool {
         let Some(start) = self.range(offset, len) else { return false };
         let end = offset + len;
@@ -145,7 +145,7 @@ impl MemoryBackend {
 
 impl Drop for MemoryBackend {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody uses it any more.
+        // SAFETY: this process owns the mapping, and nothing uses it any more.
         let _ = unsafe { munmap(self.base, self.size) };
     }
 }

@@ -6,7 +6,8 @@ use crate::source::{Source, Task};
 use coalesce_policy::Mark;
 use std::collections::VecDeque;
 
-/// About the most buffers of all requests in flight on a queue. This many buffers of Linux have 128 MiB or more.
+/// About the most buffers of all requests in flight on a queue. A Linux guest with this many has at least 128 MiB in
+/// flight.
 pub const BUFFERS_MAX: usize = 32 << 10;
 
 /// A request in flight, or a free slot.
