@@ -1,7 +1,9 @@
-//! A small disk under cinterrupts at three queue depths: what was decided, and why. `cargo run -p cint-core --example cint_disk`
+//! A small disk under cinterrupts at three queue depths: its decisions by reason. `cargo run -p cint-core --example
+//! cint_disk`
 //!
-//! The disk serves 4 commands at a time, each in 8 to 12 µs. The host keeps up to `depth` commands in flight and submits
-//! batches of a quarter of that, whose last command is a Barrier. Somebody waits for each 16th command: it is Urgent.
+//! The disk serves 4 commands at a time, each in 8 to 12 µs. The host keeps up to `depth` commands in flight and
+//! submits batches of a quarter of that, whose last command is a Barrier. Somebody waits for each 16th command: it is
+//! Urgent.
 
 use cint_core::{Cint, Config, ConfigError, Decision, Hint, Params};
 use std::cmp::Reverse;
@@ -77,7 +79,7 @@ fn main() -> Result<(), ConfigError> {
             let decision = if deadline <= now {
                 cint.on_deadline(now)
             } else {
-                let cif = disk.in_flight(); // the one that completes now counts
+                let cif = disk.in_flight(); // the completing one included
                 let Some(hint) = disk.complete(now) else { break };
                 held.push(now);
                 cint.on_completion(now, hint, Some(cif))
@@ -88,14 +90,14 @@ fn main() -> Result<(), ConfigError> {
                 Decision::DeliverUrgent => ("deliver", "this urgent one alone"),
             };
             *decisions.entry((what, why)).or_insert(0) += 1;
-            let announced = match decision {
+            let covered = match decision {
                 Decision::Hold(_) => continue,
                 Decision::Deliver(_) => held.split_off(0),
                 Decision::DeliverUrgent => held.split_off(held.len() - 1), // what was held stays held
             };
             interrupts += 1;
-            waits.extend(announced.iter().map(|completed| now - completed));
-            free += announced.len();
+            waits.extend(covered.iter().map(|completed| now - completed));
+            free += covered.len();
         }
         let ios = waits.len();
         let mean = waits.iter().sum::<u64>() as f64 / ios as f64 / 1e3;

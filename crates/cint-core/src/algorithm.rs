@@ -10,7 +10,7 @@ use crate::storm::Average;
 use coalesce_decision::ticks::divide;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
 
-/// The event that a completion or a cancellation is for the machine. With relaxed Barriers a [`Hint`] converts directly
+/// What the machine must know about a completion or a cancellation. With relaxed Barriers a [`Hint`] converts directly
 /// to an event. With strict Barriers a [`Tracker`](crate::Tracker) converts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

@@ -85,7 +85,7 @@ const BURST_MAX: u32 = AGE_MAX + SPAN_MAX;
 /// A span that never expires.
 pub(crate) const NEVER: u32 = BURST_MAX + SPAN_MAX + 1;
 const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
-// The greatest age does not overflow: an interrupt, then an idle time, then a burst in the fast path, then one slow
+// No age overflows. The greatest is that of an interrupt before an idle time, a burst in the fast path, and one slow
 // call.
 const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(AGE_MAX).is_some());
 /// The longest interval of the storm guard. Its samples are up to four times as long.

@@ -37,9 +37,8 @@ impl Entry {
 /// let mut reaper = Reaper::<1>::new(4).ok_or("a queue of 4 entries fits")?;
 /// let mut taken = Vec::new();
 ///
-/// let doorbell = reaper.reap_urgent(|i| queue[usize::from(i)], |entry| entry.cid() == 8, |entry|
-/// taken.push(entry.cid())); assert_eq!((doorbell, taken.as_slice()), (None, [8].as_slice())); // the head stays at
-/// command 7
+/// let doorbell = reaper.reap_urgent(|i| queue[usize::from(i)], |entry| entry.cid() == 8, |entry| taken.push(entry.cid()));
+/// assert_eq!((doorbell, taken.as_slice()), (None, [8].as_slice())); // the head stays at command 7
 ///
 /// let doorbell = reaper.reap(|i| queue[usize::from(i)], |entry| taken.push(entry.cid()));
 /// assert_eq!((doorbell, taken.as_slice()), (Some(2), [8, 7].as_slice()));

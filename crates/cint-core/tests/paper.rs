@@ -155,7 +155,7 @@ fn max_hold_is_met_exactly_and_equal_deadlines_are_delta() {
     assert_eq!(cint.on_deadline(6 * US), Deliver(Reason::Delta));
 }
 
-/// A completion that comes when the deadline has passed rides on it, whatever it is itself.
+/// A completion after the deadline shares the deadline's interrupt, whatever its hint.
 #[test]
 fn an_expired_deadline_goes_first() {
     for hint in [Plain, Urgent, Barrier] {
@@ -166,7 +166,7 @@ fn an_expired_deadline_goes_first() {
     }
 }
 
-/// Δ = 0: the caller knows when the batch ends.
+/// Δ = 0: the caller ends the batch.
 #[test]
 fn batch_end_replaces_delta() {
     let mut cint = Cint::new(config(Params { delta_ns: 0, ..Params::OPTANE }));
@@ -290,7 +290,7 @@ fn flush_and_reconfigure_do_not_wait_for_the_storm() {
     assert!(!cint.is_storming());
 }
 
-/// Interrupts that the machine is told of in lots count as if it had been asked about each.
+/// Interrupts that are reported in lots count as if the machine had decided each.
 #[test]
 fn interrupts_that_pass_count_for_the_storm_guard() {
     for (lot, gap) in [(1, 9 * US), (8, 9 * US), (64, 9 * US), (8, 2 * US), (64, 11 * US)] {
@@ -523,7 +523,7 @@ fn any_clock_gives_the_same_decisions() {
     assert_eq!(decisions(1_000_000), decisions(10_000_000_000));
 }
 
-/// Ages stop being counted, deadlines do not: 10 s of completions, the burst not over, at 1 GHz.
+/// Ages saturate, deadlines do not: 10 s of completions in one burst, at 1 GHz.
 #[test]
 fn a_burst_may_last_longer_than_any_age() {
     for (delta_ns, deadline) in [(10_000 * US, Some(10_000 * US)), (0, None)] {

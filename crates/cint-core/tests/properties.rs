@@ -100,8 +100,8 @@ fn agrees_with_the_reference_in_storms() {
     check_any(&mix, 300_000, &choice, |choice| lockstep::<1>(choice, 0));
 }
 
-/// Where the clock stops everything is due, and no rate can be kept. It does not start again, and what would have come first
-/// is not asked.
+/// Where the clock stops everything is due, and no rate can be kept. It does not start again, and what would have come
+/// first is not asked.
 #[test]
 fn agrees_with_the_reference_at_the_end_of_time() {
     let params = params().prop_map(|params| Params { storm: None, ..params });

@@ -56,11 +56,11 @@ numbered! {
         Ratio = 4, "ratio";
         /// Another held completion would exceed what the commands in flight justify now (vIC, live clamp).
         LiveClamp = 6, "live_clamp";
-        /// The guest's timeslice ends before the next interrupt would be due (Xen §4).
+        /// The guest's timeslice ends before the next interrupt is expected (Xen §4).
         SliceEnd = 2, "slice_end";
-        /// The guest was put on a CPU (Xen §4).
+        /// The guest was scheduled on a CPU (Xen §4).
         Schedule = 8, "schedule";
-        /// The guest was taken off its CPU (Xen §4).
+        /// The guest was descheduled from its CPU (Xen §4).
         Deschedule = 9, "deschedule";
         /// Somebody waits for this command (cinterrupts §3.3).
         Urgent = 14, "urgent";
@@ -80,13 +80,13 @@ numbered! {
         Time = 18, "time";
         /// The first completion of a poll (`batch`).
         LeadingEdge = 19, "leading_edge";
-        /// The device has posted all it had.
+        /// The device has posted everything that it had to post.
         BatchEnd = 17, "batch_end";
         /// Coalescing is disabled for this vector (NVMe Features 08h and 09h).
         Disabled = 20, "disabled";
-        /// A command of the admin queue is never coalesced (NVMe).
+        /// The command belongs to the admin queue, which is never coalesced (NVMe).
         Admin = 21, "admin";
-        /// A ticket that is not valid, or a failed command.
+        /// A ticket is invalid, or a command failed.
         Error = 12, "error";
         /// Queue stop, reset or migration.
         Flush = 7, "flush";
@@ -98,21 +98,21 @@ numbered! {
     HoldReason {
         /// It is not this completion's turn in a cycle of the delivery ratio (vIC Alg. 2).
         Ratio = 32, "ratio";
-        /// The burst goes on (cinterrupts Alg. 2).
+        /// The burst continues (cinterrupts Alg. 2).
         Burst = 36, "burst";
         /// An interrupt is due, and the rate limit defers it (the storm guard, cinterrupts §4.3).
         Storm = 37, "storm";
-        /// Neither count nor time is reached (NVMe Feature 08h).
+        /// Neither the threshold nor the time is reached (NVMe Feature 08h).
         Aggregate = 39, "aggregate";
-        /// The poll goes on (`batch`).
+        /// The poll continues (`batch`).
         Batch = 40, "batch";
-        /// Nothing is held: an interrupt would announce nothing.
+        /// Nothing is held, so an interrupt would cover nothing.
         NothingHeld = 33, "nothing_held";
-        /// The deadline has not come.
+        /// The deadline has not passed.
         Early = 34, "early";
         /// The new configuration is in force, and nothing is due under it.
         Reconfigured = 35, "reconfigured";
-        /// The command is forgotten, and nothing is due.
+        /// The command was cancelled, and nothing is due.
         Cancelled = 38, "cancelled";
     }
 }
@@ -125,7 +125,8 @@ pub enum Decision {
     Deliver(Reason),
     /// Do not interrupt now.
     Hold(HoldReason),
-    /// Interrupt for this urgent completion alone (cinterrupts §3.5): what was held stays held. vIC never says so.
+    /// Interrupt for this urgent completion alone (cinterrupts §3.5): held completions stay held. vIC never decides
+    /// this.
     DeliverUrgent,
 }
 

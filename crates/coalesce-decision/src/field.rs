@@ -91,7 +91,7 @@ impl Field {
     }
 }
 
-/// A parameter is out of its range. Names the field, the value, and what is allowed.
+/// A parameter is out of range. Has the field, its value and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The parameter.

@@ -4,12 +4,12 @@ use crate::{Decision, HoldReason, Reason};
 
 /// Above every number of a reason.
 const NUMBERS: usize = 64;
-/// The number of an urgent completion that is announced alone: no reason has it.
+/// The number of an urgent completion that interrupts alone. No reason has this number.
 const URGENT_ALONE: usize = 0;
 
-/// How often each decision was taken. Counters stop at their maximum.
+/// Counters of decisions by reason. They saturate.
 ///
-/// It is not part of a machine, which stays small: pass each decision through [`count`](Self::count).
+/// They are not part of a machine, so that machines stay small: pass each decision through [`count`](Self::count).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats([u64; NUMBERS]); // by the number of the reason
 
@@ -20,10 +20,10 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Nothing counted yet. Usable in a `static`.
+    /// All counters at 0. Usable in a `static`.
     pub const ZERO: Self = Self([0; NUMBERS]);
 
-    /// Counts a decision and hands it on.
+    /// Counts a decision and returns it.
     #[inline]
     pub fn count(&mut self, decision: Decision) -> Decision {
         self.count_times(decision, 1);

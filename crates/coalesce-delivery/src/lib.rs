@@ -11,8 +11,8 @@
 //! Every front end runs this code over its own [`Ring`], and the simulator over a simulated one. What was decided is
 //! returned after it is done: the interrupt needs no more of the caller.
 //!
-//! Out-of-order Urgent needs no driver that knows of it: while an urgent completion is announced alone, plain ones that
-//! are held are simply not posted yet.
+//! Out-of-order Urgent works with every driver: the held Plain completions are not posted while an urgent completion
+//! interrupts alone.
 
 #![forbid(unsafe_code)]
 
@@ -233,7 +233,7 @@ impl<E, P: Policy> Delivery<E, P> {
         self.flush(ring, now)
     }
 
-    /// The ring broke: what is posted is announced, asked for or not, and the rest is forgotten.
+    /// Handles a broken ring: interrupts for what is posted, whether the guest wants it or not, and drops the rest.
     pub fn abandon<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
         if self.held_since.len() > self.unposted.len() {
             self.interrupt(ring);

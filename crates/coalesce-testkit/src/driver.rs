@@ -37,7 +37,7 @@ impl fmt::Debug for Violation {
     }
 }
 
-/// A completion that no interrupt has announced yet.
+/// A completion that no interrupt has covered yet.
 struct Held {
     posted: u128, // in elapsed ticks
     urgent: bool,
@@ -80,7 +80,8 @@ pub struct Summary {
     pub interrupts: u64,
 }
 
-/// Plays `ops` to `policy` from the time `start` on, then lets everything in flight complete, and checks every rule on the way.
+/// Plays `ops` to `policy` from the time `start` on, then lets everything in flight complete, and checks every rule on
+/// the way.
 ///
 /// # Errors
 /// The first rule that was broken.
@@ -365,7 +366,7 @@ impl<P: Policy> Driver<P> {
                 if completing != Some(Hint::Urgent) {
                     self.note(format_args!("{event:<44} {decision:?}"));
                     return Err(self.violation(
-                        "only an urgent completion is announced alone",
+                        "only an urgent completion interrupts alone",
                         format!("{event} answered {decision:?}"),
                     ));
                 }
@@ -418,8 +419,7 @@ impl<P: Policy> Driver<P> {
         if self.held.is_empty() {
             return Ok(());
         }
-        Err(self
-            .violation("a flush announces everything", format!("{event} left {} completions held", self.held.len())))
+        Err(self.violation("a flush covers everything", format!("{event} left {} completions held", self.held.len())))
     }
 
     /// What must hold after every call.
@@ -432,7 +432,7 @@ impl<P: Policy> Driver<P> {
             && held != self.held.len() as u64
         {
             return Err(self.violation(
-                "completions = announced + held",
+                "completions = covered + held",
                 format!("the policy counts {held} held, {} are", self.held.len()),
             ));
         }

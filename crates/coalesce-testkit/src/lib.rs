@@ -1,12 +1,13 @@
 //! Property tests for interrupt coalescing policies.
 //!
-//! A policy decides after each completion whether to interrupt now or to wait for company. Whatever it decides, some
-//! rules hold, and this crate checks them on random sequences of events, shrinking what fails to a few lines:
+//! A policy decides after each completion whether to interrupt now or to wait for more completions. Every policy must
+//! keep some rules. This crate checks them on random sequences of events, and shrinks a failing sequence to a few
+//! lines:
 //!
-//! 1. *Conservation*: every completion is announced once, or held, or was taken by the consumer on its own.
-//! 2. *No spurious interrupt*: nothing held, nothing to announce.
-//! 3. *Nothing is held for ever*: whatever is held has a deadline, or a command in flight behind it.
-//! 4. *Delay bound*: no completion waits longer than the policy promises, if deadlines are met on time.
+//! 1. *Conservation*: each completion is covered by one interrupt, is held, or was reaped by the consumer on its own.
+//! 2. *No spurious interrupt*: no interrupt without a held completion.
+//! 3. *Nothing is held for ever*: a held completion has a deadline, or a command in flight behind it.
+//! 4. *Delay bound*: no completion waits longer than the policy promises, if deadlines are met.
 //! 5. *Rate bound*: no window of time has more interrupts than the policy promises.
 //! 6. *Harmless deadlines*: early, repeated and needless calls of `on_deadline` change nothing.
 //!

@@ -28,7 +28,7 @@ pub struct Completion {
 /// What a policy decides, with the reason it gives. Reasons appear in counter-examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Interrupt now; everything completed so far is announced.
+    /// Interrupt now. The interrupt covers all completions so far.
     Deliver(&'static str),
     /// Interrupt now for the urgent command that completes; what was held stays held.
     DeliverUrgent(&'static str),
@@ -59,8 +59,8 @@ pub struct Rate {
 /// What a policy promises. The checker holds it to that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// A completion is announced within this many ticks if every deadline is met on time; `None`: no such bound. After a
-    /// change of the configuration the time counts anew.
+    /// An interrupt covers a completion within this many ticks if every deadline is met; `None`: no such bound. After a
+    /// change of the configuration the time restarts.
     pub hold_max: Option<u64>,
     /// The bound on the interrupt rate, if there is one.
     pub rate: Option<Rate>,
@@ -86,7 +86,7 @@ pub trait Policy {
     /// The deadline passed, or the caller believes so: early and repeated calls must do no harm.
     fn on_deadline(&mut self, now: u64) -> Decision;
 
-    /// Stop, reset, migration: announce what is held.
+    /// Stop, reset, migration: deliver everything held.
     fn flush(&mut self, now: u64) -> Decision;
 
     /// What the policy promises in its present configuration.

@@ -94,9 +94,9 @@ fn every_rule_catches_its_mistake() {
         (Mistake::Late, Some("no completion waits longer than promised")),
         (Mistake::Stale, Some("no deadline without need")),
         (Mistake::Gullible, Some("an early on_deadline is harmless")),
-        (Mistake::DeafFlush, Some("a flush announces everything")),
+        (Mistake::DeafFlush, Some("a flush covers everything")),
         (Mistake::Storm, Some("the interrupt rate is bounded")),
-        (Mistake::Miscount, Some("completions = announced + held")),
+        (Mistake::Miscount, Some("completions = covered + held")),
     ] {
         assert_eq!(rule_broken_by(mistake).as_deref(), rule, "{mistake:?}");
     }

@@ -1,7 +1,7 @@
-//! A small disk under vIC at three queue depths: what was decided, and why. `cargo run -p vic-core --example vic_disk`
+//! A small disk under vIC at three queue depths: its decisions by reason. `cargo run -p vic-core --example vic_disk`
 //!
-//! The disk serves 4 commands at a time, each in 60 to 100 µs. The guest keeps `depth` commands in flight; it learns of
-//! completions by interrupts alone, so a completion that is held delays the next command.
+//! The disk serves 4 commands at a time, each in 60 to 100 µs. The guest keeps `depth` commands in flight. It reaps
+//! completions only at interrupts, so a held completion delays the next command.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -63,7 +63,7 @@ fn main() -> Result<(), ConfigError> {
             let decision = if deadline <= now {
                 vic.on_deadline(now)
             } else {
-                let cif = disk.in_flight(); // the one that completes now counts
+                let cif = disk.in_flight(); // the completing one included
                 disk.complete(now);
                 held.push(now);
                 vic.on_completion(now, cif)

@@ -100,8 +100,9 @@ impl Vic {
         self.high = enough.map_or(u32::MAX, |enough| enough.wrapping_sub(1)); // an overflow means that no CIF is enough
     }
 
-    /// Closes the fast path until the next full decision. `low` and `high` alone close it unless the ratio is 1. While
-    /// a slice deadline is set, completions are held, so the ratio is below 1, and `until` keeps that deadline.
+    /// Closes the fast path until the next full decision. With these values of `low` and `high` it answers only at a
+    /// ratio of 1, and `until` = 0 prevents that too. If a slice deadline is set, `until` keeps it: then a completion
+    /// is held, so the ratio is below 1.
     pub(crate) const fn close_fast_path(&mut self) {
         (self.low, self.high) = (0, u32::MAX);
         if !self.slice_known {

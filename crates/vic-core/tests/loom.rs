@@ -8,8 +8,8 @@ use vic_core::{Config, Ipi, IpiGate, Params, Vic};
 
 const THRESHOLD: u64 = 100;
 
-/// The kernel posts a completion and asks the gate; the monitor, at the same time, takes what is posted and stamps the
-/// gate. Whatever the order, the completion is taken, or the kernel sends an IPI by the time it is told to ask again.
+/// The kernel posts a completion and asks the gate. At the same time the monitor handles what is posted and notes an
+/// interrupt. In any order the completion is handled, or the kernel sends an IPI at the latest when it asks again.
 #[test]
 fn a_deferred_ipi_costs_no_completion() {
     loom::model(|| {
@@ -71,7 +71,7 @@ fn half() -> Vic {
     vic
 }
 
-/// Two threads complete the last two commands, under one lock. What is held in the end nobody would announce.
+/// Two threads complete the last two commands, under one lock. If one is held at the end, no interrupt ever covers it.
 fn held_after(cif: fn(&AtomicU32, u32) -> u32) {
     loom::model(move || {
         let in_flight = Arc::new(AtomicU32::new(2));

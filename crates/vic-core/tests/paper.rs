@@ -70,7 +70,7 @@ fn series_of_the_text() {
     }
 }
 
-/// vIC §3.2: `dd` has one command in flight; were its completion held, it would hang for ever.
+/// vIC §3.2: `dd` has one command in flight. If its completion were held, it would hang for ever.
 #[test]
 fn dd_never_waits() {
     let mut vic = Vic::new(config(Params::PAPER));
@@ -144,7 +144,7 @@ fn max_hold_is_met_exactly() {
     }
 }
 
-/// A completion that comes when the deadline has passed rides on it, whatever else would apply.
+/// A completion after the deadline shares the deadline's interrupt, whatever other rule applies.
 #[test]
 fn an_expired_deadline_goes_first() {
     for (wait, expected) in [(500 * US - 1, Reason::LowCif), (500 * US, Reason::MaxHold)] {
@@ -154,7 +154,7 @@ fn an_expired_deadline_goes_first() {
     }
 }
 
-/// The device must not run dry of what is held: one may be held at any CIF above the threshold, two at 16, three at 24.
+/// The device stays busy: one completion may be held at any CIF above the threshold, two at 16, three at 24.
 #[test]
 fn live_clamp_at_every_step() {
     let params = Params { max_hold_ns: None, ..Params::DEFAULT };

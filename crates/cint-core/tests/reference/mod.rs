@@ -1,9 +1,9 @@
 //! An executable reading of cinterrupts, to compare the machine with.
 //!
-//! Naive on purpose. Nothing is counted that can be recounted: the model keeps the list of completions since everything
-//! was last announced, the list of all interrupts, the list of configurations that were in force and, for each submitter
-//! group, the set of finished numbers, and derives the rest from them whenever somebody asks. Time inside is an `i128`
-//! that never goes backwards.
+//! Naive on purpose: it stores no number that it can derive. It keeps the list of completions since an interrupt last
+//! covered everything, the list of all interrupts, the list of configurations that were in force and, for each
+//! submitter group, the set of completed numbers. It derives the rest at each query. Its own time is an `i128` that
+//! never goes backwards.
 
 use coalesce_testkit::{Completion, Decision, Hint, Policy, Promises, Rate};
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub struct Params {
     pub delta: u64,
     /// So many completions make a batch.
     pub thr: u16,
-    /// Urgent completions are announced alone.
+    /// Urgent completions interrupt alone.
     pub ooo: bool,
     /// So long after the first completion held.
     pub max_hold: Option<u64>,
@@ -39,10 +39,10 @@ pub struct Params {
 /// An instant in the model's own time.
 type Instant = i128;
 
-/// A completion since everything was last announced (or consumed).
+/// A completion since an interrupt last covered everything, or everything was consumed.
 struct Completed {
     at: Instant,
-    /// Announced at once by an urgent-only interrupt: not held.
+    /// Covered at once by an urgent interrupt: not held.
     alone: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct Reference {
     previous: Option<u64>,
     /// Own time - external time.
     offset: i128,
-    /// Completions since everything was last announced or consumed.
+    /// Completions since an interrupt last covered everything, or everything was consumed.
     completed: Vec<Completed>,
     /// The storm guard put a delivery off.
     put_off: bool,

@@ -45,7 +45,8 @@ enum Count {
 
 #[derive(Clone, Copy, Debug)]
 enum Verb {
-    /// `slice_end` in virtual time, if known and in the future at the time of the call; `running`: it counts for the rate.
+    /// `slice_end` in virtual time, if known and in the future at the time of the call; `running`: it counts for the
+    /// rate.
     Completion {
         slice_end: Option<i128>,
         running: bool,
@@ -279,7 +280,7 @@ impl Reference {
         }
     }
 
-    /// Algorithm 2 after the roll, for a completion that no expired deadline announces.
+    /// Algorithm 2 after the roll, for a completion that no expired deadline covers.
     fn decide(&self, cif: u64, slice_end: Option<i128>) -> (Decision, Count) {
         let params = self.params();
         let t = u64::from(params.cif_threshold);
