@@ -16,13 +16,11 @@
 
 #![forbid(unsafe_code)]
 
-mod policy;
 mod stats;
 
-pub use policy::Policy;
 pub use stats::DeliveryStats;
 
-use coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Mark, Spec, SpecError};
+use coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Mark, Policy, Spec, SpecError};
 use std::collections::VecDeque;
 
 /// The ring of a consumer: where completions are posted.
@@ -50,11 +48,11 @@ pub trait Ring {
 
 /// The policy of one queue, and what it holds. All times are in ns.
 #[derive(Clone, Debug)]
-pub struct Delivery<E, P = AnyPolicy> {
-    policy: P,
+pub struct Delivery<E, P: ?Sized = AnyPolicy> {
     unposted: VecDeque<E>,
     held_since: VecDeque<u64>,
     stats: DeliveryStats,
+    policy: P,
 }
 
 impl<E> Delivery<E> {
@@ -91,9 +89,11 @@ impl<E, P: Policy> Delivery<E, P> {
     /// A queue with nothing in it, under a policy that has decided nothing yet.
     #[must_use]
     pub fn with_policy(policy: P) -> Self {
-        Self { policy, unposted: VecDeque::new(), held_since: VecDeque::new(), stats: DeliveryStats::default() }
+        Self { unposted: VecDeque::new(), held_since: VecDeque::new(), stats: DeliveryStats::default(), policy }
     }
+}
 
+impl<E, P: Policy + ?Sized> Delivery<E, P> {
     /// The policy, to look at it.
     #[must_use]
     pub const fn policy(&self) -> &P {

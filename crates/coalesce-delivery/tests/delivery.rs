@@ -1,7 +1,7 @@
 //! The order at the ring, and what is held, over a ring that writes down what is done to it.
 
 use coalesce_delivery::{Delivery, DeliveryStats, Ring};
-use coalesce_policy::{Class, Clues, Completion, Decision, Hint, HoldReason, Mark, Reason};
+use coalesce_policy::{Class, Clues, Completion, Decision, Hint, HoldReason, Mark, Policy as _, Reason};
 
 /// What was done to a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The order post, decide, ask, interrupt: kept, no interrupt is lost; broken on purpose, one is.
 
 use coalesce_delivery::{Delivery, Ring};
-use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Mark, Spec};
+use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Mark, Policy as _, Spec};
 use coalesce_target::bus_error::FrontEnd;
 use coalesce_target::call::CallRings;
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};

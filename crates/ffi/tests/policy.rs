@@ -1,6 +1,6 @@
 //! Any policy behind one handle: it decides as the policy does that Rust programs use.
 
-use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Passed, Ticket};
+use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Passed, Policy as _, Ticket};
 use coalesce::hint::*;
 use coalesce::policy::*;
 use coalesce::status::*;
