@@ -52,6 +52,7 @@ pub struct Delivery<E, P: ?Sized = AnyPolicy> {
     unposted: VecDeque<E>,
     held_since: VecDeque<u64>,
     stats: DeliveryStats,
+    posts_late: bool, // the policy's
     policy: P,
 }
 
@@ -75,8 +76,9 @@ impl<E> Delivery<E> {
         spec: Spec,
     ) -> Result<Result<Decision, R::Broken>, SpecError> {
         let decision = self.policy.reconfigure(spec, now)?;
+        self.posts_late = self.policy.posts_late();
         let Some(ring) = ring else { return Ok(Ok(decision)) };
-        if !self.policy.posts_late()
+        if !self.posts_late
             && let Err(broken) = self.post_all(ring)
         {
             return Ok(Err(broken));
@@ -89,7 +91,8 @@ impl<E, P: Policy> Delivery<E, P> {
     /// A queue with nothing in it, under a policy that has decided nothing yet.
     #[must_use]
     pub fn with_policy(policy: P) -> Self {
-        Self { unposted: VecDeque::new(), held_since: VecDeque::new(), stats: DeliveryStats::default(), policy }
+        let (unposted, held_since, stats) = Default::default();
+        Self { unposted, held_since, stats, posts_late: policy.posts_late(), policy }
     }
 }
 
@@ -145,7 +148,7 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.stats.completions += 1;
         self.on_consumed(ring, now);
         self.unposted.push_back(entry);
-        if !self.policy.posts_late() {
+        if !self.posts_late {
             self.post_all(ring)?;
         }
         self.held_since.push_back(now);
