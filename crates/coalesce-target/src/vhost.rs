@@ -10,7 +10,7 @@ pub mod inflight;
 pub mod memory;
 pub mod vring;
 
-use crate::bus_error::FrontEnd;
+use crate::bus_error::Peer;
 use crate::call::{Call, CallRings};
 use crate::disk::Disk;
 use crate::queue::{Command, Part, QueueThread};
@@ -98,7 +98,7 @@ pub struct Connection {
     block_size: u32,
     event_idx: bool,
     features: u64,
-    front_end: Arc<FrontEnd>,
+    front_end: Arc<Peer>,
     mappings: Vec<Mapping>,
     memory: Arc<GuestMemory>,
     rings: Vec<RingState>,
@@ -122,7 +122,7 @@ impl Connection {
             block_size,
             event_idx,
             features: 0,
-            front_end: Arc::new(FrontEnd::new(stream)),
+            front_end: Arc::new(Peer::new(stream)),
             mappings: Vec::new(),
             memory: Arc::new(GuestMemory::new()),
             rings,

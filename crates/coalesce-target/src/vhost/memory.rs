@@ -1,6 +1,6 @@
 //! Memory that a front end shares with us: guest memory, and the region of requests in flight.
 
-use crate::bus_error::{FrontEnd, MAPPINGS_MAX, Registration};
+use crate::bus_error::{MAPPINGS_MAX, Peer, Registration};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::statfs::fstatfs;
@@ -30,7 +30,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// What is wrong with the file, or that too much is mapped already.
-    pub fn new(file: File, offset: u64, len: u64, front_end: Arc<FrontEnd>) -> Result<Self> {
+    pub fn new(file: File, offset: u64, len: u64, front_end: Arc<Peer>) -> Result<Self> {
         // Only files in memory can be sealed. To ask that waits for nobody, where fstat(2) would ask the file system.
         if fcntl(&file, FcntlArg::F_GET_SEALS).is_err() {
             bail!(
