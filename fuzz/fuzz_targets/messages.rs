@@ -158,7 +158,13 @@ impl Default for Target {
     fn default() -> Self {
         bus_error::survive().unwrap();
         let backend = Backend::Memory(MemoryBackend::new(DISK_LEN).unwrap());
-        let limits = Limits { size: DISK_LEN, read_only: false, serial: [b's'; SERIAL_LEN], max_memory: 1 << 30 };
+        let limits = Limits {
+            size: DISK_LEN,
+            block_size: 512,
+            read_only: false,
+            serial: [b's'; SERIAL_LEN],
+            max_memory: 1 << 30,
+        };
         let name = "fuzz".into();
         let call_rings = CallRings::new(2 * QUEUES + 1).unwrap();
         let write_back = AtomicBool::new(true);
@@ -221,7 +227,7 @@ impl FrontEnd {
     fn connect(target: &Target) -> Self {
         let (stream, back_end) = UnixStream::pair().unwrap();
         let also = back_end.try_clone().unwrap().into();
-        let connection = Connection::new(target.disk.clone(), target.queues.clone(), 512, true, also);
+        let connection = Connection::new(target.disk.clone(), target.queues.clone(), true, also);
         let stream_too = back_end.try_clone().unwrap();
         let handler = BackendReqHandler::from_stream(stream_too, Arc::new(Mutex::new(connection)));
         let usual = |_| RINGS;

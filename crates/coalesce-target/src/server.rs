@@ -99,6 +99,7 @@ impl DiskParts {
         let (name, size) = (config.name(), backend.size());
         let limits = Limits {
             size,
+            block_size,
             read_only: config.read_only,
             serial: serial(config.serial.as_deref().unwrap_or(&name)),
             max_memory: config.max_memory.0,
@@ -142,15 +143,8 @@ impl DiskServer {
         let stop = EventFd::new().context("eventfd")?;
         let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
         let name = about.ctrlr.clone();
-        let front = FrontDoor {
-            name: name.clone(),
-            listener,
-            shared: shared.clone(),
-            disk,
-            queues: queues.clone(),
-            block_size: about.block_size,
-            event_idx,
-        };
+        let front =
+            FrontDoor { name: name.clone(), listener, shared: shared.clone(), disk, queues: queues.clone(), event_idx };
         let (begin, may_begin) = channel();
         let run = move || {
             if may_begin.recv().is_ok() {
@@ -239,7 +233,6 @@ struct FrontDoor {
     shared: Arc<Shared>,
     disk: Arc<Disk>,
     queues: Arc<[QueueThread<Vring>]>,
-    block_size: u32,
     event_idx: bool,
 }
 
@@ -279,7 +272,7 @@ impl FrontDoor {
         let watch = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?;
         let socket = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?.into();
         let (disk, queues) = (self.disk.clone(), self.queues.clone());
-        let connection = Connection::new(disk, queues, self.block_size, self.event_idx, socket);
+        let connection = Connection::new(disk, queues, self.event_idx, socket);
         let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(connection)));
         loop {
             let fds = [self.shared.stop.as_fd(), self.listener.as_fd(), watch.as_fd()];

@@ -95,7 +95,6 @@ struct Eventfds {
 pub struct Connection {
     disk: Arc<Disk>,
     queues: Arc<[QueueThread<Vring>]>,
-    block_size: u32,
     event_idx: bool,
     features: u64,
     front_end: Arc<Peer>,
@@ -108,18 +107,11 @@ pub struct Connection {
 impl Connection {
     /// A new connection over `stream`. `event_idx`: whether EVENT_IDX is offered.
     #[must_use]
-    pub fn new(
-        disk: Arc<Disk>,
-        queues: Arc<[QueueThread<Vring>]>,
-        block_size: u32,
-        event_idx: bool,
-        stream: OwnedFd,
-    ) -> Self {
+    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread<Vring>]>, event_idx: bool, stream: OwnedFd) -> Self {
         let rings = queues.iter().map(|_| RingState::default()).collect();
         Self {
             disk,
             queues,
-            block_size,
             event_idx,
             features: 0,
             front_end: Arc::new(Peer::new(stream)),
@@ -449,7 +441,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Answer<Vec<u8>> {
         let write_back = self.disk.write_back.load(Ordering::Relaxed);
-        let mut bytes = blk::config_space(&self.disk.limits, self.block_size, self.queues.len() as u16, write_back);
+        let mut bytes = blk::config_space(&self.disk.limits, self.queues.len() as u16, write_back);
         let (start, len) = (offset as usize, size as usize);
         bytes.resize(bytes.len().max(start.saturating_add(len)), 0); // fields that are not offered read as zeroes
         bytes.get(start..start + len).map(<[u8]>::to_vec).ok_or(Error::InvalidParam)

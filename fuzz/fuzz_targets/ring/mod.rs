@@ -206,6 +206,7 @@ pub fn run(host: &Host, input: &Input, record: Option<&Record>) {
         memory: usize::from(input.memory),
         limits: Limits {
             size: host.disk.size(),
+            block_size: 512,
             read_only: input.read_only,
             serial: [b's'; SERIAL_LEN],
             max_memory: 1 << 40,
