@@ -4,7 +4,6 @@
 
 use crate::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use crate::link::Identity;
-use crate::vhost::INFLIGHT_LEN_MAX;
 use anyhow::{Context as _, Result};
 use caps::CapSet;
 use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetStatus, Scope};
@@ -32,14 +31,13 @@ pub fn become_user(identity: &Identity) -> Result<()> {
     set_pdeathsig(Signal::SIGKILL).context("the end with its parent")
 }
 
-/// Lets no file grow beyond `size` bytes, those of the image. The region of requests in flight is a file as well. To be
-/// called before privileges are given up, or they could be used to raise the limit again.
+/// Lets no file grow beyond `len` bytes. To be called before privileges are given up, or they could be used to raise the
+/// limit again.
 ///
 /// # Errors
 /// The limit is refused.
-pub fn limit_file_size(size: u64) -> Result<()> {
-    let limit = size.max(INFLIGHT_LEN_MAX);
-    setrlimit(Resource::RLIMIT_FSIZE, limit, limit).context("the limit on the size of files")
+pub fn limit_file_size(len: u64) -> Result<()> {
+    setrlimit(Resource::RLIMIT_FSIZE, len, len).context("the limit on the size of files")
 }
 
 /// Gives up privileges and the file system. To be called before there is another thread: each inherits it.

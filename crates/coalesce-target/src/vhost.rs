@@ -6,6 +6,7 @@
 
 pub mod blk;
 pub mod chain;
+pub mod front_end;
 pub mod inflight;
 pub mod memory;
 pub mod vring;
@@ -21,8 +22,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing::{info, warn};
@@ -535,41 +535,3 @@ impl VhostUserBackendReqHandlerMut for Connection {
         unsupported()
     }
 }
-
-/// Checks that the files of the next message can be received. Where descriptors are missing the kernel closes the files;
-/// the reader of messages would then take the rest of this message for the next one, and wait.
-///
-/// # Errors
-/// There are too few descriptors, or more files than any message has.
-pub fn check_files(stream: &UnixStream) -> io::Result<()> {
-    let mut byte = 0_u8;
-    let mut slice = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut control = [0_u64; 2 + FILES_MAX / 2]; // a cmsghdr has 16 bytes, a file 4
-    // SAFETY: all zeroes is a valid msghdr.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&raw mut slice, 1);
-    (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control) as _);
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the message leads to the byte and the control buffer above, which are as long as it says.
-    if unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags) } < 0 {
-        return Ok(()); // the reader of the message gets the same error
-    }
-    // SAFETY: the kernel has filled the message in.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
-    if let Some(header) =
-        header.filter(|header| (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
-    {
-        let files = (header.cmsg_len - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
-        for i in 0..files {
-            // SAFETY: the kernel has put `files` new descriptors behind the header, which nobody else owns.
-            drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
-        }
-    }
-    if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::other("no descriptor is left for a file that came with a message, or it has too many"));
-    }
-    Ok(())
-}
-
-/// Files of one message, at most.
-const FILES_MAX: usize = 32;
