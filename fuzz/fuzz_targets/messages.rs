@@ -13,7 +13,8 @@ use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
 use coalesce_target::queue::{QueueConfig, QueueParts, QueueThread};
 use coalesce_target::vhost::vring::Vring;
-use coalesce_target::vhost::{Connection, QUEUE_SIZE_MAX, check_files};
+use coalesce_target::vhost::front_end::check_files;
+use coalesce_target::vhost::{Connection, QUEUE_SIZE_MAX};
 use guest::{DISK_LEN, Place, RINGS, Rarely, Request, START};
 use libfuzzer_sys::fuzz_target;
 use nix::poll::{PollFd, PollFlags, poll};
@@ -158,7 +159,13 @@ impl Default for Target {
     fn default() -> Self {
         bus_error::survive().unwrap();
         let backend = Backend::Memory(MemoryBackend::new(DISK_LEN).unwrap());
-        let limits = Limits { size: DISK_LEN, read_only: false, serial: [b's'; SERIAL_LEN], max_memory: 1 << 30 };
+        let limits = Limits {
+            size: DISK_LEN,
+            block_size: 512,
+            read_only: false,
+            serial: [b's'; SERIAL_LEN],
+            max_memory: 1 << 30,
+        };
         let name = "fuzz".into();
         let call_rings = CallRings::new(2 * QUEUES + 1).unwrap();
         let write_back = AtomicBool::new(true);
@@ -221,7 +228,7 @@ impl FrontEnd {
     fn connect(target: &Target) -> Self {
         let (stream, back_end) = UnixStream::pair().unwrap();
         let also = back_end.try_clone().unwrap().into();
-        let connection = Connection::new(target.disk.clone(), target.queues.clone(), 512, true, also);
+        let connection = Connection::new(target.disk.clone(), target.queues.clone(), true, also);
         let stream_too = back_end.try_clone().unwrap();
         let handler = BackendReqHandler::from_stream(stream_too, Arc::new(Mutex::new(connection)));
         let usual = |_| RINGS;

@@ -7,7 +7,7 @@ use coalesce::hint::{COALESCE_HINT_BARRIER, COALESCE_HINT_PLAIN, COALESCE_HINT_U
 use coalesce::status::COALESCE_HOLD;
 use coalesce::vic::{vic_on_completion, vic_state};
 use coalesce_benches::{Algorithm2, MANY, START, algorithm2_on_completion};
-use coalesce_policy::{AnyPolicy, Completion, Decision};
+use coalesce_policy::{AnyPolicy, Completion, Decision, Policy as _};
 use std::hint::black_box;
 use vic_core::Vic;
 

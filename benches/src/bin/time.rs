@@ -8,7 +8,7 @@ use coalesce::hint::COALESCE_HINT_PLAIN;
 use coalesce::status::COALESCE_HOLD;
 use coalesce::vic::{vic_on_completion, vic_state};
 use coalesce_benches::{Algorithm2, MANY, START, algorithm2_on_completion};
-use coalesce_policy::{Completion, Decision};
+use coalesce_policy::{Completion, Decision, Policy as _};
 use criterion::{Criterion, Throughput};
 use std::hint::black_box;
 use std::time::Duration;

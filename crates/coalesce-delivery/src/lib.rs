@@ -16,13 +16,11 @@
 
 #![forbid(unsafe_code)]
 
-mod policy;
 mod stats;
 
-pub use policy::Policy;
 pub use stats::DeliveryStats;
 
-use coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Mark, Spec, SpecError};
+use coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Mark, Policy, Spec, SpecError};
 use std::collections::VecDeque;
 
 /// The ring of a consumer: where completions are posted.
@@ -50,11 +48,12 @@ pub trait Ring {
 
 /// The policy of one queue, and what it holds. All times are in ns.
 #[derive(Clone, Debug)]
-pub struct Delivery<E, P = AnyPolicy> {
-    policy: P,
+pub struct Delivery<E, P: ?Sized = AnyPolicy> {
     unposted: VecDeque<E>,
     held_since: VecDeque<u64>,
     stats: DeliveryStats,
+    posts_late: bool, // the policy's
+    policy: P,
 }
 
 impl<E> Delivery<E> {
@@ -77,8 +76,9 @@ impl<E> Delivery<E> {
         spec: Spec,
     ) -> Result<Result<Decision, R::Broken>, SpecError> {
         let decision = self.policy.reconfigure(spec, now)?;
+        self.posts_late = self.policy.posts_late();
         let Some(ring) = ring else { return Ok(Ok(decision)) };
-        if !self.policy.posts_late()
+        if !self.posts_late
             && let Err(broken) = self.post_all(ring)
         {
             return Ok(Err(broken));
@@ -91,9 +91,12 @@ impl<E, P: Policy> Delivery<E, P> {
     /// A queue with nothing in it, under a policy that has decided nothing yet.
     #[must_use]
     pub fn with_policy(policy: P) -> Self {
-        Self { policy, unposted: VecDeque::new(), held_since: VecDeque::new(), stats: DeliveryStats::default() }
+        let (unposted, held_since, stats) = Default::default();
+        Self { unposted, held_since, stats, posts_late: policy.posts_late(), policy }
     }
+}
 
+impl<E, P: Policy + ?Sized> Delivery<E, P> {
     /// The policy, to look at it.
     #[must_use]
     pub const fn policy(&self) -> &P {
@@ -145,7 +148,7 @@ impl<E, P: Policy> Delivery<E, P> {
         self.stats.completions += 1;
         self.on_consumed(ring, now);
         self.unposted.push_back(entry);
-        if !self.policy.posts_late() {
+        if !self.posts_late {
             self.post_all(ring)?;
         }
         self.held_since.push_back(now);

@@ -1,7 +1,7 @@
 //! The order at the ring, and what is held, over a ring that writes down what is done to it.
 
 use coalesce_delivery::{Delivery, DeliveryStats, Ring};
-use coalesce_policy::{Class, Clues, Completion, Decision, Hint, HoldReason, Mark, Reason};
+use coalesce_policy::{Class, Clues, Completion, Decision, Hint, HoldReason, Mark, Policy as _, Reason};
 
 /// What was done to a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +221,19 @@ fn another_policy_goes_on_with_what_is_held() {
     let decision = delivery.reconfigure(Some(&mut ring), 4000, "none".parse().unwrap()).unwrap();
     assert_eq!(decision, Ok(FLUSH));
     assert_eq!(ring.done(), [Asked, Interrupted]);
+}
+
+#[test]
+fn what_is_posted_and_held_stays_so_under_a_policy_that_posts_late() {
+    let (mut delivery, mut ring) = holding_two(IN_ORDER);
+    ring.done();
+    let decision = delivery.reconfigure(Some(&mut ring), 3000, OUT_OF_ORDER.parse().unwrap()).unwrap();
+    assert_eq!(decision, Ok(Decision::Hold(HoldReason::Reconfigured)));
+    assert_eq!(delivery.complete(&mut ring, 4000, 3, &PLAIN), Ok(BURST));
+    assert_eq!((ring.done(), delivery.unposted()), (vec![], 1));
+    assert_eq!(delivery.complete(&mut ring, 5000, 4, &URGENT), Ok(Decision::DeliverUrgent));
+    assert_eq!(delivery.flush(&mut ring, 6000), Ok(FLUSH));
+    assert_eq!(ring.done(), [Posted(4), Asked, Interrupted, Posted(3), Asked, Interrupted]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::completion::{Completion, Passed};
 use crate::hints::{Clues, HintCounts};
 use crate::machine::{Always, Machine};
 use crate::mark::Mark;
+use crate::policy::Policy;
 use crate::spec::Spec;
 use crate::{Decision, Reason, SpecError, Stats};
 use cint_core::{Barriers, Hint};
@@ -88,24 +89,6 @@ impl AnyPolicy {
         &self.spec
     }
 
-    /// How often each decision was taken.
-    #[must_use]
-    pub const fn stats(&self) -> &Stats {
-        &self.stats
-    }
-
-    /// How many completions were decided by an inferred hint, by its source.
-    #[must_use]
-    pub const fn hints_counted(&self) -> &HintCounts {
-        &self.hints
-    }
-
-    /// Forgets what was counted.
-    pub fn reset_stats(&mut self) {
-        self.stats = Stats::default();
-        self.hints = HintCounts::default();
-    }
-
     /// Whether it may hold the next completion. If not, until its next decision no [`on_submit`](Self::on_submit) is needed and
     /// a completion needs no mark; or the policy is not asked at all, and [`on_passed`](Self::on_passed) reports afterwards. It
     /// is false with `none`, and with `auto` while holding costs throughput or few commands are outstanding.
@@ -127,30 +110,6 @@ impl AnyPolicy {
         call!(&self.machine, wants_each_submit())
     }
 
-    /// A command is submitted. Its mark goes back with its completion, or with [`on_cancel`](Self::on_cancel).
-    pub fn on_submit(&mut self, clues: &Clues) -> Mark {
-        call!(&mut self.machine, on_submit(clues))
-    }
-
-    /// The hint by which the completion of a command will be decided now, with `cif` commands in flight, counting it. For
-    /// observers: changes nothing.
-    #[must_use]
-    pub fn hint_of(&self, mark: Mark, cif: u32) -> Hint {
-        call!(&self.machine, hint_of(mark, cif))
-    }
-
-    /// A command completed, and others [before](Completion::before) it: decides about one after the other until one
-    /// delivers, as whose interrupt announces them all.
-    pub fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        if completion.before > 0
-            && let Some(decision) = self.on_preceding(now, completion)
-        {
-            return decision;
-        }
-        let decision = call!(&mut self.machine, on_completion(now, completion, &mut self.hints));
-        self.stats.count(decision)
-    }
-
     /// Decides about those before a completion. `None`: it holds them all.
     #[inline(never)] // or the usual case saves registers for it
     fn on_preceding(&mut self, now: u64, completion: &Completion) -> Option<Decision> {
@@ -169,65 +128,6 @@ impl AnyPolicy {
     pub fn on_passed(&mut self, now: u64, passed: &Passed) {
         call!(&mut self.machine, on_passed(now, passed));
         self.stats.count_times(Decision::Deliver(Reason::Always), passed.interrupts.into());
-    }
-
-    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
-    #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
-        call!(&self.machine, deadline())
-    }
-
-    /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
-        let decision = call!(&mut self.machine, on_deadline(now));
-        self.stats.count(decision)
-    }
-
-    /// Whether the shell must call [`on_batch_end`](Self::on_batch_end) after each poll of its device.
-    #[must_use]
-    pub fn wants_batch_end(&self) -> bool {
-        call!(&self.machine, wants_batch_end())
-    }
-
-    /// The device has posted all it had.
-    pub fn on_batch_end(&mut self, now: u64) -> Decision {
-        let decision = call!(&mut self.machine, on_batch_end(now));
-        self.stats.count(decision)
-    }
-
-    /// Queue stop, reset, migration: announces what is held.
-    pub fn flush(&mut self, now: u64) -> Decision {
-        let decision = call!(&mut self.machine, flush(now));
-        self.stats.count(decision)
-    }
-
-    /// The consumer has taken everything that was posted, without an interrupt.
-    pub fn on_consumed(&mut self, now: u64) {
-        call!(&mut self.machine, on_consumed(now));
-    }
-
-    /// The queue was reset: what was submitted and has not completed never will. Tickets given before are not valid, and who
-    /// comes may be another than who was learned of.
-    pub fn reset_tracking(&mut self) {
-        call!(&mut self.machine, reset_tracking());
-    }
-
-    /// A command was aborted and will not complete.
-    pub fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
-        let decision = call!(&mut self.machine, on_cancel(now, mark));
-        self.stats.count(decision)
-    }
-
-    /// The guest has been put on a CPU.
-    pub fn on_schedule(&mut self, now: u64) -> Decision {
-        let decision = call!(&mut self.machine, on_schedule(now));
-        self.stats.count(decision)
-    }
-
-    /// The guest is taken off its CPU.
-    pub fn on_deschedule(&mut self, now: u64) -> Decision {
-        let decision = call!(&mut self.machine, on_deschedule(now));
-        self.stats.count(decision)
     }
 
     /// Takes another policy, or other parameters, with what is held: a machine of the same kind goes on with it, any
@@ -270,12 +170,6 @@ impl AnyPolicy {
         }
     }
 
-    /// Completions held: posted and not announced.
-    #[must_use]
-    pub fn held(&self) -> u64 {
-        call!(&self.machine, held())
-    }
-
     /// The longest time, in ticks, that a completion is held if deadlines are met on time; `None`: no such bound.
     #[must_use]
     pub fn max_hold(&self) -> Option<u64> {
@@ -286,5 +180,92 @@ impl AnyPolicy {
     #[must_use]
     pub fn untracked(&self) -> u32 {
         call!(&self.machine, untracked())
+    }
+}
+
+impl Policy for AnyPolicy {
+    fn on_submit(&mut self, clues: &Clues) -> Mark {
+        call!(&mut self.machine, on_submit(clues))
+    }
+
+    fn hint_of(&self, mark: Mark, cif: u32) -> Hint {
+        call!(&self.machine, hint_of(mark, cif))
+    }
+
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        if completion.before > 0
+            && let Some(decision) = self.on_preceding(now, completion)
+        {
+            return decision;
+        }
+        let decision = call!(&mut self.machine, on_completion(now, completion, &mut self.hints));
+        self.stats.count(decision)
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        call!(&self.machine, deadline())
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        let decision = call!(&mut self.machine, on_deadline(now));
+        self.stats.count(decision)
+    }
+
+    fn wants_batch_end(&self) -> bool {
+        call!(&self.machine, wants_batch_end())
+    }
+
+    fn on_batch_end(&mut self, now: u64) -> Decision {
+        let decision = call!(&mut self.machine, on_batch_end(now));
+        self.stats.count(decision)
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        let decision = call!(&mut self.machine, flush(now));
+        self.stats.count(decision)
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        call!(&mut self.machine, on_consumed(now));
+    }
+
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
+        let decision = call!(&mut self.machine, on_cancel(now, mark));
+        self.stats.count(decision)
+    }
+
+    fn on_schedule(&mut self, now: u64) -> Decision {
+        let decision = call!(&mut self.machine, on_schedule(now));
+        self.stats.count(decision)
+    }
+
+    fn on_deschedule(&mut self, now: u64) -> Decision {
+        let decision = call!(&mut self.machine, on_deschedule(now));
+        self.stats.count(decision)
+    }
+
+    fn reset_tracking(&mut self) {
+        call!(&mut self.machine, reset_tracking());
+    }
+
+    fn posts_late(&self) -> bool {
+        self.spec.is_ooo()
+    }
+
+    fn held(&self) -> u64 {
+        call!(&self.machine, held())
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn hints_counted(&self) -> &HintCounts {
+        &self.hints
+    }
+
+    fn reset_stats(&mut self) {
+        self.stats = Stats::default();
+        self.hints = HintCounts::default();
     }
 }

@@ -17,7 +17,7 @@ pub enum Class {
 /// What a shell knows about a command that completes. A policy uses what it understands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// What [`AnyPolicy::on_submit`](crate::AnyPolicy::on_submit) returned for it.
+    /// What [`Policy::on_submit`](crate::Policy::on_submit) returned for it.
     pub mark: Mark,
     /// Commands in flight on this interrupt vector, counting this one.
     pub cif: u32,

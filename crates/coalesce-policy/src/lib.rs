@@ -5,7 +5,7 @@
 //! policy by its text form, which [`Spec`] reads and prints:
 //!
 //! ```
-//! use coalesce_policy::{AnyPolicy, Completion, Spec};
+//! use coalesce_policy::{AnyPolicy, Completion, Policy as _, Spec};
 //!
 //! let spec: Spec = "vic:cif_threshold=2,epoch=100ms".parse()?;
 //! let mut policy = AnyPolicy::new(spec, 1_000_000_000)?;
@@ -30,6 +30,7 @@ mod hints;
 mod keys;
 mod machine;
 mod mark;
+mod policy;
 mod requester;
 mod spec;
 mod trial;
@@ -45,6 +46,7 @@ pub use error::SpecError;
 pub use hints::{Clues, HintCounts, HintSource, HintSources};
 pub use keys::KeyInfo;
 pub use mark::{Mark, MarkParts};
+pub use policy::Policy;
 pub use spec::{PolicyInfo, Spec};
 pub use value::parse_duration;
 

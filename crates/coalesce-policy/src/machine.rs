@@ -6,7 +6,7 @@ use crate::mark::Mark;
 use crate::{Decision, HoldReason};
 use cint_core::Hint;
 
-/// The state machine of a policy. Times are in ticks of its clock. The verbs are those of [`AnyPolicy`](crate::AnyPolicy).
+/// The state machine of a policy. Times are in ticks of its clock. The verbs are those of [`Policy`](crate::Policy).
 pub(crate) trait Machine {
     /// A command completed. [`Completion::before`] is not looked at. Counts the source of its hint.
     fn on_completion(&mut self, now: u64, completion: &Completion, hints: &mut HintCounts) -> Decision;

@@ -3,7 +3,7 @@
 use crate::hints::{Clues, HintSource, HintSources, at_completion, infer};
 use cint_core::{Hint, Ticket};
 
-/// What a request carries from its submission to its completion: [`AnyPolicy::on_submit`](crate::AnyPolicy::on_submit) makes
+/// What a request carries from its submission to its completion: [`Policy::on_submit`](crate::Policy::on_submit) makes
 /// it, and the completion gives it back. The default is the mark of a request that was never submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(MarkParts);
@@ -28,7 +28,7 @@ impl Mark {
     }
 
     /// The hint of its submission. The completion may be decided by another:
-    /// [`AnyPolicy::hint_of`](crate::AnyPolicy::hint_of).
+    /// [`Policy::hint_of`](crate::Policy::hint_of).
     #[must_use]
     pub const fn hint(self) -> Hint {
         self.0.hint

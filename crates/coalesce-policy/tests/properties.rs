@@ -1,7 +1,8 @@
 //! The rules that hold for every policy, on every policy there is, with changes from any of them to any other.
 
 use coalesce_policy::{
-    AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Passed, Reason, Spec, Ticket,
+    AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Passed, Policy as _, Reason, Spec,
+    Ticket,
 };
 use coalesce_testkit::{Mix, Policy, Promises, check_any};
 use proptest::prelude::*;

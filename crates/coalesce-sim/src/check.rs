@@ -157,6 +157,12 @@ impl Checker {
         }
     }
 
+    /// The longest that the policy promises to hold a completion, in ns.
+    #[must_use]
+    pub const fn bound(&self) -> Option<u64> {
+        self.bound
+    }
+
     /// What was found so far.
     #[must_use]
     pub const fn verdict(&self) -> &Verdict {

@@ -1,10 +1,8 @@
 //! What can decide in a simulation: every policy that users can choose, and one that only the simulator has.
 
 use crate::xen::XenAsPublished;
-use coalesce_delivery::Policy;
-use coalesce_policy::{
-    AnyPolicy, Clues, Completion, Decision, Hint, HintCounts, HoldReason, Mark, Spec, SpecError, Stats,
-};
+use coalesce_delivery::Delivery;
+use coalesce_policy::{AnyPolicy, Policy, Spec, SpecError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,167 +37,34 @@ impl fmt::Display for Contender {
     }
 }
 
-/// A contender at work.
-#[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each line")]
-pub(crate) enum Machine {
-    Policy(AnyPolicy),
-    XenAsPublished(XenAsPublished, Stats),
-}
+/// A delivery under any contender.
+pub(crate) type AnyDelivery<E> = Delivery<E, dyn Policy>;
 
-impl Machine {
-    pub(crate) fn new(contender: &Contender) -> Result<Self, SpecError> {
-        Ok(match contender {
-            Contender::Policy(spec) => Self::Policy(AnyPolicy::new(spec.clone(), TICK_HZ)?),
-            Contender::XenAsPublished => Self::XenAsPublished(XenAsPublished::new(), Stats::default()),
+impl Contender {
+    /// A delivery under this policy, and the longest time, in ns, that it holds a completion if deadlines are met on time;
+    /// `None`: no such bound.
+    ///
+    /// # Errors
+    /// A parameter that a clock in ns cannot carry.
+    pub(crate) fn delivery<E>(&self) -> Result<(Box<AnyDelivery<E>>, Option<u64>), SpecError> {
+        Ok(match self {
+            Self::Policy(spec) => {
+                let delivery = Delivery::new(spec.clone())?;
+                let bound = bound(delivery.policy());
+                (Box::new(delivery), bound)
+            }
+            Self::XenAsPublished => (Box::new(Delivery::with_policy(XenAsPublished::new())), None),
         })
     }
-
-    /// The hint by which a completion will be decided.
-    pub(crate) fn hint_of(&self, mark: Mark, cif: u32) -> Hint {
-        match self {
-            Self::Policy(policy) => policy.hint_of(mark, cif),
-            Self::XenAsPublished(..) => mark.hint(),
-        }
-    }
-
-    /// How many hints were inferred, and from what.
-    pub(crate) fn hints_counted(&self) -> HintCounts {
-        match self {
-            Self::Policy(policy) => policy.hints_counted().clone(),
-            Self::XenAsPublished(..) => HintCounts::default(),
-        }
-    }
-
-    pub(crate) fn held(&self) -> u64 {
-        match self {
-            Self::Policy(policy) => policy.held(),
-            Self::XenAsPublished(xen, _) => xen.held(),
-        }
-    }
-
-    pub(crate) const fn stats(&self) -> &Stats {
-        match self {
-            Self::Policy(policy) => policy.stats(),
-            Self::XenAsPublished(_, stats) => stats,
-        }
-    }
-
-    /// The longest time, in ns, that a completion is held if deadlines are met on time; `None`: no such bound.
-    ///
-    /// A storm guard may exceed `max_hold` by less than its interval while urgent completions are announced alone.
-    pub(crate) fn bound(&self) -> Option<u64> {
-        let Self::Policy(policy) = self else { return None };
-        let over = match policy.spec() {
-            Spec::Cint(cint) | Spec::Auto(cint) if cint.ooo => {
-                cint.storm_max_rate.map_or(0, |rate| TICK_HZ.div_ceil(rate))
-            }
-            _ => 0,
-        };
-        policy.max_hold().map(|hold| hold + over)
-    }
-
-    fn nothing_due(&self) -> Decision {
-        Decision::Hold(if self.held() > 0 { HoldReason::Early } else { HoldReason::NothingHeld })
-    }
 }
 
-impl Policy for Machine {
-    fn posts_late(&self) -> bool {
-        matches!(self, Self::Policy(policy) if policy.posts_late())
-    }
-
-    fn on_submit(&mut self, clues: &Clues) -> Mark {
-        match self {
-            Self::Policy(policy) => policy.on_submit(clues),
-            Self::XenAsPublished(xen, _) => {
-                xen.on_submit();
-                Mark::of(clues.hint)
-            }
-        }
-    }
-
-    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_completion(now, completion),
-            Self::XenAsPublished(xen, stats) => {
-                stats.count(xen.on_completion(now, completion.cif, completion.slice_end))
-            }
-        }
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        match self {
-            Self::Policy(policy) => policy.deadline(),
-            Self::XenAsPublished(..) => None,
-        }
-    }
-
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_deadline(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    fn wants_batch_end(&self) -> bool {
-        matches!(self, Self::Policy(policy) if policy.wants_batch_end())
-    }
-
-    fn on_batch_end(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_batch_end(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.flush(now),
-            Self::XenAsPublished(xen, stats) => stats.count(xen.flush()),
-        }
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        match self {
-            Self::Policy(policy) => policy.on_consumed(now),
-            Self::XenAsPublished(xen, _) => xen.on_consumed(),
-        }
-    }
-
-    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_cancel(now, mark),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    fn on_schedule(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_schedule(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    fn on_deschedule(&mut self, now: u64) -> Decision {
-        match self {
-            Self::Policy(policy) => policy.on_deschedule(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
-        }
-    }
-
-    fn reset_tracking(&mut self) {
-        if let Self::Policy(policy) = self {
-            policy.reset_tracking();
-        }
-    }
-
-    fn reset_stats(&mut self) {
-        match self {
-            Self::Policy(policy) => policy.reset_stats(),
-            Self::XenAsPublished(_, stats) => *stats = Stats::default(),
-        }
-    }
+/// A storm guard may exceed `max_hold` by less than its interval while urgent completions are announced alone.
+fn bound(policy: &AnyPolicy) -> Option<u64> {
+    let over = match policy.spec() {
+        Spec::Cint(cint) | Spec::Auto(cint) if cint.ooo => cint.storm_max_rate.map_or(0, |rate| TICK_HZ.div_ceil(rate)),
+        _ => 0,
+    };
+    policy.max_hold().map(|hold| hold + over)
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@
 mod ring;
 
 use crate::check::{Checker, Verdict};
-use crate::contender::{Contender, Machine};
+use crate::contender::{AnyDelivery, Contender};
 use crate::event::{Event, Timeline, What};
-use coalesce_delivery::{Delivery, Policy as _};
+use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Clues, Completion, Decision, HintCounts, Mark, Reason, SpecError, Stats};
 use hdrhistogram::Histogram;
 use ring::{Completed, ConsumerRing};
@@ -36,9 +36,9 @@ pub struct Interrupt {
 }
 
 /// Takes completions of entries `T`, and interrupts.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Line<T> {
-    delivery: Delivery<Completed<T>, Machine>,
+    delivery: Box<AnyDelivery<Completed<T>>>,
     ring: ConsumerRing<T>,
     clock: i64, // the delivery's clock is so far ahead
     in_flight: u32,
@@ -54,16 +54,15 @@ impl<T> Line<T> {
     /// # Errors
     /// A parameter that a clock in ns cannot carry.
     pub fn new(contender: &Contender) -> Result<Self, SpecError> {
-        let machine = Machine::new(contender)?;
-        let checker = Checker::new(machine.bound());
+        let (delivery, bound) = contender.delivery()?;
         Ok(Self {
-            delivery: Delivery::with_policy(machine),
+            delivery,
             ring: ConsumerRing::default(),
             clock: 0,
             in_flight: 0,
             consumed: 0,
             delay: Histogram::new(3).expect("three digits are allowed"),
-            checker,
+            checker: Checker::new(bound),
             timeline: None,
         })
     }
@@ -213,13 +212,13 @@ impl<T> Line<T> {
 
     /// Commands that completed.
     #[must_use]
-    pub const fn completions(&self) -> u64 {
+    pub fn completions(&self) -> u64 {
         self.delivery.stats().completions
     }
 
     /// Interrupts.
     #[must_use]
-    pub const fn interrupts(&self) -> u64 {
+    pub fn interrupts(&self) -> u64 {
         self.delivery.stats().interrupts
     }
 
@@ -243,20 +242,20 @@ impl<T> Line<T> {
 
     /// How often each decision was taken.
     #[must_use]
-    pub const fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &Stats {
         self.delivery.policy().stats()
     }
 
     /// How many hints were inferred, and from what.
     #[must_use]
-    pub fn hints(&self) -> HintCounts {
+    pub fn hints(&self) -> &HintCounts {
         self.delivery.policy().hints_counted()
     }
 
     /// The longest that the policy promises to hold a completion, in ns.
     #[must_use]
-    pub fn bound(&self) -> Option<u64> {
-        self.delivery.policy().bound()
+    pub const fn bound(&self) -> Option<u64> {
+        self.checker.bound()
     }
 
     /// Whether every rule held so far.
@@ -274,7 +273,7 @@ impl<T> Line<T> {
     /// A call that is about no completion.
     fn call<C>(&mut self, now: u64, what: What, call: C) -> Option<Interrupt>
     where
-        C: FnOnce(&mut Delivery<Completed<T>, Machine>, &mut ConsumerRing<T>, u64) -> Result<Decision, Infallible>,
+        C: FnOnce(&mut AnyDelivery<Completed<T>>, &mut ConsumerRing<T>, u64) -> Result<Decision, Infallible>,
     {
         self.see(now, what);
         let there = self.delivery_time(now);

@@ -4,7 +4,7 @@
 //! so that no ratio below 1/2 is ever reached by counting; completions that were skipped 16 times in a row are sent
 //! instead; and within the clocks' margin of error the slice rule is off.
 
-use coalesce_policy::{Decision, HoldReason, Reason};
+use coalesce_policy::{Clues, Completion, Decision, HintCounts, HoldReason, Mark, Policy, Reason, Stats};
 
 /// `EPOCH_PERIOD`, in ns.
 const EPOCH: u64 = 200_000_000;
@@ -28,19 +28,27 @@ pub(crate) struct XenAsPublished {
     curr_iops: u32,
     next_iops: u32,
     held: u64,
+    stats: Stats,
+    hints: HintCounts, // none: it looks at no hints
 }
 
 impl XenAsPublished {
-    pub(crate) const fn new() -> Self {
-        Self { count_up: 1, skip_up: 1, counter: 1, skips: 0, epoch_start: 0, curr_iops: 0, next_iops: 0, held: 0 }
+    pub(crate) fn new() -> Self {
+        Self {
+            count_up: 1,
+            skip_up: 1,
+            counter: 1,
+            skips: 0,
+            epoch_start: 0,
+            curr_iops: 0,
+            next_iops: 0,
+            held: 0,
+            stats: Stats::default(),
+            hints: HintCounts::default(),
+        }
     }
 
-    /// A request is passed on to the disk: that, not its completion, is counted.
-    pub(crate) const fn on_submit(&mut self) {
-        self.next_iops = self.next_iops.saturating_add((1_000_000_000 / EPOCH) as u32);
-    }
-
-    pub(crate) fn on_completion(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
+    fn decide(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
         let remaining = slice_end.and_then(|end| end.checked_sub(now)).filter(|&remaining| remaining > MARGIN);
         if remaining.is_some_and(|remaining| self.ns_per_event().is_some_and(|event| remaining < event)) {
             return self.deliver(Reason::SliceEnd);
@@ -68,21 +76,13 @@ impl XenAsPublished {
         }
     }
 
-    pub(crate) fn flush(&mut self) -> Decision {
-        if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
-    }
-
-    pub(crate) const fn on_consumed(&mut self) {
-        self.held = 0;
-    }
-
-    pub(crate) const fn held(&self) -> u64 {
-        self.held
-    }
-
     fn deliver(&mut self, reason: Reason) -> Decision {
         (self.held, self.skips) = (0, 0);
         Decision::Deliver(reason)
+    }
+
+    const fn nothing_due(&self) -> Decision {
+        Decision::Hold(if self.held > 0 { HoldReason::Early } else { HoldReason::NothingHeld })
     }
 
     /// Lines 6 to 12; `None`: no rate is known.
@@ -109,6 +109,64 @@ impl XenAsPublished {
     }
 }
 
+impl Policy for XenAsPublished {
+    /// A request is passed on to the disk: that, not its completion, is counted.
+    fn on_submit(&mut self, clues: &Clues) -> Mark {
+        self.next_iops = self.next_iops.saturating_add((1_000_000_000 / EPOCH) as u32);
+        Mark::of(clues.hint)
+    }
+
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let decision = self.decide(now, completion.cif, completion.slice_end);
+        self.stats.count(decision)
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+
+    fn on_deadline(&mut self, _now: u64) -> Decision {
+        self.nothing_due()
+    }
+
+    fn flush(&mut self, _now: u64) -> Decision {
+        let decision = if self.held > 0 { self.deliver(Reason::Flush) } else { self.nothing_due() };
+        self.stats.count(decision)
+    }
+
+    fn on_consumed(&mut self, _now: u64) {
+        self.held = 0;
+    }
+
+    fn on_cancel(&mut self, _now: u64, _mark: Mark) -> Decision {
+        self.nothing_due()
+    }
+
+    fn on_schedule(&mut self, _now: u64) -> Decision {
+        self.nothing_due()
+    }
+
+    fn on_deschedule(&mut self, _now: u64) -> Decision {
+        self.nothing_due()
+    }
+
+    fn held(&self) -> u64 {
+        self.held
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn hints_counted(&self) -> &HintCounts {
+        &self.hints
+    }
+
+    fn reset_stats(&mut self) {
+        self.stats = Stats::default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,11 +176,11 @@ mod tests {
     fn a_low_ratio_is_never_reached_by_counting() {
         let mut xen = XenAsPublished::new();
         for _ in 0..IOPS_THRESHOLD {
-            xen.on_submit();
+            let _ = xen.on_submit(&Clues::default());
         }
         let mut delivered = 0;
         for i in 0..(17 * 1000) {
-            delivered += u32::from(matches!(xen.on_completion(EPOCH + 1 + i, 64, None), Decision::Deliver(_)));
+            delivered += u32::from(matches!(xen.decide(EPOCH + 1 + i, 64, None), Decision::Deliver(_)));
         }
         assert_eq!(delivered, 17 * 1000 / 17);
     }
@@ -132,12 +190,12 @@ mod tests {
         let mut xen = XenAsPublished::new();
         let now = 10 * EPOCH;
         for _ in 0..200 {
-            xen.on_submit(); // 1000 per second: 8 ms between interrupts at 1/8
+            let _ = xen.on_submit(&Clues::default()); // 1000 per second: 8 ms between interrupts at 1/8
         }
-        let _ = xen.on_completion(now, 64, None);
-        assert_eq!(xen.on_completion(now, 64, Some(now + 7_000_000)), Decision::Deliver(Reason::SliceEnd));
-        assert_eq!(xen.on_completion(now, 64, Some(now + 9_000_000)), Decision::Hold(HoldReason::Ratio));
-        assert_eq!(xen.on_completion(now, 64, Some(now + MARGIN)), Decision::Hold(HoldReason::Ratio));
-        assert_eq!(xen.on_completion(now, 64, Some(now - 1)), Decision::Hold(HoldReason::Ratio));
+        let _ = xen.decide(now, 64, None);
+        assert_eq!(xen.decide(now, 64, Some(now + 7_000_000)), Decision::Deliver(Reason::SliceEnd));
+        assert_eq!(xen.decide(now, 64, Some(now + 9_000_000)), Decision::Hold(HoldReason::Ratio));
+        assert_eq!(xen.decide(now, 64, Some(now + MARGIN)), Decision::Hold(HoldReason::Ratio));
+        assert_eq!(xen.decide(now, 64, Some(now - 1)), Decision::Hold(HoldReason::Ratio));
     }
 }

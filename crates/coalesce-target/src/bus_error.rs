@@ -31,7 +31,7 @@ struct Entry {
     version: AtomicUsize, // odd: registered
     start: AtomicUsize,
     len: AtomicUsize,
-    front_end: AtomicPtr<FrontEnd>,
+    front_end: AtomicPtr<Peer>,
 }
 
 impl Entry {
@@ -45,7 +45,7 @@ impl Entry {
     }
 
     /// The registered mapping; `None` if there is none, or it is being changed.
-    fn load(&self) -> Option<(Range<usize>, *mut FrontEnd)> {
+    fn load(&self) -> Option<(Range<usize>, *mut Peer)> {
         let version = self.version.load(Ordering::Acquire);
         let [start, len] = [&self.start, &self.len].map(|field| field.load(Ordering::Relaxed));
         let front_end = self.front_end.load(Ordering::Relaxed);
@@ -57,13 +57,13 @@ impl Entry {
 
 /// A front end that shares memory with us over one connection.
 #[derive(Debug)]
-pub struct FrontEnd {
+pub struct Peer {
     connection: OwnedFd,
     mappings: AtomicUsize,
     lost: AtomicI32, // the reason of the fault in its memory; 0: there was none
 }
 
-impl FrontEnd {
+impl Peer {
     /// The front end at the other end of a connection.
     #[must_use]
     pub const fn new(connection: OwnedFd) -> Self {
@@ -85,13 +85,13 @@ impl FrontEnd {
 #[derive(Debug)]
 pub struct Registration {
     index: usize,
-    front_end: Arc<FrontEnd>, // the registry points to it
+    front_end: Arc<Peer>, // the registry points to it
 }
 
 impl Registration {
     /// Registers a mapping of `len` bytes, whole pages, at `start`. `None`: the front end has too many mappings.
     #[must_use]
-    pub fn new(start: usize, len: usize, front_end: Arc<FrontEnd>) -> Option<Self> {
+    pub fn new(start: usize, len: usize, front_end: Arc<Peer>) -> Option<Self> {
         let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
         if front_end.mappings.load(Ordering::Relaxed) >= MAPPINGS_MAX {
             return None;
@@ -170,8 +170,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    fn front_end() -> Arc<FrontEnd> {
-        Arc::new(FrontEnd::new(UnixStream::pair().unwrap().0.into()))
+    fn front_end() -> Arc<Peer> {
+        Arc::new(Peer::new(UnixStream::pair().unwrap().0.into()))
     }
 
     fn is_registered(address: usize) -> bool {

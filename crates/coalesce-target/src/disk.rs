@@ -33,6 +33,8 @@ pub struct Disk {
 pub struct Limits {
     /// Size in bytes.
     pub size: u64,
+    /// Size of a logical block in bytes.
+    pub block_size: u32,
     /// Whether writes are refused.
     pub read_only: bool,
     /// Serial number, padded with zeroes.

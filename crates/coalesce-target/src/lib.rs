@@ -6,7 +6,7 @@
 //! io_uring → [`coalesce_delivery`] posts its completion, asks the policy, and interrupts. A deadline of the policy
 //! leads to the same delivery.
 //!
-//! Only [`vhost`] knows virtio. Only the queue knows the policy.
+//! [`server`] serves any [`front_end`]. Only [`vhost`] knows virtio. Only the queue knows the policy.
 
 pub mod backend;
 pub mod bench;
@@ -15,6 +15,7 @@ pub mod call;
 pub mod config;
 pub mod control;
 pub mod disk;
+pub mod front_end;
 pub mod link;
 pub mod log;
 pub mod metrics;

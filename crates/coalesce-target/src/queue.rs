@@ -15,7 +15,7 @@ use crate::source::{Source, Task};
 use crate::stats::{DeviceStats, QueueStats};
 use anyhow::{Context as _, Result};
 use coalesce_delivery::Delivery;
-use coalesce_policy::{Class, Clues, Completion, Decision, Spec};
+use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _, Spec};
 use mailbox::{Inbox, Mailbox, mailbox};
 use reactor::{Event, Reactor};
 use requests::{BUFFERS_MAX, Ended, Requests, Slot};

@@ -5,7 +5,6 @@
 
 use crate::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use crate::link::Identity;
-use crate::vhost::INFLIGHT_LEN_MAX;
 use anyhow::{Context as _, Result};
 use caps::CapSet;
 use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetStatus, Scope};
@@ -33,14 +32,13 @@ pub fn become_user(identity: &Identity) -> Result<()> {
     set_pdeathsig(Signal::SIGKILL).context("parent-death signal")
 }
 
-/// Limits the size of files to `size` bytes, the size of the image. The in-flight record is a file too. Must be called
-/// before privileges are given up, because with them the limit could be raised again.
+/// Limits the size of files to `len` bytes. Must be called before privileges are given up, because with them the limit could
+/// be raised again.
 ///
 /// # Errors
 /// The limit is refused.
-pub fn limit_file_size(size: u64) -> Result<()> {
-    let limit = size.max(INFLIGHT_LEN_MAX);
-    setrlimit(Resource::RLIMIT_FSIZE, limit, limit).context("the limit on the size of files")
+pub fn limit_file_size(len: u64) -> Result<()> {
+    setrlimit(Resource::RLIMIT_FSIZE, len, len).context("the limit on the size of files")
 }
 
 /// Gives up privileges and the file system. Must be called before another thread exists, because threads inherit this.

@@ -4,12 +4,11 @@ use crate::backend::{Backend, FileBackend, MemoryBackend};
 use crate::call::CallRings;
 use crate::config::{DiskConfig, Size};
 use crate::disk::{Disk, Limits, SERIAL_LEN};
+use crate::front_end::FrontEnd;
 use crate::queue::{Command, QueueConfig, QueueParts, QueueThread};
 use crate::record::Recorder;
 use crate::socket::accepted;
 use crate::stats::QueueStats;
-use crate::vhost::vring::Vring;
-use crate::vhost::{Connection, QUEUE_SIZE_MAX, check_files};
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,13 +23,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tracing::{info, warn};
-use vhost::vhost_user::BackendReqHandler;
 
 /// A disk that is being served. Dropping it stops the disk.
 #[derive(Debug)]
-pub struct DiskServer {
+pub struct DiskServer<F: FrontEnd> {
     about: DiskInfo,
-    queues: Arc<[QueueThread<Vring>]>,
+    queues: Arc<[QueueThread<F::Source>]>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -63,14 +61,14 @@ pub struct DiskInfo {
 }
 
 /// A disk with everything open, before its threads start.
-pub struct DiskParts {
+pub struct DiskParts<F: FrontEnd> {
     about: DiskInfo,
+    config: DiskConfig,
     disk: Arc<Disk>,
-    queues: Vec<QueueParts<Vring>>,
-    event_idx: bool,
+    queues: Vec<QueueParts<F::Source>>,
 }
 
-impl DiskParts {
+impl<F: FrontEnd> DiskParts<F> {
     /// Opens the disk's image and what its queues need. With a `recorder`, the queues record their events there.
     ///
     /// # Errors
@@ -79,10 +77,10 @@ impl DiskParts {
         Self::try_open(config, recorder).with_context(|| format!("disk {}", config.name()))
     }
 
-    /// The disk's size in bytes.
+    /// The size in bytes of the largest file that serving the disk writes: the image, or one that the front end creates.
     #[must_use]
-    pub const fn size(&self) -> u64 {
-        self.about.size
+    pub fn file_len_max(&self) -> u64 {
+        self.about.size.max(F::FILE_LEN_MAX)
     }
 
     fn try_open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
@@ -99,19 +97,19 @@ impl DiskParts {
         let (name, size) = (config.name(), backend.size());
         let limits = Limits {
             size,
+            block_size,
             read_only: config.read_only,
             serial: serial(config.serial.as_deref().unwrap_or(&name)),
             max_memory: config.max_memory.0,
         };
         let write_back = AtomicBool::new(true);
-        // An interrupt and an error for each ring, and one more while a new eventfd replaces an old one.
-        let call_rings = CallRings::new(2 * usize::from(config.queues) + 1).context("io_uring")?;
+        let call_rings = CallRings::new(F::eventfds(config.queues.into())).context("io_uring")?;
         let disk = Disk { name: name.clone(), backend, limits, call_rings, write_back, epoch: Instant::now() };
         let disk = Arc::new(disk);
         let queue = QueueConfig {
             policy: config.policy.clone(),
             poll_ns: config.poll.0,
-            size_max: QUEUE_SIZE_MAX,
+            size_max: F::REQUESTS_MAX,
             recorder: recorder.cloned(),
         };
         let queues = (0..usize::from(config.queues)).map(|i| QueueParts::new(i, disk.clone(), &queue));
@@ -125,31 +123,30 @@ impl DiskParts {
             queues: queues.len(),
             read_only: config.read_only,
         };
-        Ok(Self { about, disk, queues, event_idx: config.event_idx })
+        Ok(Self { about, config: config.clone(), disk, queues })
     }
 }
 
-impl DiskServer {
+impl<F: FrontEnd> DiskServer<F> {
     /// Serves a disk to front ends that connect to `listener`. `prepare` runs once all threads exist, and before any of
     /// them reads from a front end.
     ///
     /// # Errors
     /// The system refuses a resource, or `prepare` fails.
-    pub fn start(parts: DiskParts, listener: UnixListener, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
-        let DiskParts { about, disk, queues, event_idx } = parts;
-        let queues: Arc<[QueueThread<Vring>]> =
+    pub fn start(parts: DiskParts<F>, listener: UnixListener, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
+        let DiskParts { about, config, disk, queues } = parts;
+        let queues: Arc<[QueueThread<F::Source>]> =
             queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
         let stop = EventFd::new().context("eventfd")?;
         let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
         let name = about.ctrlr.clone();
-        let front = FrontDoor {
+        let front = FrontDoor::<F> {
             name: name.clone(),
             listener,
             shared: shared.clone(),
             disk,
             queues: queues.clone(),
-            block_size: about.block_size,
-            event_idx,
+            config,
         };
         let (begin, may_begin) = channel();
         let run = move || {
@@ -227,24 +224,23 @@ impl DiskServer {
     }
 }
 
-impl Drop for DiskServer {
+impl<F: FrontEnd> Drop for DiskServer<F> {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
 /// Accepts front ends, one at a time, and handles their messages.
-struct FrontDoor {
+struct FrontDoor<F: FrontEnd> {
     name: String,
     listener: UnixListener,
     shared: Arc<Shared>,
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread<Vring>]>,
-    block_size: u32,
-    event_idx: bool,
+    queues: Arc<[QueueThread<F::Source>]>,
+    config: DiskConfig,
 }
 
-impl FrontDoor {
+impl<F: FrontEnd> FrontDoor<F> {
     fn run(self) {
         while let Some(stream) = self.accept() {
             self.set_connection(stream.try_clone().ok());
@@ -275,13 +271,10 @@ impl FrontDoor {
         }
     }
 
-    /// Serves one front end until it disconnects, breaks the protocol, or the disk stops. Then its rings are stopped.
-    fn serve(&self, stream: UnixStream) -> Result<(), vhost::vhost_user::Error> {
-        let watch = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?;
-        let socket = stream.try_clone().map_err(vhost::vhost_user::Error::SocketError)?.into();
-        let (disk, queues) = (self.disk.clone(), self.queues.clone());
-        let connection = Connection::new(disk, queues, self.block_size, self.event_idx, socket);
-        let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(connection)));
+    /// Serves one front end until it disconnects, breaks the protocol, or the disk stops. Then its sources are stopped.
+    fn serve(&self, stream: UnixStream) -> Result<()> {
+        let watch = stream.try_clone()?;
+        let mut front_end = F::connect(stream, self.disk.clone(), self.queues.clone(), &self.config)?;
         loop {
             let fds = [self.shared.stop.as_fd(), self.listener.as_fd(), watch.as_fd()];
             let [stop, caller, message] = wait(fds);
@@ -292,13 +285,8 @@ impl FrontDoor {
             if caller && !has_hung_up(&watch) && accepted(self.listener.accept()).is_some() {
                 warn!(disk = self.name, "refused a second connection");
             }
-            if message {
-                check_files(&watch).map_err(vhost::vhost_user::Error::SocketError)?;
-                match handler.handle_request() {
-                    Ok(()) => {}
-                    Err(vhost::vhost_user::Error::Disconnected) => return Ok(()),
-                    Err(error) => return Err(error),
-                }
+            if message && !front_end.handle_message()? {
+                return Ok(());
             }
         }
     }

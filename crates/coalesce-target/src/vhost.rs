@@ -6,11 +6,12 @@
 
 pub mod blk;
 pub mod chain;
+pub mod front_end;
 pub mod inflight;
 pub mod memory;
 pub mod vring;
 
-use crate::bus_error::FrontEnd;
+use crate::bus_error::Peer;
 use crate::call::{Call, CallRings};
 use crate::disk::Disk;
 use crate::queue::{Command, Part, QueueThread};
@@ -21,8 +22,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing::{info, warn};
@@ -96,10 +96,9 @@ struct Eventfds {
 pub struct Connection {
     disk: Arc<Disk>,
     queues: Arc<[QueueThread<Vring>]>,
-    block_size: u32,
     event_idx: bool,
     features: u64,
-    front_end: Arc<FrontEnd>,
+    front_end: Arc<Peer>,
     mappings: Vec<Mapping>,
     memory: Arc<GuestMemory>,
     rings: Vec<RingState>,
@@ -109,21 +108,14 @@ pub struct Connection {
 impl Connection {
     /// A new connection over `stream`. `event_idx` tells whether to offer EVENT_IDX.
     #[must_use]
-    pub fn new(
-        disk: Arc<Disk>,
-        queues: Arc<[QueueThread<Vring>]>,
-        block_size: u32,
-        event_idx: bool,
-        stream: OwnedFd,
-    ) -> Self {
+    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread<Vring>]>, event_idx: bool, stream: OwnedFd) -> Self {
         let rings = queues.iter().map(|_| RingState::default()).collect();
         Self {
             disk,
             queues,
-            block_size,
             event_idx,
             features: 0,
-            front_end: Arc::new(FrontEnd::new(stream)),
+            front_end: Arc::new(Peer::new(stream)),
             mappings: Vec::new(),
             memory: Arc::new(GuestMemory::new()),
             rings,
@@ -449,7 +441,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Answer<Vec<u8>> {
         let write_back = self.disk.write_back.load(Ordering::Relaxed);
-        let mut bytes = blk::config_space(&self.disk.limits, self.block_size, self.queues.len() as u16, write_back);
+        let mut bytes = blk::config_space(&self.disk.limits, self.queues.len() as u16, write_back);
         let (start, len) = (offset as usize, size as usize);
         bytes.resize(bytes.len().max(start.saturating_add(len)), 0); // fields that are not offered read as zeroes
         bytes.get(start..start + len).map(<[u8]>::to_vec).ok_or(Error::InvalidParam)
@@ -543,41 +535,3 @@ impl VhostUserBackendReqHandlerMut for Connection {
         unsupported()
     }
 }
-
-/// Checks that the files of the next message can be received. If the process has too few descriptors, the kernel drops
-/// files; the message reader would then take the rest of this message for the next one, and block.
-///
-/// # Errors
-/// The process has too few free descriptors, or the message has more files than the protocol allows.
-pub fn check_files(stream: &UnixStream) -> io::Result<()> {
-    let mut byte = 0_u8;
-    let mut slice = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut control = [0_u64; 2 + FILES_MAX / 2]; // a cmsghdr has 16 bytes, a file 4
-    // SAFETY: all zeroes is a valid msghdr.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&raw mut slice, 1);
-    (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control) as _);
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the message points to the byte and the control buffer above, and has their lengths.
-    if unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags) } < 0 {
-        return Ok(()); // the reader of the message gets the same error
-    }
-    // SAFETY: the kernel has filled the message in.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
-    if let Some(header) =
-        header.filter(|header| (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
-    {
-        let files = (header.cmsg_len - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
-        for i in 0..files {
-            // SAFETY: the kernel has put `files` new descriptors behind the header, and nothing else owns them.
-            drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
-        }
-    }
-    if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::other("a message has too many files, or no descriptor is left for one of them"));
-    }
-    Ok(())
-}
-
-/// The most files in one message.
-const FILES_MAX: usize = 32;

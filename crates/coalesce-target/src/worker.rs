@@ -1,8 +1,10 @@
 //! The process of one disk. A guest and its front end reach only this process, which has no other disk.
 
+use crate::front_end::FrontEnd;
 use crate::link::{DiskStats, Questions, Request, Setup};
 use crate::record::Writer;
 use crate::server::{DiskParts, DiskServer};
+use crate::vhost::front_end::VhostUserBlk;
 use crate::{bus_error, log, record, sandbox};
 use anyhow::{Context as _, Result, bail};
 use nix::errno::Errno;
@@ -41,7 +43,18 @@ pub fn run() -> Result<()> {
     let mut questions = Questions::new(stream);
     let Some((id, Request::Start(setup))) = questions.receive() else { bail!("no setup arrived") };
     let listener = descriptors.next().context("no listener came")?;
-    let (disk, writer) = match start(&setup, listener, descriptors.next()) {
+    serve::<VhostUserBlk>(questions, id, &setup, listener, descriptors.next())
+}
+
+/// Serves one disk to front ends of one kind. `id`: of the request to start.
+fn serve<F: FrontEnd>(
+    mut questions: Questions,
+    id: u64,
+    setup: &Setup,
+    listener: OwnedFd,
+    record: Option<OwnedFd>,
+) -> Result<()> {
+    let (disk, writer) = match start::<F>(setup, listener, record) {
         Ok(started) => started,
         Err(error) => {
             questions.answer(id, Err(error));
@@ -81,18 +94,22 @@ fn receive_descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>> {
 }
 
 /// Starts the disk, and gives up every right that serving does not need.
-fn start(setup: &Setup, listener: OwnedFd, record: Option<OwnedFd>) -> Result<(DiskServer, Option<Writer>)> {
+fn start<F: FrontEnd>(
+    setup: &Setup,
+    listener: OwnedFd,
+    record: Option<OwnedFd>,
+) -> Result<(DiskServer<F>, Option<Writer>)> {
     log::start(setup.log.parse().context("level of the log")?);
     bus_error::survive()?;
     let record = record.zip(setup.record_epoch_ns).map(|(pipe, epoch_ns)| (pipe, record::channel(epoch_ns)));
     let recorder = record.as_ref().map(|(_, (recorder, _))| recorder);
     // Opened while the process has all its rights: the image, and the io_urings, whose memory is pinned.
-    let parts = DiskParts::open(&setup.disk, recorder)?;
+    let parts = DiskParts::<F>::open(&setup.disk, recorder)?;
     if let Some(identity) = &setup.identity {
         sandbox::become_user(identity)?;
     }
     if setup.sandbox {
-        sandbox::limit_file_size(parts.size()).context("sandbox")?;
+        sandbox::limit_file_size(parts.file_len_max()).context("sandbox")?;
         sandbox::give_up_privileges().context("sandbox")?;
     }
     let spawn = |(pipe, (recorder, arrivals))| Writer::spawn(PipeWriter::from(pipe), recorder, arrivals);
@@ -108,7 +125,7 @@ fn start(setup: &Setup, listener: OwnedFd, record: Option<OwnedFd>) -> Result<(D
     Ok((disk, writer))
 }
 
-fn answer(disk: &DiskServer, request: Request) -> Result<Value> {
+fn answer(disk: &DiskServer<impl FrontEnd>, request: Request) -> Result<Value> {
     match request {
         Request::Stats => Ok(json!(DiskStats { connected: disk.is_connected(), queues: disk.stats() })),
         Request::ResetStats => {

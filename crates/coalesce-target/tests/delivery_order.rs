@@ -1,8 +1,8 @@
 //! The order post, decide, ask, interrupt: kept, no interrupt is lost; broken on purpose, one is.
 
 use coalesce_delivery::{Delivery, Ring};
-use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Mark, Spec};
-use coalesce_target::bus_error::FrontEnd;
+use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Mark, Policy as _, Spec};
+use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};
@@ -32,7 +32,7 @@ struct Wire {
 
 /// Memory from address 0 on.
 fn guest_memory(size: u64) -> GuestMemory {
-    let front_end = FrontEnd::new(UnixStream::pair().unwrap().0.into());
+    let front_end = Peer::new(UnixStream::pair().unwrap().0.into());
     let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
     file.set_len(size).unwrap();
     let mapping = SharedMapping::new(file, 0, size, Arc::new(front_end)).unwrap();

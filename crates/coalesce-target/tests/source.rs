@@ -159,7 +159,8 @@ struct Bench {
 impl Bench {
     fn start(room: usize) -> Self {
         let backend = Backend::Memory(MemoryBackend::new(1 << 20).unwrap());
-        let limits = Limits { size: 1 << 20, read_only: false, serial: [0; SERIAL_LEN], max_memory: 0 };
+        let limits =
+            Limits { size: 1 << 20, block_size: 512, read_only: false, serial: [0; SERIAL_LEN], max_memory: 0 };
         let disk = Arc::new(Disk {
             name: "pair".into(),
             backend,

@@ -7,7 +7,7 @@ use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
 use ::coalesce_policy::{
-    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Passed, Spec, Ticket,
+    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Passed, Policy as _, Spec, Ticket,
 };
 use core::ffi::{c_char, c_void};
 use std::boxed::Box;

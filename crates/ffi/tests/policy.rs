@@ -1,6 +1,6 @@
 //! A policy behind the C handle decides as the same policy in Rust.
 
-use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Passed, Ticket};
+use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Passed, Policy as _, Ticket};
 use coalesce::hint::*;
 use coalesce::policy::*;
 use coalesce::status::*;

@@ -4,7 +4,7 @@ use crate::guest::{DISK_LEN, ELSEWHERE, Place, REGION_LEN, RINGS, Rarely, Reques
 use arbitrary::Arbitrary;
 use coalesce_delivery::Ring as _;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome, Step as BackendStep};
-use coalesce_target::bus_error::FrontEnd;
+use coalesce_target::bus_error::Peer;
 use coalesce_target::disk::{Limits, SERIAL_LEN};
 use coalesce_target::source::Source as _;
 use coalesce_target::vhost::blk::{Request as Taken, Status, Task};
@@ -99,7 +99,7 @@ impl Span {
 
 impl Default for Host {
     fn default() -> Self {
-        let front_end = Arc::new(FrontEnd::new(File::open("/dev/null").unwrap().into()));
+        let front_end = Arc::new(Peer::new(File::open("/dev/null").unwrap().into()));
         let share = |len: u64| {
             let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
             file.set_len(len).unwrap();
@@ -206,6 +206,7 @@ pub fn run(host: &Host, input: &Input, record: Option<&Record>) {
         memory: usize::from(input.memory),
         limits: Limits {
             size: host.disk.size(),
+            block_size: 512,
             read_only: input.read_only,
             serial: [b's'; SERIAL_LEN],
             max_memory: 1 << 40,

@@ -268,19 +268,19 @@ fn write_all(memory: &GuestMemory, room: &Parts, bytes: &[u8]) -> Option<u32> {
 
 /// `struct virtio_blk_config`, little endian.
 #[must_use]
-pub fn config_space(limits: &Limits, block_size: u32, queues: u16, write_back: bool) -> Vec<u8> {
+pub fn config_space(limits: &Limits, queues: u16, write_back: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(CONFIG_LEN);
     bytes.extend((limits.size / SECTOR).to_le_bytes()); // capacity
     bytes.extend(0_u32.to_le_bytes()); // size_max: not offered
     bytes.extend(SEG_MAX.to_le_bytes());
     bytes.extend([0; 4]); // geometry: not offered
-    bytes.extend(block_size.to_le_bytes());
+    bytes.extend(limits.block_size.to_le_bytes());
     bytes.extend([0, 0]); // physical_block_exp, alignment_offset: physical and logical blocks are the same
     bytes.extend(1_u16.to_le_bytes()); // min_io_size, in blocks
     bytes.extend(1_u32.to_le_bytes()); // opt_io_size, in blocks
     bytes.extend([u8::from(write_back), 0]);
     bytes.extend(queues.to_le_bytes());
-    let align = block_size / SECTOR as u32;
+    let align = limits.block_size / SECTOR as u32;
     for number in [RANGE_SECTORS_MAX, 1, align, RANGE_SECTORS_MAX, 1] {
         bytes.extend(number.to_le_bytes()); // max_discard_sectors, _seg, discard_sector_alignment, max_write_zeroes_*
     }

@@ -126,13 +126,13 @@ impl Inflight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus_error::FrontEnd;
+    use crate::bus_error::Peer;
     use nix::sys::memfd::{MFdFlags, memfd_create};
     use std::fs::File;
     use std::os::unix::net::UnixStream;
 
     fn shared(len: usize) -> Arc<SharedMapping> {
-        let front_end = Arc::new(FrontEnd::new(UnixStream::pair().unwrap().0.into()));
+        let front_end = Arc::new(Peer::new(UnixStream::pair().unwrap().0.into()));
         let file = File::from(memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC).unwrap());
         file.set_len(len as u64).unwrap();
         Arc::new(SharedMapping::new(file, 0, len as u64, front_end).unwrap())

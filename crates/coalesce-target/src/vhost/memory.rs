@@ -1,6 +1,6 @@
 //! Memory that a front end shares: guest memory, and the in-flight record.
 
-use crate::bus_error::{FrontEnd, MAPPINGS_MAX, Registration};
+use crate::bus_error::{MAPPINGS_MAX, Peer, Registration};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::statfs::fstatfs;
@@ -31,7 +31,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// The file is unsuitable, or too many mappings exist.
-    pub fn new(file: File, offset: u64, len: u64, front_end: Arc<FrontEnd>) -> Result<Self> {
+    pub fn new(file: File, offset: u64, len: u64, front_end: Arc<Peer>) -> Result<Self> {
         // Only files in memory have seals. This query never blocks; fstat(2) would ask the file system.
         if fcntl(&file, FcntlArg::F_GET_SEALS).is_err() {
             bail!(

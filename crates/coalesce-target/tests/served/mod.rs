@@ -5,13 +5,14 @@ use coalesce_load::{Options, Report, run};
 use coalesce_target::config::{DiskConfig, Mode, Poll, Size};
 use coalesce_target::server::{DiskParts, DiskServer};
 use coalesce_target::stats::QueueStats;
+use coalesce_target::vhost::front_end::VhostUserBlk;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
 pub struct Served {
     pub directory: TempDir,
-    pub disk: DiskServer,
+    pub disk: DiskServer<VhostUserBlk>,
 }
 
 impl Served {

@@ -1,0 +1,86 @@
+//! What a shell asks of a policy.
+
+use crate::completion::Completion;
+use crate::hints::{Clues, HintCounts};
+use crate::mark::Mark;
+use crate::{Decision, Stats};
+use cint_core::Hint;
+use std::fmt::Debug;
+
+/// A policy for one interrupt vector, and what it decided so far. Times are in ticks of its clock.
+///
+/// [`AnyPolicy`](crate::AnyPolicy) is any policy that users can choose. The simulator implements one more.
+pub trait Policy: Debug {
+    /// A command is submitted. Its mark goes back with its completion, or with [`on_cancel`](Self::on_cancel).
+    fn on_submit(&mut self, clues: &Clues) -> Mark {
+        Mark::of(clues.hint)
+    }
+
+    /// The hint by which the completion of a command will be decided now, with `cif` commands in flight, counting it. For
+    /// observers: changes nothing.
+    fn hint_of(&self, mark: Mark, _cif: u32) -> Hint {
+        mark.hint()
+    }
+
+    /// A command completed, and others [before](Completion::before) it: decides about one after the other until one
+    /// delivers, as whose interrupt announces them all.
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision;
+
+    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
+    fn deadline(&self) -> Option<u64>;
+
+    /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.
+    fn on_deadline(&mut self, now: u64) -> Decision;
+
+    /// Whether the shell must call [`on_batch_end`](Self::on_batch_end) after each poll of its device.
+    fn wants_batch_end(&self) -> bool {
+        false
+    }
+
+    /// The device has posted all it had.
+    fn on_batch_end(&mut self, now: u64) -> Decision {
+        self.on_deadline(now)
+    }
+
+    /// Queue stop, reset, migration: announces what is held.
+    fn flush(&mut self, now: u64) -> Decision;
+
+    /// The consumer has taken everything that was posted, without an interrupt.
+    fn on_consumed(&mut self, now: u64);
+
+    /// A command was aborted and will not complete.
+    fn on_cancel(&mut self, now: u64, _mark: Mark) -> Decision {
+        self.flush(now)
+    }
+
+    /// The guest has been put on a CPU.
+    fn on_schedule(&mut self, now: u64) -> Decision {
+        self.flush(now)
+    }
+
+    /// The guest is taken off its CPU.
+    fn on_deschedule(&mut self, now: u64) -> Decision {
+        self.flush(now)
+    }
+
+    /// The queue was reset: what was submitted and has not completed never will. Tickets given before are not valid, and who
+    /// comes may be another than who was learned of.
+    fn reset_tracking(&mut self) {}
+
+    /// Whether held completions stay unposted, so that urgent ones overtake them (out-of-order Urgent).
+    fn posts_late(&self) -> bool {
+        false
+    }
+
+    /// Completions held: not announced.
+    fn held(&self) -> u64;
+
+    /// How often each decision was taken.
+    fn stats(&self) -> &Stats;
+
+    /// How many completions were decided by an inferred hint, by its source.
+    fn hints_counted(&self) -> &HintCounts;
+
+    /// Forgets what was counted.
+    fn reset_stats(&mut self);
+}

@@ -1,0 +1,41 @@
+//! What a disk's server needs of a front end, whichever protocol it speaks.
+
+use crate::config::DiskConfig;
+use crate::disk::Disk;
+use crate::queue::QueueThread;
+use crate::source::Source;
+use anyhow::Result;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// A front end that is connected: a virtual machine monitor, or a client that does what one does. It starts, changes and
+/// stops the sources of the disk's queues, as its messages say. Dropping it stops them all.
+pub trait FrontEnd: Sized + 'static {
+    /// What its queues serve.
+    type Source: Source;
+
+    /// Requests that a source can have in flight, at most.
+    const REQUESTS_MAX: u16;
+    /// Bytes of the largest file that it creates.
+    const FILE_LEN_MAX: u64;
+
+    /// Eventfds that a disk with this number of queues signals at a time, at most.
+    fn eventfds(queues: usize) -> usize;
+
+    /// The front end at the other end of `stream`.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    fn connect(
+        stream: UnixStream,
+        disk: Arc<Disk>,
+        queues: Arc<[QueueThread<Self::Source>]>,
+        config: &DiskConfig,
+    ) -> Result<Self>;
+
+    /// Handles its next message, which it waits for. False: it has disconnected.
+    ///
+    /// # Errors
+    /// It broke the protocol, or wants what it may not have. This ends the connection.
+    fn handle_message(&mut self) -> Result<bool>;
+}
