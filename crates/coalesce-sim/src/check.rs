@@ -102,9 +102,9 @@ impl Checker {
             }
             What::Deadline | What::BatchEnd | What::Other => {}
             What::Hold { .. } => self.undecided = false,
-            What::Interrupt { covers, .. } => {
+            What::Interrupt { covers, .. } | What::Suppressed { covers } => {
                 self.undecided = false;
-                if covers == 0 {
+                if covers == 0 && matches!(what, What::Interrupt { .. }) {
                     self.wrong(at, "an interrupt announces nothing".into());
                 }
                 if covers as usize != self.since.len() {

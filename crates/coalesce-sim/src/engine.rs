@@ -145,6 +145,9 @@ impl World {
         for _ in 0..cpu_count {
             let mut line = Line::new(contender)?;
             line.jump_clock(CLOCK_START);
+            if machine.event_idx {
+                line.suppress_interrupts();
+            }
             if let Some((from, max)) = wanted.timeline {
                 line.keep(Timeline::new(from, max));
             }

@@ -45,7 +45,12 @@ pub enum What {
         /// Completions that it announces.
         covers: u32,
     },
-    /// An interrupt for the urgent completion alone.
+    /// A delivery without an interrupt: the consumer's handler finds everything held.
+    Suppressed {
+        /// Completions that it finds.
+        covers: u32,
+    },
+    /// The urgent completion alone is delivered.
     UrgentAlone,
     /// The consumer took what was held without an interrupt.
     Consumed {

@@ -28,6 +28,7 @@
 //! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one |
 //! | [`calibrate`] | Δ and thr for a load |
 //! | [`papers`] | the papers' figures, simulated; `coalesce-sim papers` |
+//! | [`score`] | every policy over many workloads, compared with `none` |
 //! | [`report`] | what was found, for people and for other programs |
 
 #![forbid(unsafe_code)]
@@ -45,5 +46,6 @@ pub mod plan;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod score;
 pub mod units;
 mod xen;

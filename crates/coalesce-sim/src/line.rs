@@ -14,7 +14,7 @@ use crate::event::{Event, Timeline, What};
 use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Clues, Completion, Decision, HintCounts, Mark, Reason, SpecError, Stats};
 use hdrhistogram::Histogram;
-use ring::{Completed, ConsumerRing};
+use ring::{Completed, ConsumerRing, Delivered};
 use std::convert::Infallible;
 
 /// Delays are recorded up to this long, in ns.
@@ -65,6 +65,11 @@ impl<T> Line<T> {
             checker: Checker::new(bound),
             timeline: None,
         })
+    }
+
+    /// From now on the consumer suppresses interrupts while its handler runs, as with EVENT_IDX.
+    pub const fn suppress_interrupts(&mut self) {
+        self.ring.suppress_interrupts();
     }
 
     /// From now on keeps events for a report.
@@ -167,6 +172,12 @@ impl<T> Line<T> {
         let there = self.delivery_time(now);
         self.delivery.on_consumed(&mut self.ring, there);
         Some(entry)
+    }
+
+    /// The consumer's handler has taken all it found. Whether it may end: with EVENT_IDX it goes on as long as there is
+    /// more, and nobody interrupts it.
+    pub fn end_handler(&mut self) -> bool {
+        self.ring.arm()
     }
 
     /// The policy's clock jumps. A timer that is armed does not notice.
@@ -283,21 +294,24 @@ impl<T> Line<T> {
 
     /// What the delivery decided, and what came of it at the ring.
     fn observe(&mut self, now: u64, Ok(decision): Result<Decision, Infallible>) -> Option<Interrupt> {
-        let announced = self.ring.take_interrupt().map(|announced| {
+        let delivered = self.ring.take_delivered().map(|(delivered, announced)| {
             let covers = u32::try_from(announced.len()).unwrap_or(u32::MAX);
             announced.for_each(|(since, _)| record(&mut self.delay, now - since, DELAY_MAX));
-            covers
+            (delivered, covers)
         });
-        let covers = announced.unwrap_or(0);
+        let (delivered, covers) = delivered.unzip();
+        let covers = covers.unwrap_or(0);
         let (what, reason) = match decision {
             Decision::Hold(reason) => (What::Hold { reason }, None),
-            Decision::Deliver(reason) => (What::Interrupt { reason, covers }, Some(reason)),
             Decision::DeliverUrgent if covers == 1 => (What::UrgentAlone, Some(Reason::Urgent)),
+            _ if delivered == Some(Delivered::Suppressed) => (What::Suppressed { covers }, None),
+            Decision::Deliver(reason) => (What::Interrupt { reason, covers }, Some(reason)),
             Decision::DeliverUrgent => (What::Interrupt { reason: Reason::Urgent, covers }, Some(Reason::Urgent)),
         };
         self.see(now, what);
         self.checker.compare(now, self.delivery.policy().held(), self.held());
-        announced.and(reason).map(|reason| Interrupt { reason, covers })
+        let reason = reason.filter(|_| delivered == Some(Delivered::Interrupt));
+        reason.map(|reason| Interrupt { reason, covers })
     }
 
     fn see(&mut self, at: u64, what: What) {

@@ -16,6 +16,7 @@ enum Command {
     Run(coalesce_sim::run::command::Command),
     Fuzz(coalesce_sim::fuzz::command::Command),
     Replay(coalesce_sim::replay::command::Command),
+    Score(coalesce_sim::score::command::Command),
     Papers(coalesce_sim::papers::command::Command),
     Calibrate(coalesce_sim::calibrate::command::Command),
 }
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Run(command) => command.run(),
         Command::Fuzz(command) => command.run(),
         Command::Replay(command) => command.run(),
+        Command::Score(command) => command.run(),
         Command::Papers(command) => command.run(),
         Command::Calibrate(command) => command.run(),
     };

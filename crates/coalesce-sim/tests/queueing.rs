@@ -162,3 +162,15 @@ fn the_ipi_gate() {
     let (eager, lazy) = (run_with(0, false), run_with(500, false));
     assert_near(lazy.iops, eager.iops, 0.03);
 }
+
+/// By Little's law: a requester that is slower than its device has few outstanding, unless it fills its depth first.
+#[test]
+fn reaping_when_full_keeps_answers_waiting() {
+    let outstanding = |reap_when_full| {
+        let device = Device::new(64, Distribution::Fixed(Time::us(1)));
+        let outcome = only(&plan(Machine::default(), device, Thread { reap_when_full, ..closed(32) }));
+        outcome.iops * outcome.latency.mean / 1e9
+    };
+    assert!(outstanding(false) < 4.0, "{}", outstanding(false));
+    assert!((16.0..32.0).contains(&outstanding(true)), "{}", outstanding(true));
+}

@@ -1,6 +1,6 @@
 //! Plans at random keep every rule; so do those that once did not.
 
-use coalesce_sim::fuzz::command::check;
+use coalesce_sim::fuzz::{self, command::check};
 use coalesce_sim::plan::Plan;
 use coalesce_sim::run::run;
 use coalesce_sim::units::Time;
@@ -10,6 +10,18 @@ use std::path::Path;
 fn plans_at_random() {
     let (_, broken) = check(0..1500);
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// The same plans with virtio's suppression.
+#[test]
+fn plans_at_random_with_event_idx() {
+    for seed in 0..150 {
+        let mut plan = fuzz::plan(seed);
+        plan.machine.event_idx = true;
+        for outcome in run(&plan).unwrap() {
+            assert!(outcome.verdict.is_clean(), "seed {seed}: {:?}", outcome.verdict);
+        }
+    }
 }
 
 /// The examples are valid, and keep every rule. They are cut short: what they show is not tested here.

@@ -120,23 +120,29 @@ impl World {
         self.enter_handler(cpu, left);
     }
 
-    /// The handler finds what is posted now; what is posted while it works is for the next interrupt, as in Linux.
     fn enter_handler(&mut self, cpu: u32, left: Option<u64>) {
+        self.cpus[cpu as usize].pending = false;
+        let found = self.handle_posted(cpu, left, self.costs.interrupt);
+        self.measure.handlers += 1;
+        self.measure.spurious += u64::from(found == 0);
+    }
+
+    /// The handler finds what is posted now. What is posted while it works is for the next interrupt, as with NVMe in
+    /// Linux; with EVENT_IDX it looks again. How many it finds.
+    fn handle_posted(&mut self, cpu: u32, left: Option<u64>, entry: u64) -> u64 {
         let now = self.now;
         let state = &mut self.cpus[cpu as usize];
-        state.pending = false;
         let line = &mut self.lines[cpu as usize];
         while let Some(request) = line.line.reap(now) {
             state.handling.push(request);
         }
         let found = state.handling.len() as u64;
-        let work = self.costs.interrupt + found * self.costs.complete;
+        let work = entry + found * self.costs.complete;
         let cost = work + std::mem::take(&mut state.entry_cost);
         self.measure.interrupt_ns += work;
-        self.measure.handlers += 1;
-        self.measure.spurious += u64::from(found == 0);
         self.set_activity(cpu, Activity::Handler { ends: now + cost, left });
         self.arm(cpu); // what it took may have had a deadline
+        found
     }
 
     fn end_handler(&mut self, cpu: u32, left: Option<u64>) {
@@ -145,6 +151,10 @@ impl World {
             self.answer(request);
         }
         self.cpus[cpu as usize].handling = handling;
+        if !self.lines[cpu as usize].line.end_handler() {
+            self.handle_posted(cpu, left, 0);
+            return;
+        }
         if self.cpus[cpu as usize].pending {
             return self.enter_handler(cpu, left);
         }

@@ -68,6 +68,7 @@ enum Program {
         think: u64,
         gap: u64,
         next_batch: u64,
+        reap_when_full: bool,
     },
     Open {
         depth: u32,
@@ -115,7 +116,8 @@ impl Thread {
             Kind::Async => {
                 let batch = spec.batch.unwrap_or(1);
                 let gap = spec.rate.map_or(0, |rate| u64::from(batch) * 1_000_000_000 / rate.0);
-                Program::Async { depth: spec.depth.unwrap_or(1), batch, think, gap, next_batch: 0 }
+                let (depth, reap_when_full) = (spec.depth.unwrap_or(1), spec.reap_when_full);
+                Program::Async { depth, batch, think, gap, next_batch: 0, reap_when_full }
             }
             Kind::Open => {
                 let gap = Time(1_000_000_000 / spec.rate.map_or(1, |rate| rate.0));
@@ -162,7 +164,7 @@ impl Thread {
         if waits_for_all && self.outstanding > 0 {
             return Next::Sleep(None);
         }
-        if answers > 0 {
+        if answers > 0 && (ending || !self.fills_first(now, answers)) {
             let think = if let Program::Async { think, .. } = self.program { think } else { 0 };
             return Next::Run((costs.reap + think) * u64::from(answers), Then::Reap(answers));
         }
@@ -176,6 +178,12 @@ impl Thread {
             return Next::Sleep(Some(resumes));
         }
         self.begin(now, costs)
+    }
+
+    /// Whether it submits up to its depth before it takes these answers.
+    fn fills_first(&self, now: u64, answers: u32) -> bool {
+        let Program::Async { depth, batch, next_batch, reap_when_full: true, .. } = self.program else { return false };
+        self.outstanding + answers + batch <= depth && now >= next_batch && self.silent_until(now).is_none()
     }
 
     /// Something new.

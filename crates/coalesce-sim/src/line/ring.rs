@@ -7,22 +7,46 @@ use std::convert::Infallible;
 /// A completion, and when it completed: the true time, in ns.
 pub(super) type Completed<T> = (u64, T);
 
-/// The ring of a consumer that wants every interrupt, and answers as EVENT_IDX does: once for what was posted.
+/// How a delivery reached the consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivered {
+    Interrupt,
+    /// The consumer's handler is about to run, or runs, and finds everything posted; or it has taken all already.
+    Suppressed,
+}
+
+/// The ring of a consumer that answers once for what was posted. With EVENT_IDX it suppresses interrupts from one
+/// interrupt until it has emptied the ring; without, it wants every interrupt.
 #[derive(Clone, Debug)]
 pub(super) struct ConsumerRing<T> {
     posted: VecDeque<Completed<T>>,
     announced: usize, // the oldest of those
     unasked: bool,    // something was posted since the consumer was asked
-    interrupted: bool,
+    event_idx: bool,
+    armed: bool,
+    delivered: Option<Delivered>,
 }
 
 impl<T> Default for ConsumerRing<T> {
     fn default() -> Self {
-        Self { posted: VecDeque::new(), announced: 0, unasked: false, interrupted: false }
+        Self { posted: VecDeque::new(), announced: 0, unasked: false, event_idx: false, armed: true, delivered: None }
     }
 }
 
 impl<T> ConsumerRing<T> {
+    /// From now on with EVENT_IDX.
+    pub(super) const fn suppress_interrupts(&mut self) {
+        self.event_idx = true;
+    }
+
+    /// The handler ends: the consumer wants the next interrupt, unless there is more to take. Whether it does.
+    pub(super) fn arm(&mut self) -> bool {
+        if !self.armed && self.posted.is_empty() {
+            (self.armed, self.unasked) = (true, false);
+        }
+        self.armed
+    }
+
     /// Posted completions that the consumer has not taken.
     pub(super) fn len(&self) -> usize {
         self.posted.len()
@@ -33,13 +57,11 @@ impl<T> ConsumerRing<T> {
         self.posted.len() - self.announced
     }
 
-    /// Whether there was an interrupt since this was asked last, and what it announces.
-    pub(super) fn take_interrupt(&mut self) -> Option<impl ExactSizeIterator<Item = &Completed<T>>> {
-        if !std::mem::take(&mut self.interrupted) {
-            return None;
-        }
+    /// How a delivery reached the consumer since this was asked last, and what it announces.
+    pub(super) fn take_delivered(&mut self) -> Option<(Delivered, impl ExactSizeIterator<Item = &Completed<T>>)> {
+        let delivered = self.delivered.take()?;
         let before = std::mem::replace(&mut self.announced, self.posted.len());
-        Some(self.posted.range(before..))
+        Some((delivered, self.posted.range(before..)))
     }
 
     /// The consumer takes the oldest completion that was announced.
@@ -66,15 +88,20 @@ impl<T> Ring for ConsumerRing<T> {
     }
 
     fn wants_interrupt(&mut self) -> bool {
-        std::mem::take(&mut self.unasked)
+        let wants = std::mem::take(&mut self.unasked) && self.armed;
+        if self.event_idx && !wants {
+            self.delivered = Some(Delivered::Suppressed);
+        }
+        wants
     }
 
     fn is_consumed(&mut self) -> bool {
-        self.posted.is_empty()
+        self.posted.is_empty() && self.armed
     }
 
     fn interrupt(&mut self) -> bool {
-        self.interrupted = true;
+        self.delivered = Some(Delivered::Interrupt);
+        self.armed = !self.event_idx;
         true
     }
 }

@@ -106,3 +106,17 @@ fn the_checker_finds_a_wrong_delivery() {
         assert!(violations.iter().any(|violation| violation.what.contains(found)), "{mistake}: {violations:?}");
     }
 }
+
+/// virtio: no interrupt from one on until the handler has emptied the ring.
+#[test]
+fn event_idx_suppresses_until_the_ring_is_empty() {
+    let mut line = line("none");
+    line.suppress_interrupts();
+    let interrupts = run(&mut line, &[(Hint::Plain, 1), (Hint::Plain, 2)]);
+    assert_eq!(interrupts, [Some(Interrupt { reason: Reason::Always, covers: 1 }), None]);
+    assert_eq!((line.reap(3), line.end_handler()), (Some(0), false));
+    assert_eq!((line.reap(4), line.end_handler()), (Some(1), true));
+    assert_eq!(run(&mut line, &[(Hint::Plain, 5)]), [Some(Interrupt { reason: Reason::Always, covers: 1 })]);
+    assert_eq!((line.completions(), line.interrupts(), line.held()), (3, 2, 0));
+    assert!(line.verdict().is_clean(), "{:?}", line.verdict());
+}

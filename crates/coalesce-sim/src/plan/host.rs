@@ -29,6 +29,9 @@ pub struct Machine {
     pub reap: Cost,
     /// From the device's decision to the CPU's interrupt.
     pub wire: Time,
+    /// The driver suppresses interrupts from one interrupt until its handler has emptied the ring: virtio's EVENT_IDX.
+    /// Otherwise every delivery interrupts, as with NVMe.
+    pub event_idx: bool,
 }
 
 impl Default for Machine {
@@ -43,6 +46,7 @@ impl Default for Machine {
             context_switch: Cost::Cycles(1500),
             reap: Cost::Cycles(1300),
             wire: Time(0),
+            event_idx: false,
         }
     }
 }

@@ -85,6 +85,9 @@ pub struct Thread {
     /// `batch`, `async`: commands submitted together. 1 to `depth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
+    /// `async`: takes answers only when `depth` are outstanding, as fio does; otherwise as soon as there are any.
+    #[serde(default)]
+    pub reap_when_full: bool,
     /// `open`: arrivals. `async`: commands that it submits, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
@@ -146,6 +149,7 @@ impl Thread {
             think: None,
             depth: None,
             batch: None,
+            reap_when_full: false,
             rate: None,
             arrivals: Arrivals::Poisson,
             on: None,

@@ -205,10 +205,11 @@ impl Distribution {
 
 impl Thread {
     /// The keys that belong to some kinds only: whether each is given, and which kinds take it.
-    fn special_keys(&self) -> [(&'static str, bool, &'static [Kind]); 4] {
+    fn special_keys(&self) -> [(&'static str, bool, &'static [Kind]); 5] {
         [
             ("depth", self.depth.is_some(), &[Kind::Async, Kind::Open]),
             ("batch", self.batch.is_some(), &[Kind::Batch, Kind::Async]),
+            ("reap_when_full", self.reap_when_full, &[Kind::Async]),
             ("rate", self.rate.is_some(), &[Kind::Open, Kind::Async]),
             ("operations", !self.operations.is_empty(), &[Kind::Mix]),
         ]

@@ -45,6 +45,11 @@ pub fn lane<'a>(series: Series<'a>, events: &[Event], (from, to): (u64, u64)) ->
                 let hover = format!("interrupt at {:.1} µs for {covers}: {}", us(at), reason.name());
                 interrupts.push(Interrupt { at: us(at), hover });
             }
+            What::Suppressed { .. } => {
+                undecided = None;
+                holds.extend(held.first().map(|&since| (us(since), us(at))));
+                held.clear();
+            }
             What::UrgentAlone => {
                 undecided = None;
                 interrupts.push(Interrupt {

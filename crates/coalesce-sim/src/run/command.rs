@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Simulations at the same time: each has a thread, and the memory of its plan.
-const JOBS_MAX: i64 = 256;
+pub(crate) const JOBS_MAX: i64 = 256;
 
 /// Simulate a plan: every point of its sweep, under every policy it names
 #[derive(Args, Clone, Debug)]
@@ -95,7 +95,7 @@ impl Command {
 }
 
 /// Shows on a terminal how far all simulations are, if they take more than a second.
-fn with_bar<T>(jobs: &[Job], progress: &AtomicU64, work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_bar<T>(jobs: &[Job], progress: &AtomicU64, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
     }

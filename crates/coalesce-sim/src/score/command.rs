@@ -1,0 +1,105 @@
+//! `coalesce-sim score`: the command line, and what it prints.
+
+use super::workload::Workload;
+use super::{Contest, DURATION};
+use crate::contender::Contender;
+use crate::run::command::{JOBS_MAX, with_bar};
+use crate::run::run_jobs;
+use crate::units::Time;
+use anyhow::{Result, ensure};
+use clap::Args;
+use coalesce_policy::{SpecError, parse_duration};
+use std::io::Write as _;
+use std::num::NonZero;
+use std::sync::atomic::AtomicU64;
+
+/// Compare policies over all workloads: geometric means and worst cases, each figure over that of `none`
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Command {
+    /// Policies to compare, between commas; a part without a name continues the keys of the one before
+    /// [default: every policy that `coalesce-target policies` lists]
+    #[arg(long, value_name = "TEXTS", value_parser = policies)]
+    policies: Option<Policies>,
+
+    /// Only workloads whose DEVICE/NAME contains this: p3700/, guest, /depth
+    #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
+    workloads: String,
+
+    /// Seeds 1 to N
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+
+    /// Simulated time that is measured of each workload; bursts and guests run longer
+    #[arg(long, value_name = "TIME", default_value_t = DURATION, value_parser = time)]
+    duration: Time,
+
+    /// Also print a line for each workload and policy
+    #[arg(long)]
+    detail: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Simulations to run in parallel [default: the number of CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    jobs: Option<u16>,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  Every policy, as the tests compare it:
+      coalesce-sim score
+  Two policies over the guests, a line for each of them:
+      coalesce-sim score --policies vic,cint:delta=6us,thr=16 --workloads guest --detail
+  The results of docs/score.md:
+      coalesce-sim score --seeds 3 --duration 1s
+
+The same arguments give the same bytes on every machine, with any --jobs.";
+
+#[derive(Clone, Debug)]
+struct Policies(Vec<Contender>);
+
+/// Text forms between commas, which also separate the keys of one.
+fn policies(text: &str) -> Result<Policies, SpecError> {
+    let mut texts: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        match texts.last_mut() {
+            Some(last) if part.contains('=') && !part.contains(':') => *last += &format!(",{part}"),
+            _ => texts.push(part.to_owned()),
+        }
+    }
+    texts.iter().map(|text| text.parse()).collect::<Result<_, _>>().map(Policies)
+}
+
+fn time(text: &str) -> Result<Time, String> {
+    parse_duration(text).map(Time)
+}
+
+impl Command {
+    /// Simulates and prints.
+    ///
+    /// # Errors
+    /// No workload has such a name, a run broke a rule, or standard output is gone.
+    pub fn run(self) -> Result<()> {
+        let mut workloads = Workload::all();
+        workloads.retain(|workload| workload.name.contains(&self.workloads));
+        ensure!(!workloads.is_empty(), "no workload has \"{}\" in its name", self.workloads);
+        let policies = self.policies.map_or_else(Contest::policies, |Policies(policies)| policies);
+        let contest = Contest { workloads, policies, seeds: self.seeds, duration: self.duration };
+        let jobs = contest.jobs()?;
+        let available = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = self.jobs.map_or_else(available, usize::from);
+        let progress = AtomicU64::new(0);
+        let outcomes = with_bar(&jobs, &progress, || run_jobs(&jobs, threads, &progress, |_, _| {}))?;
+        let board = contest.score(&outcomes)?;
+        let text = match (self.json, self.detail) {
+            (true, detail) => serde_json::to_string_pretty(&board.to_json(detail))? + "\n",
+            (false, true) => board.detail() + "\n" + &board.table(),
+            (false, false) => board.table(),
+        };
+        std::io::stdout().write_all(text.as_bytes())?;
+        Ok(())
+    }
+}
