@@ -1,6 +1,6 @@
-//! What can decide in a simulation: every policy that users can choose, and one that only the simulator has.
+//! What can decide in a simulation: every policy that users can choose, and baselines that only the simulator has.
 
-use crate::xen::XenAsPublished;
+use crate::published::{Published, PublishedMachine};
 use coalesce_delivery::Policy;
 use coalesce_policy::{
     AnyPolicy, Clues, Completion, Decision, Hint, HintCounts, HoldReason, Mark, Spec, SpecError, Stats,
@@ -11,22 +11,23 @@ use std::str::FromStr;
 /// Ticks per second of every clock in the simulator: times are in nanoseconds.
 pub const TICK_HZ: u64 = 1_000_000_000;
 
-const XEN: &str = "xen_as_published";
-
-/// A policy to simulate, with its parameters. Its text form is that of [`Spec`], or `xen_as_published`.
+/// A policy to simulate, with its parameters. Its text form is that of [`Spec`], or [`Published::name`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// One that users can choose.
     Policy(Spec),
-    /// Scheduler-aware vIC as its authors ran it on Xen, flaws included.
-    XenAsPublished,
+    /// What the authors of a paper ran, flaws included.
+    Published(Published),
 }
 
 impl FromStr for Contender {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        if text == XEN { Ok(Self::XenAsPublished) } else { text.parse().map(Self::Policy) }
+        match Published::ALL.into_iter().find(|published| published.name() == text) {
+            Some(published) => Ok(Self::Published(published)),
+            None => text.parse().map(Self::Policy),
+        }
     }
 }
 
@@ -34,7 +35,7 @@ impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy(spec) => spec.fmt(f),
-            Self::XenAsPublished => f.write_str(XEN),
+            Self::Published(published) => f.write_str(published.name()),
         }
     }
 }
@@ -44,14 +45,14 @@ impl fmt::Display for Contender {
 #[expect(clippy::large_enum_variant, reason = "there is one for each line")]
 pub(crate) enum Machine {
     Policy(AnyPolicy),
-    XenAsPublished(XenAsPublished, Stats),
+    Published(PublishedMachine, Stats),
 }
 
 impl Machine {
     pub(crate) fn new(contender: &Contender) -> Result<Self, SpecError> {
         Ok(match contender {
             Contender::Policy(spec) => Self::Policy(AnyPolicy::new(spec.clone(), TICK_HZ)?),
-            Contender::XenAsPublished => Self::XenAsPublished(XenAsPublished::new(), Stats::default()),
+            Contender::Published(published) => Self::Published(published.machine(), Stats::default()),
         })
     }
 
@@ -59,7 +60,7 @@ impl Machine {
     pub(crate) fn hint_of(&self, mark: Mark, cif: u32) -> Hint {
         match self {
             Self::Policy(policy) => policy.hint_of(mark, cif),
-            Self::XenAsPublished(..) => mark.hint(),
+            Self::Published(..) => mark.hint(),
         }
     }
 
@@ -67,21 +68,21 @@ impl Machine {
     pub(crate) fn hints_counted(&self) -> HintCounts {
         match self {
             Self::Policy(policy) => policy.hints_counted().clone(),
-            Self::XenAsPublished(..) => HintCounts::default(),
+            Self::Published(..) => HintCounts::default(),
         }
     }
 
     pub(crate) fn held(&self) -> u64 {
         match self {
             Self::Policy(policy) => policy.held(),
-            Self::XenAsPublished(xen, _) => xen.held(),
+            Self::Published(machine, _) => machine.get().held(),
         }
     }
 
     pub(crate) const fn stats(&self) -> &Stats {
         match self {
             Self::Policy(policy) => policy.stats(),
-            Self::XenAsPublished(_, stats) => stats,
+            Self::Published(_, stats) => stats,
         }
     }
 
@@ -112,8 +113,8 @@ impl Policy for Machine {
     fn on_submit(&mut self, clues: &Clues) -> Mark {
         match self {
             Self::Policy(policy) => policy.on_submit(clues),
-            Self::XenAsPublished(xen, _) => {
-                xen.on_submit();
+            Self::Published(machine, _) => {
+                machine.get_mut().on_submit();
                 Mark::of(clues.hint)
             }
         }
@@ -122,23 +123,24 @@ impl Policy for Machine {
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         match self {
             Self::Policy(policy) => policy.on_completion(now, completion),
-            Self::XenAsPublished(xen, stats) => {
-                stats.count(xen.on_completion(now, completion.cif, completion.slice_end))
-            }
+            Self::Published(machine, stats) => stats.count(machine.get_mut().on_completion(now, completion)),
         }
     }
 
     fn deadline(&self) -> Option<u64> {
         match self {
             Self::Policy(policy) => policy.deadline(),
-            Self::XenAsPublished(..) => None,
+            Self::Published(machine, _) => machine.get().deadline(),
         }
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
         match self {
             Self::Policy(policy) => policy.on_deadline(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
+            Self::Published(machine, stats) => match machine.get_mut().on_deadline(now) {
+                Some(decision) => stats.count(decision),
+                None => self.nothing_due(),
+            },
         }
     }
 
@@ -149,42 +151,42 @@ impl Policy for Machine {
     fn on_batch_end(&mut self, now: u64) -> Decision {
         match self {
             Self::Policy(policy) => policy.on_batch_end(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
+            Self::Published(..) => self.nothing_due(),
         }
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         match self {
             Self::Policy(policy) => policy.flush(now),
-            Self::XenAsPublished(xen, stats) => stats.count(xen.flush()),
+            Self::Published(machine, stats) => stats.count(machine.get_mut().flush(now)),
         }
     }
 
     fn on_consumed(&mut self, now: u64) {
         match self {
             Self::Policy(policy) => policy.on_consumed(now),
-            Self::XenAsPublished(xen, _) => xen.on_consumed(),
+            Self::Published(machine, _) => machine.get_mut().on_consumed(),
         }
     }
 
     fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
         match self {
             Self::Policy(policy) => policy.on_cancel(now, mark),
-            Self::XenAsPublished(..) => self.nothing_due(),
+            Self::Published(..) => self.nothing_due(),
         }
     }
 
     fn on_schedule(&mut self, now: u64) -> Decision {
         match self {
             Self::Policy(policy) => policy.on_schedule(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
+            Self::Published(..) => self.nothing_due(),
         }
     }
 
     fn on_deschedule(&mut self, now: u64) -> Decision {
         match self {
             Self::Policy(policy) => policy.on_deschedule(now),
-            Self::XenAsPublished(..) => self.nothing_due(),
+            Self::Published(..) => self.nothing_due(),
         }
     }
 
@@ -197,7 +199,7 @@ impl Policy for Machine {
     fn reset_stats(&mut self) {
         match self {
             Self::Policy(policy) => policy.reset_stats(),
-            Self::XenAsPublished(_, stats) => *stats = Stats::default(),
+            Self::Published(_, stats) => *stats = Stats::default(),
         }
     }
 }
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_text_form_is_read_and_printed() {
-        for text in ["none", "vic:cif_threshold=2", XEN] {
+        for text in ["none", "vic:cif_threshold=2", "xen_as_published", "cint_storm_as_published"] {
             assert_eq!(text.parse::<Contender>().unwrap().to_string(), text);
         }
         assert!("xen".parse::<Contender>().is_err());

@@ -4,7 +4,8 @@
 //! so that no ratio below 1/2 is ever reached by counting; completions that were skipped 16 times in a row are sent
 //! instead; and within the clocks' margin of error the slice rule is off.
 
-use coalesce_policy::{Decision, HoldReason, Reason};
+use super::AsPublished;
+use coalesce_policy::{Completion, Decision, HoldReason, Reason};
 
 /// `EPOCH_PERIOD`, in ns.
 const EPOCH: u64 = 200_000_000;
@@ -33,51 +34,6 @@ pub(crate) struct XenAsPublished {
 impl XenAsPublished {
     pub(crate) const fn new() -> Self {
         Self { count_up: 1, skip_up: 1, counter: 1, skips: 0, epoch_start: 0, curr_iops: 0, next_iops: 0, held: 0 }
-    }
-
-    /// A request is passed on to the disk: that, not its completion, is counted.
-    pub(crate) const fn on_submit(&mut self) {
-        self.next_iops = self.next_iops.saturating_add((1_000_000_000 / EPOCH) as u32);
-    }
-
-    pub(crate) fn on_completion(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
-        let remaining = slice_end.and_then(|end| end.checked_sub(now)).filter(|&remaining| remaining > MARGIN);
-        if remaining.is_some_and(|remaining| self.ns_per_event().is_some_and(|event| remaining < event)) {
-            return self.deliver(Reason::SliceEnd);
-        }
-        if now.saturating_sub(self.epoch_start) > EPOCH {
-            self.recalc(cif);
-            self.epoch_start = now;
-        }
-        if cif < CIF_THRESHOLD {
-            self.counter = 1;
-            self.deliver(Reason::LowCif)
-        } else if self.counter < self.count_up {
-            self.counter += 1;
-            self.deliver(Reason::Ratio)
-        } else if self.counter >= self.skip_up {
-            self.counter = 1;
-            self.deliver(Reason::Ratio)
-        } else if self.skips >= SKIPS_MAX {
-            self.deliver(Reason::Count)
-        } else {
-            self.counter = 1; // line 26
-            self.skips += 1;
-            self.held += 1;
-            Decision::Hold(HoldReason::Ratio)
-        }
-    }
-
-    pub(crate) fn flush(&mut self) -> Decision {
-        if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
-    }
-
-    pub(crate) const fn on_consumed(&mut self) {
-        self.held = 0;
-    }
-
-    pub(crate) const fn held(&self) -> u64 {
-        self.held
     }
 
     fn deliver(&mut self, reason: Reason) -> Decision {
@@ -109,9 +65,61 @@ impl XenAsPublished {
     }
 }
 
+impl AsPublished for XenAsPublished {
+    /// That, not its completion, is counted.
+    fn on_submit(&mut self) {
+        self.next_iops = self.next_iops.saturating_add((1_000_000_000 / EPOCH) as u32);
+    }
+
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let Completion { cif, slice_end, .. } = *completion;
+        let remaining = slice_end.and_then(|end| end.checked_sub(now)).filter(|&remaining| remaining > MARGIN);
+        if remaining.is_some_and(|remaining| self.ns_per_event().is_some_and(|event| remaining < event)) {
+            return self.deliver(Reason::SliceEnd);
+        }
+        if now.saturating_sub(self.epoch_start) > EPOCH {
+            self.recalc(cif);
+            self.epoch_start = now;
+        }
+        if cif < CIF_THRESHOLD {
+            self.counter = 1;
+            self.deliver(Reason::LowCif)
+        } else if self.counter < self.count_up {
+            self.counter += 1;
+            self.deliver(Reason::Ratio)
+        } else if self.counter >= self.skip_up {
+            self.counter = 1;
+            self.deliver(Reason::Ratio)
+        } else if self.skips >= SKIPS_MAX {
+            self.deliver(Reason::Count)
+        } else {
+            self.counter = 1; // line 26
+            self.skips += 1;
+            self.held += 1;
+            Decision::Hold(HoldReason::Ratio)
+        }
+    }
+
+    fn flush(&mut self, _now: u64) -> Decision {
+        if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
+    }
+
+    fn on_consumed(&mut self) {
+        self.held = 0;
+    }
+
+    fn held(&self) -> u64 {
+        self.held
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn complete(xen: &mut XenAsPublished, now: u64, slice_end: Option<u64>) -> Decision {
+        xen.on_completion(now, &Completion { cif: 64, slice_end, ..Completion::default() })
+    }
 
     /// At CIF 64 the ratio is 1/8; what is seen is 1 in 17.
     #[test]
@@ -122,7 +130,7 @@ mod tests {
         }
         let mut delivered = 0;
         for i in 0..(17 * 1000) {
-            delivered += u32::from(matches!(xen.on_completion(EPOCH + 1 + i, 64, None), Decision::Deliver(_)));
+            delivered += u32::from(matches!(complete(&mut xen, EPOCH + 1 + i, None), Decision::Deliver(_)));
         }
         assert_eq!(delivered, 17 * 1000 / 17);
     }
@@ -134,10 +142,10 @@ mod tests {
         for _ in 0..200 {
             xen.on_submit(); // 1000 per second: 8 ms between interrupts at 1/8
         }
-        let _ = xen.on_completion(now, 64, None);
-        assert_eq!(xen.on_completion(now, 64, Some(now + 7_000_000)), Decision::Deliver(Reason::SliceEnd));
-        assert_eq!(xen.on_completion(now, 64, Some(now + 9_000_000)), Decision::Hold(HoldReason::Ratio));
-        assert_eq!(xen.on_completion(now, 64, Some(now + MARGIN)), Decision::Hold(HoldReason::Ratio));
-        assert_eq!(xen.on_completion(now, 64, Some(now - 1)), Decision::Hold(HoldReason::Ratio));
+        let _ = complete(&mut xen, now, None);
+        assert_eq!(complete(&mut xen, now, Some(now + 7_000_000)), Decision::Deliver(Reason::SliceEnd));
+        assert_eq!(complete(&mut xen, now, Some(now + 9_000_000)), Decision::Hold(HoldReason::Ratio));
+        assert_eq!(complete(&mut xen, now, Some(now + MARGIN)), Decision::Hold(HoldReason::Ratio));
+        assert_eq!(complete(&mut xen, now, Some(now - 1)), Decision::Hold(HoldReason::Ratio));
     }
 }
