@@ -1,6 +1,6 @@
-//! What can decide in a simulation: every policy that users can choose, and one that only the simulator has.
+//! What can decide in a simulation: every policy that users can choose, and baselines that only the simulator has.
 
-use crate::xen::XenAsPublished;
+use crate::published::Published;
 use coalesce_delivery::Delivery;
 use coalesce_policy::{AnyPolicy, Policy, Spec, SpecError};
 use std::fmt;
@@ -9,22 +9,23 @@ use std::str::FromStr;
 /// Ticks per second of every clock in the simulator: times are in nanoseconds.
 pub const TICK_HZ: u64 = 1_000_000_000;
 
-const XEN: &str = "xen_as_published";
-
-/// A policy to simulate, with its parameters. Its text form is that of [`Spec`], or `xen_as_published`.
+/// A policy to simulate, with its parameters. Its text form is that of [`Spec`], or [`Published::name`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// One that users can choose.
     Policy(Spec),
-    /// Scheduler-aware vIC as its authors ran it on Xen, flaws included.
-    XenAsPublished,
+    /// What the authors of a paper ran, flaws included.
+    Published(Published),
 }
 
 impl FromStr for Contender {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        if text == XEN { Ok(Self::XenAsPublished) } else { text.parse().map(Self::Policy) }
+        match Published::ALL.into_iter().find(|published| published.name() == text) {
+            Some(published) => Ok(Self::Published(published)),
+            None => text.parse().map(Self::Policy),
+        }
     }
 }
 
@@ -32,7 +33,7 @@ impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy(spec) => spec.fmt(f),
-            Self::XenAsPublished => f.write_str(XEN),
+            Self::Published(published) => f.write_str(published.name()),
         }
     }
 }
@@ -53,7 +54,7 @@ impl Contender {
                 let bound = bound(delivery.policy());
                 (Box::new(delivery), bound)
             }
-            Self::XenAsPublished => (Box::new(Delivery::with_policy(XenAsPublished::new())), None),
+            Self::Published(published) => (published.delivery(), None),
         })
     }
 }
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_text_form_is_read_and_printed() {
-        for text in ["none", "vic:cif_threshold=2", XEN] {
+        for text in ["none", "vic:cif_threshold=2", "xen_as_published", "cint_storm_as_published"] {
             assert_eq!(text.parse::<Contender>().unwrap().to_string(), text);
         }
         assert!("xen".parse::<Contender>().is_err());

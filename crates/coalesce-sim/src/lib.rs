@@ -16,7 +16,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`contender`] | names what can decide: any policy, and one that only the simulator has |
+//! | [`contender`] | names what can decide: any policy, and [`published`] baselines that only the simulator has |
 //! | [`mod@line`] | one interrupt line: a policy, what is in flight behind it, what it holds, what it announced |
 //! | [`event`] | what happened on a line, for time lines |
 //! | [`check`] | checks a line from its events alone |
@@ -43,9 +43,9 @@ pub mod line;
 pub mod outcome;
 pub mod papers;
 pub mod plan;
+pub mod published;
 pub mod replay;
 pub mod report;
 pub mod run;
 pub mod score;
 pub mod units;
-mod xen;

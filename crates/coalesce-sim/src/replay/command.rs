@@ -50,7 +50,8 @@ pub struct Command {
     #[command(flatten)]
     trace: TraceArgs,
 
-    /// Policy to replay, may be repeated: any that `coalesce-target policies` lists, and xen_as_published
+    /// Policy to replay, may be repeated: any that `coalesce-target policies` lists, xen_as_published,
+    /// cint_storm_as_published
     /// [default: none, nvme, spdk_vhost, dim, vic, cint, auto]
     #[arg(long = "policy", value_name = "TEXT")]
     policies: Vec<Contender>,

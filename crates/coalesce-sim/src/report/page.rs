@@ -62,6 +62,7 @@ pub fn document(report: &Report, body: &str) -> String {
 fn name(policy: &str) -> &str {
     match policy.split(':').next().unwrap_or_default() {
         "xen_as_published" => "xen",
+        "cint_storm_as_published" => "cint storm",
         name => name,
     }
 }
