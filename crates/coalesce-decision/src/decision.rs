@@ -70,8 +70,12 @@ numbered! {
         Count = 15, "count";
         /// Another held completion would exceed what the commands in flight justify (the `in_flight` rule).
         InFlight = 16, "in_flight";
+        /// Another held completion would cost more than the latency budget has.
+        Budget = 22, "budget";
         /// Δ passed without a completion: the burst is over (cinterrupts Alg. 2).
         Delta = 10, "delta";
+        /// No completion came for eight times the usual gap (latency budget).
+        Silence = 23, "silence";
         /// The oldest held completion was held for `max_hold`.
         MaxHold = 1, "max_hold";
         /// The rate limit had deferred this interrupt (the storm guard, cinterrupts §4.3).
@@ -104,6 +108,8 @@ numbered! {
         Storm = 37, "storm";
         /// Neither the threshold nor the time is reached (NVMe Feature 08h).
         Aggregate = 39, "aggregate";
+        /// More completions are expected, and the latency budget pays for the wait.
+        Company = 41, "company";
         /// The poll continues (`batch`).
         Batch = 40, "batch";
         /// Nothing is held, so an interrupt would cover nothing.

@@ -30,6 +30,8 @@ pub enum Field {
     StormShift = 12,
     /// The threshold of the `in_flight` rule, in commands in flight.
     InFlight = 13,
+    /// The latency budget, in 1/100 %.
+    Budget = 14,
 }
 
 impl Field {
@@ -49,6 +51,7 @@ impl Field {
             Self::StormMaxRate => "storm.max_rate",
             Self::StormShift => "storm.shift",
             Self::InFlight => "in_flight",
+            Self::Budget => "budget",
         }
     }
 
@@ -67,6 +70,7 @@ impl Field {
             Self::StormMaxRate => (1, 2_000_000_000),
             Self::StormShift => (5, 16),
             Self::InFlight => (2, 32_767),
+            Self::Budget => (1, 5_000),
         }
     }
 
