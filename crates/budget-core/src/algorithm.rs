@@ -34,9 +34,10 @@ pub struct Budget {
     quiet: u32,  // of the last completion
     gap8: u32,   // eight times the usual gap between completions, in ticks
     // Commands
-    outstanding: u32, // submitted and not reaped, as of the last call
-    held: u32,
-    depth: u32,     // what the requesters keep outstanding before they wait for us; 0: not known
+    outstanding: u16, // submitted and not reaped, as of the last submission or completion
+    in_flight: u16,   // of them, those that have not completed
+    held: u16,
+    depth: u16,     // what the requesters keep outstanding before they wait for us; 0: not known
     seen: [u16; 2], // what the last two probes found
     // Completions
     until_probe: u32,
@@ -45,7 +46,7 @@ pub struct Budget {
     vain: u8,       // probes in a row that found nothing to save
     probing: bool,
     several: bool, // more than one command was outstanding since the last probe
-    busy: bool,    // no hold has timed out since the last completion, so that `quiet` is a gap
+    busy: bool,    // the requesters did not wait for us since the last completion, so that `quiet` is a gap
     config: Config,
 }
 
@@ -56,11 +57,14 @@ impl Budget {
     /// A command completed. `cif`: commands in flight, counting this one. `outstanding`: commands submitted and not reaped,
     /// counting this one; 0: not known.
     pub fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+        let (cif, outstanding) = (commands(cif), commands(outstanding));
         self.advance(now, outstanding.max(cif.saturating_add(self.held)));
-        if let Some(reason) = self.expired() {
+        let expired = self.expired();
+        self.note_gap();
+        self.in_flight = cif.saturating_sub(1);
+        if let Some(reason) = expired {
             return self.end_hold(reason); // this completion shares the interrupt
         }
-        self.note_gap();
         match event {
             Event::Error => return self.deliver(Reason::Error),
             Event::Urgent => return self.deliver(Reason::Urgent),
@@ -68,7 +72,7 @@ impl Budget {
             Event::Plain => {}
         }
         let held = self.held.saturating_add(1);
-        if held >= self.config.thr.into() {
+        if held >= self.config.thr {
             return self.deliver(Reason::Count);
         }
         // The next completion usually comes within a gap. Eight of them must be affordable.
@@ -77,10 +81,11 @@ impl Budget {
             let is_affordable = cost <= self.credit.saturating_add(self.config.probe_credit);
             return if is_affordable { self.hold(held) } else { self.end_hold(Reason::Budget) };
         }
-        if held >= self.known() || self.skips(cif) {
+        if held >= self.outstanding.max(self.depth) || self.skips(cif) {
             return self.deliver(Reason::LowCif); // nobody else would come
         }
-        let earned = self.config.earned_by(self.known());
+        // What is in flight or held stays outstanding until we deliver, so that this much is earned for certain.
+        let earned = self.config.earned_by(cif.saturating_add(self.held).max(self.depth));
         let is_fair = cost_of(self.held) < earned.wrapping_mul(2); // of what is outstanding, at most 2 ε are held
         let is_affordable = cost.saturating_sub(times(earned, self.gap8)) <= self.credit;
         if is_fair && is_affordable { self.hold(held) } else { self.deliver(Reason::Budget) }
@@ -88,16 +93,17 @@ impl Budget {
 
     /// A command was submitted. `outstanding`: commands submitted and not reaped, counting this one; 0: not known.
     pub fn on_submit(&mut self, now: u64, outstanding: u32) {
-        let outstanding = outstanding.max(self.held.saturating_add(1));
-        self.advance(now, outstanding.wrapping_sub(1));
-        if self.held > 0 && self.held.wrapping_add(1) == outstanding {
+        let before = commands(outstanding).max(self.certain().saturating_add(1)).wrapping_sub(1);
+        self.advance(now, before);
+        if self.held > 0 && self.held == before {
             self.skip_next = 1; // what was held has company after all
         }
-        self.see(outstanding);
+        self.in_flight = self.in_flight.saturating_add(1);
+        self.see(before.saturating_add(1));
     }
 
     /// Settles the account for the time since the last call. `outstanding`: at the end of that time.
-    fn advance(&mut self, now: u64, outstanding: u32) {
+    fn advance(&mut self, now: u64, outstanding: u16) {
         let is_idle = self.quiet > self.gap8;
         let elapsed = self.elapsed(now);
         let during = outstanding.min(self.outstanding); // it is not known when commands came or went
@@ -124,49 +130,43 @@ impl Budget {
 
     /// A probe found that the requesters submit so many commands before they wait; 0: it found no end. The median of three
     /// counts, so that one which a pause misled changes nothing.
-    #[expect(clippy::cast_possible_truncation, reason = "fewer than thr")]
-    fn learn(&mut self, found: u32) {
+    fn learn(&mut self, found: u16) {
         let [first, second] = self.seen;
-        self.seen = [second, found as u16];
-        self.depth = first.min(second).max(first.max(second).min(found as u16)).into();
+        self.seen = [second, found];
+        self.depth = first.min(second).max(first.max(second).min(found));
         self.until_probe = if found > 0 && found != self.depth {
-            found << 3 // look again soon
+            u32::from(found) << 3 // look again soon
         } else {
             let saves = self.config.earned_by(found).wrapping_mul(2) > cost_of(1);
             self.vain = if saves { 0 } else { self.vain.wrapping_add(1).min(VAIN_MAX) };
-            (self.held << 7).wrapping_shl(self.vain.into())
+            (u32::from(self.held) << 7).wrapping_shl(self.vain.into())
         };
         self.several = false;
     }
 
     /// A hold ends because a deadline passed, or because a probe costs too much.
     fn end_hold(&mut self, reason: Reason) -> Decision {
-        let all_wait = self.outstanding <= self.held && matches!(reason, Reason::Silence);
+        let all_wait = self.in_flight == 0 && matches!(reason, Reason::Silence);
         if self.probing {
             self.learn(if all_wait { self.held } else { 0 });
         } else if all_wait {
             self.skip = self.skip_next;
             self.skip_next = (self.skip_next << 1 | 1) & SKIP_MAX;
         }
-        self.busy = false;
+        self.busy &= !all_wait;
         self.deliver(reason)
     }
 
     /// Whether this completion is delivered although the depth promises company, because the last time nobody came.
-    const fn skips(&mut self, cif: u32) -> bool {
+    const fn skips(&mut self, cif: u16) -> bool {
         let skips = cif <= 1 && self.skip > 0;
         self.skip = self.skip.wrapping_sub(skips as u16);
         skips
     }
-
-    /// What the requesters have outstanding, or soon will.
-    fn known(&self) -> u32 {
-        self.outstanding.max(self.depth)
-    }
 }
 
 /// The credit that `held` completions take in each tick.
-const fn cost_of(held: u32) -> i64 {
+const fn cost_of(held: u16) -> i64 {
     (held as i64) << SHIFT
 }
 
@@ -175,8 +175,12 @@ const fn times(rate: i64, ticks: u32) -> i64 {
     rate.wrapping_mul(ticks as i64)
 }
 
-/// More commands than that count as that many.
-const COMMANDS_MAX: u32 = 65_535;
+/// So many commands; more than 65 535 count as that many.
+#[expect(clippy::cast_possible_truncation, reason = "compared before")]
+fn commands(number: u32) -> u16 {
+    number.min(u16::MAX.into()) as u16
+}
+
 /// Completions to skip, at most: a mask.
 const SKIP_MAX: u16 = 1_023;
 /// The interval between probes doubles so often, at most.
@@ -200,6 +204,7 @@ impl Budget {
             quiet: 0,
             gap8: 0,
             outstanding: 0,
+            in_flight: 0,
             held: 0,
             depth: 0,
             seen: [0; 2],
@@ -223,7 +228,7 @@ impl Budget {
 
     /// The deadline has passed, or so the caller believes. Early, late and repeated calls are harmless.
     pub fn on_deadline(&mut self, now: u64) -> Decision {
-        self.advance(now, self.outstanding);
+        self.advance(now, self.certain());
         match self.expired() {
             Some(reason) => self.end_hold(reason),
             None if self.held > 0 => Decision::Hold(HoldReason::Early),
@@ -233,16 +238,16 @@ impl Budget {
 
     /// Queue stop, reset, migration: delivers what is held.
     pub fn flush(&mut self, now: u64) -> Decision {
-        self.advance(now, self.outstanding);
+        self.advance(now, self.certain());
         if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
     /// The consumer reaped everything that was posted, without an interrupt. Call it only if, inside the serialisation that
     /// protects the machine, the consumer's index equals the index posted last.
     pub fn on_consumed(&mut self, now: u64) {
-        self.advance(now, self.outstanding);
-        self.outstanding = self.outstanding.saturating_sub(self.held);
+        self.advance(now, self.certain());
         (self.held, self.probing) = (0, false);
+        self.outstanding = self.in_flight;
     }
 
     /// Applies a new configuration to what is held. What was learned and earned stays.
@@ -255,12 +260,12 @@ impl Budget {
             let (field, value) = (Field::TickHz, config.tick_hz);
             return Err(ConfigError { field, value, min: tick_hz, max: tick_hz, because: None });
         }
-        self.advance(now, self.outstanding);
+        self.advance(now, self.certain());
         self.config = config;
         Ok(match self.expired() {
             _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
             Some(reason) => self.end_hold(reason),
-            None if self.held >= config.thr.into() => self.deliver(Reason::Count),
+            None if self.held >= config.thr => self.deliver(Reason::Count),
             None => Decision::Hold(HoldReason::Reconfigured),
         })
     }
@@ -282,13 +287,13 @@ impl Budget {
     /// Completions held: posted, and not covered by an interrupt.
     #[must_use]
     pub const fn held(&self) -> u32 {
-        self.held
+        self.held as u32
     }
 
     /// Commands that the requesters keep outstanding before they wait for us, as far as was learned; 0: not known.
     #[must_use]
     pub const fn depth(&self) -> u32 {
-        self.depth
+        self.depth as u32
     }
 
     /// The time for which completions were held, and the time that requests spent: each summed over the requests, in ticks.
@@ -313,15 +318,21 @@ impl Budget {
         elapsed
     }
 
-    fn see(&mut self, outstanding: u32) {
-        self.outstanding = outstanding.min(COMMANDS_MAX);
+    /// Commands that cannot have been reaped: in flight, or held.
+    const fn certain(&self) -> u16 {
+        self.in_flight.saturating_add(self.held)
+    }
+
+    const fn see(&mut self, outstanding: u16) {
+        self.outstanding = outstanding;
         self.several |= outstanding > 1;
     }
 
-    /// A completion ends a gap, unless a hold timed out since the last one: then the requesters had to wait for us.
+    /// A completion ends a gap, unless the requesters had to wait for us.
     fn note_gap(&mut self) {
+        let gap = self.quiet.min(GAP_MAX);
         if self.busy {
-            self.gap8 = self.gap8.wrapping_add(self.quiet.min(GAP_MAX)).wrapping_sub(self.gap8 >> 3);
+            self.gap8 = if self.gap8 == 0 { gap << 3 } else { self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> 3) };
         }
         (self.busy, self.quiet) = (true, 0);
     }
@@ -341,7 +352,7 @@ impl Budget {
         }
     }
 
-    fn hold(&mut self, held: u32) -> Decision {
+    fn hold(&mut self, held: u16) -> Decision {
         if self.held == 0 {
             self.oldest = 0; // max_hold starts with the first completion held
         }

@@ -72,7 +72,7 @@ impl Config {
     }
 
     /// What `commands` outstanding earn in each tick.
-    pub(crate) const fn earned_by(&self, commands: u32) -> i64 {
+    pub(crate) const fn earned_by(&self, commands: u16) -> i64 {
         (self.epsilon as i64).wrapping_mul(commands as i64)
     }
 

@@ -1,0 +1,340 @@
+//! Random events: every part of the contract, checked after every event.
+
+use budget_core::{Budget, Config, Decision, Event, HoldReason, Params, Reason};
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+
+/// A clock of 1 µs, so that spans are small numbers.
+const TICK_HZ: u64 = 1_000_000;
+
+fn params() -> impl Strategy<Value = Params> {
+    let budget = prop_oneof![Just(500_u16), Just(1), Just(5_000), 1..5_000_u16];
+    let max_hold_ns = prop_oneof![Just(2_000_000_u64), 1_000..3_000_000_u64];
+    let thr = prop_oneof![Just(1_u16), Just(256), 2..40_u16];
+    (budget, max_hold_ns, thr).prop_map(|(budget, max_hold_ns, thr)| Params {
+        tick_hz: TICK_HZ,
+        budget,
+        max_hold_ns,
+        thr,
+    })
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Submit,
+    Complete(Event),
+    /// The consumer reaps what was announced.
+    Reap,
+    /// The consumer reaps what is posted, announced or not.
+    Poll,
+    Flush,
+    /// The queue is reset, and its consumer takes what is posted.
+    Reset,
+    EarlyDeadline,
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    prop_oneof![
+        30 => Just(Call::Submit),
+        30 => Just(Call::Complete(Event::Plain)),
+        1 => prop_oneof![Just(Event::Urgent), Just(Event::Barrier), Just(Event::Error)].prop_map(Call::Complete),
+        20 => Just(Call::Reap),
+        1 => Just(Call::Poll),
+        1 => Just(Call::EarlyDeadline),
+        1 => prop_oneof![2 => Just(Call::Flush), 1 => Just(Call::Reset)],
+    ]
+}
+
+/// Most events follow each other closely, some after a pause, a few after an hour.
+fn ticks() -> impl Strategy<Value = u64> {
+    prop_oneof![20 => 0..4_u64, 10 => 4..60_u64, 2 => 60..4_000_u64, 1 => 0..4_000_000_000_u64]
+}
+
+/// A queue with a machine, and what its requests wait for by an account of its own.
+struct Queue {
+    budget: Budget,
+    params: Params,
+    now: u64,
+    in_flight: u32,
+    held: u32,
+    announced: u32, // and not reaped
+    held_since: u64,
+    held_time: u128,        // requests * ticks
+    outstanding_time: u128, // the same, at most
+    late_time: u128,        // of `held_time`, after a deadline
+    most: u32,              // outstanding at once
+}
+
+impl Queue {
+    fn new(params: Params) -> Self {
+        Self {
+            budget: Budget::new(Config::new(params).unwrap()),
+            params,
+            now: 1_000,
+            in_flight: 0,
+            held: 0,
+            announced: 0,
+            held_since: 0,
+            held_time: 0,
+            outstanding_time: 0,
+            late_time: 0,
+            most: 0,
+        }
+    }
+
+    const fn outstanding(&self) -> u32 {
+        self.in_flight + self.held + self.announced
+    }
+
+    /// Lets time pass, in which nothing happens but that the machine's deadlines are met, `late` ticks late.
+    fn pass(&mut self, ticks: u64, late: u64) {
+        let end = self.now + ticks;
+        while let Some(deadline) = self.budget.deadline().filter(|deadline| *deadline <= end) {
+            let at = (deadline.max(self.now) + late).min(end.max(deadline));
+            self.late_time += u128::from(self.held) * u128::from(at - deadline.min(at));
+            self.go_to(at);
+            let decision = self.budget.on_deadline(at);
+            assert!(decision.is_deliver(), "at its deadline: {decision:?}");
+            self.decided(decision);
+        }
+        self.go_to(end.max(self.now));
+    }
+
+    fn go_to(&mut self, at: u64) {
+        let elapsed = u128::from(at - self.now);
+        self.held_time += u128::from(self.held) * elapsed;
+        self.outstanding_time += u128::from(self.outstanding().max(self.budget.depth())) * elapsed;
+        self.now = at;
+    }
+
+    fn decided(&mut self, decision: Decision) {
+        match decision {
+            Decision::Deliver(_) => (self.announced, self.held) = (self.announced + self.held, 0),
+            Decision::Hold(_) => {}
+            Decision::DeliverUrgent => panic!("it does not say so"),
+        }
+    }
+
+    fn call(&mut self, call: Call) {
+        match call {
+            Call::Submit => {
+                self.in_flight += 1;
+                self.most = self.most.max(self.outstanding());
+                self.budget.on_submit(self.now, self.outstanding());
+            }
+            Call::Complete(_) if self.in_flight == 0 => {}
+            Call::Complete(event) => self.complete(event),
+            Call::Reap => self.announced = 0,
+            Call::Poll => {
+                self.budget.on_consumed(self.now);
+                (self.held, self.announced) = (0, 0);
+            }
+            Call::Flush => {
+                let decision = self.budget.flush(self.now);
+                assert_eq!(decision.is_deliver(), self.held > 0);
+                self.decided(decision);
+            }
+            Call::Reset => {
+                self.budget.forget();
+                let decision = self.budget.flush(self.now);
+                self.decided(decision);
+                (self.in_flight, self.announced) = (0, 0);
+            }
+            Call::EarlyDeadline => {
+                let before = self.budget.held();
+                let decision = self.budget.on_deadline(self.now);
+                assert!(!decision.is_deliver() && self.budget.held() == before, "{decision:?}");
+            }
+        }
+    }
+
+    fn complete(&mut self, event: Event) {
+        let (cif, outstanding) = (self.in_flight, self.outstanding());
+        let decision = self.budget.on_completion(self.now, event, cif, outstanding);
+        if self.held == 0 {
+            self.held_since = self.now;
+        }
+        (self.in_flight, self.held) = (self.in_flight - 1, self.held + 1);
+        let is_plain = matches!(event, Event::Plain);
+        assert!(is_plain || decision.is_deliver(), "{event:?}: {decision:?}");
+        match decision {
+            Decision::Deliver(Reason::Urgent) => assert_eq!(event, Event::Urgent),
+            Decision::Deliver(Reason::Barrier) => assert_eq!(event, Event::Barrier),
+            Decision::Deliver(Reason::Error) => assert_eq!(event, Event::Error),
+            Decision::Deliver(Reason::Count) => assert_eq!(self.held, self.params.thr.into()),
+            _ => {}
+        }
+        assert!(decision.is_deliver() || self.most > 1, "who is alone does not wait: {decision:?}");
+        self.decided(decision);
+    }
+
+    fn check(&self) {
+        assert_eq!(self.budget.held(), self.held);
+        assert!(self.held < self.params.thr.into(), "{} are held", self.held);
+        let deadline = self.budget.deadline();
+        assert_eq!(deadline.is_some(), self.held > 0, "what is held has a deadline");
+        let max_hold = self.budget.config().max_hold();
+        assert!(deadline.is_none_or(|deadline| deadline <= self.held_since + max_hold), "{deadline:?}");
+        let (held_time, outstanding_time) = self.budget.spent();
+        assert!(u128::from(held_time) <= self.held_time, "{held_time} <= {}", self.held_time);
+        assert!(u128::from(outstanding_time) <= self.outstanding_time);
+        // The invariant.
+        let earned = u128::from(self.budget.config().epsilon()) * self.outstanding_time / 4_096;
+        let allowed = earned + u128::from(self.budget.config().learning()) + self.late_time;
+        assert!(self.held_time <= allowed, "held {} of {allowed}", self.held_time);
+    }
+}
+
+fn run(cases: u32, late: impl Strategy<Value = u64>) -> (u64, u64) {
+    let (mut holds, mut completions) = (0, 0);
+    let calls = prop::collection::vec((ticks(), call()), 1..400);
+    let mut runner = TestRunner::new(Cases { failure_persistence: None, ..Cases::with_cases(cases) });
+    let seen = std::cell::Cell::new((0_u64, 0_u64));
+    let result = runner.run(&(params(), calls, late), |(params, calls, late)| {
+        let mut queue = Queue::new(params);
+        for (ticks, call) in calls {
+            queue.pass(ticks, late);
+            queue.check();
+            let before = queue.held;
+            queue.call(call);
+            queue.check();
+            let (holds, completions) = seen.get();
+            let is_completion = u64::from(matches!(call, Call::Complete(_)));
+            seen.set((holds + u64::from(queue.held > before), completions + is_completion));
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+    holds += seen.get().0;
+    completions += seen.get().1;
+    (holds, completions)
+}
+
+#[test]
+fn holding_costs_no_more_than_the_budget() {
+    let (holds, completions) = run(4_000, Just(0));
+    assert!(holds > completions / 20, "{holds} of {completions} were held: too few to say anything");
+}
+
+#[test]
+fn a_late_timer_costs_no_more_than_its_lateness() {
+    let _ = run(2_000, prop_oneof![0..50_u64, 50..5_000_u64]);
+}
+
+/// A requester of depth 1, whatever its think time and the device's time are.
+#[test]
+fn a_synchronous_requester_has_one_interrupt_for_each_request_and_never_waits() {
+    proptest!(|(budget in 1..5_000_u16, times in prop::collection::vec((0..3_000_u64, 0..3_000_u64), 1..600))| {
+        let mut queue = Queue::new(Params { tick_hz: TICK_HZ, budget, ..Params::DEFAULT });
+        for (think, device) in times {
+            queue.pass(think, 0);
+            queue.call(Call::Submit);
+            queue.pass(device, 0);
+            queue.call(Call::Complete(Event::Plain));
+            prop_assert_eq!(queue.held, 0);
+            queue.call(Call::Reap);
+        }
+    });
+}
+
+/// Arrivals that do not wait for us. A probe finds no end, and the more of them found none the rarer they are.
+#[test]
+fn an_open_load_is_hardly_held() {
+    let mut queue = Queue::new(Params { tick_hz: TICK_HZ, ..Params::DEFAULT });
+    let mut delays = 0_u64;
+    for _ in 0..100_000 {
+        queue.pass(10, 0);
+        queue.call(Call::Submit);
+        queue.call(Call::Submit);
+        queue.pass(10, 0);
+        for _ in 0..2 {
+            queue.call(Call::Complete(Event::Plain));
+            queue.check();
+        }
+        delays += u64::from(queue.held > 0);
+        queue.call(Call::Reap);
+    }
+    assert_eq!(queue.budget.depth(), 0);
+    assert!(delays < 5_000, "{delays}");
+}
+
+/// A guest that submits one request in 25 µs on a device that takes 2 µs, and reaps when its depth is reached: nothing but a
+/// probe can find how many it would submit.
+#[test]
+fn a_busy_guest_is_interrupted_once_for_several_requests() {
+    for (depth, at_most) in [(32, 350), (8, 660)] {
+        let mut queue = Queue::new(Params { tick_hz: TICK_HZ, ..Params::DEFAULT });
+        let (mut interrupts, mut requests, mut waiting) = (0_u32, 0_u32, 0);
+        while requests < 100_000 {
+            let is_blocked = waiting == depth && queue.announced == 0;
+            queue.pass(if is_blocked { 400 } else { 25 }, 0);
+            if waiting == depth {
+                assert!(queue.announced > 0, "it is delivered at last");
+                waiting -= queue.announced;
+                queue.call(Call::Reap);
+            } else {
+                (waiting, requests) = (waiting + 1, requests + 1);
+                queue.call(Call::Submit);
+                if requests % 7 == 0 && waiting < depth {
+                    (waiting, requests) = (waiting + 1, requests + 1);
+                    queue.call(Call::Submit); // two at once now and then: it is not a synchronous requester
+                }
+                queue.pass(2, 0);
+                while queue.in_flight > 0 {
+                    let before = queue.announced;
+                    queue.call(Call::Complete(Event::Plain));
+                    interrupts += u32::from(queue.announced > before);
+                }
+            }
+            queue.check();
+        }
+        assert_eq!(queue.budget.depth(), depth);
+        let permille = u64::from(interrupts) * 1_000 / u64::from(requests);
+        assert!(permille <= at_most, "{interrupts} interrupts for {requests} requests at depth {depth}");
+    }
+}
+
+#[test]
+fn a_reconfiguration_delivers_what_is_due_under_it() {
+    let config = |max_hold_ns, thr| {
+        let params = Params { tick_hz: TICK_HZ, max_hold_ns, thr, ..Params::DEFAULT };
+        Config::new(params).unwrap()
+    };
+    let held = |count: u32| {
+        let mut budget = Budget::new(config(2_000_000, 256));
+        for at in 0..1_000_u32 {
+            if budget.held() == count {
+                break;
+            }
+            budget.on_submit(u64::from(at) * 10, 64);
+            let _ = budget.on_completion(u64::from(at) * 10, Event::Plain, 64, 64);
+        }
+        assert_eq!(budget.held(), count);
+        budget
+    };
+    let now = 10_000;
+    let start = held(3);
+    let at = start.deadline().unwrap().min(now) - 1;
+    let reconfigured = |mut budget: Budget, config| (budget.reconfigure(config, at), budget.held());
+    assert_eq!(reconfigured(start, config(2_000_000, 3)), (Ok(Decision::Deliver(Reason::Count)), 0));
+    assert_eq!(reconfigured(start, config(1_000, 256)), (Ok(Decision::Deliver(Reason::MaxHold)), 0));
+    assert_eq!(reconfigured(start, config(3_000_000, 256)), (Ok(Decision::Hold(HoldReason::Reconfigured)), 3));
+    let other = Config::new(Params { tick_hz: 2 * TICK_HZ, ..Params::DEFAULT }).unwrap();
+    let (refused, held) = reconfigured(start, other);
+    assert_eq!((refused.unwrap_err().value, held), (2 * TICK_HZ, 3));
+}
+
+#[test]
+fn parameters_out_of_range_are_named() {
+    let wrong = |params| Config::new(params).unwrap_err().to_string();
+    for (params, field) in [
+        (Params { tick_hz: 999, ..Params::DEFAULT }, "tick_hz is 999"),
+        (Params { budget: 0, ..Params::DEFAULT }, "budget is 0"),
+        (Params { budget: 5_001, ..Params::DEFAULT }, "budget is 5001"),
+        (Params { max_hold_ns: 0, ..Params::DEFAULT }, "max_hold_ns is 0"),
+        (Params { max_hold_ns: 500_000_001, ..Params::DEFAULT }, "max_hold_ns is 500000001"),
+        (Params { thr: 0, ..Params::DEFAULT }, "thr is 0"),
+    ] {
+        assert!(wrong(params).starts_with(field), "{}", wrong(params));
+    }
+}
