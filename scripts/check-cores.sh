@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'check-cores: %s\n' "$*" >&2; exit 1; }
 
-for crate in coalesce-decision vic-core cint-core; do
+for crate in coalesce-decision vic-core cint-core budget-core; do
   for attribute in '#![no_std]' '#![forbid(unsafe_code)]'; do
     grep -qFx "$attribute" "crates/$crate/src/lib.rs" || die "$crate: lib.rs has no $attribute"
   done
@@ -17,7 +17,7 @@ done
 
 # Machine code, which link-time optimisation would put off: of each crate, and of what is inlined into its callers.
 build=target/cores
-for crate in vic cint; do
+for crate in vic cint budget; do
   CARGO_PROFILE_RELEASE_LTO=off cargo build --quiet --locked --release --package $crate-core --lib --target-dir $build
   # By hand, as for an example Cargo would build what the tests need.
   rustc --edition 2024 --crate-type rlib -C opt-level=3 -C codegen-units=1 -C embed-bitcode=no -C panic=abort --crate-name ${crate}_machine_code \

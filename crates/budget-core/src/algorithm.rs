@@ -274,8 +274,7 @@ impl Budget {
     pub fn forget(&mut self) {
         let Self { config, last, credit, held_time, outstanding_time, oldest, quiet, gap8, held, .. } = *self;
         let new = Self::new(config);
-        *self =
-            Self { last, credit, held_time, outstanding_time, oldest, quiet, gap8, held, outstanding: held, ..new };
+        *self = Self { last, credit, held_time, outstanding_time, oldest, quiet, gap8, held, outstanding: held, ..new };
     }
 
     /// The configuration in force.
@@ -332,7 +331,8 @@ impl Budget {
     fn note_gap(&mut self) {
         let gap = self.quiet.min(GAP_MAX);
         if self.busy {
-            self.gap8 = if self.gap8 == 0 { gap << 3 } else { self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> 3) };
+            self.gap8 =
+                if self.gap8 == 0 { gap << 3 } else { self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> 3) };
         }
         (self.busy, self.quiet) = (true, 0);
     }

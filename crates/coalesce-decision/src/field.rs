@@ -31,7 +31,7 @@ pub enum Field {
     /// The threshold of the `in_flight` rule, in commands in flight.
     InFlight = 13,
     /// The latency budget, in 1/100 %.
-    Budget = 14,
+    Budget = 21,
 }
 
 impl Field {

@@ -184,6 +184,7 @@ fn in_text(field: Field, value: u64) -> (&'static str, Value) {
         Field::Delta => ("delta", Value::Duration(value)),
         Field::StormMaxRate => ("storm", Value::Number(value)),
         Field::StormShift => ("storm_shift", Value::Number(value)),
+        Field::Budget => ("budget", Value::Number(value)),
         Field::TickHz | Field::CifThreshold | Field::MaxSkip | Field::IpiThreshold | Field::Thr | Field::InFlight => {
             (field.name(), Value::Number(value))
         }

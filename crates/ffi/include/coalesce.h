@@ -113,6 +113,9 @@
 // `entries` of a reaper's queue
 #define COALESCE_FIELD_ENTRIES 20
 
+// `budget`
+#define COALESCE_FIELD_BUDGET 21
+
 // No hint, or no hurry: burst detection decides.
 #define COALESCE_HINT_PLAIN 0
 
@@ -258,6 +261,12 @@
 // Delivered: the command belongs to the admin queue.
 #define COALESCE_REASON_ADMIN 21
 
+// Delivered: another held completion would cost more than the latency budget has.
+#define COALESCE_REASON_BUDGET 22
+
+// Delivered: no completion came for eight times the usual gap (latency budget).
+#define COALESCE_REASON_SILENCE 23
+
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
 #define COALESCE_REASON_HOLD_RATIO 32
 
@@ -284,6 +293,9 @@
 
 // Held: the poll continues.
 #define COALESCE_REASON_HOLD_BATCH 40
+
+// Held: more completions are expected, and the latency budget pays for the wait.
+#define COALESCE_REASON_HOLD_COMPANY 41
 
 // No ticket. The command is not tracked, and its hint is used unchanged.
 #define COALESCE_NO_TICKET 18446744073709551615ull

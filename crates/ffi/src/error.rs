@@ -115,6 +115,8 @@ pub const COALESCE_FIELD_VECTOR: u32 = 18;
 pub const COALESCE_FIELD_COMMANDS: u32 = 19;
 /// `entries` of a reaper's queue
 pub const COALESCE_FIELD_ENTRIES: u32 = 20;
+/// `budget`
+pub const COALESCE_FIELD_BUDGET: u32 = 21;
 
 /// The name of a parameter, as in its configuration structure. Never null.
 #[unsafe(no_mangle)]
@@ -140,6 +142,7 @@ pub extern "C" fn coalesce_field_name(field: u32) -> *const c_char {
         COALESCE_FIELD_VECTOR => c"vector",
         COALESCE_FIELD_COMMANDS => c"commands",
         COALESCE_FIELD_ENTRIES => c"entries",
+        COALESCE_FIELD_BUDGET => c"budget",
         _ => c"unknown",
     };
     text.as_ptr()

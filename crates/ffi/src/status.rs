@@ -96,6 +96,10 @@ pub const COALESCE_REASON_LEADING_EDGE: u32 = 19;
 pub const COALESCE_REASON_DISABLED: u32 = 20;
 /// Delivered: the command belongs to the admin queue.
 pub const COALESCE_REASON_ADMIN: u32 = 21;
+/// Delivered: another held completion would cost more than the latency budget has.
+pub const COALESCE_REASON_BUDGET: u32 = 22;
+/// Delivered: no completion came for eight times the usual gap (latency budget).
+pub const COALESCE_REASON_SILENCE: u32 = 23;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
 /// Held: nothing is held, so an interrupt would cover nothing.
@@ -114,6 +118,8 @@ pub const COALESCE_REASON_HOLD_CANCELLED: u32 = 38;
 pub const COALESCE_REASON_HOLD_AGGREGATE: u32 = 39;
 /// Held: the poll continues.
 pub const COALESCE_REASON_HOLD_BATCH: u32 = 40;
+/// Held: more completions are expected, and the latency budget pays for the wait.
+pub const COALESCE_REASON_HOLD_COMPANY: u32 = 41;
 
 /// The name of a reason, as in traces and statistics. Never null.
 #[unsafe(no_mangle)]

@@ -15,7 +15,7 @@ fn each_number_of_a_reason_has_its_name() {
     for &reason in HoldReason::ALL {
         assert_eq!(name(reason as u32), reason.name());
     }
-    assert_eq!((name(COALESCE_REASON_NONE), name(22), name(u32::MAX)), ("none", "unknown", "unknown"));
+    assert_eq!((name(COALESCE_REASON_NONE), name(24), name(u32::MAX)), ("none", "unknown", "unknown"));
 }
 
 macro_rules! check {
@@ -46,6 +46,8 @@ fn the_header_has_the_numbers_of_reasons() {
         Reason::LeadingEdge => COALESCE_REASON_LEADING_EDGE,
         Reason::Disabled => COALESCE_REASON_DISABLED,
         Reason::Admin => COALESCE_REASON_ADMIN,
+        Reason::Budget => COALESCE_REASON_BUDGET,
+        Reason::Silence => COALESCE_REASON_SILENCE,
         HoldReason::Ratio => COALESCE_REASON_HOLD_RATIO,
         HoldReason::NothingHeld => COALESCE_REASON_HOLD_NOTHING_HELD,
         HoldReason::Early => COALESCE_REASON_HOLD_EARLY,
@@ -55,6 +57,7 @@ fn the_header_has_the_numbers_of_reasons() {
         HoldReason::Cancelled => COALESCE_REASON_HOLD_CANCELLED,
         HoldReason::Aggregate => COALESCE_REASON_HOLD_AGGREGATE,
         HoldReason::Batch => COALESCE_REASON_HOLD_BATCH,
+        HoldReason::Company => COALESCE_REASON_HOLD_COMPANY,
     );
 }
 
@@ -73,5 +76,6 @@ fn the_header_has_the_numbers_of_parameters() {
         Field::StormMaxRate => COALESCE_FIELD_STORM_MAX_RATE,
         Field::StormShift => COALESCE_FIELD_STORM_SHIFT,
         Field::InFlight => COALESCE_FIELD_IN_FLIGHT,
+        Field::Budget => COALESCE_FIELD_BUDGET,
     );
 }
