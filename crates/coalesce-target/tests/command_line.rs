@@ -527,7 +527,7 @@ fn sockets_that_a_kill_left_behind_are_taken_over() {
 }
 
 #[test]
-fn a_signal_announces_what_is_held_and_removes_every_socket() {
+fn a_signal_delivers_everything_held_and_removes_every_socket() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let disks = [Disk::memory("m", "1M").policy(HOLD_FOREVER).queues(2), Disk::memory("idle", "1M")];
         let mut target = Target::start(&disks);
@@ -576,7 +576,7 @@ fn a_signal_finishes_what_is_in_flight() {
         assert_eq!(target.wait().code(), Some(0), "{}", target.log());
         assert_eq!(taken_and_not_answered(&driver), 0);
         let queue = driver.queue();
-        assert!(queue.count_interrupts() > 0, "what has ended is announced");
+        assert!(queue.count_interrupts() > 0, "completed requests have interrupted");
         let image = read(&target.directory, "image");
         for used in queue.take_used() {
             let slot = used.id as usize / 3; // descriptors of a request

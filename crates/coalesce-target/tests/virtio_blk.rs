@@ -1,5 +1,5 @@
-//! virtio-blk over vhost-user as a driver sees it that does everything itself: what is legal works, and every
-//! completion is announced.
+//! virtio-blk over vhost-user, with a driver that controls every step: legal requests work, and an interrupt covers
+//! every completion.
 
 mod raw;
 
@@ -569,7 +569,7 @@ fn a_front_end_without_protocol_features_needs_no_enable() {
 // Interrupts
 // ---------------------------------------------------------------------------------------------------------------------
 
-/// Bursts of every size, each followed by silence: whatever is held must be announced without help.
+/// Bursts of every size, each followed by silence: held completions must be delivered without another event.
 fn bursts_then_silence(queue: &mut Queue, seed: u64) -> u64 {
     let mut random = Random(seed | 1);
     let mut load = Load::new(64);
@@ -600,7 +600,7 @@ fn steady(queue: &mut Queue, seed: u64) -> u64 {
     load.ended
 }
 
-/// After a stop nothing is left to be announced: what the driver was interrupted is what the target counted.
+/// After a stop nothing is held, and the driver's count of interrupts equals the target's.
 fn assert_counted(target: &Target, disk: &str, driver: &mut Driver, ended: u64) {
     driver.stop_queue(0);
     driver.queue().count_interrupts();
@@ -611,7 +611,7 @@ fn assert_counted(target: &Target, disk: &str, driver: &mut Driver, ended: u64) 
 }
 
 #[test]
-fn every_completion_is_announced_and_every_interrupt_counted_under_every_policy() {
+fn every_completion_is_covered_and_every_interrupt_counted_under_every_policy() {
     for (number, policy) in POLICIES.iter().enumerate() {
         for event_idx in [true, false] {
             let target = both(policy);
@@ -659,14 +659,15 @@ fn no_interrupt_while_it_is_forbidden_and_again_when_it_is_not() {
             assert_eq!(queue.take_used().len(), 8);
             queue.set_no_interrupt(false);
             assert!(queue.take_used().is_empty());
-            assert_eq!(queue.run(Op::Flush).status, OK, "announced again");
+            assert_eq!(queue.run(Op::Flush).status, OK, "interrupts again");
         }
         assert!(target.count("m", 0, "suppressed") >= 5);
         assert_counted(&target, "m", &mut driver, 45);
     }
 }
 
-/// What is held when the driver allows interrupts again is announced: it looked before that, and saw nothing.
+/// Completions that are held when the driver enables interrupts again are delivered, because its check before found
+/// nothing.
 #[test]
 fn an_interrupt_is_asked_for_when_it_is_due_not_when_it_is_held() {
     let target = Target::start(&[Disk::memory("m", "1M").policy("nvme:thr=255,time=25500us")]);
@@ -705,7 +706,7 @@ fn with_event_idx_the_interrupt_comes_when_the_event_is_passed() {
 
 /// A driver that goes on by itself and never looks at interrupts must not be broken by what it does not take.
 #[test]
-fn a_driver_that_polls_gets_on_and_is_announced_to_when_it_sleeps() {
+fn a_driver_that_polls_makes_progress_and_is_interrupted_when_it_sleeps() {
     for policy in POLICIES {
         let target = Target::start(&[Disk::memory("m", "1M").policy(policy)]);
         let mut driver = Driver::start(&target.path("m"), &Setup::new(1, 256));
@@ -755,7 +756,7 @@ fn depth_changes_and_pauses_under_a_changing_policy_lose_nothing() {
 // What is held, when something changes
 // ---------------------------------------------------------------------------------------------------------------------
 
-/// A driver to which 16 completions were posted that nothing will announce for hours.
+/// A driver with 16 posted completions that no interrupt will cover for hours.
 fn held(target: &Target, event_idx: bool) -> Driver {
     let mut driver = Driver::start(&target.path("m"), &Setup::new(1, 256).event_idx(event_idx));
     hold(driver.queue(), 16);
@@ -768,15 +769,15 @@ fn holding() -> Target {
     Target::start(&[Disk::memory("m", "1M").policy(HOLD_FOREVER), Disk::memory("other", "1M")])
 }
 
-/// They are announced, in one interrupt.
-fn assert_announced(driver: &mut Driver) {
+/// One interrupt covers them all.
+fn assert_delivered(driver: &mut Driver) {
     let queue = driver.queue();
     assert_eq!(queue.wait_interrupt(), 1);
     assert_eq!(queue.take_all().len(), 16);
 }
 
 #[test]
-fn a_stop_announces_what_is_held() {
+fn a_stop_delivers_everything_held() {
     for event_idx in [true, false] {
         let target = holding();
         let mut driver = held(&target, event_idx);
@@ -821,20 +822,20 @@ fn a_base_that_is_asked_for_while_the_target_stops_is_right() {
 }
 
 #[test]
-fn a_disconnect_announces_what_is_held() {
+fn a_disconnect_delivers_everything_held() {
     let target = holding();
     let mut driver = held(&target, true);
     driver.wire = Wire::connect(&target.path("other")); // the connection before it is closed
-    assert_announced(&mut driver);
+    assert_delivered(&mut driver);
 }
 
 #[test]
-fn another_policy_announces_what_is_held() {
+fn another_policy_delivers_everything_held() {
     for policy in POLICIES {
         let target = holding();
         let mut driver = held(&target, true);
         target.set_policy("m", policy);
-        assert_announced(&mut driver);
+        assert_delivered(&mut driver);
     }
 }
 
@@ -878,13 +879,13 @@ fn another_call_eventfd_in_mid_hold_is_told_what_is_held() {
         let mut driver = held(&target, event_idx);
         driver.queue().call = eventfd();
         driver.set_call(0);
-        assert_announced(&mut driver);
+        assert_delivered(&mut driver);
     }
 }
 
-/// What QEMU does when it starts a device: rings get an eventfd that nobody reads, are kicked and enabled, and only then
-/// get the one that interrupts the guest (`vhost_user_blk_start`: `vhost_dev_start`, then `vhost_virtqueue_mask`). What
-/// was answered in between, or is owed from before, has told nobody.
+/// What QEMU does when it starts a device: rings get an eventfd that nobody reads, are kicked and enabled, and only
+/// then get the one that interrupts the guest (`vhost_user_blk_start`: `vhost_dev_start`, then `vhost_virtqueue_mask`).
+/// What was answered in between, or is owed from before, has told nobody.
 #[test]
 fn another_call_eventfd_is_told_what_the_one_before_it_was_told() {
     for event_idx in [true, false] {
@@ -895,7 +896,7 @@ fn another_call_eventfd_is_told_what_the_one_before_it_was_told() {
         let guest = std::mem::replace(&mut driver.queue().call, eventfd());
         driver.start_queue(0);
         driver.queue().spin(4);
-        wait_until("announced to the first eventfd", || driver.queue().count_interrupts() > 0);
+        wait_until("the first eventfd is signalled", || driver.queue().count_interrupts() > 0);
         driver.queue().call = guest;
         driver.set_call(0);
         assert_eq!(driver.queue().wait(4).len(), 4, "EVENT_IDX {event_idx}");
@@ -921,7 +922,8 @@ fn a_call_eventfd_that_comes_late_is_told_what_was_missed() {
     }
 }
 
-/// Without EVENT_IDX a used index of 0 is that of a new ring, or of one that has wrapped: only the new one is owed nothing.
+/// Without EVENT_IDX a used index of 0 is that of a new ring, or of one that has wrapped: only the new one is owed
+/// nothing.
 #[test]
 fn a_call_eventfd_that_comes_late_is_told_what_was_missed_where_the_used_index_wraps() {
     let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
@@ -1056,7 +1058,7 @@ fn a_reset_device_starts_from_nothing() {
         let target = holding();
         let mut driver = held(&target, true);
         driver.wire.tell(message, &[], &[]).unwrap();
-        assert_eq!(driver.queue().count_interrupts(), 1, "what was held is announced");
+        assert_eq!(driver.queue().count_interrupts(), 1, "what was held is delivered");
         driver.queue().reset();
         target.set_policy("m", "none");
         driver.start_queue(0);
@@ -1195,7 +1197,7 @@ fn what_was_taken_and_not_answered_is_answered_once_in_its_order() {
 
 /// Nothing is in flight, but the driver was never told.
 #[test]
-fn what_was_posted_and_not_announced_before_a_crash_is_announced_after_it() {
+fn a_posted_completion_without_an_interrupt_before_a_crash_interrupts_after_it() {
     for event_idx in [true, false] {
         for inflight in [true, false] {
             let mut target = holding();
@@ -1217,7 +1219,7 @@ fn what_was_posted_and_not_announced_before_a_crash_is_announced_after_it() {
 
 /// The same in QEMU's order, where the guest's eventfd comes after the ring is enabled.
 #[test]
-fn what_a_crash_left_unannounced_is_announced_to_the_eventfd_that_comes_last() {
+fn the_last_eventfd_is_signalled_for_what_a_crash_left_without_an_interrupt() {
     for event_idx in [true, false] {
         let mut target = holding();
         let mut driver = Driver::start_with_inflight(&target.path("m"), &Setup::new(1, 256).event_idx(event_idx));
