@@ -36,6 +36,12 @@ pub trait Ring {
     /// The ring cannot be used any more.
     fn post(&mut self, entry: Self::Entry) -> Result<(), Self::Broken>;
 
+    /// Entries that can be posted before the consumer reaps any. The default is no limit: a used ring has room for every
+    /// request that the guest can submit.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
     /// Whether the consumer wants to be interrupted for what was posted since this was asked last.
     fn wants_interrupt(&mut self) -> bool;
 
@@ -131,7 +137,7 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.stats.interrupts += u64::from(ring.interrupt());
     }
 
-    /// A request completed.
+    /// A request completed. Where held completions leave the ring no room, they are delivered.
     ///
     /// # Errors
     /// The ring cannot be used any more.
@@ -153,7 +159,10 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         }
         self.held_since.push_back(now);
         let decision = self.policy.on_completion(now, completion);
-        self.act(ring, now, decision)
+        let decision = self.act(ring, now, decision)?;
+        // A consumer makes room only when it knows of completions.
+        let holds_the_last_room = !self.held_since.is_empty() && self.unposted.len() >= ring.room();
+        if holds_the_last_room { self.flush(ring, now) } else { Ok(decision) }
     }
 
     /// The deadline has passed.
@@ -218,7 +227,7 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.act(ring, now, decision)
     }
 
-    /// The queue stops: delivers what is held.
+    /// The queue stops, or its ring has no room: delivers what is held.
     ///
     /// # Errors
     /// The ring cannot be used any more.

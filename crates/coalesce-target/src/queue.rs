@@ -531,6 +531,11 @@ impl<S: Source> Queue<S> {
             decided = self.delivery.on_deadline(source, now).map(Some);
         }
         self.note_decided(now, decided);
+        // Nothing follows the last completion of a disabled source, whatever waits to be taken.
+        let is_last = matches!(self.state, State::Disabled(_)) && self.requests.in_flight() == 0;
+        if is_last && self.delivery.policy().held() > 0 {
+            self.flush();
+        }
     }
 
     /// Handles the events of io_uring. Returns whether there were any.

@@ -36,7 +36,8 @@ pub struct Request<T> {
 /// A place where a queue takes requests and posts completions.
 ///
 /// All requests of a source share one interrupt. A source may fetch from several submission queues; `take` chooses the
-/// next. A source whose completion queue can be full fetches a request only if there is room for its completion.
+/// next. A source whose completion queue can be full fetches a request only if there is room for its completion, and says
+/// how much is left ([`Ring::room`]).
 ///
 /// # Safety
 /// The buffers of [`take`](Self::take) stay mapped until the token of their request is dropped.

@@ -37,7 +37,8 @@ struct Host {
     submissions: [VecDeque<Submission>; 2],
     is_nonsense: bool,
     completions: Vec<(usize, u16, Outcome)>,
-    room: usize, // completion queue entries that are neither used nor reserved
+    room: usize,          // completion queue entries that are neither used nor reserved
+    takes: Option<usize>, // requests that can be taken yet; none: all
 }
 
 /// The controller's side of it.
@@ -87,7 +88,7 @@ unsafe impl Source for QueuePair {
         if host.is_nonsense {
             return Err("the tail is outside the queue");
         }
-        if host.room == 0 {
+        if host.room == 0 || host.takes == Some(0) {
             return Ok(None);
         }
         for queue in [self.next, 1 - self.next] {
@@ -96,6 +97,7 @@ unsafe impl Source for QueuePair {
                     buffers.push(data.as_ptr().cast::<u8>().cast_mut(), data.len());
                 }
                 host.room -= 1;
+                host.takes = host.takes.map(|takes| takes - 1);
                 self.next = 1 - queue;
                 self.taken += 1;
                 return Ok(Some(Request {
@@ -158,6 +160,10 @@ struct Bench {
 
 impl Bench {
     fn start(room: usize) -> Self {
+        Self::with_policy("none", room)
+    }
+
+    fn with_policy(policy: &str, room: usize) -> Self {
         let backend = Backend::Memory(MemoryBackend::new(1 << 20).unwrap());
         let limits =
             Limits { size: 1 << 20, block_size: 512, read_only: false, serial: [0; SERIAL_LEN], max_memory: 0 };
@@ -169,7 +175,7 @@ impl Bench {
             write_back: AtomicBool::new(true),
             epoch: Instant::now(),
         });
-        let config = QueueConfig { policy: "none".parse().unwrap(), poll_ns: 0, size_max: 8, recorder: None };
+        let config = QueueConfig { policy: policy.parse().unwrap(), poll_ns: 0, size_max: 8, recorder: None };
         let queue = QueueThread::spawn(QueueParts::new(0, disk, &config).unwrap()).unwrap();
         let host = Arc::new(Mutex::new(Host { room, ..Host::default() }));
         let doorbell = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap());
@@ -254,6 +260,28 @@ fn a_broken_source_is_reported_and_rests() {
     assert!(bench.interrupts.recv_timeout(QUIET).is_err(), "to enable it does not mend it");
     let stats = bench.queue.ask(Command::GetStats).unwrap();
     assert_eq!((stats.completions, stats.device.broken_rings), (0, 1));
+}
+
+/// vIC without `max_hold` has no deadline: it relies on the next completion.
+#[test]
+fn a_source_that_is_disabled_holds_nothing() {
+    let bench = Bench::with_policy("vic:max_hold=off,iops_threshold=0,cif_threshold=2,epoch=1ms", usize::MAX);
+    bench.host.lock().unwrap().takes = Some(0);
+    (0..64).for_each(|command| bench.submit(0, command, READ, Some(&block(0))));
+    let start = Instant::now();
+    for taken in 64.. {
+        assert!(start.elapsed() < PATIENCE, "it holds nothing");
+        bench.host.lock().unwrap().takes = Some(1);
+        bench.submit(0, taken, READ, Some(&block(0))); // 64 wait while this one completes
+        while bench.queue.ask(Command::GetStats).unwrap().completions < u64::from(taken) - 63 {}
+        if bench.queue.ask(Command::GetStats).unwrap().held > 0 {
+            break;
+        }
+    }
+    while bench.interrupts.try_recv().is_ok() {}
+    bench.queue.ask(|answer| Command::Enable(false, answer));
+    bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
+    assert_eq!(bench.queue.ask(Command::GetStats).unwrap().held, 0);
 }
 
 #[test]
