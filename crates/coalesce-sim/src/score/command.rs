@@ -54,7 +54,7 @@ EXAMPLES
   Two policies over the guests, a line for each of them:
       coalesce-sim score --policies vic,cint:delta=6us,thr=16 --workloads guest --detail
   The results of docs/score.md:
-      coalesce-sim score --seeds 3 --duration 1s
+      coalesce-sim score --seeds 3 --duration 500ms
 
 The same arguments give the same bytes on every machine, with any --jobs.";
 
@@ -101,5 +101,19 @@ impl Command {
         };
         std::io::stdout().write_all(text.as_bytes())?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comma_separates_policies_and_their_keys() {
+        let read = |text| policies(text).unwrap().0.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(read("nvme,vic"), ["nvme", "vic"]);
+        assert_eq!(read("vic:cif_threshold=2,epoch=1ms,none"), ["vic:cif_threshold=2,epoch=1ms", "none"]);
+        assert_eq!(read("cint:delta=6us,cint:delta=7us").len(), 2);
+        assert!(policies("vic,nothing").is_err() && policies("epoch=1ms").is_err());
     }
 }
