@@ -25,7 +25,7 @@
 //! | [`engine`] | simulates one plan under one policy |
 //! | [`fuzz`] | plans at random, with faults |
 //! | [`run`] | runs all that a plan asks for, in parallel; [`outcome`] is what it gives |
-//! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one |
+//! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one, [`replay::optimum`] finds the fewest interrupts |
 //! | [`calibrate`] | Δ and thr for a load |
 //! | [`papers`] | the papers' figures, simulated; `coalesce-sim papers` |
 //! | [`score`] | every policy over many workloads, compared with `none` |

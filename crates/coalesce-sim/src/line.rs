@@ -44,6 +44,7 @@ pub struct Line<T> {
     in_flight: u32,
     consumed: u64,
     delay: Histogram<u64>,
+    held_time: u128,
     checker: Checker,
     timeline: Option<Timeline>,
 }
@@ -62,6 +63,7 @@ impl<T> Line<T> {
             in_flight: 0,
             consumed: 0,
             delay: Histogram::new(3).expect("three digits are allowed"),
+            held_time: 0,
             checker: Checker::new(bound),
             timeline: None,
         })
@@ -168,6 +170,7 @@ impl<T> Line<T> {
         let (since, entry) = self.ring.take_unannounced()?;
         self.consumed += 1;
         record(&mut self.delay, now - since, DELAY_MAX);
+        self.held_time += u128::from(now - since);
         self.see(now, What::Consumed { count: 1 });
         let there = self.delivery_time(now);
         self.delivery.on_consumed(&mut self.ring, there);
@@ -195,6 +198,7 @@ impl<T> Line<T> {
     pub fn reset_counts(&mut self) {
         self.consumed = 0;
         self.delay.reset();
+        self.held_time = 0;
         self.delivery.reset_stats();
     }
 
@@ -251,6 +255,12 @@ impl<T> Line<T> {
         &self.delay
     }
 
+    /// The sum of those, exactly.
+    #[must_use]
+    pub const fn held_time(&self) -> u128 {
+        self.held_time
+    }
+
     /// How often each decision was taken.
     #[must_use]
     pub fn stats(&self) -> &Stats {
@@ -296,7 +306,10 @@ impl<T> Line<T> {
     fn observe(&mut self, now: u64, Ok(decision): Result<Decision, Infallible>) -> Option<Interrupt> {
         let delivered = self.ring.take_delivered().map(|(delivered, announced)| {
             let covers = u32::try_from(announced.len()).unwrap_or(u32::MAX);
-            announced.for_each(|(since, _)| record(&mut self.delay, now - since, DELAY_MAX));
+            announced.for_each(|(since, _)| {
+                record(&mut self.delay, now - since, DELAY_MAX);
+                self.held_time += u128::from(now - since);
+            });
             (delivered, covers)
         });
         let (delivered, covers) = delivered.unzip();

@@ -4,16 +4,18 @@
 //! policy on this load, exactly; what a delay would have done to the load is for a simulation to say.
 
 pub mod command;
+pub mod optimum;
 pub mod trace;
 
 use crate::check::Verdict;
-use crate::contender::Contender;
+use crate::contender::{Contender, TICK_HZ};
 use crate::event::{Event, Timeline};
 use crate::line::{Interrupt, Line, record};
 use anyhow::{Result, bail};
-use coalesce_policy::{Class, Clues, Mark, SpecError, Stats};
+use coalesce_policy::{AnyPolicy, CintSpec, Class, Clues, Hint, Mark, Policy as _, Spec, SpecError, Stats};
 use hdrhistogram::Histogram;
-use trace::{Moment, Op, Step, Trace};
+use optimum::{Load, Terms, Wanted};
+use trace::{Moment, Op, Request, Step, Trace};
 
 /// Latencies are recorded up to this long, in ns.
 const LATENCY_MAX: u64 = 100_000_000_000;
@@ -41,7 +43,8 @@ struct Replayed {
 struct OnQueue {
     line: Line<Entry>,
     last: u64,
-    in_batch: bool, // the poll that found the last completion has not ended
+    in_batch: bool,      // the poll that found the last completion has not ended
+    at_once: Vec<usize>, // instants of urgent completions at which it interrupted, as the optimum's load counts them
 }
 
 impl Replayed {
@@ -53,31 +56,25 @@ impl Replayed {
     /// There are at least so many queues.
     fn grow(&mut self, queues: usize) -> Result<(), SpecError> {
         while self.queues.len() < queues {
-            self.queues.push(OnQueue { line: Line::new(&self.contender)?, last: 0, in_batch: false });
+            self.queues.push(OnQueue {
+                line: Line::new(&self.contender)?,
+                last: 0,
+                in_batch: false,
+                at_once: Vec::new(),
+            });
         }
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) {
+    /// The next event. `urgent`: the instant of its completion, if an optimum is asked for and something urgent completed then.
+    fn step(&mut self, step: &Step, urgent: Option<usize>) {
         let (at, queue) = (step.at, &mut self.queues[step.queue]);
         match step.what {
             Moment::Submit { request, batch_len, last_of_batch } => {
                 queue.advance(at.saturating_add(1), &mut self.latency);
-                let clues = Clues {
-                    hint: request.hint,
-                    flush: request.op == Op::Flush,
-                    durable: request.durable,
-                    ioprio: request.ioprio,
-                    batch_len,
-                    last_of_batch,
-                    ..Clues::default()
-                };
+                let clues = Clues { batch_len, last_of_batch, ..clues_of(&request) };
                 let command = (queue.line.submit(&clues), at);
-                let slot = step.slot.unwrap_or(0);
-                if slot >= self.commands.len() {
-                    self.commands.resize(slot + 1, Default::default());
-                }
-                self.commands[slot] = command;
+                keep(&mut self.commands, step.slot, command);
             }
             Moment::Complete { failed } => {
                 // A deadline at this very instant is for the policy: the completion rides on it.
@@ -86,6 +83,7 @@ impl Replayed {
                 let class = if failed { Class::Failed } else { Class::Io };
                 let (known, since) = (command.unwrap_or_default().0, command.map(|(_, since)| since));
                 let interrupt = queue.line.complete(at, known, class, None, since);
+                queue.at_once.extend(urgent.filter(|_| interrupt.is_some()));
                 queue.take(at, interrupt, &mut self.latency);
                 queue.in_batch = queue.line.wants_batch_end();
             }
@@ -109,7 +107,7 @@ impl Replayed {
         timeline.map_or_else(Vec::new, |kept| kept.events().to_vec())
     }
 
-    fn outcome(self, timeline: Vec<Event>) -> Result<Outcome, SpecError> {
+    fn outcome(self, timeline: Vec<Event>, yardstick: Option<&Yardstick>) -> Result<Outcome, SpecError> {
         let nothing: Line<Entry> = Line::new(&self.contender)?;
         let mut outcome = Outcome {
             contender: self.contender,
@@ -121,6 +119,8 @@ impl Replayed {
             verdict: Verdict::default(),
             stats: Stats::default(),
             timeline,
+            held_time: 0,
+            optimum: yardstick.map(|yardstick| yardstick.fewest_beside(&self.queues)),
         };
         for OnQueue { line, .. } in &self.queues {
             outcome.completions += line.completions();
@@ -128,8 +128,82 @@ impl Replayed {
             outcome.delay.add(line.delay()).expect("it grows");
             outcome.verdict.add(line.verdict());
             outcome.stats.add(line.stats());
+            outcome.held_time += line.held_time();
         }
         Ok(outcome)
+    }
+}
+
+fn clues_of(request: &Request) -> Clues {
+    Clues {
+        hint: request.hint,
+        flush: request.op == Op::Flush,
+        durable: request.durable,
+        ioprio: request.ioprio,
+        ..Clues::default()
+    }
+}
+
+/// Remembers what is known of the command in a slot.
+fn keep<T: Default + Clone>(commands: &mut Vec<T>, slot: Option<usize>, command: T) {
+    let slot = slot.unwrap_or(0);
+    if slot >= commands.len() {
+        commands.resize(slot + 1, T::default());
+    }
+    commands[slot] = command;
+}
+
+/// What all queues ask of any policy.
+struct Yardstick {
+    wanted: Wanted,
+    loads: Vec<Load>,
+    judge: AnyPolicy,           // what it takes for urgent is
+    commands: Vec<(Hint, u64)>, // by slot: with the time of submission
+}
+
+impl Yardstick {
+    fn new(wanted: Wanted) -> Result<Self, SpecError> {
+        let judge = AnyPolicy::new(Spec::Cint(CintSpec::DEFAULT), TICK_HZ)?;
+        Ok(Self { wanted, loads: Vec::new(), judge, commands: Vec::new() })
+    }
+
+    /// The next event. Returns what [`Replayed::step`] must know of it.
+    fn step(&mut self, step: &Step) -> Option<usize> {
+        match step.what {
+            Moment::Submit { request, .. } => {
+                let hint = self.judge.on_submit(&clues_of(&request)).hint();
+                keep(&mut self.commands, step.slot, (hint, step.at));
+                None
+            }
+            Moment::Complete { failed } => {
+                if self.loads.len() <= step.queue {
+                    self.loads.resize_with(step.queue + 1, Load::default);
+                }
+                let command = step.slot.and_then(|slot| self.commands.get(slot)).copied();
+                let is_urgent = failed || command.is_some_and(|(hint, _)| hint == Hint::Urgent);
+                let load = &mut self.loads[step.queue];
+                load.complete(step.at, command.map(|(_, since)| step.at - since), is_urgent);
+                load.newest_urgent()
+            }
+        }
+    }
+
+    /// The fewest interrupts with which one could have held no more than a policy held on each queue, nothing longer than
+    /// it promises, and announced at once what is urgent and it announced at once.
+    fn fewest_beside(&self, queues: &[OnQueue]) -> u64 {
+        let fewest = |(load, OnQueue { line, at_once, .. }): (&Load, &OnQueue)| {
+            let max_hold = line.bound().filter(|_| line.verdict().late == 0);
+            load.fewest(&Terms { held: line.held_time(), max_hold, at_once })
+        };
+        self.loads.iter().zip(queues).map(fewest).sum()
+    }
+
+    fn finish(&self) -> Optimum {
+        Optimum {
+            wanted: self.wanted,
+            in_flight_time: self.loads.iter().map(Load::in_flight).sum(),
+            interrupts: self.loads.iter().map(|load| load.fewest_wanted(self.wanted)).sum(),
+        }
     }
 }
 
@@ -185,6 +259,11 @@ pub struct Outcome {
     pub stats: Stats,
     /// A part of what happened on one queue, the same part for every policy.
     pub timeline: Vec<Event>,
+    /// The sum of all delays, in ns.
+    pub held_time: u128,
+    /// The fewest interrupts with which a policy that knows the future could have held no more than this one, on each
+    /// queue: within the same longest hold, and with an interrupt where this one announced at once what is urgent.
+    pub optimum: Option<u64>,
 }
 
 impl Outcome {
@@ -193,6 +272,24 @@ impl Outcome {
     pub fn interrupts_per_io(&self) -> f64 {
         self.interrupts as f64 / self.completions.max(1) as f64
     }
+
+    /// The part of the time of all requests, from submission to announcement, that it held them.
+    #[must_use]
+    pub fn held_share(&self, optimum: &Optimum) -> f64 {
+        let held = self.held_time as f64;
+        held / (held + optimum.in_flight_time as f64).max(1.0)
+    }
+}
+
+/// The fewest interrupts within a budget.
+#[derive(Clone, Copy, Debug)]
+pub struct Optimum {
+    /// What it had to keep to, beside announcing at once what is urgent.
+    pub wanted: Wanted,
+    /// The sum of the times from submission to completion of all commands whose submission was seen, in ns.
+    pub in_flight_time: u128,
+    /// The fewest interrupts.
+    pub interrupts: u64,
 }
 
 /// What all of them would have done.
@@ -204,6 +301,8 @@ pub struct Replay {
     pub outcomes: Vec<Outcome>,
     /// The queue of the time lines: an index into the trace's.
     pub shown_queue: usize,
+    /// What could have been done within a budget, if that was asked for.
+    pub optimum: Option<Optimum>,
 }
 
 /// Replays a trace under several policies at once. `at`: where the time lines begin, in ns after the first event;
@@ -213,6 +312,29 @@ pub struct Replay {
 /// The trace is malformed, the clock of a trace cannot carry a policy's parameters, or there are more than
 /// [`POLICIES_MAX`] of them.
 pub fn replay(trace: &mut Trace, contenders: &[Contender], at: Option<u64>) -> Result<Replay> {
+    replay_all(trace, contenders, at, None)
+}
+
+/// Replays a trace as [`replay`] does, and finds the fewest interrupts that could have been raised: beside each policy, and
+/// within a budget. Needs memory for each completion.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_beside_optimum(
+    trace: &mut Trace,
+    contenders: &[Contender],
+    at: Option<u64>,
+    wanted: Wanted,
+) -> Result<Replay> {
+    replay_all(trace, contenders, at, Some(Yardstick::new(wanted)?))
+}
+
+fn replay_all(
+    trace: &mut Trace,
+    contenders: &[Contender],
+    at: Option<u64>,
+    mut yardstick: Option<Yardstick>,
+) -> Result<Replay> {
     if contenders.len() > POLICIES_MAX {
         bail!("{} policies at once; allowed: at most {POLICIES_MAX}", contenders.len());
     }
@@ -223,14 +345,16 @@ pub fn replay(trace: &mut Trace, contenders: &[Contender], at: Option<u64>) -> R
         let first = *first.get_or_insert(step.at);
         replayed.iter_mut().try_for_each(|replayed| replayed.grow(step.queue + 1))?;
         window.look(&step, step.at - first, &mut replayed);
-        replayed.iter_mut().for_each(|replayed| replayed.step(&step));
+        let urgent = yardstick.as_mut().and_then(|yardstick| yardstick.step(&step));
+        replayed.iter_mut().for_each(|replayed| replayed.step(&step, urgent));
         last = step.at;
     }
     replayed.iter_mut().for_each(|replayed| replayed.finish(last));
     let (shown_queue, timelines) = window.finish(&replayed);
-    let outcomes = replayed.into_iter().zip(timelines).map(|(replayed, timeline)| replayed.outcome(timeline));
-    let outcomes = outcomes.collect::<Result<_, SpecError>>()?;
-    Ok(Replay { span: last - first.unwrap_or(last), outcomes, shown_queue })
+    let outcome = |(replayed, timeline): (Replayed, _)| replayed.outcome(timeline, yardstick.as_ref());
+    let outcomes = replayed.into_iter().zip(timelines).map(outcome).collect::<Result<_, SpecError>>()?;
+    let optimum = yardstick.as_ref().map(Yardstick::finish);
+    Ok(Replay { span: last - first.unwrap_or(last), outcomes, shown_queue, optimum })
 }
 
 /// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that it

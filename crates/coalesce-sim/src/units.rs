@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 
 /// A number and its unit, in the smallest unit: digits, perhaps a decimal point, then one of `units`.
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+pub(crate) fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (_, size) = units.iter().find(|(name, _)| *name == unit)?;

@@ -69,6 +69,41 @@ fn what_is_wrong_is_said_with_file_and_line() {
     assert!(stderr(&["calibrate"], "").contains("--device"));
 }
 
+/// What is printed without it stays as it is.
+#[test]
+fn the_optimum_is_added_to_what_is_printed() {
+    let path = trace("nvme.jsonl");
+    let with = |more: &[&str]| stdout(&[&["replay", path.to_str().unwrap()], more].concat(), "");
+    let (plain, text) = (with(&[]), with(&["--optimum", "--budget", "2.5%", "--max-hold", "20us"]));
+    let added = text.strip_prefix(&plain).unwrap();
+    assert!(added.contains("at 2.5%, nothing longer than 20.0 us it is "), "{added}");
+    let none = added.lines().find(|line| line.starts_with("none ")).unwrap();
+    assert!(none.split_ascii_whitespace().take(5).eq(["none", "392", "0.00", "392", "1.00"]), "{none}");
+
+    let of = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+    let (plain, mut json) = (of(with(&["--json"])), of(with(&["--json", "--optimum"])));
+    let optimum = json["optimum"].take();
+    assert_eq!((&optimum["budget"], &optimum["max_hold_ns"]), (&"5%".into(), &Value::Null));
+    for policy in json["policies"].as_array_mut().unwrap() {
+        let policy = policy.as_object_mut().unwrap();
+        assert!(
+            policy.remove("interrupts").is_some_and(|interrupts| interrupts.as_u64() >= policy["optimum"].as_u64())
+        );
+        policy.retain(|name, _| !["optimum", "held_time_ns", "held_share"].contains(&name.as_str()));
+    }
+    assert!(plain.get("optimum").is_none() && plain["policies"][0].get("optimum").is_none());
+
+    let policies = ["none", "nvme", "vic:epoch=1ms,cif_threshold=2", "cint", "cint:delta=2us,in_flight=off"];
+    let arguments: Vec<_> = policies.iter().flat_map(|policy| ["--policy", policy]).chain(["--optimum"]).collect();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/traces.md")).unwrap();
+    let printed = with(&arguments);
+    let example: Vec<_> = printed.lines().skip_while(|line| !line.starts_with("optimum")).collect();
+    assert!(page.contains(&format!("    {}\n", example.join("\n    "))), "{example:#?}");
+
+    assert!(stderr(&["replay", "-", "--budget", "1%"], "").contains("--optimum"));
+    assert!(stderr(&["replay", "-", "--optimum", "--budget", "5"], "").contains("not a share of less than 100%"));
+}
+
 /// A report opens without anything else, and shows all policies and no violation.
 #[test]
 fn reports_are_whole() {

@@ -1,7 +1,8 @@
 //! `coalesce-sim replay`: the command line, and what it prints.
 
+use super::optimum::{Budget, Wanted};
 use super::trace::{Counts, Format, Options, Trace};
-use super::{Outcome, Replay, replay};
+use super::{Optimum, Outcome, Replay, replay, replay_beside_optimum};
 use crate::contender::Contender;
 use crate::report::{Entry, Outputs, Percentiles, Report, Section};
 use anyhow::{Context as _, Result, bail};
@@ -64,12 +65,38 @@ pub struct Command {
     #[arg(long, value_name = "TIME", value_parser = coalesce_policy::parse_duration)]
     at: Option<u64>,
 
+    /// Compare each policy with the fewest interrupts possible. Needs memory for each completion: see THE OPTIMUM below
+    #[arg(long)]
+    optimum: bool,
+
+    /// How much of the time of all requests, from submission to announcement, an optimum for all policies may add by
+    /// holding: 5%, 0.5%
+    #[arg(long, value_name = "SHARE", default_value = "5%", requires = "optimum")]
+    budget: Budget,
+
+    /// How long that optimum may hold a completion: 200us [default: within the budget as long as it likes]
+    #[arg(long, value_name = "TIME", requires = "optimum", value_parser = coalesce_policy::parse_duration)]
+    max_hold: Option<u64>,
+
     #[command(flatten)]
     outputs: Outputs,
 }
 
 const EXAMPLES: &str = "\
+THE OPTIMUM
+  A policy decides without knowing what will complete next. With --optimum two computations that know the whole trace say
+  how much that costs:
+  - beside each policy, the fewest interrupts with which the same completions could have been announced, if all waits
+    together, and the longest wait that is allowed, are this policy's own. `times it` is 1.00 if nothing can be gained.
+  - for all policies, the fewest interrupts with which waiting adds no more than --budget to the time of all requests. A
+    policy that holds more than this may raise fewer: compare `held %`.
+  No policy beats the first one. It announces at once what is urgent (failed; said to be urgent; a flush, a durable write, or
+  of real-time priority), if the policy did. The second always does.
+
 EXAMPLES
+  How far each policy is from the best that could be done by delaying requests by 5 %, or by 1 %:
+      coalesce-sim replay disk.trace --optimum
+      coalesce-sim replay disk.trace --optimum --budget 1% --max-hold 100us
   A disk of this machine for ten seconds, under every policy:
       blktrace -d /dev/nvme0n1 -w 10 -o - | blkparse -i - | coalesce-sim replay -
   Three policies only:
@@ -96,7 +123,12 @@ impl Command {
         };
         let name = self.trace.trace.display();
         let mut trace = self.trace.open()?;
-        let replay = replay(&mut trace, &policies, self.at).with_context(|| format!("trace {name}"))?;
+        let wanted = Wanted { budget: self.budget, max_hold: self.max_hold };
+        let replay = match self.optimum {
+            true => replay_beside_optimum(&mut trace, &policies, self.at, wanted),
+            false => replay(&mut trace, &policies, self.at),
+        };
+        let replay = replay.with_context(|| format!("trace {name}"))?;
         if trace.counts().completions == 0 {
             bail!("trace {name}: no completion in {} lines", trace.counts().lines);
         }
@@ -242,15 +274,43 @@ fn table(trace: &Trace, replay: &Replay) -> String {
             }
         }
     }
+    if let Some(optimum) = &replay.optimum {
+        text += &optimum_table(optimum, replay);
+    }
     text
 }
 
+fn optimum_table(optimum: &Optimum, replay: &Replay) -> String {
+    let Optimum { wanted, interrupts, .. } = optimum;
+    let times = |outcome: &Outcome, fewest: u64| format!("{:.2}", outcome.interrupts as f64 / fewest.max(1) as f64);
+    let line = |outcome: &Outcome| {
+        let fewest = outcome.optimum.unwrap_or_default();
+        [
+            outcome.contender.to_string(),
+            outcome.interrupts.to_string(),
+            format!("{:.2}", 100.0 * outcome.held_share(optimum)),
+            fewest.to_string(),
+            times(outcome, fewest),
+            times(outcome, *interrupts),
+        ]
+    };
+    let at_budget = format!("times that at {}", wanted.budget);
+    let heads = ["policy", "interrupts", "held %", "optimum", "times it", &at_budget];
+    let longest =
+        wanted.max_hold.map_or_else(String::new, |ns| format!(", nothing longer than {:.1} us", ns as f64 / 1e3));
+    format!(
+        "\noptimum for the time that each policy held; at {}{longest} it is {interrupts} interrupts\n",
+        wanted.budget
+    ) + &crate::report::text::aligned(&heads, &replay.outcomes.iter().map(line).collect::<Vec<_>>())
+}
+
 fn to_json(trace: &Trace, replay: &Replay) -> Value {
+    let nanoseconds = |ns: u128| u64::try_from(ns).unwrap_or(u64::MAX);
     let policy = |outcome: &Outcome| {
         let counts = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| -> BTreeMap<&str, u64> {
             counts.filter(|(_, count)| *count > 0).collect()
         };
-        json!({
+        let mut value = json!({
             "policy": outcome.contender.to_string(),
             "completions": outcome.completions,
             "interrupts": outcome.interrupts,
@@ -263,15 +323,30 @@ fn to_json(trace: &Trace, replay: &Replay) -> Value {
             "violations": outcome.verdict.violations,
             "delivered": counts(&mut outcome.stats.delivered()),
             "held": counts(&mut outcome.stats.held()),
-        })
+        });
+        if let (Some(optimum), Some(fewest)) = (&replay.optimum, outcome.optimum) {
+            value["held_time_ns"] = nanoseconds(outcome.held_time).into();
+            value["held_share"] = outcome.held_share(optimum).into();
+            value["optimum"] = fewest.into();
+        }
+        value
     };
-    json!({
+    let mut value = json!({
         "format": trace.format(),
         "trace": trace.counts(),
         "queues": trace.queues(),
         "span_ns": replay.span,
         "policies": replay.outcomes.iter().map(policy).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(Optimum { wanted, in_flight_time, interrupts }) = &replay.optimum {
+        value["optimum"] = json!({
+            "budget": wanted.budget.to_string(),
+            "max_hold_ns": wanted.max_hold,
+            "in_flight_time_ns": nanoseconds(*in_flight_time),
+            "interrupts": interrupts,
+        });
+    }
+    value
 }
 
 /// A distribution in fio's words.
