@@ -1,4 +1,4 @@
-//! Checks a line from its events alone: nothing lost, nothing announced twice, no empty interrupt, bounds kept.
+//! Checks a line from its events alone: nothing lost, nothing covered twice, no empty interrupt, bounds kept.
 
 use crate::event::{Event, What};
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub struct Violation {
 pub struct Verdict {
     /// Interrupts that came later after a completion than the policy promises.
     pub late: u64,
-    /// All other rules that did not hold: completions lost or announced twice, empty interrupts, disagreement.
+    /// All other rules that did not hold: completions lost or covered twice, empty interrupts, disagreement.
     pub wrong: u64,
     /// The first of both.
     pub violations: Vec<Violation>,
@@ -63,7 +63,7 @@ pub struct Checker {
     excused: usize,       // of the oldest so many no bound is asked: a fault befell them
     undecided: bool,      // the newest completion awaits its decision
     completions: u64,
-    announced: u64,
+    covered: u64,
     consumed: u64,
     verdict: Verdict,
 }
@@ -78,7 +78,7 @@ impl Checker {
             excused: 0,
             undecided: false,
             completions: 0,
-            announced: 0,
+            covered: 0,
             consumed: 0,
             verdict: Verdict::default(),
         }
@@ -105,13 +105,13 @@ impl Checker {
             What::Interrupt { covers, .. } | What::Suppressed { covers } => {
                 self.undecided = false;
                 if covers == 0 && matches!(what, What::Interrupt { .. }) {
-                    self.wrong(at, "an interrupt announces nothing".into());
+                    self.wrong(at, "an interrupt covers nothing".into());
                 }
                 if covers as usize != self.since.len() {
-                    self.wrong(at, format!("an interrupt announces {covers} of {} completions", self.since.len()));
+                    self.wrong(at, format!("an interrupt covers {covers} of {} completions", self.since.len()));
                 }
                 self.check_bound(at);
-                self.announced += u64::from(covers);
+                self.covered += u64::from(covers);
                 self.since.clear();
                 self.excused = 0;
             }
@@ -119,7 +119,7 @@ impl Checker {
                 if !std::mem::take(&mut self.undecided) || self.since.pop_back().is_none() {
                     self.wrong(at, "an interrupt for an urgent completion, and there is none".into());
                 }
-                self.announced += 1;
+                self.covered += 1;
                 self.excused = self.excused.min(self.since.len());
             }
             What::Consumed { count } => {
@@ -150,10 +150,10 @@ impl Checker {
             let held = self.since.len();
             self.wrong(at, format!("{held} completions are lost: all is quiet, and they are held since {since}"));
         }
-        let gone = self.announced + self.consumed + self.since.len() as u64;
+        let gone = self.covered + self.consumed + self.since.len() as u64;
         if gone != self.completions {
             let completions = self.completions;
-            self.wrong(at, format!("{completions} completions, but {gone} announced, consumed or held"));
+            self.wrong(at, format!("{completions} completions, but {gone} covered, consumed or held"));
         }
     }
 
@@ -223,8 +223,8 @@ mod tests {
         for (events, expected) in [
             (&[COMPLETION, HOLD][..], "1 completions are lost"),
             (&[COMPLETION, COMPLETION, interrupt(2)], "no decision about the first"),
-            (&[interrupt(0)], "announces nothing"),
-            (&[COMPLETION, HOLD, interrupt(2)], "announces 2 of 1 completions"),
+            (&[interrupt(0)], "covers nothing"),
+            (&[COMPLETION, HOLD, interrupt(2)], "covers 2 of 1 completions"),
             (&[COMPLETION, HOLD, HOLD, HOLD, HOLD, interrupt(1)], "held for 50 ns; allowed: 40 ns"),
             (&[COMPLETION, HOLD, What::UrgentAlone], "and there is none"),
             (&[COMPLETION, HOLD, What::Consumed { count: 2 }], "more was consumed than was held"),

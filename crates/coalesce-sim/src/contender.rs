@@ -42,8 +42,8 @@ impl fmt::Display for Contender {
 pub(crate) type AnyDelivery<E> = Delivery<E, dyn Policy>;
 
 impl Contender {
-    /// A delivery under this policy, and the longest time, in ns, that it holds a completion if deadlines are met on time;
-    /// `None`: no such bound.
+    /// A delivery under this policy, and the longest time, in ns, that it holds a completion if deadlines are met on
+    /// time; `None`: no such bound.
     ///
     /// # Errors
     /// A parameter that a clock in ns cannot carry.
@@ -59,7 +59,7 @@ impl Contender {
     }
 }
 
-/// A storm guard may exceed `max_hold` by less than its interval while urgent completions are announced alone.
+/// A storm guard may exceed `max_hold` by less than its interval while urgent completions interrupt alone.
 fn bound(policy: &AnyPolicy) -> Option<u64> {
     let over = match policy.spec() {
         Spec::Cint(cint) | Spec::Auto(cint) if cint.ooo => cint.storm_max_rate.map_or(0, |rate| TICK_HZ.div_ceil(rate)),

@@ -42,7 +42,7 @@ pub enum What {
         /// Why.
         #[serde(serialize_with = "reason_name")]
         reason: Reason,
-        /// Completions that it announces.
+        /// The number of completions that it covers.
         covers: u32,
     },
     /// A delivery without an interrupt: the consumer's handler finds everything held.

@@ -17,7 +17,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`contender`] | names what can decide: any policy, and [`published`] baselines that only the simulator has |
-//! | [`mod@line`] | one interrupt line: a policy, what is in flight behind it, what it holds, what it announced |
+//! | [`mod@line`] | one interrupt line: a policy, what is in flight behind it, what it holds, what each interrupt covers |
 //! | [`event`] | what happened on a line, for time lines |
 //! | [`check`] | checks a line from its events alone |
 //! | [`plan`] | what is simulated: machine, device, threads, policies, faults, what is varied |

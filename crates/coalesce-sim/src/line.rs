@@ -3,8 +3,8 @@
 //! The engine and the replay of traces both tell a line what happens, and it says when to interrupt. All times are true
 //! ones, in ns; the clock that the delivery sees may jump.
 //!
-//! What an interrupt announces is counted at the ring, and what is held at the ring and the policy. The [`Checker`] thus
-//! finds a delivery that loses a completion, or asks the consumer too early.
+//! The completions that an interrupt covers are counted at the ring, and held ones at the ring and the policy. The
+//! [`Checker`] thus finds a delivery that loses a completion, or asks the consumer too early.
 
 mod ring;
 
@@ -31,7 +31,7 @@ pub(crate) fn record(histogram: &mut Histogram<u64>, ns: u64, max: u64) {
 pub struct Interrupt {
     /// Why.
     pub reason: Reason,
-    /// Completions that it announces.
+    /// The number of completions that it covers.
     pub covers: u32,
 }
 
@@ -140,7 +140,7 @@ impl<T> Line<T> {
         self.call(now, What::Other, Delivery::on_deschedule)
     }
 
-    /// Announces what is held: queue stop, reset, the end of a trace.
+    /// Delivers everything held: for a queue stop, a reset, or the end of a trace.
     pub fn flush(&mut self, now: u64) -> Option<Interrupt> {
         self.call(now, What::Other, Delivery::flush)
     }
@@ -151,7 +151,7 @@ impl<T> Line<T> {
         self.call(now, What::Other, |delivery, ring, now| delivery.cancel(ring, now, mark))
     }
 
-    /// The queue is reset: no command is in flight any more. What is held is announced.
+    /// Resets the queue: no command is in flight any more. Delivers everything held.
     pub fn reset(&mut self, now: u64) -> Option<Interrupt> {
         self.in_flight = 0;
         self.call(now, What::Other, Delivery::reset)
@@ -159,15 +159,15 @@ impl<T> Line<T> {
 
     /// The consumer takes the next completion it was told of.
     pub fn take(&mut self) -> Option<T> {
-        self.ring.take_announced().map(|(_, entry)| entry)
+        self.ring.take_covered().map(|(_, entry)| entry)
     }
 
-    /// The consumer is awake and takes the next completion that is posted, announced or not.
+    /// Lets a consumer that is awake reap the next posted completion, covered by an interrupt or not.
     pub fn reap(&mut self, now: u64) -> Option<T> {
         if let Some(entry) = self.take() {
             return Some(entry);
         }
-        let (since, entry) = self.ring.take_unannounced()?;
+        let (since, entry) = self.ring.take_uncovered()?;
         self.consumed += 1;
         record(&mut self.delay, now - since, DELAY_MAX);
         self.held_time += u128::from(now - since);
@@ -194,7 +194,7 @@ impl<T> Line<T> {
         self.checker.excuse_held();
     }
 
-    /// Forgets what was counted. What is held and announced stays, and the checker goes on.
+    /// Resets the statistics. Held and covered completions stay, and the checker continues.
     pub fn reset_counts(&mut self) {
         self.consumed = 0;
         self.delay.reset();
@@ -219,10 +219,10 @@ impl<T> Line<T> {
         self.in_flight
     }
 
-    /// Completions that are not announced.
+    /// Completions that no interrupt has covered.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.ring.unannounced() + self.delivery.unposted()
+        self.ring.uncovered() + self.delivery.unposted()
     }
 
     /// Commands that completed.
@@ -243,13 +243,13 @@ impl<T> Line<T> {
         self.consumed
     }
 
-    /// Completions that no interrupt of their own announced.
+    /// Completions that caused no interrupt of their own.
     #[must_use]
     pub fn coalesced(&self) -> u64 {
         (self.completions() - self.held() as u64).saturating_sub(self.interrupts())
     }
 
-    /// From each completion to its announcement, in ns.
+    /// From each completion to the interrupt that covers it, in ns.
     #[must_use]
     pub const fn delay(&self) -> &Histogram<u64> {
         &self.delay
@@ -304,9 +304,9 @@ impl<T> Line<T> {
 
     /// What the delivery decided, and what came of it at the ring.
     fn observe(&mut self, now: u64, Ok(decision): Result<Decision, Infallible>) -> Option<Interrupt> {
-        let delivered = self.ring.take_delivered().map(|(delivered, announced)| {
-            let covers = u32::try_from(announced.len()).unwrap_or(u32::MAX);
-            announced.for_each(|(since, _)| {
+        let delivered = self.ring.take_delivered().map(|(delivered, covered)| {
+            let covers = u32::try_from(covered.len()).unwrap_or(u32::MAX);
+            covered.for_each(|(since, _)| {
                 record(&mut self.delay, now - since, DELAY_MAX);
                 self.held_time += u128::from(now - since);
             });

@@ -99,7 +99,7 @@ pub struct Outcome {
     pub steal: f64,
     /// Inter-processor interrupts per second.
     pub ipis_per_s: f64,
-    /// From a completion to its announcement.
+    /// From a completion to the interrupt that covers it.
     pub delay: Summary,
     /// The longest that the policy promises to hold a completion, in ns.
     pub bound: Option<u64>,

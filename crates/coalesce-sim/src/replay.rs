@@ -226,7 +226,7 @@ impl OnQueue {
         }
     }
 
-    /// The consumer takes what is announced, at once.
+    /// Lets the consumer reap everything covered, at once.
     fn take(&mut self, now: u64, interrupt: Option<Interrupt>, latency: &mut Histogram<u64>) {
         if interrupt.is_some() {
             while let Some(since) = self.line.take() {
@@ -247,9 +247,10 @@ pub struct Outcome {
     pub completions: u64,
     /// Interrupts.
     pub interrupts: u64,
-    /// From each completion to its announcement, in ns.
+    /// From each completion to the interrupt that covers it, in ns.
     pub delay: Histogram<u64>,
-    /// From each submission to the announcement of its completion, in ns; only of commands whose submission was seen.
+    /// From each submission to the interrupt that covers its completion, in ns; only for commands whose submission was
+    /// seen.
     pub latency: Histogram<u64>,
     /// The longest that the policy promises to hold a completion, in ns.
     pub bound: Option<u64>,
@@ -357,8 +358,8 @@ fn replay_all(
     Ok(Replay { span: last - first.unwrap_or(last), outcomes, shown_queue, optimum })
 }
 
-/// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that it
-/// lies in the second half, or from a given time.
+/// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that
+/// it lies in the second half, or from a given time.
 #[derive(Debug)]
 struct Window {
     from: Option<u64>,

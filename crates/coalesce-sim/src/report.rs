@@ -61,7 +61,7 @@ pub struct Entry {
     pub cycles_per_io: Option<f64>,
     /// From submission until the requester could know.
     pub latency: Percentiles,
-    /// From completion to announcement.
+    /// From completion to interrupt.
     pub delay: Percentiles,
     /// The longest that the policy promises to hold a completion, in ns.
     pub bound: Option<u64>,

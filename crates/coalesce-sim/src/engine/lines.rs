@@ -57,7 +57,7 @@ impl World {
         self.give_to_device(request);
     }
 
-    /// The device finds what lost doorbells had announced.
+    /// The device finds the commands of lost doorbells.
     pub(super) fn hear(&mut self, cpu: u32) {
         for request in std::mem::take(&mut self.lines[cpu as usize].unheard) {
             self.give_to_device(request);

@@ -20,8 +20,8 @@ pub(super) enum Delivered {
 #[derive(Clone, Debug)]
 pub(super) struct ConsumerRing<T> {
     posted: VecDeque<Completed<T>>,
-    announced: usize, // the oldest of those
-    unasked: bool,    // something was posted since the consumer was asked
+    covered: usize, // the oldest of those
+    unasked: bool,  // something was posted since the consumer was asked
     event_idx: bool,
     armed: bool,
     delivered: Option<Delivered>,
@@ -29,7 +29,7 @@ pub(super) struct ConsumerRing<T> {
 
 impl<T> Default for ConsumerRing<T> {
     fn default() -> Self {
-        Self { posted: VecDeque::new(), announced: 0, unasked: false, event_idx: false, armed: true, delivered: None }
+        Self { posted: VecDeque::new(), covered: 0, unasked: false, event_idx: false, armed: true, delivered: None }
     }
 }
 
@@ -52,27 +52,27 @@ impl<T> ConsumerRing<T> {
         self.posted.len()
     }
 
-    /// Those of them that no interrupt has announced.
-    pub(super) fn unannounced(&self) -> usize {
-        self.posted.len() - self.announced
+    /// Those of them that no interrupt has covered.
+    pub(super) fn uncovered(&self) -> usize {
+        self.posted.len() - self.covered
     }
 
-    /// How a delivery reached the consumer since this was asked last, and what it announces.
+    /// How a delivery reached the consumer since this was asked last, and what it covers.
     pub(super) fn take_delivered(&mut self) -> Option<(Delivered, impl ExactSizeIterator<Item = &Completed<T>>)> {
         let delivered = self.delivered.take()?;
-        let before = std::mem::replace(&mut self.announced, self.posted.len());
+        let before = std::mem::replace(&mut self.covered, self.posted.len());
         Some((delivered, self.posted.range(before..)))
     }
 
-    /// The consumer takes the oldest completion that was announced.
-    pub(super) fn take_announced(&mut self) -> Option<Completed<T>> {
-        self.announced = self.announced.checked_sub(1)?;
+    /// The consumer takes the oldest completion that an interrupt has covered.
+    pub(super) fn take_covered(&mut self) -> Option<Completed<T>> {
+        self.covered = self.covered.checked_sub(1)?;
         self.posted.pop_front()
     }
 
-    /// The consumer takes the oldest completion, and none was announced.
-    pub(super) fn take_unannounced(&mut self) -> Option<Completed<T>> {
-        debug_assert_eq!(self.announced, 0, "the consumer takes them in order");
+    /// The consumer takes the oldest completion, and none is covered.
+    pub(super) fn take_uncovered(&mut self) -> Option<Completed<T>> {
+        debug_assert_eq!(self.covered, 0, "the consumer takes them in order");
         self.posted.pop_front()
     }
 }

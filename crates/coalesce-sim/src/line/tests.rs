@@ -87,8 +87,8 @@ fn the_policys_clock_may_jump() {
 fn the_checker_finds_a_wrong_delivery() {
     type Mistake = fn(&mut Line<u32>);
     let mistakes: [(&str, Mistake, &str); 3] = [
-        ("asks the consumer before the policy decides", |line| _ = line.ring.wants_interrupt(), "announces nothing"),
-        ("forgets to post", |line| _ = line.ring.take_unannounced(), "2 completions are held; the line has 1"),
+        ("asks the consumer before the policy decides", |line| _ = line.ring.wants_interrupt(), "covers nothing"),
+        ("forgets to post", |line| _ = line.ring.take_uncovered(), "2 completions are held; the line has 1"),
         (
             "interrupts although the policy holds",
             |line| _ = line.ring.interrupt(),

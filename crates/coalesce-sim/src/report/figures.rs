@@ -9,7 +9,7 @@ use coalesce_charts::timeline::{self, timeline};
 
 /// A percentile is drawn hollow if fewer than this were slower: another run may show something else.
 const SLOWER_MIN: f64 = 10.0;
-/// The axis of delays begins here, in µs: what is announced at once has none.
+/// The axis of delays begins here, in µs: a completion that interrupts at once has none.
 const DELAY_MIN_US: f64 = 0.1;
 
 /// All pictures of a section, in order.
@@ -73,8 +73,8 @@ fn times(id: &str, section: &Section, series: &[Series]) -> String {
             |entry| &entry.latency,
             f64::MIN_POSITIVE,
         ),
-        panel("Delay", "from completion to announcement", "delay, µs (log)", |entry| &entry.delay, DELAY_MIN_US),
-        bars("Worst delay", "from completion to announcement", "delay, µs", 1, section, series, worst),
+        panel("Delay", "from completion to interrupt", "delay, µs (log)", |entry| &entry.delay, DELAY_MIN_US),
+        bars("Worst delay", "from completion to interrupt", "delay, µs", 1, section, series, worst),
     ];
     let caption = format!(
         "Lower is better. Hollow: fewer than ten were slower. Delays below {DELAY_MIN_US} µs are drawn as {DELAY_MIN_US}."
