@@ -58,11 +58,12 @@ cargo package --locked --offline --allow-dirty --no-verify "${packages[@]/#/--pa
   { cat "$target/package.log" >&2; exit 1; }
 ! grep -A 3 '^warning' "$target/package.log" >&2 || die "see above"
 
-# A workspace of what was packaged. It shares what is built already of other crates.
+# A workspace of what was packaged. It shares what is built already of other crates. All files in a package have one old
+# date, by which Cargo would take them for those of the last run.
 for package in "${packages[@]}"; do
   files=("$made/$package"-[0-9]*.crate)
   mkdir "$made/$package"
-  tar -xzf "${files[0]}" -C "$made/$package" --strip-components 1
+  tar -xzmf "${files[0]}" -C "$made/$package" --strip-components 1
   for file in LICENSE-MIT LICENSE-APACHE; do
     cmp -s "$file" "$made/$package/$file" || die "$package: no $file in the package"
   done
