@@ -181,6 +181,13 @@ impl AnyPolicy {
     pub fn untracked(&self) -> u32 {
         call!(&self.machine, untracked())
     }
+
+    /// How many calls were older than the one before; saturates. Counted by vIC and cinterrupts (`auto` too), from 0 again
+    /// after a change to another kind of machine; 0 under the baselines.
+    #[must_use]
+    pub fn times_back(&self) -> u16 {
+        call!(&self.machine, times_back())
+    }
 }
 
 impl Policy for AnyPolicy {

@@ -186,6 +186,10 @@ impl Machine for HintedCint {
         self.tracker.as_ref().map_or(0, |tracker| tracker.untracked())
     }
 
+    fn times_back(&self) -> u16 {
+        self.cint.times_back()
+    }
+
     fn hint_of(&self, mark: Mark, cif: u32) -> Hint {
         mark.at_completion(self.sources, cif, self.expects_more()).0
     }

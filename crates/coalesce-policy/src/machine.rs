@@ -61,6 +61,10 @@ pub(crate) trait Machine {
         0
     }
 
+    fn times_back(&self) -> u16 {
+        0
+    }
+
     fn hint_of(&self, mark: Mark, _cif: u32) -> Hint {
         mark.hint()
     }

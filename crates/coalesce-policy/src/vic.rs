@@ -44,6 +44,10 @@ impl Machine for Vic {
         self.config().max_hold()
     }
 
+    fn times_back(&self) -> u16 {
+        self.times_back()
+    }
+
     fn on_schedule(&mut self, now: u64) -> Decision {
         self.on_schedule(now)
     }

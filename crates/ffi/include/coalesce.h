@@ -936,6 +936,14 @@ uint64_t coalesce_policy_max_hold(const coalesce_policy *policy);
 // As `coalesce_policy_print`.
 uint32_t coalesce_policy_untracked(const coalesce_policy *policy);
 
+// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic", "cint" and "auto" count
+// them, from 0 again after a change between vIC and cinterrupts, or between relaxed and strict Barriers. 0 under every other
+// policy.
+//
+// Requires:
+// As `coalesce_policy_print`.
+uint32_t coalesce_policy_times_back(const coalesce_policy *policy);
+
 // Calls `counter` for each reason, with the number of decisions.
 //
 // Requires:

@@ -498,6 +498,18 @@ pub unsafe extern "C" fn coalesce_policy_untracked(policy: *const coalesce_polic
     unsafe { look(policy, 0, AnyPolicy::untracked) }
 }
 
+/// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic", "cint" and "auto" count
+/// them, from 0 again after a change between vIC and cinterrupts, or between relaxed and strict Barriers. 0 under every other
+/// policy.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_times_back(policy: *const coalesce_policy) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { look(policy, 0, AnyPolicy::times_back) }.into()
+}
+
 /// A function that receives one counter.
 pub type coalesce_counter =
     Option<unsafe extern "C" fn(context: *mut c_void, reason: *const c_char, is_hold: bool, count: u64)>;

@@ -66,6 +66,21 @@ impl Numbers {
 }
 
 #[test]
+fn a_clock_that_goes_back_is_counted() {
+    for (text, times) in [("vic", 2), ("cint", 2), ("cint:barrier=strict", 2), ("auto", 2), ("none", 0), ("nvme", 0)] {
+        let handle = make(text).expect(text);
+        // SAFETY: all of it is ours.
+        unsafe {
+            for now in [5_000, 4_000, 4_000, 9_000, 1] {
+                assert_eq!(coalesce_policy_on_consumed(handle, now), COALESCE_OK, "{text}");
+            }
+            assert_eq!(coalesce_policy_times_back(handle), times, "{text}");
+            coalesce_policy_free(handle);
+        }
+    }
+}
+
+#[test]
 fn it_decides_as_in_rust() {
     for text in ["auto", "cint", "cint:barrier=strict,ooo=off", "vic", "none", "nvme", "batch", "dim", "spdk_vhost"] {
         let handle = make(text).expect(text);
@@ -346,6 +361,7 @@ fn invalid_arguments_give_an_error_and_never_a_hold() {
         }
         assert_eq!((coalesce_policy_deadline(null()), coalesce_policy_held(null())), (COALESCE_NEVER, 0));
         assert_eq!((coalesce_policy_max_hold(null()), coalesce_policy_untracked(null())), (COALESCE_NEVER, 0));
+        assert_eq!(coalesce_policy_times_back(null()), 0);
         coalesce_policy_free(handle);
     }
 }

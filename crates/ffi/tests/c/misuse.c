@@ -426,6 +426,7 @@ static void policies(void)
     CHECK(coalesce_policy_stats(NULL, count, counters) == COALESCE_E_NULL);
     CHECK(coalesce_policy_deadline(NULL) == COALESCE_NEVER && coalesce_policy_held(NULL) == 0);
     CHECK(coalesce_policy_max_hold(NULL) == COALESCE_NEVER && coalesce_policy_untracked(NULL) == 0);
+    CHECK(coalesce_policy_times_back(NULL) == 0);
     CHECK(coalesce_policy_print(NULL, NULL, 0) == 0 && !coalesce_policy_wants_batch_end(NULL));
     CHECK(!coalesce_policy_wants_submit(NULL) && !coalesce_policy_wants_each_submit(NULL) && !coalesce_policy_may_hold(NULL));
 
