@@ -5,20 +5,7 @@
 //! [`Budget::on_completion`] holds only what the credit pays for.
 
 use crate::config::{AGE_MAX, Config, SHIFT, SPAN_MAX};
-use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
-
-/// What a completion means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Nothing in particular.
-    Plain,
-    /// A batch is complete.
-    Barrier,
-    /// Somebody waits for this command.
-    Urgent,
-    /// A command that failed, or that is not known.
-    Error,
-}
+use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason};
 
 /// A latency budget for one interrupt vector: plain data of fixed size, no pointers.
 ///

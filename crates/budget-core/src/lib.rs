@@ -76,6 +76,6 @@
 mod algorithm;
 mod config;
 
-pub use algorithm::{Budget, Event};
-pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
+pub use algorithm::Budget;
+pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats};
 pub use config::{Config, Params};

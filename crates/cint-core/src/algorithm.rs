@@ -8,21 +8,7 @@ use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
 use crate::hint::Hint;
 use crate::storm::Average;
 use coalesce_decision::ticks::divide;
-use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
-
-/// What the machine must know about a completion or a cancellation. With relaxed Barriers a [`Hint`] converts directly
-/// to an event. With strict Barriers a [`Tracker`](crate::Tracker) converts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// No hint.
-    Plain,
-    /// A batch is complete.
-    Barrier,
-    /// Somebody waits for this command.
-    Urgent,
-    /// An invalid ticket: delivers.
-    Error,
-}
+use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason};
 
 impl From<Hint> for Event {
     #[inline]

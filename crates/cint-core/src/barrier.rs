@@ -1,8 +1,8 @@
 //! Strict Barriers: a batch is complete when its last command and every command submitted before it have completed
 //! (cinterrupts §4.3).
 
-use crate::algorithm::Event;
 use crate::hint::Hint;
+use coalesce_decision::Event;
 
 /// A command's position in the order of submissions of its group. Pass it once, with the command's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

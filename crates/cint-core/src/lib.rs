@@ -64,9 +64,9 @@ mod hint;
 mod reaper;
 mod storm;
 
-pub use algorithm::{CIF_UNKNOWN, Cint, Event};
+pub use algorithm::{CIF_UNKNOWN, Cint};
 pub use barrier::{Ticket, Tracker, Window, Word};
-pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
+pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats};
 pub use config::{Config, Params, StormParams};
 pub use hint::{Barriers, BothBits, Hint, SystemCall};
 pub use reaper::{Cursor, Entry, Reaper};

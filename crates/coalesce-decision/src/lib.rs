@@ -26,10 +26,12 @@
 //! ```
 
 mod decision;
+mod event;
 mod field;
 mod stats;
 pub mod ticks;
 
 pub use decision::{Decision, HoldReason, Reason};
+pub use event::Event;
 pub use field::{ConfigError, Field};
 pub use stats::Stats;
