@@ -115,8 +115,8 @@ impl Budget {
         self.probing
     }
 
-    /// A probe found that the requesters submit so many commands before they wait; 0: it found no end. The median of three
-    /// counts, so that one which a pause misled changes nothing.
+    /// Learns from a probe. `found`: the commands that were outstanding when the requesters fell silent; 0: they did not.
+    /// The depth is the median of three probes, so that a single pause of the guest does not change it.
     fn learn(&mut self, found: u16) {
         let [first, second] = self.seen;
         self.seen = [second, found];
@@ -243,10 +243,7 @@ impl Budget {
     /// `tick_hz` differs; then nothing has changed, not even the time.
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let tick_hz = self.config.tick_hz;
-        if config.tick_hz != tick_hz {
-            let (field, value) = (Field::TickHz, config.tick_hz);
-            return Err(ConfigError { field, value, min: tick_hz, max: tick_hz, because: None });
-        }
+        Field::TickHz.check_between(config.tick_hz, tick_hz, tick_hz)?;
         self.advance(now, self.certain());
         self.config = config;
         Ok(match self.expired() {

@@ -38,9 +38,9 @@
 //!
 //! A device that is faster than its guest never sees what the guest could have outstanding: it sees one command at a time.
 //! So now and then the machine holds one completion after the other until the guest falls silent: a *probe*. What is held
-//! then is the depth. Two of three probes must agree. While the load goes on, the depth counts as outstanding, because a
-//! requester that keeps so many commands outstanding has them outstanding for its own clock, whether we have seen them or
-//! not. An open load never falls silent, so it has no depth. Probes that find nothing to save become rare.
+//! then is the depth, the median of three probes. While the load goes on, the depth counts as outstanding: the requester
+//! counts its commands from its own call, also those that have not reached the device. An open load never falls silent, so
+//! it has no depth. Probes that find nothing to save become rare.
 //!
 //! # Contract
 //!

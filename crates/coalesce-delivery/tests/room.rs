@@ -77,7 +77,7 @@ impl Controller {
         Some(self.delivery.complete(&mut self.queue, self.now, entry, &completion).unwrap())
     }
 
-    /// The consumer reaps so many of those that it knows of.
+    /// The consumer reaps `count` completions, or all that an interrupt covered if those are fewer.
     fn reap(&mut self, count: usize) {
         let count = count.min(self.queue.announced);
         self.queue.announced -= count;
