@@ -6,9 +6,8 @@
 
 use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
 use crate::hint::Hint;
-use crate::storm::Average;
 use coalesce_decision::ticks::divide;
-use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason};
+use coalesce_decision::{Average, ConfigError, Decision, Event, Field, HoldReason, Reason};
 
 impl From<Hint> for Event {
     #[inline]
@@ -171,7 +170,7 @@ impl Cint {
             fast_for: 0,
             coalesced: 0,
             thr: config.thr as u32,
-            average: Average::cold(&config),
+            average: Average::cold(config.storm_interval),
             storming: false,
             put_off: false,
             interrupted: false,
@@ -290,7 +289,7 @@ impl Cint {
         }
         self.advance(now);
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
-            (self.average, self.storming) = (Average::cold(&config), false);
+            (self.average, self.storming) = (Average::cold(config.storm_interval), false);
         }
         let alone = u32::from(self.config.thr).wrapping_sub(self.thr);
         self.thr = u32::from(config.thr).saturating_sub(alone);
@@ -388,7 +387,8 @@ impl Cint {
     fn interrupts(&mut self, count: u16, gap: u32) {
         if self.interrupted && self.config.storm_interval > 0 {
             for _ in 0..count {
-                self.storming = self.average.sample(gap, self.storming, &self.config);
+                let Config { storm_interval, storm_shift, .. } = self.config;
+                self.storming = self.average.sample(gap, self.storming, storm_interval, storm_shift);
             }
         }
         self.interrupted = true;

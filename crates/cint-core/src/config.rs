@@ -1,7 +1,7 @@
 //! Parameters. They are checked and converted once, so that every later step only adds and compares.
 
-use coalesce_decision::ticks::{NS_PER_S, divide, divide_up};
-use coalesce_decision::{ConfigError, Field, ticks};
+use coalesce_decision::ticks::{TICKS_MAX, ticks_down};
+use coalesce_decision::{ConfigError, Field, StormParams, storm_and_hold};
 
 /// Parameters of cinterrupts in the user's units. Start from [`Params::DEFAULT`], [`Params::OPTANE`] or
 /// [`Params::P3700`].
@@ -26,16 +26,6 @@ pub struct Params {
     /// interrupts. Otherwise at most max(1, CIF / 2T) Plain completions are held, so that the device stays busy. 2 to
     /// 32767; `None`: no rule.
     pub in_flight: Option<u16>,
-}
-
-/// Parameters of the storm guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StormParams {
-    /// The most interrupts per second, on average. `tick_hz` / 125 million (8 with a tick of a nanosecond) to `tick_hz`
-    /// / 5.
-    pub max_rate: u64,
-    /// The weight of one gap between interrupts in the moving average is 2^-shift. 5 to 16; the authors use 7.
-    pub shift: u8,
 }
 
 impl Params {
@@ -74,8 +64,6 @@ pub struct Config {
 
 const _: () = assert!(size_of::<Config>() == 32, "no byte is undefined");
 
-/// The longest configurable time, in ticks.
-const TICKS_MAX: u64 = 500_000_000;
 /// At least `TICKS_MAX`, and an immediate operand on Arm; its double is one too.
 pub(crate) const SPAN_MAX: u32 = 124 << 22;
 /// Ages saturate here: every span has expired by then.
@@ -88,9 +76,7 @@ const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
 // No age overflows. The greatest is that of an interrupt before an idle time, a burst in the fast path, and one slow
 // call.
 const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(AGE_MAX).is_some());
-/// The longest interval of the storm guard. Its samples are up to four times as long.
-const INTERVAL_MAX: u64 = 125_000_000;
-const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX && TICKS_MAX <= SPAN_MAX as u64);
+const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
 
 impl Config {
     /// Checks `params` and converts them to ticks. Δ and `max_hold` are rounded down, the interval of the storm guard
@@ -101,15 +87,15 @@ impl Config {
     /// of its interrupts.
     pub const fn new(params: Params) -> Result<Self, ConfigError> {
         let Params { tick_hz, delta_ns, thr, ooo, max_hold_ns, storm, in_flight } = params;
-        let (max_rate, shift) = match storm {
-            Some(StormParams { max_rate, shift }) => (max_rate, shift),
-            None => (1, 5),
+        let storm_shift = match storm {
+            Some(StormParams { shift, .. }) => shift,
+            None => 5,
         };
         let checks = [
             (Field::TickHz, tick_hz),
             (Field::Delta, delta_ns),
             (Field::Thr, thr as u64),
-            (Field::StormShift, shift as u64),
+            (Field::StormShift, storm_shift as u64),
             (
                 Field::InFlight,
                 match in_flight {
@@ -125,50 +111,27 @@ impl Config {
             }
             rest = tail;
         }
-        let storm_interval = match storm {
-            Some(_) => {
-                match Field::StormMaxRate.check_between(max_rate, divide_up(tick_hz, INTERVAL_MAX), divide(tick_hz, 5))
-                {
-                    Ok(()) => divide_up(tick_hz, max_rate),
-                    Err(error) => return Err(error),
-                }
-            }
-            None => 0,
-        };
-        let max_hold = match max_hold_ns {
-            Some(ns) => {
-                let (min, max) = Field::MaxHold.range();
-                let longest = divide(TICKS_MAX.saturating_mul(NS_PER_S), tick_hz);
-                let max = if longest < max { longest } else { max };
-                if let Err(error) = Field::MaxHold.check_between(ns, min, max) {
-                    return Err(error);
-                }
-                let ticks = ticks_down(ns, tick_hz);
-                if (ticks as u64) < storm_interval {
-                    let min = divide_up(storm_interval.saturating_mul(NS_PER_S), tick_hz);
-                    let because = Some((Field::StormMaxRate, max_rate));
-                    return Err(ConfigError { field: Field::MaxHold, value: ns, min, max, because });
-                }
-                ticks
-            }
-            None => NEVER,
+        let (storm_interval, max_hold) = match storm_and_hold(storm, max_hold_ns, tick_hz) {
+            Ok((interval, u32::MAX)) => (interval, NEVER),
+            Ok(both) => both,
+            Err(error) => return Err(error),
         };
         Ok(Self {
             tick_hz,
             delta: match delta_ns {
                 0 => NEVER,
-                ns => ticks_down(ns, tick_hz),
+                #[expect(clippy::cast_possible_truncation, reason = "at most 10 ms, so 10^8 ticks")]
+                ns => ticks_down(ns, tick_hz) as u32,
             },
             max_hold,
             max_hold_fast: if max_hold == NEVER { BURST_MAX } else { max_hold },
-            #[expect(clippy::cast_possible_truncation, reason = "at most INTERVAL_MAX")]
-            storm_interval: storm_interval as u32,
+            storm_interval,
             thr,
             in_flight_per_held: match in_flight {
                 Some(threshold) => (threshold as u32).wrapping_mul(2),
                 None => 0,
             },
-            storm_shift: shift,
+            storm_shift,
             ooo,
         })
     }
@@ -196,11 +159,4 @@ impl Config {
     pub const fn storm_interval(&self) -> Option<u64> {
         if self.storm_interval == 0 { None } else { Some(self.storm_interval as u64) }
     }
-}
-
-/// Converts nanoseconds to ticks, rounded down, but to at least 1 unless `ns` is 0. The result must not exceed
-/// `TICKS_MAX`.
-#[expect(clippy::cast_possible_truncation, reason = "at most TICKS_MAX")]
-const fn ticks_down(ns: u64, tick_hz: u64) -> u32 {
-    ticks::ticks_down(ns, tick_hz) as u32
 }

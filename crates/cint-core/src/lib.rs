@@ -62,11 +62,10 @@ mod config;
 mod fast;
 mod hint;
 mod reaper;
-mod storm;
 
 pub use algorithm::{CIF_UNKNOWN, Cint};
 pub use barrier::{Ticket, Tracker, Window, Word};
-pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats};
-pub use config::{Config, Params, StormParams};
+pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats, StormParams};
+pub use config::{Config, Params};
 pub use hint::{Barriers, BothBits, Hint, SystemCall};
 pub use reaper::{Cursor, Entry, Reaper};

@@ -14,7 +14,7 @@
 //!
 //! A policy answers each event with a [`Decision`] and its reason. The number of a [`Reason`], a [`HoldReason`] or a
 //! [`Field`] is its number in the C ABI; no number is used twice, and none changes. [`Stats`] counts decisions.
-//! [`ticks`] converts durations to ticks of the caller's clock.
+//! [`ticks`] converts durations to ticks of the caller's clock. [`StormParams`] and [`Average`] limit the rate of interrupts.
 //!
 //! ```
 //! use coalesce_decision::{Decision, HoldReason, Reason, Stats};
@@ -29,9 +29,11 @@ mod decision;
 mod event;
 mod field;
 mod stats;
+mod storm;
 pub mod ticks;
 
 pub use decision::{Decision, HoldReason, Reason};
 pub use event::Event;
 pub use field::{ConfigError, Field};
 pub use stats::Stats;
+pub use storm::{Average, StormParams, storm_and_hold};

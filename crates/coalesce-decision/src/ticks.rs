@@ -3,6 +3,9 @@
 /// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
+/// The longest configurable time in ticks, where a machine counts them in 32 bits.
+pub const TICKS_MAX: u64 = 500_000_000;
+
 /// Nanoseconds to ticks, rounded up: for thresholds. Exact for `ns` up to 60 s and `tick_hz` up to 10 GHz.
 #[must_use]
 pub const fn ticks_up(ns: u64, tick_hz: u64) -> u64 {
@@ -23,6 +26,29 @@ const fn split(ns: u64, tick_hz: u64) -> (u64, u64) {
     let seconds = divide(ns, NS_PER_S);
     let rest = ns.saturating_sub(seconds.saturating_mul(NS_PER_S));
     (seconds.saturating_mul(tick_hz), rest.saturating_mul(tick_hz))
+}
+
+/// A 40-bit number in 5 bytes. No tick rate and no duration in ticks is larger: 60 s at 10 GHz are 6 * 10^11 ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct U40([u8; 5]);
+
+impl U40 {
+    /// The largest one.
+    pub const MAX: Self = Self([0xFF; 5]);
+
+    /// The lower 40 bits of `number`.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        let [a, b, c, d, e, ..] = number.to_le_bytes();
+        Self([a, b, c, d, e])
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        let [a, b, c, d, e] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])
+    }
 }
 
 /// The quotient, bit by bit, for a divisor up to 2^63; by 0 the largest number.

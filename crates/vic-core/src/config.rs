@@ -1,6 +1,6 @@
 //! Parameters. They are checked and converted once, so that every later step only multiplies and compares.
 
-use coalesce_decision::ticks::{ticks_down, ticks_up};
+use coalesce_decision::ticks::{U40, ticks_down, ticks_up};
 use coalesce_decision::{ConfigError, Field};
 
 /// Parameters of vIC in the user's units. Start from [`Params::DEFAULT`] or [`Params::PAPER`].
@@ -112,23 +112,5 @@ impl Config {
             U40::MAX => None,
             ticks => Some(ticks.get()),
         }
-    }
-}
-
-/// A 40-bit number. No parameter is larger: 60 s at 10 GHz are 6 * 10^11 ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct U40([u8; 5]);
-
-impl U40 {
-    pub(crate) const MAX: Self = Self([0xFF; 5]);
-
-    pub(crate) const fn new(number: u64) -> Self {
-        let [a, b, c, d, e, ..] = number.to_le_bytes();
-        Self([a, b, c, d, e])
-    }
-
-    pub(crate) const fn get(self) -> u64 {
-        let [a, b, c, d, e] = self.0;
-        u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])
     }
 }

@@ -1,0 +1,92 @@
+//! The storm guard limits the rate of interrupts, for example when every command is Urgent (cinterrupts §4.3).
+//!
+//! The paper averages the rate. This code averages the gaps, which needs no division.
+
+use crate::ticks::{NS_PER_S, TICKS_MAX, divide, divide_up, ticks_down};
+use crate::{ConfigError, Field};
+
+/// Parameters of the storm guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StormParams {
+    /// The most interrupts per second, on average. `tick_hz` / 125 million (8 with a tick of a nanosecond) to `tick_hz`
+    /// / 5.
+    pub max_rate: u64,
+    /// The weight of one gap between interrupts in the moving average is 2^-shift. 5 to 16; the authors use 7.
+    pub shift: u8,
+}
+
+/// The longest interval of the storm guard, in ticks. Its samples are up to four times as long.
+const INTERVAL_MAX: u64 = 125_000_000;
+const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX);
+
+/// The shortest average interval between two interrupts, rounded up, and the longest hold, rounded down: in ticks, at
+/// most 500 million. Without a guard 0, without a bound `u32::MAX`.
+///
+/// # Errors
+/// One is out of its range, or the hold is shorter than the interval.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "compared before")]
+pub const fn storm_and_hold(
+    storm: Option<StormParams>,
+    max_hold_ns: Option<u64>,
+    tick_hz: u64,
+) -> Result<(u32, u32), ConfigError> {
+    let mut interval = 0;
+    if let Some(StormParams { max_rate, .. }) = storm {
+        let (min, max) = (divide_up(tick_hz, INTERVAL_MAX), divide(tick_hz, 5));
+        if let Err(error) = Field::StormMaxRate.check_between(max_rate, min, max) {
+            return Err(error);
+        }
+        interval = divide_up(tick_hz, max_rate);
+    }
+    let Some(ns) = max_hold_ns else { return Ok((interval as u32, u32::MAX)) };
+    let (min, max) = Field::MaxHold.range();
+    let longest = divide(TICKS_MAX.saturating_mul(NS_PER_S), tick_hz);
+    let max = if longest < max { longest } else { max };
+    if let Err(error) = Field::MaxHold.check_between(ns, min, max) {
+        return Err(error);
+    }
+    let ticks = ticks_down(ns, tick_hz);
+    match storm {
+        Some(StormParams { max_rate, .. }) if ticks < interval => {
+            let min = divide_up(interval.saturating_mul(NS_PER_S), tick_hz);
+            let because = Some((Field::StormMaxRate, max_rate));
+            Err(ConfigError { field: Field::MaxHold, value: ns, min, max, because })
+        }
+        _ => Ok((interval as u32, ticks as u32)),
+    }
+}
+
+/// An exponentially weighted moving average (EWMA) of the gaps between interrupts: `ticks` + `parts` * 2^-shift, in
+/// ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Average {
+    ticks: u32,
+    parts: u32,
+}
+
+impl Average {
+    /// The initial average: that of interrupts at half the allowed rate. `interval`: from [`storm_and_hold`].
+    #[must_use]
+    pub const fn cold(interval: u32) -> Self {
+        Self { ticks: interval.wrapping_mul(2), parts: 0 }
+    }
+
+    /// Adds the gap between two interrupts, in ticks. Returns whether there is a storm. A storm begins when the average
+    /// falls below the interval, and ends when it exceeds twice the interval.
+    pub const fn sample(&mut self, gap: u32, was_storm: bool, interval: u32, shift: u8) -> bool {
+        let shift = shift as u32;
+        let longest = interval.wrapping_mul(4);
+        let gap = if gap < longest { gap } else { longest };
+        // average += (gap - average) * 2^-shift; the difference may be negative, so the shift is signed
+        let parts = self.parts.wrapping_add(gap).wrapping_sub(self.ticks);
+        self.ticks = self.ticks.wrapping_add(parts.cast_signed().wrapping_shr(shift).cast_unsigned());
+        self.parts = parts & !u32::MAX.wrapping_shl(shift);
+        let Self { ticks, parts } = *self;
+        if was_storm {
+            ticks.wrapping_sub((parts == 0) as u32) < interval.wrapping_mul(2) // not above it, and never 0
+        } else {
+            ticks < interval
+        }
+    }
+}
