@@ -1,7 +1,12 @@
 //! The calls of a device: `scripts/check-cores.sh` looks at their machine code.
 #![no_std]
 
-use budget_core::{Budget, Decision, Event};
+use budget_core::{Budget, Config, ConfigError, Decision, Event, Params};
+
+/// A machine.
+pub fn new(params: Params) -> Result<Budget, ConfigError> {
+    Ok(Budget::new(Config::new(params)?))
+}
 
 /// On a completion.
 pub fn on_completion(budget: &mut Budget, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
@@ -16,4 +21,34 @@ pub fn on_submit(budget: &mut Budget, now: u64, outstanding: u32) {
 /// The deadline.
 pub fn deadline(budget: &Budget) -> Option<u64> {
     budget.deadline()
+}
+
+/// At the deadline.
+pub fn on_deadline(budget: &mut Budget, now: u64) -> Decision {
+    budget.on_deadline(now)
+}
+
+/// A stop or a reset.
+pub fn flush(budget: &mut Budget, now: u64) -> Decision {
+    budget.flush(now)
+}
+
+/// A consumer that polls.
+pub fn on_consumed(budget: &mut Budget, now: u64) {
+    budget.on_consumed(now);
+}
+
+/// Another configuration.
+pub fn reconfigure(budget: &mut Budget, config: Config, now: u64) -> Result<Decision, ConfigError> {
+    budget.reconfigure(config, now)
+}
+
+/// Another guest.
+pub fn forget(budget: &mut Budget) {
+    budget.forget();
+}
+
+/// Whether the storm guard paces interrupts.
+pub fn is_storming(budget: &Budget) -> bool {
+    budget.is_storming()
 }

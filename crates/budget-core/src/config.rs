@@ -1,7 +1,7 @@
 //! Parameters, checked once: every later step only adds, multiplies and compares.
 
-use coalesce_decision::ticks::{NS_PER_S, divide, ticks_down};
-use coalesce_decision::{ConfigError, Field};
+use coalesce_decision::ticks::{NS_PER_S, TICKS_MAX, U40, divide};
+use coalesce_decision::{ConfigError, Field, StormParams, storm_and_hold};
 
 /// Parameters of a latency budget, as a user states them. Start from [`Params::DEFAULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,27 +12,37 @@ pub struct Params {
     pub budget: u16,
     /// How long a completion may be held, from the first one held. 1 ns to 1 s, and no more than 500 million ticks.
     pub max_hold_ns: u64,
-    /// The completions that are announced at once, whatever they cost. 1 to 65535; 1: no coalescing.
+    /// The completions that an interrupt covers at most, if there is no storm. 1 to 65535; 1: no coalescing.
     pub thr: u16,
+    /// Out-of-order Urgent: the interrupt of an urgent completion covers it alone, and held completions stay held
+    /// (cinterrupts §3.5). The Urgents that go past held completions count towards `thr`.
+    pub ooo: bool,
+    /// The storm guard (cinterrupts §4.3); `None`: off.
+    pub storm: Option<StormParams>,
 }
 
 impl Params {
     /// 5 %, and nothing held longer than 2 ms, for a clock in nanoseconds.
-    pub const DEFAULT: Self = Self { tick_hz: NS_PER_S, budget: 500, max_hold_ns: 2_000_000, thr: 256 };
+    pub const DEFAULT: Self =
+        Self { tick_hz: NS_PER_S, budget: 500, max_hold_ns: 2_000_000, thr: 256, ooo: false, storm: None };
 }
 
 /// Checked parameters, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Config {
-    pub(crate) tick_hz: u64,
-    pub(crate) probe_credit: i64, // what a probe may take beyond what was earned, in requests * ticks * 2^SHIFT
     pub(crate) max_hold: u32,
-    epsilon: u16, // ε * 2^SHIFT
+    pub(crate) storm_interval: u32, // 0: no storm guard
+    epsilon: u16,                   // ε * 2^SHIFT
     pub(crate) thr: u16,
+    pub(crate) tick_hz: U40,
+    pub(crate) storm_shift: u8,
+    pub(crate) ooo: bool,
+    filler: u8, // so that no byte is undefined, because a state may be written to a file
 }
 
-/// The longest time, in ticks, that a configuration can name.
-const TICKS_MAX: u64 = 500_000_000;
+const _: () = assert!(size_of::<Config>() == 20);
+
 /// No configured time is longer, and no more time passes between two calls.
 pub(crate) const SPAN_MAX: u32 = 1 << 29;
 const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
@@ -41,17 +51,28 @@ pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
 /// Credit is counted in parts of 2^-SHIFT.
 pub(crate) const SHIFT: u32 = 12;
 
-/// What a probe may take beyond what was earned, in requests held for `max_hold`.
-const PROBE: u64 = 32;
+/// What a probe may take beyond what was earned, in requests held for `max_hold`: 2^PROBE.
+const PROBE: u32 = 5;
 
 impl Config {
-    /// Checks `params` and converts them: `max_hold` to ticks, rounded down.
+    /// Checks `params` and converts them to ticks. `max_hold` is rounded down, the interval of the storm guard is rounded
+    /// up.
     ///
     /// # Errors
-    /// The first field that is out of its range.
+    /// The first field that is out of its range. With a storm guard, `max_hold` must be at least the interval between two
+    /// of its interrupts.
     pub const fn new(params: Params) -> Result<Self, ConfigError> {
-        let Params { tick_hz, budget, max_hold_ns, thr } = params;
-        let checks = [(Field::TickHz, tick_hz), (Field::Budget, budget as u64), (Field::Thr, thr as u64)];
+        let Params { tick_hz, budget, max_hold_ns, thr, ooo, storm } = params;
+        let storm_shift = match storm {
+            Some(StormParams { shift, .. }) => shift,
+            None => 5,
+        };
+        let checks = [
+            (Field::TickHz, tick_hz),
+            (Field::Budget, budget as u64),
+            (Field::Thr, thr as u64),
+            (Field::StormShift, storm_shift as u64),
+        ];
         let mut rest: &[(Field, u64)] = &checks;
         while let [(field, value), tail @ ..] = rest {
             if let Err(error) = field.check(*value) {
@@ -59,16 +80,14 @@ impl Config {
             }
             rest = tail;
         }
-        let (min, max) = Field::MaxHold.range();
-        let longest = divide(TICKS_MAX.saturating_mul(NS_PER_S), tick_hz);
-        if let Err(error) = Field::MaxHold.check_between(max_hold_ns, min, if longest < max { longest } else { max }) {
-            return Err(error);
-        }
-        let max_hold = ticks_down(max_hold_ns, tick_hz);
-        #[expect(clippy::cast_possible_truncation, reason = "at most TICKS_MAX, and at most 2^SHIFT / 2")]
-        let (max_hold, epsilon) = (max_hold as u32, divide((budget as u64) << SHIFT, 10_000) as u16);
-        let probe_credit = ((max_hold as u64).wrapping_mul(PROBE) << SHIFT).cast_signed();
-        Ok(Self { tick_hz, probe_credit, max_hold, epsilon: if epsilon == 0 { 1 } else { epsilon }, thr })
+        let (storm_interval, max_hold) = match storm_and_hold(storm, Some(max_hold_ns), tick_hz) {
+            Ok(both) => both,
+            Err(error) => return Err(error),
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "at most 2^SHIFT / 2")]
+        let epsilon = divide((budget as u64) << SHIFT, 10_000) as u16;
+        let epsilon = if epsilon == 0 { 1 } else { epsilon };
+        Ok(Self { max_hold, storm_interval, epsilon, thr, tick_hz: U40::new(tick_hz), storm_shift, ooo, filler: 0 })
     }
 
     /// What `commands` outstanding earn in each tick.
@@ -76,10 +95,21 @@ impl Config {
         (self.epsilon as i64).wrapping_mul(commands as i64)
     }
 
+    /// What a probe may take beyond what was earned, in requests * ticks * 2^SHIFT.
+    pub(crate) const fn probe_credit(&self) -> i64 {
+        (self.max_hold as i64) << (SHIFT + PROBE)
+    }
+
     /// The longest time, in ticks, that a completion is held if deadlines are met on time.
     #[must_use]
     pub const fn max_hold(&self) -> u64 {
-        self.max_hold as u64
+        (self.max_hold as u64).saturating_add(self.storm_interval as u64)
+    }
+
+    /// The shortest average interval between two interrupts that the storm guard allows, in ticks; `None`: no guard.
+    #[must_use]
+    pub const fn storm_interval(&self) -> Option<u64> {
+        if self.storm_interval == 0 { None } else { Some(self.storm_interval as u64) }
     }
 
     /// ε as the machine has it, in parts of 4096: rounded down, at least 1.
@@ -91,6 +121,6 @@ impl Config {
     /// C0: what probes may take beyond the budget, in requests * ticks.
     #[must_use]
     pub const fn learning(&self) -> u64 {
-        (self.max_hold as u64).wrapping_mul(PROBE)
+        (self.max_hold as u64) << PROBE
     }
 }

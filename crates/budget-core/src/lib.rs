@@ -14,7 +14,7 @@
 //!
 //! One parameter, ε. Of the time that your requests spend, at most ε is added by waiting for company. Within that, there
 //! are as few interrupts as it buys. Nobody who is marked Urgent waits, nobody who is alone waits, and no wait is longer
-//! than `max_hold`.
+//! than `max_hold`. A storm guard, if there is one, may make all of them wait for the end of its interval.
 //!
 //! # Terms
 //!
@@ -24,6 +24,8 @@
 //!   the one that is completing now.
 //! - *alone*: no more than one command was outstanding at any time since the last probe.
 //! - *depth*: the commands that the requesters submit before they wait for us.
+//! - *OOO*: an Urgent interrupts alone, out of order; held completions stay held.
+//! - *storm*: interrupts faster than a limit; the *storm guard* paces them.
 //! - *tick*: one unit of the caller's monotonic clock.
 //!
 //! # How it works
@@ -34,13 +36,23 @@
 //! > integral of held ≤ ε · integral of outstanding + C0
 //!
 //! at every moment, for any device and any load: it holds a completion only if eight usual gaps between completions are
-//! paid for. C0, [`Config::learning`], is what it costs to learn; it does not grow. To it comes what a late timer adds.
+//! paid for. C0, [`Config::learning`], is what it costs to learn; it does not grow. Two things come to it: what a late timer
+//! adds, and what is held while the storm guard allows no interrupt, because both are somebody else's choice.
+//! [`Budget::spent`] counts them.
 //!
 //! A device that is faster than its guest never sees what the guest could have outstanding: it sees one command at a time.
 //! So now and then the machine holds one completion after the other until the guest falls silent: a *probe*. What is held
-//! then is the depth, the median of three probes. While the load goes on, the depth counts as outstanding: the requester
-//! counts its commands from its own call, also those that have not reached the device. An open load never falls silent, so
-//! it has no depth. Probes that find nothing to save become rare.
+//! then is the depth; it moves only as far as two probes in a row agree. While the load goes on, until sixteen usual gaps
+//! after the last completion, the depth counts as outstanding: the requester counts its commands from its own call, also
+//! those that have not reached the device. An open load never falls silent, so it has no depth. Probes that find nothing to
+//! save become rare.
+//!
+//! With OOO, an Urgent leaves the others as they are: their deadline, their account, the usual gap, a probe. If they can no
+//! longer be paid for, because fewer commands are outstanding without it, its interrupt covers them too. Each Urgent that
+//! goes past them counts towards `thr`, so that they do not block a queue.
+//!
+//! In a storm, what is due waits until the interval since the last interrupt is over, also an Urgent or a Barrier. Then one
+//! interrupt covers all. [`Event::Error`], [`Budget::flush`] and a new configuration do not wait.
 //!
 //! # Contract
 //!
@@ -71,11 +83,15 @@
 //! # What it does not do
 //!
 //! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and neither loops nor divides in a
-//! decision. It has no out-of-order Urgent and no storm guard.
+//! decision.
 
+mod account;
 mod algorithm;
 mod config;
+mod depth;
+mod events;
+mod storm;
 
 pub use algorithm::Budget;
-pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats};
+pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats, StormParams};
 pub use config::{Config, Params};

@@ -1,6 +1,6 @@
 //! Random events: every part of the contract, checked after every event.
 
-use budget_core::{Budget, Config, Decision, Event, HoldReason, Params, Reason};
+use budget_core::{Budget, Config, Decision, Event, HoldReason, Params, Reason, StormParams};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 
@@ -11,12 +11,22 @@ fn params() -> impl Strategy<Value = Params> {
     let budget = prop_oneof![Just(500_u16), Just(1), Just(5_000), 1..5_000_u16];
     let max_hold_ns = prop_oneof![Just(2_000_000_u64), 1_000..3_000_000_u64];
     let thr = prop_oneof![Just(1_u16), Just(256), 2..40_u16];
-    (budget, max_hold_ns, thr).prop_map(|(budget, max_hold_ns, thr)| Params {
+    (budget, max_hold_ns, thr, any::<bool>()).prop_map(|(budget, max_hold_ns, thr, ooo)| Params {
         tick_hz: TICK_HZ,
         budget,
         max_hold_ns,
         thr,
+        ooo,
+        storm: None,
     })
+}
+
+/// The same with a storm guard.
+fn stormy() -> impl Strategy<Value = Params> {
+    let storm = prop_oneof![Just((10_000_u64, 5_u8)), (600..200_000_u64, 5..7_u8)];
+    (params(), storm)
+        .prop_map(|(params, (max_rate, shift))| Params { storm: Some(StormParams { max_rate, shift }), ..params })
+        .prop_filter("max_hold is not shorter than the interval", |params| Config::new(*params).is_ok())
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +43,13 @@ enum Call {
     EarlyDeadline,
 }
 
-fn call() -> impl Strategy<Value = Call> {
+/// `hinted`: of 30 + so many completions.
+fn call(hinted: u32) -> impl Strategy<Value = Call> {
+    let hint = prop_oneof![6 => Just(Event::Urgent), 2 => Just(Event::Barrier), 1 => Just(Event::Error)];
     prop_oneof![
-        30 => Just(Call::Submit),
+        30 + hinted => Just(Call::Submit),
         30 => Just(Call::Complete(Event::Plain)),
-        1 => prop_oneof![Just(Event::Urgent), Just(Event::Barrier), Just(Event::Error)].prop_map(Call::Complete),
+        hinted => hint.prop_map(Call::Complete),
         20 => Just(Call::Reap),
         1 => Just(Call::Poll),
         1 => Just(Call::EarlyDeadline),
@@ -57,12 +69,15 @@ struct Queue {
     now: u64,
     in_flight: u32,
     held: u32,
+    passed: u32,    // Urgents that interrupted alone since the first was held
     announced: u32, // and not reaped
     held_since: u64,
-    held_time: u128,        // requests * ticks
-    outstanding_time: u128, // the same, at most
-    late_time: u128,        // of `held_time`, after a deadline
-    most: u32,              // outstanding at once
+    interrupted: Option<u64>, // when last
+    held_time: u128,          // requests * ticks
+    outstanding_time: u128,   // the same, at most
+    late_time: u128,          // of `held_time`, after a deadline
+    paced_time: u128,         // of `held_time`, while the storm guard allowed no interrupt
+    most: u32,                // outstanding at once
 }
 
 impl Queue {
@@ -73,17 +88,26 @@ impl Queue {
             now: 1_000,
             in_flight: 0,
             held: 0,
+            passed: 0,
             announced: 0,
             held_since: 0,
+            interrupted: None,
             held_time: 0,
             outstanding_time: 0,
             late_time: 0,
+            paced_time: 0,
             most: 0,
         }
     }
 
     const fn outstanding(&self) -> u32 {
         self.in_flight + self.held + self.announced
+    }
+
+    /// Before this instant the storm guard allows no interrupt.
+    fn pace(&self) -> u64 {
+        let interval = self.budget.config().storm_interval().filter(|_| self.budget.is_storming());
+        self.interrupted.zip(interval).map_or(0, |(interrupted, interval)| interrupted + interval)
     }
 
     /// Lets time pass, in which nothing happens but that the machine's deadlines are met, `late` ticks late.
@@ -103,16 +127,22 @@ impl Queue {
     fn go_to(&mut self, at: u64) {
         let elapsed = u128::from(at - self.now);
         self.held_time += u128::from(self.held) * elapsed;
+        self.paced_time += u128::from(self.held) * u128::from(self.pace().min(at).saturating_sub(self.now));
         self.outstanding_time += u128::from(self.outstanding().max(self.budget.depth())) * elapsed;
         self.now = at;
     }
 
     fn decided(&mut self, decision: Decision) {
-        match decision {
-            Decision::Deliver(_) => (self.announced, self.held) = (self.announced + self.held, 0),
-            Decision::Hold(_) => {}
-            Decision::DeliverUrgent => panic!("it does not say so"),
+        let covered = match decision {
+            Decision::Deliver(_) => self.held,
+            Decision::DeliverUrgent => 1,
+            Decision::Hold(_) => return,
+        };
+        (self.announced, self.held) = (self.announced + covered, self.held - covered);
+        if self.held == 0 {
+            self.passed = 0;
         }
+        self.interrupted = Some(self.now);
     }
 
     fn call(&mut self, call: Call) {
@@ -127,7 +157,7 @@ impl Queue {
             Call::Reap => self.announced = 0,
             Call::Poll => {
                 self.budget.on_consumed(self.now);
-                (self.held, self.announced) = (0, 0);
+                (self.held, self.passed, self.announced) = (0, 0, 0);
             }
             Call::Flush => {
                 let decision = self.budget.flush(self.now);
@@ -150,75 +180,114 @@ impl Queue {
 
     fn complete(&mut self, event: Event) {
         let (cif, outstanding) = (self.in_flight, self.outstanding());
+        let (pace, deadline) = (self.pace(), self.budget.deadline());
         let decision = self.budget.on_completion(self.now, event, cif, outstanding);
         if self.held == 0 {
             self.held_since = self.now;
         }
         (self.in_flight, self.held) = (self.in_flight - 1, self.held + 1);
-        let is_plain = matches!(event, Event::Plain);
-        assert!(is_plain || decision.is_deliver(), "{event:?}: {decision:?}");
+        let is_paced = self.now < pace && event != Event::Error;
+        assert!(!is_paced || !decision.is_deliver(), "{decision:?} before {pace}");
+        assert!(decision != Decision::Hold(HoldReason::Storm) || is_paced, "no interrupt since {:?}", self.interrupted);
+        assert!(event == Event::Plain || is_paced || decision.is_deliver(), "{event:?}: {decision:?}");
         match decision {
-            Decision::Deliver(Reason::Urgent) => assert_eq!(event, Event::Urgent),
+            Decision::Deliver(Reason::Urgent) => assert!(event == Event::Urgent && !self.params.ooo),
             Decision::Deliver(Reason::Barrier) => assert_eq!(event, Event::Barrier),
             Decision::Deliver(Reason::Error) => assert_eq!(event, Event::Error),
-            Decision::Deliver(Reason::Count) => assert_eq!(self.held, self.params.thr.into()),
+            Decision::Deliver(Reason::Count) => assert_eq!(self.held + self.passed, self.params.thr.into()),
+            Decision::DeliverUrgent => assert!(event == Event::Urgent && self.params.ooo),
             _ => {}
         }
-        assert!(decision.is_deliver() || self.most > 1, "who is alone does not wait: {decision:?}");
+        if decision == Decision::DeliverUrgent && self.held > 1 {
+            self.passed += 1;
+            assert!(self.budget.deadline() == deadline || self.budget.is_storming(), "it disturbs those that are held");
+        }
+        assert!(decision.is_deliver() || is_paced || self.most > 1, "who is alone does not wait: {decision:?}");
         self.decided(decision);
     }
 
     fn check(&self) {
         assert_eq!(self.budget.held(), self.held);
-        assert!(self.held < self.params.thr.into(), "{} are held", self.held);
+        let is_stormed = self.budget.is_storming();
+        assert!(
+            self.held + self.passed < self.params.thr.into() || self.held == 0 || is_stormed,
+            "{} are held",
+            self.held
+        );
         let deadline = self.budget.deadline();
         assert_eq!(deadline.is_some(), self.held > 0, "what is held has a deadline");
-        let max_hold = self.budget.config().max_hold();
-        assert!(deadline.is_none_or(|deadline| deadline <= self.held_since + max_hold), "{deadline:?}");
+        let max_hold = self.params.max_hold_ns * TICK_HZ / 1_000_000_000;
+        let latest = (self.held_since + max_hold).max(self.pace());
+        assert!(deadline.is_none_or(|deadline| deadline <= latest), "{deadline:?}");
         let (held_time, outstanding_time) = self.budget.spent();
         assert!(u128::from(held_time) <= self.held_time, "{held_time} <= {}", self.held_time);
         assert!(u128::from(outstanding_time) <= self.outstanding_time);
         // The invariant.
         let earned = u128::from(self.budget.config().epsilon()) * self.outstanding_time / 4_096;
-        let allowed = earned + u128::from(self.budget.config().learning()) + self.late_time;
+        let allowed = earned + u128::from(self.budget.config().learning()) + self.late_time + self.paced_time;
         assert!(self.held_time <= allowed, "held {} of {allowed}", self.held_time);
     }
 }
 
-fn run(cases: u32, late: impl Strategy<Value = u64>) -> (u64, u64) {
-    let (mut holds, mut completions) = (0, 0);
-    let calls = prop::collection::vec((ticks(), call()), 1..400);
+/// What the runs of a test saw.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    completions: u64,
+    holds: u64,
+    storms: u64, // events in a storm
+    passed: u64, // Urgents that interrupted alone while others were held
+}
+
+fn run(cases: u32, params: impl Strategy<Value = Params>, hinted: u32, late: impl Strategy<Value = u64>) -> Seen {
+    let calls = prop::collection::vec((ticks(), call(hinted)), 1..400);
     let mut runner = TestRunner::new(Cases { failure_persistence: None, ..Cases::with_cases(cases) });
-    let seen = std::cell::Cell::new((0_u64, 0_u64));
-    let result = runner.run(&(params(), calls, late), |(params, calls, late)| {
+    let seen = std::cell::Cell::new(Seen::default());
+    let result = runner.run(&(params, calls, late), |(params, calls, late)| {
         let mut queue = Queue::new(params);
         for (ticks, call) in calls {
             queue.pass(ticks, late);
             queue.check();
-            let before = queue.held;
+            let before = (queue.held, queue.passed);
             queue.call(call);
             queue.check();
-            let (holds, completions) = seen.get();
-            let is_completion = u64::from(matches!(call, Call::Complete(_)));
-            seen.set((holds + u64::from(queue.held > before), completions + is_completion));
+            let mut now = seen.get();
+            now.completions += u64::from(matches!(call, Call::Complete(_)));
+            now.holds += u64::from(queue.held > before.0);
+            now.storms += u64::from(queue.budget.is_storming());
+            now.passed += u64::from(queue.passed > before.1);
+            seen.set(now);
         }
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
-    holds += seen.get().0;
-    completions += seen.get().1;
-    (holds, completions)
+    seen.get()
 }
 
 #[test]
 fn holding_costs_no_more_than_the_budget() {
-    let (holds, completions) = run(4_000, Just(0));
-    assert!(holds > completions / 20, "{holds} of {completions} were held: too few to say anything");
+    let seen = run(4_000, params(), 1, Just(0));
+    assert!(seen.holds > seen.completions / 20, "too few were held to say anything: {seen:?}");
+}
+
+/// Out of order: the others stay held, with their deadline and their account.
+#[test]
+fn urgents_that_interrupt_alone_cost_no_more_than_the_budget() {
+    let params = params().prop_map(|params| Params { ooo: true, ..params });
+    let seen = run(4_000, params, 30, Just(0));
+    assert!(seen.passed > seen.holds / 10, "too few went past others to say anything: {seen:?}");
+}
+
+#[test]
+fn a_storm_costs_no_more_than_the_time_in_which_no_interrupt_is_allowed() {
+    let seen = run(4_000, stormy(), 60, Just(0));
+    assert!(seen.storms > seen.completions / 20, "too few storms to say anything: {seen:?}");
 }
 
 #[test]
 fn a_late_timer_costs_no_more_than_its_lateness() {
-    let _ = run(2_000, prop_oneof![0..50_u64, 50..5_000_u64]);
+    let late = || prop_oneof![0..50_u64, 50..5_000_u64];
+    let _ = run(2_000, params(), 1, late());
+    let _ = run(2_000, stormy(), 60, late());
 }
 
 /// A requester of depth 1, whatever its think time and the device's time are.

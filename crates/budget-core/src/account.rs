@@ -1,0 +1,85 @@
+//! The account: what completions that wait cost, and what they may cost.
+//!
+//! By Little's law the time that all requests spend is the integral of *outstanding*, and the part of it that holding adds
+//! is the integral of *held*. The credit is the difference of the two.
+
+use crate::algorithm::{Budget, Flags};
+use crate::config::{AGE_MAX, SHIFT, SPAN_MAX};
+
+impl Budget {
+    /// Settles the account for the time since the last call. `outstanding`: at the end of that time.
+    pub(crate) fn advance(&mut self, now: u64, outstanding: u16) {
+        // The load goes on for sixteen usual gaps. So long the depth is outstanding, though the device may see less of it.
+        let going_on = self.gap8.wrapping_mul(2).saturating_sub(self.quiet);
+        let paced = self.paced();
+        let elapsed = self.elapsed(now);
+        let (going_on, paced) = (going_on.min(elapsed), paced.min(elapsed));
+        let seen = outstanding.min(self.outstanding); // it is not known when commands came or went
+        let unseen = self.depth.saturating_sub(seen);
+        let earned_by = |commands, ticks| times(self.config.earned_by(commands), ticks);
+        let earned = earned_by(seen, elapsed).wrapping_add(earned_by(unseen, going_on));
+        // While the storm guard allows no interrupt, holding is not our choice.
+        let net = earned.wrapping_sub(times(cost_of(self.held), elapsed.wrapping_sub(paced)));
+        // What was not needed for long is forfeited, or the first burst after an idle hour could spend it all.
+        let rate = if going_on > 0 { seen.max(self.depth) } else { seen };
+        let most = self.credit.max(earned_by(rate, self.config.max_hold).wrapping_mul(4));
+        let credit = self.credit.saturating_add(net);
+        self.credit = if net > 0 { credit.min(most) } else { credit };
+        let spent = |commands: u16, ticks: u32| u64::from(commands).wrapping_mul(ticks.into());
+        self.held_time = self.held_time.saturating_add(spent(self.held, elapsed));
+        let outstanding_time = self.outstanding_time.saturating_add(spent(seen, elapsed));
+        self.outstanding_time = outstanding_time.saturating_add(spent(unseen, going_on));
+        self.see(outstanding);
+    }
+
+    /// Ticks since the last call; makes all ages that much older. If the clock went back, no time has passed.
+    fn elapsed(&mut self, now: u64) -> u32 {
+        let elapsed = match now.checked_sub(self.last) {
+            _ if now == u64::MAX => SPAN_MAX, // at the end of the clock everything is due
+            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
+            Some(elapsed) if elapsed < SPAN_MAX.into() => elapsed as u32,
+            Some(_) => SPAN_MAX,
+            None => 0,
+        };
+        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
+        (self.oldest, self.quiet, self.gap) = (older(self.oldest), older(self.quiet), older(self.gap));
+        self.last = now;
+        elapsed
+    }
+
+    /// Commands that cannot have been reaped: in flight, or held.
+    pub(crate) const fn certain(&self) -> u16 {
+        self.in_flight.saturating_add(self.held)
+    }
+
+    pub(crate) const fn see(&mut self, outstanding: u16) {
+        self.outstanding = outstanding;
+        if outstanding > 1 {
+            self.flags.set(Flags::SEVERAL, true);
+        }
+    }
+
+    /// A completion ends a gap, unless the requesters had to wait for us.
+    pub(crate) fn note_gap(&mut self) {
+        let gap = self.quiet.min(GAP_MAX);
+        if self.flags.has(Flags::BUSY) {
+            self.gap8 =
+                if self.gap8 == 0 { gap << 3 } else { self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> 3) };
+        }
+        self.flags.set(Flags::BUSY, true);
+        self.quiet = 0;
+    }
+}
+
+/// A longer gap counts as this one, so that eight of them fit.
+const GAP_MAX: u32 = SPAN_MAX >> 3;
+
+/// The credit that `held` completions take in each tick.
+pub(crate) const fn cost_of(held: u16) -> i64 {
+    (held as i64) << SHIFT
+}
+
+/// The credit of a time. Rates are below 2^28, times below 2^31.
+pub(crate) const fn times(rate: i64, ticks: u32) -> i64 {
+    rate.wrapping_mul(ticks as i64)
+}

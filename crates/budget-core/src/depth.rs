@@ -1,0 +1,69 @@
+//! The depth: the commands that the requesters submit before they wait for us. Only a hold that lasts can show it.
+
+use crate::account::cost_of;
+use crate::algorithm::{Budget, Flags, Kind, commands};
+use coalesce_decision::{Decision, Reason};
+
+/// Completions before the first probe.
+pub(crate) const FIRST_PROBE: u16 = 16;
+/// The interval between probes doubles so often, at most.
+const VAIN_MAX: u8 = 6;
+/// At most 2^10 - 1 completions are skipped.
+const SKIP_BITS_MAX: u8 = 10;
+
+impl Budget {
+    /// Whether completions are held to learn the depth: until nobody submits any more, as all of them wait for us. Who is
+    /// alone does not wait, and in a storm nothing can be learned.
+    pub(crate) fn probes(&mut self) -> bool {
+        self.until_probe = self.until_probe.saturating_sub(1);
+        let may_find = (self.flags.has(Flags::SEVERAL) || self.depth > 1) && !self.is_storming();
+        let is_paid = self.credit.saturating_mul(2) >= self.config.probe_credit().wrapping_neg();
+        if self.until_probe == 0 && self.held == 0 && may_find && is_paid {
+            self.kind = Kind::Probe;
+        }
+        matches!(self.kind, Kind::Probe)
+    }
+
+    /// A probe costs too much.
+    pub(crate) fn end_probe(&mut self) -> Decision {
+        self.learn(0);
+        Decision::Deliver(Reason::Budget)
+    }
+
+    /// A hold ends because a deadline passed.
+    pub(crate) fn end_hold(&mut self, reason: Reason) -> Decision {
+        let all_wait = self.in_flight == 0 && matches!(reason, Reason::Silence);
+        if matches!(self.kind, Kind::Probe) && !matches!(reason, Reason::Storm) {
+            self.learn(if all_wait { self.held } else { 0 });
+        } else if all_wait {
+            self.skip = 1_u16.wrapping_shl(self.skip_bits.into()).wrapping_sub(1);
+            self.skip_bits = self.skip_bits.wrapping_add(1).min(SKIP_BITS_MAX);
+        }
+        if all_wait {
+            self.flags.set(Flags::BUSY, false);
+        }
+        self.deliver(reason)
+    }
+
+    /// Learns from a probe. `found`: the commands that were outstanding when the requesters fell silent; 0: they did not.
+    /// The depth moves only as far as two probes agree, so that a single pause of the guest does not change it.
+    fn learn(&mut self, found: u16) {
+        let last = core::mem::replace(&mut self.found, found);
+        self.depth = self.depth.max(last.min(found)).min(last.max(found));
+        self.until_probe = commands(if found > 0 && found != self.depth {
+            u32::from(found) << 3 // look again soon
+        } else {
+            let saves = self.config.earned_by(found).wrapping_mul(2) > cost_of(1);
+            self.vain = if saves { 0 } else { self.vain.wrapping_add(1).min(VAIN_MAX) };
+            (u32::from(self.held) << 7).wrapping_shl(self.vain.into())
+        });
+        self.flags.set(Flags::SEVERAL, false);
+    }
+
+    /// Whether this completion is delivered although the depth promises company, because the last time nobody came.
+    pub(crate) const fn skips(&mut self, cif: u16) -> bool {
+        let skips = cif <= 1 && self.skip > 0;
+        self.skip = self.skip.wrapping_sub(skips as u16);
+        skips
+    }
+}

@@ -1,0 +1,140 @@
+//! Everything but completions: what else a machine is told, and what it can be asked.
+
+use crate::algorithm::{Budget, Flags, Kind, commands};
+use crate::config::{AGE_MAX, Config};
+use crate::depth::FIRST_PROBE;
+use coalesce_decision::{Average, ConfigError, Decision, Field, HoldReason, Reason};
+
+impl Budget {
+    /// A machine that has seen nothing. Usable in a `static`.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self {
+            kind: Kind::Company,
+            flags: Flags::NONE,
+            vain: 0,
+            skip_bits: 1,
+            skip: 0,
+            until_probe: FIRST_PROBE,
+            outstanding: 0,
+            in_flight: 0,
+            held: 0,
+            alone: 0,
+            depth: 0,
+            found: 0,
+            oldest: 0,
+            quiet: 0,
+            gap: AGE_MAX,
+            gap8: 0,
+            average: Average::cold(config.storm_interval),
+            config,
+            last: 0,
+            credit: 0,
+            held_time: 0,
+            outstanding_time: 0,
+        }
+    }
+
+    /// A command was submitted. `outstanding`: commands submitted and not reaped, counting this one; 0: not known.
+    pub fn on_submit(&mut self, now: u64, outstanding: u32) {
+        let before = commands(outstanding).max(self.certain().saturating_add(1)).wrapping_sub(1);
+        self.advance(now, before);
+        if self.held > 0 && self.held == before {
+            self.skip_bits = 1; // what was held has company after all
+        }
+        self.in_flight = self.in_flight.saturating_add(1);
+        self.see(before.saturating_add(1));
+    }
+
+    /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before. May change in every call that takes
+    /// `&mut self`; a timer armed for an earlier instant may be left as it is.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        let (left, _) = self.left();
+        (self.held > 0).then(|| self.last.saturating_add(left.max(0).unsigned_abs().into()))
+    }
+
+    /// The deadline has passed, or so the caller believes. Early, late and repeated calls are harmless.
+    pub fn on_deadline(&mut self, now: u64) -> Decision {
+        self.advance(now, self.certain());
+        match self.expired() {
+            Some(reason) => self.end_hold(reason),
+            None if self.held > 0 => Decision::Hold(HoldReason::Early),
+            None => Decision::Hold(HoldReason::NothingHeld),
+        }
+    }
+
+    /// Queue stop, reset, migration: delivers what is held, even in a storm.
+    pub fn flush(&mut self, now: u64) -> Decision {
+        self.advance(now, self.certain());
+        if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
+    }
+
+    /// The consumer reaped everything that was posted, without an interrupt. Call it only if, inside the serialisation that
+    /// protects the machine, the consumer's index equals the index posted last.
+    pub fn on_consumed(&mut self, now: u64) {
+        self.advance(now, self.certain());
+        self.drop_held();
+        self.outstanding = self.in_flight;
+    }
+
+    /// Applies a new configuration to what is held. What was learned and earned stays. A storm guard with new parameters
+    /// restarts, and what it had put off is delivered.
+    ///
+    /// # Errors
+    /// `tick_hz` differs; then nothing has changed, not even the time.
+    pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
+        let tick_hz = self.config.tick_hz.get();
+        Field::TickHz.check_between(config.tick_hz.get(), tick_hz, tick_hz)?;
+        self.advance(now, self.certain());
+        if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
+            self.average = Average::cold(config.storm_interval);
+            self.flags.set(Flags::STORM, false);
+        }
+        self.config = config;
+        Ok(match self.expired() {
+            _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
+            _ if matches!(self.kind, Kind::PutOff) => self.deliver(Reason::Storm),
+            Some(reason) => self.end_hold(reason),
+            None if self.held.saturating_add(self.alone) >= config.thr => self.deliver(Reason::Count),
+            None => Decision::Hold(HoldReason::Reconfigured),
+        })
+    }
+
+    /// Forgets what was learned about the requesters, as others may come. What is held stays held.
+    pub fn forget(&mut self) {
+        if matches!(self.kind, Kind::Probe) {
+            self.kind = Kind::Company;
+        }
+        self.flags.set(Flags::SEVERAL, false);
+        self.flags.set(Flags::BUSY, false);
+        (self.depth, self.found, self.until_probe, self.vain) = (0, 0, FIRST_PROBE, 0);
+        (self.skip, self.skip_bits) = (0, 1);
+        (self.in_flight, self.outstanding) = (0, self.held);
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub const fn config(&self) -> Config {
+        self.config
+    }
+
+    /// Completions held: posted, and not covered by an interrupt. An Urgent that interrupted alone is not held.
+    #[must_use]
+    pub const fn held(&self) -> u32 {
+        self.held as u32
+    }
+
+    /// Commands that the requesters keep outstanding before they wait for us, as far as was learned; 0: not known.
+    #[must_use]
+    pub const fn depth(&self) -> u32 {
+        self.depth as u32
+    }
+
+    /// The time for which completions were held, and the time that requests spent: each summed over the requests, in ticks.
+    /// They saturate.
+    #[must_use]
+    pub const fn spent(&self) -> (u64, u64) {
+        (self.held_time, self.outstanding_time)
+    }
+}

@@ -1,0 +1,38 @@
+//! The storm guard (cinterrupts §4.3): in a storm, what is due waits until the interval since the last interrupt is over.
+
+use crate::algorithm::{Budget, Flags, Kind};
+use coalesce_decision::{Decision, HoldReason};
+
+impl Budget {
+    /// Whether interrupts come faster than the storm guard allows, so that it paces them.
+    #[must_use]
+    pub const fn is_storming(&self) -> bool {
+        self.flags.has(Flags::STORM)
+    }
+
+    /// Ticks until the storm guard allows an interrupt.
+    pub(crate) const fn paced(&self) -> u32 {
+        if self.is_storming() { self.config.storm_interval.saturating_sub(self.gap) } else { 0 }
+    }
+
+    /// Holds a completion, whatever was decided: an interrupt would come too soon.
+    pub(crate) fn put_off(&mut self, decision: Decision) -> Decision {
+        match decision {
+            Decision::Hold(reason) => self.hold(reason),
+            Decision::Deliver(_) | Decision::DeliverUrgent => {
+                self.kind = Kind::PutOff;
+                self.hold(HoldReason::Storm)
+            }
+        }
+    }
+
+    /// Records an interrupt. It ends a gap, which is a sample of the average.
+    pub(crate) const fn interrupt(&mut self) {
+        let (interval, shift) = (self.config.storm_interval, self.config.storm_shift);
+        if interval > 0 {
+            let is_storm = self.average.sample(self.gap, self.is_storming(), interval, shift);
+            self.flags.set(Flags::STORM, is_storm);
+        }
+        self.gap = 0;
+    }
+}
