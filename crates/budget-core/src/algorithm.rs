@@ -113,9 +113,7 @@ impl Budget {
 
     /// Ticks until what is held is due, below 0 if it was before, and the reason the interrupt will give.
     pub(crate) const fn left(&self) -> (i32, Reason) {
-        let max_hold = self.config.max_hold.wrapping_sub(self.oldest).cast_signed();
-        let silence = if self.gap8 > 0 { self.gap8 } else { 1 }.wrapping_sub(self.quiet).cast_signed();
-        let own = if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) };
+        let own = self.own();
         if self.is_storming() {
             let pace = self.config.storm_interval.wrapping_sub(self.gap).cast_signed();
             if matches!(self.kind, Kind::PutOff) || own.0 < pace {
@@ -123,6 +121,14 @@ impl Budget {
             }
         }
         own
+    }
+
+    /// The same without the storm guard.
+    pub(crate) const fn own(&self) -> (i32, Reason) {
+        let max_hold = self.config.max_hold.wrapping_sub(self.oldest).cast_signed();
+        let gap8 = if self.gap8 > 0 { self.gap8 } else { 1 };
+        let silence = gap8.wrapping_sub(self.quiet).cast_signed();
+        if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) }
     }
 
     /// The reason of a deadline that has passed.

@@ -13,10 +13,12 @@ const SKIP_BITS_MAX: u8 = 10;
 
 impl Budget {
     /// Whether completions are held to learn the depth: until nobody submits any more, as all of them wait for us. Who is
-    /// alone does not wait, and in a storm nothing can be learned.
+    /// alone does not wait; who has others to reap does not wait for us; and in a storm nothing can be learned.
     pub(crate) fn probes(&mut self) -> bool {
         self.until_probe = self.until_probe.saturating_sub(1);
-        let may_find = (self.flags.has(Flags::SEVERAL) || self.depth > 1) && !self.is_storming();
+        let is_alone = !self.flags.has(Flags::SEVERAL) && self.depth <= 1;
+        let reaps = self.outstanding > self.in_flight.saturating_add(1);
+        let may_find = !(is_alone || reaps || self.is_storming());
         let is_paid = self.credit.saturating_mul(2) >= self.config.probe_credit().wrapping_neg();
         if self.until_probe == 0 && self.held == 0 && may_find && is_paid {
             self.kind = Kind::Probe;

@@ -92,12 +92,12 @@ impl Budget {
             self.flags.set(Flags::STORM, false);
         }
         self.config = config;
-        Ok(match self.expired() {
+        Ok(match self.own() {
             _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
             _ if matches!(self.kind, Kind::PutOff) => self.deliver(Reason::Storm),
-            Some(reason) => self.end_hold(reason),
-            None if self.held.saturating_add(self.alone) >= config.thr => self.deliver(Reason::Count),
-            None => Decision::Hold(HoldReason::Reconfigured),
+            (..=0, reason) => self.end_hold(reason),
+            _ if self.held.saturating_add(self.alone) >= config.thr => self.deliver(Reason::Count),
+            _ => Decision::Hold(HoldReason::Reconfigured),
         })
     }
 

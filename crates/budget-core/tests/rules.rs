@@ -1,0 +1,337 @@
+//! The rules of the documentation by example: out-of-order Urgent, the storm guard, configurations.
+
+use budget_core::Decision::{self, Deliver, DeliverUrgent, Hold};
+use budget_core::Event::{self, Barrier, Error, Plain, Urgent};
+use budget_core::HoldReason::{Company, Early, Reconfigured, Storm};
+use budget_core::{Budget, Config, Params, Reason, StormParams};
+
+/// A clock of 1 µs, so that spans are small numbers.
+const TICK_HZ: u64 = 1_000_000;
+const PARAMS: Params = Params { tick_hz: TICK_HZ, budget: 1_000, ..Params::DEFAULT };
+const OOO: Params = Params { ooo: true, ..PARAMS };
+/// An interrupt in 250 ticks.
+const STORM: Params = Params { storm: Some(StormParams { max_rate: 4_000, shift: 5 }), ..PARAMS };
+
+fn config(params: Params) -> Config {
+    Config::new(params).expect("valid")
+}
+
+/// A device with 64 commands outstanding, and a completion every 10 ticks.
+struct Queue {
+    budget: Budget,
+    now: u64,
+}
+
+impl Queue {
+    fn new(params: Params) -> Self {
+        Self { budget: Budget::new(config(params)), now: 0 }
+    }
+
+    /// 10 ticks later a command completes, and another one takes its place.
+    fn complete(&mut self, event: Event) -> Decision {
+        self.now += 10;
+        let held = self.budget.held();
+        let cif = 64_u32.saturating_sub(held).max(1);
+        let decision = self.budget.on_completion(self.now, event, cif, held + cif);
+        self.budget.on_submit(self.now, 64);
+        decision
+    }
+
+    /// Completions until so many are held.
+    fn hold(&mut self, count: u32) {
+        let mut completions = 0;
+        while self.budget.held() != count {
+            let _ = self.complete(Plain);
+            completions += 1;
+            assert!(completions < 10_000, "{count} are never held");
+        }
+    }
+
+    /// Urgent completions until there is a storm.
+    fn begin_storm(&mut self) {
+        let mut completions = 0;
+        while !self.budget.is_storming() {
+            assert!(self.complete(Urgent).is_deliver());
+            completions += 1;
+            assert!(completions < 100, "no storm");
+        }
+    }
+}
+
+/// A guest that needs 25 ticks to submit requests, on a device that takes 2, and waits when `depth` are not reaped.
+struct Guest {
+    budget: Budget,
+    depth: u32,
+    now: u64,
+    steps: u32,
+    waiting: u32,   // submitted and not reaped
+    announced: u32, // of them, those that an interrupt covers
+}
+
+impl Guest {
+    fn new(params: Params, depth: u32) -> Self {
+        Self { budget: Budget::new(config(params)), depth, now: 0, steps: 0, waiting: 0, announced: 0 }
+    }
+
+    /// Time passes, in which deadlines are met.
+    fn pass(&mut self, ticks: u64) {
+        let end = self.now + ticks;
+        while let Some(deadline) = self.budget.deadline().filter(|deadline| *deadline <= end) {
+            assert!(self.budget.on_deadline(deadline).is_deliver());
+            self.announced = self.waiting;
+        }
+        self.now = end;
+    }
+
+    /// It submits one request or two, which complete, or waits and reaps.
+    fn step(&mut self) {
+        self.steps += 1;
+        if self.waiting >= self.depth {
+            while self.announced == 0 {
+                self.pass(100);
+            }
+            self.pass(300);
+            self.waiting -= std::mem::take(&mut self.announced);
+            return;
+        }
+        self.pass(25);
+        let count = if self.steps.is_multiple_of(7) { 2 } else { 1 };
+        for _ in 0..count {
+            self.waiting += 1;
+            self.budget.on_submit(self.now, self.waiting);
+        }
+        self.pass(2);
+        for cif in (1..=count).rev() {
+            if self.budget.on_completion(self.now, Plain, cif, self.waiting).is_deliver() {
+                self.announced = self.waiting + 1 - cif;
+            }
+        }
+    }
+}
+
+fn held_time(budget: &Budget) -> u64 {
+    budget.spent().0
+}
+
+#[test]
+fn an_urgent_leaves_the_others_held_with_their_deadline_and_their_account() {
+    let mut queue = Queue::new(OOO);
+    queue.hold(3);
+    let (deadline, before) = (queue.budget.deadline(), held_time(&queue.budget));
+    assert_eq!(queue.complete(Urgent), DeliverUrgent);
+    assert_eq!((queue.budget.held(), queue.budget.deadline()), (3, deadline));
+    assert_eq!(queue.budget.on_deadline(queue.now), Hold(Early));
+    let deadline = deadline.expect("3 are held");
+    let _ = queue.budget.on_deadline(deadline);
+    assert_eq!(held_time(&queue.budget) - before, 3 * (deadline - (queue.now - 10)));
+
+    let mut in_order = Queue::new(PARAMS);
+    in_order.hold(3);
+    assert_eq!((in_order.complete(Urgent), in_order.budget.held()), (Deliver(Reason::Urgent), 0));
+}
+
+#[test]
+fn each_urgent_that_goes_past_the_others_counts_towards_thr() {
+    let mut queue = Queue::new(Params { thr: 9, ..OOO });
+    for _ in 0..20 {
+        let _ = queue.complete(Plain);
+    }
+    let _ = queue.budget.flush(queue.now);
+    for _ in 0..20 {
+        assert_eq!(queue.complete(Urgent), DeliverUrgent, "nobody is held");
+    }
+    let urgent = |queue: &mut Queue| {
+        queue.now -= 9; // so that all of them come before the silence
+        queue.complete(Urgent)
+    };
+    for _ in 0..3 {
+        queue.hold(1);
+        for _ in 0..7 {
+            assert_eq!(urgent(&mut queue), DeliverUrgent);
+        }
+        assert_eq!(urgent(&mut queue), Deliver(Reason::Count), "the ninth");
+    }
+}
+
+/// What earned the time of those that are held goes away with the Urgents.
+#[test]
+fn an_urgent_takes_the_others_along_if_they_can_no_longer_be_paid_for() {
+    let mut queue = Queue::new(OOO);
+    queue.hold(3);
+    queue.now += 1;
+    let decision = queue.budget.on_completion(queue.now, Urgent, 2, 5);
+    assert_eq!((decision, queue.budget.held()), (Deliver(Reason::Budget), 0));
+}
+
+/// A guest, and somebody else whose Urgents interrupt alone.
+#[test]
+fn an_urgent_does_not_disturb_a_probe() {
+    let depth = |with_urgents: bool| {
+        let mut guest = Guest::new(OOO, 16);
+        for _ in 0..20_000 {
+            guest.step();
+            if with_urgents {
+                guest.budget.on_submit(guest.now, guest.waiting + 1);
+                guest.pass(2);
+                match guest.budget.on_completion(guest.now, Urgent, 1, guest.waiting + 1) {
+                    DeliverUrgent => {}
+                    Deliver(_) => guest.announced = guest.waiting,
+                    Hold(reason) => panic!("{reason:?}"),
+                }
+            }
+        }
+        guest.budget.depth()
+    };
+    assert_eq!((depth(false), depth(true)), (16, 16));
+}
+
+#[test]
+fn in_a_storm_what_is_due_waits_for_the_end_of_the_interval() {
+    for event in [Urgent, Barrier] {
+        for ooo in [false, true] {
+            let mut queue = Queue::new(Params { ooo, ..STORM });
+            queue.begin_storm();
+            let end = queue.now + 250;
+            assert_eq!(queue.complete(event), Hold(Storm));
+            assert_eq!((queue.budget.held(), queue.budget.deadline()), (1, Some(end)));
+            assert_eq!(queue.complete(event), Hold(Storm));
+            assert_eq!(queue.complete(Plain), Hold(Storm), "it joins them");
+            assert_eq!(queue.budget.on_deadline(end - 1), Hold(Early));
+            assert_eq!(queue.budget.on_deadline(end), Deliver(Reason::Storm));
+            assert_eq!(queue.budget.held(), 0);
+        }
+    }
+}
+
+/// Nothing is due yet when it is held, and later no interrupt is allowed.
+#[test]
+fn in_a_storm_a_silence_waits_for_the_end_of_the_interval() {
+    let mut queue = Queue::new(STORM);
+    (0..50).for_each(|_| _ = queue.complete(Plain)); // a gap of 10
+    queue.begin_storm();
+    let end = queue.now + 250;
+    assert_eq!(queue.complete(Plain), Hold(Company));
+    assert_eq!((queue.budget.held(), queue.budget.deadline()), (1, Some(end)));
+    assert_eq!(queue.budget.on_deadline(end), Deliver(Reason::Storm));
+}
+
+#[test]
+fn in_a_storm_an_error_a_flush_and_a_new_configuration_do_not_wait() {
+    let mut queue = Queue::new(STORM);
+    queue.begin_storm();
+    assert_eq!(queue.complete(Urgent), Hold(Storm));
+    let start = queue.budget;
+    assert_eq!(queue.complete(Error), Deliver(Reason::Error));
+    assert_eq!(start.clone().flush(queue.now), Deliver(Reason::Flush));
+    for params in [STORM, PARAMS] {
+        assert_eq!(start.clone().reconfigure(config(params), queue.now), Ok(Deliver(Reason::Storm)));
+    }
+    let mut due = Queue::new(STORM);
+    (0..50).for_each(|_| _ = due.complete(Plain));
+    due.begin_storm();
+    assert_eq!(due.complete(Plain), Hold(Company));
+    let short = config(Params { max_hold_ns: 250_000, ..STORM });
+    assert_eq!(due.budget.reconfigure(short, due.now + 240), Ok(Deliver(Reason::Silence)), "silent for 80 ticks");
+    let mut other = start;
+    let storm = Some(StormParams { max_rate: 4_000, shift: 6 });
+    let _ = other.reconfigure(config(Params { storm, ..STORM }), queue.now);
+    assert!(start.is_storming() && !other.is_storming(), "it begins anew");
+    assert_eq!(start.config().storm_interval(), Some(250));
+}
+
+/// A storm ends when interrupts are rare for long enough, and then nothing waits.
+#[test]
+fn a_storm_ends() {
+    let mut queue = Queue::new(STORM);
+    queue.begin_storm();
+    let mut interrupts = 0;
+    while queue.budget.is_storming() {
+        queue.now += 4_000;
+        assert!(queue.complete(Urgent).is_deliver());
+        interrupts += 1;
+        assert!(interrupts < 100, "for ever");
+    }
+    assert_eq!(queue.complete(Urgent), Deliver(Reason::Urgent));
+}
+
+/// What the guard makes wait is counted, but not charged: the next hold need not wait until it is earned.
+#[test]
+fn a_storm_leaves_no_debt() {
+    let mut queue = Queue::new(STORM);
+    queue.begin_storm();
+    let before = held_time(&queue.budget);
+    for _ in 0..1_000 {
+        while queue.budget.deadline().is_none_or(|deadline| deadline > queue.now + 10) {
+            assert!(!queue.complete(Urgent).is_deliver());
+        }
+        queue.now = queue.budget.deadline().expect("some are held");
+        assert!(queue.budget.on_deadline(queue.now).is_deliver());
+    }
+    assert!(held_time(&queue.budget) - before > 10 * 250_000, "more than 10 %, and that of 64, would pay for");
+    let _ = queue.budget.reconfigure(config(PARAMS), queue.now);
+    let holds = (0..100).filter(|_| !queue.complete(Plain).is_deliver()).count();
+    assert!(holds > 50, "{holds} of 100");
+}
+
+#[test]
+fn a_pause_earns_nothing() {
+    let mut guest = Guest::new(PARAMS, 16);
+    let mut pauses = 0;
+    for _ in 0..100 {
+        (0..500).for_each(|_| guest.step());
+        while guest.waiting > 0 {
+            guest.step();
+        }
+        if guest.budget.depth() == 16 {
+            let before = guest.budget.spent().1;
+            guest.pass(1_000_000);
+            guest.budget.on_submit(guest.now, 1);
+            let _ = guest.budget.on_completion(guest.now, Plain, 1, 1);
+            let earned = guest.budget.spent().1 - before;
+            assert!(earned <= 16 * 16 * 30, "{earned} in a pause");
+            pauses += 1;
+        }
+    }
+    assert_eq!(guest.budget.depth(), 16);
+    assert!(pauses > 90, "{pauses} pauses");
+}
+
+#[test]
+fn a_reconfiguration_delivers_what_is_due_under_it() {
+    let mut queue = Queue::new(PARAMS);
+    queue.hold(3);
+    let start = queue.budget;
+    let reconfigured = |params| {
+        let mut budget = start;
+        (budget.reconfigure(config(params), queue.now + 1), budget.held())
+    };
+    assert_eq!(reconfigured(Params { thr: 3, ..PARAMS }), (Ok(Deliver(Reason::Count)), 0));
+    assert_eq!(reconfigured(Params { max_hold_ns: 1_000, ..PARAMS }), (Ok(Deliver(Reason::MaxHold)), 0));
+    assert_eq!(reconfigured(Params { max_hold_ns: 3_000_000, ..PARAMS }), (Ok(Hold(Reconfigured)), 3));
+    let (refused, held) = reconfigured(Params { tick_hz: 2 * TICK_HZ, ..PARAMS });
+    assert_eq!(
+        (refused.unwrap_err().to_string().as_str(), held),
+        ("tick_hz is 2000000; allowed: 1000000 to 1000000", 3)
+    );
+    assert_eq!(queue.complete(Plain), Hold(Company));
+}
+
+#[test]
+fn parameters_out_of_range_are_named() {
+    let wrong = |params| Config::new(params).unwrap_err().to_string();
+    let storm = |max_rate, shift| Params { storm: Some(StormParams { max_rate, shift }), ..Params::DEFAULT };
+    for (params, field) in [
+        (Params { tick_hz: 999, ..Params::DEFAULT }, "tick_hz is 999"),
+        (Params { budget: 0, ..Params::DEFAULT }, "budget is 0"),
+        (Params { budget: 5_001, ..Params::DEFAULT }, "budget is 5001"),
+        (Params { max_hold_ns: 0, ..Params::DEFAULT }, "max_hold_ns is 0"),
+        (Params { max_hold_ns: 500_000_001, ..Params::DEFAULT }, "max_hold_ns is 500000001"),
+        (Params { thr: 0, ..Params::DEFAULT }, "thr is 0"),
+        (storm(7, 5), "storm.max_rate is 7"),
+        (storm(1_000, 4), "storm.shift is 4"),
+        (storm(499, 5), "max_hold_ns is 2000000; allowed: 2004009 to 500000000 where storm.max_rate is 499"),
+    ] {
+        assert!(wrong(params).starts_with(field), "{}", wrong(params));
+    }
+    assert!(Config::new(storm(500, 5)).is_ok());
+}
