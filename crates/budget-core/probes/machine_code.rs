@@ -33,6 +33,11 @@ pub fn flush(budget: &mut Budget, now: u64) -> Decision {
     budget.flush(now)
 }
 
+/// An aborted command.
+pub fn on_cancel(budget: &mut Budget, now: u64, event: Event) -> Decision {
+    budget.on_cancel(now, event)
+}
+
 /// A consumer that polls.
 pub fn on_consumed(budget: &mut Budget, now: u64) {
     budget.on_consumed(now);

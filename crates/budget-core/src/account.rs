@@ -79,7 +79,7 @@ pub(crate) const fn cost_of(held: u16) -> i64 {
     (held as i64) << SHIFT
 }
 
-/// The credit of a time. Rates are below 2^28, times below 2^31.
+/// The credit of a time. Rates are at most 2^30, times below 2^31.
 pub(crate) const fn times(rate: i64, ticks: u32) -> i64 {
     rate.wrapping_mul(ticks as i64)
 }

@@ -49,7 +49,7 @@ const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
 /// Ages saturate here: every span has expired by then.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
 /// Credit is counted in parts of 2^-SHIFT.
-pub(crate) const SHIFT: u32 = 12;
+pub(crate) const SHIFT: u32 = 14;
 
 /// What a probe may take beyond what was earned, in requests held for `max_hold`: 2^PROBE.
 const PROBE: u32 = 5;
@@ -86,7 +86,6 @@ impl Config {
         };
         #[expect(clippy::cast_possible_truncation, reason = "at most 2^SHIFT / 2")]
         let epsilon = divide((budget as u64) << SHIFT, 10_000) as u16;
-        let epsilon = if epsilon == 0 { 1 } else { epsilon };
         Ok(Self { max_hold, storm_interval, epsilon, thr, tick_hz: U40::new(tick_hz), storm_shift, ooo, filler: 0 })
     }
 
@@ -112,10 +111,10 @@ impl Config {
         if self.storm_interval == 0 { None } else { Some(self.storm_interval as u64) }
     }
 
-    /// ε as the machine has it, in parts of 4096: rounded down, at least 1.
+    /// ε as the machine has it: so many parts, rounded down, of so many.
     #[must_use]
-    pub const fn epsilon(&self) -> u16 {
-        self.epsilon
+    pub const fn epsilon(&self) -> (u64, u64) {
+        (self.epsilon as u64, 1 << SHIFT)
     }
 
     /// C0: what probes may take beyond the budget, in requests * ticks.

@@ -3,7 +3,7 @@
 use crate::algorithm::{Budget, Flags, Kind, commands};
 use crate::config::{AGE_MAX, Config};
 use crate::depth::FIRST_PROBE;
-use coalesce_decision::{Average, ConfigError, Decision, Field, HoldReason, Reason};
+use coalesce_decision::{Average, ConfigError, Decision, Event, Field, HoldReason, Reason};
 
 impl Budget {
     /// A machine that has seen nothing. Usable in a `static`.
@@ -68,6 +68,26 @@ impl Budget {
     pub fn flush(&mut self, now: u64) -> Decision {
         self.advance(now, self.certain());
         if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
+    }
+
+    /// A command was aborted and will not complete. `event`: as a tracker of strict Barriers has it, or [`Event::Plain`].
+    pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
+        self.advance(now, self.certain());
+        if !matches!(event, Event::Error) {
+            self.in_flight = self.in_flight.saturating_sub(1); // else it was none of ours
+            self.outstanding = self.certain();
+        }
+        match (self.expired(), event) {
+            _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
+            (Some(reason), _) => self.end_hold(reason),
+            (None, Event::Error) => self.deliver(Reason::Error),
+            (None, Event::Barrier) if self.paced() > 0 => {
+                self.kind = Kind::PutOff;
+                Decision::Hold(HoldReason::Storm)
+            }
+            (None, Event::Barrier) => self.deliver(Reason::Barrier),
+            (None, Event::Plain | Event::Urgent) => Decision::Hold(HoldReason::Cancelled),
+        }
     }
 
     /// The consumer reaped everything that was posted, without an interrupt. Call it only if, inside the serialisation that

@@ -33,6 +33,8 @@ fn stormy() -> impl Strategy<Value = Params> {
 enum Call {
     Submit,
     Complete(Event),
+    /// A command is aborted; an error: one that there is not.
+    Cancel(Event),
     /// The consumer reaps what was announced.
     Reap,
     /// The consumer reaps what is posted, announced or not.
@@ -50,6 +52,7 @@ fn call(hinted: u32) -> impl Strategy<Value = Call> {
         30 + hinted => Just(Call::Submit),
         30 => Just(Call::Complete(Event::Plain)),
         hinted => hint.prop_map(Call::Complete),
+        1 => prop_oneof![Just(Event::Plain), Just(Event::Barrier), Just(Event::Error)].prop_map(Call::Cancel),
         20 => Just(Call::Reap),
         1 => Just(Call::Poll),
         1 => Just(Call::EarlyDeadline),
@@ -155,6 +158,21 @@ impl Queue {
             }
             Call::Complete(_) if self.in_flight == 0 => {}
             Call::Complete(event) => self.complete(event),
+            Call::Cancel(event) if self.in_flight == 0 && event != Event::Error => {}
+            Call::Cancel(event) => {
+                let pace = self.pace();
+                self.in_flight -= u32::from(event != Event::Error);
+                let decision = self.budget.on_cancel(self.now, event);
+                let expected = match event {
+                    _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
+                    Event::Error => Decision::Deliver(Reason::Error),
+                    Event::Barrier if self.now < pace => Decision::Hold(HoldReason::Storm),
+                    Event::Barrier => Decision::Deliver(Reason::Barrier),
+                    Event::Plain | Event::Urgent => Decision::Hold(HoldReason::Cancelled),
+                };
+                assert_eq!(decision, expected);
+                self.decided(decision);
+            }
             Call::Reap => self.announced = 0,
             Call::Poll => {
                 self.budget.on_consumed(self.now);
@@ -224,7 +242,8 @@ impl Queue {
         assert!(u128::from(held_time) <= self.held_time, "{held_time} <= {}", self.held_time);
         assert!(u128::from(outstanding_time) <= self.outstanding_time);
         // The invariant.
-        let earned = u128::from(self.budget.config().epsilon()) * self.outstanding_time / 4_096;
+        let (parts, of) = self.budget.config().epsilon();
+        let earned = u128::from(parts) * self.outstanding_time / u128::from(of);
         let allowed = earned + u128::from(self.budget.config().learning()) + self.late_time + self.paced_time;
         assert!(self.held_time <= allowed, "held {} of {allowed}", self.held_time);
     }
