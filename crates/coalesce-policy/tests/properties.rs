@@ -4,7 +4,7 @@ use coalesce_policy::{
     AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Passed, Policy as _, Reason, Spec,
     Ticket,
 };
-use coalesce_testkit::{Mix, Policy, Promises, check_any};
+use coalesce_testkit::{Mix, Policy, Promises, Submission, check_any};
 use proptest::prelude::*;
 
 /// A policy under test, and others that it may change to.
@@ -53,7 +53,7 @@ impl Policy for Any {
         Some(self.policy.held())
     }
 
-    fn on_submit(&mut self, group: u8) -> Option<u64> {
+    fn on_submit(&mut self, _: u64, Submission { group, .. }: Submission) -> Option<u64> {
         let MarkParts { ticket, .. } = self.policy.on_submit(&Clues { group, ..Clues::default() }).into();
         ticket.map(Ticket::to_number)
     }

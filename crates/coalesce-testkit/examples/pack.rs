@@ -69,8 +69,8 @@ impl Packed {
     /// `struct vector_event`
     fn event(&mut self, event: &Event) -> Result<(), Box<dyn Error>> {
         let call = match event.call {
-            Call::OnSubmit { group, ticket } => Packable { choice: group, ticket, ..Packable::new(0, 0) },
-            Call::OnCompletion { now, cif, hint, ticket, slice_end } => {
+            Call::OnSubmit { group, ticket, .. } => Packable { choice: group, ticket, ..Packable::new(0, 0) },
+            Call::OnCompletion { now, cif, hint, ticket, slice_end, .. } => {
                 Packable { cif, hint, ticket, slice_end, ..Packable::new(1, now) }
             }
             Call::OnDeadline { now } => Packable::new(2, now),

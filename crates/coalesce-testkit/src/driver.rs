@@ -1,6 +1,6 @@
 //! Plays operations to a policy and checks every answer against a model of the device and its consumer.
 
-use crate::{Completion, Decision, Hint, Op, Policy, Promises, When};
+use crate::{Completion, Decision, Hint, Op, Policy, Promises, Submission, When};
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 
@@ -63,6 +63,8 @@ pub struct Driver<P> {
     in_flight: VecDeque<InFlight>,
     stale: VecDeque<u64>,
     held: VecDeque<Held>,
+    reaping: bool,
+    covered: u32,       // and not reaped
     promises: Promises, // before the present call
     interrupts: u64,
     completions: u64,
@@ -107,6 +109,8 @@ impl<P: Policy> Driver<P> {
             in_flight: VecDeque::new(),
             stale: VecDeque::new(),
             held: VecDeque::new(),
+            reaping: true,
+            covered: 0,
             interrupts: 0,
             completions: 0,
             paced: 0,
@@ -183,9 +187,16 @@ impl<P: Policy> Driver<P> {
             }
             Op::Consumed => {
                 self.held.clear();
+                self.covered = 0;
                 self.policy.on_consumed(self.now);
                 self.note(format_args!("on_consumed"));
                 self.check_state()
+            }
+            Op::Reaping(reaping) => {
+                self.reaping = reaping;
+                self.covered = if reaping { 0 } else { self.covered };
+                self.note(format_args!("the consumer reaps {}", if reaping { "at once" } else { "later" }));
+                Ok(())
             }
             Op::Flush => {
                 let decision = self.policy.flush(self.now);
@@ -265,13 +276,27 @@ impl<P: Policy> Driver<P> {
     }
 
     fn submit(&mut self, group: u8) -> Result<(), Violation> {
-        let ticket = self.policy.on_submit(group);
+        let submission = Submission { group, outstanding: self.outstanding().saturating_add(1) };
+        let ticket = self.policy.on_submit(self.now, submission);
         match ticket {
             Some(ticket) => self.note(format_args!("on_submit(group {group}) = ticket {ticket:#x}")),
             None => self.note(format_args!("submit")),
         }
         self.in_flight.push_back(InFlight { ticket });
         self.check_state()
+    }
+
+    /// Commands submitted and not reaped.
+    fn outstanding(&self) -> u32 {
+        let certain = self.in_flight.len() + self.held.len();
+        u32::try_from(certain).map_or(u32::MAX, |certain| certain.saturating_add(self.covered))
+    }
+
+    /// An interrupt covers the newest completions.
+    fn cover(&mut self, count: usize) {
+        self.held.truncate(self.held.len().saturating_sub(count));
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.covered = if self.reaping { 0 } else { self.covered.saturating_add(count) };
     }
 
     fn take(&mut self, which: u8) -> Option<InFlight> {
@@ -296,7 +321,8 @@ impl<P: Policy> Driver<P> {
 
     fn finish_command(&mut self, ticket: Option<u64>, hint: Hint) -> Result<(), Violation> {
         let cif = u32::try_from(self.in_flight.len()).map_or(u32::MAX, |n| n.saturating_add(1));
-        let completion = Completion { cif, hint, ticket, slice_end: self.slice_end };
+        let outstanding = self.outstanding().saturating_add(1);
+        let completion = Completion { cif, outstanding, hint, ticket, slice_end: self.slice_end };
         self.completions += 1;
         self.held.push_back(Held { posted: self.elapsed, urgent: hint == Hint::Urgent });
         let decision = self.policy.on_completion(self.now, completion);
@@ -352,7 +378,7 @@ impl<P: Policy> Driver<P> {
             Decision::Deliver(reason) => {
                 let empty = self.held.is_empty();
                 self.check_bounds()?;
-                self.held.clear();
+                self.cover(self.held.len());
                 if empty {
                     self.note(format_args!("{event:<44} {decision:?}"));
                     return Err(self.violation(
@@ -371,7 +397,7 @@ impl<P: Policy> Driver<P> {
                     ));
                 }
                 self.check_bounds()?;
-                self.held.pop_back();
+                self.cover(1);
                 Some(reason)
             }
         };

@@ -39,7 +39,7 @@ mod trace;
 pub use driver::{Driver, Shell, Summary, Violation, run};
 pub use lockstep::Lockstep;
 pub use op::{Mix, Op, When};
-pub use policy::{Completion, Decision, Hint, Policy, Promises, Rate};
+pub use policy::{Completion, Decision, Hint, Policy, Promises, Rate, Submission};
 pub use trace::{Call, Event, Recorder, check_vector, record, replay};
 
 use proptest::strategy::{BoxedStrategy, Just, Strategy};

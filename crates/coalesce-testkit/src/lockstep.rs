@@ -1,6 +1,6 @@
 //! Two policies that must agree on everything.
 
-use crate::{Completion, Decision, Policy, Promises};
+use crate::{Completion, Decision, Policy, Promises, Submission};
 
 /// A machine and its reference, told the same and compared after every call: decision, reason, deadline and count.
 pub struct Lockstep<M, R> {
@@ -61,8 +61,8 @@ impl<M: Policy, R: Policy> Policy for Lockstep<M, R> {
         self.machine.held()
     }
 
-    fn on_submit(&mut self, group: u8) -> Option<u64> {
-        self.both("on_submit", |policy| policy.on_submit(group))
+    fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
+        self.both("on_submit", |policy| policy.on_submit(now, submission))
     }
 
     fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {

@@ -49,6 +49,8 @@ pub enum Op {
     BatchEnd,
     /// The consumer takes all without an interrupt.
     Consumed,
+    /// From now on the consumer reaps at once what interrupts cover, as it does at the start; or it does not reap.
+    Reaping(bool),
     /// Flush.
     Flush,
     /// The guest is put on a CPU.
@@ -85,6 +87,8 @@ pub struct Mix {
     pub batch_end: bool,
     /// `on_consumed` is called.
     pub consumed: bool,
+    /// The consumer may leave for later what interrupts cover, so that it stays outstanding; traces then have submissions.
+    pub reaping: bool,
     /// The guest is scheduled and descheduled, and timeslices are told.
     pub schedule: bool,
     /// Submitter groups that ask for tickets; 0: tickets are not used.
@@ -103,6 +107,7 @@ impl Mix {
             back: false,
             batch_end: false,
             consumed: false,
+            reaping: false,
             schedule: false,
             groups: 0,
             configurations: 0,
@@ -144,6 +149,9 @@ impl Mix {
         }
         if self.consumed {
             ops.push((1, Just(Op::Consumed).boxed()));
+        }
+        if self.reaping {
+            ops.push((2, any::<bool>().prop_map(Op::Reaping).boxed()));
         }
         if self.schedule {
             ops.push((1, Just(Op::Schedule).boxed()));

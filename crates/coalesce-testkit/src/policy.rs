@@ -17,12 +17,23 @@ pub enum Hint {
 pub struct Completion {
     /// Commands in flight, counting the one that completes now: at least 1.
     pub cif: u32,
+    /// Commands submitted and not reaped, counting the one that completes now: at least 1.
+    pub outstanding: u32,
     /// What the requester said.
     pub hint: Hint,
     /// What [`Policy::on_submit`] answered when the command was submitted.
     pub ticket: Option<u64>,
     /// When the guest's timeslice ends, if the hypervisor told.
     pub slice_end: Option<u64>,
+}
+
+/// What the driver tells a policy about a command that is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Submitter group.
+    pub group: u8,
+    /// Commands submitted and not reaped, counting this one: at least 1.
+    pub outstanding: u32,
 }
 
 /// What a policy decides, with the reason it gives. Reasons appear in counter-examples.
@@ -98,7 +109,7 @@ pub trait Policy {
     }
 
     /// A command was submitted; the ticket comes back with its completion.
-    fn on_submit(&mut self, _group: u8) -> Option<u64> {
+    fn on_submit(&mut self, _now: u64, _submission: Submission) -> Option<u64> {
         None
     }
 

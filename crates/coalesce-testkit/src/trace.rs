@@ -1,6 +1,6 @@
 //! Golden traces: every call and its answer, one JSON object a line, to be replayed in other languages.
 
-use crate::{Completion, Decision, Driver, Hint, Mix, Policy, Promises, Shell};
+use crate::{Completion, Decision, Driver, Hint, Mix, Policy, Promises, Shell, Submission};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use serde::{Deserialize, Serialize};
@@ -34,10 +34,17 @@ pub enum Call {
         group: u8,
         /// The answer.
         ticket: Option<u64>,
+        /// As in [`Self::OnCompletion`]: only where the consumer reaps at its leisure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        now: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outstanding: Option<u32>,
     },
     OnCompletion {
         now: u64,
         cif: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outstanding: Option<u32>,
         hint: Hint,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ticket: Option<u64>,
@@ -85,12 +92,15 @@ enum Answer {
 impl Call {
     fn make(&mut self, policy: &mut impl Policy) -> Answer {
         match self {
-            Self::OnSubmit { group, ticket } => {
-                *ticket = policy.on_submit(*group);
+            Self::OnSubmit { group, ticket, now, outstanding } => {
+                let submission = Submission { group: *group, outstanding: outstanding.unwrap_or(0) };
+                *ticket = policy.on_submit(now.unwrap_or(0), submission);
                 Answer::Nothing
             }
-            Self::OnCompletion { now, cif, hint, ticket, slice_end } => {
-                let completion = Completion { cif: *cif, hint: *hint, ticket: *ticket, slice_end: *slice_end };
+            Self::OnCompletion { now, cif, outstanding, hint, ticket, slice_end } => {
+                let outstanding = outstanding.unwrap_or(0);
+                let completion =
+                    Completion { cif: *cif, outstanding, hint: *hint, ticket: *ticket, slice_end: *slice_end };
                 Answer::Decided(policy.on_completion(*now, completion))
             }
             Self::OnDeadline { now } => Answer::Decided(policy.on_deadline(*now)),
@@ -146,15 +156,18 @@ pub fn replay(policy: &mut impl Policy, trace: &[Event]) -> Result<(), Box<(usiz
 /// A policy that records what it is told, so that a [`Driver`](crate::Driver) writes a trace.
 pub struct Recorder<P> {
     policy: P,
-    tickets: bool,
+    submissions: bool,
+    outstanding: bool,
     trace: Rc<RefCell<Vec<Event>>>,
 }
 
 impl<P: Policy> Recorder<P> {
-    /// The recorder, and where the trace appears. Submissions are of interest only where there are `tickets`.
-    pub fn new(policy: P, tickets: bool) -> (Self, Rc<RefCell<Vec<Event>>>) {
+    /// The recorder, and where the trace appears. Submissions are of interest only where `mix` has tickets or counts what
+    /// is outstanding.
+    pub fn new(policy: P, mix: &Mix) -> (Self, Rc<RefCell<Vec<Event>>>) {
         let trace = Rc::default();
-        (Self { policy, tickets, trace: Rc::clone(&trace) }, trace)
+        let submissions = mix.groups > 0 || mix.reaping;
+        (Self { policy, submissions, outstanding: mix.reaping, trace: Rc::clone(&trace) }, trace)
     }
 
     fn record(&mut self, mut call: Call) -> Answer {
@@ -173,8 +186,9 @@ impl<P: Policy> Recorder<P> {
 
 impl<P: Policy> Policy for Recorder<P> {
     fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        let Completion { cif, hint, ticket, slice_end } = completion;
-        self.decide(Call::OnCompletion { now, cif, hint, ticket, slice_end })
+        let Completion { cif, outstanding, hint, ticket, slice_end } = completion;
+        let outstanding = self.outstanding.then_some(outstanding);
+        self.decide(Call::OnCompletion { now, cif, outstanding, hint, ticket, slice_end })
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -197,10 +211,12 @@ impl<P: Policy> Policy for Recorder<P> {
         self.policy.held()
     }
 
-    fn on_submit(&mut self, group: u8) -> Option<u64> {
-        let ticket = self.policy.on_submit(group);
-        if self.tickets {
-            let event = Event::new(Call::OnSubmit { group, ticket }, Answer::Nothing, self.policy.deadline());
+    fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
+        let ticket = self.policy.on_submit(now, submission);
+        if self.submissions {
+            let (now, outstanding) = self.outstanding.then_some((now, submission.outstanding)).unzip();
+            let call = Call::OnSubmit { group: submission.group, ticket, now, outstanding };
+            let event = Event::new(call, Answer::Nothing, self.policy.deadline());
             self.trace.borrow_mut().push(event);
         }
         ticket
@@ -248,7 +264,7 @@ impl<P: Policy> Policy for Recorder<P> {
 /// If the policy breaks a rule.
 pub fn record<P: Policy>(policy: P, mix: &Mix, len: usize) -> Vec<Event> {
     let mut runner = TestRunner::deterministic();
-    let (recorder, trace) = Recorder::new(policy, mix.groups > 0);
+    let (recorder, trace) = Recorder::new(policy, mix);
     let mut driver = Driver::new(recorder, Shell::Punctual, mix.start);
     for _ in 0..len {
         let op = mix.op().new_tree(&mut runner).expect("every mix generates operations").current();

@@ -6,7 +6,7 @@ use coalesce::hint::*;
 use coalesce::status::*;
 use coalesce::strict::*;
 use coalesce::vic::*;
-use coalesce_testkit::{Completion, Decision, Event, Hint, Policy, Promises, replay};
+use coalesce_testkit::{Completion, Decision, Event, Hint, Policy, Promises, Submission, replay};
 use serde_json::Value;
 use std::ffi::CStr;
 use std::path::Path;
@@ -216,7 +216,7 @@ impl Policy for CintMachine {
         })
     }
 
-    fn on_submit(&mut self, group: u8) -> Option<u64> {
+    fn on_submit(&mut self, _: u64, Submission { group, .. }: Submission) -> Option<u64> {
         let window = self.windows.get_mut(usize::from(group)).map_or(null_mut(), |window| window.as_mut_ptr());
         // SAFETY: the window is ours.
         let ticket = unsafe { cint_window_on_submit(window) };

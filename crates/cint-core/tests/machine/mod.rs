@@ -1,7 +1,7 @@
 //! The machine as a policy under test.
 
 use cint_core::{Cint, Config, Hint, Params, Ticket, Tracker};
-use coalesce_testkit::{Completion, Decision, Policy, Promises, Rate};
+use coalesce_testkit::{Completion, Decision, Policy, Promises, Rate, Submission};
 
 pub const GROUPS: usize = 2;
 
@@ -62,7 +62,7 @@ impl<const WORDS: usize> Policy for Machine<WORDS> {
         Some(u64::from(self.cint.held()))
     }
 
-    fn on_submit(&mut self, group: u8) -> Option<u64> {
+    fn on_submit(&mut self, _: u64, Submission { group, .. }: Submission) -> Option<u64> {
         if self.groups == 0 {
             return None;
         }

@@ -5,7 +5,7 @@
 //! submitter group, the set of completed numbers. It derives the rest at each query. Its own time is an `i128` that
 //! never goes backwards.
 
-use coalesce_testkit::{Completion, Decision, Hint, Policy, Promises, Rate};
+use coalesce_testkit::{Completion, Decision, Hint, Policy, Promises, Rate, Submission};
 use std::collections::BTreeSet;
 
 /// The storm guard.
@@ -458,7 +458,7 @@ impl Policy for Reference {
         Some(Decision::Hold("reconfigured"))
     }
 
-    fn on_submit(&mut self, group: u8) -> Option<u64> {
+    fn on_submit(&mut self, _: u64, Submission { group, .. }: Submission) -> Option<u64> {
         let number = self.groups.get_mut(usize::from(group))?.submit(self.capacity)?;
         Some(u64::from(group) << 56 | number)
     }
