@@ -49,6 +49,8 @@ struct InFlight {
 
 /// How many events of the trace a violation shows.
 const TRACE_MAX: usize = 40;
+/// A budget has shares of this.
+const SHARE_OF: u128 = 10_000;
 /// How many finished tickets are remembered, to be used a second time.
 const STALE_MAX: usize = 16;
 
@@ -65,6 +67,9 @@ pub struct Driver<P> {
     held: VecDeque<Held>,
     reaping: bool,
     covered: u32,       // and not reaped
+    held_time: u128,    // that a budget has to pay for, in commands * ticks
+    earned_time: u128,  // by which it pays: the same in parts of SHARE_OF
+    constant: u64,      // which it pays besides: the largest that was promised
     promises: Promises, // before the present call
     interrupts: u64,
     completions: u64,
@@ -111,6 +116,9 @@ impl<P: Policy> Driver<P> {
             held: VecDeque::new(),
             reaping: true,
             covered: 0,
+            held_time: 0,
+            earned_time: 0,
+            constant: 0,
             interrupts: 0,
             completions: 0,
             paced: 0,
@@ -271,6 +279,14 @@ impl<P: Policy> Driver<P> {
     }
 
     fn move_to(&mut self, instant: u64) {
+        if let Some(budget) = self.promises.budget {
+            self.constant = self.constant.max(budget.constant);
+            let free = budget.free_until.min(instant).saturating_sub(self.now);
+            let elapsed = instant - self.now;
+            self.held_time += self.held.len() as u128 * u128::from(elapsed - free);
+            let outstanding = self.outstanding().max(budget.depth);
+            self.earned_time += u128::from(budget.share) * u128::from(outstanding) * u128::from(elapsed);
+        }
         self.elapsed += u128::from(instant - self.now);
         self.now = instant;
     }
@@ -427,6 +443,7 @@ impl<P: Policy> Driver<P> {
     }
 
     fn check_bounds(&self) -> Result<(), Violation> {
+        self.check_budget()?;
         let (Shell::Punctual, Some(bound), Some(first)) = (self.shell, self.promises.hold_max, self.held.front())
         else {
             return Ok(());
@@ -436,6 +453,18 @@ impl<P: Policy> Driver<P> {
             return Err(self.violation(
                 "no completion waits longer than promised",
                 format!("one waited {waited} ticks, promised are {bound}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_budget(&self) -> Result<(), Violation> {
+        let (Shell::Punctual, Some(budget)) = (self.shell, self.promises.budget) else { return Ok(()) };
+        let paid = self.earned_time / SHARE_OF + u128::from(self.constant);
+        if self.held_time > paid {
+            return Err(self.violation(
+                "holding costs no more than the budget",
+                format!("{} command ticks were held, {budget:?} pays for {paid}", self.held_time),
             ));
         }
         Ok(())

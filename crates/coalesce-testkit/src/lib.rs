@@ -9,7 +9,8 @@
 //! 3. *Nothing is held for ever*: a held completion has a deadline, or a command in flight behind it.
 //! 4. *Delay bound*: no completion waits longer than the policy promises, if deadlines are met.
 //! 5. *Rate bound*: no window of time has more interrupts than the policy promises.
-//! 6. *Harmless deadlines*: early, repeated and needless calls of `on_deadline` change nothing.
+//! 6. *Budget*: completions are held for no more than a share of the time that commands spend, if the policy promises one.
+//! 7. *Harmless deadlines*: early, repeated and needless calls of `on_deadline` change nothing.
 //!
 //! Implement [`Policy`] (four verbs), choose a [`Mix`], and hand both to [`check`]:
 //!
@@ -39,7 +40,7 @@ mod trace;
 pub use driver::{Driver, Shell, Summary, Violation, run};
 pub use lockstep::Lockstep;
 pub use op::{Mix, Op, When};
-pub use policy::{Completion, Decision, Hint, Policy, Promises, Rate, Submission};
+pub use policy::{Budget, Completion, Decision, Hint, Policy, Promises, Rate, Submission};
 pub use trace::{Call, Event, Recorder, check_vector, record, replay};
 
 use proptest::strategy::{BoxedStrategy, Just, Strategy};

@@ -2,7 +2,8 @@
 
 use crate::{Completion, Decision, Policy, Promises, Submission};
 
-/// A machine and its reference, told the same and compared after every call: decision, reason, deadline and count.
+/// A machine and its reference, told the same and compared after every call: decision, reason, deadline, count, account and
+/// promises.
 pub struct Lockstep<M, R> {
     machine: M,
     reference: R,
@@ -27,6 +28,14 @@ impl<M: Policy, R: Policy> Lockstep<M, R> {
         let (held, expected) = (self.machine.held(), self.reference.held());
         if held != expected {
             self.disagree(&format!("held() after {verb}"), &held, &expected);
+        }
+        let (spent, expected) = (self.machine.spent(), self.reference.spent());
+        if spent != expected {
+            self.disagree(&format!("spent() after {verb}"), &spent, &expected);
+        }
+        let (promises, expected) = (self.machine.promises(), self.reference.promises());
+        if promises != expected {
+            self.disagree(&format!("promises() after {verb}"), &promises, &expected);
         }
         machine
     }
@@ -59,6 +68,10 @@ impl<M: Policy, R: Policy> Policy for Lockstep<M, R> {
 
     fn held(&self) -> Option<u64> {
         self.machine.held()
+    }
+
+    fn spent(&self) -> Option<(u64, u64)> {
+        self.machine.spent()
     }
 
     fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {

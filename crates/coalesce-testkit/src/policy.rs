@@ -67,6 +67,20 @@ pub struct Rate {
     pub burst: u64,
 }
 
+/// A latency budget: if every deadline is met, what completions were held for, summed over them, is at every moment at most
+/// `share` of what commands were outstanding for, plus `constant`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// In 1/100 %.
+    pub share: u16,
+    /// In commands * ticks. After a change of the configuration the largest counts.
+    pub constant: u64,
+    /// At least so many commands are outstanding, because requesters wait for some that have not reached the device.
+    pub depth: u32,
+    /// Before this instant the policy may not interrupt, so that what is held until then does not count.
+    pub free_until: u64,
+}
+
 /// What a policy promises. The checker holds it to that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
@@ -75,6 +89,8 @@ pub struct Promises {
     pub hold_max: Option<u64>,
     /// The bound on the interrupt rate, if there is one.
     pub rate: Option<Rate>,
+    /// The bound on what holding costs, if there is one.
+    pub budget: Option<Budget>,
     /// Reasons of interrupts that the rate bound does not count.
     pub unpaced: &'static [&'static str],
     /// The policy may hold without a deadline while a command is in flight, whose completion ends the hold.
@@ -105,6 +121,11 @@ pub trait Policy {
 
     /// How many completions the policy believes it holds, if it counts.
     fn held(&self) -> Option<u64> {
+        None
+    }
+
+    /// For how long completions were held and commands outstanding, each summed over the commands, if the policy counts.
+    fn spent(&self) -> Option<(u64, u64)> {
         None
     }
 

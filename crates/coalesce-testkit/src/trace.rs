@@ -211,6 +211,10 @@ impl<P: Policy> Policy for Recorder<P> {
         self.policy.held()
     }
 
+    fn spent(&self) -> Option<(u64, u64)> {
+        self.policy.spent()
+    }
+
     fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
         let ticket = self.policy.on_submit(now, submission);
         if self.submissions {

@@ -1,6 +1,6 @@
 //! Each rule catches the mistake it is there for.
 
-use coalesce_testkit::{Completion, Decision, Mix, Policy, Promises, Rate, try_check_any};
+use coalesce_testkit::{Budget, Completion, Decision, Mix, Policy, Promises, Rate, try_check_any};
 use proptest::strategy::{Just, Strategy};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +22,8 @@ enum Mistake {
     Storm,
     /// Counts one too few.
     Miscount,
+    /// Holds for longer than its budget pays for.
+    Dear,
 }
 
 struct Counted {
@@ -69,7 +71,9 @@ impl Policy for Counted {
     }
 
     fn promises(&self) -> Promises {
-        Promises { hold_max: Some(TIME), rate: self.rate, ..Promises::default() }
+        let budget = Budget { share: 1_000, constant: 2 * TIME, depth: 0, free_until: 0 };
+        let budget = (self.mistake == Mistake::Dear).then_some(budget);
+        Promises { hold_max: Some(TIME), rate: self.rate, budget, ..Promises::default() }
     }
 
     fn held(&self) -> Option<u64> {
@@ -97,6 +101,7 @@ fn every_rule_catches_its_mistake() {
         (Mistake::DeafFlush, Some("a flush covers everything")),
         (Mistake::Storm, Some("the interrupt rate is bounded")),
         (Mistake::Miscount, Some("completions = covered + held")),
+        (Mistake::Dear, Some("holding costs no more than the budget")),
     ] {
         assert_eq!(rule_broken_by(mistake).as_deref(), rule, "{mistake:?}");
     }

@@ -362,7 +362,8 @@ impl Policy for Reference {
     }
 
     fn promises(&self) -> Promises {
-        Promises { hold_max: self.params().max_hold, ..Promises::default() }
+        let hold_max = self.params().max_hold;
+        Promises { hold_max, needs_next_completion: hold_max.is_none(), ..Promises::default() }
     }
 
     fn held(&self) -> Option<u64> {
