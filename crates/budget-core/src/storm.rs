@@ -10,6 +10,13 @@ impl Budget {
         self.flags.has(Flags::STORM)
     }
 
+    /// Before this instant the storm guard allows no interrupt; `None`: it has nothing against one.
+    #[must_use]
+    pub fn paced_until(&self) -> Option<u64> {
+        let paced = self.paced();
+        (paced > 0).then(|| self.last.saturating_add(paced.into()))
+    }
+
     /// Ticks until the storm guard allows an interrupt.
     pub(crate) const fn paced(&self) -> u32 {
         if self.is_storming() { self.config.storm_interval.saturating_sub(self.gap) } else { 0 }
