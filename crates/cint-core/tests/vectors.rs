@@ -41,7 +41,7 @@ fn check(name: &str, configurations: &[Params], mix: &Mix) {
     let configurations: Vec<_> = configurations.iter().map(to_json).collect();
     // The tracker of strict Barriers: so many groups, each with a window of 64 commands; 0: Barriers are relaxed.
     let header = json!({ "machine": "cint", "groups": mix.groups, "window": 64, "configurations": configurations });
-    check_vector(&path, &header, mix, 400, |header| {
+    check_vector(&path, &header, mix, &mix.same_ops(400), |header| {
         let configurations = header["configurations"].as_array().expect("a list");
         Machine::<1>::new(&configurations.iter().map(from_json).collect::<Vec<_>>(), mix.groups)
     });

@@ -61,6 +61,7 @@ pub struct Driver<P> {
     now: u64,
     elapsed: u128,      // time that passed; jumps back do not take from it
     reconfigured: u128, // when the present promises began
+    submitted: u64,     // when last; a policy may take it for the time, though the clock went back since
     slice_end: Option<u64>,
     in_flight: VecDeque<InFlight>,
     stale: VecDeque<u64>,
@@ -110,6 +111,7 @@ impl<P: Policy> Driver<P> {
             now: start,
             elapsed: 0,
             reconfigured: 0,
+            submitted: start,
             slice_end: None,
             in_flight: VecDeque::new(),
             stale: VecDeque::new(),
@@ -293,6 +295,7 @@ impl<P: Policy> Driver<P> {
 
     fn submit(&mut self, group: u8) -> Result<(), Violation> {
         let submission = Submission { group, outstanding: self.outstanding().saturating_add(1) };
+        self.submitted = self.now;
         let ticket = self.policy.on_submit(self.now, submission);
         match ticket {
             Some(ticket) => self.note(format_args!("on_submit(group {group}) = ticket {ticket:#x}")),
@@ -362,7 +365,7 @@ impl<P: Policy> Driver<P> {
                 "a deadline that is met ends the hold",
                 format!("the deadline was {deadline}, on_deadline({now}) answered Hold({reason})"),
             )),
-            (Some(deadline), Decision::Deliver(reason)) if deadline > now => Err(self.violation(
+            (Some(deadline), Decision::Deliver(reason)) if deadline > now.max(self.submitted) => Err(self.violation(
                 "an early on_deadline is harmless",
                 format!("the deadline was {deadline}, on_deadline({now}) answered Deliver({reason})"),
             )),

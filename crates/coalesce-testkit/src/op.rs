@@ -2,6 +2,8 @@
 
 use crate::Hint;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 /// When `on_deadline` is called, relative to the deadline the policy asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +169,16 @@ impl Mix {
             ops.push((1, (0..self.configurations).prop_map(Op::Reconfigure).boxed()));
         }
         prop::strategy::Union::new_weighted(ops).boxed()
+    }
+
+    /// `len` operations, the same at each call.
+    ///
+    /// # Panics
+    /// Never: every mix generates operations.
+    pub fn same_ops(&self, len: usize) -> Vec<Op> {
+        let mut runner = TestRunner::deterministic();
+        let mut next = || self.op().new_tree(&mut runner).expect("every mix generates operations").current();
+        (0..len).map(|_| next()).collect()
     }
 
     /// A sequence of at most `len` operations.

@@ -1,8 +1,6 @@
 //! Golden traces: every call and its answer, one JSON object a line, to be replayed in other languages.
 
-use crate::{Completion, Decision, Driver, Hint, Mix, Policy, Promises, Shell, Submission};
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
+use crate::{Completion, Decision, Driver, Hint, Mix, Op, Policy, Promises, Shell, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -262,17 +260,15 @@ impl<P: Policy> Policy for Recorder<P> {
     }
 }
 
-/// A trace of `len` operations of `mix`, the same at each call, with its punctual shell.
+/// A trace of the operations, with a punctual shell. `mix` says when it begins, and which arguments are of interest.
 ///
 /// # Panics
 /// If the policy breaks a rule.
-pub fn record<P: Policy>(policy: P, mix: &Mix, len: usize) -> Vec<Event> {
-    let mut runner = TestRunner::deterministic();
+pub fn record<P: Policy>(policy: P, mix: &Mix, ops: &[Op]) -> Vec<Event> {
     let (recorder, trace) = Recorder::new(policy, mix);
     let mut driver = Driver::new(recorder, Shell::Punctual, mix.start);
-    for _ in 0..len {
-        let op = mix.op().new_tree(&mut runner).expect("every mix generates operations").current();
-        driver.apply(op).expect("no rule is broken");
+    for op in ops {
+        driver.apply(*op).expect("no rule is broken");
     }
     driver.finish().expect("no rule is broken");
     trace.take()
@@ -281,13 +277,13 @@ pub fn record<P: Policy>(policy: P, mix: &Mix, len: usize) -> Vec<Event> {
 /// The golden traces of one machine: files of a first line with its configurations, and a line for each event.
 ///
 /// Replays `path` on a policy made by `build` from its first line. With the environment variable `UPDATE_VECTORS` set,
-/// writes the file first, from `header` and a trace recorded with `mix`.
+/// writes the file first, from `header` and a trace of `ops`.
 ///
 /// # Panics
 /// If an event comes out differently: with the file, the line, and what is different.
-pub fn check_vector<P: Policy>(path: &Path, header: &Value, mix: &Mix, len: usize, build: impl Fn(&Value) -> P) {
+pub fn check_vector<P: Policy>(path: &Path, header: &Value, mix: &Mix, ops: &[Op], build: impl Fn(&Value) -> P) {
     if std::env::var_os("UPDATE_VECTORS").is_some() {
-        let trace = record(build(header), mix, len);
+        let trace = record(build(header), mix, ops);
         let lines = trace.iter().map(|event| serde_json::to_string(event).expect("plain data"));
         let text: String = std::iter::once(header.to_string()).chain(lines).map(|line| line + "\n").collect();
         std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -38,7 +38,7 @@ fn from_json(value: &Value) -> Params {
 fn check(name: &str, configurations: &[Params], mix: &Mix) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name);
     let header = json!({ "machine": "vic", "configurations": configurations.iter().map(to_json).collect::<Vec<_>>() });
-    check_vector(&path, &header, mix, 400, |header| {
+    check_vector(&path, &header, mix, &mix.same_ops(400), |header| {
         let configurations = header["configurations"].as_array().expect("a list");
         Machine::new(&configurations.iter().map(from_json).collect::<Vec<_>>())
     });
