@@ -1,7 +1,7 @@
 //! Packs golden traces into one file of fixed-size records, for firmware that has no JSON: see
 //! `firmware-demo/lab/vectors.h`.
 //!
-//!     cargo run -p coalesce-testkit --example pack -- OUTPUT vectors/*.jsonl
+//!     cargo run -p coalesce-testkit --example pack -- OUTPUT vectors/{vic,cint}-*.jsonl
 
 use coalesce_testkit::{Call, Event, Hint};
 use serde_json::Value;
