@@ -96,7 +96,8 @@ impl Budget {
         let allowed = if is_company { Decision::Hold(HoldReason::Company) } else { Decision::DeliverUrgent };
         let held = self.held.saturating_add(is_company.into());
         // The next completion usually comes within a gap. Eight of them must be affordable.
-        let cost = times(cost_of(held), self.gap8);
+        let silence = self.silence();
+        let cost = times(cost_of(held), silence);
         if self.probes() {
             let is_affordable = cost <= self.credit.saturating_add(self.config.probe_credit());
             return if is_affordable { allowed } else { self.end_probe() };
@@ -107,7 +108,7 @@ impl Budget {
         // What is in flight or held stays outstanding until we deliver, so that this much is earned for certain.
         let earned = self.config.earned_by(self.in_flight.saturating_add(held).max(self.depth));
         let is_fair = cost_of(self.held) < earned.wrapping_mul(2); // of what is outstanding, at most 2 ε are held
-        let is_affordable = cost.saturating_sub(times(earned, self.gap8)) <= self.credit;
+        let is_affordable = cost.saturating_sub(times(earned, silence)) <= self.credit;
         if is_fair && is_affordable { allowed } else { Decision::Deliver(Reason::Budget) }
     }
 
@@ -126,9 +127,13 @@ impl Budget {
     /// The same without the storm guard.
     pub(crate) const fn own(&self) -> (i32, Reason) {
         let max_hold = self.config.max_hold.wrapping_sub(self.oldest).cast_signed();
-        let gap8 = if self.gap8 > 0 { self.gap8 } else { 1 };
-        let silence = gap8.wrapping_sub(self.quiet).cast_signed();
+        let silence = self.silence().wrapping_sub(self.quiet).cast_signed();
         if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) }
+    }
+
+    /// Ticks without a completion after which a hold ends: eight usual gaps, but at least a tick.
+    const fn silence(&self) -> u32 {
+        if self.gap8 > 0 { self.gap8 } else { 1 }
     }
 
     /// The reason of a deadline that has passed.

@@ -34,24 +34,8 @@ fn storm() -> impl Strategy<Value = StormParams> {
         .prop_map(|(max_rate, shift)| StormParams { max_rate, shift })
 }
 
-/// The same parameters for the reference, by its own arithmetic.
-fn in_ticks(params: &Params) -> reference::Params {
-    let ticks = u128::from(params.max_hold_ns) * u128::from(params.tick_hz) / 1_000_000_000;
-    reference::Params {
-        tick_hz: params.tick_hz,
-        budget: params.budget,
-        max_hold: ticks.max(1) as i128,
-        thr: params.thr,
-        ooo: params.ooo,
-        storm: params.storm.map(|StormParams { max_rate, shift }| reference::Storm {
-            interval: params.tick_hz.div_ceil(max_rate).into(),
-            shift,
-        }),
-    }
-}
-
 fn lockstep(choice: &[Params]) -> Lockstep<Machine, Reference> {
-    Lockstep::new(Machine::new(choice), Reference::new(choice.iter().map(in_ticks).collect()))
+    Lockstep::new(Machine::new(choice), Reference::new(choice))
 }
 
 const CONFIGURATIONS: usize = 3;

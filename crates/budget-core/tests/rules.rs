@@ -273,6 +273,19 @@ fn a_storm_leaves_no_debt() {
     assert!(holds > 50, "{holds} of 100");
 }
 
+/// On a coarse clock the gap is 0, and yet what is held waits for the next tick.
+#[test]
+fn a_hold_costs_at_least_a_tick() {
+    let mut budget = Budget::new(config(Params { max_hold_ns: 1_000, ..PARAMS }));
+    let mut most = 0;
+    (1..=100).for_each(|outstanding| budget.on_submit(0, outstanding));
+    for cif in (50..=100).rev() {
+        let _ = budget.on_completion(0, Plain, cif, cif + budget.held());
+        most = most.max(budget.held());
+    }
+    assert_eq!(u64::from(most), budget.config().learning(), "a probe, for a tick");
+}
+
 #[test]
 fn a_pause_earns_nothing() {
     let mut guest = Guest::new(PARAMS, 16);

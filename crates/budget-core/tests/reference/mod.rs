@@ -32,6 +32,15 @@ pub struct Params {
     pub storm: Option<Storm>,
 }
 
+impl From<&budget_core::Params> for Params {
+    fn from(params: &budget_core::Params) -> Self {
+        let budget_core::Params { tick_hz, budget, max_hold_ns, thr, ooo, storm } = *params;
+        let max_hold = i128::from(max_hold_ns) * i128::from(tick_hz) / 1_000_000_000;
+        let storm = storm.map(|storm| Storm { interval: tick_hz.div_ceil(storm.max_rate).into(), shift: storm.shift });
+        Self { tick_hz, budget, max_hold: max_hold.max(1), thr, ooo, storm }
+    }
+}
+
 impl Params {
     /// ε, in parts of `WHOLE`.
     fn epsilon(&self) -> i128 {
@@ -127,9 +136,9 @@ pub struct Reference {
 
 impl Reference {
     /// Starts with `configurations[0]`; `Policy::reconfigure(choice)` switches to `configurations[choice]`.
-    pub const fn new(configurations: Vec<Params>) -> Self {
+    pub fn new(configurations: &[budget_core::Params]) -> Self {
         Self {
-            configurations,
+            configurations: configurations.iter().map(Params::from).collect(),
             in_force: 0,
             told: 0,
             now: 0,
@@ -219,9 +228,14 @@ impl Reference {
 
     // ---- deadlines
 
+    /// Nothing is held for longer than this without another completion.
+    fn patience(&self) -> i128 {
+        self.eight_gaps.max(1)
+    }
+
     /// When what is held is due, without the guard.
     fn own_due(&self) -> Option<(Instant, &'static str)> {
-        let silence = self.last + self.eight_gaps.max(1);
+        let silence = self.last + self.patience();
         let max_hold = self.held.first()? + self.rules().max_hold;
         Some(if max_hold < silence { (max_hold, "max_hold") } else { (silence, "silence") })
     }
@@ -321,7 +335,7 @@ impl Reference {
             Said::Urgent => (self.held_count(), Decision::DeliverUrgent("urgent")),
             _ => (self.held_count() + 1, Decision::Hold("company")),
         };
-        let price = WHOLE * will_be_held * self.eight_gaps;
+        let price = WHOLE * will_be_held * self.patience();
         if self.probing() {
             if price > self.balance + self.overdraft() {
                 self.probed(0);
@@ -337,7 +351,7 @@ impl Reference {
             return Decision::Deliver("low_cif");
         }
         let rate = self.rules().epsilon() * (self.in_flight + will_be_held).max(self.learned.depth());
-        if WHOLE * self.held_count() >= 2 * rate || price - rate * self.eight_gaps > self.balance {
+        if WHOLE * self.held_count() >= 2 * rate || price - rate * self.patience() > self.balance {
             return Decision::Deliver("budget");
         }
         yes
