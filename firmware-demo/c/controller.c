@@ -87,14 +87,20 @@ static void report_doorbell(unsigned queue)
     __atomic_store_n(&registers.csts, CSTS_READY | CSTS_FATAL, __ATOMIC_RELEASE);
 }
 
+// Reads the doorbells. If the host has reaped everything by itself, no interrupt is due.
+static void read_doorbells(struct queue *queue)
+{
+    if (!queue_read_doorbells(queue))
+        report_doorbell(queue->id);
+    if (queue->id != 0 && queue_is_reaped(queue) && coalescing_deadline(&vectors[queue->id - 1]) != COALESCE_NEVER)
+        coalescing_on_consumed(&vectors[queue->id - 1], now);
+}
+
 static bool serve_doorbells(struct queue *queue)
 {
     bool has_rung = queue_has_rung(queue);
     if (has_rung) {
-        if (!queue_read_doorbells(queue))
-            report_doorbell(queue->id);
-        if (queue->id != 0 && queue_is_reaped(queue) && coalescing_deadline(&vectors[queue->id - 1]) != COALESCE_NEVER)
-            coalescing_on_consumed(&vectors[queue->id - 1], now);
+        read_doorbells(queue);
         post(queue); // there may be room now
     }
     struct sq_entry entry;
@@ -183,7 +189,9 @@ void device_run(uint64_t start)
 
     flash_abort();
     board_arm_deadline(BOARD_NEVER);
-    for (unsigned i = 0; i < IO_QUEUES && !is_fatal; i++)
+    for (unsigned i = 0; i < IO_QUEUES && !is_fatal; i++) {
+        read_doorbells(&queues[i + 1]); // of a host that polled before it disabled the controller
         coalescing_flush(&vectors[i], now);
+    }
     __atomic_store_n(&registers.csts, 0, __ATOMIC_RELEASE);
 }

@@ -44,8 +44,11 @@ impl<V: Vector> Controller<V> {
 
         board::flash_abort();
         board::board_arm_deadline(NEVER);
-        if !self.is_fatal {
-            self.vectors.iter_mut().for_each(|vector| vector.flush(self.now));
+        for id in 1..QUEUES {
+            if !self.is_fatal {
+                self.read_doorbells(id); // of a host that polled before it disabled the controller
+                self.vectors[id - 1].flush(self.now);
+            }
         }
         REGISTERS.csts.store(0, Release);
     }
@@ -82,16 +85,7 @@ impl<V: Vector> Controller<V> {
     fn serve_doorbells(&mut self, id: usize) -> bool {
         let has_rung = self.queues[id].has_rung();
         if has_rung {
-            if self.queues[id].read_doorbells().is_err() {
-                self.report_doorbell(id);
-            }
-            let now = self.now;
-            if self.queues[id].is_reaped()
-                && let Some(vector) = self.vector(id)
-                && vector.deadline().is_some()
-            {
-                vector.on_consumed(now);
-            }
+            self.read_doorbells(id);
             self.post(id); // there may be room now
         }
         while !self.is_fatal
@@ -100,6 +94,20 @@ impl<V: Vector> Controller<V> {
             self.begin(id, slot, &entry);
         }
         has_rung
+    }
+
+    /// Reads the doorbells. If the host has reaped everything by itself, no interrupt is due.
+    fn read_doorbells(&mut self, id: usize) {
+        if self.queues[id].read_doorbells().is_err() {
+            self.report_doorbell(id);
+        }
+        let now = self.now;
+        if self.queues[id].is_reaped()
+            && let Some(vector) = self.vector(id)
+            && vector.deadline().is_some()
+        {
+            vector.on_consumed(now);
+        }
     }
 
     /// An invalid doorbell value is ignored and reported. On the admin queue it is fatal: without that queue the host
