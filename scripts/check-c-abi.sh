@@ -38,7 +38,7 @@ cargo rustc --quiet --locked --release --package libcoalesce --lib --crate-type 
 library=$target/c-abi/release/libcoalesce.a
 # Compiler's own members have names of their own; ours are C names.
 mapfile -t exported < <(nm --plugin /dev/null --defined-only "$library" 2> /dev/null |
-  sed -n 's/^[0-9a-f]* T \(\(vic\|cint\|ipi_gate\|nvme\|coalesce\)_.*\)$/\1/p' | sort -u)
+  sed -n 's/^[0-9a-f]* T \(\(vic\|cint\|budget\|ipi_gate\|nvme\|coalesce\)_.*\)$/\1/p' | sort -u)
 [ "${#exported[@]}" -gt 30 ] || die "only ${#exported[@]} functions in $library"
 for name in "${exported[@]}"; do
   grep -q "\b$name(" "$header" || die "$name is not in the header"

@@ -35,7 +35,7 @@ build() { # NAME COMPILER...
 
 names=(misuse)
 for file in "$examples"/*.c; do names+=("$(basename "$file" .c)"); done
-[ "${#names[@]}" -ge 8 ] || die "only ${names[*]}"
+[ "${#names[@]}" -ge 9 ] || die "only ${names[*]}"
 compilers=(gcc)
 if command -v clang++ > /dev/null; then compilers+=(clang); fi
 valgrind=(valgrind --quiet --fair-sched=yes --error-exitcode=1 --leak-check=full) # fair: some threads only spin

@@ -50,7 +50,7 @@
 #define COALESCE_MARK_OF(hint) {COALESCE_NO_TICKET, (hint), COALESCE_NO_SOURCE}
 
 // The number of commands in flight is unknown: the `in_flight` rule is off for this completion. Only for
-// `cint_on_completion` and `cint_on_completion_strict`. vIC would take it as a number of commands, and hold.
+// `cint_on_completion` and `cint_on_completion_strict`. The other machines would take it as a number of commands, and hold.
 #define COALESCE_CIF_UNKNOWN 4294967295u
 
 // `tick_hz`
@@ -116,7 +116,7 @@
 // `budget`
 #define COALESCE_FIELD_BUDGET 21
 
-// No hint, or no hurry: burst detection decides.
+// No hint, or no hurry: the policy decides.
 #define COALESCE_HINT_PLAIN 0
 
 // The last command of a batch: interrupt when the batch is complete.
@@ -317,6 +317,84 @@
 typedef struct coalesce_policy coalesce_policy;
 #endif
 
+// Parameters of a latency budget. Start from `budget_config_default`.
+typedef struct {
+  // `sizeof(budget_config)`
+  uint32_t struct_size;
+  // The budget: the share of the requests' time that waiting for company may add, in 1/100 %. 1 to 5000.
+  uint32_t budget;
+  // Ticks per second of the caller's clock. 1000 to 10000000000.
+  uint64_t tick_hz;
+  // The longest time that a completion may be held, in ns. 1 ns to 1 s, and at most 500 million ticks. With a storm
+  // guard it must be at least 1 s / storm_max_rate. With `ooo` and in a storm, a completion may be held longer by
+  // less than 1 s / storm_max_rate.
+  uint64_t max_hold_ns;
+  // The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
+  // more, to tick_hz / 5; 0: no guard.
+  uint64_t storm_max_rate;
+  // The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16.
+  uint32_t storm_shift;
+  // The most completions that an interrupt covers, if there is no storm. 1 to 65535; 1: no coalescing.
+  uint32_t thr;
+  // 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0: it
+  // covers all.
+  uint32_t ooo;
+  // Must be 0.
+  uint32_t reserved;
+} budget_config;
+COALESCE_LAYOUT(budget_config, 48, uint64_t);
+
+// A decision, or an error. Only `COALESCE_HOLD` suppresses an interrupt: on every other value, errors included,
+// interrupt. Numbers are never reused.
+typedef int32_t coalesce_status;
+
+// A latency budget for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It contains no pointers and
+// owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
+typedef struct {
+  // Private to the library.
+  uint64_t opaque[13];
+} budget_state;
+COALESCE_LAYOUT(budget_state, 104, uint64_t);
+
+// A parameter that is out of range.
+typedef struct {
+  // The parameter: `COALESCE_FIELD_...`
+  uint32_t field;
+  // The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: none.
+  uint32_t because;
+  // The value of the parameter.
+  uint64_t value;
+  // The smallest value allowed here.
+  uint64_t min;
+  // The largest value allowed here.
+  uint64_t max;
+} coalesce_error;
+COALESCE_LAYOUT(coalesce_error, 32, uint64_t);
+
+// The state of a machine, for statistics. `held_time` is at most `outstanding_time` * budget / 10000 + `learning`,
+// beside what late deadlines add, and a storm guard. The budget is that of the configuration.
+typedef struct {
+  // Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
+  // held.
+  uint32_t held;
+  // The number of commands that the requesters keep outstanding before they wait for an interrupt, as far as
+  // learned; 0: unknown.
+  uint32_t depth;
+  // 1: interrupts come faster than the storm guard allows, and it paces them.
+  uint32_t is_storming;
+  // Reserved: 0.
+  uint32_t reserved;
+  // The longest time that a completion may be held, in ticks.
+  uint64_t max_hold;
+  // The time that learning may take beyond the budget, once, in ticks summed over the requests.
+  uint64_t learning;
+  // The time for which completions were held, in ticks summed over them. It saturates.
+  uint64_t held_time;
+  // The time for which commands were outstanding, in ticks summed over them. It saturates.
+  uint64_t outstanding_time;
+} budget_info;
+COALESCE_LAYOUT(budget_info, 48, uint64_t);
+
 // Parameters of cinterrupts. Start from `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
 typedef struct {
   // `sizeof(cint_config)`
@@ -349,10 +427,6 @@ typedef struct {
 } cint_config;
 COALESCE_LAYOUT(cint_config, 56, uint64_t);
 
-// A decision, or an error. Only `COALESCE_HOLD` suppresses an interrupt: on every other value, errors included,
-// interrupt. Numbers are never reused.
-typedef int32_t coalesce_status;
-
 // A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It contains no pointers
 // and owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 typedef struct {
@@ -360,21 +434,6 @@ typedef struct {
   uint64_t opaque[11];
 } cint_state;
 COALESCE_LAYOUT(cint_state, 88, uint64_t);
-
-// A parameter that is out of range.
-typedef struct {
-  // The parameter: `COALESCE_FIELD_...`
-  uint32_t field;
-  // The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: none.
-  uint32_t because;
-  // The value of the parameter.
-  uint64_t value;
-  // The smallest value allowed here.
-  uint64_t min;
-  // The largest value allowed here.
-  uint64_t max;
-} coalesce_error;
-COALESCE_LAYOUT(coalesce_error, 32, uint64_t);
 
 // The state of a machine, for statistics.
 typedef struct {
@@ -567,6 +626,103 @@ COALESCE_LAYOUT(vic_info, 16, uint32_t);
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// A budget of 5 %, and no completion is held for longer than 2 ms.
+//
+// Requires:
+// `config` is null or points to `config_size` bytes.
+void budget_config_default(budget_config *config, size_t config_size, uint64_t tick_hz);
+
+// Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(budget_state)`; `error` may be null. On an
+// error the memory is unchanged.
+//
+// Requires:
+// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
+// as its `struct_size` says; `error` is null or points to a `coalesce_error`.
+COALESCE_MUST_USE
+coalesce_status budget_init(budget_state *state,
+                            size_t state_size,
+                            const budget_config *config,
+                            coalesce_error *error);
+
+// Changes the configuration, and decides about the held completions. What was learned and earned stays. `tick_hz`
+// cannot change. On an error nothing changes. `error` may be null.
+//
+// Requires:
+// As `budget_init`, of a state that nobody else uses during the call.
+COALESCE_MUST_USE
+coalesce_status budget_reconfigure(budget_state *state,
+                                   const budget_config *config,
+                                   uint64_t now,
+                                   coalesce_error *error);
+
+// Notes a submitted command. `outstanding` is the number of commands that are submitted and not reaped, including this
+// one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of the completion
+// queue, the commands in flight included.
+//
+// Requires:
+// `state` is null or points to a `budget_state` that nobody else uses during the call.
+coalesce_status budget_on_submit(budget_state *state, uint64_t now, uint32_t outstanding);
+
+// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
+// commands in flight, including this one. To get it, decrement your counter. Then load it again inside the lock that
+// protects the state, and add one. `outstanding` is as in `budget_on_submit`.
+//
+// Requires:
+// As `budget_on_submit`.
+COALESCE_MUST_USE
+coalesce_status budget_on_completion(budget_state *state,
+                                     uint64_t now,
+                                     uint32_t hint,
+                                     uint32_t cif,
+                                     uint32_t outstanding);
+
+// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Every call may change it.
+//
+// Requires:
+// `state` is null or points to a `budget_state` that nobody changes during the call.
+uint64_t budget_deadline(const budget_state *state);
+
+// Decides at the deadline. Early, late and repeated calls are harmless.
+//
+// Requires:
+// As `budget_on_submit`.
+COALESCE_MUST_USE coalesce_status budget_on_deadline(budget_state *state, uint64_t now);
+
+// Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
+// flush: report it with `COALESCE_HINT_URGENT`.
+//
+// Requires:
+// As `budget_on_submit`.
+COALESCE_MUST_USE coalesce_status budget_flush(budget_state *state, uint64_t now);
+
+// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals the
+// posted index, both read inside the lock that protects the state.
+//
+// Requires:
+// As `budget_on_submit`.
+coalesce_status budget_on_consumed(budget_state *state, uint64_t now);
+
+// Forgets what was learned about the requesters, because others may come: for a reset and a new driver. What is held
+// stays held, and what was earned stays earned.
+//
+// Requires:
+// As `budget_on_submit`.
+coalesce_status budget_forget(budget_state *state);
+
+// Reads the state of a machine, as of the last call with a time. `info_size` is `sizeof(budget_info)`.
+//
+// Requires:
+// `state` is null or points to a `budget_state` that nobody changes during the call; `info` is null or points to
+// `info_size` bytes.
+coalesce_status budget_get_info(const budget_state *state, budget_info *info, size_t info_size);
+
+// The reason of the last decision: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` before the first one, or if `state`
+// is invalid.
+//
+// Requires:
+// As `budget_deadline`.
+uint32_t budget_reason(const budget_state *state);
 
 // The paper's parameters for Optane with two bounds: a completion is held for at most 100 µs, and the `in_flight` rule
 // keeps the device busy.
@@ -1046,12 +1202,35 @@ coalesce_status cint_on_completion_strict(cint_state *state,
                                           uint32_t hint,
                                           uint32_t cif);
 
+// `budget_on_completion` with strict Barriers, as `cint_on_completion_strict`.
+//
+// Requires:
+// As `budget_on_completion` and `cint_window_on_submit`.
+COALESCE_MUST_USE
+coalesce_status budget_on_completion_strict(budget_state *state,
+                                            uint64_t *window,
+                                            uint64_t now,
+                                            uint64_t ticket,
+                                            uint32_t hint,
+                                            uint32_t cif,
+                                            uint32_t outstanding);
+
 // Notes that a command was aborted and will not complete, and decides. With relaxed Barriers, `window` may be null and
 // `ticket` is `COALESCE_NO_TICKET`.
 //
 // Requires:
 // As `cint_on_completion_strict`.
 COALESCE_MUST_USE coalesce_status cint_on_cancel(cint_state *state, uint64_t *window, uint64_t now, uint64_t ticket);
+
+// `cint_on_cancel` for a latency budget.
+//
+// Requires:
+// As `budget_on_completion_strict`.
+COALESCE_MUST_USE
+coalesce_status budget_on_cancel(budget_state *state,
+                                 uint64_t *window,
+                                 uint64_t now,
+                                 uint64_t ticket);
 
 #if defined(COALESCE_HOSTED)
 // Writes an error as a sentence, such as "thr is 0; allowed: 1 to 65535". Returns the length of the whole sentence, as

@@ -1,8 +1,8 @@
 //! cinterrupts: `cint_...`. It decides by the requester's hints and by burst detection.
 
 use crate::error::{
-    COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_RESERVED, COALESCE_FIELD_STORM_SHIFT,
-    COALESCE_FIELD_THR, Refused, coalesce_error,
+    COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR, Refused,
+    coalesce_error, narrow, switch, zero,
 };
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
@@ -79,22 +79,15 @@ impl cint_config {
     }
 
     pub(crate) fn params(&self) -> Result<Params, Refused> {
-        let narrow = |number: u32, value: u32, range: (u64, u64)| {
-            u16::try_from(value).map_err(|_| coalesce_error::new(number, value.into(), range))
-        };
-        if self.ooo > 1 {
-            return Err(coalesce_error::new(COALESCE_FIELD_OOO, self.ooo.into(), (0, 1)).into());
-        }
-        if self.reserved != 0 {
-            return Err(coalesce_error::new(COALESCE_FIELD_RESERVED, self.reserved.into(), (0, 0)).into());
-        }
+        let ooo = switch(COALESCE_FIELD_OOO, self.ooo)?;
+        zero(self.reserved)?;
         let shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?.min(u8::MAX.into()) as u8;
         let in_flight = narrow(COALESCE_FIELD_IN_FLIGHT, self.in_flight, Field::InFlight.range())?;
         Ok(Params {
             tick_hz: self.tick_hz,
             delta_ns: self.delta_ns,
             thr: narrow(COALESCE_FIELD_THR, self.thr, Field::Thr.range())?,
-            ooo: self.ooo == 1,
+            ooo,
             max_hold_ns: (self.max_hold_ns != COALESCE_NEVER).then_some(self.max_hold_ns),
             storm: (self.storm_max_rate != 0).then_some(StormParams { max_rate: self.storm_max_rate, shift }),
             in_flight: (in_flight != 0).then_some(in_flight),
@@ -175,7 +168,7 @@ pub unsafe extern "C" fn cint_reconfigure(
 }
 
 /// The number of commands in flight is unknown: the `in_flight` rule is off for this completion. Only for
-/// `cint_on_completion` and `cint_on_completion_strict`. vIC would take it as a number of commands, and hold.
+/// `cint_on_completion` and `cint_on_completion_strict`. The other machines would take it as a number of commands, and hold.
 pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 
 /// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of

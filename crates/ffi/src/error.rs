@@ -33,6 +33,25 @@ impl From<ConfigError> for coalesce_error {
     }
 }
 
+/// A parameter that has 32 bits in C and 16 in the machine.
+pub(crate) fn narrow(field: u32, value: u32, range: (u64, u64)) -> Result<u16, coalesce_error> {
+    u16::try_from(value).map_err(|_| coalesce_error::new(field, value.into(), range))
+}
+
+/// A parameter that is 0 or 1.
+pub(crate) fn switch(field: u32, value: u32) -> Result<bool, coalesce_error> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(coalesce_error::new(field, value.into(), (0, 1))),
+    }
+}
+
+/// A `reserved` that must be 0.
+pub(crate) fn zero(reserved: u32) -> Result<(), coalesce_error> {
+    if reserved == 0 { Ok(()) } else { Err(coalesce_error::new(COALESCE_FIELD_RESERVED, reserved.into(), (0, 0))) }
+}
+
 /// Why a call is refused.
 pub(crate) enum Refused {
     /// With this status.

@@ -2,7 +2,7 @@
 
 use cint_core::{Barriers, BothBits, Hint, SystemCall};
 
-/// No hint, or no hurry: burst detection decides.
+/// No hint, or no hurry: the policy decides.
 pub const COALESCE_HINT_PLAIN: u32 = 0;
 /// The last command of a batch: interrupt when the batch is complete.
 pub const COALESCE_HINT_BARRIER: u32 = 1;

@@ -1,5 +1,5 @@
 //! libcoalesce: the C ABI of the interrupt coalescing policies. C programs include `coalesce.h`, which is generated
-//! from this crate and documents everything that a caller needs. Rust programs use `vic-core` and `cint-core` directly.
+//! from this crate and documents everything that a caller needs. Rust programs use the cores directly.
 //!
 //! Every function checks its arguments and makes one call of a core. An error never suppresses an interrupt: only
 //! `COALESCE_HOLD` does, and only a valid machine returns it.
@@ -10,6 +10,7 @@
 extern crate std;
 
 mod block;
+pub mod budget;
 pub mod cint;
 pub mod error;
 pub mod hint;

@@ -2,14 +2,14 @@
 //! have completed (cinterrupts §4.3).
 
 use crate::block::Block;
+use crate::budget::budget_state;
 use crate::cint::cint_state;
 use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error};
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
 use crate::tagged::{Tagged, kind};
+use budget_core::Budget;
 use cint_core::{Cint, Event, Hint, Window, Word};
-
-type State = Tagged<Cint>;
 
 impl Block for Window {
     type Word = Word;
@@ -103,7 +103,32 @@ pub unsafe extern "C" fn cint_on_completion_strict(
 ) -> coalesce_status {
     // SAFETY: the caller's promises.
     unsafe {
-        with_event(finish(window, ticket, hint), |event| State::decide(state, |cint| cint.on_event(now, event, cif)))
+        with_event(finish(window, ticket, hint), |event| {
+            Tagged::<Cint>::decide(state, |cint| cint.on_event(now, event, cif))
+        })
+    }
+}
+
+/// `budget_on_completion` with strict Barriers, as `cint_on_completion_strict`.
+///
+/// # Safety
+/// As `budget_on_completion` and `cint_window_on_submit`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_on_completion_strict(
+    state: *mut budget_state,
+    window: *mut u64,
+    now: u64,
+    ticket: u64,
+    hint: u32,
+    cif: u32,
+    outstanding: u32,
+) -> coalesce_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        with_event(finish(window, ticket, hint), |event| {
+            Tagged::<Budget>::decide(state, |budget| budget.on_completion(now, event, cif, outstanding))
+        })
     }
 }
 
@@ -123,7 +148,27 @@ pub unsafe extern "C" fn cint_on_cancel(
     // SAFETY: the caller's promises.
     unsafe {
         with_event(finish(window, ticket, COALESCE_HINT_PLAIN), |event| {
-            State::decide(state, |cint| cint.on_cancel(now, event))
+            Tagged::<Cint>::decide(state, |cint| cint.on_cancel(now, event))
+        })
+    }
+}
+
+/// `cint_on_cancel` for a latency budget.
+///
+/// # Safety
+/// As `budget_on_completion_strict`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_on_cancel(
+    state: *mut budget_state,
+    window: *mut u64,
+    now: u64,
+    ticket: u64,
+) -> coalesce_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        with_event(finish(window, ticket, COALESCE_HINT_PLAIN), |event| {
+            Tagged::<Budget>::decide(state, |budget| budget.on_cancel(now, event))
         })
     }
 }

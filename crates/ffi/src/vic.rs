@@ -1,8 +1,8 @@
 //! vIC: `vic_...`. It decides by the commands in flight and the completion rate.
 
 use crate::error::{
-    COALESCE_FIELD_CIF_THRESHOLD, COALESCE_FIELD_LIVE_CLAMP, COALESCE_FIELD_MAX_SKIP, COALESCE_FIELD_RESERVED, Refused,
-    coalesce_error,
+    COALESCE_FIELD_CIF_THRESHOLD, COALESCE_FIELD_LIVE_CLAMP, COALESCE_FIELD_MAX_SKIP, Refused, coalesce_error, narrow,
+    switch, zero,
 };
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
@@ -73,23 +73,16 @@ impl vic_config {
     }
 
     pub(crate) fn params(&self) -> Result<Params, Refused> {
-        let narrow = |number: u32, value: u32, field: Field| {
-            u16::try_from(value).map_err(|_| coalesce_error::new(number, value.into(), field.range()))
-        };
-        if self.live_clamp > 1 {
-            return Err(coalesce_error::new(COALESCE_FIELD_LIVE_CLAMP, self.live_clamp.into(), (0, 1)).into());
-        }
-        if self.reserved != 0 {
-            return Err(coalesce_error::new(COALESCE_FIELD_RESERVED, self.reserved.into(), (0, 0)).into());
-        }
+        let live_clamp = switch(COALESCE_FIELD_LIVE_CLAMP, self.live_clamp)?;
+        zero(self.reserved)?;
         Ok(Params {
             tick_hz: self.tick_hz,
-            cif_threshold: narrow(COALESCE_FIELD_CIF_THRESHOLD, self.cif_threshold, Field::CifThreshold)?,
+            cif_threshold: narrow(COALESCE_FIELD_CIF_THRESHOLD, self.cif_threshold, Field::CifThreshold.range())?,
             iops_threshold: self.iops_threshold,
             epoch_ns: self.epoch_ns,
-            max_skip: narrow(COALESCE_FIELD_MAX_SKIP, self.max_skip, Field::MaxSkip)?,
+            max_skip: narrow(COALESCE_FIELD_MAX_SKIP, self.max_skip, Field::MaxSkip.range())?,
             max_hold_ns: (self.max_hold_ns != COALESCE_NEVER).then_some(self.max_hold_ns),
-            live_clamp: self.live_clamp == 1,
+            live_clamp,
             margin_ns: self.margin_ns,
         })
     }

@@ -1,5 +1,6 @@
 //! Invalid states and invalid configurations give an error, and never `COALESCE_HOLD`.
 
+use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::*;
 use coalesce::hint::*;
@@ -16,6 +17,7 @@ struct Memory([u8; 256]);
 /// Calls every function that decides with any memory as its state.
 fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
     let (vic, cint) = (memory.cast::<vic_state>(), memory.cast::<cint_state>());
+    let budget = memory.cast::<budget_state>();
     // SAFETY: the memory is ours, and larger than a state; or null.
     unsafe {
         vec![
@@ -35,6 +37,17 @@ fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
             ("cint_reconfigure", cint_reconfigure(cint, null(), 1, null_mut())),
             ("cint_on_completion_strict", cint_on_completion_strict(cint, null_mut(), 1, COALESCE_NO_TICKET, 0, 100)),
             ("cint_on_cancel", cint_on_cancel(cint, null_mut(), 1, COALESCE_NO_TICKET)),
+            ("budget_on_submit", budget_on_submit(budget, 1, 100)),
+            ("budget_on_completion", budget_on_completion(budget, 1, COALESCE_HINT_PLAIN, 100, 100)),
+            ("budget_on_completion_strict", {
+                budget_on_completion_strict(budget, null_mut(), 1, COALESCE_NO_TICKET, 0, 100, 100)
+            }),
+            ("budget_on_cancel", budget_on_cancel(budget, null_mut(), 1, COALESCE_NO_TICKET)),
+            ("budget_on_deadline", budget_on_deadline(budget, 1)),
+            ("budget_flush", budget_flush(budget, 1)),
+            ("budget_on_consumed", budget_on_consumed(budget, 1)),
+            ("budget_reconfigure", budget_reconfigure(budget, null(), 1, null_mut())),
+            ("budget_forget", budget_forget(budget)),
             ("cint_window_reset", cint_window_reset(memory.cast())),
             ("cint_reaper_reap", cint_reaper_reap(memory.cast(), null(), None, null_mut(), null_mut())),
         ]
@@ -49,8 +62,10 @@ fn assert_refused(memory: *mut u8, expected: coalesce_status) {
     unsafe {
         assert_eq!(vic_deadline(memory.cast()), COALESCE_NEVER);
         assert_eq!(cint_deadline(memory.cast()), COALESCE_NEVER);
+        assert_eq!(budget_deadline(memory.cast()), COALESCE_NEVER);
         assert_eq!(vic_reason(memory.cast()), COALESCE_REASON_NONE);
         assert_eq!(cint_reason(memory.cast()), COALESCE_REASON_NONE);
+        assert_eq!(budget_reason(memory.cast()), COALESCE_REASON_NONE);
         assert_eq!(cint_window_on_submit(memory.cast()), COALESCE_NO_TICKET);
     }
 }
@@ -86,6 +101,14 @@ fn a_state_of_another_machine_gives_an_error() {
         assert_eq!(vic_on_completion(state.cast(), 1, 100), COALESCE_E_STATE);
         assert_eq!(cint_on_completion(state.cast(), 1, 77, 100), COALESCE_DELIVER, "an unknown hint delivers");
         assert_eq!(cint_reason(state.cast()), COALESCE_REASON_ERROR);
+        assert_eq!(budget_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100, 100), COALESCE_E_STATE);
+        let mut config = std::mem::zeroed::<budget_config>();
+        budget_config_default(&raw mut config, size_of::<budget_config>(), 1_000_000_000);
+        assert_eq!(budget_init(state.cast(), size_of::<budget_state>(), &raw const config, null_mut()), COALESCE_OK);
+        assert_eq!(vic_on_completion(state.cast(), 1, 100), COALESCE_E_STATE);
+        assert_eq!(cint_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100), COALESCE_E_STATE);
+        assert_eq!(budget_on_completion(state.cast(), 1, 77, 100, 100), COALESCE_DELIVER, "an unknown hint delivers");
+        assert_eq!(budget_reason(state.cast()), COALESCE_REASON_ERROR);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The golden traces in `vectors/`, replayed through the exported functions: the same decisions, reasons and deadlines.
 
+use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::coalesce_error;
 use coalesce::hint::*;
@@ -189,6 +190,14 @@ impl CintMachine {
     }
 }
 
+const fn hint(completion: Completion) -> u32 {
+    match completion.hint {
+        Hint::Plain => COALESCE_HINT_PLAIN,
+        Hint::Barrier => COALESCE_HINT_BARRIER,
+        Hint::Urgent => COALESCE_HINT_URGENT,
+    }
+}
+
 fn window(header: &Value) -> Vec<u64> {
     let commands = number(header, "window") as u32;
     let mut window = vec![0; cint_window_size(commands) / 8];
@@ -200,11 +209,7 @@ fn window(header: &Value) -> Vec<u64> {
 
 impl Policy for CintMachine {
     fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        let hint = match completion.hint {
-            Hint::Plain => COALESCE_HINT_PLAIN,
-            Hint::Barrier => COALESCE_HINT_BARRIER,
-            Hint::Urgent => COALESCE_HINT_URGENT,
-        };
+        let hint = hint(completion);
         if self.windows.is_empty() {
             // SAFETY: the state is ours.
             return self.decide(|state| unsafe { cint_on_completion(state, now, hint, completion.cif) });
@@ -273,6 +278,97 @@ impl Policy for CintMachine {
     }
 }
 
+struct BudgetMachine {
+    state: Box<budget_state>,
+    configs: Vec<budget_config>,
+}
+
+impl BudgetMachine {
+    fn new(header: &Value) -> Self {
+        let configs: Vec<_> = configurations(header)
+            .iter()
+            .map(|value| budget_config {
+                struct_size: size_of::<budget_config>() as u32,
+                budget: number(value, "budget") as u32,
+                tick_hz: number(value, "tick_hz"),
+                max_hold_ns: number(value, "max_hold_ns"),
+                storm_max_rate: value["storm_max_rate"].as_u64().unwrap_or(0),
+                storm_shift: value["storm_shift"].as_u64().unwrap_or(7) as u32,
+                thr: number(value, "thr") as u32,
+                ooo: value["ooo"].as_bool().expect("a switch").into(),
+                reserved: 0,
+            })
+            .collect();
+        let mut state = Box::new(budget_state { opaque: [0; 13] });
+        let size = size_of::<budget_state>();
+        // SAFETY: all of it is ours.
+        assert_eq!(unsafe { budget_init(&raw mut *state, size, &raw const configs[0], null_mut()) }, COALESCE_OK);
+        Self { state, configs }
+    }
+
+    fn decide(&mut self, call: impl FnOnce(*mut budget_state) -> coalesce_status) -> Decision {
+        let status = call(&raw mut *self.state);
+        // SAFETY: the state is ours.
+        decision(status, unsafe { budget_reason(&raw const *self.state) })
+    }
+}
+
+impl Policy for BudgetMachine {
+    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+        let Completion { cif, outstanding, .. } = completion;
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { budget_on_completion(state, now, hint(completion), cif, outstanding) })
+    }
+
+    fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
+        // SAFETY: the state is ours.
+        let status = unsafe { budget_on_submit(&raw mut *self.state, now, submission.outstanding) };
+        assert_eq!(status, COALESCE_OK);
+        None
+    }
+
+    fn cancel(&mut self, now: u64, _: Option<u64>) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { budget_on_cancel(state, null_mut(), now, COALESCE_NO_TICKET) })
+    }
+
+    fn reset_tracking(&mut self) {
+        // SAFETY: the state is ours.
+        assert_eq!(unsafe { budget_forget(&raw mut *self.state) }, COALESCE_OK);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        // SAFETY: the state is ours.
+        instant(unsafe { budget_deadline(&raw const *self.state) })
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { budget_on_deadline(state, now) })
+    }
+
+    fn flush(&mut self, now: u64) -> Decision {
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { budget_flush(state, now) })
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::default()
+    }
+
+    fn on_consumed(&mut self, now: u64) {
+        // SAFETY: the state is ours.
+        assert_eq!(unsafe { budget_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
+    }
+
+    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
+        let config = *self.configs.get(usize::from(choice))?;
+        // SAFETY: all of it is ours.
+        let status = unsafe { budget_reconfigure(&raw mut *self.state, &raw const config, now, null_mut()) };
+        (status != COALESCE_E_CONFIG).then(|| self.decide(|_| status))
+    }
+}
+
 /// The number of events in the traces of one machine, all of which were decided the same.
 fn replay_all<P: Policy>(machine: &str, build: impl Fn(&Value) -> P) -> usize {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
@@ -303,4 +399,9 @@ fn vic_decides_the_same() {
 #[test]
 fn cint_decides_the_same() {
     assert!(replay_all("cint", CintMachine::new) > 1000);
+}
+
+#[test]
+fn budget_decides_the_same() {
+    assert!(replay_all("budget", BudgetMachine::new) > 1000);
 }

@@ -19,6 +19,8 @@ static const char *about = "";
 static vic_config a_vic_config;
 static cint_config a_cint_config;
 static cint_state a_cint;
+static budget_config a_budget_config;
+static budget_state a_budget;
 static uint64_t a_window[CINT_WINDOW_WORDS(64)];
 static cint_entry a_queue[2];
 
@@ -29,34 +31,49 @@ static bool take_all(void *context, const cint_entry *entry)
 }
 
 // Calls every function that takes a state, with any memory as the state.
-typedef enum { VIC, CINT, GATE, WINDOW, REAPER, KINDS } kind;
-static const size_t sizes[KINDS] = {sizeof(vic_state), sizeof(cint_state), sizeof(ipi_gate), sizeof a_window,
-                                    CINT_REAPER_WORDS(64) * sizeof(uint64_t)};
+typedef enum { VIC, CINT, BUDGET, GATE, WINDOW, REAPER, KINDS } kind;
+static const size_t sizes[KINDS] = {sizeof(vic_state), sizeof(cint_state), sizeof(budget_state),
+                                    sizeof(ipi_gate),  sizeof a_window,    CINT_REAPER_WORDS(64) * sizeof(uint64_t)};
+// What they write besides: an info or a number.
+static const size_t answers[KINDS] = {sizeof(vic_info), sizeof(cint_info), sizeof(budget_info),
+                                      sizeof(uint64_t), sizeof(uint64_t),  sizeof(uint32_t)};
 
-#define FUNCTIONS(X)                                                                               \
-    X(VIC, vic_state, vic_on_completion(state, 1, 100))                                            \
-    X(VIC, vic_state, vic_on_completion_in_slice(state, 1, 100, 2))                                \
-    X(VIC, vic_state, vic_on_deadline(state, 1))                                                   \
-    X(VIC, vic_state, vic_on_consumed(state, 1))                                                   \
-    X(VIC, vic_state, vic_on_schedule(state, 1))                                                   \
-    X(VIC, vic_state, vic_on_deschedule(state, 1))                                                 \
-    X(VIC, vic_state, vic_flush(state, 1))                                                         \
-    X(VIC, vic_state, vic_reconfigure(state, &a_vic_config, 1, NULL))                              \
-    X(VIC, vic_state, vic_get_info(state, (vic_info *)out, sizeof(vic_info)))                      \
-    X(CINT, cint_state, cint_on_completion(state, 1, COALESCE_HINT_PLAIN, 100))                    \
-    X(CINT, cint_state, cint_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100)) \
-    X(CINT, cint_state, cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                    \
-    X(CINT, cint_state, cint_on_deadline(state, 1))                                                \
-    X(CINT, cint_state, cint_on_batch_end(state, 1))                                               \
-    X(CINT, cint_state, cint_on_consumed(state, 1))                                                \
-    X(CINT, cint_state, cint_flush(state, 1))                                                      \
-    X(CINT, cint_state, cint_reconfigure(state, &a_cint_config, 1, NULL))                          \
-    X(CINT, cint_state, cint_get_info(state, (cint_info *)out, sizeof(cint_info)))                 \
-    X(GATE, ipi_gate, ipi_gate_delivered(state, 1))                                                \
-    X(GATE, ipi_gate, ipi_gate_should_send(state, 1, (uint64_t *)out))                             \
-    X(WINDOW, uint64_t, cint_window_reset(state))                                                  \
-    X(WINDOW, uint64_t, cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100)) \
-    X(WINDOW, uint64_t, cint_on_cancel(&a_cint, state, 1, 0))                                      \
+#define FUNCTIONS(X)                                                                                          \
+    X(VIC, vic_state, vic_on_completion(state, 1, 100))                                                       \
+    X(VIC, vic_state, vic_on_completion_in_slice(state, 1, 100, 2))                                           \
+    X(VIC, vic_state, vic_on_deadline(state, 1))                                                              \
+    X(VIC, vic_state, vic_on_consumed(state, 1))                                                              \
+    X(VIC, vic_state, vic_on_schedule(state, 1))                                                              \
+    X(VIC, vic_state, vic_on_deschedule(state, 1))                                                            \
+    X(VIC, vic_state, vic_flush(state, 1))                                                                    \
+    X(VIC, vic_state, vic_reconfigure(state, &a_vic_config, 1, NULL))                                         \
+    X(VIC, vic_state, vic_get_info(state, (vic_info *)out, sizeof(vic_info)))                                 \
+    X(CINT, cint_state, cint_on_completion(state, 1, COALESCE_HINT_PLAIN, 100))                               \
+    X(CINT, cint_state, cint_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100))            \
+    X(CINT, cint_state, cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                               \
+    X(CINT, cint_state, cint_on_deadline(state, 1))                                                           \
+    X(CINT, cint_state, cint_on_batch_end(state, 1))                                                          \
+    X(CINT, cint_state, cint_on_consumed(state, 1))                                                           \
+    X(CINT, cint_state, cint_flush(state, 1))                                                                 \
+    X(CINT, cint_state, cint_reconfigure(state, &a_cint_config, 1, NULL))                                     \
+    X(CINT, cint_state, cint_get_info(state, (cint_info *)out, sizeof(cint_info)))                            \
+    X(BUDGET, budget_state, budget_on_submit(state, 1, 100))                                                  \
+    X(BUDGET, budget_state, budget_on_completion(state, 1, COALESCE_HINT_PLAIN, 100, 100))                    \
+    X(BUDGET, budget_state, budget_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100, 100)) \
+    X(BUDGET, budget_state, budget_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                         \
+    X(BUDGET, budget_state, budget_on_deadline(state, 1))                                                     \
+    X(BUDGET, budget_state, budget_on_consumed(state, 1))                                                     \
+    X(BUDGET, budget_state, budget_flush(state, 1))                                                           \
+    X(BUDGET, budget_state, budget_forget(state))                                                             \
+    X(BUDGET, budget_state, budget_reconfigure(state, &a_budget_config, 1, NULL))                             \
+    X(BUDGET, budget_state, budget_get_info(state, (budget_info *)out, sizeof(budget_info)))                  \
+    X(GATE, ipi_gate, ipi_gate_delivered(state, 1))                                                           \
+    X(GATE, ipi_gate, ipi_gate_should_send(state, 1, (uint64_t *)out))                                        \
+    X(WINDOW, uint64_t, cint_window_reset(state))                                                             \
+    X(WINDOW, uint64_t, cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100))            \
+    X(WINDOW, uint64_t, cint_on_cancel(&a_cint, state, 1, 0))                                                 \
+    X(WINDOW, uint64_t, budget_on_completion_strict(&a_budget, state, 1, 0, COALESCE_HINT_PLAIN, 100, 100))   \
+    X(WINDOW, uint64_t, budget_on_cancel(&a_budget, state, 1, 0))                                             \
     X(REAPER, uint64_t, cint_reaper_reap(state, a_queue, take_all, NULL, (uint32_t *)out))
 
 #define ALL_REFUSE(of, type, call)                   \
@@ -76,6 +93,9 @@ static void refused(kind which, void *memory, coalesce_status expected)
         CHECK(vic_deadline((vic_state *)memory) == COALESCE_NEVER && vic_reason((vic_state *)memory) == COALESCE_REASON_NONE);
     if (which == CINT)
         CHECK(cint_deadline((cint_state *)memory) == COALESCE_NEVER && cint_reason((cint_state *)memory) == COALESCE_REASON_NONE);
+    if (which == BUDGET)
+        CHECK(budget_deadline((budget_state *)memory) == COALESCE_NEVER &&
+              budget_reason((budget_state *)memory) == COALESCE_REASON_NONE);
     if (which == WINDOW)
         CHECK(cint_window_on_submit((uint64_t *)memory) == COALESCE_NO_TICKET);
 }
@@ -87,6 +107,8 @@ static coalesce_status init(kind which, void *memory, size_t size)
         return vic_init((vic_state *)memory, size, &a_vic_config, NULL);
     case CINT:
         return cint_init((cint_state *)memory, size, &a_cint_config, NULL);
+    case BUDGET:
+        return budget_init((budget_state *)memory, size, &a_budget_config, NULL);
     case GATE:
         return ipi_gate_init((ipi_gate *)memory, size, IPI_GATE_PAPER_NS, 1000000000, NULL);
     case WINDOW:
@@ -102,7 +124,7 @@ static void what_is_no_state(kind which)
     size_t size = sizes[which];
     refused(which, NULL, COALESCE_E_NULL);
     CHECK(init(which, NULL, size) == COALESCE_E_NULL);
-    const int patterns[] = {0, 0x01, 0x55, ' ', 'C', 'V', 0xff};
+    const int patterns[] = {0, 0x01, 0x55, ' ', 'B', 'C', 'V', 0xff};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         char *memory = (char *)malloc(size + 8), *copy = (char *)malloc(size + 8);
         memset(memory, patterns[i], size + 8);
@@ -149,7 +171,7 @@ static void what_is_another_state(kind made)
 // A valid state and its info, in memory of exactly their size: no function accesses memory beyond them.
 static void what_is_a_state(kind which)
 {
-    void *memory = malloc(sizes[which]), *out = malloc(sizeof(vic_info));
+    void *memory = malloc(sizes[which]), *out = malloc(answers[which]);
     about = "init";
     CHECK(init(which, memory, sizes[which]) == COALESCE_OK);
     if (which == WINDOW)
@@ -291,6 +313,58 @@ static void parameters_of_cint(void)
     CHECK(cint_reason(&state) == COALESCE_REASON_BARRIER);
 }
 
+static void parameters_of_budget(void)
+{
+    budget_config c, sound;
+    budget_state state;
+#define BUDGET_INIT budget_init(&state, sizeof state, &c, &error)
+    budget_config_default(&c, sizeof c, 1000000000);
+    CHECK(BUDGET_INIT == COALESCE_OK);
+    sound = c;
+    BOUNDS(BUDGET_INIT, c.budget, COALESCE_FIELD_BUDGET, 1u, 5000u);
+    REFUSED(BUDGET_INIT, c.budget, COALESCE_FIELD_BUDGET, UINT32_MAX, 1u, 5000u);
+    c = sound;
+    BOUNDS(BUDGET_INIT, c.thr, COALESCE_FIELD_THR, 1u, 65535u);
+    REFUSED(BUDGET_INIT, c.thr, COALESCE_FIELD_THR, UINT32_MAX, 1u, 65535u);
+    c = sound;
+    BOUNDS(BUDGET_INIT, c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 10000000000u);
+    c = sound;
+    BOUNDS(BUDGET_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 1u, 500000000u);
+    REFUSED(BUDGET_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, COALESCE_NEVER, 1u, 500000000u);
+    c = sound;
+    ABOVE(BUDGET_INIT, c.ooo, COALESCE_FIELD_OOO, 0u, 1u);
+    ABOVE(BUDGET_INIT, c.reserved, COALESCE_FIELD_RESERVED, 0u, 0u);
+    // With the storm guard: a rate of 0 means no guard, and max_hold must be at least the guard's interval.
+    c = sound;
+    c.max_hold_ns = 500000000;
+    BOUNDS(BUDGET_INIT, c.storm_max_rate, COALESCE_FIELD_STORM_MAX_RATE, 8u, 200000000u);
+    BOUNDS(BUDGET_INIT, c.storm_shift, COALESCE_FIELD_STORM_SHIFT, 5u, 16u);
+    REFUSED(BUDGET_INIT, c.storm_shift, COALESCE_FIELD_STORM_SHIFT, 65536u + 7u, 5u, 16u);
+    c = sound;
+    c.storm_max_rate = 10000;
+    bound_by = COALESCE_FIELD_STORM_MAX_RATE;
+    BELOW(BUDGET_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 100000u, 500000000u);
+    bound_by = 0;
+    about = "budget_init";
+    CHECK(budget_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
+    c.reserved = 1;
+    CHECK(budget_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
+    c = sound;
+    CHECK(BUDGET_INIT == COALESCE_OK);
+    CHECK(budget_on_completion(&state, 1, COALESCE_HINT_BARRIER, 100, 100) == COALESCE_DELIVER);
+    REFUSED(budget_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u, 1000000000u);
+    CHECK(budget_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
+    for (c.struct_size = 0; c.struct_size < 2 * sizeof c; c.struct_size++)
+        if (c.struct_size != sizeof c) {
+            budget_config *exact = (budget_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
+            memcpy(exact, &c.struct_size, 4);
+            CHECK(budget_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
+            CHECK(budget_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
+            free(exact);
+        }
+    CHECK(budget_reason(&state) == COALESCE_REASON_BARRIER);
+}
+
 static void parameters_of_the_others(void)
 {
     ipi_gate gate;
@@ -332,16 +406,20 @@ static void arguments_beside_the_state(void)
     about = "null, and sizes of another header";
     vic_config_default(NULL, 0, 1), vic_config_paper(NULL, 0, 1);
     cint_config_default(NULL, 0, 1), cint_config_optane(NULL, 0, 1), cint_config_p3700(NULL, 0, 1);
+    budget_config_default(NULL, 0, 1);
 
     vic_state vic;
     vic_info vic_about;
     cint_info cint_about;
+    budget_info budget_about;
     ipi_gate gate;
     CHECK(vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
     CHECK(vic_get_info(&vic, NULL, sizeof vic_about) == COALESCE_E_NULL);
     CHECK(vic_get_info(&vic, &vic_about, sizeof vic_about - 1) == COALESCE_E_SIZE);
     CHECK(cint_get_info(&a_cint, NULL, sizeof cint_about) == COALESCE_E_NULL);
     CHECK(cint_get_info(&a_cint, &cint_about, sizeof cint_about + 1) == COALESCE_E_SIZE);
+    CHECK(budget_get_info(&a_budget, NULL, sizeof budget_about) == COALESCE_E_NULL);
+    CHECK(budget_get_info(&a_budget, &budget_about, sizeof budget_about - 8) == COALESCE_E_SIZE);
     CHECK(ipi_gate_init(&gate, sizeof gate, 100, 1000000000, NULL) == COALESCE_OK);
     CHECK(ipi_gate_delivered(&gate, 5) == COALESCE_OK);
     CHECK(ipi_gate_should_send(&gate, 5, NULL) == COALESCE_HOLD);
@@ -350,8 +428,11 @@ static void arguments_beside_the_state(void)
     for (uint32_t hint = 3; hint < 100; hint++) {
         CHECK(cint_on_completion(&a_cint, 1, hint, 100) == COALESCE_DELIVER);
         CHECK(cint_reason(&a_cint) == COALESCE_REASON_ERROR);
+        CHECK(budget_on_completion(&a_budget, 1, hint, 100, 100) == COALESCE_DELIVER);
+        CHECK(budget_reason(&a_budget) == COALESCE_REASON_ERROR);
         CHECK(cint_on_completion_strict(&a_cint, a_window, 1, COALESCE_NO_TICKET, hint, 100) == COALESCE_DELIVER);
         CHECK(cint_on_completion_strict(&a_cint, a_window, 1, hint, COALESCE_HINT_PLAIN, 100) == COALESCE_DELIVER);
+        CHECK(budget_on_completion_strict(&a_budget, a_window, 1, hint, COALESCE_HINT_PLAIN, 100, 100) == COALESCE_DELIVER);
         CHECK(cint_hint_merge(hint, COALESCE_HINT_PLAIN) == COALESCE_HINT_URGENT);
         CHECK(cint_hint_split(hint, true, true) == COALESCE_HINT_URGENT);
         CHECK(cint_hint_from_call(hint + 3, 0) == COALESCE_HINT_URGENT);
@@ -539,22 +620,30 @@ static void configurations_of_another_size(void)
     void (*const of_cint[])(cint_config *, size_t, uint64_t) = {cint_config_default, cint_config_optane, cint_config_p3700};
     vic_state vic;
     cint_state cint;
+    budget_state budget;
     union {
         vic_config vic;
         cint_config cint;
+        budget_config budget;
         unsigned char bytes[128];
     } config;
-    for (size_t which = 0; which < 5; which++)
+    for (size_t which = 0; which < 6; which++)
         for (size_t size = 0; size < sizeof config; size++) {
-            if (size == (which < 2 ? sizeof config.vic : sizeof config.cint))
+            if (size == (which < 2 ? sizeof config.vic : which < 5 ? sizeof config.cint : sizeof config.budget))
                 continue;
             memset(&config, 0x55, sizeof config);
-            which < 2 ? of_vic[which](&config.vic, size, 1000000000) : of_cint[which - 2](&config.cint, size, 1000000000);
+            if (which < 2)
+                of_vic[which](&config.vic, size, 1000000000);
+            else if (which < 5)
+                of_cint[which - 2](&config.cint, size, 1000000000);
+            else
+                budget_config_default(&config.budget, size, 1000000000);
             for (size_t byte = size < 4 ? 0 : 4; byte < sizeof config; byte++)
                 CHECK(config.bytes[byte] == 0x55);
             CHECK(size < 4 || config.vic.struct_size == 0);
             CHECK(vic_init(&vic, sizeof vic, &config.vic, NULL) == COALESCE_E_SIZE);
             CHECK(cint_init(&cint, sizeof cint, &config.cint, NULL) == COALESCE_E_SIZE);
+            CHECK(budget_init(&budget, sizeof budget, &config.budget, NULL) == COALESCE_E_SIZE);
         }
 }
 
@@ -566,11 +655,16 @@ static void states_are_whole(void)
     CHECK(nowhere != NULL && setvbuf(nowhere, NULL, _IONBF, 0) == 0);
     vic_state vic;
     cint_state cint;
+    budget_state budget;
     CHECK(vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
     CHECK(cint_init(&cint, sizeof cint, &a_cint_config, NULL) == COALESCE_OK);
+    CHECK(budget_init(&budget, sizeof budget, &a_budget_config, NULL) == COALESCE_OK);
     for (uint64_t now = 0; now < 100; now++) {
         CHECK(fwrite(&vic, sizeof vic, 1, nowhere) == 1 && fwrite(&cint, sizeof cint, 1, nowhere) == 1);
+        CHECK(fwrite(&budget, sizeof budget, 1, nowhere) == 1);
         CHECK(vic_on_completion(&vic, now, 100) >= 0 && cint_on_completion(&cint, now, (uint32_t)now % 4, 100) >= 0);
+        CHECK(budget_on_submit(&budget, now, 100) == COALESCE_OK);
+        CHECK(budget_on_completion(&budget, now, (uint32_t)now % 4, 100, 100) >= 0);
     }
     fclose(nowhere);
 }
@@ -579,7 +673,9 @@ int main(void)
 {
     vic_config_default(&a_vic_config, sizeof a_vic_config, 1000000000);
     cint_config_default(&a_cint_config, sizeof a_cint_config, 1000000000);
+    budget_config_default(&a_budget_config, sizeof a_budget_config, 1000000000);
     CHECK(cint_init(&a_cint, sizeof a_cint, &a_cint_config, NULL) == COALESCE_OK);
+    CHECK(budget_init(&a_budget, sizeof a_budget, &a_budget_config, NULL) == COALESCE_OK);
     CHECK(cint_window_init(a_window, sizeof a_window, 64, NULL) == COALESCE_OK);
     for (int which = VIC; which < KINDS; which++) {
         what_is_a_state((kind)which);
@@ -588,6 +684,7 @@ int main(void)
     }
     parameters_of_vic();
     parameters_of_cint();
+    parameters_of_budget();
     parameters_of_the_others();
     arguments_beside_the_state();
     configurations_of_another_size();

@@ -1,0 +1,289 @@
+//! A latency budget: `budget_...`. It holds what a stated share of the requests' time pays for.
+
+use crate::error::{
+    COALESCE_FIELD_BUDGET, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR, Refused, coalesce_error,
+    narrow, switch, zero,
+};
+use crate::hint::known;
+use crate::status::*;
+use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
+use budget_core::{Budget, Config, Event, Field, Params, StormParams};
+
+/// A latency budget for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It contains no pointers and
+/// owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct budget_state {
+    /// Private to the library.
+    pub opaque: [u64; 13],
+}
+
+type State = Tagged<Budget>;
+
+impl Machine for Budget {
+    type State = budget_state;
+    const KIND: u32 = kind(b'B');
+}
+
+/// Parameters of a latency budget. Start from `budget_config_default`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct budget_config {
+    /// `sizeof(budget_config)`
+    pub struct_size: u32,
+    /// The budget: the share of the requests' time that waiting for company may add, in 1/100 %. 1 to 5000.
+    pub budget: u32,
+    /// Ticks per second of the caller's clock. 1000 to 10000000000.
+    pub tick_hz: u64,
+    /// The longest time that a completion may be held, in ns. 1 ns to 1 s, and at most 500 million ticks. With a storm
+    /// guard it must be at least 1 s / storm_max_rate. With `ooo` and in a storm, a completion may be held longer by
+    /// less than 1 s / storm_max_rate.
+    pub max_hold_ns: u64,
+    /// The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
+    /// more, to tick_hz / 5; 0: no guard.
+    pub storm_max_rate: u64,
+    /// The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16.
+    pub storm_shift: u32,
+    /// The most completions that an interrupt covers, if there is no storm. 1 to 65535; 1: no coalescing.
+    pub thr: u32,
+    /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0: it
+    /// covers all.
+    pub ooo: u32,
+    /// Must be 0.
+    pub reserved: u32,
+}
+
+impl budget_config {
+    fn new(params: &Params, tick_hz: u64) -> Self {
+        Self {
+            struct_size: size_of::<Self>() as u32,
+            budget: params.budget.into(),
+            tick_hz,
+            max_hold_ns: params.max_hold_ns,
+            storm_max_rate: params.storm.map_or(0, |storm| storm.max_rate),
+            storm_shift: params.storm.map_or(7, |storm| storm.shift.into()),
+            thr: params.thr.into(),
+            ooo: params.ooo.into(),
+            reserved: 0,
+        }
+    }
+
+    fn check(&self) -> Result<Config, Refused> {
+        let ooo = switch(COALESCE_FIELD_OOO, self.ooo)?;
+        zero(self.reserved)?;
+        let shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?.min(u8::MAX.into()) as u8;
+        Ok(Config::new(Params {
+            tick_hz: self.tick_hz,
+            budget: narrow(COALESCE_FIELD_BUDGET, self.budget, Field::Budget.range())?,
+            max_hold_ns: self.max_hold_ns,
+            thr: narrow(COALESCE_FIELD_THR, self.thr, Field::Thr.range())?,
+            ooo,
+            storm: (self.storm_max_rate != 0).then_some(StormParams { max_rate: self.storm_max_rate, shift }),
+        })?)
+    }
+}
+
+/// A budget of 5 %, and no completion is held for longer than 2 ms.
+///
+/// # Safety
+/// `config` is null or points to `config_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_config_default(config: *mut budget_config, config_size: usize, tick_hz: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { put_config(config, config_size, budget_config::new(&Params::DEFAULT, tick_hz)) };
+}
+
+/// Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(budget_state)`; `error` may be null. On an
+/// error the memory is unchanged.
+///
+/// # Safety
+/// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
+/// as its `struct_size` says; `error` is null or points to a `coalesce_error`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_init(
+    state: *mut budget_state,
+    state_size: usize,
+    config: *const budget_config,
+    error: *mut coalesce_error,
+) -> coalesce_status {
+    // SAFETY: the caller's promises are those of both calls.
+    unsafe {
+        let machine = read_config(config).and_then(|config| config.check()).map(Budget::new);
+        State::make(state, state_size, machine, error)
+    }
+}
+
+/// Changes the configuration, and decides about the held completions. What was learned and earned stays. `tick_hz`
+/// cannot change. On an error nothing changes. `error` may be null.
+///
+/// # Safety
+/// As `budget_init`, of a state that nobody else uses during the call.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_reconfigure(
+    state: *mut budget_state,
+    config: *const budget_config,
+    now: u64,
+    error: *mut coalesce_error,
+) -> coalesce_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let checked = read_config(config).and_then(|config| config.check());
+        State::try_decide(state, |budget| Ok(budget.reconfigure(checked?, now)?), error)
+    }
+}
+
+/// Notes a submitted command. `outstanding` is the number of commands that are submitted and not reaped, including this
+/// one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of the completion
+/// queue, the commands in flight included.
+///
+/// # Safety
+/// `state` is null or points to a `budget_state` that nobody else uses during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_on_submit(state: *mut budget_state, now: u64, outstanding: u32) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { State::tell(state, |budget| budget.on_submit(now, outstanding)) }
+}
+
+/// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
+/// commands in flight, including this one. To get it, decrement your counter. Then load it again inside the lock that
+/// protects the state, and add one. `outstanding` is as in `budget_on_submit`.
+///
+/// # Safety
+/// As `budget_on_submit`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_on_completion(
+    state: *mut budget_state,
+    now: u64,
+    hint: u32,
+    cif: u32,
+    outstanding: u32,
+) -> coalesce_status {
+    let event = known(hint).map_or(Event::Error, Event::from);
+    // SAFETY: the caller's promise.
+    unsafe { State::decide(state, |budget| budget.on_completion(now, event, cif, outstanding)) }
+}
+
+/// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Every call may change it.
+///
+/// # Safety
+/// `state` is null or points to a `budget_state` that nobody changes during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_deadline(state: *const budget_state) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
+}
+
+/// Decides at the deadline. Early, late and repeated calls are harmless.
+///
+/// # Safety
+/// As `budget_on_submit`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_on_deadline(state: *mut budget_state, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { State::decide(state, |budget| budget.on_deadline(now)) }
+}
+
+/// Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
+/// flush: report it with `COALESCE_HINT_URGENT`.
+///
+/// # Safety
+/// As `budget_on_submit`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_flush(state: *mut budget_state, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { State::decide(state, |budget| budget.flush(now)) }
+}
+
+/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals the
+/// posted index, both read inside the lock that protects the state.
+///
+/// # Safety
+/// As `budget_on_submit`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { State::tell(state, |budget| budget.on_consumed(now)) }
+}
+
+/// Forgets what was learned about the requesters, because others may come: for a reset and a new driver. What is held
+/// stays held, and what was earned stays earned.
+///
+/// # Safety
+/// As `budget_on_submit`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_forget(state: *mut budget_state) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    unsafe { State::tell(state, Budget::forget) }
+}
+
+/// The state of a machine, for statistics. `held_time` is at most `outstanding_time` * budget / 10000 + `learning`,
+/// beside what late deadlines add, and a storm guard. The budget is that of the configuration.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct budget_info {
+    /// Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
+    /// held.
+    pub held: u32,
+    /// The number of commands that the requesters keep outstanding before they wait for an interrupt, as far as
+    /// learned; 0: unknown.
+    pub depth: u32,
+    /// 1: interrupts come faster than the storm guard allows, and it paces them.
+    pub is_storming: u32,
+    /// Reserved: 0.
+    pub reserved: u32,
+    /// The longest time that a completion may be held, in ticks.
+    pub max_hold: u64,
+    /// The time that learning may take beyond the budget, once, in ticks summed over the requests.
+    pub learning: u64,
+    /// The time for which completions were held, in ticks summed over them. It saturates.
+    pub held_time: u64,
+    /// The time for which commands were outstanding, in ticks summed over them. It saturates.
+    pub outstanding_time: u64,
+}
+
+/// Reads the state of a machine, as of the last call with a time. `info_size` is `sizeof(budget_info)`.
+///
+/// # Safety
+/// `state` is null or points to a `budget_state` that nobody changes during the call; `info` is null or points to
+/// `info_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_get_info(
+    state: *const budget_state,
+    info: *mut budget_info,
+    info_size: usize,
+) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    let machine = match unsafe { State::look(state) } {
+        Ok(state) => &state.machine,
+        Err(status) => return status,
+    };
+    let (config, (held_time, outstanding_time)) = (machine.config(), machine.spent());
+    let value = budget_info {
+        held: machine.held(),
+        depth: machine.depth(),
+        is_storming: machine.is_storming().into(),
+        reserved: 0,
+        max_hold: config.max_hold(),
+        learning: config.learning(),
+        held_time,
+        outstanding_time,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { answer(info, info_size, value) }
+}
+
+/// The reason of the last decision: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` before the first one, or if `state`
+/// is invalid.
+///
+/// # Safety
+/// As `budget_deadline`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_reason(state: *const budget_state) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
+}
