@@ -31,6 +31,13 @@ cint_on_completion barrier 122
 cint_inlined plain 36
 cint_inlined urgent 105
 cint_inlined barrier 109
+budget_on_completion low 313
+budget_on_completion plain 324
+budget_on_completion urgent 259
+budget_on_submit plain 162
+budget_inlined low 298
+budget_inlined plain 307
+budget_inlined urgent 244
 any_policy none
 any_policy nvme
 any_policy dim

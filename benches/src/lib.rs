@@ -1,7 +1,9 @@
 //! States that decisions are to be timed and counted on: of libcoalesce, of the cores, of the paper's algorithm in C, and of
 //! the baselines. All have the same parameters, and an epoch behind them in which there was much to do.
 
+use budget_core::Budget;
 use cint_core::Cint;
+use coalesce::budget::{budget_config, budget_config_default, budget_init, budget_state};
 use coalesce::cint::{cint_config, cint_config_default, cint_init, cint_state};
 use coalesce::status::{COALESCE_NEVER, COALESCE_OK};
 use coalesce::vic::{vic_config, vic_config_default, vic_init, vic_on_completion_in_slice, vic_state};
@@ -125,6 +127,31 @@ pub fn cint_for_c() -> cint_state {
         let status = cint_init(cint.as_mut_ptr(), size_of::<cint_state>(), params, null_mut());
         assert_eq!(status, COALESCE_OK, "in range");
         cint.assume_init()
+    }
+}
+
+/// A latency budget, for Rust.
+///
+/// # Panics
+/// Never: the parameters are right.
+#[must_use]
+pub fn budget() -> Budget {
+    Budget::new(budget_core::Config::new(budget_core::Params::DEFAULT).expect("the defaults"))
+}
+
+/// The same, for C.
+///
+/// # Panics
+/// Never: the parameters are right.
+#[must_use]
+pub fn budget_for_c() -> budget_state {
+    // SAFETY: both are integers alone, and all pointers are to what is here.
+    unsafe {
+        let (mut config, mut budget) = (MaybeUninit::<budget_config>::zeroed(), MaybeUninit::<budget_state>::zeroed());
+        budget_config_default(config.as_mut_ptr(), size_of::<budget_config>(), HZ);
+        let status = budget_init(budget.as_mut_ptr(), size_of::<budget_state>(), config.as_ptr(), null_mut());
+        assert_eq!(status, COALESCE_OK, "the defaults");
+        budget.assume_init()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Calls one function in one of its cases 3200 times: what `scripts/cost.sh` counts the instructions of, and has the names of.
 //! Prints in how many of them it held.
 
+use budget_core::{Budget, Event};
 use cint_core::{Cint, Hint};
+use coalesce::budget::{budget_on_completion, budget_on_submit, budget_state};
 use coalesce::cint::{cint_on_completion, cint_state};
 use coalesce::hint::{COALESCE_HINT_BARRIER, COALESCE_HINT_PLAIN, COALESCE_HINT_URGENT};
 use coalesce::status::COALESCE_HOLD;
@@ -21,6 +23,12 @@ fn vic_inlined(vic: &mut Vic, now: u64, cif: u32) -> bool {
 #[unsafe(no_mangle)]
 fn cint_inlined(cint: &mut Cint, now: u64, hint: Hint, cif: u32) -> bool {
     cint.on_completion(now, hint, Some(cif)).is_deliver()
+}
+
+/// The same for a latency budget.
+#[unsafe(no_mangle)]
+fn budget_inlined(budget: &mut Budget, now: u64, event: Event, cif: u32) -> bool {
+    budget.on_completion(now, event, cif, cif).is_deliver()
 }
 
 /// The same for a policy that is chosen at run time, with its statistics.
@@ -72,6 +80,24 @@ fn main() {
             let call = black_box(cint_inlined as fn(&mut Cint, u64, Hint, u32) -> bool);
             let mut state = coalesce_benches::cint();
             held(|now| call(&mut state, now, hint, cif))
+        }
+        "budget_on_completion" => {
+            let call =
+                black_box(budget_on_completion as unsafe extern "C" fn(*mut budget_state, u64, u32, u32, u32) -> i32);
+            let mut state = coalesce_benches::budget_for_c();
+            // SAFETY: the state is ours.
+            held(|now| unsafe { call(&mut state, now, number, cif, cif) } != COALESCE_HOLD)
+        }
+        "budget_on_submit" => {
+            let call = black_box(budget_on_submit as unsafe extern "C" fn(*mut budget_state, u64, u32) -> i32);
+            let mut state = coalesce_benches::budget_for_c();
+            // SAFETY: the state is ours.
+            held(|now| unsafe { call(&mut state, now, cif) } != COALESCE_HOLD)
+        }
+        "budget_inlined" => {
+            let call = black_box(budget_inlined as fn(&mut Budget, u64, Event, u32) -> bool);
+            let mut state = coalesce_benches::budget();
+            held(|now| call(&mut state, now, hint.into(), cif))
         }
         "any_policy" => {
             let call = black_box(any_policy as fn(&mut AnyPolicy, u64, u32) -> bool);

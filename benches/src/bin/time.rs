@@ -2,7 +2,9 @@
 //! flight; completions come round the queues in an order that the hardware does not foresee. `scripts/bench.sh` shows the
 //! ratios.
 
+use budget_core::Event;
 use cint_core::Hint;
+use coalesce::budget::{budget_on_completion, budget_state};
 use coalesce::cint::{cint_on_completion, cint_state};
 use coalesce::hint::COALESCE_HINT_PLAIN;
 use coalesce::status::COALESCE_HOLD;
@@ -62,6 +64,14 @@ fn main() {
     });
     time(criterion, "cint_inlined", coalesce_benches::cint(), |cint, now| {
         cint.on_completion(now, Hint::Plain, Some(MANY)).is_deliver()
+    });
+    let call = black_box(budget_on_completion as unsafe extern "C" fn(*mut budget_state, u64, u32, u32, u32) -> i32);
+    // SAFETY: as above.
+    time(criterion, "budget_on_completion", coalesce_benches::budget_for_c(), |state, now| unsafe {
+        call(state, now, COALESCE_HINT_PLAIN, MANY, MANY) != COALESCE_HOLD
+    });
+    time(criterion, "budget_inlined", coalesce_benches::budget(), |budget, now| {
+        budget.on_completion(now, Event::Plain, MANY, MANY).is_deliver()
     });
     let completion = Completion { cif: MANY, ..Completion::default() };
     for name in ["none", "nvme", "dim"] {
