@@ -43,6 +43,7 @@ by_policy() { # sum|most
     name ~ /^aggregation_|^firmware::aggregation/ { add("nvme, " part) }
     name ~ /^firmware::policy::(Policy|machine)::/ { add("the policy, as it is called") }
     name ~ /^vic_|^vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
+    name ~ /^budget_|^budget_core::|^coalesce::(budget|tagged)/ { add("budget, " part) }
     name ~ /^cint_|^cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
     END { for (what in bytes) printf "%d\t%s\n", bytes[what], what; exit unknown }' | sort -k 2 -t "$(printf '\t')"
 }
@@ -82,17 +83,24 @@ for board in mps2-an386 versatilepb; do
   echo "C and Rust decide the same: $(grep -vc '^#' "$made/$board/c/trace.txt") decisions"
 done
 # One policy alone, in Rust, of which nothing is inlined.
-for device in only-cint only-vic; do
+for device in only-budget only-cint only-vic; do
   show mps2-an386 "$device"
 done
 whole() { # DEVICE
   ! grep OUTLINED_FUNCTION "$made/mps2-an386/$1/sizes" >&2 || die "$1: code of a function is elsewhere"
-  awk '/ (firmware::policy::(Policy|machine)|(cint|vic)_core)::/ { bytes += $2 } END { print bytes }' "$made/mps2-an386/$1/sizes"
+  awk '/ (firmware::policy::(Policy|machine)|(budget|cint|vic)_core)::/ { bytes += $2 } END { print bytes }' "$made/mps2-an386/$1/sizes"
 }
+in_c() { sizes mps2-an386 c | awk -F '\t' -v name="$1, to" 'index($2, name) { bytes += $1 } END { print bytes }'; } # POLICY
+median() { awk -F '\t' -v name="$2" '$1 ~ name { print $4 }' "$made/mps2-an386/$1/count"; } # DEVICE FUNCTION
 # The last measured number plus a margin (docs/diary.md), or the goal.
 echo
 budget "bytes of cint alone, in Rust on Cortex-M4" "$(whole only-cint)" 1024
-budget "instructions of vIC alone at a completion, in Rust on Cortex-M4, median" "$(awk -F '\t' '$1 ~ /::decide::/ { print $4 }' "$made/mps2-an386/only-vic/count")" 30
-budget "bytes of cint, in C on Cortex-M4" "$(sizes mps2-an386 c | awk -F '\t' '/cint, to/ { bytes += $1 } END { print bytes }')" 3600
-budget "instructions of vic_on_completion on Cortex-M4, median" "$(awk -F '\t' '$1 == "vic_on_completion" { print $4 }' "$made/mps2-an386/c/count")" 45
+budget "bytes of a latency budget alone, in Rust on Cortex-M4" "$(whole only-budget)" 2350
+budget "instructions of vIC alone at a completion, in Rust on Cortex-M4, median" "$(median only-vic '::decide::')" 30
+budget "instructions of a latency budget alone at a completion, the same" "$(median only-budget '::on_completion::')" 430
+budget "instructions of a latency budget alone at a submission, the same" "$(median only-budget '::on_submit::')" 230
+budget "bytes of cint, in C on Cortex-M4" "$(in_c cint)" 3600
+budget "bytes of a latency budget, in C on Cortex-M4" "$(in_c budget)" 5350
+budget "instructions of vic_on_completion on Cortex-M4, median" "$(median c '^vic_on_completion$')" 45
+budget "instructions of budget_on_completion on Cortex-M4, median" "$(median c '^budget_on_completion$')" 440
 [ -z "$over" ] || die "a budget is exceeded"

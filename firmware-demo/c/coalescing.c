@@ -12,6 +12,8 @@ static const char *reason(const struct coalescing *c)
     case POLICY_CINT:
     case POLICY_STRICT:
         return coalesce_reason_name(cint_reason(&c->cint));
+    case POLICY_BUDGET:
+        return coalesce_reason_name(budget_reason(&c->budget));
     default:
         return c->aggregation.reason;
     }
@@ -45,6 +47,8 @@ static coalesce_status flush(struct coalescing *c, uint64_t now)
     case POLICY_CINT:
     case POLICY_STRICT:
         return cint_flush(&c->cint, now);
+    case POLICY_BUDGET:
+        return budget_flush(&c->budget, now);
     default:
         return aggregation_flush(&c->aggregation);
     }
@@ -73,11 +77,15 @@ bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rat
         cint.delta_ns = cint.max_hold_ns = 1000000;
         cint.in_flight = 0;
     }
-    cint.storm_max_rate = storm_rate;
-    cint.storm_shift = STORM_SHIFT;
+    budget_config budget;
+    budget_config_default(&budget, sizeof budget, BOARD_TICK_HZ);
+    budget.max_hold_ns = 200000;
+    cint.storm_max_rate = budget.storm_max_rate = storm_rate;
+    cint.storm_shift = budget.storm_shift = STORM_SHIFT;
 
     bool is_good = policy < POLICIES && vic_init(&c->vic, sizeof c->vic, &vic, NULL) == COALESCE_OK &&
                    cint_init(&c->cint, sizeof c->cint, &cint, NULL) == COALESCE_OK &&
+                   budget_init(&c->budget, sizeof c->budget, &budget, NULL) == COALESCE_OK &&
                    cint_window_init(c->window, sizeof c->window, WINDOW, NULL) == COALESCE_OK;
     if (is_good)
         c->policy = policy;
@@ -97,12 +105,14 @@ void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now)
         coalescing_flush(c, now);
 }
 
-uint64_t coalescing_on_submit(struct coalescing *c)
+uint64_t coalescing_on_submit(struct coalescing *c, uint64_t now, uint32_t outstanding)
 {
+    if (c->policy == POLICY_BUDGET)
+        budget_on_submit(&c->budget, now, outstanding);
     return c->policy == POLICY_STRICT ? cint_window_on_submit(c->window) : COALESCE_NO_TICKET;
 }
 
-void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct slot *command, uint32_t cif)
+void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct slot *command, uint32_t cif, uint32_t outstanding)
 {
     bool has_failed = command->status != STATUS_SUCCESS, must_deliver = c->is_disabled;
     uint32_t hint = has_failed ? COALESCE_HINT_URGENT : command->hint;
@@ -117,6 +127,9 @@ void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct s
         break;
     case POLICY_STRICT:
         status = cint_on_completion_strict(&c->cint, c->window, now, command->ticket, hint, cif);
+        break;
+    case POLICY_BUDGET:
+        status = budget_on_completion(&c->budget, now, hint, cif, outstanding);
         break;
     default:
         status = aggregation_on_completion(&c->aggregation, now, has_failed);
@@ -134,6 +147,8 @@ uint64_t coalescing_deadline(const struct coalescing *c)
     case POLICY_CINT:
     case POLICY_STRICT:
         return cint_deadline(&c->cint);
+    case POLICY_BUDGET:
+        return budget_deadline(&c->budget);
     default:
         return aggregation_deadline(&c->aggregation);
     }
@@ -150,6 +165,9 @@ void coalescing_on_deadline(struct coalescing *c, uint64_t now)
     case POLICY_STRICT:
         status = cint_on_deadline(&c->cint, now);
         break;
+    case POLICY_BUDGET:
+        status = budget_on_deadline(&c->budget, now);
+        break;
     default:
         status = aggregation_on_deadline(&c->aggregation, now);
     }
@@ -165,6 +183,9 @@ void coalescing_on_consumed(struct coalescing *c, uint64_t now)
     case POLICY_CINT:
     case POLICY_STRICT:
         cint_on_consumed(&c->cint, now);
+        break;
+    case POLICY_BUDGET:
+        budget_on_consumed(&c->budget, now);
         break;
     default:
         c->aggregation.held = 0;

@@ -41,7 +41,7 @@ static void post(struct queue *queue)
         if (queue->id == 0)
             vector_raise(0, CAUSE_ADMIN); // never coalesced
         else
-            coalescing_on_completion(&vectors[queue->id - 1], now, command, queue_in_flight(queue) + 1);
+            coalescing_on_completion(&vectors[queue->id - 1], now, command, queue_in_flight(queue) + 1, queue_outstanding(queue));
     }
 }
 
@@ -62,7 +62,7 @@ static void begin(struct queue *queue, unsigned index, const struct sq_entry *en
         finish(queue, index, features_execute(&features, vectors, entry, is_busy, now, &slot->result));
         return;
     }
-    slot->ticket = coalescing_on_submit(&vectors[queue->id - 1]);
+    slot->ticket = coalescing_on_submit(&vectors[queue->id - 1], now, queue_outstanding(queue));
     slot->hint = (uint8_t)command_hint(entry);
     struct command command;
     uint32_t status = command_decode(entry, &command);

@@ -13,16 +13,22 @@ uint32_t queue_in_flight(const struct queue *queue)
     return SLOTS - queue->free_count;
 }
 
-bool queue_has_rung(const struct queue *queue)
-{
-    return __atomic_load_n(&registers.doorbell[queue->id].sq_tail, __ATOMIC_ACQUIRE) != queue->sq_doorbell ||
-           __atomic_load_n(&registers.doorbell[queue->id].cq_head, __ATOMIC_ACQUIRE) != queue->cq_doorbell;
-}
-
 // The distance forward from one index to another, in a queue of `size` entries. Both are below `size`.
 static uint32_t distance(uint32_t from, uint32_t to, uint32_t size)
 {
     return to >= from ? to - from : size - from + to;
+}
+
+uint32_t queue_outstanding(const struct queue *queue)
+{
+    return distance(queue->sq_head, queue->sq_tail, SQ_ENTRIES) + queue_in_flight(queue) +
+           distance(queue->cq_head, queue->cq_tail, CQ_ENTRIES);
+}
+
+bool queue_has_rung(const struct queue *queue)
+{
+    return __atomic_load_n(&registers.doorbell[queue->id].sq_tail, __ATOMIC_ACQUIRE) != queue->sq_doorbell ||
+           __atomic_load_n(&registers.doorbell[queue->id].cq_head, __ATOMIC_ACQUIRE) != queue->cq_doorbell;
 }
 
 // Each doorbell is read once, because the host may change it at any time.

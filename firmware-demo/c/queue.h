@@ -33,6 +33,10 @@ void queue_init(struct queue *queue, unsigned id);
 // The number of commands in flight: fetched, and not posted.
 uint32_t queue_in_flight(const struct queue *queue);
 
+// The number of commands that are submitted and not reaped, as far as the doorbells say: in the submission queue, in flight,
+// and in the completion queue.
+uint32_t queue_outstanding(const struct queue *queue);
+
 // Whether the host has written to a doorbell since it was last read.
 bool queue_has_rung(const struct queue *queue);
 // Reads the doorbells. Returns false if one has an invalid value, which is ignored.

@@ -73,7 +73,7 @@ extern struct registers registers;
 #define FEATURE_COALESCING 0x08u // THR 7:0, 0's based; TIME 15:8 in units of 100 µs
 #define FEATURE_VECTOR 0x09u     // vector 15:0; coalescing disabled 16
 // Vendor specific: the policy. It can change only while all I/O is complete and reaped. Dword 11: POLICY_...; Dword 12:
-// the limit of cint's storm guard, in interrupts per second; 0: no guard.
+// the limit of the storm guard of those that know hints, in interrupts per second; 0: no guard.
 #define FEATURE_POLICY 0xc0u
 #define STORM_SHIFT 5u
 
@@ -81,7 +81,8 @@ extern struct registers registers;
 #define POLICY_VIC 1u    // the defaults, with an epoch of 1 ms, because a run takes about 20 ms
 #define POLICY_CINT 2u   // the defaults, with Δ = 30 µs, because this flash is slow
 #define POLICY_STRICT 3u // cint with strict Barriers, which alone end a burst: Δ = 1 ms, thr = 32, max_hold = 1 ms
-#define POLICIES 4u
+#define POLICY_BUDGET 4u // a latency budget of 5 %, with max_hold = 200 µs, so that learning is paid for within a run
+#define POLICIES 5u
 
 // Status, as in bits 31:17 of a completion's Dword 3: code 7:0, type 10:8.
 #define STATUS_SUCCESS 0x000u

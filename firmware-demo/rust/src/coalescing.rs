@@ -48,17 +48,18 @@ impl<V: Vector> Coalescing<V> {
         self.is_disabled
     }
 
-    /// Notes a fetched command. Its ticket must be passed with its completion.
-    pub fn on_submit(&mut self) -> Option<Ticket> {
-        self.policy.on_submit()
+    /// Notes a fetched command. `outstanding` is the number of commands that are submitted and not reaped, including
+    /// this one. Its ticket must be passed with its completion.
+    pub fn on_submit(&mut self, now: u64, outstanding: u32) -> Option<Ticket> {
+        self.policy.on_submit(now, outstanding)
     }
 
     /// Decides about a posted completion. `cif` is the number of commands in flight, including this one.
-    pub fn on_completion(&mut self, now: u64, mut completed: Completed, cif: u32) {
+    pub fn on_completion(&mut self, now: u64, mut completed: Completed, cif: u32, outstanding: u32) {
         if completed.has_failed {
             completed.hint = Hint::Urgent;
         }
-        let mut decision = self.policy.on_completion(now, &completed, cif);
+        let mut decision = self.policy.on_completion(now, &completed, cif, outstanding);
         if self.is_disabled
             && let Decision::Hold(_) = decision
         {

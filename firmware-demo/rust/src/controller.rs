@@ -153,21 +153,22 @@ impl<V: Vector> Controller<V> {
     // ---- Commands ----
 
     fn begin(&mut self, id: usize, slot: SlotId, entry: &Entry) {
+        let (now, outstanding) = (self.now, self.queues[id].outstanding());
         let Some(vector) = self.vector(id) else {
             let is_busy = self.queues[1..].iter().any(|queue| queue.in_flight() > 0 || !queue.is_reaped());
-            match self.features.execute(&mut self.vectors, entry, is_busy, self.now) {
+            match self.features.execute(&mut self.vectors, entry, is_busy, now) {
                 Ok(result) => self.finish(id, slot, Status::Success, result),
                 Err(status) => self.finish(id, slot, status, 0),
             }
             return;
         };
-        let ticket = vector.on_submit();
+        let ticket = vector.on_submit(now, outstanding);
         let command = self.queues[id].command(slot);
         (command.ticket, command.hint) = (ticket, hint(entry));
         match ReadOrWrite::try_from(entry) {
             Ok(ReadOrWrite { is_write, block, address }) => {
                 let slot = (id - 1) * SLOTS + slot.index();
-                board::flash_start(slot as u32, is_write, block, address, self.now);
+                board::flash_start(slot as u32, is_write, block, address, now);
             }
             Err(status) => self.finish(id, slot, status, 0),
         }
@@ -181,11 +182,11 @@ impl<V: Vector> Controller<V> {
     /// Posts completed commands while the completion queue has room. Each entry is posted before the decision about it.
     fn post(&mut self, id: usize) {
         while let Some(command) = self.queues[id].post() {
-            let (now, cif) = (self.now, self.queues[id].in_flight() + 1);
+            let (now, cif, outstanding) = (self.now, self.queues[id].in_flight() + 1, self.queues[id].outstanding());
             let completed =
                 Completed { ticket: command.ticket, hint: command.hint, has_failed: command.status != Status::Success };
             match self.vector(id) {
-                Some(vector) => vector.on_completion(now, completed, cif),
+                Some(vector) => vector.on_completion(now, completed, cif, outstanding),
                 None => self.vectors[0].interrupt(Cause::Admin), // never coalesced
             }
         }

@@ -3,6 +3,7 @@
 use crate::aggregation::Aggregation;
 use crate::board::TICK_HZ;
 use crate::decision::{Completed, Decision};
+use budget_core::Budget;
 use cint_core::{Cint, StormParams, Ticket, Tracker};
 use vic_core::Vic;
 
@@ -17,13 +18,16 @@ enum Choice {
     Cint = 2,
     /// cint with strict Barriers, which alone end a burst.
     Strict = 3,
+    /// A latency budget.
+    Budget = 4,
 }
 
 impl TryFrom<u32> for Choice {
     type Error = ();
 
     fn try_from(number: u32) -> Result<Self, ()> {
-        [Self::Nvme, Self::Vic, Self::Cint, Self::Strict].into_iter().find(|&choice| choice as u32 == number).ok_or(())
+        let all = [Self::Nvme, Self::Vic, Self::Cint, Self::Strict, Self::Budget];
+        all.into_iter().find(|&choice| choice as u32 == number).ok_or(())
     }
 }
 
@@ -31,6 +35,7 @@ enum Machine {
     Nvme,
     Vic(Vic),
     Cint(Cint),
+    Budget(Budget),
     Strict(Cint, Tracker<1, 4>), // 256 commands from the oldest in flight to the newest
 }
 
@@ -38,22 +43,26 @@ impl Machine {
     fn new(choice: Choice, storm_rate: u32) -> Result<Self, ()> {
         let vic = vic_core::Params { tick_hz: TICK_HZ.into(), epoch_ns: 1_000_000, ..vic_core::Params::DEFAULT };
         let vic = vic_core::Config::new(vic).map_err(|_| ())?;
-        let storm = StormParams { max_rate: storm_rate.into(), shift: STORM_SHIFT };
-        let mut cint = cint_core::Params {
-            tick_hz: TICK_HZ.into(),
-            delta_ns: 30_000,
-            storm: (storm_rate > 0).then_some(storm),
-            ..cint_core::Params::DEFAULT
-        };
+        let storm = (storm_rate > 0).then_some(StormParams { max_rate: storm_rate.into(), shift: STORM_SHIFT });
+        let mut cint =
+            cint_core::Params { tick_hz: TICK_HZ.into(), delta_ns: 30_000, storm, ..cint_core::Params::DEFAULT };
         if choice == Choice::Strict {
             (cint.delta_ns, cint.max_hold_ns, cint.in_flight) = (1_000_000, Some(1_000_000), None);
         }
         let cint = Cint::new(cint_core::Config::new(cint).map_err(|_| ())?);
+        let budget = budget_core::Params {
+            tick_hz: TICK_HZ.into(),
+            max_hold_ns: 200_000,
+            storm,
+            ..budget_core::Params::DEFAULT
+        };
+        let budget = budget_core::Config::new(budget).map_err(|_| ())?;
         Ok(match choice {
             Choice::Nvme => Self::Nvme,
             Choice::Vic => Self::Vic(Vic::new(vic)),
             Choice::Cint => Self::Cint(cint),
             Choice::Strict => Self::Strict(cint, Tracker::new()),
+            Choice::Budget => Self::Budget(Budget::new(budget)),
         })
     }
 }
@@ -78,14 +87,18 @@ impl Policy {
         self.aggregation.set(threshold, time);
     }
 
-    pub fn on_submit(&mut self) -> Option<Ticket> {
+    pub fn on_submit(&mut self, now: u64, outstanding: u32) -> Option<Ticket> {
         match &mut self.machine {
+            Machine::Budget(budget) => {
+                budget.on_submit(now, outstanding);
+                None
+            }
             Machine::Strict(_, tracker) => tracker.on_submit(0),
             _ => None,
         }
     }
 
-    pub fn on_completion(&mut self, now: u64, completed: &Completed, cif: u32) -> Decision {
+    pub fn on_completion(&mut self, now: u64, completed: &Completed, cif: u32, outstanding: u32) -> Decision {
         let &Completed { ticket, hint, has_failed } = completed;
         match &mut self.machine {
             Machine::Nvme => self.aggregation.on_completion(now, has_failed),
@@ -94,6 +107,7 @@ impl Policy {
                 decision => decision,
             },
             Machine::Cint(cint) => cint.on_completion(now, hint, Some(cif)),
+            Machine::Budget(budget) => budget.on_completion(now, hint.into(), cif, outstanding),
             Machine::Strict(cint, tracker) => {
                 let event = tracker.on_completion(ticket, hint);
                 cint.on_completion(now, event, Some(cif))
@@ -106,6 +120,7 @@ impl Policy {
             Machine::Nvme => self.aggregation.deadline(),
             Machine::Vic(vic) => vic.deadline(),
             Machine::Cint(cint) | Machine::Strict(cint, _) => cint.deadline(),
+            Machine::Budget(budget) => budget.deadline(),
         }
     }
 
@@ -114,6 +129,7 @@ impl Policy {
             Machine::Nvme => self.aggregation.on_deadline(now),
             Machine::Vic(vic) => vic.on_deadline(now),
             Machine::Cint(cint) | Machine::Strict(cint, _) => cint.on_deadline(now),
+            Machine::Budget(budget) => budget.on_deadline(now),
         }
     }
 
@@ -122,6 +138,7 @@ impl Policy {
             Machine::Nvme => self.aggregation.on_consumed(),
             Machine::Vic(vic) => vic.on_consumed(now),
             Machine::Cint(cint) | Machine::Strict(cint, _) => cint.on_consumed(now),
+            Machine::Budget(budget) => budget.on_consumed(now),
         }
     }
 
@@ -130,6 +147,7 @@ impl Policy {
             Machine::Nvme => self.aggregation.flush(),
             Machine::Vic(vic) => vic.flush(now),
             Machine::Cint(cint) | Machine::Strict(cint, _) => cint.flush(now),
+            Machine::Budget(budget) => budget.flush(now),
         }
     }
 }

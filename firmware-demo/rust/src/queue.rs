@@ -91,6 +91,14 @@ impl Queue {
         (SLOTS - self.free.len()) as u32
     }
 
+    /// The number of commands that are submitted and not reaped, as far as the doorbells say: in the submission queue,
+    /// in flight, and in the completion queue.
+    pub fn outstanding(&self) -> u32 {
+        distance(self.sq_head, self.sq_tail.value, SQ_ENTRIES)
+            + self.in_flight()
+            + distance(self.cq_head.value, self.cq_tail, CQ_ENTRIES)
+    }
+
     fn doorbells(&self) -> &'static Doorbells {
         &REGISTERS.doorbells[self.id]
     }

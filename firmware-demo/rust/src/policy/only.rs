@@ -2,6 +2,7 @@
 //! of it is inlined, so that its instructions can be counted.
 
 use crate::decision::Completed;
+#[cfg_attr(feature = "only-budget", path = "only_budget.rs")]
 #[cfg_attr(feature = "only-cint", path = "only_cint.rs")]
 #[cfg_attr(feature = "only-vic", path = "only_vic.rs")]
 mod machine;
@@ -23,12 +24,13 @@ impl Policy {
     /// Does nothing: there is no Feature 08h.
     pub const fn set(&mut self, _: u32, _: u64) {}
 
-    pub const fn on_submit(&mut self) -> Option<Ticket> {
+    pub fn on_submit(&mut self, now: u64, outstanding: u32) -> Option<Ticket> {
+        machine::on_submit(&mut self.0, now, outstanding);
         None
     }
 
-    pub fn on_completion(&mut self, now: u64, completed: &Completed, cif: u32) -> Decision {
-        machine::on_completion(&mut self.0, now, completed, cif)
+    pub fn on_completion(&mut self, now: u64, completed: &Completed, cif: u32, outstanding: u32) -> Decision {
+        machine::on_completion(&mut self.0, now, completed, cif, outstanding)
     }
 
     #[inline(never)]

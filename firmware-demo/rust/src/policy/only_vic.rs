@@ -16,7 +16,10 @@ pub fn choose(choice: u32, _: u32) -> Result<Machine, ()> {
     if choice == 1 { Ok(OFF) } else { Err(()) }
 }
 
-pub fn on_completion(vic: &mut Machine, now: u64, completed: &Completed, cif: u32) -> Decision {
+/// vIC ignores submissions, and what is outstanding.
+pub const fn on_submit(_: &mut Machine, _: u64, _: u32) {}
+
+pub fn on_completion(vic: &mut Machine, now: u64, completed: &Completed, cif: u32, _: u32) -> Decision {
     match decide(vic, now, cif) {
         Decision::Hold(_) if completed.has_failed => vic.flush(now), // vIC has no hints
         decision => decision,
