@@ -9,10 +9,11 @@
 #define GROUP_SHIFT 56 // the position of the group in a traced ticket
 
 static const struct vector_config *configs;
-static bool is_cint;
+static enum vector_machine machine;
 static unsigned groups; // 0: Barriers are relaxed
 static vic_state vic;
 static cint_state cint;
+static budget_state budget;
 static uint64_t windows[GROUPS][CINT_WINDOW_WORDS(WINDOW)];
 
 static vic_config vic_of(const struct vector_config *config)
@@ -27,20 +28,40 @@ static cint_config cint_of(const struct vector_config *config)
                          config->storm_max_rate, config->storm_shift, config->in_flight, config->ooo,      0};
 }
 
+static budget_config budget_of(const struct vector_config *config)
+{
+    return (budget_config){sizeof(budget_config),
+                           config->budget,
+                           config->tick_hz,
+                           config->max_hold_ns,
+                           config->storm_max_rate,
+                           config->storm_shift,
+                           config->thr,
+                           config->ooo,
+                           0};
+}
+
+static coalesce_status init(const struct vector_config *first)
+{
+    vic_config of_vic = vic_of(first);
+    cint_config of_cint = cint_of(first);
+    budget_config of_budget = budget_of(first);
+    switch (machine) {
+    case MACHINE_CINT:
+        return cint_init(&cint, sizeof cint, &of_cint, NULL);
+    case MACHINE_BUDGET:
+        return budget_init(&budget, sizeof budget, &of_budget, NULL);
+    default:
+        return vic_init(&vic, sizeof vic, &of_vic, NULL);
+    }
+}
+
 void replay_begin(const struct vector_trace *trace, const struct vector_config *all)
 {
     configs = all;
-    is_cint = trace->is_cint;
+    machine = (enum vector_machine)trace->machine;
     groups = trace->groups < GROUPS ? trace->groups : GROUPS;
-    coalesce_status status;
-    // If this fails, the state returns errors, which no trace has.
-    if (is_cint) {
-        cint_config config = cint_of(all);
-        status = cint_init(&cint, sizeof cint, &config, NULL);
-    } else {
-        vic_config config = vic_of(all);
-        status = vic_init(&vic, sizeof vic, &config, NULL);
-    }
+    coalesce_status status = init(all); // if this fails, the state returns errors, which no trace has
     for (unsigned i = 0; i < groups; i++)
         status = cint_window_init(windows[i], sizeof windows[i], WINDOW, NULL);
     (void)status;
@@ -52,36 +73,72 @@ static uint64_t *window_of(uint64_t group)
     return group < groups ? windows[group] : NULL;
 }
 
+// The ticket of a window, without its group.
+static uint64_t in_group(uint64_t ticket)
+{
+    return ticket == NEVER ? NEVER : ticket & ((UINT64_C(1) << GROUP_SHIFT) - 1);
+}
+
 static coalesce_status complete(const struct vector_event *event)
 {
-    if (!is_cint && event->slice_end != NEVER)
+    if (machine == MACHINE_VIC && event->slice_end != NEVER)
         return vic_on_completion_in_slice(&vic, event->now, event->cif, event->slice_end);
-    if (!is_cint)
+    if (machine == MACHINE_VIC)
         return vic_on_completion(&vic, event->now, event->cif);
+    if (machine == MACHINE_BUDGET)
+        return budget_on_completion(&budget, event->now, event->hint, event->cif, event->outstanding);
     if (groups == 0)
         return cint_on_completion(&cint, event->now, event->hint, event->cif);
-    uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = event->ticket;
-    if (ticket != NEVER)
-        ticket &= (UINT64_C(1) << GROUP_SHIFT) - 1;
+    uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = in_group(event->ticket);
     return cint_on_completion_strict(&cint, window, event->now, ticket, event->hint, event->cif);
 }
 
 static coalesce_status cancel(const struct vector_event *event)
 {
-    uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = event->ticket;
-    if (ticket != NEVER)
-        ticket &= (UINT64_C(1) << GROUP_SHIFT) - 1;
+    uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = in_group(event->ticket);
+    if (machine == MACHINE_BUDGET)
+        return budget_on_cancel(&budget, window, event->now, ticket);
     return cint_on_cancel(&cint, window, event->now, ticket);
 }
 
 static coalesce_status reconfigure(const struct vector_event *event)
 {
-    if (is_cint) {
-        cint_config config = cint_of(&configs[event->choice]);
-        return cint_reconfigure(&cint, &config, event->now, NULL);
+    const struct vector_config *config = &configs[event->choice];
+    vic_config of_vic = vic_of(config);
+    cint_config of_cint = cint_of(config);
+    budget_config of_budget = budget_of(config);
+    switch (machine) {
+    case MACHINE_CINT:
+        return cint_reconfigure(&cint, &of_cint, event->now, NULL);
+    case MACHINE_BUDGET:
+        return budget_reconfigure(&budget, &of_budget, event->now, NULL);
+    default:
+        return vic_reconfigure(&vic, &of_vic, event->now, NULL);
     }
-    vic_config config = vic_of(&configs[event->choice]);
-    return vic_reconfigure(&vic, &config, event->now, NULL);
+}
+
+static coalesce_status end_hold(uint64_t now)
+{
+    switch (machine) {
+    case MACHINE_CINT:
+        return cint_on_deadline(&cint, now);
+    case MACHINE_BUDGET:
+        return budget_on_deadline(&budget, now);
+    default:
+        return vic_on_deadline(&vic, now);
+    }
+}
+
+static coalesce_status flush(uint64_t now)
+{
+    switch (machine) {
+    case MACHINE_CINT:
+        return cint_flush(&cint, now);
+    case MACHINE_BUDGET:
+        return budget_flush(&budget, now);
+    default:
+        return vic_flush(&vic, now);
+    }
 }
 
 // The answer of a call that decides.
@@ -91,7 +148,7 @@ static coalesce_status decide(const struct vector_event *event)
     case ON_COMPLETION:
         return complete(event);
     case ON_DEADLINE:
-        return is_cint ? cint_on_deadline(&cint, event->now) : vic_on_deadline(&vic, event->now);
+        return end_hold(event->now);
     case ON_BATCH_END:
         return cint_on_batch_end(&cint, event->now);
     case ON_SCHEDULE:
@@ -101,11 +158,49 @@ static coalesce_status decide(const struct vector_event *event)
     case ON_CANCEL:
         return cancel(event);
     case FLUSH:
-        return is_cint ? cint_flush(&cint, event->now) : vic_flush(&vic, event->now);
+        return flush(event->now);
     case RECONFIGURE:
         return reconfigure(event);
     default:
         return COALESCE_E_NULL;
+    }
+}
+
+static void consume(uint64_t now)
+{
+    switch (machine) {
+    case MACHINE_CINT:
+        cint_on_consumed(&cint, now);
+        break;
+    case MACHINE_BUDGET:
+        budget_on_consumed(&budget, now);
+        break;
+    default:
+        vic_on_consumed(&vic, now);
+    }
+}
+
+static uint32_t last_reason(void)
+{
+    switch (machine) {
+    case MACHINE_CINT:
+        return cint_reason(&cint);
+    case MACHINE_BUDGET:
+        return budget_reason(&budget);
+    default:
+        return vic_reason(&vic);
+    }
+}
+
+static uint64_t deadline(void)
+{
+    switch (machine) {
+    case MACHINE_CINT:
+        return cint_deadline(&cint);
+    case MACHINE_BUDGET:
+        return budget_deadline(&budget);
+    default:
+        return vic_deadline(&vic);
     }
 }
 
@@ -115,6 +210,8 @@ void replay(const struct vector_event *event, struct vector_answer *answer)
     coalesce_status status;
     switch (event->call) {
     case ON_SUBMIT:
+        if (machine == MACHINE_BUDGET)
+            budget_on_submit(&budget, event->now, event->outstanding);
         answer->ticket = cint_window_on_submit(window_of(event->choice));
         if (answer->ticket != NEVER)
             answer->ticket |= (uint64_t)event->choice << GROUP_SHIFT;
@@ -122,16 +219,15 @@ void replay(const struct vector_event *event, struct vector_answer *answer)
     case RESET_TRACKING:
         for (unsigned i = 0; i < groups; i++)
             cint_window_reset(windows[i]);
+        if (machine == MACHINE_BUDGET)
+            budget_forget(&budget);
         break;
     case ON_CONSUMED:
-        if (is_cint)
-            cint_on_consumed(&cint, event->now);
-        else
-            vic_on_consumed(&vic, event->now);
+        consume(event->now);
         break;
     default:
         status = decide(event);
-        reason = is_cint ? cint_reason(&cint) : vic_reason(&vic);
+        reason = last_reason();
         if (status == COALESCE_E_CONFIG) {
             answer->decision = DECISION_REFUSED;
             reason = COALESCE_REASON_NONE;
@@ -145,5 +241,5 @@ void replay(const struct vector_event *event, struct vector_answer *answer)
         answer->reason = coalesce_reason_name(reason);
     while (answer->reason[answer->reason_length])
         answer->reason_length++;
-    answer->deadline = is_cint ? cint_deadline(&cint) : vic_deadline(&vic);
+    answer->deadline = deadline();
 }

@@ -7,9 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum vector_machine { MACHINE_VIC, MACHINE_CINT, MACHINE_BUDGET };
+
 struct vector_trace {
     char file[32];
-    uint32_t is_cint; // 0: vic
+    uint32_t machine;
     uint32_t groups;  // for strict Barriers, each with a window of 64 commands; 0: Barriers are relaxed
     uint32_t configs; // the machine begins with the first
     uint32_t events;
@@ -19,9 +21,10 @@ struct vector_trace {
 struct vector_config {
     uint64_t tick_hz, max_hold_ns;
     uint64_t epoch_ns, margin_ns;                                 // vic
-    uint64_t delta_ns, storm_max_rate;                            // cint; 0: no guard
+    uint64_t delta_ns, storm_max_rate;                            // cint, the rate also budget; 0: no guard
     uint32_t cif_threshold, iops_threshold, max_skip, live_clamp; // vic
-    uint32_t thr, storm_shift, in_flight, ooo;                    // cint; in_flight 0: no rule
+    uint32_t thr, storm_shift, in_flight, ooo;                    // cint, budget; in_flight 0: no rule
+    uint32_t budget, reserved;                                    // budget
 };
 
 enum vector_call {
@@ -41,10 +44,10 @@ enum vector_call {
 // A call and its answer. NEVER means no ticket, slice_end or deadline. Decisions and hints are those of device.h.
 struct vector_event {
     uint64_t now, ticket, slice_end, deadline;
-    uint32_t cif;
+    uint32_t cif, outstanding;
     uint8_t call, hint, decision;
     uint8_t choice;  // the group of a submission, the index of a configuration
-    char reason[16]; // padded with zeroes; may be all zeroes
+    char reason[20]; // padded with zeroes; may be all zeroes
 };
 
 // The answer of the call in this firmware.

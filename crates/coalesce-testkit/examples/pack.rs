@@ -1,7 +1,7 @@
 //! Packs golden traces into one file of fixed-size records, for firmware that has no JSON: see
 //! `firmware-demo/lab/vectors.h`.
 //!
-//!     cargo run -p coalesce-testkit --example pack -- OUTPUT vectors/{vic,cint}-*.jsonl
+//!     cargo run -p coalesce-testkit --example pack -- OUTPUT vectors/*.jsonl
 
 use coalesce_testkit::{Call, Event, Hint};
 use serde_json::Value;
@@ -16,6 +16,7 @@ struct Packable {
     verb: u8, // of `enum vector_call`
     now: u64,
     cif: u32,
+    outstanding: u32,
     hint: Hint,
     ticket: Option<u64>,
     slice_end: Option<u64>,
@@ -24,7 +25,7 @@ struct Packable {
 
 impl Packable {
     const fn new(verb: u8, now: u64) -> Self {
-        Self { verb, now, cif: 0, hint: Hint::Plain, ticket: None, slice_end: None, choice: 0 }
+        Self { verb, now, cif: 0, outstanding: 0, hint: Hint::Plain, ticket: None, slice_end: None, choice: 0 }
     }
 }
 
@@ -58,20 +59,33 @@ impl Packed {
         for name in ["epoch_ns", "margin_ns", "delta_ns", "storm_max_rate"] {
             self.u64(number(name)?);
         }
-        for name in
-            ["cif_threshold", "iops_threshold", "max_skip", "live_clamp", "thr", "storm_shift", "in_flight", "ooo"]
-        {
+        for name in [
+            "cif_threshold",
+            "iops_threshold",
+            "max_skip",
+            "live_clamp",
+            "thr",
+            "storm_shift",
+            "in_flight",
+            "ooo",
+            "budget",
+        ] {
             self.u32(u32::try_from(number(name)?)?);
         }
+        self.u32(0); // to a multiple of 8 bytes
         Ok(())
     }
 
     /// `struct vector_event`
     fn event(&mut self, event: &Event) -> Result<(), Box<dyn Error>> {
         let call = match event.call {
-            Call::OnSubmit { group, ticket, .. } => Packable { choice: group, ticket, ..Packable::new(0, 0) },
-            Call::OnCompletion { now, cif, hint, ticket, slice_end, .. } => {
-                Packable { cif, hint, ticket, slice_end, ..Packable::new(1, now) }
+            Call::OnSubmit { group, ticket, now, outstanding } => {
+                let outstanding = outstanding.unwrap_or(0);
+                Packable { choice: group, ticket, outstanding, ..Packable::new(0, now.unwrap_or(0)) }
+            }
+            Call::OnCompletion { now, cif, outstanding, hint, ticket, slice_end } => {
+                let outstanding = outstanding.unwrap_or(0);
+                Packable { cif, outstanding, hint, ticket, slice_end, ..Packable::new(1, now) }
             }
             Call::OnDeadline { now } => Packable::new(2, now),
             Call::OnBatchEnd { now } => Packable::new(3, now),
@@ -101,8 +115,9 @@ impl Packed {
             self.u64(number.unwrap_or(NEVER));
         }
         self.u32(call.cif);
+        self.u32(call.outstanding);
         self.0.extend([call.verb, hint, decision, call.choice]);
-        self.name(event.reason.as_deref().unwrap_or_default(), 16)
+        self.name(event.reason.as_deref().unwrap_or_default(), 20)
     }
 
     /// `struct vector_trace`, and what follows it.
@@ -115,6 +130,7 @@ impl Packed {
         let machine = match header["machine"].as_str() {
             Some("vic") => 0,
             Some("cint") => 1,
+            Some("budget") => 2,
             _ => return Err("no machine in the first line".into()),
         };
         if header["window"].as_u64().is_some_and(|commands| commands != 64) {

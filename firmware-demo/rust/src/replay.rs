@@ -3,6 +3,7 @@
 use crate::board::NEVER;
 use crate::decision::{Decision, numbers};
 use crate::owned::Owned;
+use budget_core::Budget;
 use cint_core::{Cint, Hint, StormParams, Ticket, Tracker};
 use vic_core::Vic;
 
@@ -23,10 +24,15 @@ const RECONFIGURE: u8 = 10;
 
 const REFUSED: u8 = 4; // a decision beside those of `decision.rs`
 
+// `enum vector_machine`
+const VIC: u32 = 0;
+const CINT: u32 = 1;
+const BUDGET: u32 = 2;
+
 #[repr(C)]
 struct Trace {
     file: [u8; 32],
-    is_cint: u32,
+    machine: u32,
     groups: u32,
     configs: u32,
     events: u32,
@@ -48,6 +54,8 @@ struct Config {
     storm_shift: u32,
     in_flight: u32,
     ooo: u32,
+    budget: u32,
+    reserved: u32,
 }
 
 #[repr(C)]
@@ -57,11 +65,12 @@ struct Event {
     slice_end: u64,
     deadline: u64,
     cif: u32,
+    outstanding: u32,
     call: u8,
     hint: u8,
     decision: u8,
     choice: u8,
-    reason: [u8; 16],
+    reason: [u8; 20],
 }
 
 #[repr(C)]
@@ -95,8 +104,26 @@ impl Config {
     }
 
     /// As [`vic`](Self::vic).
+    fn budget(&self) -> Option<budget_core::Config> {
+        budget_core::Config::new(budget_core::Params {
+            tick_hz: self.tick_hz,
+            budget: self.budget.try_into().ok()?,
+            max_hold_ns: self.max_hold_ns,
+            thr: self.thr.try_into().ok()?,
+            ooo: self.ooo != 0,
+            storm: self.storm()?,
+        })
+        .ok()
+    }
+
+    /// The storm guard; `None`: refused.
+    fn storm(&self) -> Option<Option<StormParams>> {
+        let shift = self.storm_shift.try_into().ok()?;
+        Some((self.storm_max_rate > 0).then_some(StormParams { max_rate: self.storm_max_rate, shift }))
+    }
+
+    /// As [`vic`](Self::vic).
     fn cint(&self) -> Option<cint_core::Config> {
-        let storm = StormParams { max_rate: self.storm_max_rate, shift: self.storm_shift.try_into().ok()? };
         let in_flight = self.in_flight.try_into().ok()?;
         cint_core::Config::new(cint_core::Params {
             tick_hz: self.tick_hz,
@@ -104,7 +131,7 @@ impl Config {
             thr: self.thr.try_into().ok()?,
             ooo: self.ooo != 0,
             max_hold_ns: some(self.max_hold_ns),
-            storm: (self.storm_max_rate > 0).then_some(storm),
+            storm: self.storm()?,
             in_flight: (in_flight > 0).then_some(in_flight),
         })
         .ok()
@@ -115,6 +142,7 @@ enum Machine {
     None,
     Vic(Vic),
     Cint(Cint, Tracker<GROUPS, 1>),
+    Budget(Budget),
 }
 
 struct Replay {
@@ -137,11 +165,13 @@ unsafe extern "C" fn replay_begin(trace: *const Trace, configs: *const Config) {
     replay.configs = unsafe { core::slice::from_raw_parts(configs, trace.configs as usize) };
     replay.are_strict = trace.groups as usize == GROUPS;
     let first = replay.configs.first();
-    replay.machine = if trace.is_cint == 0 {
-        first.and_then(Config::vic).map_or(Machine::None, |config| Machine::Vic(Vic::new(config)))
-    } else {
-        first.and_then(Config::cint).map_or(Machine::None, |config| Machine::Cint(Cint::new(config), Tracker::new()))
+    let machine = match trace.machine {
+        VIC => first.and_then(Config::vic).map(|config| Machine::Vic(Vic::new(config))),
+        CINT => first.and_then(Config::cint).map(|config| Machine::Cint(Cint::new(config), Tracker::new())),
+        BUDGET => first.and_then(Config::budget).map(|config| Machine::Budget(Budget::new(config))),
+        _ => None,
     };
+    replay.machine = machine.unwrap_or(Machine::None);
 }
 
 /// Answers an event.
@@ -162,6 +192,7 @@ unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
             }
             replay_cint(cint, tracker, event, replay.configs, replay.are_strict)
         }
+        Machine::Budget(budget) => replay_budget(budget, event, replay.configs),
     };
     let (number, reason) = match decision {
         Some(Some(decision)) => numbers(Some(decision)),
@@ -173,8 +204,14 @@ unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
         Machine::None => None,
         Machine::Vic(vic) => vic.deadline(),
         Machine::Cint(cint, _) => cint.deadline(),
+        Machine::Budget(budget) => budget.deadline(),
     }
     .unwrap_or(NEVER);
+}
+
+/// What the requester said.
+fn hint(event: &Event) -> Hint {
+    [Hint::Plain, Hint::Barrier, Hint::Urgent][usize::from(event.hint % 3)]
 }
 
 /// `None`: there is nothing to decide. `Some(None)`: the configuration is refused.
@@ -210,10 +247,7 @@ fn replay_cint(
     let now = event.now;
     let ticket = some(event.ticket).filter(|_| are_strict).map(Ticket::from_number);
     let decision = match event.call {
-        ON_COMPLETION => {
-            let hint = [Hint::Plain, Hint::Barrier, Hint::Urgent][usize::from(event.hint % 3)];
-            cint.on_completion(now, tracker.on_completion(ticket, hint), Some(event.cif))
-        }
+        ON_COMPLETION => cint.on_completion(now, tracker.on_completion(ticket, hint(event)), Some(event.cif)),
         ON_DEADLINE => cint.on_deadline(now),
         ON_BATCH_END => cint.on_batch_end(now),
         ON_CONSUMED => {
@@ -229,6 +263,35 @@ fn replay_cint(
         RECONFIGURE => {
             let config = configs.get(usize::from(event.choice)).and_then(Config::cint)?;
             return Some(cint.reconfigure(config, now).ok());
+        }
+        _ => return None,
+    };
+    Some(Some(decision))
+}
+
+/// As [`replay_vic`].
+fn replay_budget(budget: &mut Budget, event: &Event, configs: &[Config]) -> Option<Option<Decision>> {
+    let now = event.now;
+    let decision = match event.call {
+        ON_SUBMIT => {
+            budget.on_submit(now, event.outstanding);
+            return None;
+        }
+        ON_COMPLETION => budget.on_completion(now, hint(event).into(), event.cif, event.outstanding),
+        ON_DEADLINE => budget.on_deadline(now),
+        ON_CONSUMED => {
+            budget.on_consumed(now);
+            return None;
+        }
+        ON_CANCEL => budget.on_cancel(now, Hint::Plain.into()),
+        RESET_TRACKING => {
+            budget.forget();
+            return None;
+        }
+        FLUSH => budget.flush(now),
+        RECONFIGURE => {
+            let config = configs.get(usize::from(event.choice)).and_then(Config::budget)?;
+            return Some(budget.reconfigure(config, now).ok());
         }
         _ => return None,
     };
