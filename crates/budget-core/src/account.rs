@@ -4,7 +4,8 @@
 //! is the integral of *held*. The credit is the difference of the two.
 
 use crate::algorithm::{Budget, Flags};
-use crate::config::{AGE_MAX, SHIFT, SPAN_MAX};
+use crate::config::{AGE_MAX, SPAN_MAX};
+use crate::credit::{cost_of, times};
 
 impl Budget {
     /// Settles the account for the time since the last call. `outstanding`: at the end of that time.
@@ -73,13 +74,3 @@ impl Budget {
 
 /// A longer gap counts as this one, so that eight of them fit.
 const GAP_MAX: u32 = SPAN_MAX >> 3;
-
-/// The credit that `held` completions take in each tick.
-pub(crate) const fn cost_of(held: u16) -> i64 {
-    (held as i64) << SHIFT
-}
-
-/// The credit of a time. Rates are at most 2^30, times below 2^31.
-pub(crate) const fn times(rate: i64, ticks: u32) -> i64 {
-    rate.wrapping_mul(ticks as i64)
-}

@@ -3,8 +3,8 @@
 //! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, `depth.rs` learns when company is to be expected,
 //! `storm.rs` may put a delivery off.
 
-use crate::account::{cost_of, times};
 use crate::config::Config;
+use crate::credit::{cost_of, times};
 use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 
 /// A latency budget for one interrupt vector: plain data of fixed size, no pointers.

@@ -1,5 +1,6 @@
 //! Parameters, checked once: every later step only adds, multiplies and compares.
 
+use crate::credit::SHIFT;
 use coalesce_decision::ticks::{NS_PER_S, TICKS_MAX, U40, divide};
 use coalesce_decision::{ConfigError, Field, StormParams, storm_and_hold};
 
@@ -48,8 +49,6 @@ pub(crate) const SPAN_MAX: u32 = 1 << 29;
 const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
 /// Ages saturate here: every span has expired by then.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
-/// Credit is counted in parts of 2^-SHIFT.
-pub(crate) const SHIFT: u32 = 14;
 
 /// What a probe may take beyond what was earned, in requests held for `max_hold`: 2^PROBE.
 const PROBE: u32 = 5;

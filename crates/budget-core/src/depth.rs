@@ -1,7 +1,7 @@
 //! The depth: the commands that the requesters submit before they wait for us. Only a hold that lasts can show it.
 
-use crate::account::cost_of;
 use crate::algorithm::{Budget, Flags, Kind, commands};
+use crate::credit::cost_of;
 use coalesce_decision::{Decision, Reason};
 
 /// Completions before the first probe.

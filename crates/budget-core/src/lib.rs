@@ -88,6 +88,7 @@
 mod account;
 mod algorithm;
 mod config;
+mod credit;
 mod depth;
 mod events;
 mod storm;
