@@ -346,6 +346,9 @@ impl<P: Policy> Driver<P> {
         self.held.push_back(Held { posted: self.elapsed, urgent: hint == Hint::Urgent });
         let decision = self.policy.on_completion(self.now, completion);
         let mut event = format!("on_completion(cif {cif}, {hint:?}");
+        if !self.reaping {
+            let _ = write!(event, ", outstanding {outstanding}");
+        }
         if let Some(ticket) = ticket {
             let _ = write!(event, ", ticket {ticket:#x}");
         }
