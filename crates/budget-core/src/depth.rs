@@ -52,13 +52,16 @@ impl Budget {
     fn learn(&mut self, found: u16) {
         let last = core::mem::replace(&mut self.found, found);
         self.depth = self.depth.max(last.min(found)).min(last.max(found));
-        self.until_probe = commands(if found > 0 && found != self.depth {
-            u32::from(found) << 3 // look again soon
-        } else {
-            let saves = self.config.earned_by(found).wrapping_mul(2) > cost_of(1);
-            self.vain = if saves { 0 } else { self.vain.wrapping_add(1).min(VAIN_MAX) };
-            (u32::from(self.held) << 7).wrapping_shl(self.vain.into())
-        });
+        // An odd number of completions, or each probe would begin at the same command of a batch.
+        self.until_probe = commands(
+            1 | if found > 0 && found != self.depth {
+                u32::from(found) << 3 // look again soon
+            } else {
+                let saves = self.config.earned_by(found).wrapping_mul(2) > cost_of(1);
+                self.vain = if saves { 0 } else { self.vain.wrapping_add(1).min(VAIN_MAX) };
+                (u32::from(self.held) << 7).wrapping_shl(self.vain.into())
+            },
+        );
         self.flags.set(Flags::SEVERAL, false);
     }
 

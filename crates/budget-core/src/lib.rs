@@ -12,9 +12,9 @@
 )]
 //! A latency budget: interrupt now, or wait for company? As few interrupts as a stated share of the requests' time buys.
 //!
-//! One parameter, ε. Of the time that your requests spend, at most ε is added by waiting for company. Within that, there
-//! are as few interrupts as it buys. Nobody who is marked Urgent waits, nobody who is alone waits, and no wait is longer
-//! than `max_hold`. A storm guard, if there is one, may make all of them wait for the end of its interval.
+//! One parameter, ε, for example 5 %: of the time your requests spend, at most 5 % is added by waiting for company; within
+//! that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than
+//! `max_hold`. A storm guard, if there is one, may make all of them wait for the end of its interval.
 //!
 //! # Terms
 //!
@@ -45,7 +45,8 @@
 //! then is the depth; it moves only as far as two probes in a row agree. While the load goes on, until sixteen usual gaps
 //! after the last completion, the depth counts as outstanding: the requester counts its commands from its own call, also
 //! those that have not reached the device. An open load never falls silent, so it has no depth. Probes that find nothing to
-//! save become rare.
+//! save become rare. The number of completions from one to the next is odd, so that they do not all begin at the same command
+//! of a batch.
 //!
 //! With OOO, an Urgent leaves the others as they are: their deadline, their account, the usual gap, a probe. If they can no
 //! longer be paid for, because fewer commands are outstanding without it, its interrupt covers them too. Each Urgent that

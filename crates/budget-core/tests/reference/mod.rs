@@ -301,7 +301,7 @@ impl Reference {
         } else {
             8 * found
         };
-        self.learned.until_probe = interval.min(65_535);
+        self.learned.until_probe = (interval + 1).min(65_535);
         self.learned.in_company = false;
     }
 
