@@ -30,7 +30,9 @@ struct Arena {
 
 impl Arena {
     fn new(policy: &str) -> Self {
-        Self::with(Disk::memory("victim", "1M").policy(policy))
+        let arena = Self::with(Disk::memory("victim", "1M").policy("none"));
+        arena.target.set_policy("victim", policy); // one that holds for hours must not hold what a slow machine begins with
+        arena
     }
 
     fn with(victim: Disk) -> Self {
