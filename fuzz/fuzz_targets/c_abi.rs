@@ -1,9 +1,10 @@
 //! Arbitrary memory as a state, arbitrary parameters, arbitrary calls with arbitrary arguments: nothing crashes, what is
 //! wrong is an error and never `COALESCE_HOLD`, and no interrupt is lost: whatever is held has a deadline, or parameters
-//! without a bound, and the next flush announces it.
+//! without a bound, and the next flush delivers it.
 #![no_main]
 
 use arbitrary::Arbitrary;
+use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::*;
 use coalesce::nvme::*;
@@ -21,6 +22,7 @@ struct Input {
     misaligned: bool,
     vic: VicParams,
     cint: CintParams,
+    budget: BudgetParams,
     commands: u8,
     calls: Vec<Call>,
     reaps: Vec<Reap>,
@@ -55,6 +57,19 @@ struct CintParams {
     sound: u8,
 }
 
+#[derive(Arbitrary, Debug)]
+struct BudgetParams {
+    budget: u32,
+    tick_hz: Number,
+    max_hold_ns: Number,
+    storm_max_rate: Number,
+    storm_shift: u32,
+    thr: u32,
+    ooo: u32,
+    reserved: bool,
+    sound: u8,
+}
+
 /// Numbers that are often sensible, and can be anything.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Number {
@@ -79,8 +94,8 @@ impl Number {
 
 #[derive(Arbitrary, Debug)]
 enum Call {
-    Complete { cif: u32, hint: u32, strict: bool, ticket: Option<u64>, slice_end: Option<Number> },
-    Submit,
+    Complete { cif: u32, outstanding: u32, hint: u32, strict: bool, ticket: Option<u64>, slice_end: Option<Number> },
+    Submit { outstanding: u32 },
     Cancel { ticket: u64 },
     Wait { ticks: Number },
     Back { ticks: u32 },
@@ -91,7 +106,8 @@ enum Call {
     Schedule,
     Deschedule,
     ResetWindow,
-    Reconfigure { vic: VicParams, cint: CintParams },
+    Forget,
+    Reconfigure { vic: VicParams, cint: CintParams, budget: BudgetParams },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -174,6 +190,39 @@ impl CintParams {
     }
 }
 
+impl BudgetParams {
+    fn config(&self) -> budget_config {
+        // SAFETY: any bytes are a configuration.
+        let mut config = unsafe { zeroed::<budget_config>() };
+        // SAFETY: it is ours.
+        unsafe { budget_config_default(&raw mut config, size_of::<budget_config>(), 1_000_000_000) };
+        let keep = |bit: u8| self.sound >> bit & 1 == 1;
+        if !keep(0) {
+            config.tick_hz = self.tick_hz.get()
+        }
+        if !keep(1) {
+            config.budget = self.budget % 5_002
+        }
+        if !keep(2) {
+            config.max_hold_ns = self.max_hold_ns.get()
+        }
+        if !keep(3) {
+            config.storm_max_rate = self.storm_max_rate.get()
+        }
+        if !keep(4) {
+            config.storm_shift = self.storm_shift % 18
+        }
+        if !keep(5) {
+            config.thr = self.thr % 65_538
+        }
+        if !keep(6) {
+            config.ooo = self.ooo % 3
+        }
+        config.reserved = self.reserved.into();
+        config
+    }
+}
+
 /// Where the clock stops: at the end of its range a deadline comes early, and again.
 const LAST: u64 = u64::MAX >> 1;
 
@@ -184,10 +233,10 @@ fn not_a_state(input: &Input) {
     let mut memory = input.memory;
     let state = memory.as_mut_ptr().cast::<u8>().wrapping_add(usize::from(input.misaligned));
     let is_kind = |letter: u8| !input.misaligned && memory[0] as u32 == u32::from_le_bytes([1, letter, 0xC0, 0xA1]);
-    if [b'V', b'C', b'W', b'R', b'I'].into_iter().any(is_kind) {
+    if [b'V', b'C', b'B', b'W', b'R', b'I'].into_iter().any(is_kind) {
         return;
     }
-    let (vic, cint) = (state.cast::<vic_state>(), state.cast::<cint_state>());
+    let (vic, cint, budget) = (state.cast::<vic_state>(), state.cast::<cint_state>(), state.cast::<budget_state>());
     // SAFETY: the memory is ours, and larger than any state.
     unsafe {
         for status in [
@@ -205,6 +254,13 @@ fn not_a_state(input: &Input) {
             cint_on_consumed(cint, 1),
             cint_on_completion_strict(cint, state.cast(), 1, 0, 0, 100),
             cint_on_cancel(cint, state.cast(), 1, 0),
+            budget_on_submit(budget, 1, 100),
+            budget_on_completion(budget, 1, 0, 100, 100),
+            budget_on_deadline(budget, 1),
+            budget_flush(budget, 1),
+            budget_on_consumed(budget, 1),
+            budget_forget(budget),
+            budget_get_info(budget, std::ptr::null_mut(), 0),
             cint_window_reset(state.cast()),
             cint_reaper_reap(state.cast(), std::ptr::null(), None, std::ptr::null_mut(), std::ptr::null_mut()),
             vic_get_info(vic, std::ptr::null_mut(), 0),
@@ -213,12 +269,13 @@ fn not_a_state(input: &Input) {
             assert!(status < 0, "status {status}");
         }
         assert_eq!((vic_deadline(vic), cint_deadline(cint)), (COALESCE_NEVER, COALESCE_NEVER));
+        assert_eq!(budget_deadline(budget), COALESCE_NEVER);
         assert_eq!(cint_window_on_submit(state.cast()), COALESCE_NO_TICKET);
     }
     assert_eq!(memory, input.memory);
 }
 
-/// What a machine owes: completions that were posted and not announced.
+/// What a machine owes: completions that were posted and not delivered.
 struct Owed {
     count: u64,
     bounded: bool,
@@ -292,7 +349,7 @@ fn vic_calls(input: &Input) {
                         }
                     }
                 }
-                Call::Submit | Call::Cancel { .. } | Call::BatchEnd | Call::ResetWindow => {}
+                Call::Submit { .. } | Call::Cancel { .. } | Call::BatchEnd | Call::ResetWindow | Call::Forget => {}
             }
             let mut info = vic_info::default();
             assert_eq!(vic_get_info(state, &raw mut info, size_of::<vic_info>()), COALESCE_OK);
@@ -331,7 +388,7 @@ fn cint_calls(input: &Input) {
                     let ticket = ticket.or_else(|| tickets.pop()).unwrap_or(COALESCE_NO_TICKET);
                     owed.decided(1, cint_on_completion_strict(state, window, now, ticket, hint % 4, *cif));
                 }
-                Call::Submit => tickets.push(cint_window_on_submit(window)),
+                Call::Submit { .. } => tickets.push(cint_window_on_submit(window)),
                 Call::Cancel { ticket } => owed.decided(0, cint_on_cancel(state, window, now, *ticket)),
                 Call::ResetWindow => assert_eq!(cint_window_reset(window), COALESCE_OK),
                 Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
@@ -360,13 +417,81 @@ fn cint_calls(input: &Input) {
                         }
                     }
                 }
-                Call::Schedule | Call::Deschedule => {}
+                Call::Schedule | Call::Deschedule | Call::Forget => {}
             }
             let mut info = cint_info::default();
             assert_eq!(cint_get_info(state, &raw mut info, size_of::<cint_info>()), COALESCE_OK);
             owed.check(info.held, cint_deadline(state));
         }
         owed.decided(0, cint_flush(state, now));
+        assert_eq!(owed.count, 0);
+    }
+}
+
+fn budget_calls(input: &Input) {
+    let config = input.budget.config();
+    let (mut state, mut error) = (budget_state { opaque: [0x5555_5555_5555_5555; 13] }, NO_ERROR);
+    let state = &raw mut state;
+    let commands = 64_u32 << (input.commands % 7);
+    let mut window = vec![0_u64; cint_window_size(commands) / 8];
+    let window = window.as_mut_ptr();
+    // SAFETY: all of it is ours.
+    unsafe {
+        let status = budget_init(state, size_of::<budget_state>(), &raw const config, &raw mut error);
+        if status != COALESCE_OK {
+            assert_eq!(status, COALESCE_E_CONFIG);
+            assert!(error.value < error.min || error.value > error.max, "{error:?}");
+            return;
+        }
+        assert_eq!(cint_window_init(window, cint_window_size(commands), commands, &raw mut error), COALESCE_OK);
+        let (mut owed, mut now, mut tickets) = (Owed { count: 0, bounded: true }, 0_u64, Vec::new());
+        for call in &input.calls {
+            match call {
+                Call::Complete { cif, outstanding, hint, strict: false, .. } => {
+                    owed.decided(1, budget_on_completion(state, now, hint % 4, *cif, *outstanding));
+                }
+                Call::Complete { cif, outstanding, hint, ticket, .. } => {
+                    let ticket = ticket.or_else(|| tickets.pop()).unwrap_or(COALESCE_NO_TICKET);
+                    let hint = hint % 4;
+                    let status = budget_on_completion_strict(state, window, now, ticket, hint, *cif, *outstanding);
+                    owed.decided(1, status);
+                }
+                Call::Submit { outstanding } => {
+                    assert_eq!(budget_on_submit(state, now, *outstanding), COALESCE_OK);
+                    tickets.push(cint_window_on_submit(window));
+                }
+                Call::Cancel { ticket } => owed.decided(0, budget_on_cancel(state, window, now, *ticket)),
+                Call::ResetWindow => assert_eq!(cint_window_reset(window), COALESCE_OK),
+                Call::Forget => assert_eq!(budget_forget(state), COALESCE_OK),
+                Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
+                Call::Back { ticks } => now = now.saturating_sub((*ticks).into()),
+                Call::Deadline => {
+                    now = now.max(Some(budget_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
+                    owed.decided(0, budget_on_deadline(state, now));
+                    assert!(owed.count == 0 || budget_deadline(state) == COALESCE_NEVER, "nothing at the deadline");
+                }
+                Call::Flush => {
+                    owed.decided(0, budget_flush(state, now));
+                    assert_eq!(owed.count, 0);
+                }
+                Call::Consumed => {
+                    assert_eq!(budget_on_consumed(state, now), COALESCE_OK);
+                    owed.count = 0;
+                }
+                Call::Reconfigure { budget, .. } => {
+                    let config = budget.config();
+                    match budget_reconfigure(state, &raw const config, now, &raw mut error) {
+                        COALESCE_E_CONFIG => assert!(error.value < error.min || error.value > error.max, "{error:?}"),
+                        status => owed.decided(0, status),
+                    }
+                }
+                Call::Schedule | Call::Deschedule | Call::BatchEnd => {}
+            }
+            let mut info = budget_info::default();
+            assert_eq!(budget_get_info(state, &raw mut info, size_of::<budget_info>()), COALESCE_OK);
+            owed.check(info.held, budget_deadline(state));
+        }
+        owed.decided(0, budget_flush(state, now));
         assert_eq!(owed.count, 0);
     }
 }
@@ -413,6 +538,7 @@ fuzz_target!(|input: Input| {
     not_a_state(&input);
     vic_calls(&input);
     cint_calls(&input);
+    budget_calls(&input);
     reaps(&input);
     features(input.cdw11);
 });
