@@ -65,12 +65,12 @@ void delivery_submit_one(struct delivery *delivery, coalesce_request *request, c
     request->before = delivery->pending.submissions;
     delivery->pending.submissions = delivery->pending.outstanding = 0;
     request->struct_size = sizeof(*request);
-    coalesce_policy_on_submit(delivery->policy, request, mark);
+    coalesce_policy_on_submit(delivery->policy, spdk_get_ticks(), request, mark);
     delivery->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
     delivery->stats.barrier += mark->hint == COALESCE_HINT_BARRIER;
 }
 
-static void report_submissions(struct delivery *delivery)
+static void report_submissions(struct delivery *delivery, uint64_t now)
 {
     if (delivery->wants_submit && delivery->pending.submissions > 0) {
         coalesce_request last = {
@@ -79,7 +79,7 @@ static void report_submissions(struct delivery *delivery)
             .before = delivery->pending.submissions - 1,
         };
         coalesce_mark mark; // plain, like all of them
-        coalesce_policy_on_submit(delivery->policy, &last, &mark);
+        coalesce_policy_on_submit(delivery->policy, now, &last, &mark);
     }
     delivery->pending.submissions = delivery->pending.outstanding = 0;
 }
@@ -114,7 +114,7 @@ static void decide(struct delivery *delivery, uint64_t now, uint32_t before, uin
 
 void delivery_decide(struct delivery *delivery, uint64_t now)
 {
-    report_submissions(delivery);
+    report_submissions(delivery, now);
     if (delivery->pending.completions > 0)
         decide(delivery, now, delivery->pending.completions - 1, delivery->pending.cif, &delivery_plain_mark, COALESCE_CLASS_IO);
 }
@@ -123,8 +123,9 @@ void delivery_complete_one(struct delivery *delivery, uint32_t cif, const coales
 {
     delivery->stats.completions++;
     delivery->is_batch_open = delivery->has_completions = true;
-    report_submissions(delivery);
-    decide(delivery, spdk_get_ticks(), delivery->pending.completions, cif, mark, class_of);
+    uint64_t now = spdk_get_ticks();
+    report_submissions(delivery, now);
+    decide(delivery, now, delivery->pending.completions, cif, mark, class_of);
 }
 
 void delivery_end_batch(struct delivery *delivery, uint64_t now)
@@ -297,6 +298,18 @@ void delivery_write_stats(struct delivery *delivery, struct spdk_json_write_ctx 
     spdk_json_write_named_uint64(w, "urgent", delivery->stats.urgent);
     spdk_json_write_named_uint64(w, "barrier", delivery->stats.barrier);
     spdk_json_write_object_end(w);
+
+    coalesce_budget budget;
+    coalesce_policy_spent(delivery->policy, &budget);
+    if (budget.budget > 0) {
+        double share = budget.outstanding_time ? (double)budget.held_time / (double)budget.outstanding_time : 0;
+        spdk_json_write_named_object_begin(w, "budget");
+        spdk_json_write_named_double(w, "spent_percent", share * 100);
+        spdk_json_write_named_double(w, "limit_percent", budget.budget / 100.0);
+        spdk_json_write_named_uint64(w, "held_ns", to_ns(budget.held_time));
+        spdk_json_write_named_uint64(w, "outstanding_ns", to_ns(budget.outstanding_time));
+        spdk_json_write_object_end(w);
+    }
 
     struct hold_percentiles hold = {0};
     spdk_histogram_data_iterate(delivery->hold_ticks, find_percentiles, &hold);

@@ -128,8 +128,8 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
     }
 
     /// A request is submitted. Its mark goes back when it completes or is cancelled.
-    pub fn on_submit(&mut self, clues: &Clues) -> Mark {
-        self.policy.on_submit(clues)
+    pub fn on_submit(&mut self, now: u64, clues: &Clues) -> Mark {
+        self.policy.on_submit(now, clues)
     }
 
     /// Interrupts for what was posted before there was this policy.

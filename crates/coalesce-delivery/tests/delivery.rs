@@ -69,7 +69,7 @@ const NOTHING_HELD: Decision = Decision::Hold(HoldReason::NothingHeld);
 const FLUSH: Decision = Decision::Deliver(Reason::Flush);
 
 const PLAIN: Completion =
-    Completion { mark: Mark::of(Hint::Plain), cif: 9, class: Class::Io, slice_end: None, before: 0 };
+    Completion { mark: Mark::of(Hint::Plain), cif: 9, outstanding: 0, class: Class::Io, slice_end: None, before: 0 };
 const URGENT: Completion = Completion { mark: Mark::of(Hint::Urgent), ..PLAIN };
 
 fn delivery(policy: &str) -> Delivery<u32> {
@@ -172,7 +172,7 @@ fn a_barrier_does_not_wait_for_a_cancelled_request() {
     for is_reset in [false, true] {
         let (mut delivery, mut ring) = (delivery("cint:barrier=strict,in_flight=off"), Slots::default());
         let [first, barrier] =
-            [Hint::Plain, Hint::Barrier].map(|hint| delivery.on_submit(&Clues { hint, ..Clues::default() }));
+            [Hint::Plain, Hint::Barrier].map(|hint| delivery.on_submit(0, &Clues { hint, ..Clues::default() }));
         let completion = Completion { mark: barrier, ..PLAIN };
         assert_eq!(delivery.complete(&mut ring, 1000, 2, &completion), Ok(BURST));
         let (decision, reason) = if is_reset {

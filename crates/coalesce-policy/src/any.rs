@@ -1,15 +1,16 @@
 //! One closed enum over all policies.
 
 use crate::baseline::{Batch, Dim, Nvme, SpdkVhost};
-use crate::cint::{HintedCint, StrictTracker};
 use crate::completion::{Completion, Passed};
+use crate::hinted::{Hinted, StrictTracker};
 use crate::hints::{Clues, HintCounts};
 use crate::machine::{Always, Machine};
 use crate::mark::Mark;
-use crate::policy::Policy;
+use crate::policy::{Policy, Spent};
 use crate::spec::Spec;
 use crate::{Decision, Reason, SpecError, Stats};
-use cint_core::{Barriers, Hint};
+use budget_core::Budget;
+use cint_core::{Cint, Hint};
 use vic_core::Vic;
 
 /// A policy for one interrupt vector, and what it decided so far.
@@ -20,6 +21,7 @@ pub struct AnyPolicy {
     machine: AnyMachine,
     retired: Option<Box<StrictTracker>>, // of a policy before this one: it knows which tickets were given
     stats: Stats,
+    spent_before: Spent, // until the statistics were reset
     hints: HintCounts,
 }
 
@@ -31,7 +33,8 @@ enum AnyMachine {
     Dim(Dim),
     SpdkVhost(SpdkVhost),
     Vic(Vic),
-    Cint(HintedCint),
+    Cint(Hinted<Cint>),
+    Budget(Hinted<Budget>),
 }
 
 /// Calls a method of [`Machine`].
@@ -45,6 +48,7 @@ macro_rules! call {
             AnyMachine::SpdkVhost(machine) => Machine::$method(machine, $($argument),*),
             AnyMachine::Vic(machine) => Machine::$method(machine, $($argument),*),
             AnyMachine::Cint(machine) => Machine::$method(machine, $($argument),*),
+            AnyMachine::Budget(machine) => Machine::$method(machine, $($argument),*),
         }
     };
 }
@@ -58,7 +62,10 @@ impl AnyMachine {
             Spec::Dim => Self::Dim(Dim::new(tick_hz)),
             Spec::SpdkVhost(params) => Self::SpdkVhost(SpdkVhost::new(*params, tick_hz)),
             Spec::Vic(params) => Self::Vic(Vic::new(spec.vic_config(params, tick_hz)?)),
-            Spec::Cint(params) | Spec::Auto(params) => Self::Cint(HintedCint::new(spec, params, tick_hz)?),
+            Spec::Cint(params) => Self::Cint(Hinted::new(spec.cint_config(params, tick_hz)?, &params.hints)),
+            Spec::Budget(params) | Spec::Auto(params) => {
+                Self::Budget(Hinted::new(spec.budget_config(params, tick_hz)?, &params.hints))
+            }
         })
     }
 
@@ -66,6 +73,7 @@ impl AnyMachine {
     fn tracker(&mut self) -> Option<&mut Box<StrictTracker>> {
         match self {
             Self::Cint(cint) => cint.tracker(),
+            Self::Budget(budget) => budget.tracker(),
             _ => None,
         }
     }
@@ -80,7 +88,7 @@ impl AnyPolicy {
         spec.check_clock(tick_hz)?;
         let machine = AnyMachine::new(&spec, tick_hz)?;
         let (stats, hints) = (Stats::default(), HintCounts::default());
-        Ok(Self { spec, tick_hz, machine, retired: None, stats, hints })
+        Ok(Self { spec, tick_hz, machine, retired: None, stats, spent_before: Spent::default(), hints })
     }
 
     /// What the policy was made from.
@@ -91,7 +99,7 @@ impl AnyPolicy {
 
     /// Whether it may hold the next completion. If not, until its next decision no [`on_submit`](Self::on_submit) is needed and
     /// a completion needs no mark; or the policy is not asked at all, and [`on_passed`](Self::on_passed) reports afterwards. It
-    /// is false with `none`, and with `auto` while holding costs throughput or few commands are outstanding.
+    /// is false with `none`.
     #[must_use]
     pub fn may_hold(&self) -> bool {
         call!(&self.machine, may_hold())
@@ -141,15 +149,21 @@ impl AnyPolicy {
                 let config = spec.vic_config(params, self.tick_hz)?;
                 vic.reconfigure(config, now).map_err(|error| spec.wrong(error))?
             }
-            (AnyMachine::Cint(cint), Spec::Cint(params) | Spec::Auto(params))
-                if cint.wants_each_submit() == (params.barrier == Barriers::Strict) =>
+            (AnyMachine::Cint(cint), Spec::Cint(params)) if cint.barriers() == params.hints.barrier => {
+                let config = spec.cint_config(params, self.tick_hz)?;
+                cint.reconfigure(config, &params.hints, now).map_err(|error| spec.wrong(error))?
+            }
+            (AnyMachine::Budget(budget), Spec::Budget(params) | Spec::Auto(params))
+                if budget.barriers() == params.hints.barrier =>
             {
-                cint.reconfigure(&spec, params, now)?
+                let config = spec.budget_config(params, self.tick_hz)?;
+                budget.reconfigure(config, &params.hints, now).map_err(|error| spec.wrong(error))?
             }
             _ => {
                 let machine = AnyMachine::new(&spec, self.tick_hz)?;
                 let mut old = std::mem::replace(&mut self.machine, machine);
                 self.keep_tickets(&mut old);
+                self.spent_before = Spent::default();
                 call!(&mut old, flush(now))
             }
         };
@@ -182,8 +196,8 @@ impl AnyPolicy {
         call!(&self.machine, untracked())
     }
 
-    /// How many calls were older than the one before; saturates. Counted by vIC and cinterrupts (`auto` too), from 0 again
-    /// after a change to another kind of machine; 0 under the baselines.
+    /// How many calls were older than the one before; saturates. Counted by vIC and cinterrupts, from 0 again after a
+    /// change to another kind of machine; 0 under every other policy.
     #[must_use]
     pub fn times_back(&self) -> u16 {
         call!(&self.machine, times_back())
@@ -191,8 +205,8 @@ impl AnyPolicy {
 }
 
 impl Policy for AnyPolicy {
-    fn on_submit(&mut self, clues: &Clues) -> Mark {
-        call!(&mut self.machine, on_submit(clues))
+    fn on_submit(&mut self, now: u64, clues: &Clues) -> Mark {
+        call!(&mut self.machine, on_submit(now, clues))
     }
 
     fn hint_of(&self, mark: Mark, cif: u32) -> Hint {
@@ -263,6 +277,16 @@ impl Policy for AnyPolicy {
         call!(&self.machine, held())
     }
 
+    fn spent(&self) -> Option<Spent> {
+        let total = call!(&self.machine, spent())?;
+        Some(Spent {
+            held: total.held.saturating_sub(self.spent_before.held),
+            outstanding: total.outstanding.saturating_sub(self.spent_before.outstanding),
+            budget: self.spec.budget()?,
+            ..total
+        })
+    }
+
     fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -273,6 +297,7 @@ impl Policy for AnyPolicy {
 
     fn reset_stats(&mut self) {
         self.stats = Stats::default();
+        self.spent_before = call!(&self.machine, spent()).unwrap_or_default();
         self.hints = HintCounts::default();
     }
 }

@@ -21,6 +21,8 @@ pub struct Completion {
     pub mark: Mark,
     /// Commands in flight on this interrupt vector, counting this one.
     pub cif: u32,
+    /// Commands submitted on this interrupt vector and not reaped, counting this one; 0: not known.
+    pub outstanding: u32,
     /// What kind of command it was.
     pub class: Class,
     /// When the guest's timeslice ends, in ticks, if the hypervisor tells.
@@ -33,7 +35,8 @@ pub struct Completion {
 impl Completion {
     /// The `left`-th command [before](Self::before) this one.
     pub(crate) fn preceding(&self, left: u16) -> Self {
-        Self { cif: self.cif.saturating_add(left.into()), slice_end: self.slice_end, ..Self::default() }
+        let Self { cif, outstanding, slice_end, .. } = *self;
+        Self { cif: cif.saturating_add(left.into()), outstanding, slice_end, ..Self::default() }
     }
 }
 

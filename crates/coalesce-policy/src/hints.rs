@@ -47,8 +47,6 @@ impl HintSources {
     pub const NONE: Self = Self(0);
     /// Every source.
     pub const ALL: Self = Self((1 << HintSource::ALL.len()) - 1);
-    /// What a guest says, and its batches: for a policy that learns by itself who waits and whether more will come.
-    pub const AUTO: Self = Self::EXPLICIT.with(HintSource::Batch);
     /// What a guest says in so many words, not what is inferred.
     pub const EXPLICIT: Self = Self::NONE.with(HintSource::Flush).with(HintSource::Fua).with(HintSource::Ioprio);
 
@@ -132,17 +130,15 @@ pub(crate) fn infer(sources: HintSources, clues: &Clues) -> (Hint, Option<HintSo
     }
 }
 
-/// The hint that counts when a request completes. Where nothing is in flight any more, nobody else will interrupt; where
-/// the policy expects more submissions anyway, the end of a batch says nothing. What a requester said itself stays.
+/// The hint that counts when a request completes. Where nothing is in flight any more, nobody else will interrupt. What a
+/// requester said itself stays.
 pub(crate) fn at_completion(
     sources: HintSources,
-    (hint, source): (Hint, Option<HintSource>),
+    known: (Hint, Option<HintSource>),
     cif: u32,
-    expects_more: bool,
 ) -> (Hint, Option<HintSource>) {
-    match (hint, source) {
+    match known {
         (Hint::Plain, None) if cif == 1 && sources.has(HintSource::Idle) => (Hint::Urgent, Some(HintSource::Idle)),
-        (_, Some(HintSource::Batch)) if expects_more => (Hint::Plain, None),
         known => known,
     }
 }
@@ -213,26 +209,17 @@ mod tests {
     #[test]
     fn the_last_in_flight_is_urgent_unless_it_is_idle_class() {
         let all = HintSources::ALL;
-        assert_eq!(at_completion(all, (Hint::Plain, None), 1, false), (Hint::Urgent, Some(HintSource::Idle)));
-        assert_eq!(at_completion(all, (Hint::Plain, None), 2, false), (Hint::Plain, None));
+        assert_eq!(at_completion(all, (Hint::Plain, None), 1), (Hint::Urgent, Some(HintSource::Idle)));
+        assert_eq!(at_completion(all, (Hint::Plain, None), 2), (Hint::Plain, None));
         let idle_class = (Hint::Plain, Some(HintSource::Ioprio));
-        assert_eq!(at_completion(all, idle_class, 1, false), idle_class);
-        assert_eq!(at_completion(HintSources::EXPLICIT, (Hint::Plain, None), 1, false), (Hint::Plain, None));
+        assert_eq!(at_completion(all, idle_class, 1), idle_class);
+        assert_eq!(at_completion(HintSources::EXPLICIT, (Hint::Plain, None), 1), (Hint::Plain, None));
     }
 
     #[test]
     fn what_a_requester_said_stays() {
         for said in [(Hint::Barrier, None), (Hint::Urgent, None)] {
-            assert_eq!(at_completion(HintSources::ALL, said, 1, true), said);
+            assert_eq!(at_completion(HintSources::ALL, said, 1), said);
         }
-    }
-
-    #[test]
-    fn a_batch_says_nothing_where_more_is_expected() {
-        let batch = (Hint::Barrier, Some(HintSource::Batch));
-        assert_eq!(at_completion(HintSources::ALL, batch, 4, false), batch);
-        assert_eq!(at_completion(HintSources::ALL, batch, 4, true), (Hint::Plain, None));
-        let flush = (Hint::Urgent, Some(HintSource::Flush));
-        assert_eq!(at_completion(HintSources::ALL, flush, 4, true), flush);
     }
 }

@@ -1,10 +1,12 @@
 //! The keys of each policy: one table serves reading, printing and explaining.
 
 use crate::baseline::{NvmeParams, SpdkVhostParams};
+use crate::budget_spec::BudgetSpec;
 use crate::cint_spec::CintSpec;
 use crate::error::SpecError;
+use crate::hint_spec::HintSpec;
 use crate::hints::{HintSource, HintSources};
-use crate::value::{Malformed, Value, duration, number};
+use crate::value::{Malformed, Value, duration, number, percent};
 use cint_core::{Barriers, BothBits};
 
 /// What a key takes.
@@ -12,6 +14,8 @@ use cint_core::{Barriers, BothBits};
 pub(crate) enum Kind {
     Number(u64, u64),
     Duration(u64, u64),
+    /// In 1/100 %.
+    Percent(u64, u64),
     /// A number or `off`.
     NumberOrOff(u64, u64),
     /// A duration or `off`.
@@ -36,6 +40,7 @@ impl Kind {
             Self::Duration(min, max) | Self::DurationOrOff(min, max) => {
                 self.in_range(duration(text).map(Value::Duration), min..=max, text)
             }
+            Self::Percent(min, max) => self.in_range(percent(text).map(Value::Percent), min..=max, text),
             Self::HundredMicroseconds(max) => {
                 let value = self.in_range(duration(text).map(Value::Duration), 0..=max, text)?;
                 match value {
@@ -60,7 +65,7 @@ impl Kind {
         text: &str,
     ) -> Result<Value, String> {
         match value {
-            Ok(value @ (Value::Number(n) | Value::Duration(n))) if range.contains(&n) => Ok(value),
+            Ok(value @ (Value::Number(n) | Value::Duration(n) | Value::Percent(n))) if range.contains(&n) => Ok(value),
             Ok(_) => Err(Malformed::TooLarge.problem(text, &self.allowed())),
             Err(malformed) => Err(malformed.problem(text, &self.allowed())),
         }
@@ -71,6 +76,7 @@ impl Kind {
             Self::Number(min, max) => format!("{min} to {max}"),
             Self::NumberOrOff(min, max) => format!("{min} to {max}, or off"),
             Self::Duration(min, max) => format!("{} to {}", Value::Duration(min), Value::Duration(max)),
+            Self::Percent(min, max) => format!("{} to {}", Value::Percent(min), Value::Percent(max)),
             Self::DurationOrOff(min, max) => {
                 format!("{} to {}, or off", Value::Duration(min), Value::Duration(max))
             }
@@ -191,14 +197,14 @@ impl<P: Clone> Family<P> {
 
 fn num(value: &Value) -> u64 {
     match value {
-        Value::Number(n) | Value::Duration(n) => *n,
+        Value::Number(n) | Value::Duration(n) | Value::Percent(n) => *n,
         Value::Word(_) => 0,
     }
 }
 
 fn optional(value: &Value) -> Option<u64> {
     match value {
-        Value::Number(n) | Value::Duration(n) => Some(*n),
+        Value::Number(n) | Value::Duration(n) | Value::Percent(n) => Some(*n),
         Value::Word(_) => None,
     }
 }
@@ -370,89 +376,169 @@ fn to_sources(value: &Value) -> HintSources {
     }
 }
 
-const CINT_KEYS: &[Key<CintSpec>] = &[
-    Key {
-        name: "delta",
-        kind: ns(cint_core::Field::Delta.range()),
-        about: "time without a completion that ends a burst; 0: the end of the device's poll ends it",
-        get: |p| Value::Duration(p.delta_ns),
-        set: |p, v| p.delta_ns = num(v),
-    },
-    Key {
-        name: "thr",
-        kind: count(cint_core::Field::Thr.range()),
-        about: "number of completions that ends a burst",
-        get: |p| Value::Number(p.thr.into()),
-        set: |p, v| p.thr = narrow(v),
-    },
+/// The parameters of a policy that decides by hints.
+pub(crate) trait HasHints {
+    fn hints(&self) -> &HintSpec;
+    fn hints_mut(&mut self) -> &mut HintSpec;
+}
+
+impl HasHints for CintSpec {
+    fn hints(&self) -> &HintSpec {
+        &self.hints
+    }
+
+    fn hints_mut(&mut self) -> &mut HintSpec {
+        &mut self.hints
+    }
+}
+
+impl HasHints for BudgetSpec {
+    fn hints(&self) -> &HintSpec {
+        &self.hints
+    }
+
+    fn hints_mut(&mut self) -> &mut HintSpec {
+        &mut self.hints
+    }
+}
+
+const fn ooo<P: HasHints>() -> Key<P> {
     Key {
         name: "ooo",
         kind: SWITCH,
         about: "on: an urgent completion interrupts alone, out of order, and held ones stay held",
-        get: |p| switch(p.ooo),
-        set: |p, v| p.ooo = is(v, "on"),
-    },
+        get: |p| switch(p.hints().ooo),
+        set: |p, v| p.hints_mut().ooo = is(v, "on"),
+    }
+}
+
+const fn barrier<P: HasHints>() -> Key<P> {
     Key {
         name: "barrier",
         kind: Kind::Choice(&["relaxed", "strict"]),
         about: "relaxed: a barrier interrupts when it completes; strict: when all commands of its batch have completed",
-        get: |p| Value::Word(if p.barrier == Barriers::Strict { "strict" } else { "relaxed" }.into()),
-        set: |p, v| p.barrier = if is(v, "strict") { Barriers::Strict } else { Barriers::Relaxed },
-    },
-    Key {
-        name: "max_hold",
-        kind: ns_or_off(cint_core::Field::MaxHold.range()),
-        about: "longest time that a completion may be held, at most 500 million ticks (500ms with a clock in ns); off: (thr - 1) * delta",
-        get: |p| off_or(p.max_hold_ns.map(Value::Duration)),
-        set: |p, v| p.max_hold_ns = optional(v),
-    },
+        get: |p| Value::Word(if p.hints().barrier == Barriers::Strict { "strict" } else { "relaxed" }.into()),
+        set: |p, v| p.hints_mut().barrier = if is(v, "strict") { Barriers::Strict } else { Barriers::Relaxed },
+    }
+}
+
+const fn storm<P: HasHints>() -> Key<P> {
     Key {
         name: "storm",
         kind: count_or_off(cint_core::Field::StormMaxRate.range()),
         about: "storm guard: rate limit, in interrupts per second; off: no limit",
-        get: |p| off_or(p.storm_max_rate.map(Value::Number)),
-        set: |p, v| p.storm_max_rate = optional(v),
-    },
+        get: |p| off_or(p.hints().storm_max_rate.map(Value::Number)),
+        set: |p, v| p.hints_mut().storm_max_rate = optional(v),
+    }
+}
+
+const fn storm_shift<P: HasHints>() -> Key<P> {
     Key {
         name: "storm_shift",
         kind: count(cint_core::Field::StormShift.range()),
         about: "storm guard: an interval between interrupts weighs 2^-storm_shift in their moving average",
-        get: |p| Value::Number(p.storm_shift.into()),
-        set: |p, v| p.storm_shift = narrow(v),
-    },
-    Key {
-        name: "in_flight",
-        kind: count_or_off(cint_core::Field::InFlight.range()),
-        about: "commands in flight below which every completion interrupts; above, 1 of 2 * in_flight may be held",
-        get: |p| off_or(p.in_flight.map(|threshold| Value::Number(threshold.into()))),
-        set: |p, v| p.in_flight = optional(v).map(|n| narrow(&Value::Number(n))),
-    },
-    Key {
-        name: "both",
-        kind: Kind::Choice(&["plain", "urgent"]),
-        about: "meaning of a command that has both hint bits set",
-        get: |p| Value::Word(if p.both == BothBits::Plain { "plain" } else { "urgent" }.into()),
-        set: |p, v| p.both = if is(v, "plain") { BothBits::Plain } else { BothBits::Urgent },
-    },
+        get: |p| Value::Number(p.hints().storm_shift.into()),
+        set: |p, v| p.hints_mut().storm_shift = narrow(v),
+    }
+}
+
+const fn hints<P: HasHints>() -> Key<P> {
     Key {
         name: "hints",
         kind: Kind::Words(SOURCE_NAMES),
         about: "sources from which a target may infer hints",
-        get: |p| sources(p.hints),
-        set: |p, v| p.hints = to_sources(v),
-    },
-];
+        get: |p| sources(p.hints().sources),
+        set: |p, v| p.hints_mut().sources = to_sources(v),
+    }
+}
 
 pub(crate) const CINT: &Family<CintSpec> = &Family {
     name: "cint",
     about: "cinterrupts (ACM TOS 2022): hints of the requester, and burst detection for all other completions",
     profiles: &[("default", CintSpec::DEFAULT), ("optane", CintSpec::OPTANE), ("p3700", CintSpec::P3700)],
-    keys: CINT_KEYS,
+    keys: &[
+        Key {
+            name: "delta",
+            kind: ns(cint_core::Field::Delta.range()),
+            about: "time without a completion that ends a burst; 0: the end of the device's poll ends it",
+            get: |p| Value::Duration(p.delta_ns),
+            set: |p, v| p.delta_ns = num(v),
+        },
+        Key {
+            name: "thr",
+            kind: count(cint_core::Field::Thr.range()),
+            about: "number of completions that ends a burst",
+            get: |p| Value::Number(p.thr.into()),
+            set: |p, v| p.thr = narrow(v),
+        },
+        ooo(),
+        barrier(),
+        Key {
+            name: "max_hold",
+            kind: ns_or_off(cint_core::Field::MaxHold.range()),
+            about: "longest time that a completion may be held, at most 500 million ticks (500ms with a clock in ns); off: (thr - 1) * delta",
+            get: |p| off_or(p.max_hold_ns.map(Value::Duration)),
+            set: |p, v| p.max_hold_ns = optional(v),
+        },
+        storm(),
+        storm_shift(),
+        Key {
+            name: "in_flight",
+            kind: count_or_off(cint_core::Field::InFlight.range()),
+            about: "commands in flight below which every completion interrupts; above, 1 of 2 * in_flight may be held",
+            get: |p| off_or(p.in_flight.map(|threshold| Value::Number(threshold.into()))),
+            set: |p, v| p.in_flight = optional(v).map(|n| narrow(&Value::Number(n))),
+        },
+        Key {
+            name: "both",
+            kind: Kind::Choice(&["plain", "urgent"]),
+            about: "meaning of a command that has both hint bits set",
+            get: |p| Value::Word(if p.both == BothBits::Plain { "plain" } else { "urgent" }.into()),
+            set: |p, v| p.both = if is(v, "plain") { BothBits::Plain } else { BothBits::Urgent },
+        },
+        hints(),
+    ],
 };
 
-pub(crate) const AUTO: &Family<CintSpec> = &Family {
+const BUDGET_KEYS: &[Key<BudgetSpec>] = &[
+    Key {
+        name: "budget",
+        kind: Kind::Percent(budget_core::Field::Budget.range().0, budget_core::Field::Budget.range().1),
+        about: "of the time that requests spend, at most this share is added by waiting for company",
+        get: |p| Value::Percent(p.budget.into()),
+        set: |p, v| p.budget = narrow(v),
+    },
+    Key {
+        name: "max_hold",
+        kind: ns(budget_core::Field::MaxHold.range()),
+        about: "longest time that a completion may be held, at most 500 million ticks (500ms with a clock in ns)",
+        get: |p| Value::Duration(p.max_hold_ns),
+        set: |p, v| p.max_hold_ns = num(v),
+    },
+    Key {
+        name: "thr",
+        kind: count(budget_core::Field::Thr.range()),
+        about: "number of completions that interrupts, whatever the budget has left",
+        get: |p| Value::Number(p.thr.into()),
+        set: |p, v| p.thr = narrow(v),
+    },
+    ooo(),
+    barrier(),
+    storm(),
+    storm_shift(),
+    hints(),
+];
+
+pub(crate) const AUTO: &Family<BudgetSpec> = &Family {
     name: "auto",
-    about: "the default: cint with inferred hints, the in_flight rule, the storm guard and a model of the requester",
-    profiles: &[("default", CintSpec::AUTO)],
-    keys: CINT_KEYS,
+    about: "the default: of the time your requests spend, at most 5 % is added by waiting for company; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than max_hold",
+    profiles: &[("default", BudgetSpec::AUTO)],
+    keys: BUDGET_KEYS,
+};
+
+pub(crate) const BUDGET: &Family<BudgetSpec> = &Family {
+    name: "budget",
+    about: "auto without inferred hints: the core as firmware has it",
+    profiles: &[("default", BudgetSpec::DEFAULT)],
+    keys: BUDGET_KEYS,
 };

@@ -1,6 +1,6 @@
 //! Every interrupt coalescing policy behind one enum, and one text form for all of them.
 //!
-//! [`AnyPolicy`] is a closed set: the two cores, `auto` (our best default, a cinterrupts machine that is told what a
+//! [`AnyPolicy`] is a closed set: the three cores (`auto`, the default, is the latency budget with the hints that a
 //! target can infer), and the baselines that users would pick instead. Command lines and configuration files name a
 //! policy by its text form, which [`Spec`] reads and prints:
 //!
@@ -22,31 +22,33 @@
 
 mod any;
 pub mod baseline;
-mod cint;
+mod budget_spec;
 mod cint_spec;
 mod completion;
 mod error;
+mod hint_spec;
+mod hinted;
 mod hints;
 mod keys;
 mod machine;
 mod mark;
 mod policy;
-mod requester;
 mod spec;
-mod trial;
 mod value;
 mod vic;
 
 pub use any::AnyPolicy;
+pub use budget_spec::BudgetSpec;
 pub use cint_core::{Barriers, BothBits, Hint, Ticket};
 pub use cint_spec::CintSpec;
 pub use coalesce_decision::{Decision, HoldReason, Reason, Stats};
 pub use completion::{Class, Completion, Passed};
 pub use error::SpecError;
+pub use hint_spec::HintSpec;
 pub use hints::{Clues, HintCounts, HintSource, HintSources};
 pub use keys::KeyInfo;
 pub use mark::{Mark, MarkParts};
-pub use policy::Policy;
+pub use policy::{Policy, Spent};
 pub use spec::{PolicyInfo, Spec};
 pub use value::parse_duration;
 

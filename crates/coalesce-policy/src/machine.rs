@@ -3,6 +3,7 @@
 use crate::completion::{Completion, Passed};
 use crate::hints::{Clues, HintCounts};
 use crate::mark::Mark;
+use crate::policy::Spent;
 use crate::{Decision, HoldReason};
 use cint_core::Hint;
 
@@ -23,7 +24,7 @@ pub(crate) trait Machine {
 
     fn max_hold(&self) -> Option<u64>;
 
-    /// An interrupt is decided upon. It announces `left` more completions, too, the last of which is `last`.
+    /// An interrupt is decided upon. It delivers `left` more completions, too, the last of which is `last`.
     fn ride(&mut self, now: u64, left: u16, last: &Completion, hints: &mut HintCounts) {
         for left in (0..left).rev() {
             let _ = self.on_completion(now, &if left > 0 { last.preceding(left) } else { *last }, hints);
@@ -47,7 +48,7 @@ pub(crate) trait Machine {
         false
     }
 
-    fn on_submit(&mut self, clues: &Clues) -> Mark {
+    fn on_submit(&mut self, _now: u64, clues: &Clues) -> Mark {
         Mark::of(clues.hint)
     }
 
@@ -63,6 +64,11 @@ pub(crate) trait Machine {
 
     fn times_back(&self) -> u16 {
         0
+    }
+
+    /// In all; without [`Spent::budget`].
+    fn spent(&self) -> Option<Spent> {
+        None
     }
 
     fn hint_of(&self, mark: Mark, _cif: u32) -> Hint {

@@ -48,13 +48,8 @@ impl Mark {
     }
 
     /// The hint that counts when the request completes, and its source.
-    pub(crate) fn at_completion(
-        self,
-        sources: HintSources,
-        cif: u32,
-        expects_more: bool,
-    ) -> (Hint, Option<HintSource>) {
-        at_completion(sources, (self.0.hint, self.0.source), cif, expects_more)
+    pub(crate) fn at_completion(self, sources: HintSources, cif: u32) -> (Hint, Option<HintSource>) {
+        at_completion(sources, (self.0.hint, self.0.source), cif)
     }
 }
 

@@ -7,12 +7,25 @@ use crate::{Decision, Stats};
 use cint_core::Hint;
 use std::fmt::Debug;
 
+/// What a latency budget has spent. Times are summed over the requests, in ticks. They saturate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// The time for which completions were held.
+    pub held: u64,
+    /// The time that requests spent.
+    pub outstanding: u64,
+    /// The share of it that holding may add, in 1/100 %.
+    pub budget: u16,
+    /// What learning may cost beyond that, once.
+    pub learning: u64,
+}
+
 /// A policy for one interrupt vector, and what it decided so far. Times are in ticks of its clock.
 ///
 /// [`AnyPolicy`](crate::AnyPolicy) is any policy that users can choose. The simulator implements one more.
 pub trait Policy: Debug {
     /// A command is submitted. Its mark goes back with its completion, or with [`on_cancel`](Self::on_cancel).
-    fn on_submit(&mut self, clues: &Clues) -> Mark {
+    fn on_submit(&mut self, _now: u64, clues: &Clues) -> Mark {
         Mark::of(clues.hint)
     }
 
@@ -72,8 +85,13 @@ pub trait Policy: Debug {
         false
     }
 
-    /// Completions held: not announced.
+    /// Completions held: no interrupt covers them.
     fn held(&self) -> u64;
+
+    /// What a latency budget has spent since the statistics were reset; `None`: the policy has no budget.
+    fn spent(&self) -> Option<Spent> {
+        None
+    }
 
     /// How often each decision was taken.
     fn stats(&self) -> &Stats;

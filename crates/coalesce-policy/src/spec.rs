@@ -1,9 +1,10 @@
 //! A policy and its parameters, and their text form: `name`, or `name:key=value,key=value`.
 
 use crate::baseline::{NvmeParams, SpdkVhostParams};
+use crate::budget_spec::BudgetSpec;
 use crate::cint_spec::CintSpec;
 use crate::error::SpecError;
-use crate::hints::HintSources;
+use crate::hint_spec::HintSpec;
 use crate::keys::{self, Family, KeyInfo};
 use crate::value::Value;
 use coalesce_decision::ticks::NS_PER_S;
@@ -28,8 +29,10 @@ pub enum Spec {
     Vic(vic_core::Params),
     /// cinterrupts.
     Cint(CintSpec),
-    /// cinterrupts with everything that an unmodified guest gives away.
-    Auto(CintSpec),
+    /// A latency budget.
+    Budget(BudgetSpec),
+    /// A latency budget, with the hints that an unmodified guest gives.
+    Auto(BudgetSpec),
 }
 
 const NONE: &Family<()> = &keys::plain("none", "every completion interrupts");
@@ -61,6 +64,7 @@ impl Spec {
     pub fn policies() -> Vec<PolicyInfo> {
         vec![
             info(keys::AUTO),
+            info(keys::BUDGET),
             info(keys::CINT),
             info(keys::VIC),
             info(NONE),
@@ -71,19 +75,29 @@ impl Spec {
         ]
     }
 
-    /// What a target may take for a hint under this policy.
+    /// Where hints come from, and what they may do. `None`: the policy does not look at hints.
     #[must_use]
-    pub const fn hints(&self) -> HintSources {
+    pub const fn hints(&self) -> Option<&HintSpec> {
         match self {
-            Self::Cint(spec) | Self::Auto(spec) => spec.hints,
-            _ => HintSources::NONE,
+            Self::Cint(spec) => Some(&spec.hints),
+            Self::Budget(spec) | Self::Auto(spec) => Some(&spec.hints),
+            _ => None,
         }
     }
 
-    /// Whether plain completions stay unposted while urgent ones are announced alone.
+    /// Whether plain completions stay unposted while urgent ones are delivered alone.
     #[must_use]
     pub const fn is_ooo(&self) -> bool {
-        matches!(self, Self::Cint(spec) | Self::Auto(spec) if spec.ooo)
+        matches!(self.hints(), Some(HintSpec { ooo: true, .. }))
+    }
+
+    /// The latency budget, in 1/100 %; `None`: the policy has none.
+    #[must_use]
+    pub const fn budget(&self) -> Option<u16> {
+        match self {
+            Self::Budget(spec) | Self::Auto(spec) => Some(spec.budget),
+            _ => None,
+        }
     }
 
     pub(crate) fn vic_config(&self, params: &vic_core::Params, tick_hz: u64) -> Result<vic_core::Config, SpecError> {
@@ -91,12 +105,11 @@ impl Spec {
     }
 
     pub(crate) fn cint_config(&self, spec: &CintSpec, tick_hz: u64) -> Result<cint_core::Config, SpecError> {
-        let mut params = spec.params(tick_hz);
-        // A clock below 10 MHz cannot measure the default rate limit of `auto`: it goes without.
-        if matches!(self, Self::Auto(_)) && spec.storm_max_rate == CintSpec::AUTO.storm_max_rate {
-            params.storm = params.storm.filter(|storm| storm.max_rate <= tick_hz / 5);
-        }
-        cint_core::Config::new(params).map_err(|error| self.wrong(error))
+        cint_core::Config::new(spec.params(tick_hz)).map_err(|error| self.wrong(error))
+    }
+
+    pub(crate) fn budget_config(&self, spec: &BudgetSpec, tick_hz: u64) -> Result<budget_core::Config, SpecError> {
+        budget_core::Config::new(spec.params(tick_hz)).map_err(|error| self.wrong(error))
     }
 
     /// A core's error, in the words of the text form.
@@ -126,6 +139,7 @@ impl Spec {
             Self::SpdkVhost(_) => keys::SPDK_VHOST.name,
             Self::Vic(_) => keys::VIC.name,
             Self::Cint(_) => keys::CINT.name,
+            Self::Budget(_) => keys::BUDGET.name,
             Self::Auto(_) => keys::AUTO.name,
         }
     }
@@ -144,6 +158,7 @@ impl Spec {
             "spdk_vhost" => keys::SPDK_VHOST.parse(rest).map(Self::SpdkVhost),
             "vic" => keys::VIC.parse(rest).map(Self::Vic),
             "cint" => keys::CINT.parse(rest).map(Self::Cint),
+            "budget" => keys::BUDGET.parse(rest).map(Self::Budget),
             "auto" => keys::AUTO.parse(rest).map(Self::Auto),
             _ => {
                 let names: Vec<_> = Self::policies().iter().map(|policy| policy.name).collect();
@@ -153,7 +168,8 @@ impl Spec {
         spec.check_clock(tick_hz)?;
         match &spec {
             Self::Vic(params) => drop(spec.vic_config(params, tick_hz)?),
-            Self::Cint(params) | Self::Auto(params) => drop(spec.cint_config(params, tick_hz)?),
+            Self::Cint(params) => drop(spec.cint_config(params, tick_hz)?),
+            Self::Budget(params) | Self::Auto(params) => drop(spec.budget_config(params, tick_hz)?),
             _ => {}
         }
         Ok(spec)
@@ -184,7 +200,7 @@ fn in_text(field: Field, value: u64) -> (&'static str, Value) {
         Field::Delta => ("delta", Value::Duration(value)),
         Field::StormMaxRate => ("storm", Value::Number(value)),
         Field::StormShift => ("storm_shift", Value::Number(value)),
-        Field::Budget => ("budget", Value::Number(value)),
+        Field::Budget => ("budget", Value::Percent(value)),
         Field::TickHz | Field::CifThreshold | Field::MaxSkip | Field::IpiThreshold | Field::Thr | Field::InFlight => {
             (field.name(), Value::Number(value))
         }
@@ -201,6 +217,7 @@ impl fmt::Display for Spec {
             Self::SpdkVhost(params) => keys::SPDK_VHOST.print(params),
             Self::Vic(params) => keys::VIC.print(params),
             Self::Cint(spec) => keys::CINT.print(spec),
+            Self::Budget(spec) => keys::BUDGET.print(spec),
             Self::Auto(spec) => keys::AUTO.print(spec),
         })
     }

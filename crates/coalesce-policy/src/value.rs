@@ -11,6 +11,8 @@ pub(crate) enum Value {
     Number(u64),
     /// In nanoseconds.
     Duration(u64),
+    /// In 1/100 %.
+    Percent(u64),
     /// A word: a switch, a choice, or a set of words joined by `+`.
     Word(String),
 }
@@ -23,6 +25,11 @@ impl fmt::Display for Value {
                 let (unit, size) = UNITS.into_iter().find(|(_, size)| ns % size == 0).unwrap_or(("ns", 1));
                 write!(f, "{}{unit}", ns / size)
             }
+            Self::Percent(parts) => match (parts / 100, parts % 100) {
+                (whole, 0) => write!(f, "{whole}%"),
+                (whole, tenths) if tenths % 10 == 0 => write!(f, "{whole}.{}%", tenths / 10),
+                (whole, hundredths) => write!(f, "{whole}.{hundredths:02}%"),
+            },
             Self::Word(word) => f.write_str(word),
         }
     }
@@ -33,6 +40,7 @@ pub(crate) enum Malformed {
     NotANumber,
     NoUnit,
     UnknownUnit,
+    NoPercent,
     TooLarge,
 }
 
@@ -43,6 +51,7 @@ impl Malformed {
             Self::NotANumber => format!("is not a number; allowed: {allowed}"),
             Self::NoUnit => format!("has no unit; write {text}ns, {text}us, {text}ms or {text}s"),
             Self::UnknownUnit => "has an unknown unit; allowed: ns, us, ms, s".into(),
+            Self::NoPercent => format!("has no unit; write {text}%"),
             Self::TooLarge => format!("is out of range; allowed: {allowed}"),
         }
     }
@@ -78,6 +87,19 @@ pub(crate) fn duration(text: &str) -> Result<u64, Malformed> {
             _ => Err(Malformed::NoUnit),
         },
     }
+}
+
+/// `5%`, `0.25%`, in 1/100 %.
+pub(crate) fn percent(text: &str) -> Result<u64, Malformed> {
+    let number = text.strip_suffix('%');
+    let (whole, part) = number.unwrap_or(text).split_once('.').unwrap_or((number.unwrap_or(text), "0"));
+    let part = match part.len() {
+        1 => scaled(part, 10)?,
+        2 => scaled(part, 1)?,
+        _ => return Err(Malformed::NotANumber),
+    };
+    let parts = scaled(whole, 100)?.checked_add(part).ok_or(Malformed::TooLarge)?;
+    number.map(|_| parts).ok_or(Malformed::NoPercent)
 }
 
 fn scaled(digits: &str, factor: u64) -> Result<u64, Malformed> {

@@ -1,6 +1,7 @@
 //! Checks a line from its events alone: nothing lost, nothing covered twice, no empty interrupt, bounds kept.
 
 use crate::event::{Event, What};
+use coalesce_policy::Spent;
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -65,14 +66,21 @@ pub struct Checker {
     completions: u64,
     covered: u64,
     consumed: u64,
+    last: u64,       // when the last event was
+    held_time: u128, // in ns, summed over the completions
+    has_budget: bool,
     verdict: Verdict,
 }
 
 impl Checker {
-    /// A checker of a line whose policy promises to hold nothing longer than `bound` ns.
+    /// A checker of a line whose policy promises to hold nothing longer than `bound` ns. `has_budget`: it also promises to
+    /// keep to its latency budget, if it has one.
     #[must_use]
-    pub fn new(bound: Option<u64>) -> Self {
+    pub fn new(bound: Option<u64>, has_budget: bool) -> Self {
         Self {
+            has_budget,
+            last: 0,
+            held_time: 0,
             bound,
             since: VecDeque::new(),
             excused: 0,
@@ -87,11 +95,14 @@ impl Checker {
     /// A fault delays what is held now, and the policy cannot help it.
     pub fn excuse_held(&mut self) {
         self.excused = self.since.len();
+        self.has_budget = false;
     }
 
     /// The next event.
     #[inline]
     pub fn see(&mut self, Event { at, what }: Event) {
+        self.held_time += u128::from(at.saturating_sub(self.last)) * self.since.len() as u128;
+        self.last = at;
         match what {
             What::Completion { .. } => {
                 if std::mem::replace(&mut self.undecided, true) {
@@ -141,6 +152,16 @@ impl Checker {
         if held != self.since.len() || policy < held as u64 {
             let seen = self.since.len();
             self.wrong(at, format!("{seen} completions are held; the line has {held}, the policy {policy}"));
+        }
+    }
+
+    /// What the policy says that its latency budget has spent since the beginning, times in ns.
+    pub fn check_budget(&mut self, at: u64, Spent { held, outstanding, budget, learning }: Spent) {
+        let allowed = u128::from(outstanding) * u128::from(budget) / 10_000 + u128::from(learning);
+        if self.has_budget && (u128::from(held) > allowed || u128::from(held) < self.held_time) {
+            let own = self.held_time;
+            self.wrong(at, format!("held for {held} ns in all, in truth {own}; the budget allows {allowed}"));
+            self.has_budget = false; // once is enough
         }
     }
 
@@ -198,7 +219,7 @@ mod tests {
 
     /// What is said of these events, one every 10 ns, under a policy that holds nothing for more than 40 ns.
     fn verdict(events: &[What]) -> Verdict {
-        let mut checker = Checker::new(Some(40));
+        let mut checker = Checker::new(Some(40), true);
         for (at, what) in (0..).step_by(10).zip(events) {
             checker.see(Event { at, what: *what });
         }
@@ -237,10 +258,34 @@ mod tests {
     #[test]
     fn the_line_and_the_policy_must_agree() {
         for (policy, held, is_clean) in [(1, 1, true), (2, 1, true), (0, 1, false), (1, 0, false)] {
-            let mut checker = Checker::new(None);
+            let mut checker = Checker::new(None, true);
             checker.see(Event { at: 0, what: COMPLETION });
             checker.compare(0, policy, held);
             assert_eq!(checker.verdict().is_clean(), is_clean, "policy {policy}, line {held}");
+        }
+    }
+
+    /// 100 ns held: what the policy says of it must be true, and paid for.
+    #[test]
+    fn a_budget_that_is_exceeded_or_not_told_is_found() {
+        let sound = Spent { held: 100, outstanding: 1_000, budget: 500, learning: 50 };
+        for (spent, is_excused, wrong) in [
+            (sound, false, 0),
+            (Spent { learning: 49, ..sound }, false, 1),
+            (Spent { outstanding: 980, ..sound }, false, 1),
+            (Spent { held: 99, ..sound }, false, 1),
+            (Spent { held: 99, ..sound }, true, 0),
+        ] {
+            let mut checker = Checker::new(None, true);
+            checker.see(Event { at: 7, what: COMPLETION });
+            checker.see(Event { at: 7, what: What::Hold { reason: HoldReason::Company } });
+            checker.see(Event { at: 107, what: What::Interrupt { reason: Reason::Silence, covers: 1 } });
+            if is_excused {
+                checker.excuse_held();
+            }
+            checker.check_budget(107, spent);
+            checker.check_budget(108, spent);
+            assert_eq!(checker.verdict().wrong, wrong, "{spent:?}");
         }
     }
 }

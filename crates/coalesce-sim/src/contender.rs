@@ -42,6 +42,16 @@ impl fmt::Display for Contender {
 pub(crate) type AnyDelivery<E> = Delivery<E, dyn Policy>;
 
 impl Contender {
+    /// Whether it keeps to a latency budget. A storm guard may exceed it.
+    pub(crate) fn has_budget(&self) -> bool {
+        match self {
+            Self::Policy(spec) => {
+                spec.budget().is_some() && spec.hints().is_some_and(|hints| hints.storm_max_rate.is_none())
+            }
+            Self::Published(_) => false,
+        }
+    }
+
     /// A delivery under this policy, and the longest time, in ns, that it holds a completion if deadlines are met on
     /// time; `None`: no such bound.
     ///
@@ -61,11 +71,8 @@ impl Contender {
 
 /// A storm guard may exceed `max_hold` by less than its interval while urgent completions interrupt alone.
 fn bound(policy: &AnyPolicy) -> Option<u64> {
-    let over = match policy.spec() {
-        Spec::Cint(cint) | Spec::Auto(cint) if cint.ooo => cint.storm_max_rate.map_or(0, |rate| TICK_HZ.div_ceil(rate)),
-        _ => 0,
-    };
-    policy.max_hold().map(|hold| hold + over)
+    let limit = policy.spec().hints().filter(|hints| hints.ooo).and_then(|hints| hints.storm_max_rate);
+    policy.max_hold().map(|hold| hold + limit.map_or(0, |rate| TICK_HZ.div_ceil(rate)))
 }
 
 #[cfg(test)]

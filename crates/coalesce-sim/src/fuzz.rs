@@ -81,9 +81,20 @@ impl Swarm {
                 self.pick(&switch),
                 self.time(0, 300_000),
             ),
-            n => format!(
-                "{}:delta={},thr={},ooo={},barrier={},max_hold={},storm={},storm_shift={},in_flight={},hints={}",
-                if n == 8 { "cint" } else { "auto" },
+            8 => format!(
+                "auto:budget={}.{:02}%,thr={},ooo={},barrier={},max_hold={},storm={},storm_shift={},hints={}",
+                self.number(1, 49),
+                self.number(0, 99),
+                self.number(1, 64),
+                self.pick(&switch),
+                self.pick(&["relaxed", "strict"]),
+                self.time(200_000, 3_000_000),
+                self.pick(&["off", "10k", "100k", "1M"]),
+                self.number(5, 16),
+                self.pick(&["none", "all", "batch", "single+idle"]),
+            ),
+            _ => format!(
+                "cint:delta={},thr={},ooo={},barrier={},max_hold={},storm={},storm_shift={},in_flight={},hints={}",
                 self.time(0, 50_000),
                 self.number(1, 64),
                 self.pick(&switch),

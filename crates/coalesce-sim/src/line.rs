@@ -12,7 +12,7 @@ use crate::check::{Checker, Verdict};
 use crate::contender::{AnyDelivery, Contender};
 use crate::event::{Event, Timeline, What};
 use coalesce_delivery::Delivery;
-use coalesce_policy::{Class, Clues, Completion, Decision, HintCounts, Mark, Reason, SpecError, Stats};
+use coalesce_policy::{Class, Clues, Completion, Decision, HintCounts, Mark, Reason, SpecError, Spent, Stats};
 use hdrhistogram::Histogram;
 use ring::{Completed, ConsumerRing, Delivered};
 use std::convert::Infallible;
@@ -46,6 +46,7 @@ pub struct Line<T> {
     delay: Histogram<u64>,
     held_time: u128,
     checker: Checker,
+    spent_before: Spent, // until the statistics were reset
     timeline: Option<Timeline>,
 }
 
@@ -64,7 +65,8 @@ impl<T> Line<T> {
             consumed: 0,
             delay: Histogram::new(3).expect("three digits are allowed"),
             held_time: 0,
-            checker: Checker::new(bound),
+            checker: Checker::new(bound, contender.has_budget()),
+            spent_before: Spent::default(),
             timeline: None,
         })
     }
@@ -80,9 +82,10 @@ impl<T> Line<T> {
     }
 
     /// A command is submitted. How many are outstanding is known here.
-    pub fn submit(&mut self, clues: &Clues) -> Mark {
+    pub fn submit(&mut self, now: u64, clues: &Clues) -> Mark {
         self.in_flight += 1;
-        self.delivery.on_submit(&Clues { outstanding: self.outstanding(), ..*clues })
+        let there = self.delivery_time(now);
+        self.delivery.on_submit(there, &Clues { outstanding: self.outstanding(), ..*clues })
     }
 
     /// A command completed, posted as `entry`. `slice_end`: when the guest's timeslice ends, if it is known. One whose
@@ -96,10 +99,12 @@ impl<T> Line<T> {
         entry: T,
     ) -> Option<Interrupt> {
         let cif = self.in_flight.max(1);
+        self.in_flight = cif;
+        let outstanding = self.outstanding();
         self.in_flight = cif - 1;
         self.see(now, What::Completion { hint: self.delivery.policy().hint_of(mark, cif), cif });
         let slice_end = slice_end.map(|end| self.delivery_time(end));
-        let completion = Completion { mark, cif, class, slice_end, before: 0 };
+        let completion = Completion { mark, cif, outstanding, class, slice_end, before: 0 };
         let there = self.delivery_time(now);
         let decision = self.delivery.complete(&mut self.ring, there, (now, entry), &completion);
         self.observe(now, decision)
@@ -199,6 +204,7 @@ impl<T> Line<T> {
         self.consumed = 0;
         self.delay.reset();
         self.held_time = 0;
+        self.spent_before = self.spent();
         self.delivery.reset_stats();
     }
 
@@ -323,6 +329,7 @@ impl<T> Line<T> {
         };
         self.see(now, what);
         self.checker.compare(now, self.delivery.policy().held(), self.held());
+        self.checker.check_budget(now, self.spent());
         let reason = reason.filter(|_| delivered == Some(Delivered::Interrupt));
         reason.map(|reason| Interrupt { reason, covers })
     }
@@ -333,6 +340,13 @@ impl<T> Line<T> {
         if let Some(timeline) = &mut self.timeline {
             timeline.see(event);
         }
+    }
+
+    /// What a latency budget has spent since the beginning.
+    fn spent(&self) -> Spent {
+        let Spent { held, outstanding, .. } = self.spent_before;
+        let since = self.delivery.policy().spent().unwrap_or_default();
+        Spent { held: held + since.held, outstanding: outstanding + since.outstanding, ..since }
     }
 
     const fn delivery_time(&self, time: u64) -> u64 {

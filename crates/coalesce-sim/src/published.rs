@@ -82,7 +82,7 @@ impl<M: AsPublished> Counted<M> {
 }
 
 impl<M: AsPublished + Debug> Policy for Counted<M> {
-    fn on_submit(&mut self, clues: &Clues) -> Mark {
+    fn on_submit(&mut self, _now: u64, clues: &Clues) -> Mark {
         self.machine.on_submit();
         Mark::of(clues.hint)
     }

@@ -73,7 +73,7 @@ impl Replayed {
             Moment::Submit { request, batch_len, last_of_batch } => {
                 queue.advance(at.saturating_add(1), &mut self.latency);
                 let clues = Clues { batch_len, last_of_batch, ..clues_of(&request) };
-                let command = (queue.line.submit(&clues), at);
+                let command = (queue.line.submit(at, &clues), at);
                 keep(&mut self.commands, step.slot, command);
             }
             Moment::Complete { failed } => {
@@ -171,7 +171,7 @@ impl Yardstick {
     fn step(&mut self, step: &Step) -> Option<usize> {
         match step.what {
             Moment::Submit { request, .. } => {
-                let hint = self.judge.on_submit(&clues_of(&request)).hint();
+                let hint = self.judge.on_submit(step.at, &clues_of(&request)).hint();
                 keep(&mut self.commands, step.slot, (hint, step.at));
                 None
             }

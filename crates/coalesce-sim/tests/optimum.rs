@@ -67,6 +67,8 @@ fn contenders() -> Vec<Contender> {
         "cint:delta=0s,barrier=strict,hints=all",
         "cint:in_flight=off,storm=100k,max_hold=20us",
         "auto",
+        "auto:budget=25%,max_hold=200us",
+        "budget:budget=2%,thr=4",
         "auto:ooo=on,storm=10k,max_hold=200us",
     ];
     let published = Published::ALL.map(Published::name);

@@ -23,8 +23,7 @@ pub struct Disk {
     pub call_rings: CallRings,
     /// Write-back: a write may complete before it is on the medium. Otherwise write-through.
     pub write_back: AtomicBool,
-    /// Start of the clock of all its queues. It is one clock because `auto` runs its trials on all queues at the same
-    /// time.
+    /// Start of the clock of all its queues.
     pub epoch: Instant,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::link::DiskStats;
 use crate::socket::serve_clients;
-use crate::stats::QueueStats;
+use crate::stats::{BudgetStats, QueueStats};
 use crate::supervisor::{Disk, stats_of};
 use anyhow::Context as _;
 use prometheus_client::collector::Collector;
@@ -181,6 +181,11 @@ impl Collector for Snapshot {
         })?;
         self.about_disks(encoder)?;
         self.held(encoder)?;
+        let help = "Time for which completions were held, summed over them, as the latency budget counts it";
+        self.budget(encoder, ("budget_held", help), |budget| budget.held_ns)?;
+        let help = "Time that requests spent, summed over them, as the latency budget counts it";
+        self.budget(encoder, ("budget_outstanding", help), |budget| budget.outstanding_ns)?;
+        self.budget_limit(encoder)?;
         self.hold_seconds(encoder)
     }
 }
@@ -209,6 +214,36 @@ impl Snapshot {
             let number = queue.queue.to_string();
             let labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
             ConstGauge::new(queue.held as i64).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn budget(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        ns: impl Fn(&BudgetStats) -> u64,
+    ) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Counter)?;
+        self.each_budget(|labels, budget| {
+            ConstCounter::new(ns(budget) as f64 / 1e9).encode(family.encode_family(labels)?)
+        })
+    }
+
+    fn budget_limit(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "The share of the requests' time that holding may add";
+        let mut family = encoder.encode_descriptor("budget_limit", help, Some(&Unit::Ratios), MetricType::Gauge)?;
+        self.each_budget(|labels, budget| {
+            ConstGauge::new(budget.limit_percent / 100.0).encode(family.encode_family(labels)?)
+        })
+    }
+
+    fn each_budget(&self, mut encode: impl FnMut(&Labels<'_>, &BudgetStats) -> fmt::Result) -> fmt::Result {
+        for (disk, queue) in &self.queues {
+            if let Some(budget) = &queue.budget {
+                let number = queue.queue.to_string();
+                encode(&vec![("ctrlr", disk), ("queue", &number)], budget)?;
+            }
         }
         Ok(())
     }

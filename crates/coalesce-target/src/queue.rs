@@ -282,7 +282,7 @@ impl<S: Source> Queue<S> {
             self.index,
             (policy.spec().to_string(), policy.held()),
             self.requests.in_flight(),
-            (policy.stats(), policy.hints_counted()),
+            (policy.stats(), policy.hints_counted(), policy.spent()),
             self.delivery.stats(),
             (self.stats.clone(), self.poll.stats().clone()),
         )
@@ -383,8 +383,9 @@ impl<S: Source> Queue<S> {
         let is_whole = self.take_batch();
         let batch = std::mem::take(&mut self.batch);
         self.record_batch(&batch);
+        let now = self.now();
         for (i, &id) in batch.iter().enumerate() {
-            self.mark(id, batch.len(), is_whole && i + 1 == batch.len());
+            self.mark(now, id, batch.len(), is_whole && i + 1 == batch.len());
         }
         for &id in &batch {
             let step = self.requests.begin(id, &self.disk.backend);
@@ -443,9 +444,8 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    fn mark(&mut self, id: usize, batch_len: usize, last_of_batch: bool) {
-        let unreaped = self.state.source().map_or(0, Source::unreaped) + self.delivery.unposted() as u32;
-        let outstanding = self.cif() + unreaped;
+    fn mark(&mut self, now: u64, id: usize, batch_len: usize, last_of_batch: bool) {
+        let outstanding = self.cif() + self.unreaped();
         let slot = self.requests.get_mut(id);
         let operation = operation(&slot.task);
         let clues = Clues {
@@ -457,7 +457,12 @@ impl<S: Source> Queue<S> {
             outstanding,
             ..Clues::default()
         };
-        slot.mark = self.delivery.on_submit(&clues);
+        slot.mark = self.delivery.on_submit(now, &clues);
+    }
+
+    /// Requests that have completed and that the guest has not reaped.
+    fn unreaped(&self) -> u32 {
+        self.state.source().map_or(0, Source::unreaped) + self.delivery.unposted() as u32
     }
 
     /// Commands in flight: requests that are taken or wait to be taken.
@@ -495,7 +500,8 @@ impl<S: Source> Queue<S> {
         self.count(&task, bytes, outcome);
         let class = if outcome == Outcome::Ok { Class::Io } else { Class::Failed };
         let cif = self.cif() + 1; // its slot is free already
-        let completion = Completion { mark, cif, class, ..Completion::default() };
+        let outstanding = cif + self.unreaped();
+        let completion = Completion { mark, cif, outstanding, class, ..Completion::default() };
         let hint = self.delivery.policy().hint_of(mark, cif);
         let now = self.now();
         let Some(source) = self.state.completing() else { return };

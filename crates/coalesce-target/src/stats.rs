@@ -1,7 +1,7 @@
 //! The statistics of a queue, as the control socket and the metrics report them.
 
 use coalesce_delivery::DeliveryStats;
-use coalesce_policy::{HintCounts, Stats as PolicyStats};
+use coalesce_policy::{HintCounts, Spent, Stats as PolicyStats};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -80,6 +80,30 @@ impl HoldTimes {
 /// The percentiles to report. fio reports the same ones under these names.
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
+/// What the latency budget of a queue has spent.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct BudgetStats {
+    /// The share of the requests' time that holding added, in percent.
+    pub spent_percent: f64,
+    /// The share that it may add, in percent.
+    pub limit_percent: f64,
+    /// The time for which completions were held, summed over them.
+    pub held_ns: u64,
+    /// The time that requests spent, summed over them.
+    pub outstanding_ns: u64,
+}
+
+impl From<Spent> for BudgetStats {
+    fn from(Spent { held, outstanding, budget, .. }: Spent) -> Self {
+        Self {
+            spent_percent: 100.0 * held as f64 / outstanding.max(1) as f64,
+            limit_percent: f64::from(budget) / 100.0,
+            held_ns: held,
+            outstanding_ns: outstanding,
+        }
+    }
+}
+
 /// All statistics of one queue.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct QueueStats {
@@ -105,6 +129,9 @@ pub struct QueueStats {
     pub holds: BTreeMap<String, u64>,
     /// Hints by source.
     pub hints: BTreeMap<String, u64>,
+    /// The latency budget; absent if the policy has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetStats>,
     /// The times that completions were held.
     pub hold_ns: HoldTimes,
     /// The device side.
@@ -120,7 +147,7 @@ impl QueueStats {
         queue: usize,
         (policy, held): (String, u64),
         in_flight: usize,
-        (decisions, hints): (&PolicyStats, &HintCounts),
+        (decisions, hints, spent): (&PolicyStats, &HintCounts, Option<Spent>),
         delivery: &DeliveryStats,
         (device, poll): (DeviceStats, PollStats),
     ) -> Self {
@@ -136,6 +163,7 @@ impl QueueStats {
             delivered: counted(decisions.delivered()),
             holds: counted(decisions.held()),
             hints: counted(hints.by_source().into_iter()),
+            budget: spent.map(Into::into),
             hold_ns: HoldTimes::new(delivery.hold_ns()),
             device,
             poll,

@@ -330,8 +330,8 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
 }
 
 const WRONG_POLICIES: [(&str, &[&str]); 12] = [
-    ("vix", &["unknown policy \"vix\"", "auto, cint, vic, none, nvme, batch, dim, spdk_vhost"]),
-    ("", &["unknown policy \"\"", "auto, cint, vic, none, nvme, batch, dim, spdk_vhost"]),
+    ("vix", &["unknown policy \"vix\"", "auto, budget, cint, vic, none, nvme, batch, dim, spdk_vhost"]),
+    ("", &["unknown policy \"\"", "auto, budget, cint, vic, none, nvme, batch, dim, spdk_vhost"]),
     ("VIC", &["unknown policy \"VIC\"", "vic"]),
     ("vic:threshold=2", &["vic: unknown key \"threshold\"", "cif_threshold, iops_threshold, epoch"]),
     ("none:thr=1", &["none: unknown key \"thr\""]),
@@ -1002,7 +1002,8 @@ fn check_metrics(page: &Page, stats: &Value) {
     let families: BTreeSet<_> = page.kinds.keys().cloned().collect();
     assert_eq!(page.helped, families, "help and type of each");
     for (family, unit) in &page.units {
-        assert!(unit == "seconds" && family.ends_with("_seconds"), "{family} is in {unit}");
+        let is_base_unit = ["seconds", "ratios"].contains(&unit.as_str());
+        assert!(is_base_unit && family.ends_with(&format!("_{unit}")), "{family} is in {unit}");
     }
     for family in &families {
         assert!(family.starts_with("coalesce_"), "{family}");
@@ -1043,6 +1044,18 @@ fn check_queue(page: &Page, disk: &str, stats: &Value) {
             let mut labels = labels.clone();
             labels.insert(label.into(), key.clone());
             assert_eq!(json!(page.count(name, &labels)), *count, "{name} {labels:?}");
+        }
+    }
+    for (name, path, scale) in [
+        ("coalesce_budget_held_seconds_total", "/budget/held_ns", 1e9),
+        ("coalesce_budget_outstanding_seconds_total", "/budget/outstanding_ns", 1e9),
+        ("coalesce_budget_limit_ratios", "/budget/limit_percent", 100.0),
+    ] {
+        let is_absent = stats["budget"].is_null();
+        assert_eq!(is_absent, !stats["policy"].as_str().unwrap().starts_with("auto"), "{stats}");
+        if !is_absent {
+            let (value, expected) = (page.value(name, &labels), number(path) / scale);
+            assert!(expected > 0.0 && (value - expected).abs() < 1e-9, "{name}: {value}, {expected}");
         }
     }
     let (sum, mean) = (page.value("coalesce_hold_seconds_sum", &labels), number("/hold_ns/mean"));

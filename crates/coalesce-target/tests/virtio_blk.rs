@@ -25,7 +25,7 @@ const POLICIES: [&str; 14] = [
     "cint:ooo=on,in_flight=off,thr=65535,delta=1ms,max_hold=10ms",
     "cint:ooo=off,in_flight=off,thr=65535,delta=0s,barrier=strict,hints=all",
     "auto",
-    "auto:in_flight=off,delta=1ms,max_hold=10ms,hints=none",
+    "auto:budget=50%,max_hold=10ms,hints=none",
     "auto:hints=all,barrier=strict,ooo=on",
     "batch",
     "dim",

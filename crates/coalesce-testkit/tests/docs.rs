@@ -367,3 +367,21 @@ fn citations_in_the_cores_have_a_row_in_papers_md() {
         }
     }
 }
+
+/// What the default policy promises is said in one sentence, everywhere.
+#[test]
+fn the_contract_of_the_default_is_the_same_sentence_everywhere() {
+    const CONTRACT: &str = "f the time your requests spend, at most 5 % is added by waiting for company; within that, as few \
+        interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than max_hold";
+    for file in [
+        "README.md",
+        "docs/budget.md",
+        "crates/budget-core/src/lib.rs",
+        "crates/coalesce-policy/src/keys.rs",
+        "crates/ffi/include/coalesce.h",
+    ] {
+        let text = read_to_string(root().join(file)).unwrap().replace('`', "");
+        let words = text.split_whitespace().filter(|word| !["//", "///", "//!", ">"].contains(word));
+        assert!(words.collect::<Vec<_>>().join(" ").contains(CONTRACT), "{file}");
+    }
+}

@@ -26,7 +26,7 @@ static void submit(coalesce_policy *policy, uint32_t index, uint32_t end, coales
     request.flags = index + 1 == end ? COALESCE_REQUEST_LAST : 0;
     request.batch_len = end - index;
     request.outstanding = index + 1 - __atomic_load_n(&taken, __ATOMIC_ACQUIRE);
-    must(coalesce_policy_on_submit(policy, &request, mark) == COALESCE_OK, "coalesce_policy_on_submit");
+    must(coalesce_policy_on_submit(policy, now_ns(), &request, mark) == COALESCE_OK, "coalesce_policy_on_submit");
 }
 
 static void complete(coalesce_policy *policy, const coalesce_mark *mark)
@@ -34,7 +34,8 @@ static void complete(coalesce_policy *policy, const coalesce_mark *mark)
     uint32_t index = posted;
     __atomic_store_n(&posted, index + 1, __ATOMIC_SEQ_CST);
     uint32_t cif = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - index; // this one included
-    coalesce_completion completion = {sizeof completion, cif, *mark, COALESCE_NEVER, COALESCE_CLASS_IO, 0};
+    uint32_t outstanding = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - __atomic_load_n(&taken, __ATOMIC_ACQUIRE);
+    coalesce_completion completion = {sizeof completion, cif, outstanding, COALESCE_CLASS_IO, *mark, COALESCE_NEVER, 0};
     act(coalesce_policy_on_completion(policy, now_ns(), &completion));
 }
 

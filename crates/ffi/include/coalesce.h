@@ -317,7 +317,9 @@
 typedef struct coalesce_policy coalesce_policy;
 #endif
 
-// Parameters of a latency budget. Start from `budget_config_default`.
+// Parameters of a latency budget. Start from `budget_config_default`: of the time your requests spend, at most 5 % is
+// added by waiting for company; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who
+// is alone, waits; no wait is longer than `max_hold`.
 typedef struct {
   // `sizeof(budget_config)`
   uint32_t struct_size;
@@ -512,17 +514,30 @@ typedef struct {
   uint32_t struct_size;
   // Commands in flight on this interrupt vector, including this one.
   uint32_t cif;
+  // Commands outstanding (submitted and not reaped) on this interrupt vector, including this one; 0: unknown.
+  uint32_t outstanding;
+  // `COALESCE_CLASS_...`; an unknown class counts as failed.
+  uint32_t class_of;
   // The mark from `coalesce_policy_on_submit`.
   coalesce_mark mark;
   // The end of the guest's timeslice; `COALESCE_NEVER`: unknown.
   uint64_t slice_end;
-  // `COALESCE_CLASS_...`; an unknown class counts as failed.
-  uint32_t class_of;
   // The number of Plain commands of an I/O queue that completed just before it; at most 65535. They need no `mark`.
   // For a device that reports the completions of a poll together.
   uint32_t before;
 } coalesce_completion;
-COALESCE_LAYOUT(coalesce_completion, 40, uint64_t);
+COALESCE_LAYOUT(coalesce_completion, 48, uint64_t);
+
+// The latency budget of a policy, and what it has spent.
+typedef struct {
+  // The time for which completions were held, in ticks summed over them. It saturates.
+  uint64_t held_time;
+  // The time that requests spent, in ticks summed over them. It saturates.
+  uint64_t outstanding_time;
+  // The share of it that holding may add, in 1/100 %; 0: the policy has no budget.
+  uint32_t budget;
+} coalesce_budget;
+COALESCE_LAYOUT(coalesce_budget, 24, uint64_t);
 
 // A function that receives one counter.
 typedef void (*coalesce_counter)(void *context, const char *reason, bool is_hold, uint64_t count);
@@ -953,6 +968,7 @@ size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t t
 // `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
 // its `struct_size` says; `mark` is null or points to a `coalesce_mark`.
 coalesce_status coalesce_policy_on_submit(coalesce_policy *policy,
+                                          uint64_t now,
                                           const coalesce_request *request,
                                           coalesce_mark *mark);
 
@@ -982,8 +998,7 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *p
 
 // Whether the policy may hold the next completion. If not, its decision needs no mark and no commands in flight, and
 // `coalesce_policy_on_submit` need not be called until that decision. The caller can also interrupt without asking,
-// and report later with `coalesce_policy_on_passed`. False with "none", and with "auto" while holding costs throughput
-// or few commands are outstanding.
+// and report later with `coalesce_policy_on_passed`. False with "none".
 //
 // Requires:
 // As `coalesce_policy_print`.
@@ -1092,13 +1107,18 @@ uint64_t coalesce_policy_max_hold(const coalesce_policy *policy);
 // As `coalesce_policy_print`.
 uint32_t coalesce_policy_untracked(const coalesce_policy *policy);
 
-// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic", "cint" and "auto" count
-// them, from 0 again after a change between vIC and cinterrupts, or between relaxed and strict Barriers. 0 under every other
-// policy.
+// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic" and "cint" count them,
+// from 0 again after a change between the two, or between relaxed and strict Barriers. 0 under every other policy.
 //
 // Requires:
 // As `coalesce_policy_print`.
 uint32_t coalesce_policy_times_back(const coalesce_policy *policy);
+
+// Reads what the latency budget has spent since the counters were reset, for example "3.1 % of 5 %".
+//
+// Requires:
+// As `coalesce_policy_print`; `spent` is null or points to a `coalesce_budget`.
+coalesce_status coalesce_policy_spent(const coalesce_policy *policy, coalesce_budget *spent);
 
 // Calls `counter` for each reason, with the number of decisions.
 //

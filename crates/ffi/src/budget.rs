@@ -25,7 +25,9 @@ impl Machine for Budget {
     const KIND: u32 = kind(b'B');
 }
 
-/// Parameters of a latency budget. Start from `budget_config_default`.
+/// Parameters of a latency budget. Start from `budget_config_default`: of the time your requests spend, at most 5 % is
+/// added by waiting for company; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who
+/// is alone, waits; no wait is longer than `max_hold`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct budget_config {

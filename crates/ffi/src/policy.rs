@@ -7,7 +7,8 @@ use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
 use ::coalesce_policy::{
-    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Passed, Policy as _, Spec, Ticket,
+    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Passed, Policy as _, Spec, Spent,
+    Ticket,
 };
 use core::ffi::{c_char, c_void};
 use std::boxed::Box;
@@ -189,6 +190,7 @@ impl From<coalesce_mark> for Mark {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_on_submit(
     policy: *mut coalesce_policy,
+    now: u64,
     request: *const coalesce_request,
     mark: *mut coalesce_mark,
 ) -> coalesce_status {
@@ -216,7 +218,7 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         before: request.before,
     };
     // SAFETY: the caller's promise.
-    unsafe { put(mark, policy.0.on_submit(&clues).into()) };
+    unsafe { put(mark, policy.0.on_submit(now, &clues).into()) };
     COALESCE_OK
 }
 
@@ -235,12 +237,14 @@ pub struct coalesce_completion {
     pub struct_size: u32,
     /// Commands in flight on this interrupt vector, including this one.
     pub cif: u32,
+    /// Commands outstanding (submitted and not reaped) on this interrupt vector, including this one; 0: unknown.
+    pub outstanding: u32,
+    /// `COALESCE_CLASS_...`; an unknown class counts as failed.
+    pub class_of: u32,
     /// The mark from `coalesce_policy_on_submit`.
     pub mark: coalesce_mark,
     /// The end of the guest's timeslice; `COALESCE_NEVER`: unknown.
     pub slice_end: u64,
-    /// `COALESCE_CLASS_...`; an unknown class counts as failed.
-    pub class_of: u32,
     /// The number of Plain commands of an I/O queue that completed just before it; at most 65535. They need no `mark`.
     /// For a device that reports the completions of a poll together.
     pub before: u32,
@@ -265,7 +269,7 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
     unsafe {
         match completion {
             Ok(completion) => decide(policy, |policy| {
-                let coalesce_completion { cif, mark, slice_end, class_of, before, .. } = completion;
+                let coalesce_completion { cif, outstanding, class_of, mark, slice_end, before, .. } = completion;
                 let class = match class_of {
                     COALESCE_CLASS_IO => Class::Io,
                     COALESCE_CLASS_ADMIN => Class::Admin,
@@ -273,7 +277,8 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
                 };
                 let slice_end = (slice_end != COALESCE_NEVER).then_some(slice_end);
                 let before = u16::try_from(before).unwrap_or(u16::MAX);
-                policy.on_completion(now, &Completion { mark: mark.into(), cif, class, slice_end, before })
+                let mark = mark.into();
+                policy.on_completion(now, &Completion { mark, cif, outstanding, class, slice_end, before })
             }),
             // The caller interrupts on this error, so the policy must drop what it holds.
             Err(refused) => decide(policy, |policy| policy.flush(now)).min(refused.status()),
@@ -305,8 +310,7 @@ pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_polic
 
 /// Whether the policy may hold the next completion. If not, its decision needs no mark and no commands in flight, and
 /// `coalesce_policy_on_submit` need not be called until that decision. The caller can also interrupt without asking,
-/// and report later with `coalesce_policy_on_passed`. False with "none", and with "auto" while holding costs throughput
-/// or few commands are outstanding.
+/// and report later with `coalesce_policy_on_passed`. False with "none".
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -498,9 +502,8 @@ pub unsafe extern "C" fn coalesce_policy_untracked(policy: *const coalesce_polic
     unsafe { look(policy, 0, AnyPolicy::untracked) }
 }
 
-/// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic", "cint" and "auto" count
-/// them, from 0 again after a change between vIC and cinterrupts, or between relaxed and strict Barriers. 0 under every other
-/// policy.
+/// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic" and "cint" count them,
+/// from 0 again after a change between the two, or between relaxed and strict Barriers. 0 under every other policy.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -508,6 +511,39 @@ pub unsafe extern "C" fn coalesce_policy_untracked(policy: *const coalesce_polic
 pub unsafe extern "C" fn coalesce_policy_times_back(policy: *const coalesce_policy) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { look(policy, 0, AnyPolicy::times_back) }.into()
+}
+
+/// The latency budget of a policy, and what it has spent.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct coalesce_budget {
+    /// The time for which completions were held, in ticks summed over them. It saturates.
+    pub held_time: u64,
+    /// The time that requests spent, in ticks summed over them. It saturates.
+    pub outstanding_time: u64,
+    /// The share of it that holding may add, in 1/100 %; 0: the policy has no budget.
+    pub budget: u32,
+}
+
+/// Reads what the latency budget has spent since the counters were reset, for example "3.1 % of 5 %".
+///
+/// # Safety
+/// As `coalesce_policy_print`; `spent` is null or points to a `coalesce_budget`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_spent(
+    policy: *const coalesce_policy,
+    spent: *mut coalesce_budget,
+) -> coalesce_status {
+    // SAFETY: the caller's promise.
+    let (status, value) = unsafe {
+        look(policy, (COALESCE_E_NULL, None), |policy| {
+            (if spent.is_null() { COALESCE_E_NULL } else { COALESCE_OK }, policy.spent())
+        })
+    };
+    let Spent { held, outstanding, budget, .. } = value.unwrap_or_default();
+    // SAFETY: the caller's promise.
+    unsafe { put(spent, coalesce_budget { held_time: held, outstanding_time: outstanding, budget: budget.into() }) };
+    status
 }
 
 /// A function that receives one counter.

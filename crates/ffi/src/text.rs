@@ -5,7 +5,7 @@ use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error, coalesce_field_name}
 use crate::status::*;
 use crate::tagged::read_config;
 use crate::vic::vic_config;
-use coalesce_policy::{CintSpec, Spec};
+use coalesce_policy::{CintSpec, HintSpec, Spec};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
 use std::borrow::Cow;
@@ -153,8 +153,8 @@ pub unsafe extern "C" fn cint_config_parse(
     unsafe {
         parse(text, tick_hz, config, config_size, message, message_size, |spec| {
             let Spec::Cint(cint) = &spec else { return Err(format!("{spec}: not a cint policy")) };
-            let CintSpec { barrier, both, hints, .. } = CintSpec::DEFAULT;
-            if (cint.barrier, cint.both, &cint.hints) != (barrier, both, &hints) {
+            let CintSpec { both, hints: HintSpec { barrier, sources, .. }, .. } = CintSpec::DEFAULT;
+            if (cint.hints.barrier, cint.both, cint.hints.sources) != (barrier, both, sources) {
                 return Err(format!("{spec}: barrier, both and hints are set by the program, not in the machine"));
             }
             Ok(cint_config::new(&cint.params(tick_hz), tick_hz))

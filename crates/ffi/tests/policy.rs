@@ -42,7 +42,7 @@ fn submit(policy: *mut coalesce_policy, hint: u32) -> coalesce_mark {
         coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio: 0, hint, group: 0, before: 0 };
     let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
     // SAFETY: the policy is ours, and so is the memory.
-    assert_eq!(unsafe { coalesce_policy_on_submit(policy, &raw const request, &raw mut mark) }, COALESCE_OK);
+    assert_eq!(unsafe { coalesce_policy_on_submit(policy, 1, &raw const request, &raw mut mark) }, COALESCE_OK);
     mark
 }
 
@@ -50,7 +50,8 @@ fn submit(policy: *mut coalesce_policy, hint: u32) -> coalesce_mark {
 fn complete(policy: *mut coalesce_policy, now: u64, mark: coalesce_mark) -> coalesce_status {
     let struct_size = size_of::<coalesce_completion>() as u32;
     let (slice_end, class_of) = (COALESCE_NEVER, COALESCE_CLASS_IO);
-    let completion = coalesce_completion { struct_size, cif: 64, mark, slice_end, class_of, before: 0 };
+    let completion =
+        coalesce_completion { struct_size, cif: 64, outstanding: 64, class_of, mark, slice_end, before: 0 };
     // SAFETY: as above.
     unsafe { coalesce_policy_on_completion(policy, now, &raw const completion) }
 }
@@ -67,7 +68,7 @@ impl Numbers {
 
 #[test]
 fn a_clock_that_goes_back_is_counted() {
-    for (text, times) in [("vic", 2), ("cint", 2), ("cint:barrier=strict", 2), ("auto", 2), ("none", 0), ("nvme", 0)] {
+    for (text, times) in [("vic", 2), ("cint", 2), ("cint:barrier=strict", 2), ("auto", 0), ("none", 0), ("nvme", 0)] {
         let handle = make(text).expect(text);
         // SAFETY: all of it is ours.
         unsafe {
@@ -82,7 +83,19 @@ fn a_clock_that_goes_back_is_counted() {
 
 #[test]
 fn it_decides_as_in_rust() {
-    for text in ["auto", "cint", "cint:barrier=strict,ooo=off", "vic", "none", "nvme", "batch", "dim", "spdk_vhost"] {
+    for text in [
+        "auto",
+        "auto:barrier=strict",
+        "budget",
+        "cint",
+        "cint:barrier=strict,ooo=off",
+        "vic",
+        "none",
+        "nvme",
+        "batch",
+        "dim",
+        "spdk_vhost",
+    ] {
         let handle = make(text).expect(text);
         let mut twin = AnyPolicy::new(text.parse().expect(text), HZ).expect(text);
         let (mut numbers, mut now, mut in_flight) = (Numbers(7), 0, Vec::new());
@@ -103,7 +116,10 @@ fn it_decides_as_in_rust() {
                             before: if twin.wants_each_submit() { 0 } else { numbers.below(3) as u32 * 100 },
                         };
                         let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
-                        assert_eq!(coalesce_policy_on_submit(handle, &raw const request, &raw mut mark), COALESCE_OK);
+                        assert_eq!(
+                            coalesce_policy_on_submit(handle, now, &raw const request, &raw mut mark),
+                            COALESCE_OK
+                        );
                         let clues = Clues {
                             flush: request.flags & COALESCE_REQUEST_FLUSH != 0,
                             durable: request.flags & COALESCE_REQUEST_DURABLE != 0,
@@ -115,7 +131,7 @@ fn it_decides_as_in_rust() {
                             group: request.group as u8,
                             before: request.before,
                         };
-                        let twins = twin.on_submit(&clues);
+                        let twins = twin.on_submit(now, &clues);
                         let MarkParts { ticket, .. } = twins.into();
                         assert_eq!(mark.ticket, ticket.map_or(COALESCE_NO_TICKET, Ticket::to_number));
                         in_flight.push((mark, twins));
@@ -127,14 +143,16 @@ fn it_decides_as_in_rust() {
                         let completion = coalesce_completion {
                             struct_size: size_of::<coalesce_completion>() as u32,
                             cif,
+                            outstanding: cif + now as u32 % 4,
+                            class_of: COALESCE_CLASS_IO,
                             mark,
                             slice_end: COALESCE_NEVER,
-                            class_of: COALESCE_CLASS_IO,
                             before,
                         };
+                        let (outstanding, before) = (completion.outstanding, before as u16);
                         let expected = twin.on_completion(
                             now,
-                            &Completion { mark: twins, cif, before: before as u16, ..Completion::default() },
+                            &Completion { mark: twins, cif, outstanding, before, ..Completion::default() },
                         );
                         assert_eq!(
                             coalesce_policy_on_completion(handle, now, &raw const completion),
@@ -183,9 +201,10 @@ fn it_decides_as_in_rust() {
 const PLAIN: coalesce_completion = coalesce_completion {
     struct_size: size_of::<coalesce_completion>() as u32,
     cif: 100,
+    outstanding: 0,
+    class_of: COALESCE_CLASS_IO,
     mark: coalesce_mark { ticket: COALESCE_NO_TICKET, hint: 0, source: COALESCE_NO_SOURCE },
     slice_end: COALESCE_NEVER,
-    class_of: COALESCE_CLASS_IO,
     before: 0,
 };
 
@@ -275,6 +294,28 @@ fn a_request_that_was_never_submitted_is_plain() {
     }
 }
 
+#[test]
+fn what_a_budget_has_spent_can_be_read() {
+    for (text, budget) in [("auto", 500), ("budget:budget=12.5%", 1250), ("cint", 0), ("none", 0)] {
+        let handle = make(text).expect("a policy");
+        let mut spent = coalesce_budget { held_time: 1, outstanding_time: 1, budget: 1 };
+        // SAFETY: all of it is ours.
+        unsafe {
+            for now in 0..100 {
+                let _ = complete(handle, now * 1_000, coalesce_mark { ticket: COALESCE_NO_TICKET, hint: 0, source: 0 });
+            }
+            assert_eq!(coalesce_policy_spent(handle, null_mut()), COALESCE_E_NULL);
+            assert_eq!(coalesce_policy_spent(handle, &raw mut spent), COALESCE_OK, "{text}");
+            assert_eq!((spent.budget, spent.outstanding_time > 0), (budget, budget > 0), "{text}");
+            assert!(spent.held_time <= spent.outstanding_time, "{text}");
+            assert_eq!(coalesce_policy_reset_stats(handle), COALESCE_OK);
+            assert_eq!(coalesce_policy_spent(handle, &raw mut spent), COALESCE_OK, "{text}");
+            assert_eq!(spent, coalesce_budget { budget, ..Default::default() }, "{text}");
+            coalesce_policy_free(handle);
+        }
+    }
+}
+
 /// The 17th group does not exist.
 #[test]
 fn what_strict_barriers_cannot_track_is_counted() {
@@ -288,7 +329,7 @@ fn what_strict_barriers_cannot_track_is_counted() {
     // SAFETY: all of it is ours.
     unsafe {
         assert_eq!(coalesce_policy_untracked(handle), 0);
-        assert_eq!(coalesce_policy_on_submit(handle, &raw const request, &raw mut mark), COALESCE_OK);
+        assert_eq!(coalesce_policy_on_submit(handle, 1, &raw const request, &raw mut mark), COALESCE_OK);
         assert_eq!((mark.ticket, coalesce_policy_untracked(handle)), (COALESCE_NO_TICKET, 1));
         coalesce_policy_free(handle);
     }
@@ -306,7 +347,7 @@ fn strict_barriers_want_each_request() {
         let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
         // SAFETY: all of it is ours.
         unsafe {
-            assert_eq!(coalesce_policy_on_submit(handle, &raw const two, &raw mut mark), expected, "{text}");
+            assert_eq!(coalesce_policy_on_submit(handle, 1, &raw const two, &raw mut mark), expected, "{text}");
             assert_eq!(mark.hint == COALESCE_HINT_PLAIN, expected == COALESCE_OK, "{text}: on an error it is urgent");
             assert_eq!(coalesce_policy_wants_each_submit(handle), expected != COALESCE_OK, "{text}");
             coalesce_policy_free(handle);
@@ -339,12 +380,12 @@ fn invalid_arguments_give_an_error_and_never_a_hold() {
     unsafe {
         assert!(coalesce_policy_new(null(), HZ, null_mut(), 0).is_null());
         coalesce_policy_free(null_mut());
-        assert_eq!(coalesce_policy_on_submit(handle, null(), &raw mut mark), COALESCE_E_NULL);
+        assert_eq!(coalesce_policy_on_submit(handle, 1, null(), &raw mut mark), COALESCE_E_NULL);
         assert_eq!(mark.hint, coalesce::hint::COALESCE_HINT_URGENT, "on an error its completion interrupts");
         assert_eq!(coalesce_policy_on_completion(handle, 1, null()), COALESCE_E_NULL);
         assert_eq!(coalesce_policy_stats(handle, None, null_mut()), COALESCE_E_NULL);
         for status in [
-            coalesce_policy_on_submit(null_mut(), null(), null_mut()),
+            coalesce_policy_on_submit(null_mut(), 1, null(), null_mut()),
             coalesce_policy_on_completion(null_mut(), 1, null()),
             coalesce_policy_on_deadline(null_mut(), 1),
             coalesce_policy_on_batch_end(null_mut(), 1),

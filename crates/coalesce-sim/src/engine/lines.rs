@@ -39,7 +39,7 @@ impl World {
         let thread = &mut self.threads[id as usize];
         let cpu = thread.cpu;
         let (since, clues) = thread.submit();
-        let mark = self.lines[cpu as usize].line.submit(&clues);
+        let mark = self.lines[cpu as usize].line.submit(self.now, &clues);
         let request = self.requests.insert(id, cpu, since, clues, mark);
         self.ring_doorbell(cpu, request);
         if self.lines[cpu as usize].gate.is_some() {

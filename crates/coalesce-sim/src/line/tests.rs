@@ -8,7 +8,7 @@ fn line(policy: &str) -> Line<u32> {
 
 fn run(line: &mut Line<u32>, submissions: &[(Hint, u64)]) -> Vec<Option<Interrupt>> {
     let commands: Vec<_> =
-        submissions.iter().map(|&(hint, at)| (line.submit(&Clues { hint, ..Clues::default() }), at)).collect();
+        submissions.iter().map(|&(hint, at)| (line.submit(at, &Clues { hint, ..Clues::default() }), at)).collect();
     (0..).zip(commands).map(|(i, (command, at))| line.complete(at, command, Class::Io, None, i)).collect()
 }
 

@@ -490,7 +490,7 @@ static void policies(void)
     completion.cif = 100;
     completion.slice_end = COALESCE_NEVER;
     coalesce_policy_free(NULL);
-    CHECK(coalesce_policy_on_submit(NULL, &request, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
+    CHECK(coalesce_policy_on_submit(NULL, 1, &request, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
     completion.mark = mark;
     CHECK(coalesce_policy_on_completion(NULL, 1, &completion) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_deadline(NULL, 1) == COALESCE_E_NULL);
@@ -508,6 +508,9 @@ static void policies(void)
     CHECK(coalesce_policy_deadline(NULL) == COALESCE_NEVER && coalesce_policy_held(NULL) == 0);
     CHECK(coalesce_policy_max_hold(NULL) == COALESCE_NEVER && coalesce_policy_untracked(NULL) == 0);
     CHECK(coalesce_policy_times_back(NULL) == 0);
+    coalesce_budget spent = {1, 1, 1};
+    CHECK(coalesce_policy_spent(NULL, &spent) == COALESCE_E_NULL);
+    CHECK(spent.budget == 0 && spent.held_time == 0 && spent.outstanding_time == 0);
     CHECK(coalesce_policy_print(NULL, NULL, 0) == 0 && !coalesce_policy_wants_batch_end(NULL));
     CHECK(!coalesce_policy_wants_submit(NULL) && !coalesce_policy_wants_each_submit(NULL) && !coalesce_policy_may_hold(NULL));
 
@@ -537,13 +540,13 @@ static void policies(void)
     completion.mark = mark;
 
     about = "arguments of a policy";
-    CHECK(coalesce_policy_on_submit(policy, NULL, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
-    CHECK(coalesce_policy_on_submit(policy, &request, NULL) == COALESCE_OK);
+    CHECK(coalesce_policy_on_submit(policy, 1, NULL, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
+    CHECK(coalesce_policy_on_submit(policy, 1, &request, NULL) == COALESCE_OK);
     request.struct_size--;
-    CHECK(coalesce_policy_on_submit(policy, &request, &mark) == COALESCE_E_SIZE && mark.hint == COALESCE_HINT_URGENT);
+    CHECK(coalesce_policy_on_submit(policy, 1, &request, &mark) == COALESCE_E_SIZE && mark.hint == COALESCE_HINT_URGENT);
     request.struct_size++;
     request.outstanding = request.batch_len = 100;
-    CHECK(coalesce_policy_on_submit(policy, &request, &mark) == COALESCE_OK);
+    CHECK(coalesce_policy_on_submit(policy, 1, &request, &mark) == COALESCE_OK);
     completion.mark = mark;
     CHECK(coalesce_policy_on_completion(policy, 1, &completion) == COALESCE_HOLD && coalesce_policy_held(policy) == 1);
     // An error interrupts, so the policy drops what it holds.

@@ -1,0 +1,33 @@
+//! Parameters of the latency budget as users choose them.
+
+use crate::hint_spec::HintSpec;
+use crate::hints::HintSources;
+
+/// Parameters of the latency budget, and how a target finds hints for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields of budget_core::Params")]
+pub struct BudgetSpec {
+    pub budget: u16,
+    pub max_hold_ns: u64,
+    pub thr: u16,
+    /// Where hints come from, and what they may do.
+    pub hints: HintSpec,
+}
+
+impl BudgetSpec {
+    /// The core's defaults, with the hints that a guest gives in so many words.
+    pub const AUTO: Self = {
+        let budget_core::Params { budget, max_hold_ns, thr, .. } = budget_core::Params::DEFAULT;
+        Self { budget, max_hold_ns, thr, hints: HintSpec::DEFAULT }
+    };
+    /// The core's defaults, with no hints but those of the requesters.
+    pub const DEFAULT: Self =
+        Self { hints: HintSpec { sources: HintSources::NONE, ..HintSpec::DEFAULT }, ..Self::AUTO };
+
+    /// The machine's parameters, for a clock of `tick_hz` ticks per second.
+    #[must_use]
+    pub fn params(&self, tick_hz: u64) -> budget_core::Params {
+        let Self { budget, max_hold_ns, thr, hints } = *self;
+        budget_core::Params { tick_hz, budget, max_hold_ns, thr, ooo: hints.ooo, storm: hints.storm() }
+    }
+}

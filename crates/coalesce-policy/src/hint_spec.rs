@@ -1,0 +1,34 @@
+//! Parameters of both policies that decide by hints: where hints come from, and what they may do.
+
+use crate::hints::HintSources;
+use cint_core::{Barriers, StormParams};
+
+/// Where hints come from, and what they may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HintSpec {
+    /// An Urgent completion interrupts alone, out of order, and held ones stay held.
+    pub ooo: bool,
+    /// When a Barrier interrupts.
+    pub barrier: Barriers,
+    /// The storm guard's limit, in interrupts per second; `None`: no limit.
+    pub storm_max_rate: Option<u64>,
+    /// The storm guard: an interval between interrupts weighs 2^-shift in their moving average.
+    pub storm_shift: u8,
+    /// What a target may take for a hint.
+    pub sources: HintSources,
+}
+
+impl HintSpec {
+    /// What a guest says in so many words, in order, with Barriers of one command, and no limit.
+    pub const DEFAULT: Self = Self {
+        ooo: false,
+        barrier: Barriers::Relaxed,
+        storm_max_rate: None,
+        storm_shift: 7, // the authors' 1/128
+        sources: HintSources::EXPLICIT,
+    };
+
+    pub(crate) fn storm(&self) -> Option<StormParams> {
+        self.storm_max_rate.map(|max_rate| StormParams { max_rate, shift: self.storm_shift })
+    }
+}
