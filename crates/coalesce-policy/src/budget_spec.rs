@@ -15,7 +15,7 @@ pub struct BudgetSpec {
 }
 
 impl BudgetSpec {
-    /// The core's defaults, with the hints that a guest gives in so many words.
+    /// The core's defaults, with the hints that a guest gives explicitly.
     pub const AUTO: Self = {
         let budget_core::Params { budget, max_hold_ns, thr, .. } = budget_core::Params::DEFAULT;
         Self { budget, max_hold_ns, thr, hints: HintSpec::DEFAULT }

@@ -19,7 +19,7 @@ pub struct HintSpec {
 }
 
 impl HintSpec {
-    /// What a guest says in so many words, in order, with Barriers of one command, and no limit.
+    /// What a guest says explicitly, in order, with Barriers of one command, and no limit.
     pub const DEFAULT: Self = Self {
         ooo: false,
         barrier: Barriers::Relaxed,
