@@ -288,5 +288,8 @@ mod tests {
             checker.check_budget(108, spent);
             assert_eq!(checker.verdict().wrong, wrong, "{spent:?}");
         }
+        let mut checker = Checker::new(None, true);
+        checker.check_budget(u64::MAX, Spent { learning: 49, ..sound });
+        assert_eq!(checker.verdict().wrong, 0, "the end of the clock");
     }
 }
