@@ -69,10 +69,14 @@ impl Contender {
     }
 }
 
-/// A storm guard may exceed `max_hold` by less than its interval while urgent completions interrupt alone.
+/// The storm guard of cinterrupts may exceed `max_hold` by less than its interval while urgent completions interrupt alone. A
+/// latency budget counts that into its `max_hold`.
 fn bound(policy: &AnyPolicy) -> Option<u64> {
-    let limit = policy.spec().hints().filter(|hints| hints.ooo).and_then(|hints| hints.storm_max_rate);
-    policy.max_hold().map(|hold| hold + limit.map_or(0, |rate| TICK_HZ.div_ceil(rate)))
+    let over = match policy.spec() {
+        Spec::Cint(cint) if cint.hints.ooo => cint.hints.storm_max_rate.map_or(0, |rate| TICK_HZ.div_ceil(rate)),
+        _ => 0,
+    };
+    policy.max_hold().map(|hold| hold + over)
 }
 
 #[cfg(test)]
