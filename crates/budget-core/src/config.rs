@@ -110,7 +110,7 @@ impl Config {
         if self.storm_interval == 0 { None } else { Some(self.storm_interval as u64) }
     }
 
-    /// ε as the machine has it: so many parts, rounded down, of so many.
+    /// ε as the machine has it: the number of parts, rounded down, and the number of parts in a whole.
     #[must_use]
     pub const fn epsilon(&self) -> (u64, u64) {
         (self.epsilon as u64, 1 << SHIFT)

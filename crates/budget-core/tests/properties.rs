@@ -45,7 +45,7 @@ enum Call {
     EarlyDeadline,
 }
 
-/// `hinted`: of 30 + so many completions.
+/// `hinted`: the weight of completions that are not Plain, beside 30 that are.
 fn call(hinted: u32) -> impl Strategy<Value = Call> {
     let hint = prop_oneof![6 => Just(Event::Urgent), 2 => Just(Event::Barrier), 1 => Just(Event::Error)];
     prop_oneof![

@@ -37,7 +37,7 @@ impl Queue {
         decision
     }
 
-    /// Completions until so many are held.
+    /// Completions until `count` are held.
     fn hold(&mut self, count: u32) {
         let mut completions = 0;
         while self.budget.held() != count {

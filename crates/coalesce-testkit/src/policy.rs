@@ -75,7 +75,7 @@ pub struct Budget {
     pub share: u16,
     /// In commands * ticks. After a change of the configuration the largest counts.
     pub constant: u64,
-    /// At least so many commands are outstanding, because requesters wait for some that have not reached the device.
+    /// The least number of commands that are outstanding, because requesters wait for some that have not reached the device.
     pub depth: u32,
     /// Before this instant the policy may not interrupt, so that what is held until then does not count.
     pub free_until: u64,

@@ -168,7 +168,7 @@ impl Reference {
 
     // ---- the account
 
-    /// Time passes up to `now`, when so many are outstanding.
+    /// Time passes up to `now`; `outstanding` is the number at that time.
     fn pass(&mut self, now: u64, outstanding: i128) {
         let elapsed = if now == u64::MAX { LONGEST } else { now.saturating_sub(self.told).min(LONGEST) };
         let (start, end) = (self.now, self.now + i128::from(elapsed));
@@ -290,7 +290,7 @@ impl Reference {
         self.interrupt(reason)
     }
 
-    /// A probe has found so many; 0: it found no end.
+    /// A probe has `found` this number of commands; 0: it found no end.
     fn probed(&mut self, found: i128) {
         self.learned.found.push(found);
         let is_settled = found == 0 || found == self.learned.depth();
