@@ -31,6 +31,9 @@ pub fn plan(seed: u64) -> Plan {
     let threads = random.number(1, 5);
     plan.threads = (0..threads).map(|i| random.thread(i)).collect();
     plan.faults = random.one_in(2).then(|| random.faults());
+    if random.one_in(4) {
+        plan.machine.idle_exit = random.time(0, 30_000);
+    }
     plan
 }
 

@@ -32,6 +32,7 @@ pub(super) struct Cpu {
     turn: u32,
     /// An interrupt has arrived and was not taken.
     pending: bool,
+    leaves_idle: bool,
     handling: Vec<u32>,
     queue: Vec<u32>, // ready threads
     current: Option<u32>,
@@ -51,6 +52,7 @@ impl Cpu {
             activity: Activity::Idle,
             turn: 0,
             pending: false,
+            leaves_idle: false,
             handling: Vec::new(),
             queue: Vec::new(),
             current: None,
@@ -102,11 +104,26 @@ impl World {
 
     /// An interrupt arrives.
     pub(super) fn interrupt(&mut self, cpu: u32) {
-        self.cpus[cpu as usize].pending = true;
-        if self.cpus[cpu as usize].is_running {
+        let idle_exit = self.costs.idle_exit;
+        let state = &mut self.cpus[cpu as usize];
+        state.pending = true;
+        if state.is_running && state.activity == Activity::Idle && idle_exit > 0 {
+            if !std::mem::replace(&mut state.leaves_idle, true) {
+                self.queue.push(self.now + idle_exit, Event::IdleExit { cpu });
+            }
+        } else if state.is_running {
             self.take_interrupt(cpu);
         } else {
             self.wake_cpu(cpu);
+        }
+    }
+
+    /// A CPU that had nothing to do takes the interrupt for which it left its sleep state.
+    pub(super) fn leave_idle(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        state.leaves_idle = false;
+        if state.pending && state.is_running {
+            self.take_interrupt(cpu);
         }
     }
 

@@ -16,6 +16,8 @@ pub(super) enum Event {
     Deadline { line: u32 },
     /// An interrupt arrives.
     Interrupt { cpu: u32 },
+    /// A CPU has left the state in which it has nothing to do.
+    IdleExit { cpu: u32 },
     /// A command of an open loop arrives.
     Arrival { thread: u32 },
     /// A thread has slept long enough.

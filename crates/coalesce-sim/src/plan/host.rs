@@ -29,6 +29,8 @@ pub struct Machine {
     pub reap: Cost,
     /// From the device's decision to the CPU's interrupt.
     pub wire: Time,
+    /// A CPU that has nothing to do needs so long until it takes an interrupt: it leaves a sleep state, or its host does.
+    pub idle_exit: Time,
     /// The driver suppresses interrupts from one interrupt until its handler has emptied the ring: virtio's EVENT_IDX.
     /// Otherwise every delivery interrupts, as with NVMe.
     pub event_idx: bool,
@@ -46,6 +48,7 @@ impl Default for Machine {
             context_switch: Cost::Cycles(1500),
             reap: Cost::Cycles(1300),
             wire: Time(0),
+            idle_exit: Time(0),
             event_idx: false,
         }
     }

@@ -117,6 +117,7 @@ impl Machine {
         }
         range("cores", self.cores.into(), 0, 4096)?;
         time("wire", self.wire, 0)?;
+        time("idle_exit", self.idle_exit, 0)?;
         for (key, cost) in [
             ("submit_call", self.submit_call),
             ("submit", self.submit),
