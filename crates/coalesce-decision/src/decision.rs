@@ -72,6 +72,8 @@ numbered! {
         InFlight = 16, "in_flight";
         /// Another held completion would cost more than the latency budget has.
         Budget = 22, "budget";
+        /// Holding slows the requesters down, or it is being found out whether it does (`auto`).
+        Slowdown = 24, "slowdown";
         /// Δ passed without a completion: the burst is over (cinterrupts Alg. 2).
         Delta = 10, "delta";
         /// No completion came for eight times the usual gap (latency budget).

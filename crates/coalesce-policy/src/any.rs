@@ -2,6 +2,7 @@
 
 use crate::baseline::{Batch, Dim, Nvme, SpdkVhost};
 use crate::completion::{Completion, Passed};
+use crate::guarded::Guarded;
 use crate::hinted::{Hinted, StrictTracker};
 use crate::hints::{Clues, HintCounts};
 use crate::machine::{Always, Machine};
@@ -9,7 +10,6 @@ use crate::mark::Mark;
 use crate::policy::{Policy, Spent};
 use crate::spec::Spec;
 use crate::{Decision, Reason, SpecError, Stats};
-use budget_core::Budget;
 use cint_core::{Cint, Hint};
 use vic_core::Vic;
 
@@ -34,7 +34,7 @@ enum AnyMachine {
     SpdkVhost(SpdkVhost),
     Vic(Vic),
     Cint(Hinted<Cint>),
-    Budget(Hinted<Budget>),
+    Budget(Hinted<Guarded>),
 }
 
 /// Calls a method of [`Machine`].

@@ -7,7 +7,6 @@ use crate::hints::{Clues, HintCounts, HintSources};
 use crate::machine::Machine;
 use crate::mark::Mark;
 use crate::policy::Spent;
-use budget_core::Budget;
 use cint_core::{Barriers, Cint, Hint, Tracker};
 use coalesce_decision::{ConfigError, Event};
 
@@ -265,73 +264,5 @@ impl Core for Cint {
 
     fn times_back(&self) -> u16 {
         self.times_back()
-    }
-}
-
-impl Core for Budget {
-    type Config = budget_core::Config;
-
-    const WANTS_SUBMIT: bool = true;
-
-    fn new(config: Self::Config) -> Self {
-        Self::new(config)
-    }
-
-    fn reconfigure(&mut self, config: Self::Config, now: u64) -> Result<Decision, ConfigError> {
-        self.reconfigure(config, now)
-    }
-
-    fn on_submit(&mut self, now: u64, outstanding: u32) {
-        self.on_submit(now, outstanding);
-    }
-
-    fn decide(&mut self, now: u64, event: Event, completion: &Completion) -> Decision {
-        self.on_completion(now, event, completion.cif, completion.outstanding)
-    }
-
-    /// They complete as any others do, for the depth to be learned, and none of them stays held.
-    fn ride(&mut self, now: u64, left: u16, event: Event, last: &Completion) {
-        for left in (0..left).rev() {
-            let event = if left > 0 { Event::Plain } else { event };
-            let _ = self.on_completion(now, event, last.cif.saturating_add(left.into()), last.outstanding);
-        }
-        self.on_consumed(now);
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.deadline()
-    }
-
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        self.on_deadline(now)
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        self.flush(now)
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        self.on_consumed(now);
-    }
-
-    fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
-        self.on_cancel(now, event)
-    }
-
-    fn forget(&mut self) {
-        self.forget();
-    }
-
-    fn held(&self) -> u32 {
-        self.held()
-    }
-
-    fn max_hold(&self) -> Option<u64> {
-        Some(self.config().max_hold())
-    }
-
-    fn spent(&self) -> Option<Spent> {
-        let (held, outstanding) = self.spent();
-        Some(Spent { held, outstanding, budget: 0, learning: self.config().learning() })
     }
 }

@@ -538,7 +538,7 @@ pub(crate) const AUTO: &Family<BudgetSpec> = &Family {
 
 pub(crate) const BUDGET: &Family<BudgetSpec> = &Family {
     name: "budget",
-    about: "auto without inferred hints: the core as firmware has it",
+    about: "auto without inferred hints and slowdown guard: the core as firmware has it",
     profiles: &[("default", BudgetSpec::DEFAULT)],
     keys: BUDGET_KEYS,
 };

@@ -4,6 +4,7 @@ use crate::baseline::{NvmeParams, SpdkVhostParams};
 use crate::budget_spec::BudgetSpec;
 use crate::cint_spec::CintSpec;
 use crate::error::SpecError;
+use crate::guarded;
 use crate::hint_spec::HintSpec;
 use crate::keys::{self, Family, KeyInfo};
 use crate::value::Value;
@@ -108,8 +109,9 @@ impl Spec {
         cint_core::Config::new(spec.params(tick_hz)).map_err(|error| self.wrong(error))
     }
 
-    pub(crate) fn budget_config(&self, spec: &BudgetSpec, tick_hz: u64) -> Result<budget_core::Config, SpecError> {
-        budget_core::Config::new(spec.params(tick_hz)).map_err(|error| self.wrong(error))
+    pub(crate) fn budget_config(&self, spec: &BudgetSpec, tick_hz: u64) -> Result<guarded::Config, SpecError> {
+        let budget = budget_core::Config::new(spec.params(tick_hz)).map_err(|error| self.wrong(error))?;
+        Ok(guarded::Config { budget, is_guarded: matches!(self, Self::Auto(_)) })
     }
 
     /// A core's error, in the words of the text form.

@@ -153,7 +153,7 @@ fn serve_a_slow_guest(policy: &mut AnyPolicy, mut now: u64) -> u64 {
 /// Somebody else comes.
 #[test]
 fn a_reset_forgets_the_depth() {
-    let mut policy = AnyPolicy::new("auto:budget=50%".parse().unwrap(), TICK_HZ).unwrap();
+    let mut policy = AnyPolicy::new("budget:budget=50%".parse().unwrap(), TICK_HZ).unwrap();
     let mut now = serve_a_slow_guest(&mut policy, 0);
     let mut holds = |policy: &mut AnyPolicy| {
         now += 10;
@@ -166,6 +166,23 @@ fn a_reset_forgets_the_depth() {
     assert!((0..2).any(|_| holds(&mut policy)), "it knows the depth");
     policy.reset_tracking();
     assert!((0..20).all(|_| !holds(&mut policy)));
+}
+
+/// Whether holding slows this guest down says nothing about the next.
+#[test]
+fn a_reset_ends_a_trial() {
+    let mut policy = AnyPolicy::new("auto".parse().unwrap(), TICK_HZ).unwrap();
+    let mut now = serve_a_slow_guest(&mut policy, 0);
+    let mut one = |policy: &mut AnyPolicy| {
+        now += 10;
+        let mark = policy.on_submit(now, &Clues { outstanding: 8, ..Clues::default() });
+        policy.on_completion(now + 5, &Completion { mark, cif: 1, outstanding: 8, ..Completion::default() })
+    };
+    let tried = Decision::Deliver(Reason::Slowdown);
+    assert!((0..100_000).any(|_| one(&mut policy) == tried), "there is a stretch without holding");
+    assert_eq!(one(&mut policy), tried, "which goes on");
+    policy.reset_tracking();
+    assert!((0..20).all(|_| one(&mut policy) != tried));
 }
 
 #[test]

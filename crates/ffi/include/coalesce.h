@@ -267,6 +267,9 @@
 // Delivered: no completion came for eight times the usual gap (latency budget).
 #define COALESCE_REASON_SILENCE 23
 
+// Delivered: holding slows the requesters down, or it is being found out whether it does (`auto`).
+#define COALESCE_REASON_SLOWDOWN 24
+
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
 #define COALESCE_REASON_HOLD_RATIO 32
 

@@ -100,6 +100,8 @@ pub const COALESCE_REASON_ADMIN: u32 = 21;
 pub const COALESCE_REASON_BUDGET: u32 = 22;
 /// Delivered: no completion came for eight times the usual gap (latency budget).
 pub const COALESCE_REASON_SILENCE: u32 = 23;
+/// Delivered: holding slows the requesters down, or it is being found out whether it does (`auto`).
+pub const COALESCE_REASON_SLOWDOWN: u32 = 24;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
 /// Held: nothing is held, so an interrupt would cover nothing.

@@ -15,7 +15,7 @@ fn each_number_of_a_reason_has_its_name() {
     for &reason in HoldReason::ALL {
         assert_eq!(name(reason as u32), reason.name());
     }
-    assert_eq!((name(COALESCE_REASON_NONE), name(24), name(u32::MAX)), ("none", "unknown", "unknown"));
+    assert_eq!((name(COALESCE_REASON_NONE), name(25), name(u32::MAX)), ("none", "unknown", "unknown"));
 }
 
 macro_rules! check {
@@ -48,6 +48,7 @@ fn the_header_has_the_numbers_of_reasons() {
         Reason::Admin => COALESCE_REASON_ADMIN,
         Reason::Budget => COALESCE_REASON_BUDGET,
         Reason::Silence => COALESCE_REASON_SILENCE,
+        Reason::Slowdown => COALESCE_REASON_SLOWDOWN,
         HoldReason::Ratio => COALESCE_REASON_HOLD_RATIO,
         HoldReason::NothingHeld => COALESCE_REASON_HOLD_NOTHING_HELD,
         HoldReason::Early => COALESCE_REASON_HOLD_EARLY,
