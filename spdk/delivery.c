@@ -14,7 +14,7 @@ static void update(struct delivery *delivery)
     bool may_hold = coalesce_policy_may_hold(delivery->policy);
     if (may_hold && !delivery->may_hold) {
         delivery->generation++;
-        delivery->pending.submissions = delivery->pending.outstanding = 0;
+        delivery->pending.outstanding = 0;
     }
     delivery->may_hold = may_hold;
     delivery->deadline = coalesce_policy_deadline(delivery->policy);
@@ -62,8 +62,7 @@ bool delivery_check_policy(const char *policy, char *message, size_t message_siz
 
 void delivery_submit_one(struct delivery *delivery, coalesce_request *request, coalesce_mark *mark)
 {
-    request->before = delivery->pending.submissions;
-    delivery->pending.submissions = delivery->pending.outstanding = 0;
+    delivery->pending.outstanding = 0;
     request->struct_size = sizeof(*request);
     coalesce_policy_on_submit(delivery->policy, spdk_get_ticks(), request, mark);
     delivery->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
@@ -72,16 +71,12 @@ void delivery_submit_one(struct delivery *delivery, coalesce_request *request, c
 
 static void report_submissions(struct delivery *delivery, uint64_t now)
 {
-    if (delivery->wants_submit && delivery->pending.submissions > 0) {
-        coalesce_request last = {
-            .struct_size = sizeof(last),
-            .outstanding = delivery->pending.outstanding,
-            .before = delivery->pending.submissions - 1,
-        };
+    if (delivery->wants_submit && delivery->pending.outstanding > 0) {
+        coalesce_request last = {.struct_size = sizeof(last), .outstanding = delivery->pending.outstanding};
         coalesce_mark mark; // plain, like all of them
         coalesce_policy_on_submit(delivery->policy, now, &last, &mark);
     }
-    delivery->pending.submissions = delivery->pending.outstanding = 0;
+    delivery->pending.outstanding = 0;
 }
 
 // Whether the decision is to hold. Every other value delivers, errors included.
@@ -169,24 +164,19 @@ static void release_held(struct delivery *delivery, uint64_t now)
 
 static void report_bypassed(struct delivery *delivery, uint64_t now)
 {
-    if (delivery->bypassed.completions == 0)
+    if (delivery->bypassed == 0)
         return;
-    coalesce_policy_on_passed(delivery->policy, now, delivery->bypassed.completions, delivery->bypassed.interrupts,
-                              delivery->bypassed.outstanding);
-    memset(&delivery->bypassed, 0, sizeof(delivery->bypassed));
+    coalesce_policy_on_passed(delivery->policy, now, delivery->bypassed);
+    delivery->bypassed = 0;
     update(delivery);
 }
 
 // The consumer has been notified, and the policy was not asked.
 static void bypass(struct delivery *delivery, bool is_sent)
 {
-    uint32_t completions = delivery->pending.completions;
-    if (completions > 0 && completions <= delivery->holds_size) // if more, the consumer has reaped some without an interrupt
-        delivery->bypassed.outstanding = spdk_max(delivery->bypassed.outstanding, completions + delivery->pending.cif - 1);
-    delivery->bypassed.completions += completions;
-    delivery->bypassed.interrupts += is_sent;
     delivery->pending.completions = 0;
-    if (delivery->bypassed.completions >= DELIVERY_BATCH_MAX)
+    delivery->bypassed += is_sent;
+    if (delivery->bypassed == UINT16_MAX) // as many as one report counts
         report_bypassed(delivery, spdk_get_ticks());
 }
 
@@ -219,7 +209,7 @@ void delivery_reconfigure(struct delivery *delivery, uint64_t now, const char *p
 void delivery_reset(struct delivery *delivery, uint64_t now)
 {
     report_bypassed(delivery, now);
-    delivery->pending.completions = delivery->pending.submissions = delivery->pending.outstanding = 0;
+    delivery->pending.completions = delivery->pending.outstanding = 0;
     delivery->is_due = false;
     delivery->generation++;
     release_held(delivery, now);

@@ -26,15 +26,11 @@ struct delivery {
 
     // Plain submissions and completions not yet reported to the policy.
     struct {
-        uint32_t submissions;
-        uint32_t outstanding; // commands outstanding at those submissions, at most
+        uint32_t outstanding; // commands outstanding at those submissions, at most; 0: there are none
         uint32_t completions;
         uint32_t cif; // commands in flight at the last of those completions, counting it
     } pending;
-    // Completions already signalled without asking the policy, which may not hold; not yet reported to it.
-    struct {
-        uint32_t completions, interrupts, outstanding;
-    } bypassed;
+    uint32_t bypassed; // interrupts sent without asking the policy, which may not hold; not yet reported to it
 
     bool is_due;          // the policy has decided to interrupt, and no interrupt has been sent since
     bool is_batch_open;   // completions since the last end of a batch
@@ -67,14 +63,13 @@ extern const coalesce_mark delivery_plain_mark, delivery_no_mark;
 // A command was submitted that the policy wants to see.
 void delivery_submit_one(struct delivery *delivery, coalesce_request *request, coalesce_mark *mark);
 
-// A command was submitted; the caller fills in `request` but for struct_size and before. Pass `mark` to delivery_complete().
+// A command was submitted; the caller fills in `request` but for struct_size. Pass `mark` to delivery_complete().
 static inline void delivery_submit(struct delivery *delivery, coalesce_request *request, coalesce_mark *mark)
 {
     const uint32_t real_time_or_idle = 1 << 13; // bit of these two I/O priority classes; none and best effort have it clear
     bool is_plain = (request->flags | request->hint | (request->ioprio & real_time_or_idle)) == 0 && request->outstanding > 1;
     *mark = delivery_plain_mark;
     if (is_plain && !delivery->wants_each_submit) {
-        delivery->pending.submissions++;
         delivery->pending.outstanding = spdk_max(delivery->pending.outstanding, request->outstanding);
     } else if (delivery->wants_submit) {
         delivery_submit_one(delivery, request, mark);

@@ -6,7 +6,6 @@
 
 use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
 use crate::hint::Hint;
-use coalesce_decision::ticks::divide;
 use coalesce_decision::{Average, ConfigError, Decision, Event, Field, HoldReason, Reason};
 
 impl From<Hint> for Event {
@@ -240,20 +239,6 @@ impl Cint {
         self.reset_coalesced();
     }
 
-    /// Reports interrupts that were sent since the last call without a decision of this machine. They covered
-    /// everything posted. The storm guard counts them with equal gaps.
-    pub fn on_passed(&mut self, now: u64, interrupts: u16) {
-        self.advance(now);
-        self.reset_coalesced();
-        if interrupts > 0 {
-            #[expect(clippy::cast_possible_truncation, reason = "at most the gap")]
-            let gap = divide(self.gap.into(), interrupts.into()) as u32;
-            self.interrupts(interrupts, gap);
-        } else {
-            self.open_fast_path();
-        }
-    }
-
     /// Notes that a command was aborted and will not complete. `event` is the result of
     /// [`Tracker::cancel`](crate::Tracker::cancel).
     pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
@@ -377,19 +362,12 @@ impl Cint {
         self.put_off = false;
     }
 
+    /// Records an interrupt. Each one but the first ends a gap, which is a sample for the storm guard's average.
     #[inline(never)]
     fn interrupt(&mut self) {
-        self.interrupts(1, self.gap);
-    }
-
-    /// Records interrupts. Each one but the first ends a gap, which is a sample for the storm guard's average.
-    #[inline(always)]
-    fn interrupts(&mut self, count: u16, gap: u32) {
-        if self.interrupted && self.config.storm_interval > 0 {
-            for _ in 0..count {
-                let Config { storm_interval, storm_shift, .. } = self.config;
-                self.storming = self.average.sample(gap, self.storming, storm_interval, storm_shift);
-            }
+        let Config { storm_interval, storm_shift, .. } = self.config;
+        if self.interrupted && storm_interval > 0 {
+            self.storming = self.average.sample(self.gap, self.storming, storm_interval, storm_shift);
         }
         self.interrupted = true;
         self.gap = 0;

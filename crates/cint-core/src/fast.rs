@@ -96,7 +96,6 @@ mod tests {
         BatchEnd,
         Flush,
         Consumed,
-        Passed(u16),
         Reconfigure(Config),
     }
 
@@ -108,7 +107,6 @@ mod tests {
             1 => Just(Call::BatchEnd),
             1 => Just(Call::Flush),
             1 => Just(Call::Consumed),
-            1 => (0..100_u16).prop_map(Call::Passed), // enough for a storm to begin
             1 => config().prop_map(Call::Reconfigure),
         ]
     }
@@ -149,7 +147,6 @@ mod tests {
                     Call::BatchEnd => _ = cint.on_batch_end(now),
                     Call::Flush => _ = cint.flush(now),
                     Call::Consumed => cint.on_consumed(now),
-                    Call::Passed(interrupts) => cint.on_passed(now, interrupts),
                     Call::Reconfigure(config) => _ = cint.reconfigure(config, now),
                 }
             }

@@ -290,32 +290,6 @@ fn flush_and_reconfigure_do_not_wait_for_the_storm() {
     assert!(!cint.is_storming());
 }
 
-/// Interrupts that are reported in lots count as if the machine had decided each.
-#[test]
-fn interrupts_that_pass_count_for_the_storm_guard() {
-    for (lot, gap) in [(1, 9 * US), (8, 9 * US), (64, 9 * US), (8, 2 * US), (64, 11 * US)] {
-        let storm = Some(StormParams { max_rate: 100_000, shift: 5 });
-        let [mut asked, mut told] = [Cint::new(config(Params { storm, ..Params::OPTANE })); 2];
-        let mut now = 1;
-        told.on_passed(now, 1);
-        assert!(asked.on_completion(now, Urgent, None).is_deliver());
-        let mut storms = false;
-        for _ in 0..100 {
-            for _ in 0..lot {
-                now += gap;
-                storms |= !asked.on_completion(now, Urgent, None).is_deliver() || asked.is_storming();
-            }
-            told.on_passed(now, lot);
-            assert_eq!(told.is_storming(), storms, "lots of {lot} interrupts {gap} ns apart, at {now}");
-        }
-        assert_eq!(storms, gap < 10 * US);
-    }
-    let (mut cint, now) = storming(100_000, 7, 2 * US);
-    assert_eq!(cint.on_completion(now + 1, Urgent, None), Hold(HoldReason::Storm));
-    cint.on_passed(now + 2, 0);
-    assert_eq!((cint.held(), cint.deadline(), cint.is_storming()), (0, None, true), "told without an interrupt");
-}
-
 /// "if the Urgent intensity subsides, cinterrupts adapts automatically and turns off the throttling": from an average
 /// below the interval until it is above twice that.
 #[test]

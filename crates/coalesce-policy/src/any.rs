@@ -1,7 +1,7 @@
 //! One closed enum over all policies.
 
 use crate::baseline::{Batch, Dim, Nvme, SpdkVhost};
-use crate::completion::{Completion, Passed};
+use crate::completion::Completion;
 use crate::guarded::Guarded;
 use crate::hinted::{Hinted, StrictTracker};
 use crate::hints::{Clues, HintCounts};
@@ -112,7 +112,7 @@ impl AnyPolicy {
     }
 
     /// Whether the shell must call [`on_submit`](Self::on_submit) for each command, as a strict Barrier needs. If not, commands
-    /// of which nothing is known may be counted in [`Clues::before`] of a later one.
+    /// of which nothing is known need no call: [`Clues::outstanding`] of a later one counts them.
     #[must_use]
     pub fn wants_each_submit(&self) -> bool {
         call!(&self.machine, wants_each_submit())
@@ -132,10 +132,11 @@ impl AnyPolicy {
         None
     }
 
-    /// Commands completed while it might [not hold](Self::may_hold) anything, and nobody asked it.
-    pub fn on_passed(&mut self, now: u64, passed: &Passed) {
-        call!(&mut self.machine, on_passed(now, passed));
-        self.stats.count_times(Decision::Deliver(Reason::Always), passed.interrupts.into());
+    /// So many interrupts were sent while it might [not hold](Self::may_hold) anything, and nobody asked it. Whatever completed
+    /// has been announced.
+    pub fn on_passed(&mut self, now: u64, interrupts: u16) {
+        self.on_consumed(now);
+        self.stats.count_times(Decision::Deliver(Reason::Always), interrupts.into());
     }
 
     /// Takes another policy, or other parameters, with what is held: a machine of the same kind goes on with it, any

@@ -39,15 +39,3 @@ impl Completion {
         Self { cif: cif.saturating_add(left.into()), outstanding, slice_end, ..Self::default() }
     }
 }
-
-/// What happened since the last call while the policy was not asked, as it could hold nothing
-/// ([`AnyPolicy::on_passed`](crate::AnyPolicy::on_passed)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
-    /// Commands that completed. All of them are announced.
-    pub completions: u32,
-    /// Interrupts that announced them.
-    pub interrupts: u16,
-    /// The most commands that were submitted and not reaped.
-    pub outstanding: u32,
-}

@@ -83,9 +83,6 @@ pub struct Clues {
     pub last_of_batch: bool,
     /// Requests that the guest has submitted and not reaped, counting it.
     pub outstanding: u32,
-    /// Others submitted before it, since the last decision, of which nothing is known. They need no marks. 0 for a policy
-    /// that [wants each](crate::AnyPolicy::wants_each_submit).
-    pub before: u32,
 }
 
 impl Default for Clues {
@@ -99,7 +96,6 @@ impl Default for Clues {
             batch_len: 1,
             last_of_batch: true,
             outstanding: 1,
-            before: 0,
         }
     }
 }
@@ -176,7 +172,6 @@ mod tests {
         batch_len: 1,
         last_of_batch: true,
         outstanding: 32,
-        before: 0,
     };
 
     #[test]

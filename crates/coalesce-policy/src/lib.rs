@@ -44,7 +44,7 @@ pub use budget_spec::BudgetSpec;
 pub use cint_core::{Barriers, BothBits, Hint, Ticket};
 pub use cint_spec::CintSpec;
 pub use coalesce_decision::{Decision, HoldReason, Reason, Stats};
-pub use completion::{Class, Completion, Passed};
+pub use completion::{Class, Completion};
 pub use error::SpecError;
 pub use hint_spec::HintSpec;
 pub use hints::{Clues, HintCounts, HintSource, HintSources};

@@ -1,6 +1,6 @@
 //! What every policy can be told and asked.
 
-use crate::completion::{Completion, Passed};
+use crate::completion::Completion;
 use crate::hints::{Clues, HintCounts};
 use crate::mark::Mark;
 use crate::policy::Spent;
@@ -34,10 +34,6 @@ pub(crate) trait Machine {
 
     fn may_hold(&self) -> bool {
         true
-    }
-
-    fn on_passed(&mut self, now: u64, _passed: &Passed) {
-        self.on_consumed(now);
     }
 
     fn wants_submit(&self) -> bool {

@@ -1,8 +1,7 @@
 //! The rules that hold for every policy, on every policy there is, with changes from any of them to any other.
 
 use coalesce_policy::{
-    AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Passed, Policy as _, Reason, Spec,
-    Ticket,
+    AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Policy as _, Reason, Spec, Ticket,
 };
 use coalesce_testkit::{Mix, Policy, Promises, Submission, check_any};
 use proptest::prelude::*;
@@ -224,8 +223,7 @@ fn completions_may_come_together() {
             }
             let may_hold = together.may_hold();
             if !may_hold && before > 15 {
-                let (completions, interrupts) = (before.into(), before / 4);
-                together.on_passed(now, &Passed { completions, interrupts, outstanding: cif });
+                together.on_passed(now, before / 4);
                 prop_assert_eq!((together.held(), together.deadline()), (0, None), "{}", text);
                 apart = together.clone();
                 continue;

@@ -493,11 +493,8 @@ typedef struct {
   uint32_t hint;
   // The group of submitters that it belongs to, for strict Barriers. 0 to 15.
   uint32_t group;
-  // The number of requests without hints and flags that were submitted before it and not reported. They need no
-  // mark. Must be 0 if the policy wants each request (`coalesce_policy_wants_each_submit`).
-  uint32_t before;
 } coalesce_request;
-COALESCE_LAYOUT(coalesce_request, 32, uint32_t);
+COALESCE_LAYOUT(coalesce_request, 28, uint32_t);
 
 // What the caller keeps for a request from its submission to its completion. `COALESCE_MARK_NONE` and
 // `COALESCE_MARK_OF(hint)` initialise a mark for a request whose submission was not reported.
@@ -963,9 +960,9 @@ coalesce_status coalesce_policy_reconfigure(coalesce_policy *policy,
 // `policy` is null or a policy that nobody changes during the call; `text` is null or points to `text_size` bytes.
 size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t text_size);
 
-// Reports a submitted request, and `before` others before it. Keep its `mark`, and pass it when the request completes.
-// On an error the mark is Urgent, so that the completion interrupts. `COALESCE_E_CONFIG`: `before` is not 0, but the
-// policy wants each request; nothing was reported.
+// Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is Urgent,
+// so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the policy wants
+// each (`coalesce_policy_wants_each_submit`): `outstanding` of a later one counts them.
 //
 // Requires:
 // `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
@@ -1007,18 +1004,12 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *p
 // As `coalesce_policy_print`.
 bool coalesce_policy_may_hold(const coalesce_policy *policy);
 
-// Reports completions that interrupted without a decision while `coalesce_policy_may_hold` was false: their number
-// since the last call, the number of interrupts that covered them, and the most commands that were outstanding
-// (submitted and not reaped). Call it after some dozens of completions, because it can change
-// `coalesce_policy_may_hold`.
+// Reports the number of interrupts that were sent without a decision since the last call, while
+// `coalesce_policy_may_hold` was false. Whatever completed has been announced.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
-coalesce_status coalesce_policy_on_passed(coalesce_policy *policy,
-                                          uint64_t now,
-                                          uint32_t completions,
-                                          uint32_t interrupts,
-                                          uint32_t outstanding);
+coalesce_status coalesce_policy_on_passed(coalesce_policy *policy, uint64_t now, uint32_t interrupts);
 
 // Whether the policy wants `coalesce_policy_on_submit`. May change with the configuration.
 //
@@ -1026,10 +1017,10 @@ coalesce_status coalesce_policy_on_passed(coalesce_policy *policy,
 // As `coalesce_policy_print`.
 bool coalesce_policy_wants_submit(const coalesce_policy *policy);
 
-// Whether the policy wants `coalesce_policy_on_submit` for each request, as strict Barriers do. If not, some requests
-// may be reported together with a later one (`before`), but before the next decision or reconfiguration. Such a
-// request has no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May
-// change with the configuration.
+// Whether the policy wants `coalesce_policy_on_submit` for each request, as strict Barriers do. If not, of several
+// requests before the next decision or reconfiguration only the last need be reported. A request that is left out has
+// no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May change with the
+// configuration.
 //
 // Requires:
 // As `coalesce_policy_print`.

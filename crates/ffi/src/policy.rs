@@ -7,8 +7,7 @@ use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
 use ::coalesce_policy::{
-    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Passed, Policy as _, Spec, Spent,
-    Ticket,
+    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Policy as _, Spec, Spent, Ticket,
 };
 use core::ffi::{c_char, c_void};
 use std::boxed::Box;
@@ -141,9 +140,6 @@ pub struct coalesce_request {
     pub hint: u32,
     /// The group of submitters that it belongs to, for strict Barriers. 0 to 15.
     pub group: u32,
-    /// The number of requests without hints and flags that were submitted before it and not reported. They need no
-    /// mark. Must be 0 if the policy wants each request (`coalesce_policy_wants_each_submit`).
-    pub before: u32,
 }
 
 /// What the caller keeps for a request from its submission to its completion. `COALESCE_MARK_NONE` and
@@ -180,9 +176,9 @@ impl From<coalesce_mark> for Mark {
     }
 }
 
-/// Reports a submitted request, and `before` others before it. Keep its `mark`, and pass it when the request completes.
-/// On an error the mark is Urgent, so that the completion interrupts. `COALESCE_E_CONFIG`: `before` is not 0, but the
-/// policy wants each request; nothing was reported.
+/// Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is Urgent,
+/// so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the policy wants
+/// each (`coalesce_policy_wants_each_submit`): `outstanding` of a later one counts them.
 ///
 /// # Safety
 /// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
@@ -203,9 +199,6 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         Ok(request) => request,
         Err(refused) => return refused.status(),
     };
-    if request.before > 0 && policy.0.wants_each_submit() {
-        return COALESCE_E_CONFIG;
-    }
     let clues = Clues {
         hint: known(request.hint).unwrap_or(Hint::Urgent),
         group: u8::try_from(request.group).unwrap_or(u8::MAX),
@@ -215,7 +208,6 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         batch_len: request.batch_len as usize,
         last_of_batch: request.flags & COALESCE_REQUEST_LAST != 0,
         outstanding: request.outstanding,
-        before: request.before,
     };
     // SAFETY: the caller's promise.
     unsafe { put(mark, policy.0.on_submit(now, &clues).into()) };
@@ -320,10 +312,8 @@ pub unsafe extern "C" fn coalesce_policy_may_hold(policy: *const coalesce_policy
     unsafe { look(policy, false, AnyPolicy::may_hold) }
 }
 
-/// Reports completions that interrupted without a decision while `coalesce_policy_may_hold` was false: their number
-/// since the last call, the number of interrupts that covered them, and the most commands that were outstanding
-/// (submitted and not reaped). Call it after some dozens of completions, because it can change
-/// `coalesce_policy_may_hold`.
+/// Reports the number of interrupts that were sent without a decision since the last call, while
+/// `coalesce_policy_may_hold` was false. Whatever completed has been announced.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -331,14 +321,11 @@ pub unsafe extern "C" fn coalesce_policy_may_hold(policy: *const coalesce_policy
 pub unsafe extern "C" fn coalesce_policy_on_passed(
     policy: *mut coalesce_policy,
     now: u64,
-    completions: u32,
     interrupts: u32,
-    outstanding: u32,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
-        let interrupts = u16::try_from(interrupts).unwrap_or(u16::MAX);
-        policy.0.on_passed(now, &Passed { completions, interrupts, outstanding });
+        policy.0.on_passed(now, u16::try_from(interrupts).unwrap_or(u16::MAX));
         COALESCE_OK
     })
 }
@@ -353,10 +340,10 @@ pub unsafe extern "C" fn coalesce_policy_wants_submit(policy: *const coalesce_po
     unsafe { look(policy, false, AnyPolicy::wants_submit) }
 }
 
-/// Whether the policy wants `coalesce_policy_on_submit` for each request, as strict Barriers do. If not, some requests
-/// may be reported together with a later one (`before`), but before the next decision or reconfiguration. Such a
-/// request has no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May
-/// change with the configuration.
+/// Whether the policy wants `coalesce_policy_on_submit` for each request, as strict Barriers do. If not, of several
+/// requests before the next decision or reconfiguration only the last need be reported. A request that is left out has
+/// no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May change with the
+/// configuration.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.

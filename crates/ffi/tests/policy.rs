@@ -1,6 +1,6 @@
 //! A policy behind the C handle decides as the same policy in Rust.
 
-use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Passed, Policy as _, Ticket};
+use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Policy as _, Ticket};
 use coalesce::hint::*;
 use coalesce::policy::*;
 use coalesce::status::*;
@@ -38,8 +38,7 @@ unsafe extern "C" fn count(context: *mut c_void, reason: *const c_char, is_hold:
 
 fn submit(policy: *mut coalesce_policy, hint: u32) -> coalesce_mark {
     let struct_size = size_of::<coalesce_request>() as u32;
-    let request =
-        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio: 0, hint, group: 0, before: 0 };
+    let request = coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio: 0, hint, group: 0 };
     let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
     // SAFETY: the policy is ours, and so is the memory.
     assert_eq!(unsafe { coalesce_policy_on_submit(policy, 1, &raw const request, &raw mut mark) }, COALESCE_OK);
@@ -113,7 +112,6 @@ fn it_decides_as_in_rust() {
                             ioprio: [0, 0x2000, 0x4004, 0x6000][numbers.below(4) as usize],
                             hint: 0,
                             group: numbers.below(18) as u32,
-                            before: if twin.wants_each_submit() { 0 } else { numbers.below(3) as u32 * 100 },
                         };
                         let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
                         assert_eq!(
@@ -129,7 +127,6 @@ fn it_decides_as_in_rust() {
                             outstanding: request.outstanding,
                             hint: Hint::Plain,
                             group: request.group as u8,
-                            before: request.before,
                         };
                         let twins = twin.on_submit(now, &clues);
                         let MarkParts { ticket, .. } = twins.into();
@@ -167,11 +164,9 @@ fn it_decides_as_in_rust() {
                         assert_eq!(coalesce_policy_on_batch_end(handle, now), status(twin.on_batch_end(now)), "{text}")
                     }
                     19 if !twin.may_hold() => {
-                        let (completions, interrupts) = (numbers.below(64) as u32, numbers.below(16) as u32);
-                        let outstanding = completions;
-                        twin.on_passed(now, &Passed { completions, interrupts: interrupts as u16, outstanding });
-                        let passed = coalesce_policy_on_passed(handle, now, completions, interrupts, completions);
-                        assert_eq!(passed, COALESCE_OK, "{text}");
+                        let interrupts = numbers.below(16);
+                        twin.on_passed(now, interrupts as u16);
+                        assert_eq!(coalesce_policy_on_passed(handle, now, interrupts as u32), COALESCE_OK, "{text}");
                     }
                     19 if numbers.below(50) == 0 => {
                         assert_eq!(coalesce_policy_flush(handle, now), status(twin.flush(now)), "{text}");
@@ -322,8 +317,7 @@ fn what_strict_barriers_cannot_track_is_counted() {
     let handle = make("cint:barrier=strict").expect("a policy");
     let struct_size = size_of::<coalesce_request>() as u32;
     let (ioprio, hint) = (0, COALESCE_HINT_PLAIN);
-    let request =
-        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio, hint, group: 16, before: 0 };
+    let request = coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio, hint, group: 16 };
     let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
     submit(handle, COALESCE_HINT_PLAIN);
     // SAFETY: all of it is ours.
@@ -335,21 +329,13 @@ fn what_strict_barriers_cannot_track_is_counted() {
     }
 }
 
-/// A strict Barrier must know each command, so `before` must be 0.
 #[test]
 fn strict_barriers_want_each_request() {
-    let struct_size = size_of::<coalesce_request>() as u32;
-    let (ioprio, hint) = (0, COALESCE_HINT_PLAIN);
-    let two =
-        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 2, ioprio, hint, group: 0, before: 1 };
-    for (text, expected) in [("cint:barrier=strict", COALESCE_E_CONFIG), ("cint", COALESCE_OK), ("vic", COALESCE_OK)] {
+    for (text, expected) in [("cint:barrier=strict", true), ("cint", false), ("vic", false)] {
         let handle = make(text).expect("a policy");
-        let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
-        // SAFETY: all of it is ours.
+        // SAFETY: it is ours.
         unsafe {
-            assert_eq!(coalesce_policy_on_submit(handle, 1, &raw const two, &raw mut mark), expected, "{text}");
-            assert_eq!(mark.hint == COALESCE_HINT_PLAIN, expected == COALESCE_OK, "{text}: on an error it is urgent");
-            assert_eq!(coalesce_policy_wants_each_submit(handle), expected != COALESCE_OK, "{text}");
+            assert_eq!(coalesce_policy_wants_each_submit(handle), expected, "{text}");
             coalesce_policy_free(handle);
         }
     }

@@ -497,7 +497,7 @@ static void policies(void)
     CHECK(coalesce_policy_on_batch_end(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_flush(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_consumed(NULL, 1) == COALESCE_E_NULL);
-    CHECK(coalesce_policy_on_passed(NULL, 1, 1, 1, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_passed(NULL, 1, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_reset(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_cancel(NULL, 1, NULL) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_schedule(NULL, 1) == COALESCE_E_NULL);
