@@ -266,7 +266,7 @@ impl Vic {
     #[inline(never)]
     const fn earliest(&self) -> Option<(u64, Reason)> {
         let slice_deadline = if self.slice_known { Some(self.until) } else { None };
-        match (self.hold_deadline(self.first_held), slice_deadline) {
+        match (self.hold_deadline(), slice_deadline) {
             (Some(hold), Some(slice)) if slice < hold => Some((slice, Reason::SliceEnd)),
             (Some(hold), _) => Some((hold, Reason::MaxHold)),
             (None, Some(slice)) => Some((slice, Reason::SliceEnd)),
@@ -274,11 +274,11 @@ impl Vic {
         }
     }
 
-    /// The end of `max_hold` for completions held since `first_held`.
+    /// The end of `max_hold` for the completions held.
     #[inline(never)]
-    pub(crate) const fn hold_deadline(&self, first_held: u64) -> Option<u64> {
+    pub(crate) const fn hold_deadline(&self) -> Option<u64> {
         let Some(max_hold) = self.config.max_hold() else { return None };
-        let waited = self.since(first_held);
+        let waited = self.since(self.first_held);
         Some(match max_hold.checked_sub(waited) {
             Some(left) => self.last.saturating_add(left),
             None => self.last.saturating_sub(waited.wrapping_sub(max_hold)),

@@ -85,8 +85,10 @@ impl Vic {
         }
         let epoch_left = self.config.epoch.get().saturating_sub(self.since(self.epoch_start));
         let epoch_end = self.last.saturating_add(epoch_left);
-        let first_held = if self.held() == 0 { self.last } else { self.first_held };
-        self.until = self.hold_deadline(first_held).map_or(epoch_end, |hold| hold.min(epoch_end));
+        if self.held() == 0 {
+            self.first_held = self.last; // at the earliest
+        }
+        self.until = self.hold_deadline().map_or(epoch_end, |hold| hold.min(epoch_end));
 
         self.low = u32::from(self.config.cif_threshold);
         // With at least 2T commands in flight for each completion that a cycle can hold, the live clamp does not act.
