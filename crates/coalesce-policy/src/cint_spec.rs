@@ -1,7 +1,7 @@
 //! Parameters of cinterrupts as users choose them.
 
 use crate::hint_spec::HintSpec;
-use cint_core::{BothBits, StormParams};
+use cint_core::StormParams;
 
 /// Parameters of cinterrupts, and how a target finds hints for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +11,6 @@ pub struct CintSpec {
     pub thr: u16,
     pub max_hold_ns: Option<u64>,
     pub in_flight: Option<u16>,
-    /// What both hint bits mean.
-    pub both: BothBits,
     /// Where hints come from, and what they may do.
     pub hints: HintSpec,
 }
@@ -31,7 +29,6 @@ impl CintSpec {
             thr: params.thr,
             max_hold_ns: params.max_hold_ns,
             in_flight: params.in_flight,
-            both: BothBits::Urgent,
             hints: HintSpec { ooo: params.ooo, storm_max_rate, storm_shift, ..HintSpec::DEFAULT },
         }
     }

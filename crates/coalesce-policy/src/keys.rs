@@ -7,7 +7,7 @@ use crate::error::SpecError;
 use crate::hint_spec::HintSpec;
 use crate::hints::{HintSource, HintSources};
 use crate::value::{Malformed, Value, duration, number, percent};
-use cint_core::{Barriers, BothBits};
+use cint_core::Barriers;
 
 /// What a key takes.
 #[derive(Clone, Copy)]
@@ -488,13 +488,6 @@ pub(crate) const CINT: &Family<CintSpec> = &Family {
             about: "commands in flight below which every completion interrupts; above, 1 of 2 * in_flight may be held",
             get: |p| off_or(p.in_flight.map(|threshold| Value::Number(threshold.into()))),
             set: |p, v| p.in_flight = optional(v).map(|n| narrow(&Value::Number(n))),
-        },
-        Key {
-            name: "both",
-            kind: Kind::Choice(&["plain", "urgent"]),
-            about: "meaning of a command that has both hint bits set",
-            get: |p| Value::Word(if p.both == BothBits::Plain { "plain" } else { "urgent" }.into()),
-            set: |p, v| p.both = if is(v, "plain") { BothBits::Plain } else { BothBits::Urgent },
         },
         hints(),
     ],

@@ -24,7 +24,7 @@ fn reads_and_prints() {
         ("cint:profile=p3700,barrier=strict", "cint:profile=p3700,barrier=strict"),
         ("cint:storm=100k,max_hold=500ms", "cint:max_hold=500ms,storm=100000"),
         ("cint:hints=flush+ioprio+fua", "cint"),
-        ("cint:hints=all,in_flight=8,both=plain", "cint:in_flight=8,both=plain,hints=all"),
+        ("cint:hints=all,in_flight=8", "cint:in_flight=8,hints=all"),
         ("cint:hints=none,delta=0", "cint:delta=0s,hints=none"),
         ("auto:budget=5%", "auto"),
         ("auto:budget=5.00%,thr=256", "auto"),

@@ -1268,7 +1268,7 @@ coalesce_status vic_config_parse(const char *text,
                                  size_t message_size);
 
 // Parses parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32", as `vic_config_parse` does. The
-// keys `barrier`, `both` and `hints` are not parameters of the machine, so only their defaults are accepted.
+// keys `barrier` and `hints` are not parameters of the machine, so only their defaults are accepted.
 //
 // Requires:
 // As `vic_config_parse`.
@@ -1278,6 +1278,17 @@ coalesce_status cint_config_parse(const char *text,
                                   size_t config_size,
                                   char *message,
                                   size_t message_size);
+
+// Parses parameters such as "budget" or "budget:budget=10%,ooo=on", as `cint_config_parse` does.
+//
+// Requires:
+// As `vic_config_parse`.
+coalesce_status budget_config_parse(const char *text,
+                                    uint64_t tick_hz,
+                                    budget_config *config,
+                                    size_t config_size,
+                                    char *message,
+                                    size_t message_size);
 
 // Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as
 // `snprintf` does; 0: the configuration is null, of another size, or a parameter is out of range.
@@ -1292,6 +1303,12 @@ size_t vic_config_print(const vic_config *config, char *text, size_t text_size);
 // Requires:
 // As `vic_config_print`.
 size_t cint_config_print(const cint_config *config, char *text, size_t text_size);
+
+// Writes parameters in their text form, which `budget_config_parse` reads, as `vic_config_print` does.
+//
+// Requires:
+// As `vic_config_print`.
+size_t budget_config_print(const budget_config *config, char *text, size_t text_size);
 #endif
 
 // `COALESCE_ABI_VERSION` of the library. It refuses states of a library with another one.

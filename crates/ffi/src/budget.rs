@@ -56,7 +56,7 @@ pub struct budget_config {
 }
 
 impl budget_config {
-    fn new(params: &Params, tick_hz: u64) -> Self {
+    pub(crate) fn new(params: &Params, tick_hz: u64) -> Self {
         Self {
             struct_size: size_of::<Self>() as u32,
             budget: params.budget.into(),
@@ -70,18 +70,22 @@ impl budget_config {
         }
     }
 
-    fn check(&self) -> Result<Config, Refused> {
+    pub(crate) fn check(&self) -> Result<Config, Refused> {
+        Ok(Config::new(self.params()?)?)
+    }
+
+    pub(crate) fn params(&self) -> Result<Params, Refused> {
         let ooo = switch(COALESCE_FIELD_OOO, self.ooo)?;
         zero(self.reserved)?;
         let shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?.min(u8::MAX.into()) as u8;
-        Ok(Config::new(Params {
+        Ok(Params {
             tick_hz: self.tick_hz,
             budget: narrow(COALESCE_FIELD_BUDGET, self.budget, Field::Budget.range())?,
             max_hold_ns: self.max_hold_ns,
             thr: narrow(COALESCE_FIELD_THR, self.thr, Field::Thr.range())?,
             ooo,
             storm: (self.storm_max_rate != 0).then_some(StormParams { max_rate: self.storm_max_rate, shift }),
-        })?)
+        })
     }
 }
 

@@ -1,11 +1,12 @@
 //! Texts, on hosts: parameters in their text form, and errors as sentences.
 
+use crate::budget::budget_config;
 use crate::cint::cint_config;
 use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error, coalesce_field_name};
 use crate::status::*;
 use crate::tagged::read_config;
 use crate::vic::vic_config;
-use coalesce_policy::{CintSpec, HintSpec, Spec};
+use coalesce_policy::{BudgetSpec, CintSpec, HintSpec, Spec};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
 use std::borrow::Cow;
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn vic_config_parse(
 }
 
 /// Parses parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32", as `vic_config_parse` does. The
-/// keys `barrier`, `both` and `hints` are not parameters of the machine, so only their defaults are accepted.
+/// keys `barrier` and `hints` are not parameters of the machine, so only their defaults are accepted.
 ///
 /// # Safety
 /// As `vic_config_parse`.
@@ -153,13 +154,41 @@ pub unsafe extern "C" fn cint_config_parse(
     unsafe {
         parse(text, tick_hz, config, config_size, message, message_size, |spec| {
             let Spec::Cint(cint) = &spec else { return Err(format!("{spec}: not a cint policy")) };
-            let CintSpec { both, hints: HintSpec { barrier, sources, .. }, .. } = CintSpec::DEFAULT;
-            if (cint.hints.barrier, cint.both, cint.hints.sources) != (barrier, both, sources) {
-                return Err(format!("{spec}: barrier, both and hints are set by the program, not in the machine"));
-            }
+            check_hints(&spec, &cint.hints, &CintSpec::DEFAULT.hints)?;
             Ok(cint_config::new(&cint.params(tick_hz), tick_hz))
         })
     }
+}
+
+/// Parses parameters such as "budget" or "budget:budget=10%,ooo=on", as `cint_config_parse` does.
+///
+/// # Safety
+/// As `vic_config_parse`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_config_parse(
+    text: *const c_char,
+    tick_hz: u64,
+    config: *mut budget_config,
+    config_size: usize,
+    message: *mut c_char,
+    message_size: usize,
+) -> coalesce_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        parse(text, tick_hz, config, config_size, message, message_size, |spec| {
+            let Spec::Budget(budget) = &spec else { return Err(format!("{spec}: not a budget policy")) };
+            check_hints(&spec, &budget.hints, &BudgetSpec::DEFAULT.hints)?;
+            Ok(budget_config::new(&budget.params(tick_hz), tick_hz))
+        })
+    }
+}
+
+/// A machine has no parameters for these.
+fn check_hints(spec: &Spec, hints: &HintSpec, default: &HintSpec) -> Result<(), String> {
+    let is_default = (hints.barrier, hints.sources) == (default.barrier, default.sources);
+    is_default
+        .then_some(())
+        .ok_or_else(|| format!("{spec}: barrier and hints are set by the program, not in the machine"))
 }
 
 /// Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as
@@ -189,6 +218,25 @@ pub unsafe extern "C" fn cint_config_print(config: *const cint_config, text: *mu
     unsafe {
         match read_config(config).and_then(|config| config.check().and(config.params())) {
             Ok(params) => write_text(text, text_size, &Spec::Cint(CintSpec::of(&params))),
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Writes parameters in their text form, which `budget_config_parse` reads, as `vic_config_print` does.
+///
+/// # Safety
+/// As `vic_config_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn budget_config_print(
+    config: *const budget_config,
+    text: *mut c_char,
+    text_size: usize,
+) -> usize {
+    // SAFETY: the caller's promises.
+    unsafe {
+        match read_config(config).and_then(|config| config.check().and(config.params())) {
+            Ok(params) => write_text(text, text_size, &Spec::Budget(BudgetSpec::of(&params))),
             Err(_) => 0,
         }
     }

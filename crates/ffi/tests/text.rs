@@ -1,5 +1,6 @@
 //! Parameters and errors as texts.
 
+use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::*;
 use coalesce::stats::*;
@@ -56,6 +57,21 @@ fn cint(text: &str) -> Result<cint_config, String> {
     }
 }
 
+fn budget(text: &str) -> Result<budget_config, String> {
+    let text = CString::new(text).expect("no zero");
+    let mut message = [0_u8; 200];
+    // SAFETY: all of it is ours.
+    unsafe {
+        let mut config = zeroed::<budget_config>();
+        let (out, size) = (&raw mut config, size_of::<budget_config>());
+        match budget_config_parse(text.as_ptr(), HZ, out, size, message.as_mut_ptr().cast(), message.len()) {
+            COALESCE_OK => Ok(config),
+            COALESCE_E_CONFIG => Err(CStr::from_bytes_until_nul(&message).expect("a text").to_string_lossy().into()),
+            status => panic!("status {status}"),
+        }
+    }
+}
+
 #[test]
 fn a_parsed_text_is_printed_in_the_same_form() {
     for text in ["vic", "vic:profile=paper", "vic:cif_threshold=2,epoch=100ms", "vic:max_hold=off"] {
@@ -68,6 +84,23 @@ fn a_parsed_text_is_printed_in_the_same_form() {
         let config = cint(text).expect(text);
         // SAFETY: all of it is ours.
         assert_eq!(printed(|out, size| unsafe { cint_config_print(&raw const config, out, size) }), text);
+    }
+}
+
+#[test]
+fn a_parsed_budget_is_printed_in_the_same_form() {
+    for text in ["budget", "budget:budget=12.5%", "budget:max_hold=20us,thr=8,ooo=on,storm=100000,storm_shift=5"] {
+        let config = budget(text).expect(text);
+        // SAFETY: all of it is ours.
+        assert_eq!(printed(|out, size| unsafe { budget_config_print(&raw const config, out, size) }), text);
+    }
+    for (text, problem) in [
+        ("auto", "not a budget policy"),
+        ("budget:hints=all", "set by the program"),
+        ("budget:budget=51%", "allowed: 0.01% to 50%"),
+    ] {
+        let message = budget(text).expect_err(text);
+        assert!(message.contains(problem), "{text}: {message}");
     }
 }
 
@@ -85,6 +118,9 @@ fn defaults_by_text_and_by_function_agree() {
         assert_eq!(cint("cint"), Ok(config));
         cint_config_p3700(&raw mut config, size_of::<cint_config>(), HZ);
         assert_eq!(cint("cint:profile=p3700"), Ok(config));
+        let mut config = zeroed::<budget_config>();
+        budget_config_default(&raw mut config, size_of::<budget_config>(), HZ);
+        assert_eq!(budget("budget"), Ok(config));
     }
 }
 

@@ -593,6 +593,11 @@ static void texts(void)
     }
     CHECK(coalesce_error_print(NULL, NULL, 0) == 0 && coalesce_error_print(&wrong, NULL, 7) == strlen(sentence));
     CHECK(vic_config_print(NULL, NULL, 0) == 0 && cint_config_print(NULL, NULL, 0) == 0);
+    budget_config budget;
+    CHECK(budget_config_print(NULL, NULL, 0) == 0);
+    CHECK(budget_config_parse(NULL, 1000000000, &budget, sizeof budget, NULL, 0) == COALESCE_E_NULL);
+    CHECK(budget_config_parse("budget", 1000000000, NULL, sizeof budget, NULL, 0) == COALESCE_E_NULL);
+    CHECK(budget_config_parse("budget", 1000000000, &budget, sizeof budget - 1, NULL, 0) == COALESCE_E_SIZE);
     CHECK(vic_config_parse(NULL, 1000000000, &vic, sizeof vic, NULL, 0) == COALESCE_E_NULL);
     CHECK(vic_config_parse("vic", 1000000000, NULL, sizeof vic, NULL, 0) == COALESCE_E_NULL);
     CHECK(vic_config_parse("vic", 1000000000, &vic, sizeof vic - 1, NULL, 0) == COALESCE_E_SIZE);
