@@ -42,6 +42,12 @@ pub trait Ring {
         usize::MAX
     }
 
+    /// Whether a completion may be held. If not, everything is delivered at once, whatever the policy decides. The default
+    /// is that it may.
+    fn may_hold(&self) -> bool {
+        true
+    }
+
     /// Whether the consumer wants to be interrupted for what was posted since this was asked last.
     fn wants_interrupt(&mut self) -> bool;
 
@@ -137,7 +143,7 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.stats.interrupts += u64::from(ring.interrupt());
     }
 
-    /// A request completed. Where held completions leave the ring no room, they are delivered.
+    /// A request completed. Where completions may not be held, or leave the ring no room, they are delivered.
     ///
     /// # Errors
     /// The ring cannot be used any more.
@@ -161,8 +167,8 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         let decision = self.policy.on_completion(now, completion);
         let decision = self.act(ring, now, decision)?;
         // A consumer makes room only when it knows of completions.
-        let holds_the_last_room = !self.held_since.is_empty() && self.unposted.len() >= ring.room();
-        if holds_the_last_room { self.flush(ring, now) } else { Ok(decision) }
+        let may_hold = ring.may_hold() && self.unposted.len() < ring.room();
+        if self.held_since.is_empty() || may_hold { Ok(decision) } else { self.flush(ring, now) }
     }
 
     /// The deadline has passed.

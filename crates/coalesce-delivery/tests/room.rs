@@ -14,6 +14,7 @@ struct CompletionQueue {
     size: usize,
     posted: VecDeque<u32>,
     announced: usize, // the oldest of those
+    may_hold: bool,
 }
 
 impl Ring for CompletionQueue {
@@ -30,6 +31,10 @@ impl Ring for CompletionQueue {
 
     fn room(&self) -> usize {
         self.size - self.posted.len()
+    }
+
+    fn may_hold(&self) -> bool {
+        self.may_hold
     }
 
     fn wants_interrupt(&mut self) -> bool {
@@ -58,7 +63,7 @@ struct Controller {
 impl Controller {
     fn new(policy: &str, size: usize) -> Self {
         let delivery = Delivery::new(policy.parse().unwrap()).unwrap();
-        let queue = CompletionQueue { size, posted: VecDeque::new(), announced: 0 };
+        let queue = CompletionQueue { size, posted: VecDeque::new(), announced: 0, may_hold: true };
         Self { delivery, queue, now: 0, completed: 0, reaped: Vec::new() }
     }
 
@@ -149,6 +154,21 @@ proptest! {
         controller.reap(size);
         controller.reaped.sort_unstable();
         prop_assert!(controller.reaped.iter().copied().eq(0..controller.completed));
+    }
+}
+
+/// As after NVMe's Coalescing Disable.
+#[test]
+fn a_ring_that_may_not_hold_announces_every_completion_under_every_policy() {
+    for policy in POLICIES {
+        let mut controller = Controller::new(policy, 100);
+        controller.queue.may_hold = false;
+        for i in 0..100 {
+            let hint = if i % 7 == 3 { Hint::Urgent } else { Hint::Plain };
+            let _ = controller.complete(40, hint).unwrap();
+            assert_eq!((controller.queue.announced, controller.delivery.policy().held()), (i + 1, 0), "{policy}");
+            controller.pass(1_000);
+        }
     }
 }
 
