@@ -94,6 +94,11 @@ impl<S: Source> QueueThread<S> {
         self.mailbox.begin(command)
     }
 
+    /// Ends a wait of the queue, so that it asks its source for requests.
+    pub fn wake(&self) {
+        self.mailbox.wake();
+    }
+
     /// Changes a part of the source, if there is one, and waits until it has changed.
     pub fn change(&self, part: Part, change: impl FnOnce(&mut S) + Send + 'static) {
         self.ask(|answer| Command::Change(part, Box::new(change), answer));
@@ -266,6 +271,7 @@ impl<S: Source> Queue<S> {
                     let _ = answer.send(self.query());
                 }
                 Command::ResetStats(answer) => {
+                    self.count_kicks();
                     self.delivery.reset_stats();
                     self.stats = DeviceStats::default();
                     self.poll.reset_stats();
@@ -276,7 +282,12 @@ impl<S: Source> Queue<S> {
         true
     }
 
-    fn query(&self) -> QueueStats {
+    fn count_kicks(&mut self) {
+        self.stats.kicks += self.state.source_mut().map_or(0, Source::count_kicks);
+    }
+
+    fn query(&mut self) -> QueueStats {
+        self.count_kicks();
         let policy = self.delivery.policy();
         QueueStats::new(
             self.index,
@@ -302,8 +313,10 @@ impl<S: Source> Queue<S> {
         if let Some(source) = self.state.source_mut() {
             change(source);
         }
-        if part == Part::Interrupt {
-            self.interrupt_if_owed();
+        match part {
+            Part::Interrupt => self.interrupt_if_owed(),
+            Part::Holding => self.flush(),
+            Part::Kick | Part::Other => {}
         }
     }
 
@@ -328,6 +341,7 @@ impl<S: Source> Queue<S> {
         }
         let now = self.now();
         self.delivery.forget(now);
+        self.count_kicks();
         self.state.stop()
     }
 
@@ -452,10 +466,11 @@ impl<S: Source> Queue<S> {
             flush: matches!(operation, Some(Operation::Flush)),
             durable: matches!(operation, Some(Operation::Write { durable: true, .. })),
             ioprio: slot.ioprio,
+            hint: slot.hint,
+            group: slot.group,
             batch_len,
             last_of_batch,
             outstanding,
-            ..Clues::default()
         };
         slot.mark = self.delivery.on_submit(now, &clues);
     }
@@ -471,7 +486,10 @@ impl<S: Source> Queue<S> {
         self.requests.in_flight() as u32 + backlog
     }
 
-    fn proceed(&mut self, id: usize, step: Step) {
+    fn proceed(&mut self, id: usize, mut step: Step) {
+        while matches!(step, Step::Ended(Outcome::Ok)) && self.advance(id) {
+            step = self.requests.begin(id, &self.disk.backend);
+        }
         match step {
             Step::Ended(outcome) => self.end(id, outcome),
             // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and
@@ -479,6 +497,11 @@ impl<S: Source> Queue<S> {
             Step::Submit(entry) => unsafe { self.reactor.push(id, entry) },
             Step::Again => self.requests.postpone(id),
         }
+    }
+
+    /// Whether a request has another operation, which is then its task.
+    fn advance(&mut self, id: usize) -> bool {
+        self.state.source_mut().is_some_and(|source| self.requests.advance(id, source))
     }
 
     /// Resumes the next postponed request. Returns whether there was one.

@@ -1,11 +1,12 @@
 //! The interface between a front end and a queue: the queue takes requests from a source, and posts completions to it.
 //!
-//! A virtqueue is a source. In NVMe a completion queue with its submission queues would be one. The queue knows
-//! neither.
+//! A virtqueue is a source. In NVMe the completion queues of a vector with their submission queues are one. The queue
+//! knows neither.
 
 use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
 use coalesce_delivery::Ring;
+use coalesce_policy::Hint;
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 
@@ -27,6 +28,10 @@ pub struct Request<T> {
     pub task: Task,
     /// The guest's I/O priority as in Linux: class in bits 15:13; 0: none.
     pub ioprio: u16,
+    /// What its requester said about its interrupt.
+    pub hint: Hint,
+    /// Its submitter group, for strict Barriers: 0 to 15.
+    pub group: u8,
     /// Whether an earlier process took it, and ended without completing it.
     pub is_resumed: bool,
     /// Completes it.
@@ -53,6 +58,11 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// The guest broke the ring, for example with more requests in flight than the ring has entries.
     fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Self::Token>>, Self::Broken>;
 
+    /// The next operation of a request that has several, after one of them succeeded. It has no buffers.
+    fn next_operation(&mut self, _token: &mut Self::Token) -> Option<Operation> {
+        None
+    }
+
     /// Sets the status of a request, and returns its completion, ready to be posted.
     fn complete(&mut self, token: Self::Token, outcome: Outcome) -> Self::Entry;
 
@@ -65,8 +75,14 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// The number of completions that are posted and not reaped, as far as the guest reports it.
     fn unreaped(&self) -> u32;
 
-    /// The descriptor that becomes readable at a kick. It is polled, never read. `None`: there are no kicks.
+    /// The descriptor that becomes readable at a kick. It is polled, never read. `None`: the front end
+    /// [wakes](crate::queue::QueueThread::wake) the queue itself.
     fn kick(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Kicks without the descriptor since this was asked last.
+    fn count_kicks(&mut self) -> u64 {
+        0
+    }
 
     /// Asks the guest for kicks, before a sleep. Returns true if a request came meanwhile, for which no kick follows.
     ///

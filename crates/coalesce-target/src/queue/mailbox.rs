@@ -41,6 +41,8 @@ pub enum Part {
     Kick,
     /// The way to interrupt the guest.
     Interrupt,
+    /// What may be held. Everything held is delivered.
+    Holding,
     /// A part that the queue does not use itself.
     Other,
 }
@@ -74,6 +76,11 @@ impl<S: Source> Mailbox<S> {
     pub fn tell(&self, command: Command<S>) {
         let _ = self.commands.send(command); // fails only after a panic of the thread
         let _ = self.wake.write(1);
+    }
+
+    /// Ends a wait of the queue.
+    pub fn wake(&self) {
+        let _ = self.wake.write(1); // fails only if it is readable already
     }
 
     /// Sends a command, without waiting for the answer.

@@ -3,7 +3,7 @@
 use crate::backend::{Backend, Buffers, Outcome, Step};
 use crate::disk::Disk;
 use crate::source::{Source, Task};
-use coalesce_policy::Mark;
+use coalesce_policy::{Hint, Mark};
 use std::collections::VecDeque;
 
 /// About the most buffers of all requests in flight on a queue. A Linux guest with this many has at least 128 MiB in
@@ -17,6 +17,10 @@ pub struct Slot<T> {
     pub task: Task,
     /// I/O priority: class in bits 15:13.
     pub ioprio: u16,
+    /// What its requester said about its interrupt.
+    pub hint: Hint,
+    /// Its submitter group.
+    pub group: u8,
     /// Bytes that it reads or writes.
     pub bytes: u64,
     /// The policy's mark.
@@ -28,7 +32,8 @@ pub struct Slot<T> {
 impl<T> Default for Slot<T> {
     fn default() -> Self {
         let buffers = Buffers::default();
-        Self { task: Task::Malformed, ioprio: 0, bytes: 0, mark: Mark::default(), buffers, token: None }
+        let (task, hint, mark) = (Task::Malformed, Hint::Plain, Mark::default());
+        Self { task, ioprio: 0, hint, group: 0, bytes: 0, mark, buffers, token: None }
     }
 }
 
@@ -103,6 +108,7 @@ impl<T> Requests<T> {
         slot.buffers.clear(); // a request that broke the ring may have left some
         let Some(request) = source.take(disk, &mut slot.buffers)? else { return Ok(None) };
         (slot.task, slot.ioprio, slot.token) = (request.task, request.ioprio, Some(request.token));
+        (slot.hint, slot.group) = (request.hint, request.group);
         slot.bytes = slot.buffers.len() as u64;
         self.buffers += slot.buffers.count();
         self.free.pop();
@@ -124,6 +130,13 @@ impl<T> Requests<T> {
         let slot = &mut self.slots[id];
         let Task::Operation(operation) = &mut slot.task else { return None };
         Some(backend.resume(operation, &mut slot.buffers, result))
+    }
+
+    /// Replaces the operation of a request by the next one, if it has one.
+    pub fn advance<S: Source<Token = T>>(&mut self, id: usize, source: &mut S) -> bool {
+        let slot = &mut self.slots[id];
+        let next = slot.token.as_mut().and_then(|token| source.next_operation(token));
+        next.map(|operation| slot.task = Task::Operation(operation)).is_some()
     }
 
     /// Notes a request to be resumed in the next turn.
