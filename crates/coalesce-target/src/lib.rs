@@ -21,14 +21,17 @@ pub mod log;
 pub mod metrics;
 pub mod poll;
 pub mod queue;
+pub mod received;
 pub mod record;
 pub mod sandbox;
 pub mod server;
+pub mod shared_memory;
 pub mod socket;
 pub mod source;
 pub mod stats;
 pub mod supervisor;
 pub mod uring;
+pub mod vfio_user;
 pub mod vhost;
 pub mod worker;
 

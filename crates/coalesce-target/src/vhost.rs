@@ -15,9 +15,10 @@ use crate::bus_error::Peer;
 use crate::call::{Call, CallRings};
 use crate::disk::Disk;
 use crate::queue::{Command, Part, QueueThread};
+use crate::shared_memory::{Protection, SharedMapping};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use inflight::{InflightRegion, region_len};
-use memory::{GuestMemory, GuestRegion, SharedMapping};
+use memory::{GuestMemory, GuestRegion};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fmt::Display;
 use std::fs::File;
@@ -211,7 +212,8 @@ impl Connection {
         let (size, len) = (inflight.mmap_size, inflight_len(inflight));
         let is_allowed = (len..=INFLIGHT_LEN_MAX).contains(&size);
         ensure!(is_allowed, "the in-flight record has {size} bytes; allowed: {len} to {INFLIGHT_LEN_MAX}");
-        let region = SharedMapping::new(file, inflight.mmap_offset, size, self.front_end.clone())?;
+        let region =
+            SharedMapping::new(file, inflight.mmap_offset, size, Protection::ReadWrite, self.front_end.clone())?;
         self.inflight = Some(InflightRegion { region: Arc::new(region), entries: inflight.queue_size });
         Ok(())
     }
@@ -230,7 +232,8 @@ impl Connection {
         ensure!(is_allowed, "guest memory has {others} + {size} bytes: max_memory allows {max_memory}");
         let leaves = || anyhow!("{size} bytes at {guest:#x} exceed the address space");
         region.user_addr.checked_add(size).ok_or_else(leaves)?;
-        let mapping = SharedMapping::new(file, region.mmap_offset, size, self.front_end.clone())?;
+        let front_end = self.front_end.clone();
+        let mapping = SharedMapping::new(file, region.mmap_offset, size, Protection::ReadWrite, front_end)?;
         GuestRegion::new(mapping, GuestAddress(guest)).ok_or_else(leaves)
     }
 }

@@ -4,7 +4,8 @@ use coalesce_delivery::{Delivery, Ring};
 use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Mark, Policy as _, Spec};
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
-use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
+use coalesce_target::shared_memory::{Protection, SharedMapping};
+use coalesce_target::vhost::memory::{GuestMemory, GuestRegion};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};
 use nix::sys::eventfd::EfdFlags;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -35,7 +36,7 @@ fn guest_memory(size: u64) -> GuestMemory {
     let front_end = Peer::new(UnixStream::pair().unwrap().0.into());
     let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
     file.set_len(size).unwrap();
-    let mapping = SharedMapping::new(file, 0, size, Arc::new(front_end)).unwrap();
+    let mapping = SharedMapping::new(file, 0, size, Protection::ReadWrite, Arc::new(front_end)).unwrap();
     GuestMemory::from_regions(vec![GuestRegion::new(mapping, GuestAddress(0)).unwrap()]).unwrap()
 }
 

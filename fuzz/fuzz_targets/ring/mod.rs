@@ -9,7 +9,8 @@ use coalesce_target::disk::{Limits, SERIAL_LEN};
 use coalesce_target::source::Source as _;
 use coalesce_target::vhost::blk::{Request as Taken, Status, Task};
 use coalesce_target::vhost::inflight::{InflightRegion, region_len};
-use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, SharedMapping};
+use coalesce_target::shared_memory::{Protection, SharedMapping};
+use coalesce_target::vhost::memory::{GuestMemory, GuestRegion};
 use coalesce_target::vhost::vring::{Broken, Entry, Popped, Setup, Vring};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::collections::BTreeSet;
@@ -103,7 +104,7 @@ impl Default for Host {
         let share = |len: u64| {
             let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
             file.set_len(len).unwrap();
-            SharedMapping::new(file, 0, len, front_end.clone()).unwrap()
+            SharedMapping::new(file, 0, len, Protection::ReadWrite, front_end.clone()).unwrap()
         };
         let places = [
             (START, REGION_LEN),

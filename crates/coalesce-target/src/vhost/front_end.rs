@@ -6,9 +6,9 @@ use crate::config::DiskConfig;
 use crate::disk::Disk;
 use crate::front_end::FrontEnd;
 use crate::queue::QueueThread;
+use crate::received::receive;
 use anyhow::Result;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use vhost::vhost_user::{BackendReqHandler, Error};
@@ -57,34 +57,8 @@ impl FrontEnd for VhostUserBlk {
 /// # Errors
 /// The process has too few free descriptors, or the message has more files than the protocol allows.
 pub fn check_files(stream: &UnixStream) -> io::Result<()> {
-    let mut byte = 0_u8;
-    let mut slice = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut control = [0_u64; 2 + FILES_MAX / 2]; // a cmsghdr has 16 bytes, a file 4
-    // SAFETY: all zeroes is a valid msghdr.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&raw mut slice, 1);
-    (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of_val(&control) as _);
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the message points to the byte and the control buffer above, and has their lengths.
-    if unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags) } < 0 {
-        return Ok(()); // the reader of the message gets the same error
+    match receive(stream, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+        Err(error) if error.raw_os_error().is_none() => Err(error), // not one of recvmsg(2): files are missing
+        _ => Ok(()),                                                // the reader of the message gets the same error
     }
-    // SAFETY: the kernel has filled the message in.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
-    if let Some(header) =
-        header.filter(|header| (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
-    {
-        let files = (header.cmsg_len - size_of::<libc::cmsghdr>()) / size_of::<RawFd>();
-        for i in 0..files {
-            // SAFETY: the kernel has put `files` new descriptors behind the header, and nothing else owns them.
-            drop(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().add(i).read_unaligned()) });
-        }
-    }
-    if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::other("a message has too many files, or no descriptor is left for one of them"));
-    }
-    Ok(())
 }
-
-/// The most files in one message.
-const FILES_MAX: usize = 32;

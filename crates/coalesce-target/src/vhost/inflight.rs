@@ -1,7 +1,7 @@
 //! The in-flight record: the requests that were fetched from a ring and not completed. The front end keeps this memory
 //! while the back end restarts (vhost-user, "Inflight I/O tracking": the split virtqueue region).
 
-use super::memory::SharedMapping;
+use crate::shared_memory::SharedMapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 use vm_memory::{AtomicInteger, VolatileMemory as _};
@@ -127,6 +127,7 @@ impl Inflight {
 mod tests {
     use super::*;
     use crate::bus_error::Peer;
+    use crate::shared_memory::Protection;
     use nix::sys::memfd::{MFdFlags, memfd_create};
     use std::fs::File;
     use std::os::unix::net::UnixStream;
@@ -135,7 +136,7 @@ mod tests {
         let front_end = Arc::new(Peer::new(UnixStream::pair().unwrap().0.into()));
         let file = File::from(memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC).unwrap());
         file.set_len(len as u64).unwrap();
-        Arc::new(SharedMapping::new(file, 0, len as u64, front_end).unwrap())
+        Arc::new(SharedMapping::new(file, 0, len as u64, Protection::ReadWrite, front_end).unwrap())
     }
 
     fn all(region: &Arc<SharedMapping>) -> InflightRegion {

@@ -1,0 +1,434 @@
+//! One connection of a client: its messages, in order.
+//!
+//! A message that asks for what it may not have is refused with an errno, and the connection goes on. It ends when the
+//! client breaks the rules so that its next message cannot be found, or cannot be understood.
+
+use super::PciDevice;
+use super::irq::Vectors;
+use super::memory::{DmaMemory, PAGE, REGIONS_MAX, Unmapped};
+use super::pci::{CONFIG_LEN, ConfigSpace, Effect, Identity, Table, table_bar_len};
+use super::wire::{
+    DmaMap, DmaUnmap, FILES_MAX, HEADER_LEN, Header, MESSAGE_MAX, Refused, RegionAccess, SetIrqs, TRANSFER_MAX,
+    Version, command, device_info, flag, irq_info, parse_device_info, parse_irq_info, parse_region_info, region_info,
+};
+use crate::received::receive;
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
+use serde_json::{Value, json};
+use std::ffi::CStr;
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use tracing::warn;
+
+/// How long an unmap waits for requests in flight. QEMU waits 5 s for the answer.
+const UNMAP_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Regions of a PCI device, as VFIO numbers them.
+mod region {
+    pub const BAR0: u32 = 0;
+    pub const BAR4: u32 = 4;
+    pub const CONFIG: u32 = 7;
+    pub const COUNT: u32 = 9;
+}
+
+/// Kinds of interrupts, as VFIO numbers them.
+mod irq {
+    pub const MSIX: u32 = 2;
+    /// Errors. A device without error reporting has no such kind.
+    pub const ERROR: u32 = 3;
+    pub const COUNT: u32 = 5;
+}
+
+/// A client that is connected, and the device that it sees. Dropping it resets the device, and gives the client's memory
+/// and eventfds back.
+#[derive(Debug)]
+pub struct Connection<D: PciDevice> {
+    name: String,
+    stream: UnixStream,
+    device: D,
+    memory: DmaMemory,
+    vectors: Vectors,
+    config: ConfigSpace,
+    table: Table,
+    bar0_len: u32,
+    is_negotiated: bool,
+    has_warned: bool,
+    message: Vec<u8>, // the payload of a message
+    reply: Vec<u8>,
+}
+
+/// Why a message has no answer with a result.
+#[derive(Debug)]
+enum Failure {
+    /// The client is told.
+    Refused(Refused),
+    /// The client is told, and the connection ends.
+    Fatal(Refused),
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl<D: PciDevice> Connection<D> {
+    /// A new connection over `stream`. `name` is for the log.
+    #[must_use]
+    pub fn new(
+        name: &str,
+        stream: UnixStream,
+        identity: &Identity,
+        device: D,
+        memory: DmaMemory,
+        vectors: Vectors,
+    ) -> Self {
+        let count = vectors.count();
+        Self {
+            name: name.to_owned(),
+            stream,
+            device,
+            memory,
+            config: ConfigSpace::new(identity, count),
+            table: Table::new(count),
+            bar0_len: identity.bar0_len,
+            vectors,
+            is_negotiated: false,
+            has_warned: false,
+            message: vec![0; MESSAGE_MAX],
+            reply: Vec::with_capacity(MESSAGE_MAX),
+        }
+    }
+
+    /// Handles the next message, which it waits for. False: the client has disconnected.
+    ///
+    /// # Errors
+    /// The client broke the protocol, or its memory stays in use. This ends the connection.
+    pub fn handle_message(&mut self) -> Result<bool> {
+        let mut files = Vec::new();
+        let mut header = [0; HEADER_LEN];
+        if !self.receive(&mut header, &mut files)? {
+            return Ok(false);
+        }
+        let header = Header::parse(&header);
+        let Some(len) = header.payload_len() else {
+            bail!("a message has {} bytes; allowed: {HEADER_LEN} to {MESSAGE_MAX}", header.size);
+        };
+        let mut message = std::mem::take(&mut self.message);
+        let received = self.receive(&mut message[..len], &mut files);
+        let outcome = match received {
+            Ok(true) => self.handle(&header, &message[..len], files).map(|()| true),
+            Ok(false) => Err(anyhow!("a message ends after its header")),
+            Err(error) => Err(error),
+        };
+        self.message = message;
+        outcome
+    }
+
+    /// Receives all of `buffer`. False: the client has disconnected before the first byte.
+    fn receive(&self, buffer: &mut [u8], files: &mut Vec<OwnedFd>) -> Result<bool> {
+        let mut at = 0;
+        while at < buffer.len() {
+            match receive(&self.stream, &mut buffer[at..], 0) {
+                Ok((0, _)) if at == 0 => return Ok(false),
+                Ok((0, _)) => bail!("the client has disconnected in the middle of a message"),
+                Ok((received, new)) => {
+                    at += received;
+                    files.extend(new);
+                    if files.len() > FILES_MAX {
+                        bail!("a message has more than {FILES_MAX} files");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset && at == 0 => return Ok(false),
+                Err(error) => return Err(error).context("receiving a message"),
+            }
+        }
+        Ok(true)
+    }
+
+    fn handle(&mut self, header: &Header, payload: &[u8], files: Vec<OwnedFd>) -> Result<()> {
+        let Header { command, flags, .. } = *header;
+        if flags & flag::TYPE != 0 {
+            bail!("a message of type {} is not a command", flags & flag::TYPE);
+        }
+        let wants_reply = flags & flag::NO_REPLY == 0;
+        if !self.is_negotiated && (command != command::VERSION || !wants_reply) {
+            bail!("the first message is not a VERSION that wants an answer, but command {command}");
+        }
+        self.reply.clear();
+        self.reply.resize(HEADER_LEN, 0);
+        let outcome = match command {
+            command::REGION_READ if !wants_reply => Err(Refused::invalid("a read without an answer").into()),
+            _ => self.execute(command, payload, files),
+        };
+        let Err(failure) = outcome else { return self.answer(header, None) };
+        let (Failure::Refused(refused) | Failure::Fatal(refused)) = &failure;
+        self.answer(header, Some(refused.errno))?;
+        match failure {
+            Failure::Fatal(refused) => Err(refused.why.context(format!("command {command}"))),
+            Failure::Refused(refused) => {
+                if !std::mem::replace(&mut self.has_warned, true) {
+                    warn!(disk = self.name, "refused command {command}, and will not report others: {:#}", refused.why);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends the answer to a command, if it wants one: with what is in `reply`, or that it failed.
+    fn answer(&mut self, header: &Header, errno: Option<Errno>) -> Result<()> {
+        if header.flags & flag::NO_REPLY != 0 {
+            return Ok(());
+        }
+        if errno.is_some() {
+            self.reply.truncate(HEADER_LEN);
+        }
+        let flags = flag::REPLY | errno.map_or(0, |_| flag::ERROR);
+        let size = u32::try_from(self.reply.len())?;
+        let header = Header { size, flags, errno: errno.map_or(0, |errno| errno as u32), ..*header };
+        self.reply[..HEADER_LEN].copy_from_slice(&header.bytes());
+        let mut rest = &self.reply[..];
+        while !rest.is_empty() {
+            match send(self.stream.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error).context("sending an answer"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes a command. The payload of its answer goes to `reply`, behind the header.
+    fn execute(&mut self, command: u16, payload: &[u8], files: Vec<OwnedFd>) -> Result<(), Failure> {
+        let takes_files = matches!(command, command::DMA_MAP | command::DEVICE_SET_IRQS);
+        if !takes_files && !files.is_empty() {
+            return Err(Refused::invalid("it has files").into());
+        }
+        let short = || Refused::invalid(format!("{} bytes are too few, or its argsz is", payload.len()));
+        match command {
+            command::VERSION => self.negotiate(&Version::parse(payload).ok_or_else(short)?)?,
+            command::DMA_MAP => {
+                let map = DmaMap::parse(payload).ok_or_else(short)?;
+                let mut files = files.into_iter();
+                let (file, None) = (files.next(), files.next()) else {
+                    return Err(Refused::invalid("it has several files").into());
+                };
+                self.memory.map(&map, file)?;
+            }
+            command::DMA_UNMAP => {
+                self.unmap(&DmaUnmap::parse(payload).ok_or_else(short)?)?;
+                self.reply.extend(payload.get(..DmaUnmap::LEN).ok_or_else(short)?);
+            }
+            command::DEVICE_GET_INFO => {
+                parse_device_info(payload).ok_or_else(short)?;
+                let flags = device_info::RESET | device_info::PCI;
+                self.put32s(&[device_info::LEN as u32, flags, region::COUNT, irq::COUNT]);
+            }
+            command::DEVICE_GET_REGION_INFO => {
+                let index = parse_region_info(payload).ok_or_else(short)?;
+                let len = self.region_len(index)?;
+                let flags = if len == 0 { 0 } else { region_info::READ | region_info::WRITE };
+                self.put32s(&[region_info::LEN as u32, flags, index, 0]);
+                self.put64s(&[len as u64, 0]); // no offset, because it cannot be mapped
+            }
+            command::DEVICE_GET_IRQ_INFO => {
+                let index = parse_irq_info(payload).ok_or_else(short)?;
+                let count = self.interrupts(index)?;
+                let flags = if count == 0 { 0 } else { irq_info::EVENTFD };
+                self.put32s(&[irq_info::LEN as u32, flags, index, count.into()]);
+            }
+            command::DEVICE_SET_IRQS => self.set_irqs(&SetIrqs::parse(payload).ok_or_else(short)?, files)?,
+            command::REGION_READ => {
+                let access = RegionAccess::parse(payload).ok_or_else(short)?;
+                let (offset, count) = self.check_access(&access, 0)?;
+                self.put64s(&[access.offset]);
+                self.put32s(&[access.region, access.count]);
+                self.read(access.region, offset, count);
+            }
+            command::REGION_WRITE => {
+                let access = RegionAccess::parse(payload).ok_or_else(short)?;
+                let (offset, count) = self.check_access(&access, access.count)?;
+                self.write(access.region, offset, &access.data[..count]);
+                self.put64s(&[access.offset]);
+                self.put32s(&[access.region, access.count]);
+            }
+            command::DEVICE_RESET => self.reset(),
+            _ => return Err(Refused::with(Errno::ENOTSUP, "it is not supported").into()),
+        }
+        Ok(())
+    }
+
+    fn put32s(&mut self, values: &[u32]) {
+        self.reply.extend(values.iter().flat_map(|value| value.to_ne_bytes()));
+    }
+
+    fn put64s(&mut self, values: &[u64]) {
+        self.reply.extend(values.iter().flat_map(|value| value.to_ne_bytes()));
+    }
+
+    /// Agrees on version 0.0. The answer must not be longer than QEMU's message.
+    fn negotiate(&mut self, version: &Version<'_>) -> Result<(), Failure> {
+        if self.is_negotiated {
+            return Err(Refused::invalid("the version is known already").into());
+        }
+        check_version(version).map_err(|why| Failure::Fatal(Refused { errno: Errno::EINVAL, why }))?;
+        self.is_negotiated = true;
+        let capabilities = json!({ "capabilities": {
+            "max_msg_fds": FILES_MAX,
+            "max_data_xfer_size": TRANSFER_MAX,
+            "max_dma_maps": REGIONS_MAX,
+            "pgsizes": PAGE,
+        }});
+        self.reply.extend([0; 4]); // version 0.0
+        self.reply.extend(capabilities.to_string().into_bytes());
+        self.reply.push(0);
+        Ok(())
+    }
+
+    /// Takes guest memory away. Returns when nothing of it is mapped any more.
+    fn unmap(&mut self, unmap: &DmaUnmap) -> Result<(), Failure> {
+        let unmapped = match *unmap {
+            DmaUnmap { flags: 0, address, size } => vec![self.memory.unmap(address, size)?],
+            DmaUnmap { flags: DmaUnmap::ALL, address: 0, size: 0 } => self.memory.unmap_all(),
+            DmaUnmap { flags, address, size } => {
+                let why = format!("flags {flags:#x}, {size:#x} bytes at {address:#x}: neither one region nor all");
+                return Err(Refused::invalid(why).into());
+            }
+        };
+        for region in &unmapped {
+            self.device.unmap(region.range.clone());
+        }
+        let deadline = Instant::now() + UNMAP_PATIENCE;
+        match unmapped.iter().find(|region| !region.wait(deadline)) {
+            None => Ok(()),
+            Some(Unmapped { range, .. }) => {
+                let why = format!("requests in flight have used guest memory at {range:#x?} for {UNMAP_PATIENCE:?}");
+                Err(Failure::Fatal(Refused::with(Errno::ETIMEDOUT, why)))
+            }
+        }
+    }
+
+    /// Bytes of a region; 0 if the device has none of this number.
+    fn region_len(&self, region: u32) -> Result<usize, Refused> {
+        match region {
+            region::BAR0 => Ok(self.bar0_len as usize),
+            region::BAR4 => Ok(table_bar_len(self.vectors.count()) as usize),
+            region::CONFIG => Ok(CONFIG_LEN),
+            other if other < region::COUNT => Ok(0),
+            _ => Err(Refused::invalid(format!("there is no region {region}"))),
+        }
+    }
+
+    /// Checks an access that comes with this number of bytes. Returns its offset and its length.
+    fn check_access(&self, access: &RegionAccess<'_>, bytes: u32) -> Result<(usize, usize), Refused> {
+        let RegionAccess { offset, region, count, data } = *access;
+        let len = self.region_len(region)?;
+        let range = usize::try_from(offset).ok().zip(usize::try_from(count).ok());
+        let range = range.filter(|(offset, count)| offset.checked_add(*count).is_some_and(|end| end <= len));
+        let is_whole = data.len() as u64 == u64::from(bytes);
+        range.filter(|(_, count)| is_whole && (1..=TRANSFER_MAX).contains(count)).ok_or_else(|| {
+            let with = data.len();
+            Refused::invalid(format!(
+                "{count} bytes at {offset:#x} of region {region}, which has {len}; {with} bytes are with it"
+            ))
+        })
+    }
+
+    fn read(&mut self, region: u32, offset: usize, count: usize) {
+        let at = self.reply.len();
+        self.reply.resize(at + count, 0);
+        let data = &mut self.reply[at..];
+        match region {
+            region::BAR0 => self.device.read(offset as u64, data),
+            region::BAR4 => self.table.read(offset, data, |vector| self.vectors.is_pending(vector)),
+            _ => self.config.read(offset, data),
+        }
+    }
+
+    fn write(&mut self, region: u32, offset: usize, data: &[u8]) {
+        match region {
+            region::BAR0 => self.device.write(offset as u64, data),
+            region::BAR4 => self.table.write(offset, data),
+            _ => match self.config.write(offset, data) {
+                Effect { reset: true, .. } => self.reset(),
+                Effect { bus_master: Some(on), .. } => self.device.set_bus_master(on),
+                Effect { .. } => {}
+            },
+        }
+    }
+
+    fn reset(&mut self) {
+        self.device.reset();
+        self.vectors.clear_pending();
+        self.config.reset();
+        self.table.reset();
+    }
+
+    /// The number of interrupts of a kind.
+    fn interrupts(&self, index: u32) -> Result<u16, Refused> {
+        match index {
+            irq::MSIX => Ok(self.vectors.count()),
+            irq::ERROR | irq::COUNT.. => Err(Refused::invalid(format!("there are no interrupts of kind {index}"))),
+            _ => Ok(0),
+        }
+    }
+
+    fn set_irqs(&self, set: &SetIrqs<'_>, files: Vec<OwnedFd>) -> Result<(), Refused> {
+        const NONE: u32 = SetIrqs::ACTION_TRIGGER | SetIrqs::DATA_NONE;
+        const BOOL: u32 = SetIrqs::ACTION_TRIGGER | SetIrqs::DATA_BOOL;
+        const EVENTFD: u32 = SetIrqs::ACTION_TRIGGER | SetIrqs::DATA_EVENTFD;
+        let SetIrqs { flags, index, start, count, data } = *set;
+        let has = self.interrupts(index)?;
+        let refused = || {
+            let (bytes, files) = (data.len(), files.len());
+            let what = format!("interrupts of kind {index}: {count} from {start}, of {has}");
+            Refused::invalid(format!("{what}, with flags {flags:#x}, {bytes} bytes, {files} files"))
+        };
+        let end = start.checked_add(count).and_then(|end| u16::try_from(end).ok()).filter(|end| *end <= has);
+        let (Ok(start), Some(end)) = (u16::try_from(start), end) else { return Err(refused()) };
+        let trigger = |vector| {
+            let _ = self.vectors.signal(vector); // one without an eventfd becomes pending
+        };
+        match (flags, usize::from(end - start), files.len()) {
+            (NONE, 0, 0) if start == 0 => self.vectors.deassign(0..has),
+            (NONE, 1.., 0) => (start..end).for_each(trigger),
+            (BOOL, 1.., 0) if data.len() == usize::from(end - start) => {
+                (start..end).zip(data).filter(|(_, is_meant)| **is_meant != 0).for_each(|(vector, _)| trigger(vector));
+            }
+            (EVENTFD, 1.., 0) => self.vectors.deassign(start..end),
+            (EVENTFD, 1.., number) if number == usize::from(end - start) => self.vectors.assign(start, files)?,
+            _ => return Err(refused()),
+        }
+        Ok(())
+    }
+}
+
+impl<D: PciDevice> Drop for Connection<D> {
+    fn drop(&mut self) {
+        self.reset();
+        drop(self.memory.unmap_all());
+        self.vectors.deassign(0..self.vectors.count());
+        if let Some(what) = self.memory.client().lost() {
+            warn!(disk = self.name, "memory that the client shares {what}: its connection was closed");
+        }
+    }
+}
+
+fn check_version(version: &Version<'_>) -> Result<()> {
+    let Version { major, minor, data } = *version;
+    if major != 0 {
+        bail!("the version is {major}.{minor}; allowed: 0.0 and newer ones that work with it");
+    }
+    if data.is_empty() {
+        return Ok(());
+    }
+    let text = CStr::from_bytes_until_nul(data).context("the capabilities have no end")?;
+    let offer: Value = serde_json::from_slice(text.to_bytes()).context("the capabilities")?;
+    let is_valid = offer.is_object() && offer.get("capabilities").is_none_or(Value::is_object);
+    ensure!(is_valid, "the capabilities are not an object");
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Guest memory by the addresses that the device uses.
+
+use super::wire::{DmaMap, Refused};
+use crate::bus_error::{MAPPINGS_MAX, Peer};
+use crate::shared_memory::{Protection, SharedMapping};
+use nix::errno::Errno;
+use std::convert::Infallible;
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+use vm_memory::{Bytes as _, VolatileMemory as _, VolatileSlice};
+
+/// The most regions at a time: as many as one front end may map.
+pub const REGIONS_MAX: usize = MAPPINGS_MAX;
+/// Bytes of a page. Regions begin and end at its multiples.
+pub const PAGE: u64 = 4096;
+
+/// What is to be done with guest memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The device reads it.
+    Read,
+    /// The device writes it.
+    Write,
+}
+
+/// The guest memory of one connection, for all threads.
+#[derive(Clone, Debug)]
+pub struct DmaMemory(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    regions: RwLock<Vec<Arc<Region>>>, // in the order of their addresses
+    client: Arc<Peer>,
+    max_len: u64,
+}
+
+/// Guest memory that the client has announced at once.
+#[derive(Debug)]
+struct Region {
+    range: Range<u64>,
+    flags: u32,
+    mapping: Option<SharedMapping>,          // none: the client has sent no file
+    gone: Mutex<Option<Sender<Infallible>>>, // dropped after the mapping
+}
+
+/// Memory that is no longer found, and unmapped when its last [`Slice`] is dropped.
+#[derive(Debug)]
+pub struct Unmapped {
+    /// Where it was.
+    pub range: Range<u64>,
+    gone: Receiver<Infallible>,
+}
+
+impl Unmapped {
+    /// Waits until it is unmapped. False: it was not, until `deadline`.
+    #[must_use]
+    pub fn wait(&self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        matches!(self.gone.recv_timeout(left), Err(RecvTimeoutError::Disconnected))
+    }
+}
+
+impl DmaMemory {
+    /// No memory yet. `max_len` is the most bytes that may be mapped.
+    #[must_use]
+    pub fn new(client: Arc<Peer>, max_len: u64) -> Self {
+        Self(Arc::new(Inner { regions: RwLock::default(), client, max_len }))
+    }
+
+    /// The client that shares it.
+    #[must_use]
+    pub fn client(&self) -> &Peer {
+        &self.0.client
+    }
+
+    /// `len` bytes at `address`, mapped as long as the slice lives. `None`: they are not inside one region, or that has no
+    /// file, or does not permit the access, or `len` is 0.
+    #[must_use]
+    pub fn slice(&self, address: u64, len: usize, access: Access) -> Option<Slice> {
+        let flag = match access {
+            Access::Read => DmaMap::READ,
+            Access::Write => DmaMap::WRITE,
+        };
+        let end = address.checked_add(u64::try_from(len).ok()?)?;
+        let regions = self.read();
+        let before = regions.partition_point(|region| region.range.start <= address);
+        let region = regions.get(before.checked_sub(1)?)?;
+        let is_allowed = len > 0 && end <= region.range.end && region.flags & flag != 0 && region.mapping.is_some();
+        let offset = usize::try_from(address - region.range.start).ok()?;
+        is_allowed.then(|| Slice { region: region.clone(), offset, len, access })
+    }
+
+    /// Adds a region. Without a file it is announced, but cannot be accessed.
+    ///
+    /// # Errors
+    /// It is not aligned, overlaps another, or exceeds a limit; or the file is unsuitable.
+    pub fn map(&self, map: &DmaMap, file: Option<OwnedFd>) -> Result<(), Refused> {
+        let DmaMap { flags, offset, address, size } = *map;
+        let described = || format!("{size:#x} bytes at {address:#x}, file offset {offset:#x}, flags {flags:#x}");
+        let end = address.checked_add(size).filter(|end| *end > address);
+        let is_valid = [offset, address, size].iter().all(|n| n.is_multiple_of(PAGE))
+            && flags & !(DmaMap::READ | DmaMap::WRITE) == 0;
+        let Some(end) = end.filter(|_| is_valid) else {
+            return Err(Refused::invalid(format!("{}: not whole pages of guest memory", described())));
+        };
+        let range = address..end;
+        let mut regions = self.write();
+        if regions.iter().any(|other| other.range.start < range.end && range.start < other.range.end) {
+            return Err(Refused::with(Errno::EEXIST, format!("{}: is mapped already", described())));
+        }
+        if regions.len() >= REGIONS_MAX {
+            let why = format!("guest memory already has {REGIONS_MAX} regions, which is the limit");
+            return Err(Refused::with(Errno::ENOSPC, why));
+        }
+        let mapped = regions.iter().filter_map(|region| region.mapping.as_ref()).map(|mapping| mapping.size() as u64);
+        let (mapped, max) = (mapped.sum::<u64>(), self.0.max_len);
+        if file.is_some() && mapped.checked_add(size).is_none_or(|all| all > max) {
+            let why = format!("guest memory has {mapped} + {size} bytes: max_memory allows {max}");
+            return Err(Refused::with(Errno::ENOMEM, why));
+        }
+        let protection = if flags & DmaMap::WRITE == 0 { Protection::ReadOnly } else { Protection::ReadWrite };
+        let client = self.0.client.clone();
+        let mapping = file.map(|file| SharedMapping::new(File::from(file), offset, size, protection, client));
+        let mapping =
+            mapping.transpose().map_err(|why| Refused { errno: Errno::EINVAL, why: why.context(described()) })?;
+        let at = regions.partition_point(|other| other.range.start < range.start);
+        regions.insert(at, Arc::new(Region { range, flags, mapping, gone: Mutex::default() }));
+        Ok(())
+    }
+
+    /// Removes the region that is exactly this one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn unmap(&self, address: u64, size: u64) -> Result<Unmapped, Refused> {
+        let mut regions = self.write();
+        let is_meant =
+            |region: &Arc<Region>| region.range.start == address && region.range.end.checked_sub(address) == Some(size);
+        let Some(at) = regions.iter().position(is_meant) else {
+            let why = format!("no region of guest memory is {size:#x} bytes at {address:#x}");
+            return Err(Refused::with(Errno::ENOENT, why));
+        };
+        Ok(unmapped(regions.remove(at)))
+    }
+
+    /// Removes all regions.
+    #[must_use]
+    pub fn unmap_all(&self) -> Vec<Unmapped> {
+        std::mem::take(&mut *self.write()).into_iter().map(unmapped).collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Region>>> {
+        self.0.regions.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Arc<Region>>> {
+        self.0.regions.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unmapped(region: Arc<Region>) -> Unmapped {
+    let (alive, gone) = channel();
+    *region.gone.lock().unwrap_or_else(PoisonError::into_inner) = Some(alive);
+    Unmapped { range: region.range.clone(), gone }
+}
+
+/// Guest memory inside one region. It stays mapped as long as this lives. The guest may change it at any time.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    region: Arc<Region>,
+    offset: usize,
+    len: usize,
+    access: Access,
+}
+
+impl Slice {
+    /// Bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Its first byte. Valid for [`len`](Self::len) bytes while the slice lives; written only if it is for writing.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.volatile().map_or(std::ptr::null_mut(), |slice| slice.ptr_guard_mut().as_ptr())
+    }
+
+    /// Copies bytes out of it. False: they are not inside it.
+    #[must_use]
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> bool {
+        self.volatile().is_some_and(|memory| memory.read_slice(bytes, offset).is_ok())
+    }
+
+    /// Copies bytes into it. False: they are not inside it, or it is for reading.
+    #[must_use]
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> bool {
+        self.writable().is_some_and(|memory| memory.write_slice(bytes, offset).is_ok())
+    }
+
+    /// Loads an aligned `u32`, as it lies in memory, with acquire semantics. `None`: it is not inside, or not aligned.
+    #[must_use]
+    pub fn load_u32(&self, offset: usize) -> Option<u32> {
+        self.volatile()?.load(offset, Ordering::Acquire).ok()
+    }
+
+    /// Stores an aligned `u32` with release semantics. False: it is not inside, not aligned, or the slice is for reading.
+    #[must_use]
+    pub fn store_u32(&self, offset: usize, value: u32) -> bool {
+        self.writable().is_some_and(|memory| memory.store(value, offset, Ordering::Release).is_ok())
+    }
+
+    fn volatile(&self) -> Option<VolatileSlice<'_>> {
+        self.region.mapping.as_ref()?.get_slice(self.offset, self.len).ok()
+    }
+
+    fn writable(&self) -> Option<VolatileSlice<'_>> {
+        self.volatile().filter(|_| self.access == Access::Write)
+    }
+}

@@ -1,0 +1,236 @@
+//! The PCI side of the device: its configuration space, and the MSI-X table with the pending bits.
+//!
+//! A function of type 0 without INTx and expansion ROM. BAR 0 (64 bits) has the device's registers, BAR 4 (32 bits) the
+//! MSI-X table. Capabilities: power management, PCI Express with function-level reset, MSI-X. The client maps the BARs and
+//! masks the vectors itself; here their registers only keep what is written.
+
+/// Bytes of the configuration space. What is not described reads as zero.
+pub const CONFIG_LEN: usize = 4096;
+
+/// What distinguishes one device from another.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// Vendor ID.
+    pub vendor: u16,
+    /// Device ID.
+    pub device: u16,
+    /// Subsystem vendor ID.
+    pub subsystem_vendor: u16,
+    /// Subsystem ID.
+    pub subsystem: u16,
+    /// Revision ID.
+    pub revision: u8,
+    /// Class, subclass, programming interface.
+    pub class: [u8; 3],
+    /// Bytes of BAR 0: a power of two, at least 4096.
+    pub bar0_len: u32,
+}
+
+// Registers of the configuration space.
+const COMMAND: usize = 0x04;
+const STATUS: usize = 0x06;
+const REVISION: usize = 0x08;
+const CACHE_LINE: usize = 0x0C;
+const BAR0: usize = 0x10;
+const BAR4: usize = 0x20;
+const SUBSYSTEM: usize = 0x2C;
+const CAPABILITIES: usize = 0x34;
+const INTERRUPT_LINE: usize = 0x3C;
+const PM: usize = 0x40;
+const EXPRESS: usize = 0x48;
+const MSIX: usize = 0x84;
+const END: usize = 0x90;
+
+const COMMAND_BUS_MASTER: u16 = 1 << 2;
+/// Memory space, bus master, parity error response, SERR#, interrupt disable.
+const COMMAND_WRITABLE: u16 = 1 << 1 | COMMAND_BUS_MASTER | 1 << 6 | 1 << 8 | 1 << 10;
+const STATUS_CAPABILITIES: u16 = 1 << 4;
+const BAR_64_BITS: u32 = 2 << 1;
+/// Power management version 3; D1, D2 and PME are not supported.
+const PM_CAPABILITIES: u16 = 3;
+/// No soft reset: the way from D3hot to D0 keeps everything.
+const PM_NO_SOFT_RESET: u16 = 1 << 3;
+/// Both bits of the state. D1 and D2 are taken, and mean nothing here.
+const PM_STATE: u16 = 3;
+/// Version 2, an endpoint.
+const EXPRESS_CAPABILITIES: u16 = 2;
+/// Role-based error reporting, function-level reset.
+const DEVICE_CAPABILITIES: u32 = 1 << 15 | 1 << 28;
+const DEVICE_CONTROL: usize = EXPRESS + 8;
+/// Relaxed ordering, no snoop, read requests of 512 bytes.
+const DEVICE_CONTROL_START: u16 = 1 << 4 | 1 << 11 | 2 << 12;
+const DEVICE_CONTROL_RESET: u16 = 1 << 15;
+/// One lane of 2.5 GT/s, in the link's capabilities and status.
+const LINK: u16 = 1 << 4 | 1;
+const LINK_CAPABILITIES: usize = EXPRESS + 12;
+const LINK_STATUS: usize = EXPRESS + 18;
+const MSIX_CONTROL_WRITABLE: u16 = 3 << 14;
+const MSIX_BAR: u32 = 4;
+
+/// What a write to the configuration space has caused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// Bus mastering was switched on or off.
+    pub bus_master: Option<bool>,
+    /// A function-level reset was initiated.
+    pub reset: bool,
+}
+
+/// The configuration space.
+#[derive(Debug)]
+pub struct ConfigSpace {
+    bytes: [u8; END],
+    at_reset: [u8; END],
+    writable: [u8; END], // bits
+}
+
+impl ConfigSpace {
+    /// As after power-on, for a device with `vectors` vectors: 1 to [`VECTORS_MAX`].
+    #[must_use]
+    pub fn new(identity: &Identity, vectors: u16) -> Self {
+        let mut space = Self { bytes: [0; END], at_reset: [0; END], writable: [0; END] };
+        let [class, subclass, interface] = identity.class;
+        space.put16(0, identity.vendor, 0);
+        space.put16(2, identity.device, 0);
+        space.put16(COMMAND, 0, COMMAND_WRITABLE);
+        space.put16(STATUS, STATUS_CAPABILITIES, 0);
+        space.put32(REVISION, u32::from_be_bytes([class, subclass, interface, identity.revision]), 0);
+        space.put16(CACHE_LINE, 0, 0xFF);
+        space.put32(BAR0, BAR_64_BITS, !(identity.bar0_len.wrapping_sub(1)));
+        space.put32(BAR0 + 4, 0, u32::MAX);
+        space.put32(BAR4, 0, !(table_bar_len(vectors).wrapping_sub(1)));
+        space.put16(SUBSYSTEM, identity.subsystem_vendor, 0);
+        space.put16(SUBSYSTEM + 2, identity.subsystem, 0);
+        space.put16(CAPABILITIES, PM as u16, 0);
+        space.put16(INTERRUPT_LINE, 0, 0xFF);
+        space.put16(PM, capability(0x01, EXPRESS), 0);
+        space.put16(PM + 2, PM_CAPABILITIES, 0);
+        space.put16(PM + 4, PM_NO_SOFT_RESET, PM_STATE);
+        space.put16(EXPRESS, capability(0x10, MSIX), 0);
+        space.put16(EXPRESS + 2, EXPRESS_CAPABILITIES, 0);
+        space.put32(EXPRESS + 4, DEVICE_CAPABILITIES, 0);
+        space.put16(DEVICE_CONTROL, DEVICE_CONTROL_START, !DEVICE_CONTROL_RESET);
+        space.put16(LINK_CAPABILITIES, LINK, 0);
+        space.put16(LINK_STATUS, LINK, 0);
+        space.put16(MSIX, capability(0x11, 0), 0);
+        space.put16(MSIX + 2, vectors.saturating_sub(1), MSIX_CONTROL_WRITABLE);
+        space.put32(MSIX + 4, MSIX_BAR, 0); // the table is at 0
+        space.put32(MSIX + 8, pending_at(vectors) as u32 | MSIX_BAR, 0);
+        space.at_reset = space.bytes;
+        space
+    }
+
+    fn put16(&mut self, at: usize, value: u16, writable: u16) {
+        self.bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        self.writable[at..at + 2].copy_from_slice(&writable.to_le_bytes());
+    }
+
+    fn put32(&mut self, at: usize, value: u32, writable: u32) {
+        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        self.writable[at..at + 4].copy_from_slice(&writable.to_le_bytes());
+    }
+
+    /// Reads bytes. What is not described is zero.
+    pub fn read(&self, offset: usize, data: &mut [u8]) {
+        for (at, byte) in (offset..).zip(data) {
+            *byte = self.bytes.get(at).copied().unwrap_or(0);
+        }
+    }
+
+    /// Writes bytes. Bits that cannot be written keep their value.
+    pub fn write(&mut self, offset: usize, data: &[u8]) -> Effect {
+        let was_master = self.is_bus_master();
+        let reset_at = DEVICE_CONTROL + 1;
+        let [_, reset_bit] = DEVICE_CONTROL_RESET.to_le_bytes();
+        let mut reset = false;
+        for (at, byte) in (offset..END).zip(data) {
+            let (old, writable) = (self.bytes[at], self.writable[at]);
+            self.bytes[at] = old & !writable | byte & writable;
+            reset |= at == reset_at && byte & reset_bit != 0;
+        }
+        let is_master = self.is_bus_master();
+        Effect { bus_master: (is_master != was_master).then_some(is_master), reset }
+    }
+
+    /// Everything becomes as after power-on.
+    pub fn reset(&mut self) {
+        self.bytes = self.at_reset;
+    }
+
+    fn is_bus_master(&self) -> bool {
+        let [bits, _] = COMMAND_BUS_MASTER.to_le_bytes();
+        self.bytes[COMMAND] & bits != 0
+    }
+}
+
+fn capability(id: u8, next: usize) -> u16 {
+    u16::from_le_bytes([id, next as u8]) // all are in the first 256 bytes
+}
+
+/// The most vectors that MSI-X allows.
+pub const VECTORS_MAX: u16 = 2048;
+/// Bytes of an entry: address, data, control.
+const ENTRY_LEN: usize = 16;
+/// The control of an entry: the vector is masked.
+const ENTRY_MASKED: u8 = 1;
+
+/// Where the pending bits begin in BAR 4: at a page of their own.
+fn pending_at(vectors: u16) -> usize {
+    (usize::from(vectors) * ENTRY_LEN).next_multiple_of(4096)
+}
+
+/// Bytes of BAR 4.
+#[must_use]
+pub fn table_bar_len(vectors: u16) -> u32 {
+    (pending_at(vectors) as u32 + 4096).next_power_of_two() // at most 64 KiB
+}
+
+/// The MSI-X table.
+#[derive(Debug)]
+pub struct Table {
+    entries: Vec<u8>,
+    pending_at: usize,
+}
+
+impl Table {
+    /// As after power-on: every vector is masked.
+    #[must_use]
+    pub fn new(vectors: u16) -> Self {
+        let mut table = Self { entries: vec![0; usize::from(vectors) * ENTRY_LEN], pending_at: pending_at(vectors) };
+        table.reset();
+        table
+    }
+
+    /// Reads bytes of BAR 4. `is_pending` says which vectors are.
+    pub fn read(&self, offset: usize, data: &mut [u8], is_pending: impl Fn(u16) -> bool) {
+        for (at, byte) in (offset..).zip(data) {
+            let bits = |byte: usize| {
+                (0..8).filter(|bit| is_pending((byte * 8 + bit) as u16)).fold(0, |all, bit| all | 1 << bit)
+            };
+            *byte = match (self.entries.get(at), at.checked_sub(self.pending_at)) {
+                (Some(byte), _) => *byte,
+                (None, Some(byte)) if byte < usize::from(VECTORS_MAX) / 8 => bits(byte),
+                _ => 0,
+            };
+        }
+    }
+
+    /// Writes bytes of BAR 4. Pending bits cannot be written.
+    pub fn write(&mut self, offset: usize, data: &[u8]) {
+        for (at, byte) in (offset..self.entries.len()).zip(data) {
+            self.entries[at] = match at % ENTRY_LEN {
+                0 => byte & !3, // an aligned address
+                12 => byte & ENTRY_MASKED,
+                13..ENTRY_LEN => 0,
+                _ => *byte,
+            };
+        }
+    }
+
+    /// Everything becomes as after power-on.
+    pub fn reset(&mut self) {
+        for (at, byte) in self.entries.iter_mut().enumerate() {
+            *byte = if at % ENTRY_LEN == 12 { ENTRY_MASKED } else { 0 };
+        }
+    }
+}
