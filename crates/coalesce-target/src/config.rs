@@ -50,6 +50,9 @@ pub enum Sandbox {
 pub struct DiskConfig {
     /// Its name on the control socket; the socket's file name if not given.
     pub name: Option<String>,
+    /// What the guest sees.
+    #[serde(default)]
+    pub device: Device,
     /// Socket to which the front end connects.
     pub socket: PathBuf,
     /// Mode of the socket.
@@ -86,6 +89,17 @@ pub struct DiskConfig {
     /// The most guest memory that a front end may share, in bytes.
     #[serde(default = "max_memory")]
     pub max_memory: Size,
+}
+
+/// The device that the guest sees, and the protocol of the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Device {
+    /// virtio-blk, over vhost-user
+    #[default]
+    VirtioBlk,
+    /// An NVMe controller, over vfio-user
+    Nvme,
 }
 
 fn max_memory() -> Size {
@@ -362,6 +376,9 @@ impl DiskConfig {
         if self.direct && self.memory.is_some() {
             bail!("direct is for files: a memory disk has no page cache to bypass");
         }
+        if self.device == Device::Nvme && !self.event_idx {
+            bail!("EVENT_IDX is a part of virtio: an NVMe disk has none to refuse");
+        }
         if let Some(Size(size)) = self.block_size
             && !(size.is_power_of_two() && (512..=65536).contains(&size))
         {
@@ -447,6 +464,7 @@ mod tests {
             policy = "vic:cif_threshold=2"
             [[disk]]
             name = "scratch"
+            device = "nvme"
             socket = "/run/b.sock"
             memory = "64M"
             poll = "0"
@@ -457,6 +475,7 @@ mod tests {
         assert_eq!(config.disks[0].name(), "a");
         assert_eq!((config.disks[1].name(), config.disks[1].poll), ("scratch".into(), Poll(0)));
         assert_eq!(config.disks[1].policy.name(), "auto");
+        assert_eq!([config.disks[0].device, config.disks[1].device], [Device::VirtioBlk, Device::Nvme]);
     }
 
     #[test]
@@ -473,6 +492,7 @@ mod tests {
         }
         for (text, part) in [
             ("[[disk]]\nsocket = \"s\"", "either a file or memory"),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\ndevice = \"nvme\"\nevent_idx = false", "a part of virtio"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),
             (
                 "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\n[[disk]]\nsocket = \"x/s\"\nmemory = \"1M\"",

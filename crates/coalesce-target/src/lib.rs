@@ -19,6 +19,7 @@ pub mod front_end;
 pub mod link;
 pub mod log;
 pub mod metrics;
+pub mod nvme;
 pub mod poll;
 pub mod queue;
 pub mod received;

@@ -4,7 +4,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use coalesce_policy::Spec;
 use coalesce_target::bench::{self, Bench};
-use coalesce_target::config::{Config, DiskConfig, Loopback, Mode, Poll, Sandbox, Size, StopTimeout, parse_queues};
+use coalesce_target::config::{
+    Config, Device, DiskConfig, Loopback, Mode, Poll, Sandbox, Size, StopTimeout, parse_queues,
+};
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::{control, log, metrics, print, say, worker};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
@@ -15,7 +17,7 @@ use std::process::ExitCode;
 use tracing::info;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Serve block devices to virtual machines over vhost-user, with a choice of interrupt coalescing policies
+/// Serve block devices to virtual machines over vhost-user or vfio-user, with a choice of interrupt coalescing policies
 #[derive(Parser)]
 #[command(version, propagate_version = true)]
 struct Cli {
@@ -25,7 +27,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve disks over vhost-user
+    /// Serve disks over vhost-user or vfio-user
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<Serve>),
     /// Load a vhost-user-blk target as a guest would, and count its interrupts
@@ -50,6 +52,10 @@ EXAMPLES
   A virtual machine with that disk:
       qemu-system-x86_64 -object memory-backend-memfd,id=m,size=1G,share=on -machine q35,memory-backend=m -m 1G \\
           -chardev socket,id=d,path=/tmp/s,reconnect=1 -device vhost-user-blk-pci,chardev=d,num-queues=4 ...
+  The same as an NVMe disk, for QEMU 10.1 or newer:
+      coalesce-target serve --device nvme --socket /tmp/n --memory 1G --queues 4
+      qemu-system-x86_64 -object memory-backend-memfd,id=m,size=1G,share=on -machine q35,memory-backend=m -m 1G \\
+          -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/tmp/n\"}}' ...
 
 On SIGTERM or SIGINT the target completes the requests in flight, delivers held completions, and removes its sockets.";
 
@@ -62,7 +68,11 @@ EXAMPLES
 #[derive(Args)]
 #[command(group = ArgGroup::new("disks").required(true).args(["socket", "config"]))]
 struct Serve {
-    /// vhost-user socket to which the virtual machine monitor connects
+    /// Device that the guest sees, and protocol of the socket
+    #[arg(long, value_name = "DEVICE", value_enum, default_value_t, conflicts_with = "config")]
+    device: Device,
+
+    /// Socket to which the virtual machine monitor connects
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
@@ -189,6 +199,7 @@ impl Serve {
             (None, Some(socket)) => {
                 let disk = DiskConfig {
                     name: None,
+                    device: self.device,
                     socket,
                     socket_mode: self.socket_mode,
                     socket_group: self.socket_group,

@@ -1,7 +1,9 @@
 //! The process of one disk. A guest and its front end reach only this process, which has no other disk.
 
+use crate::config::Device;
 use crate::front_end::FrontEnd;
 use crate::link::{DiskStats, Questions, Request, Setup};
+use crate::nvme::front_end::NvmeUser;
 use crate::record::Writer;
 use crate::server::{DiskParts, DiskServer};
 use crate::vhost::front_end::VhostUserBlk;
@@ -43,7 +45,11 @@ pub fn run() -> Result<()> {
     let mut questions = Questions::new(stream);
     let Some((id, Request::Start(setup))) = questions.receive() else { bail!("no setup arrived") };
     let listener = descriptors.next().context("no listener came")?;
-    serve::<VhostUserBlk>(questions, id, &setup, listener, descriptors.next())
+    let record = descriptors.next();
+    match setup.disk.device {
+        Device::VirtioBlk => serve::<VhostUserBlk>(questions, id, &setup, listener, record),
+        Device::Nvme => serve::<NvmeUser>(questions, id, &setup, listener, record),
+    }
 }
 
 /// Serves one disk to front ends of one kind. `id`: of the request to start.

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use coalesce_load::{Options, Report, run};
-use coalesce_target::config::{DiskConfig, Mode, Poll, Size};
+use coalesce_target::config::{Device, DiskConfig, Mode, Poll, Size};
 use coalesce_target::server::{DiskParts, DiskServer};
 use coalesce_target::stats::QueueStats;
 use coalesce_target::vhost::front_end::VhostUserBlk;
@@ -21,6 +21,7 @@ impl Served {
         let directory = TempDir::new().unwrap();
         let mut config = DiskConfig {
             name: Some("disk".into()),
+            device: Device::VirtioBlk,
             socket: directory.path().join("socket"),
             socket_mode: Mode::default(),
             socket_group: None,

@@ -1,0 +1,626 @@
+//! The controller: its registers, its admin queue and its resets (NVMe 1.4 §3, §5, §7).
+//!
+//! The connection's thread executes admin commands when their doorbell rings. It does not wait for I/O, except when the
+//! device is reset: the deletion of a submission queue and a shutdown complete on the threads of their vectors, and the
+//! host sees in CSTS when a disabled controller has nothing in flight any more.
+
+use super::admin::{ADMIN_VECTOR, Fault, Session};
+use super::command::prps;
+use super::doorbell::{Doorbells, Line, Shadow, Sleep};
+use super::features::{Effect, Features};
+use super::identify;
+use super::rings::{BadValue, CompletionQueue, SubmissionQueue};
+use super::spec::{
+    CAP, CQE_LEN, Cc, ENTRIES_MAX, NSID, NSID_ALL, SQE_LEN, Sqe, Status, TRANSFER_MAX, VERSION, admin, csts, register,
+};
+use super::vector::Vector;
+use crate::disk::Disk;
+use crate::queue::{Command, Part, QueueThread};
+use crate::vfio_user::PciDevice;
+use crate::vfio_user::irq::Vectors;
+use crate::vfio_user::memory::{Access, DmaMemory, PAGE, Slice};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use tracing::warn;
+
+/// Bytes of BAR 0: the registers and, behind them, the doorbells.
+pub const BAR_LEN: u32 = 16 << 10;
+
+/// An NVMe controller with one namespace, which is a disk.
+pub struct Controller {
+    disk: Arc<Disk>,
+    queues: Arc<[QueueThread<Vector>]>,
+    sleeps: Vec<Arc<Sleep>>,
+    memory: DmaMemory,
+    vectors: Vectors,
+    features: Features,
+    state: State,
+    is_fatal: bool,
+    is_bus_master: bool,
+    cc: Cc,
+    aqa: u32,
+    asq: u64,
+    acq: u64,
+    interrupt_mask: u32,
+}
+
+enum State {
+    Disabled,
+    Ready(Box<Ready>),
+    /// What was in flight when the controller was disabled is not done yet. Each vector answers once.
+    Draining(Vec<Receiver<Option<()>>>),
+}
+
+struct Ready {
+    session: Arc<Session>,
+    admin_sq: SubmissionQueue,
+    admin: [Range<u64>; 2],
+    sqs: Vec<Option<Sq>>, // by identifier
+    cqs: Vec<Option<Cq>>,
+    shadow: Option<(Arc<Shadow>, [Range<u64>; 2])>,
+    is_shutting_down: bool,
+}
+
+struct Sq {
+    cq: u16,
+    memory: Range<u64>,
+    is_deleting: bool,
+}
+
+struct Cq {
+    thread: usize, // of its vector
+    memory: Range<u64>,
+}
+
+/// What Create I/O Submission Queue and Create I/O Completion Queue have in common.
+struct NewQueue {
+    id: u16,
+    entries: Slice,
+    memory: Range<u64>,
+}
+
+impl Controller {
+    /// A controller after power-on. It has one more vector than there are `queues`: the first one is that of the admin
+    /// queue.
+    #[must_use]
+    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread<Vector>]>, memory: DmaMemory, vectors: Vectors) -> Self {
+        let sleeps = queues.iter().map(|_| Arc::default()).collect();
+        let features = Features::new(vectors.count());
+        let mut controller = Self {
+            disk,
+            queues,
+            sleeps,
+            memory,
+            vectors,
+            features,
+            state: State::Disabled,
+            is_fatal: false,
+            is_bus_master: false,
+            cc: Cc::default(),
+            aqa: 0,
+            asq: 0,
+            acq: 0,
+            interrupt_mask: 0,
+        };
+        controller.forget_features();
+        controller
+    }
+
+    /// The most I/O queues of each kind.
+    fn queues_max(&self) -> u16 {
+        self.queues.len() as u16 // at most 16
+    }
+
+    /// The thread that serves a vector. If a host has only one vector, that of the admin queue interrupts for I/O too.
+    fn thread_of(vector: u16) -> usize {
+        usize::from(vector.saturating_sub(1))
+    }
+
+    fn forget_features(&mut self) {
+        self.features = Features::new(self.vectors.count());
+        self.disk.write_back.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes what other threads have done meanwhile.
+    fn settle(&mut self) {
+        match &mut self.state {
+            State::Disabled => {}
+            State::Ready(ready) => {
+                for id in ready.session.admin().take_deleted() {
+                    ready.sqs[usize::from(id)] = None;
+                }
+            }
+            State::Draining(answers) => {
+                answers.retain(|answer| matches!(answer.try_recv(), Err(TryRecvError::Empty)));
+                if answers.is_empty() {
+                    self.state = State::Disabled;
+                    if self.cc.is_enabled() && !self.is_fatal {
+                        self.enable();
+                    }
+                }
+            }
+        }
+    }
+
+    fn csts(&mut self) -> u32 {
+        self.settle();
+        let (ready, shutdown) = match &self.state {
+            State::Disabled if self.cc.wants_shutdown() => (0, csts::SHUT_DOWN),
+            State::Disabled => (0, 0),
+            State::Draining(_) => (csts::RDY, 0),
+            State::Ready(ready) if !ready.is_shutting_down => (csts::RDY, 0),
+            State::Ready(ready) if ready.session.admin().shutdowns() < self.queues.len() => {
+                (csts::RDY, csts::SHUTTING_DOWN)
+            }
+            State::Ready(_) => (csts::RDY, csts::SHUT_DOWN),
+        };
+        ready | shutdown | if self.is_fatal { csts::CFS } else { 0 }
+    }
+
+    /// The four bytes at an offset that is a multiple of 4.
+    fn read32(&mut self, offset: u64) -> u32 {
+        let half = |value: u64, low: u64| if offset == low { value as u32 } else { (value >> 32) as u32 };
+        match offset & !0b111 {
+            register::CAP => half(CAP, register::CAP),
+            register::ASQ => half(self.asq, register::ASQ),
+            register::ACQ => half(self.acq, register::ACQ),
+            _ => match offset {
+                register::VS => VERSION,
+                register::INTMS | register::INTMC => self.interrupt_mask,
+                register::CC => self.cc.0,
+                register::CSTS => self.csts(),
+                register::AQA => self.aqa,
+                _ => 0,
+            },
+        }
+    }
+
+    fn write32(&mut self, offset: u64, value: u32) {
+        self.settle();
+        let set_half = |register: &mut u64, low: bool| {
+            let shift = if low { 0 } else { 32 };
+            *register = *register & !(u64::from(u32::MAX) << shift) | u64::from(value) << shift;
+        };
+        match offset {
+            register::INTMS => self.interrupt_mask |= value,
+            register::INTMC => self.interrupt_mask &= !value,
+            register::CC => self.configure(Cc(value)),
+            _ if self.cc.is_enabled() => {} // the host may not change them now
+            register::AQA => self.aqa = value & 0x0fff_0fff,
+            _ if offset & !0b111 == register::ASQ => set_half(&mut self.asq, offset == register::ASQ),
+            _ if offset & !0b111 == register::ACQ => set_half(&mut self.acq, offset == register::ACQ),
+            _ => {}
+        }
+    }
+
+    fn configure(&mut self, cc: Cc) {
+        let before = std::mem::replace(&mut self.cc, cc);
+        match (before.is_enabled(), cc.is_enabled()) {
+            (false, true) if matches!(self.state, State::Disabled) => self.enable(),
+            (true, false) => self.disable(),
+            _ => {}
+        }
+        if cc.wants_shutdown() && !before.wants_shutdown() {
+            self.shut_down();
+        }
+    }
+
+    fn enable(&mut self) {
+        match self.admin_queues() {
+            Some(ready) => {
+                for (at, (queue, sleep)) in self.queues.iter().zip(&self.sleeps).enumerate() {
+                    let is_exempt = self.features.is_exempt(at as u16 + 1);
+                    let vector = Vector::new(ready.session.clone(), sleep.clone(), self.memory.clone(), is_exempt);
+                    queue.tell(Command::Start(Box::new(vector), self.is_bus_master));
+                }
+                self.state = State::Ready(Box::new(ready));
+            }
+            None => self.fail("its configuration or its admin queues are not valid"),
+        }
+    }
+
+    /// The admin queues as the registers describe them; `None`: they are not valid.
+    fn admin_queues(&self) -> Option<Ready> {
+        let [sq_entries, cq_entries] = [self.aqa & 0xfff, self.aqa >> 16].map(|entries| entries as usize + 1);
+        let are_valid = self.cc.is_supported()
+            && sq_entries > 1
+            && cq_entries > 1
+            && self.asq.is_multiple_of(PAGE)
+            && self.acq.is_multiple_of(PAGE);
+        if !are_valid {
+            return None;
+        }
+        let sq = self.memory.slice(self.asq, sq_entries * SQE_LEN, Access::Read)?;
+        let cq = self.memory.slice(self.acq, cq_entries * CQE_LEN, Access::Write)?;
+        let admin = [range(self.asq, &sq), range(self.acq, &cq)];
+        let doorbells = Arc::new(Doorbells::new(self.queues.len() + 1));
+        let line = |index| Line::new(index, doorbells.clone(), None);
+        let admin_sq = SubmissionQueue::new(0, 0, sq, line(0));
+        let cq = CompletionQueue::new(0, ADMIN_VECTOR, true, cq, line(1));
+        let session = Arc::new(Session::new(doorbells, self.vectors.clone(), cq));
+        Some(Ready {
+            session,
+            admin_sq,
+            admin,
+            sqs: (0..=self.queues.len()).map(|_| None).collect(),
+            cqs: (0..=self.queues.len()).map(|_| None).collect(),
+            shadow: None,
+            is_shutting_down: false,
+        })
+    }
+
+    /// Something makes it impossible to go on, until the host resets the controller.
+    fn fail(&mut self, why: &str) {
+        warn!(disk = self.disk.name, "the controller has failed until it is reset: {why}");
+        self.is_fatal = true;
+        self.stop();
+    }
+
+    /// EN becomes 0: everything but the admin queue's registers is as after power-on.
+    fn disable(&mut self) {
+        self.is_fatal = false;
+        self.stop();
+        self.forget_features();
+        self.settle();
+    }
+
+    /// From now on nothing is posted or signalled. What is in flight ends by itself.
+    fn stop(&mut self) {
+        if let State::Ready(ready) = &self.state {
+            ready.session.end();
+            self.state = State::Draining(self.queues.iter().map(|queue| queue.begin(Command::Stop)).collect());
+        }
+    }
+
+    fn shut_down(&mut self) {
+        let State::Ready(ready) = &mut self.state else { return };
+        if std::mem::replace(&mut ready.is_shutting_down, true) {
+            return;
+        }
+        for queue in self.queues.iter() {
+            let session = ready.session.clone();
+            let shut_down = move |vector: &mut Vector| vector.shut_down(Box::new(move || session.shut_down()));
+            drop(queue.begin(|answer| Command::Change(Part::Holding, Box::new(shut_down), answer)));
+        }
+    }
+
+    fn ring(&mut self, index: usize, value: u32) {
+        self.settle();
+        let State::Ready(ready) = &self.state else { return };
+        let (id, is_head) = (index / 2, !index.is_multiple_of(2));
+        let thread = match (id, is_head) {
+            (0, _) => None,
+            (_, true) => ready.cqs.get(id).and_then(Option::as_ref).map(|cq| cq.thread),
+            (_, false) => ready.thread_of_sq(id),
+        };
+        match (id, ready.session.doorbells.get(index), thread) {
+            (0, Some(register), _) => {
+                register.store(value, Ordering::Release);
+                self.run_admin();
+            }
+            (_, Some(register), Some(thread)) => {
+                if self.sleeps[thread].ring(register, value, is_head) {
+                    self.queues[thread].wake();
+                }
+            }
+            _ => ready.session.report(u16::try_from(id).unwrap_or(u16::MAX), Fault::Register),
+        }
+    }
+
+    /// Executes admin commands while there are any, and room for their completions.
+    fn run_admin(&mut self) {
+        while let State::Ready(ready) = &mut self.state
+            && self.is_bus_master
+        {
+            let session = ready.session.clone();
+            session.post();
+            if !session.admin().has_room() {
+                return;
+            }
+            match ready.admin_sq.look() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(BadValue) => return session.report(0, Fault::Value),
+            }
+            let sqe = ready.admin_sq.fetch();
+            session.admin().sq_head = ready.admin_sq.head();
+            if let Some(outcome) = self.execute(&sqe).transpose() {
+                session.complete(sqe.cid(), outcome);
+            }
+        }
+    }
+
+    /// Executes an admin command. Returns the result, or `None` if it completes later.
+    fn execute(&mut self, sqe: &Sqe) -> Result<Option<u32>, Status> {
+        if !sqe.has_plain_flags() {
+            return Err(Status::INVALID_FIELD);
+        }
+        self.settle();
+        let State::Ready(ready) = &self.state else { return Ok(None) };
+        match sqe.opcode() {
+            admin::DELETE_SQ => return self.delete_sq(sqe).map(|()| None),
+            admin::CREATE_SQ => self.create_sq(sqe)?,
+            admin::GET_LOG_PAGE => self.log_page(sqe)?,
+            admin::DELETE_CQ => self.delete_cq(sqe)?,
+            admin::CREATE_CQ => self.create_cq(sqe)?,
+            admin::IDENTIFY => self.identify(sqe)?,
+            admin::ABORT => {
+                let (queue, cid) = (sqe.dword::<10>() as u16, (sqe.dword::<10>() >> 16) as u16);
+                let is_aborted = queue == 0 && ready.session.admin().abort(cid);
+                return Ok(Some(u32::from(!is_aborted)));
+            }
+            admin::SET_FEATURES => return self.set_features(sqe).map(Some),
+            admin::GET_FEATURES => {
+                let write_cache = self.disk.write_back.load(Ordering::Relaxed);
+                return self.features.get(sqe, write_cache, self.queues_max()).map(Some);
+            }
+            admin::ASYNC_EVENT_REQUEST => return ready.session.admin().request_event(sqe.cid()).map(|()| None),
+            admin::DOORBELL_BUFFER_CONFIG => self.set_shadow(sqe)?,
+            _ => return Err(Status::INVALID_OPCODE),
+        }
+        Ok(Some(0))
+    }
+
+    /// The checks that both kinds of queues share.
+    fn new_queue(&self, sqe: &Sqe, entry_len: usize, access: Access, exists: bool) -> Result<NewQueue, Status> {
+        let (id, entries) = (sqe.dword::<10>() as u16, (sqe.dword::<10>() >> 16) + 1);
+        if !(1..=self.queues_max()).contains(&id) || exists {
+            return Err(Status::INVALID_QUEUE);
+        }
+        if !(2..=ENTRIES_MAX).contains(&entries) {
+            return Err(Status::INVALID_QUEUE_SIZE);
+        }
+        if !sqe.prp1().is_multiple_of(PAGE) {
+            return Err(Status::PRP_OFFSET);
+        }
+        let is_contiguous = sqe.dword::<11>() & 1 != 0;
+        if !is_contiguous || !self.cc.has_entry_sizes() {
+            return Err(Status::INVALID_FIELD);
+        }
+        let entries = self.memory.slice(sqe.prp1(), entries as usize * entry_len, access);
+        let entries = entries.ok_or(Status::INVALID_FIELD)?;
+        Ok(NewQueue { id, memory: range(sqe.prp1(), &entries), entries })
+    }
+
+    fn create_cq(&mut self, sqe: &Sqe) -> Result<(), Status> {
+        let State::Ready(ready) = &self.state else { return Ok(()) };
+        let (interrupts, vector) = (sqe.dword::<11>() & 1 << 1 != 0, (sqe.dword::<11>() >> 16) as u16);
+        let exists = exists(&ready.cqs, sqe);
+        let NewQueue { id, entries, memory } = self.new_queue(sqe, CQE_LEN, Access::Write, exists)?;
+        if vector >= self.vectors.count() {
+            return Err(Status::INVALID_VECTOR);
+        }
+        let thread = Self::thread_of(vector);
+        let cq = CompletionQueue::new(id, vector, interrupts, entries, ready.line(2 * usize::from(id) + 1));
+        self.queues[thread].change(Part::Holding, move |source| source.add_cq(cq));
+        self.set_cq(id, Some(Cq { thread, memory }));
+        Ok(())
+    }
+
+    fn create_sq(&mut self, sqe: &Sqe) -> Result<(), Status> {
+        let State::Ready(ready) = &self.state else { return Ok(()) };
+        let cq = (sqe.dword::<11>() >> 16) as u16;
+        let exists = exists(&ready.sqs, sqe);
+        let NewQueue { id, entries, memory } = self.new_queue(sqe, SQE_LEN, Access::Read, exists)?;
+        let thread = match ready.cqs.get(usize::from(cq)) {
+            Some(known) if cq > 0 => known.as_ref().ok_or(Status::INVALID_CQ)?.thread,
+            _ => return Err(Status::INVALID_QUEUE),
+        };
+        let sq = SubmissionQueue::new(id, cq, entries, ready.line(2 * usize::from(id)));
+        self.queues[thread].change(Part::Other, move |source| source.add_sq(sq));
+        if let State::Ready(ready) = &mut self.state {
+            ready.sqs[usize::from(id)] = Some(Sq { cq, memory, is_deleting: false });
+        }
+        Ok(())
+    }
+
+    fn set_cq(&mut self, id: u16, cq: Option<Cq>) {
+        if let State::Ready(ready) = &mut self.state {
+            ready.cqs[usize::from(id)] = cq;
+        }
+    }
+
+    /// The command completes when what the queue has in flight has.
+    fn delete_sq(&mut self, sqe: &Sqe) -> Result<(), Status> {
+        let State::Ready(ready) = &mut self.state else { return Ok(()) };
+        let (id, cid) = (sqe.dword::<10>() as u16, sqe.cid());
+        let thread = ready.thread_of_sq(usize::from(id)).ok_or(Status::INVALID_QUEUE)?;
+        if let Some(Some(sq)) = ready.sqs.get_mut(usize::from(id)) {
+            sq.is_deleting = true;
+        }
+        let session = ready.session.clone();
+        let remove = move |source: &mut Vector| source.remove_sq(id, Box::new(move || session.deleted(id, cid)));
+        drop(self.queues[thread].begin(|answer| Command::Change(Part::Holding, Box::new(remove), answer)));
+        Ok(())
+    }
+
+    fn delete_cq(&mut self, sqe: &Sqe) -> Result<(), Status> {
+        let State::Ready(ready) = &self.state else { return Ok(()) };
+        let id = sqe.dword::<10>() as u16;
+        let cq = ready.cqs.get(usize::from(id)).and_then(Option::as_ref).ok_or(Status::INVALID_QUEUE)?;
+        if ready.sqs.iter().flatten().any(|sq| sq.cq == id) {
+            return Err(Status::INVALID_DELETION);
+        }
+        self.queues[cq.thread].change(Part::Holding, move |source| source.remove_cq(id));
+        self.set_cq(id, None);
+        Ok(())
+    }
+
+    fn identify(&self, sqe: &Sqe) -> Result<(), Status> {
+        let data = match (sqe.dword::<10>() & 0xff, sqe.nsid()) {
+            (0x00, NSID) => identify::namespace(&self.disk),
+            (0x01, _) => identify::controller(&self.disk),
+            (0x02, nsid) if nsid < NSID_ALL - 1 => identify::active_namespaces(nsid),
+            (0x03, NSID) => identify::descriptors(&self.disk),
+            (0x00 | 0x02 | 0x03, _) => return Err(Status::INVALID_NAMESPACE),
+            (0x06, _) if sqe.dword::<11>() >> 24 == 0 => vec![0; identify::IDENTIFY_LEN], // no further limits
+            _ => return Err(Status::INVALID_FIELD),
+        };
+        prps(sqe).write(&self.memory, &data)
+    }
+
+    fn log_page(&self, sqe: &Sqe) -> Result<(), Status> {
+        let State::Ready(ready) = &self.state else { return Ok(()) };
+        let (page, keeps_event) = (sqe.dword::<10>() as u8, sqe.dword::<10>() & 1 << 15 != 0);
+        let dwords = u64::from(sqe.dword::<10>() >> 16) | u64::from(sqe.dword::<11>() & 0xffff) << 16;
+        let offset = u64::from(sqe.dword::<12>()) | u64::from(sqe.dword::<13>()) << 32;
+        let len = (dwords + 1) * 4;
+        let clears = page == identify::log::ERROR && !keeps_event;
+        let data = identify::log_page(page, ready.session.admin().errors(false)).ok_or(Status::INVALID_LOG_PAGE)?;
+        let data = usize::try_from(offset).ok().and_then(|offset| data.get(offset..));
+        let Some(data) = data.filter(|_| len <= TRANSFER_MAX && offset.is_multiple_of(4)) else {
+            return Err(Status::INVALID_FIELD);
+        };
+        let mut data = data.to_vec();
+        data.resize(len as usize, 0);
+        prps(sqe).write(&self.memory, &data)?;
+        ready.session.admin().errors(clears);
+        Ok(())
+    }
+
+    fn set_features(&mut self, sqe: &Sqe) -> Result<u32, Status> {
+        let State::Ready(ready) = &self.state else { return Ok(0) };
+        let has_queues = ready.cqs.iter().flatten().next().is_some();
+        let queues = (!has_queues).then_some(self.queues_max());
+        let (result, effect) = self.features.set(sqe, queues)?;
+        match effect {
+            Effect::None | Effect::Exempt(ADMIN_VECTOR, _) => {}
+            Effect::WriteCache(is_on) => self.disk.write_back.store(is_on, Ordering::Relaxed),
+            Effect::Exempt(vector, is_exempt) => {
+                let set = move |source: &mut Vector| source.set_exempt(is_exempt);
+                self.queues[Self::thread_of(vector)].change(Part::Holding, set);
+            }
+        }
+        Ok(result)
+    }
+
+    fn set_shadow(&mut self, sqe: &Sqe) -> Result<(), Status> {
+        let pages = [sqe.prp1(), sqe.prp2()];
+        if !pages.iter().all(|page| page.is_multiple_of(PAGE)) {
+            return Err(Status::PRP_OFFSET);
+        }
+        let [values, events] = pages.map(|page| self.memory.slice(page, PAGE as usize, Access::Write));
+        let (Some(values), Some(events), true) = (values, events, pages[0] != pages[1]) else {
+            return Err(Status::INVALID_FIELD);
+        };
+        let memory = [range(pages[0], &values), range(pages[1], &events)];
+        self.use_shadow(Some((Arc::new(Shadow { values, events }), memory)));
+        Ok(())
+    }
+
+    fn use_shadow(&mut self, shadow: Option<(Arc<Shadow>, [Range<u64>; 2])>) {
+        for queue in self.queues.iter() {
+            let shadow = shadow.as_ref().map(|(shadow, _)| shadow.clone());
+            queue.change(Part::Other, move |source| source.set_shadow(shadow.as_ref()));
+        }
+        if let State::Ready(ready) = &mut self.state {
+            ready.shadow = shadow;
+        }
+    }
+}
+
+impl Ready {
+    /// The thread of a submission queue that exists and is not being deleted.
+    fn thread_of_sq(&self, id: usize) -> Option<usize> {
+        let sq = self.sqs.get(id)?.as_ref().filter(|sq| !sq.is_deleting)?;
+        self.cqs.get(usize::from(sq.cq))?.as_ref().map(|cq| cq.thread)
+    }
+
+    /// The doorbell at `index` for a new queue.
+    fn line(&self, index: usize) -> Line {
+        let shadow = self.shadow.as_ref().map(|(shadow, _)| shadow.clone());
+        Line::new(index, self.session.doorbells.clone(), shadow)
+    }
+
+    /// Whether a queue lies in this memory.
+    fn has_queue_in(&self, memory: &Range<u64>) -> bool {
+        let sqs = self.sqs.iter().flatten().map(|sq| &sq.memory);
+        let cqs = self.cqs.iter().flatten().map(|cq| &cq.memory);
+        self.admin.iter().chain(sqs).chain(cqs).any(|queue| overlap(queue, memory))
+    }
+}
+
+impl PciDevice for Controller {
+    fn read(&mut self, offset: u64, data: &mut [u8]) {
+        for (at, byte) in (offset..).zip(data) {
+            let aligned = at & !0b11;
+            let value = if aligned < register::DOORBELLS { self.read32(aligned) } else { 0 };
+            *byte = value.to_le_bytes()[(at - aligned) as usize];
+        }
+    }
+
+    /// Registers are written in 4 or 8 aligned bytes, doorbells in 4. Other accesses have no effect.
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        if !offset.is_multiple_of(4) {
+            return;
+        }
+        let dword = |at: usize| data[at..at + 4].iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+        match (data.len(), offset.checked_sub(register::DOORBELLS)) {
+            (4, Some(at)) => self.ring((at / 4) as usize, dword(0)),
+            (4, None) => self.write32(offset, dword(0)),
+            (8, None) => {
+                self.write32(offset, dword(0));
+                self.write32(offset + 4, dword(4));
+            }
+            _ => {}
+        }
+    }
+
+    /// Without bus mastering nothing is fetched. What is in flight completes.
+    fn set_bus_master(&mut self, on: bool) {
+        self.is_bus_master = on;
+        if matches!(self.state, State::Ready(_)) {
+            for queue in self.queues.iter() {
+                queue.ask(|answer| Command::Enable(on, answer));
+            }
+            self.run_admin();
+        }
+    }
+
+    fn unmap(&mut self, range: Range<u64>) {
+        self.settle();
+        let State::Ready(ready) = &self.state else { return };
+        let has_shadow = ready.shadow.as_ref().is_some_and(|(_, pages)| pages.iter().any(|page| overlap(page, &range)));
+        if ready.has_queue_in(&range) {
+            self.fail("the memory of a queue was unmapped");
+        } else if has_shadow {
+            warn!(disk = self.disk.name, "the memory of the shadow doorbells was unmapped: they are not used any more");
+            self.use_shadow(None);
+        }
+    }
+
+    /// Waits for what is in flight.
+    fn reset(&mut self) {
+        self.stop();
+        if let State::Draining(answers) = std::mem::replace(&mut self.state, State::Disabled) {
+            for answer in answers {
+                let _ = answer.recv(); // a thread that has ended has nothing in flight
+            }
+        }
+        self.forget_features();
+        self.is_fatal = false;
+        self.is_bus_master = false;
+        self.cc = Cc::default();
+        (self.aqa, self.asq, self.acq, self.interrupt_mask) = (0, 0, 0, 0);
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.reset();
+    }
+}
+
+fn exists<T>(queues: &[Option<T>], sqe: &Sqe) -> bool {
+    matches!(queues.get(usize::from(sqe.dword::<10>() as u16)), Some(Some(_)))
+}
+
+fn range(start: u64, slice: &Slice) -> Range<u64> {
+    start..start.saturating_add(slice.len() as u64)
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}

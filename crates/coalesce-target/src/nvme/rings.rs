@@ -1,0 +1,221 @@
+//! Submission and completion queues in guest memory (NVMe 1.4 §4.1), as the controller sees them.
+
+use super::doorbell::Line;
+use super::spec::{CQE_LEN, Cqe, SQE_LEN, Sqe};
+use crate::vfio_user::memory::Slice;
+
+/// A doorbell value that the host may not write. It was ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadValue;
+
+/// A value of a doorbell that is checked once, not each time that it is read.
+#[derive(Debug)]
+struct Doorbell {
+    line: Line,
+    bad: Option<u32>,
+}
+
+impl Doorbell {
+    /// The value, if it is one that `is_valid` allows. An error is returned once for each bad value.
+    fn load(&mut self, is_valid: impl FnOnce(u32) -> bool) -> Result<Option<u16>, BadValue> {
+        let value = self.line.load();
+        if is_valid(value) {
+            self.bad = None;
+            return Ok(u16::try_from(value).ok());
+        }
+        if self.bad.replace(value) == Some(value) { Ok(None) } else { Err(BadValue) }
+    }
+}
+
+/// A submission queue.
+#[derive(Debug)]
+pub struct SubmissionQueue {
+    /// Its identifier.
+    pub id: u16,
+    /// The completion queue of its commands.
+    pub cq: u16,
+    /// Commands that were fetched and whose completions are not posted.
+    pub in_flight: u16,
+    entries: Slice,
+    size: u16,
+    head: u16,
+    tail: u16, // the last one seen
+    doorbell: Doorbell,
+}
+
+impl SubmissionQueue {
+    /// An empty queue in `entries`.
+    #[must_use]
+    pub fn new(id: u16, cq: u16, entries: Slice, tail: Line) -> Self {
+        let size = u16::try_from(entries.len() / SQE_LEN).unwrap_or(u16::MAX);
+        Self { id, cq, in_flight: 0, entries, size, head: 0, tail: 0, doorbell: Doorbell { line: tail, bad: None } }
+    }
+
+    /// Its doorbell.
+    pub const fn line(&mut self) -> &mut Line {
+        &mut self.doorbell.line
+    }
+
+    /// The entry that is fetched next.
+    #[must_use]
+    pub const fn head(&self) -> u16 {
+        self.head
+    }
+
+    /// Looks at the tail if no entry is known to wait. Returns whether one does.
+    ///
+    /// # Errors
+    /// The host wrote a value beyond the queue, and it is not known yet.
+    pub fn look(&mut self) -> Result<bool, BadValue> {
+        if self.head == self.tail {
+            let size = self.size;
+            if let Some(tail) = self.doorbell.load(|tail| tail < size.into())? {
+                self.tail = tail;
+            }
+        }
+        Ok(self.head != self.tail)
+    }
+
+    /// The number of entries that wait.
+    #[must_use]
+    pub fn waiting(&self) -> u16 {
+        let value = self.doorbell.line.value();
+        let tail = u16::try_from(value).ok().filter(|tail| *tail < self.size).unwrap_or(self.tail);
+        distance(self.head, tail, self.size)
+    }
+
+    /// Fetches the next entry. One must wait.
+    pub fn fetch(&mut self) -> Sqe {
+        let mut bytes = [0; SQE_LEN];
+        let _ = self.entries.read(usize::from(self.head) * SQE_LEN, &mut bytes); // it is inside
+        self.head = next(self.head, self.size);
+        self.in_flight += 1;
+        Sqe::new(bytes)
+    }
+
+    /// Asks for a message when another entry comes.
+    pub fn ask(&self) {
+        self.doorbell.line.ask_at(self.tail);
+    }
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct CompletionQueue {
+    /// Its identifier.
+    pub id: u16,
+    /// Its interrupt vector.
+    pub vector: u16,
+    /// Whether it interrupts.
+    pub interrupts: bool,
+    /// Whether something was posted since the last interrupt.
+    pub is_news: bool,
+    entries: Slice,
+    size: u16,
+    head: u16, // the last one seen
+    tail: u16,
+    phase: bool,
+    reserved: u16,
+    doorbell: Doorbell,
+}
+
+impl CompletionQueue {
+    /// An empty queue in `entries`.
+    #[must_use]
+    pub fn new(id: u16, vector: u16, interrupts: bool, entries: Slice, head: Line) -> Self {
+        let size = u16::try_from(entries.len() / CQE_LEN).unwrap_or(u16::MAX);
+        Self {
+            id,
+            vector,
+            interrupts,
+            is_news: false,
+            entries,
+            size,
+            head: 0,
+            tail: 0,
+            phase: true,
+            reserved: 0,
+            doorbell: Doorbell { line: head, bad: None },
+        }
+    }
+
+    /// Its doorbell.
+    pub const fn line(&mut self) -> &mut Line {
+        &mut self.doorbell.line
+    }
+
+    /// Looks at the head.
+    ///
+    /// # Errors
+    /// The host wrote a value that it cannot have reached, and it is not known yet.
+    pub fn look(&mut self) -> Result<(), BadValue> {
+        let (head, tail, size) = (self.head, self.tail, self.size);
+        let is_valid = |value| is_between(head, value, tail, size);
+        if let Some(head) = self.doorbell.load(is_valid)? {
+            self.head = head;
+        }
+        Ok(())
+    }
+
+    /// Entries that are posted and not reaped.
+    #[must_use]
+    pub fn unreaped(&self) -> u16 {
+        let value = self.doorbell.line.value();
+        let is_valid = is_between(self.head, value, self.tail, self.size);
+        distance(if is_valid { value as u16 } else { self.head }, self.tail, self.size)
+    }
+
+    /// Entries that can be posted before the host reaps any. One entry stays free: a full queue looks as an empty one.
+    #[must_use]
+    pub fn room(&self) -> u16 {
+        self.size - 1 - self.unreaped()
+    }
+
+    /// [`room`](Self::room) that no command in flight has reserved.
+    #[must_use]
+    pub fn free(&self) -> u16 {
+        self.room().saturating_sub(self.reserved)
+    }
+
+    /// [`free`](Self::free), as far as it is known without looking.
+    #[must_use]
+    pub fn known_free(&self) -> u16 {
+        (self.size - 1 - distance(self.head, self.tail, self.size)).saturating_sub(self.reserved)
+    }
+
+    /// Reserves room for the completion of a command that is fetched.
+    pub const fn reserve(&mut self) {
+        self.reserved += 1;
+    }
+
+    /// Posts an entry, for which room was reserved.
+    pub fn post(&mut self, entry: Cqe) {
+        let (bytes, last) = entry.encode(self.phase);
+        let at = usize::from(self.tail) * CQE_LEN;
+        let _ = self.entries.write(at, &bytes); // it is inside
+        let _ = self.entries.store_u32(at + bytes.len(), last.to_le()); // releases the rest
+        self.reserved = self.reserved.saturating_sub(1);
+        self.tail = next(self.tail, self.size);
+        self.phase ^= self.tail == 0;
+        self.is_news = true;
+    }
+
+    /// Asks for a message when the host makes room.
+    pub fn ask(&self) {
+        self.doorbell.line.ask_at(self.head);
+    }
+}
+
+const fn next(index: u16, size: u16) -> u16 {
+    if index + 1 < size { index + 1 } else { 0 }
+}
+
+/// Entries from `from` up to `to`. Both are below `size`.
+const fn distance(from: u16, to: u16, size: u16) -> u16 {
+    if from <= to { to - from } else { size - from + to }
+}
+
+/// Whether `value` is on the way from `from` to `to`.
+const fn is_between(from: u16, value: u32, to: u16, size: u16) -> bool {
+    value < size as u32 && distance(from, value as u16, size) <= distance(from, to, size)
+}

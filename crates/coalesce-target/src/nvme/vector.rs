@@ -1,0 +1,321 @@
+//! The completion queues of one interrupt vector with their submission queues, as the source of a queue thread.
+
+use super::admin::{ADMIN_VECTOR, Fault, Session};
+use super::command::{Data, Parser};
+use super::doorbell::{Shadow, Sleep};
+use super::rings::{BadValue, CompletionQueue, SubmissionQueue};
+use super::spec::{Cqe, Status};
+use crate::backend::{Buffers, Operation, Outcome};
+use crate::disk::Disk;
+use crate::source::{Request, Source, Task};
+use crate::vfio_user::memory::DmaMemory;
+use coalesce_delivery::Ring;
+use coalesce_policy::Hint;
+use std::convert::Infallible;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// The highest submitter group of strict Barriers. Submission queues beyond share it.
+const GROUP_MAX: u16 = 15;
+
+/// Called once, on the thread of the queue.
+pub type Done = Box<dyn FnOnce() + Send>;
+
+/// One vector: what shares an interrupt and a policy.
+pub struct Vector {
+    session: Arc<Session>,
+    sleep: Arc<Sleep>,
+    memory: DmaMemory,
+    cqs: Vec<CompletionQueue>,
+    sqs: Vec<SubmissionQueue>,
+    next: usize, // submission queue whose turn it is
+    deletions: Vec<(u16, Done)>,
+    shutdown: Option<Shutdown>,
+    is_exempt: bool,      // Coalescing Disable
+    waits_for_room: bool, // a command, as its completion queue is full
+    parser: Parser,
+}
+
+struct Shutdown {
+    is_flushing: bool,
+    done: Done,
+}
+
+/// Completes a command.
+pub struct Token(Option<Issued>);
+
+/// A command that was fetched.
+struct Issued {
+    sq: u16,
+    cid: u16,
+    failure: Status,
+    data: Data,
+}
+
+/// The completion of a command; none: of an operation that no host asked for.
+pub struct Entry(Option<(u16, u16, Status)>);
+
+impl Vector {
+    /// A vector without queues.
+    #[must_use]
+    pub fn new(session: Arc<Session>, sleep: Arc<Sleep>, memory: DmaMemory, is_exempt: bool) -> Self {
+        Self {
+            session,
+            sleep,
+            memory,
+            cqs: Vec::new(),
+            sqs: Vec::new(),
+            next: 0,
+            deletions: Vec::new(),
+            shutdown: None,
+            is_exempt,
+            waits_for_room: false,
+            parser: Parser::default(),
+        }
+    }
+
+    /// Adds a completion queue.
+    pub fn add_cq(&mut self, cq: CompletionQueue) {
+        self.cqs.push(cq);
+    }
+
+    /// Adds a submission queue, whose completion queue is here.
+    pub fn add_sq(&mut self, sq: SubmissionQueue) {
+        self.sqs.push(sq);
+    }
+
+    /// Removes a completion queue, which has no submission queue any more.
+    pub fn remove_cq(&mut self, id: u16) {
+        self.cqs.retain(|cq| cq.id != id);
+    }
+
+    /// Removes a submission queue, and calls `done`, once its commands in flight have completed and are announced. None is
+    /// fetched any more.
+    pub fn remove_sq(&mut self, id: u16, done: Done) {
+        self.deletions.push((id, done));
+    }
+
+    /// Feature 09h: whether every completion interrupts.
+    pub const fn set_exempt(&mut self, is_exempt: bool) {
+        self.is_exempt = is_exempt;
+    }
+
+    /// Uses other shadow doorbells.
+    pub fn set_shadow(&mut self, shadow: Option<&Arc<Shadow>>) {
+        self.sqs.iter_mut().for_each(|sq| sq.line().set_shadow(shadow.cloned()));
+        self.cqs.iter_mut().for_each(|cq| cq.line().set_shadow(shadow.cloned()));
+    }
+
+    /// Fetches no more, completes what is in flight, flushes the disk, and calls `done`.
+    pub fn shut_down(&mut self, done: Done) {
+        self.shutdown = Some(Shutdown { is_flushing: false, done });
+    }
+
+    fn is_fetching(&self, sq: &SubmissionQueue) -> bool {
+        self.shutdown.is_none() && !self.deletions.iter().any(|(id, _)| *id == sq.id)
+    }
+
+    fn cq_of(&self, sq: &SubmissionQueue) -> Option<usize> {
+        self.cqs.iter().position(|cq| cq.id == sq.cq)
+    }
+
+    /// Ends the deletions of submission queues with nothing in flight.
+    fn end_deletions(&mut self) {
+        let is_over = |sqs: &[SubmissionQueue], id| !sqs.iter().any(|sq| sq.id == id && sq.in_flight > 0);
+        while let Some(at) = self.deletions.iter().position(|(id, _)| is_over(&self.sqs, *id)) {
+            let (id, done) = self.deletions.swap_remove(at);
+            self.sqs.retain(|sq| sq.id != id);
+            done();
+        }
+    }
+
+    /// The flush at the end of a shutdown, when its time has come.
+    fn last_flush(&mut self) -> Option<Request<Token>> {
+        let is_idle = self.sqs.iter().all(|sq| sq.in_flight == 0);
+        let shutdown = self.shutdown.as_mut().filter(|shutdown| is_idle && !shutdown.is_flushing)?;
+        shutdown.is_flushing = true;
+        let task = Task::Operation(Operation::Flush);
+        Some(Request { task, ioprio: 0, hint: Hint::Plain, group: 0, is_resumed: false, token: Token(None) })
+    }
+
+    /// The index of the next submission queue that has a command, and room for its completion.
+    fn next_queue(&mut self) -> Option<(usize, usize)> {
+        self.waits_for_room = false;
+        for turn in 0..self.sqs.len() {
+            let at = (self.next + turn) % self.sqs.len();
+            if !self.is_fetching(&self.sqs[at]) {
+                continue;
+            }
+            let Some(cq_at) = self.cq_of(&self.sqs[at]) else { continue };
+            let id = self.sqs[at].id;
+            let is_waiting = self.sqs[at].look();
+            if !self.checked(id, is_waiting).unwrap_or(false) {
+                continue;
+            }
+            let cq = &mut self.cqs[cq_at];
+            if cq.known_free() == 0 {
+                let (id, looked) = (cq.id, cq.look());
+                let _ = self.checked(id, looked);
+            }
+            if self.cqs[cq_at].known_free() > 0 {
+                self.next = at + 1;
+                return Some((at, cq_at));
+            }
+            self.waits_for_room = true;
+        }
+        None
+    }
+
+    fn checked<T>(&self, queue: u16, looked: Result<T, BadValue>) -> Option<T> {
+        looked.map_err(|BadValue| self.session.report(queue, Fault::Value)).ok()
+    }
+
+    /// Commands that wait to be fetched, and have room for their completions.
+    fn fetchable(&self) -> u32 {
+        let of = |cq: &CompletionQueue| {
+            let sqs = self.sqs.iter().filter(|sq| sq.cq == cq.id && self.is_fetching(sq));
+            let waiting = sqs.map(|sq| u32::from(sq.waiting())).sum::<u32>();
+            if waiting == 0 { 0 } else { waiting.min(cq.free().into()) }
+        };
+        self.cqs.iter().map(of).sum()
+    }
+}
+
+impl Ring for Vector {
+    type Entry = Entry;
+    type Broken = Infallible;
+
+    fn post(&mut self, Entry(entry): Entry) -> Result<(), Infallible> {
+        let Some((id, cid, status)) = entry.filter(|_| !self.session.is_over()) else { return Ok(()) };
+        let Some(sq) = self.sqs.iter_mut().find(|sq| sq.id == id) else { return Ok(()) };
+        sq.in_flight = sq.in_flight.saturating_sub(1);
+        if let Some(cq) = self.cqs.iter_mut().find(|cq| cq.id == sq.cq) {
+            cq.post(Cqe { result: 0, sq_head: sq.head(), sq_id: id, cid, status });
+        }
+        Ok(())
+    }
+
+    /// The room of the fullest completion queue.
+    fn room(&self) -> usize {
+        let room = |cq: &CompletionQueue| if cq.known_free() > 0 { usize::MAX } else { cq.room().into() };
+        self.cqs.iter().map(room).min().unwrap_or(usize::MAX)
+    }
+
+    /// Not while the host waits for something else than the completions, or cannot be interrupted. The vector of the admin
+    /// queue is never coalesced.
+    fn may_hold(&self) -> bool {
+        let is_held_up = self.waits_for_room || !self.deletions.is_empty() || self.shutdown.is_some();
+        let can_interrupt = self.cqs.iter().any(|cq| cq.interrupts);
+        let has_admin = self.cqs.iter().any(|cq| cq.vector == ADMIN_VECTOR);
+        !(self.is_exempt || is_held_up || has_admin) && can_interrupt
+    }
+
+    fn wants_interrupt(&mut self) -> bool {
+        self.cqs.iter_mut().filter(|cq| !cq.interrupts).for_each(|cq| cq.is_news = false);
+        self.cqs.iter().any(|cq| cq.is_news)
+    }
+
+    fn is_consumed(&mut self) -> bool {
+        let is_consumed = self.cqs.iter().all(|cq| cq.unreaped() == 0);
+        if is_consumed {
+            self.cqs.iter_mut().for_each(|cq| cq.is_news = false);
+        }
+        is_consumed
+    }
+
+    fn interrupt(&mut self) -> bool {
+        let mut interrupted = false;
+        for at in 0..self.cqs.len() {
+            if self.cqs[at].is_news {
+                let vector = self.cqs[at].vector;
+                self.cqs.iter_mut().filter(|cq| cq.vector == vector).for_each(|cq| cq.is_news = false);
+                interrupted |= self.session.signal(vector);
+            }
+        }
+        interrupted
+    }
+}
+
+// SAFETY: a request's buffers lie in slices of guest memory, which its token keeps, and which keep it mapped.
+unsafe impl Source for Vector {
+    type Token = Token;
+    type Position = ();
+
+    fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Token>>, Infallible> {
+        if self.session.is_over() {
+            return Ok(None);
+        }
+        self.end_deletions();
+        if self.shutdown.is_some() {
+            return Ok(self.last_flush());
+        }
+        let Some((sq, cq)) = self.next_queue() else { return Ok(None) };
+        self.cqs[cq].reserve();
+        let (sqe, id) = (self.sqs[sq].fetch(), self.sqs[sq].id);
+        let command = self.parser.parse(&sqe, disk, &self.memory, buffers);
+        let issued = Issued { sq: id, cid: sqe.cid(), failure: command.failure, data: command.data };
+        Ok(Some(Request {
+            task: command.task,
+            ioprio: 0,
+            hint: command.hint,
+            group: id.saturating_sub(1).min(GROUP_MAX) as u8,
+            is_resumed: false,
+            token: Token(Some(issued)),
+        }))
+    }
+
+    fn next_operation(&mut self, Token(issued): &mut Token) -> Option<Operation> {
+        issued.as_mut()?.data.discards.pop()
+    }
+
+    fn complete(&mut self, Token(issued): Token, outcome: Outcome) -> Entry {
+        let Some(Issued { sq, cid, failure, .. }) = issued else {
+            if let Some(shutdown) = self.shutdown.take() {
+                (shutdown.done)();
+                self.shutdown = Some(Shutdown { is_flushing: true, done: Box::new(|| ()) });
+            }
+            return Entry(None);
+        };
+        Entry(Some((sq, cid, if outcome == Outcome::Ok { Status::SUCCESS } else { failure })))
+    }
+
+    fn backlog(&self) -> Result<u32, Infallible> {
+        Ok(if self.session.is_over() { 0 } else { self.fetchable() })
+    }
+
+    fn unreaped(&self) -> u32 {
+        self.cqs.iter().map(|cq| u32::from(cq.unreaped())).sum()
+    }
+
+    /// The controller wakes the thread.
+    fn kick(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn count_kicks(&mut self) -> u64 {
+        self.sleep.count_messages()
+    }
+
+    fn enable_kicks(&mut self) -> Result<bool, Infallible> {
+        let ask = || {
+            self.sqs.iter().for_each(SubmissionQueue::ask);
+            if self.waits_for_room {
+                self.cqs.iter().for_each(CompletionQueue::ask);
+            }
+        };
+        Ok(self.sleep.fall_asleep(ask, self.waits_for_room, || self.fetchable() > 0 && !self.session.is_over()))
+    }
+
+    fn disable_kicks(&mut self) -> Result<(), Infallible> {
+        self.sleep.wake_up();
+        Ok(())
+    }
+
+    fn owes_interrupt(&self) -> bool {
+        false
+    }
+
+    fn report_broken(&mut self) {}
+
+    fn position(&self) {}
+}
