@@ -38,6 +38,7 @@ pub struct Controller {
     features: Features,
     state: State,
     is_fatal: bool,
+    has_warned: bool,
     is_bus_master: bool,
     cc: Cc,
     aqa: u32,
@@ -97,6 +98,7 @@ impl Controller {
             features,
             state: State::Disabled,
             is_fatal: false,
+            has_warned: false,
             is_bus_master: false,
             cc: Cc::default(),
             aqa: 0,
@@ -253,9 +255,16 @@ impl Controller {
 
     /// Something makes it impossible to go on, until the host resets the controller.
     fn fail(&mut self, why: &str) {
-        warn!(disk = self.disk.name, "the controller has failed until it is reset: {why}");
+        self.warn(&format!("the controller has failed until it is reset: {why}"));
         self.is_fatal = true;
         self.stop();
+    }
+
+    /// Logs the first mistake of a guest. It could make many.
+    fn warn(&mut self, what: &str) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            warn!(disk = self.disk.name, "{what}");
+        }
     }
 
     /// EN becomes 0: everything but the admin queue's registers is as after power-on.
@@ -586,7 +595,7 @@ impl PciDevice for Controller {
         if ready.has_queue_in(&range) {
             self.fail("the memory of a queue was unmapped");
         } else if has_shadow {
-            warn!(disk = self.disk.name, "the memory of the shadow doorbells was unmapped: they are not used any more");
+            self.warn("the memory of the shadow doorbells was unmapped: they are not used any more");
             self.use_shadow(None);
         }
     }

@@ -1,0 +1,582 @@
+//! The NVMe controller, by a host that drives it directly.
+
+mod nvme_host;
+
+use coalesce_target::queue::Command;
+use coalesce_target::vfio_user::PciDevice as _;
+use nvme_host::{BLOCKS, DATA, DNR, FLUSH, Host, QUIET, READ, SIZE, Setup, Sqe, WRITE};
+use std::thread::sleep;
+
+/// 8 completions, or 25.5 ms.
+const EIGHT: &str = "nvme:thr=7,time=25500us";
+/// Holds everything that has no hint, for 10 ms.
+const HINTS: &str = "cint:ooo=off,in_flight=off,hints=none,thr=200,delta=10ms,max_hold=500ms";
+
+/// Repeats a scenario until no deadline of the policy passes in it: `None` says that one has.
+fn calmly(policy: &str, scenario: impl Fn(&mut Host) -> Option<()>) {
+    assert!((0..200).any(|_| scenario(&mut Host::new(policy)).is_some()), "deadlines pass all the time");
+}
+
+/// `None`: a deadline has passed.
+fn calm(host: &Host, queue: usize) -> Option<()> {
+    let by_time = ["time", "delta", "max_hold"];
+    let delivered = host.stats(queue).delivered;
+    (!by_time.iter().any(|reason| delivered.contains_key(*reason))).then_some(())
+}
+
+fn read(lba: u64, blocks: u32) -> Sqe {
+    Sqe::io(READ).blocks(lba, blocks).prps(DATA, 0)
+}
+
+#[test]
+fn registers_say_what_the_controller_is() {
+    let mut host = Host::off(&Setup::default());
+    assert_eq!((host.get32(0), host.get32(4)), (0x3c01_03ff, 0x20));
+    assert_eq!(host.get32(8), 0x0001_0400);
+    assert_eq!((host.get32(0x1c), host.get32(0x20)), (0, 0), "not ready, no NSSR");
+    host.set64(0x28, 0x1234_5678_9abc_d000);
+    assert_eq!((host.get32(0x28), host.get32(0x2c)), (0x9abc_d000, 0x1234_5678));
+    host.set32(0x2c, 1);
+    host.set32(0x0c, 0xf0);
+    host.set32(0x10, 0x30);
+    assert_eq!([0x28, 0x2c, 0x0c, 0x10].map(|at| host.get32(at)), [0x9abc_d000, 1, 0xc0, 0xc0]);
+    let mut bytes = [0; 5];
+    host.controller.read(7, &mut bytes);
+    assert_eq!(bytes, [0, 0, 4, 1, 0], "any bytes can be read");
+    host.enable();
+    host.set64(0x28, 0);
+    assert_eq!((host.get32(0x28), host.get32(0x24)), (0x1000, 0x003f_003f), "read back while enabled, not changed");
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let mut host = Host::new("none");
+    let (mut sq, mut cq) = host.pair(8);
+    for (i, blocks) in [1_u32, 7, 8, 9, 16, 100, 2048].into_iter().enumerate() {
+        let len = blocks as usize * 512;
+        let data: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256 + i) as u8).collect();
+        let [from, to] = [DATA + 0x200, DATA + 0x20_0200];
+        host.write(from, &data);
+        let lists = [DATA - 0x10_0000, DATA - 0x8_0000];
+        for (start, list) in [(from, lists[0]), (to, lists[1])] {
+            let page = |n: u64| (start & !0xfff) + 4096 * n;
+            let entries: Vec<u8> = (1..=256).flat_map(|n| page(n).to_le_bytes()).collect();
+            host.write(list, &entries);
+        }
+        let pages = (0x200 + len).div_ceil(4096);
+        let second = |start: u64, list| if pages > 2 { list } else { (start & !0xfff) + 4096 };
+        let lba = 11 + i as u64;
+        let write = Sqe::io(WRITE).blocks(lba, blocks).prps(from, second(from, lists[0]));
+        assert_eq!(host.io((&mut sq, &mut cq), write), 0, "{blocks} blocks");
+        let read = Sqe::io(READ).blocks(lba, blocks).prps(to, second(to, lists[1]));
+        assert_eq!(host.io((&mut sq, &mut cq), read), 0);
+        assert!(host.bytes(to, len) == data, "{blocks} blocks");
+    }
+    assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(FLUSH)), 0);
+    assert_eq!(host.io((&mut sq, &mut cq), Sqe::new(FLUSH).dword(1, u32::MAX)), 0, "all namespaces");
+    let stats = host.stats(0);
+    assert_eq!((stats.device.reads, stats.device.writes, stats.device.flushes), (7, 7, 2));
+}
+
+#[test]
+fn a_list_of_prps_continues_in_the_next_page() {
+    let mut host = Host::new("none");
+    let (mut sq, mut cq) = host.pair(8);
+    let data: Vec<u8> = (0..16 * 4096).map(|at| (at / 512 + at) as u8).collect();
+    host.write(DATA, &data);
+    // The list begins three entries before the end of its page: two pages of data, and the next list.
+    let (list, next) = (DATA - 0x1_0000, DATA - 0x2_0000);
+    let entry = |n: u64| (DATA + 4096 * n).to_le_bytes();
+    host.write(list + 4072, &[entry(1), entry(2), next.to_le_bytes()].concat());
+    host.write(next, &(3..16).flat_map(entry).collect::<Vec<_>>());
+    assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(WRITE).blocks(0, 128).prps(DATA, list + 4072)), 0);
+    let [second, third] = [DATA + 0x10_0000, DATA + 0x10_1000];
+    for at in 0..8 {
+        assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(READ).blocks(16 * at, 16).prps(second, third)), 0);
+        assert!(host.bytes(second, 8192) == data[8192 * at as usize..][..8192], "part {at}");
+    }
+}
+
+#[test]
+fn the_phase_changes_each_time_the_queue_wraps() {
+    let mut host = Host::new("none");
+    let (mut sq, mut cq) = host.pair(4);
+    for i in 0..50 {
+        let cid = host.submit(&mut sq, read(i % BLOCKS, 1));
+        let cqe = host.reap(&mut cq, 1)[0];
+        assert_eq!((cqe.cid, cqe.status, cqe.sq_head), (cid, 0, sq.tail), "command {i}");
+    }
+    assert_eq!(host.interrupt(1), 50, "one for each");
+}
+
+#[test]
+fn a_full_completion_queue_waits_and_nothing_is_lost() {
+    for policy in ["none", EIGHT, "cint:in_flight=off", "cint:ooo=on,in_flight=off", "auto", "vic", "batch"] {
+        let mut host = Host::new(policy);
+        let mut cq = host.create_cq(1, 4, 1, true);
+        let mut sq = host.create_sq(1, 32, 1);
+        let cids: Vec<_> = (0..31).map(|i| host.put(&mut sq, read(i, 1))).collect();
+        host.ring_sq(&sq);
+        let mut seen = Vec::new();
+        while seen.len() < cids.len() {
+            host.interrupt(1);
+            let before = seen.len();
+            while let Some(cqe) = host.peek(&mut cq) {
+                assert_eq!(cqe.status, 0);
+                seen.push(cqe.cid);
+            }
+            assert!(seen.len() - before <= 31);
+            host.ring(3, cq.head);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, cids, "{policy}");
+    }
+}
+
+#[test]
+fn several_submission_queues_share_a_completion_queue() {
+    let mut host = Host::with(&Setup { queues: 4, ..Setup::default() });
+    let mut cq = host.create_cq(2, 64, 1, true);
+    let mut sqs = [1, 2, 4].map(|id| host.create_sq(id, 16, 2));
+    let mut expected = Vec::new();
+    for round in 0..10 {
+        for sq in &mut sqs {
+            let id = sq.id;
+            expected.push((id, host.submit(sq, read(round, 1))));
+        }
+    }
+    let mut seen: Vec<_> = host.reap(&mut cq, 30).iter().map(|cqe| (cqe.sq, cqe.cid)).collect();
+    seen.sort_unstable_by_key(|(_, cid)| *cid);
+    assert_eq!(seen, expected);
+    assert_eq!(host.completed(0, 30).completions, 30, "all on the thread of vector 1");
+    assert_eq!((host.interrupt(1), host.interrupts(2)), (30, 0));
+}
+
+#[test]
+fn completion_queues_that_share_a_vector_share_its_interrupts() {
+    calmly(EIGHT, |host| {
+        let mut cqs = [1, 2].map(|id| host.create_cq(id, 16, 2, true));
+        let mut sqs = [1, 2].map(|id| host.create_sq(id, 16, id));
+        for i in 0..8 {
+            let sq = &mut sqs[i % 2];
+            host.submit(sq, read(i as u64, 1));
+        }
+        let interrupts = host.interrupt(2);
+        calm(host, 1)?;
+        assert_eq!(interrupts, 1, "8 completions in all");
+        cqs.iter_mut().for_each(|cq| drop(host.reap(cq, 4)));
+        assert_eq!((host.interrupts(1), host.interrupts(2)), (0, 0));
+        Some(())
+    });
+}
+
+/// As Linux does with a single vector.
+#[test]
+fn the_vector_of_the_admin_queue_interrupts_for_io_and_is_never_coalesced() {
+    let mut host = Host::new(EIGHT);
+    let mut cq = host.create_cq(1, 16, 0, true);
+    let mut sq = host.create_sq(1, 16, 1);
+    host.interrupts(0);
+    for i in 0..3 {
+        assert_eq!(host.io((&mut sq, &mut cq), read(i, 1)), 0);
+        host.interrupt(0);
+    }
+    assert_eq!((host.completed(0, 3).interrupts, host.interrupts(1)), (3, 0));
+}
+
+#[test]
+fn a_queue_without_interrupts_has_none() {
+    let mut host = Host::new(EIGHT);
+    let mut cq = host.create_cq(1, 16, 1, false);
+    let mut sq = host.create_sq(1, 16, 1);
+    for i in 0..20 {
+        assert_eq!(host.io((&mut sq, &mut cq), read(i, 1)), 0);
+    }
+    let stats = host.completed(0, 20);
+    assert_eq!((stats.interrupts, stats.suppressed, stats.held), (0, 20, 0));
+    assert_eq!(host.interrupts(1), 0);
+}
+
+#[test]
+fn interrupts_are_as_many_as_the_policy_says() {
+    for (policy, interrupts) in [("none", 32), (EIGHT, 4)] {
+        calmly(policy, |host| {
+            let (mut sq, _) = host.pair(64);
+            (0..32).for_each(|i| drop(host.put(&mut sq, read(i, 1))));
+            host.ring_sq(&sq);
+            let counted = host.completed(0, 32).interrupts;
+            calm(host, 0)?;
+            assert_eq!((counted, host.interrupt(1)), (interrupts, interrupts), "{policy}");
+            Some(())
+        });
+    }
+    // Somebody who is alone never waits.
+    for policy in ["auto", "cint"] {
+        let mut host = Host::new(policy);
+        let (mut sq, mut cq) = host.pair(64);
+        for i in 0..20 {
+            host.submit(&mut sq, read(i, 1));
+            assert_eq!(host.interrupt(1), 1, "{policy}");
+            host.reap(&mut cq, 1);
+        }
+    }
+}
+
+/// Bits 17:16 of dword 12, and the access latency in dword 13.
+#[test]
+fn hints_on_the_wire_decide_about_interrupts() {
+    let dword_12 = |sqe: Sqe, bits: u32| sqe.dword(12, sqe.0[12] | bits << 16);
+    let plain = read(1, 1);
+    for (sqe, interrupts) in [
+        (plain, 0),
+        (dword_12(plain, 1), 1),
+        (dword_12(plain, 2), 1),
+        (dword_12(plain, 3), 1),
+        (plain.dword(13, 3 << 4), 1),
+        (plain.dword(13, 1 << 4), 0),
+        (dword_12(Sqe::io(FLUSH), 1), 0),
+    ] {
+        calmly(HINTS, |host| {
+            let (mut sq, _) = host.pair(64);
+            host.put(&mut sq, read(0, 1));
+            host.put(&mut sq, sqe);
+            host.ring_sq(&sq);
+            let stats = host.completed(0, 2);
+            calm(host, 0)?;
+            assert_eq!((stats.interrupts, stats.held), (interrupts, 2 * (1 - interrupts)), "{sqe:x?}");
+            Some(())
+        });
+    }
+}
+
+#[test]
+fn discarded_and_zeroed_blocks_read_as_zeroes() {
+    let mut host = Host::new("none");
+    let (mut sq, mut cq) = host.pair(8);
+    let both = (&mut sq, &mut cq);
+    let (sq, cq) = both;
+    host.write(DATA, &[0xa5; 8192]);
+    for lba in (0..64).step_by(16) {
+        assert_eq!(host.io((sq, cq), Sqe::io(WRITE).blocks(lba, 16).prps(DATA, DATA + 4096)), 0);
+    }
+    // Write Zeroes, once with deallocation.
+    assert_eq!(host.io((sq, cq), Sqe::io(8).blocks(0, 4)), 0);
+    assert_eq!(host.io((sq, cq), Sqe::io(8).blocks(8, 8).dword(12, 7 | 1 << 25)), 0);
+    // Dataset Management: three ranges, one of them empty.
+    let range = |lba: u64, blocks: u32| [&[0; 4][..], &blocks.to_le_bytes(), &lba.to_le_bytes()].concat();
+    host.write(DATA + 0x3000, &[range(16, 8), range(32, 0), range(40, 16)].concat());
+    let discard = Sqe::io(9).prps(DATA + 0x3000, 0).dword(10, 2);
+    assert_eq!(host.io((sq, cq), discard), 0, "only advice");
+    assert_eq!(host.io((sq, cq), discard.dword(11, 4)), 0);
+    for lba in 0..64 {
+        assert_eq!(host.io((sq, cq), read(lba, 1)), 0);
+        let is_zero = matches!(lba, 0..4 | 8..24 | 40..56);
+        assert_eq!(host.bytes(DATA, 512), [if is_zero { 0 } else { 0xa5 }; 512], "block {lba}");
+    }
+}
+
+#[test]
+fn a_disk_of_large_blocks_counts_in_them() {
+    let mut host = Host::with(&Setup { block_size: 4096, ..Setup::default() });
+    host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(1, 1));
+    let page = host.bytes(DATA, 4096);
+    assert_eq!((&page[..8], page[130]), (&(SIZE / 4096).to_le_bytes()[..], 12));
+    let (mut sq, mut cq) = host.pair(8);
+    host.write(DATA, &[7; 4096]);
+    let last = SIZE / 4096 - 1;
+    assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(WRITE).blocks(last, 1).prps(DATA, 0)), 0);
+    assert_eq!(host.io((&mut sq, &mut cq), read(last + 1, 1)), 0x80 | DNR);
+    assert_eq!(host.io((&mut sq, &mut cq), read(last, 1)), 0);
+    assert_eq!(host.stats(0).device.bytes, 8192);
+}
+
+#[test]
+fn a_read_only_disk_refuses_to_be_changed() {
+    let mut host = Host::with(&Setup { read_only: true, ..Setup::default() });
+    host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(1, 1));
+    assert_eq!(host.bytes(DATA + 99, 1), [1], "NSATTR");
+    let (mut sq, mut cq) = host.pair(8);
+    for sqe in [Sqe::io(WRITE).blocks(0, 1).prps(DATA, 0), Sqe::io(8).blocks(0, 1), Sqe::io(9).prps(DATA, 0)] {
+        assert_eq!(host.io((&mut sq, &mut cq), sqe), 0x20 | DNR);
+    }
+    assert_eq!(host.io((&mut sq, &mut cq), read(0, 1)), 0);
+}
+
+#[test]
+fn identify_describes_controller_and_namespace() {
+    let mut host = Host::new("none");
+    host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(10, 1));
+    let page = host.bytes(DATA, 4096);
+    assert_eq!(&page[4..24], b"SN-1                ");
+    assert_eq!((page[77], page[111], &page[80..84]), (8, 1, &[0, 4, 1, 0][..]));
+    assert_eq!((&page[256..262], page[525]), (&[0, 1, 3, 3, 3, 6][..], 7));
+    assert_eq!((page[512], page[513], &page[516..522]), (0x66, 0x44, &[1, 0, 0, 0, 0x0c, 0][..]));
+    assert!(page[768..].starts_with(b"nqn.2014-08.org.nvmexpress:uuid:"));
+    host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(1, 1));
+    let page = host.bytes(DATA, 4096);
+    assert_eq!((&page[..8], page[130], page[99]), (&BLOCKS.to_le_bytes()[..], 9, 0));
+    let nguid = page[104..120].to_vec();
+    host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(10, 2));
+    assert_eq!(host.bytes(DATA, 8), [1, 0, 0, 0, 0, 0, 0, 0]);
+    host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(10, 2).dword(1, 1));
+    assert_eq!(host.bytes(DATA, 8), [0; 8]);
+    host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(10, 3).dword(1, 1));
+    assert_eq!(host.bytes(DATA, 20), [&[2, 16, 0, 0][..], &nguid].concat());
+    host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(10, 6));
+    assert_eq!(host.bytes(DATA, 4096), [0; 4096]);
+    for (sqe, status) in [
+        (Sqe::new(6).dword(1, 2), 0x0b),
+        (Sqe::new(6).dword(1, u32::MAX), 0x0b),
+        (Sqe::new(6).dword(10, 2).dword(1, u32::MAX), 0x0b),
+        (Sqe::new(6).dword(10, 3), 0x0b),
+        (Sqe::new(6).dword(10, 6).dword(11, 1 << 24), 0x02),
+        (Sqe::new(6).dword(10, 0x10), 0x02),
+    ] {
+        assert_eq!(host.admin(sqe.prps(DATA, 0)), (status | DNR, 0), "{sqe:x?}");
+    }
+}
+
+#[test]
+fn log_pages_are_read_in_parts() {
+    let mut host = Host::new("none");
+    let log =
+        |page: u32, dwords: u32| Sqe::new(2).prps(DATA, 0).dword(1, u32::MAX).dword(10, page | (dwords - 1) << 16);
+    host.admin_ok(log(2, 128));
+    assert_eq!(host.bytes(DATA + 1, 4), [44, 1, 100, 10], "300 K; spare");
+    host.admin_ok(log(3, 128));
+    assert_eq!(host.bytes(DATA, 1), [1]);
+    host.admin_ok(log(5, 1024));
+    let effects = host.bytes(DATA, 4096);
+    let supported: Vec<_> = (0..512).filter(|i| effects[4 * i] & 1 != 0).collect();
+    assert_eq!(supported, [0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 0x7c, 256, 257, 258, 264, 265]);
+    host.admin_ok(log(5, 2).dword(12, 1024));
+    assert_eq!(host.bytes(DATA, 8), [1, 0, 0, 0, 3, 0, 0, 0], "from an offset on");
+    host.admin_ok(log(1, 16));
+    assert_eq!(host.bytes(DATA, 64), [0; 64], "no error yet");
+    for (sqe, status) in [
+        (log(0xc1, 1), 0x109),
+        (log(4, 1), 0x109),
+        (log(2, 1).dword(12, 513), 0x02),
+        (log(2, 1).dword(12, 2), 0x02),
+        (log(2, 1).dword(13, 1), 0x02),
+    ] {
+        assert_eq!(host.admin(sqe), (status | DNR, 0), "{sqe:x?}");
+    }
+}
+
+#[test]
+fn features_are_read_back_as_they_were_set() {
+    let mut host = Host::new("none");
+    for (id, value) in [(1, 0x0102_0304), (4, 0x0000_0150), (0x0a, 1), (0x0b, 0x1ff), (2, 1 << 5)] {
+        assert_eq!(host.set_feature(id, value), (0, 0), "{id}");
+        let selector = if id == 4 { value & 0x003f_0000 } else { 0 };
+        assert_eq!(host.get_feature(id, selector), (0, if id == 4 { value & 0xffff } else { value }), "{id}");
+    }
+    assert_eq!(host.get_feature(4, 1 << 20), (0, 0), "the threshold below");
+    assert_eq!(host.admin(Sqe::new(9).dword(1, 1).dword(10, 5).dword(11, 0x77)).0, 0);
+    assert_eq!(host.admin(Sqe::new(10).dword(1, 1).dword(10, 5)), (0, 0x77));
+    for value in [0x0000, 0x00ff, 0xff00, 0xffff, 0x5aa5] {
+        assert_eq!(host.set_feature(8, value), (0, 0));
+        assert_eq!(host.get_feature(8, 0), (0, value));
+    }
+    assert_eq!(host.get_feature(9, 0), (0, 1 << 16), "the admin queue's vector");
+    for vector in [1, 2] {
+        for value in [vector | 1 << 16, vector] {
+            assert_eq!(host.set_feature(9, value), (0, 0));
+            assert_eq!(host.get_feature(9, vector), (0, value));
+        }
+    }
+    assert_eq!(host.get_feature(6, 0), (0, 1));
+    assert_eq!(host.set_feature(6, 0), (0, 0));
+    assert_eq!(
+        (host.get_feature(6, 0), host.disk.write_back.load(std::sync::atomic::Ordering::Relaxed)),
+        ((0, 0), false)
+    );
+    assert_eq!(host.set_feature(7, 0x0007_0007), (0, 0x0001_0001));
+    assert_eq!(host.get_feature(7, 0), (0, 0x0001_0001));
+
+    for (id, value, status) in [
+        (7, 0xffff, 0x02),
+        (7, 0xffff_0000, 0x02),
+        (9, 3, 0x02),
+        (9, 0, 0x02),
+        (2, 1, 0x02),
+        (4, 2 << 20, 0x02),
+        (4, 9 << 16, 0x02),
+        (3, 0, 0x02),
+        (0x0c, 0, 0x02),
+        (0x0f, 0, 0x02),
+        (0, 0, 0x02),
+        (5, 0, 0x0b),
+    ] {
+        assert_eq!(host.set_feature(id, value), (status | DNR, 0), "{id}, {value:#x}");
+    }
+    assert_eq!(host.admin(Sqe::new(9).dword(10, 8 | 1 << 31)), (0x10d | DNR, 0), "not saveable");
+    assert_eq!(host.admin(Sqe::new(10).dword(10, 8 | 1 << 8)), (0x02 | DNR, 0), "no default values");
+    assert_eq!(host.get_feature(9, 3), (0x02 | DNR, 0));
+
+    host.create_cq(1, 4, 1, true);
+    assert_eq!(host.set_feature(7, 0), (0x0c | DNR, 0), "a queue exists");
+    assert_eq!(host.get_feature(8, 0), (0, 0x5aa5));
+    host.disable();
+    host.enable();
+    assert_eq!(
+        [host.get_feature(1, 0), host.get_feature(8, 0), host.get_feature(9, 1), host.get_feature(6, 0)],
+        [(0, 0), (0, 0), (0, 1), (0, 1)]
+    );
+}
+
+/// Feature 09h under a policy that would hold everything.
+#[test]
+fn coalescing_disable_announces_what_is_held_and_exempts_the_vector() {
+    for policy in [EIGHT, HINTS] {
+        calmly(policy, |host| {
+            let (mut sq, mut cq) = host.pair(64);
+            (0..3).for_each(|i| drop(host.put(&mut sq, read(i, 1))));
+            host.ring_sq(&sq);
+            let held = host.completed(0, 3).held;
+            assert_eq!(host.set_feature(9, 1 | 1 << 16).0, 0);
+            let (still_held, interrupts) = (host.stats(0).held, host.interrupts(1));
+            calm(host, 0)?;
+            assert_eq!((held, still_held, interrupts), (3, 0, 1), "{policy}");
+            for i in 0..4 {
+                host.submit(&mut sq, read(i, 1));
+                assert_eq!(host.interrupt(1), 1, "{policy}");
+            }
+            host.reap(&mut cq, 7);
+            assert_eq!(host.set_feature(9, 1).0, 0);
+            host.submit(&mut sq, read(0, 1));
+            let (held, interrupts) = (host.completed(0, 8).held, host.interrupts(1));
+            calm(host, 0)?;
+            assert_eq!((held, interrupts), (1, 0), "{policy}");
+            host.disable();
+            host.enable();
+            assert_eq!(host.get_feature(9, 1), (0, 1));
+            Some(())
+        });
+    }
+}
+
+#[test]
+fn a_policy_changes_for_one_vector() {
+    calmly(EIGHT, |host| {
+        let (mut sq, _) = host.pair(64);
+        host.submit(&mut sq, read(0, 1));
+        let held = host.completed(0, 1).held;
+        let set = |answer| Command::SetPolicy("none".parse().unwrap(), answer);
+        host.queues[0].ask(set).unwrap().unwrap();
+        calm(host, 0)?;
+        assert_eq!((held, host.interrupt(1), host.stats(0).policy.as_str()), (1, 1, "none"));
+        assert_eq!(host.stats(1).policy.split(':').next(), Some("nvme"));
+        Some(())
+    });
+}
+
+#[test]
+fn what_the_host_has_reaped_is_known() {
+    calmly(EIGHT, |host| {
+        let (mut sq, mut cq) = host.pair(64);
+        for i in 0..100 {
+            assert_eq!(host.io((&mut sq, &mut cq), read(i, 1)), 0);
+        }
+        let stats = host.completed(0, 100);
+        calm(host, 0)?;
+        assert_eq!((stats.interrupts, stats.consumed + stats.held), (0, 100), "a host that polls needs no interrupt");
+        Some(())
+    });
+}
+
+#[test]
+fn a_queue_is_deleted_when_its_commands_have_completed_and_are_announced() {
+    calmly(EIGHT, |host| {
+        let (mut sq, mut cq) = host.pair(64);
+        (0..5).for_each(|i| drop(host.put(&mut sq, read(i, 1))));
+        host.ring_sq(&sq);
+        let held = host.completed(0, 5).held;
+        assert_eq!(host.admin(Sqe::new(4).dword(10, 1)), (0x10c | DNR, 0), "the completion queue is in use");
+        host.admin_ok(Sqe::new(0).dword(10, 1));
+        let interrupts = host.interrupts(1);
+        calm(host, 0)?;
+        assert_eq!((held, interrupts), (5, 1));
+        host.reap(&mut cq, 5);
+        assert_eq!(host.admin(Sqe::new(0).dword(10, 1)), (0x101 | DNR, 0), "it is gone");
+        host.admin_ok(Sqe::new(4).dword(10, 1));
+        assert_eq!(host.admin(Sqe::new(4).dword(10, 1)), (0x101 | DNR, 0));
+        let (mut sq, mut cq) = host.pair(64);
+        assert_eq!(host.io((&mut sq, &mut cq), read(0, 1)), 0, "new queues work");
+        Some(())
+    });
+}
+
+#[test]
+fn events_and_aborts() {
+    let mut host = Host::new("none");
+    let cids: Vec<_> = (0..4).map(|_| host.admin_submit(Sqe::new(0x0c))).collect();
+    assert_eq!(host.admin(Sqe::new(0x0c)), (0x105 | DNR, 0), "one more than the limit");
+    let abort = |sq: u16, cid: u16| Sqe::new(8).dword(10, u32::from(sq) | u32::from(cid) << 16);
+    assert_eq!(host.admin_ok(abort(0, 999)), 1, "not aborted");
+    assert_eq!(host.admin_ok(abort(1, cids[1])), 1);
+    let abort = host.admin_submit(abort(0, cids[1]));
+    let (first, second) = (host.admin_next(), host.admin_next());
+    assert_eq!((first.cid, first.status), (cids[1], 0x07));
+    assert_eq!((second.cid, second.result), (abort, 0));
+    // The doorbell of a queue that does not exist.
+    host.doorbell(4, 1);
+    let event = host.admin_next();
+    assert_eq!((event.cid, event.result), (cids[0], 0x0001_0000));
+    host.doorbell(4, 1);
+    assert_eq!(host.admin_peek(), None, "only once, until the log is read");
+    let log = Sqe::new(2).prps(DATA, 0).dword(10, 1 | 15 << 16);
+    host.admin_ok(log.dword(10, log.0[10] | 1 << 15));
+    assert_eq!(host.bytes(DATA, 16), [2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
+    host.doorbell(4, 1);
+    assert_eq!(host.admin_peek(), None, "the log was read, and the event retained");
+    host.admin_ok(log);
+    host.doorbell(5, 1);
+    assert_eq!(host.admin_next().cid, cids[2]);
+    host.disable();
+    host.enable();
+    assert_eq!(host.admin_peek(), None, "a reset forgets requests");
+}
+
+#[test]
+fn a_shutdown_completes_what_is_in_flight_and_announces_it() {
+    calmly(EIGHT, shut_down);
+}
+
+fn shut_down(host: &mut Host) -> Option<()> {
+    let (mut sq, mut cq) = host.pair(64);
+    (0..5).for_each(|i| drop(host.put(&mut sq, read(i, 1))));
+    host.ring_sq(&sq);
+    let held = host.completed(0, 5).held;
+    host.set32(0x14, 0x0046_4001);
+    host.wait_csts(0xc, 0x8);
+    let interrupts = host.interrupts(1);
+    calm(host, 0)?;
+    assert_eq!((held, interrupts), (5, 1));
+    host.reap(&mut cq, 5);
+    assert_eq!(host.stats(0).device.flushes, 1);
+    host.submit(&mut sq, read(0, 1));
+    sleep(QUIET);
+    assert_eq!(host.peek(&mut cq), None, "nothing is fetched any more");
+    host.disable();
+    assert_eq!(host.get32(0x1c), 0);
+    host.enable();
+    let (mut sq, mut cq) = host.pair(64);
+    assert_eq!(host.io((&mut sq, &mut cq), read(0, 1)), 0);
+    Some(())
+}
+
+#[test]
+fn without_bus_mastering_nothing_is_fetched() {
+    let mut host = Host::new("none");
+    let (mut sq, mut cq) = host.pair(8);
+    host.controller.set_bus_master(false);
+    host.submit(&mut sq, read(0, 1));
+    host.admin_submit(Sqe::new(6).prps(DATA, 0).dword(10, 1));
+    sleep(QUIET);
+    assert_eq!((host.peek(&mut cq), host.admin_peek()), (None, None));
+    host.controller.set_bus_master(true);
+    assert_eq!(host.reap(&mut cq, 1)[0].status, 0);
+    assert_eq!(host.admin_next().status, 0);
+}
