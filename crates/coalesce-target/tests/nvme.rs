@@ -202,7 +202,9 @@ fn interrupts_are_as_many_as_the_policy_says() {
     for (policy, interrupts) in [("none", 32), (EIGHT, 4)] {
         calmly(policy, |host| {
             let (mut sq, _) = host.pair(64);
-            (0..32).for_each(|i| drop(host.put(&mut sq, read(i, 1))));
+            for i in 0..32 {
+                host.put(&mut sq, read(i, 1));
+            }
             host.ring_sq(&sq);
             let counted = host.completed(0, 32).interrupts;
             calm(host, 0)?;
@@ -432,7 +434,9 @@ fn coalescing_disable_announces_what_is_held_and_exempts_the_vector() {
     for policy in [EIGHT, HINTS] {
         calmly(policy, |host| {
             let (mut sq, mut cq) = host.pair(64);
-            (0..3).for_each(|i| drop(host.put(&mut sq, read(i, 1))));
+            for i in 0..3 {
+                host.put(&mut sq, read(i, 1));
+            }
             host.ring_sq(&sq);
             let held = host.completed(0, 3).held;
             assert_eq!(host.set_feature(9, 1 | 1 << 16).0, 0);
@@ -490,7 +494,9 @@ fn what_the_host_has_reaped_is_known() {
 fn a_queue_is_deleted_when_its_commands_have_completed_and_are_announced() {
     calmly(EIGHT, |host| {
         let (mut sq, mut cq) = host.pair(64);
-        (0..5).for_each(|i| drop(host.put(&mut sq, read(i, 1))));
+        for i in 0..5 {
+            host.put(&mut sq, read(i, 1));
+        }
         host.ring_sq(&sq);
         let held = host.completed(0, 5).held;
         assert_eq!(host.admin(Sqe::new(4).dword(10, 1)), (0x10c | DNR, 0), "the completion queue is in use");
@@ -546,7 +552,9 @@ fn a_shutdown_completes_what_is_in_flight_and_announces_it() {
 
 fn shut_down(host: &mut Host) -> Option<()> {
     let (mut sq, mut cq) = host.pair(64);
-    (0..5).for_each(|i| drop(host.put(&mut sq, read(i, 1))));
+    for i in 0..5 {
+        host.put(&mut sq, read(i, 1));
+    }
     host.ring_sq(&sq);
     let held = host.completed(0, 5).held;
     host.set32(0x14, 0x0046_4001);

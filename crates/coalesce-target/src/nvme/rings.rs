@@ -219,3 +219,27 @@ const fn distance(from: u16, to: u16, size: u16) -> u16 {
 const fn is_between(from: u16, value: u32, to: u16, size: u16) -> bool {
     value < size as u32 && distance(from, value as u16, size) <= distance(from, to, size)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_valid_from_the_last_one_up_to_the_tail() {
+        for size in 2..9 {
+            for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
+                let valid: Vec<_> = (0..20).filter(|value| is_between(from, *value, to, size)).collect();
+                let mut way = vec![u32::from(from)];
+                let mut at = from;
+                while at != to {
+                    at = next(at, size);
+                    way.push(at.into());
+                }
+                way.sort_unstable();
+                assert_eq!(valid, way, "from {from} to {to} of {size}");
+                assert_eq!(usize::from(distance(from, to, size)) + 1, way.len());
+            }
+        }
+        assert!(!is_between(0, 0x1_0000, 0, 8) && !is_between(0, u32::MAX, 7, 8));
+    }
+}

@@ -129,7 +129,7 @@ pub struct Host {
     pub queues: Arc<[QueueThread<Vector>]>,
     pub dma: DmaMemory,
     vectors: Vectors,
-    ram: MmapRegion,
+    ram: Arc<Ram>,
     pub eventfds: Vec<EventFd>,
     pub sq: Sq,
     pub cq: Cq,
@@ -137,6 +137,15 @@ pub struct Host {
     shadow: Option<(u64, u64)>,
     /// Doorbells as messages.
     pub messages: u64,
+}
+
+/// The memory of the host.
+pub struct Ram(MmapRegion);
+
+impl Ram {
+    pub fn store(&self, address: u64, value: u32) {
+        self.0.as_volatile_slice().store(value, address as usize, Ordering::Release).unwrap();
+    }
 }
 
 pub struct Setup<'a> {
@@ -206,7 +215,7 @@ impl Host {
             queues,
             dma,
             vectors,
-            ram: MmapRegion::from_file(FileOffset::new(ram, 0), RAM as usize).unwrap(),
+            ram: Arc::new(Ram(MmapRegion::from_file(FileOffset::new(ram, 0), RAM as usize).unwrap())),
             eventfds,
             sq: Sq { id: 0, base: ASQ, size: ADMIN_ENTRIES, tail: 0 },
             cq: Cq { id: 0, base: ACQ, size: ADMIN_ENTRIES, head: 0, phase: true },
@@ -273,12 +282,12 @@ impl Host {
     }
 
     pub fn write(&self, address: u64, bytes: &[u8]) {
-        self.ram.as_volatile_slice().write_slice(bytes, address as usize).unwrap();
+        self.ram.0.as_volatile_slice().write_slice(bytes, address as usize).unwrap();
     }
 
     pub fn bytes(&self, address: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.ram.as_volatile_slice().read_slice(&mut bytes, address as usize).unwrap();
+        self.ram.0.as_volatile_slice().read_slice(&mut bytes, address as usize).unwrap();
         bytes
     }
 
@@ -287,11 +296,21 @@ impl Host {
     }
 
     pub fn load(&self, address: u64) -> u32 {
-        self.ram.as_volatile_slice().load(address as usize, Ordering::Acquire).unwrap()
+        self.ram.0.as_volatile_slice().load(address as usize, Ordering::Acquire).unwrap()
     }
 
     pub fn store(&self, address: u64, value: u32) {
-        self.ram.as_volatile_slice().store(value, address as usize, Ordering::Release).unwrap();
+        self.ram.store(address, value);
+    }
+
+    /// The memory, for another thread.
+    pub fn share(&self) -> Arc<Ram> {
+        self.ram.clone()
+    }
+
+    /// Rings by messages only.
+    pub const fn ignore_shadow(&mut self) {
+        self.shadow = None;
     }
 
     /// Rings a doorbell as Linux does: with shadow doorbells only where the controller asks for a message.
