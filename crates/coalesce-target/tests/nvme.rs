@@ -7,6 +7,8 @@ use coalesce_target::vfio_user::PciDevice as _;
 use nvme_host::{BLOCKS, DATA, DNR, FLUSH, Host, QUIET, READ, SIZE, Setup, Sqe, WRITE};
 use std::thread::sleep;
 
+/// The two pages of Doorbell Buffer Config.
+const SHADOW: u64 = DATA + 0x40_0000;
 /// 8 completions, or 25.5 ms.
 const EIGHT: &str = "nvme:thr=7,time=25500us";
 /// Holds everything that has no hint, for 10 ms.
@@ -111,10 +113,14 @@ fn the_phase_changes_each_time_the_queue_wraps() {
 
 #[test]
 fn a_full_completion_queue_waits_and_nothing_is_lost() {
-    for policy in ["none", EIGHT, "cint:in_flight=off", "cint:ooo=on,in_flight=off", "auto", "vic", "batch"] {
+    const POLICIES: [&str; 6] = ["none", EIGHT, "cint:in_flight=off", "cint:ooo=on,in_flight=off", "auto", "batch"];
+    for (policy, uses_shadow) in POLICIES.into_iter().flat_map(|policy| [(policy, false), (policy, true)]) {
         let mut host = Host::new(policy);
         let mut cq = host.create_cq(1, 4, 1, true);
         let mut sq = host.create_sq(1, 32, 1);
+        if uses_shadow {
+            host.use_shadow(SHADOW, SHADOW + 4096);
+        }
         let cids: Vec<_> = (0..31).map(|i| host.put(&mut sq, read(i, 1))).collect();
         host.ring_sq(&sq);
         let mut seen = Vec::new();
@@ -131,6 +137,58 @@ fn a_full_completion_queue_waits_and_nothing_is_lost() {
         seen.sort_unstable();
         assert_eq!(seen, cids, "{policy}");
     }
+}
+
+/// A thread that sleeps after each command, one that sleeps now and then, and one that is awake most of the time.
+#[test]
+fn with_shadow_doorbells_no_command_is_lost() {
+    for poll_ns in [0, 4_000, 10_000_000] {
+        for depth in [1, 7, 30] {
+            let mut host = Host::with(&Setup { poll_ns, ..Setup::default() });
+            let (mut sq, mut cq) = host.pair(32);
+            assert_eq!(host.io((&mut sq, &mut cq), read(0, 1)), 0, "before there are any");
+            host.use_shadow(SHADOW, SHADOW + 4096);
+            let mut other_cq = host.create_cq(2, 32, 1, true);
+            let mut other_sq = host.create_sq(2, 32, 2);
+            for round in 0..400 {
+                for i in 0..depth {
+                    host.put(&mut sq, read(i, 1));
+                    if (round + i) % 3 == 0 {
+                        host.ring_sq(&sq);
+                    }
+                }
+                host.ring_sq(&sq);
+                assert!(host.reap(&mut cq, depth as usize).iter().all(|cqe| cqe.status == 0));
+                if round % 16 == 0 {
+                    assert_eq!(host.io((&mut other_sq, &mut other_cq), read(1, 1)), 0);
+                }
+            }
+            let stats = host.stats(0);
+            assert_eq!(stats.completions, 400 * depth + 25 + 1);
+            assert_eq!(stats.device.kicks, host.messages, "each message is counted");
+        }
+    }
+}
+
+/// Hosts may offer shadow doorbells, and ring by messages all the same.
+#[test]
+fn messages_ring_until_a_shadow_doorbell_is_used() {
+    let mut host = Host::new("none");
+    let (mut sq, mut cq) = host.pair(32);
+    host.use_shadow(SHADOW, SHADOW + 4096);
+    host.ignore_shadow();
+    for i in 0..100 {
+        assert_eq!(host.io((&mut sq, &mut cq), read(i, 1)), 0);
+    }
+    // A message that is older than the shadow only wakes.
+    host.put(&mut sq, read(0, 1));
+    host.put(&mut sq, read(1, 1));
+    host.store(SHADOW + 8, sq.tail.into());
+    host.doorbell(2, u32::from(sq.tail) - 1);
+    assert_eq!(host.reap(&mut cq, 2).len(), 2);
+    host.doorbell(2, 0);
+    sleep(QUIET);
+    assert_eq!((host.peek(&mut cq), host.stats(0).completions), (None, 102));
 }
 
 #[test]

@@ -135,7 +135,7 @@ pub struct Host {
     pub cq: Cq,
     next_cid: u16,
     shadow: Option<(u64, u64)>,
-    /// Doorbells as messages.
+    /// Messages with doorbells of I/O queues.
     pub messages: u64,
 }
 
@@ -277,7 +277,7 @@ impl Host {
     }
 
     pub fn doorbell(&mut self, index: u64, value: u32) {
-        self.messages += 1;
+        self.messages += u64::from(index >= 2);
         self.set32(0x1000 + 4 * index, value);
     }
 

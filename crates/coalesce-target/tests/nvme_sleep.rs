@@ -1,0 +1,87 @@
+//! Shadow doorbells: whatever the order of both sides' steps, no command is slept through. Every interleaving, with every
+//! reordering that the memory model allows, by loom.
+
+use coalesce_target::nvme::doorbell::{prepare_sleep, ring};
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
+use loom::thread;
+use std::sync::Arc;
+
+/// What the host and the controller share.
+struct Shared {
+    shadow: AtomicU32,
+    event: AtomicU32,
+    register: AtomicU32,
+    sleeps: AtomicU8,
+    is_woken: AtomicBool,
+}
+
+const COMMANDS: u32 = 2;
+
+/// Linux: a message is due if the new value passes the event index.
+const fn is_due(event: u32, new: u32, old: u32) -> bool {
+    (new as u16).wrapping_sub(event as u16).wrapping_sub(1) < (new as u16).wrapping_sub(old as u16)
+}
+
+/// A host that submits commands one after the other, and a controller that takes them until it can sleep. If it has not
+/// taken all of them, it must be woken.
+fn host_and_controller(host_barrier: fn(), controller_barrier: fn()) {
+    loom::model(move || {
+        let shared = Arc::new(Shared {
+            shadow: AtomicU32::new(0),
+            event: AtomicU32::new(0),
+            register: AtomicU32::new(0),
+            sleeps: AtomicU8::new(0),
+            is_woken: AtomicBool::new(false),
+        });
+        let host = shared.clone();
+        let host = thread::spawn(move || {
+            for new in 1..=COMMANDS {
+                host.shadow.store(new, Ordering::Release);
+                host_barrier();
+                if is_due(host.event.load(Ordering::Relaxed), new, new - 1) {
+                    // A message: the connection's thread handles it.
+                    let store = || host.register.store(new, Ordering::Release);
+                    if ring(store, controller_barrier, || host.sleeps.load(Ordering::Relaxed) != 0) {
+                        host.is_woken.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        let mut tail = 0;
+        loop {
+            let ask = || {
+                shared.event.store(tail, Ordering::Release);
+                shared.sleeps.store(1, Ordering::Relaxed);
+            };
+            if !prepare_sleep(ask, controller_barrier, || shared.shadow.load(Ordering::Acquire) != tail) {
+                break;
+            }
+            shared.sleeps.store(0, Ordering::Relaxed);
+            tail = shared.shadow.load(Ordering::Acquire);
+        }
+        host.join().unwrap();
+        let is_woken = shared.is_woken.load(Ordering::Relaxed);
+        assert!(is_woken || tail == COMMANDS, "slept through command {}", tail + 1);
+    });
+}
+
+fn barrier() {
+    fence(Ordering::SeqCst);
+}
+
+#[test]
+fn no_command_is_slept_through() {
+    host_and_controller(barrier, barrier);
+}
+
+#[test]
+#[should_panic(expected = "slept through")]
+fn without_the_controllers_barrier_one_is() {
+    host_and_controller(barrier, || fence(Ordering::AcqRel));
+}
+
+#[test]
+#[should_panic(expected = "slept through")]
+fn without_the_hosts_barrier_one_is() {
+    host_and_controller(|| fence(Ordering::AcqRel), barrier);
+}
