@@ -18,6 +18,7 @@ use nix::sys::socket::{MsgFlags, send};
 use serde_json::{Value, json};
 use std::ffi::CStr;
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -144,7 +145,7 @@ impl<D: PciDevice> Connection<D> {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset && at == 0 => return Ok(false),
-                Err(error) => return Err(error).context("receiving a message"),
+                Err(error) => bail!("receiving a message: {error}"),
             }
         }
         Ok(true)
@@ -166,17 +167,14 @@ impl<D: PciDevice> Connection<D> {
             _ => self.execute(command, payload, files),
         };
         let Err(failure) = outcome else { return self.answer(header, None) };
-        let (Failure::Refused(refused) | Failure::Fatal(refused)) = &failure;
-        self.answer(header, Some(refused.errno))?;
-        match failure {
-            Failure::Fatal(refused) => Err(refused.why.context(format!("command {command}"))),
-            Failure::Refused(refused) => {
-                if !std::mem::replace(&mut self.has_warned, true) {
-                    warn!(disk = self.name, "refused command {command}, and will not report others: {:#}", refused.why);
-                }
-                Ok(())
-            }
+        let is_fatal = !self.is_negotiated || matches!(failure, Failure::Fatal(_));
+        let (Failure::Refused(Refused { errno, why }) | Failure::Fatal(Refused { errno, why })) = failure;
+        self.answer(header, Some(errno))?;
+        ensure!(!is_fatal, "command {command}: {why:#}");
+        if !std::mem::replace(&mut self.has_warned, true) {
+            warn!(disk = self.name, "refused command {command}, and will not report others: {why:#}");
         }
+        Ok(())
     }
 
     /// Sends the answer to a command, if it wants one: with what is in `reply`, or that it failed.
@@ -196,7 +194,7 @@ impl<D: PciDevice> Connection<D> {
             match send(self.stream.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
                 Ok(sent) => rest = &rest[sent..],
                 Err(Errno::EINTR) => {}
-                Err(error) => return Err(error).context("sending an answer"),
+                Err(error) => bail!("sending an answer: {error}"),
             }
         }
         Ok(())
@@ -271,11 +269,11 @@ impl<D: PciDevice> Connection<D> {
     }
 
     /// Agrees on version 0.0. The answer must not be longer than QEMU's message.
-    fn negotiate(&mut self, version: &Version<'_>) -> Result<(), Failure> {
+    fn negotiate(&mut self, version: &Version<'_>) -> Result<(), Refused> {
         if self.is_negotiated {
-            return Err(Refused::invalid("the version is known already").into());
+            return Err(Refused::invalid("the version is known already"));
         }
-        check_version(version).map_err(|why| Failure::Fatal(Refused { errno: Errno::EINVAL, why }))?;
+        check_version(version).map_err(|why| Refused { errno: Errno::EINVAL, why })?;
         self.is_negotiated = true;
         let capabilities = json!({ "capabilities": {
             "max_msg_fds": FILES_MAX,
@@ -415,6 +413,7 @@ impl<D: PciDevice> Drop for Connection<D> {
         if let Some(what) = self.memory.client().lost() {
             warn!(disk = self.name, "memory that the client shares {what}: its connection was closed");
         }
+        let _ = self.stream.shutdown(Shutdown::Both); // requests in flight keep the socket open
     }
 }
 
