@@ -106,3 +106,79 @@ impl Vectors {
         Some(self.0.vectors.get(usize::from(vector))?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::eventfd::{EfdFlags, EventFd};
+    use std::os::fd::AsFd as _;
+
+    fn vectors(count: u16) -> Vectors {
+        Vectors::new(count, CallRings::new(4).unwrap())
+    }
+
+    fn eventfd() -> EventFd {
+        EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap()
+    }
+
+    fn assign(vectors: &Vectors, start: u16, eventfds: &[&EventFd]) -> Result<(), Refused> {
+        let files = eventfds.iter().map(|eventfd| eventfd.as_fd().try_clone_to_owned().unwrap());
+        vectors.assign(start, files.collect())
+    }
+
+    fn signals(eventfd: &EventFd) -> u64 {
+        eventfd.read().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_signal_waits_for_an_eventfd() {
+        let vectors = vectors(2);
+        let first = eventfd();
+        assert!(!vectors.signal(0) && !vectors.signal(0));
+        assert_eq!([0, 1].map(|vector| vectors.is_pending(vector)), [true, false]);
+        assign(&vectors, 0, &[&first]).unwrap();
+        assert_eq!((signals(&first), vectors.is_pending(0)), (1, false));
+        assert!(vectors.signal(0));
+        assert_eq!((signals(&first), vectors.is_pending(0)), (1, false));
+    }
+
+    #[test]
+    fn what_is_pending_goes_with_a_reset_alone() {
+        let vectors = vectors(1);
+        let [first, second] = [eventfd(), eventfd()];
+        assert!(!vectors.signal(0));
+        vectors.deassign(0..1);
+        assert!(vectors.is_pending(0));
+        vectors.clear_pending();
+        assign(&vectors, 0, &[&first]).unwrap();
+        assign(&vectors, 0, &[&second]).unwrap();
+        assert_eq!([signals(&first), signals(&second)], [0, 0]);
+        assert!(vectors.signal(0));
+        assert_eq!([signals(&first), signals(&second)], [0, 1]);
+        vectors.deassign(0..1);
+        assert!(!vectors.signal(0) && vectors.is_pending(0));
+    }
+
+    #[test]
+    fn all_eventfds_are_assigned_or_none() {
+        let vectors = vectors(3);
+        let one = eventfd();
+        assert_eq!(assign(&vectors, 2, &[&one, &one]).unwrap_err().errno, Errno::EINVAL, "there is no vector 3");
+        assert_eq!(assign(&vectors, u16::MAX, &[&one, &one]).unwrap_err().errno, Errno::EINVAL);
+        let no_eventfd = File::open("/dev/null").unwrap().into();
+        let files = vec![one.as_fd().try_clone_to_owned().unwrap(), no_eventfd];
+        assert_eq!(vectors.assign(0, files).unwrap_err().errno, Errno::EINVAL);
+        assert_eq!([0, 1, 2].map(|vector| vectors.signal(vector)), [false; 3]);
+        assert_eq!(signals(&one), 0);
+        assign(&vectors, 0, &[&one, &one, &one]).unwrap();
+        assert_eq!(signals(&one), 3);
+    }
+
+    #[test]
+    fn vectors_that_do_not_exist_are_nobody() {
+        let vectors = vectors(3);
+        assert_eq!(vectors.count(), 3);
+        assert!(!vectors.signal(3) && !vectors.is_pending(3));
+        vectors.deassign(0..u16::MAX);
+    }
+}

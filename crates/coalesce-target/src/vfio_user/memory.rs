@@ -224,3 +224,138 @@ impl Slice {
         self.volatile().filter(|_| self.access == Access::Write)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicBool;
+    use std::thread::scope;
+    use std::time::Duration;
+
+    const LEN: u64 = 0x4000;
+
+    fn no_memory() -> DmaMemory {
+        DmaMemory::new(Peer::new(UnixStream::pair().unwrap().0.into()).into(), 1 << 30)
+    }
+
+    fn memfd() -> OwnedFd {
+        let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
+        file.set_len(LEN).unwrap();
+        file.into()
+    }
+
+    fn map(memory: &DmaMemory, flags: u32, address: u64) {
+        memory.map(&DmaMap { flags, offset: 0, address, size: LEN }, Some(memfd())).unwrap();
+    }
+
+    const BOTH: u32 = DmaMap::READ | DmaMap::WRITE;
+
+    #[test]
+    fn a_slice_lies_in_one_region() {
+        let memory = no_memory();
+        for address in [3, 1, 2, 7].map(|i| i * LEN) {
+            map(&memory, BOTH, address);
+        }
+        let found = |address, len| memory.slice(address, len, Access::Write).map(|slice| slice.len());
+        let len = LEN as usize;
+        for start in [1, 2, 3, 7].map(|i| i * LEN) {
+            assert_eq!(found(start, len), Some(len), "all of it");
+            assert_eq!(found(start + 1, len), None, "one byte too far");
+            assert_eq!(found(start + LEN - 1, 1), Some(1), "its last byte");
+            assert_eq!(found(start + LEN - 1, 2), None, "across its end");
+        }
+        assert_eq!([0, LEN - 1, 4 * LEN, 7 * LEN - 1, 8 * LEN, u64::MAX].map(|address| found(address, 1)), [None; 6]);
+        assert_eq!([found(LEN, 0), found(u64::MAX, usize::MAX), found(LEN, usize::MAX)], [None; 3]);
+    }
+
+    #[test]
+    fn a_slice_is_what_the_client_shares() {
+        let memory = no_memory();
+        let file = memfd();
+        let size = LEN - PAGE;
+        let dma_map = DmaMap { flags: BOTH, offset: PAGE, address: 1 << 40, size };
+        memory.map(&dma_map, Some(file.try_clone().unwrap())).unwrap();
+        let slice = memory.slice((1 << 40) + 4, 12, Access::Write).unwrap();
+        assert!(slice.write(0, &[1, 2, 3, 4]) && slice.store_u32(4, 0x0807_0605));
+        let mut bytes = [0; 16];
+        std::os::unix::fs::FileExt::read_exact_at(&File::from(file), &mut bytes, PAGE).unwrap();
+        assert_eq!(bytes, [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0]);
+        assert_eq!((slice.load_u32(0), slice.load_u32(8)), (Some(0x0403_0201), Some(0)));
+        let mut read = [0; 3];
+        assert!(slice.read(3, &mut read));
+        assert_eq!(read, [4, 5, 6]);
+        // SAFETY: the slice has 12 bytes, and nobody writes.
+        assert_eq!(unsafe { slice.as_ptr().add(5).read_volatile() }, 6);
+    }
+
+    #[test]
+    fn a_slice_ends_and_is_aligned() {
+        let memory = no_memory();
+        map(&memory, BOTH, 0);
+        let slice = memory.slice(0, 10, Access::Write).unwrap();
+        assert_eq!([6, 8, 10, 2, 1, usize::MAX].map(|at| slice.load_u32(at)), [None; 6]);
+        assert_eq!([6, 8, 10, 2, 1, usize::MAX].map(|at| slice.store_u32(at, 1)), [false; 6]);
+        assert_eq!([7, 10, usize::MAX].map(|at| slice.read(at, &mut [0; 4])), [false; 3]);
+        assert_eq!([7, 10, usize::MAX].map(|at| slice.write(at, &[0; 4])), [false; 3]);
+    }
+
+    #[test]
+    fn access_needs_permission() {
+        let memory = no_memory();
+        for (flags, address) in [(DmaMap::READ, 0), (DmaMap::WRITE, LEN), (0, 2 * LEN)] {
+            map(&memory, flags, address);
+        }
+        memory.map(&DmaMap { flags: BOTH, offset: 0, address: 3 * LEN, size: LEN }, None).unwrap();
+        let found = |access| [0, 1, 2, 3].map(|i| memory.slice(i * LEN, 8, access).is_some());
+        assert_eq!(found(Access::Read), [true, false, false, false]);
+        assert_eq!(found(Access::Write), [false, true, false, false]);
+        let slice = memory.slice(0, 8, Access::Read).unwrap();
+        assert!(!slice.write(0, &[1]) && !slice.store_u32(0, 1), "it would be a fault");
+        assert_eq!(slice.load_u32(0), Some(0));
+    }
+
+    #[test]
+    fn unmapped_memory_is_gone_when_its_last_slice_is() {
+        let memory = no_memory();
+        map(&memory, BOTH, 0);
+        let slice = memory.slice(0, 8, Access::Write).unwrap();
+        let other = slice.clone();
+        let unmapped = memory.unmap(0, LEN).unwrap();
+        assert!(memory.slice(0, 8, Access::Write).is_none());
+        assert!(!unmapped.wait(Instant::now()));
+        drop(slice);
+        assert!(!unmapped.wait(Instant::now()));
+        assert!(other.write(0, &[1; 8]));
+        drop(other);
+        assert!(unmapped.wait(Instant::now()));
+        let again = memory.unmap(0, LEN).unwrap_err();
+        assert_eq!(again.errno, Errno::ENOENT);
+    }
+
+    #[test]
+    fn threads_find_memory_while_other_memory_comes_and_goes() {
+        let memory = no_memory();
+        map(&memory, BOTH, 2 * LEN);
+        let end = AtomicBool::new(false);
+        scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    while !end.load(Ordering::Relaxed) {
+                        assert!(memory.slice(2 * LEN, 8, Access::Write).is_some_and(|slice| slice.write(0, &[1; 8])));
+                        if let Some(slice) = memory.slice(0, 8, Access::Write) {
+                            assert!(slice.write(0, &[1; 8]));
+                        }
+                    }
+                });
+            }
+            for _ in 0..500 {
+                map(&memory, BOTH, 0);
+                let unmapped = memory.unmap(0, LEN).unwrap();
+                assert!(unmapped.wait(Instant::now() + Duration::from_secs(60)));
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+    }
+}

@@ -234,3 +234,177 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const VECTORS: u16 = 17;
+
+    fn space() -> ConfigSpace {
+        let identity = Identity {
+            vendor: 0x1122,
+            device: 0x3344,
+            subsystem_vendor: 0x5566,
+            subsystem: 0x7788,
+            revision: 0x99,
+            class: [1, 8, 2],
+            bar0_len: 16 << 10,
+        };
+        ConfigSpace::new(&identity, VECTORS)
+    }
+
+    fn read<const N: usize>(space: &ConfigSpace, at: usize) -> [u8; N] {
+        let mut bytes = [0xAA; N];
+        space.read(at, &mut bytes);
+        bytes
+    }
+
+    fn u32_at(space: &ConfigSpace, at: usize) -> u32 {
+        u32::from_le_bytes(read(space, at))
+    }
+
+    /// The place of a capability, as a driver finds it.
+    fn find(space: &ConfigSpace, id: u8) -> Option<usize> {
+        let [mut at] = read(space, 0x34);
+        for _ in 0..48 {
+            let [this, next] = read(space, at.into());
+            if this == id {
+                return Some(at.into());
+            }
+            at = next;
+        }
+        None
+    }
+
+    #[test]
+    fn the_header_identifies_the_device() {
+        let space = space();
+        assert_eq!(read(&space, 0), [0x22, 0x11, 0x44, 0x33, 0, 0, 0x10, 0, 0x99, 2, 8, 1, 0, 0, 0, 0]);
+        assert_eq!(read(&space, 0x2C), [0x66, 0x55, 0x88, 0x77, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read(&space, 0xFF0), [0; 16]);
+        assert_eq!(read(&space, 0x8E), [0; 400]);
+        assert_eq!(read(&space, 0xFFF), [0; 8], "behind its end");
+    }
+
+    #[test]
+    fn capabilities_are_found_and_are_aligned() {
+        let space = space();
+        let [pm, express, msix] = [0x01, 0x10, 0x11].map(|id| find(&space, id).unwrap());
+        assert!([pm, express, msix].iter().all(|at| at % 4 == 0));
+        assert_eq!(find(&space, 0x05), None, "no MSI");
+        assert_eq!(read(&space, express + 2), [2, 0], "version 2, endpoint");
+        assert_ne!(u32_at(&space, express + 4) & 1 << 28, 0, "function-level reset");
+        assert_eq!(read(&space, msix + 2), [16, 0], "17 vectors");
+        assert_eq!(
+            [u32_at(&space, msix + 4), u32_at(&space, msix + 8)],
+            [4, 4096 | 4],
+            "table and pending bits in BAR 4"
+        );
+    }
+
+    #[test]
+    fn bars_tell_their_size() {
+        let mut space = space();
+        assert_eq!([0x10, 0x14, 0x20].map(|at| u32_at(&space, at)), [4, 0, 0], "64 bits, 32 bits");
+        for at in (0x10..0x28).step_by(4).chain([0x30]) {
+            space.write(at, &[0xFF; 4]);
+        }
+        let sizes = [0x10, 0x14, 0x18, 0x1C, 0x20, 0x24, 0x30].map(|at| u32_at(&space, at));
+        assert_eq!(sizes, [0xFFFF_C004, 0xFFFF_FFFF, 0, 0, 0xFFFF_E000, 0, 0]);
+        space.write(0x10, &[0, 0x40, 0xAD, 0xDE, 1, 0, 0, 0]);
+        assert_eq!([u32_at(&space, 0x10), u32_at(&space, 0x14)], [0xDEAD_4004, 1]);
+    }
+
+    #[test]
+    fn bus_master_changes_are_told_once() {
+        let mut space = space();
+        let on = |on| Effect { bus_master: Some(on), reset: false };
+        assert_eq!(space.write(4, &[0xFF, 0xFF]), on(true));
+        assert_eq!(read(&space, 4), [0x46, 0x05], "what can be written");
+        assert_eq!(space.write(4, &[4]), Effect::default());
+        assert_eq!(space.write(5, &[0]), Effect::default());
+        assert_eq!(space.write(0, &[0; 64]), on(false));
+        assert_eq!(space.write(3, &[0, 4]), on(true));
+        assert_eq!(space.write(4, &[]), Effect::default());
+    }
+
+    #[test]
+    fn a_reset_is_initiated_by_one_bit_and_undoes_what_was_written() {
+        let mut space = space();
+        let at = find(&space, 0x10).unwrap() + 8;
+        let before: [u8; 256] = read(&space, 0);
+        for (offset, data) in [(at, &[0, 0x80][..]), (at + 1, &[0xFF]), (at - 3, &[0x80; 5]), (0, &[0xFF; 4096])] {
+            assert!(space.write(offset, data).reset, "{} bytes at {offset:#x}", data.len());
+            assert_eq!(read::<1>(&space, at + 1)[0] & 0x80, 0, "it reads as 0");
+        }
+        for (offset, data) in [(at, &[0xFF, 0x7F][..]), (at, &[0xFF]), (at + 2, &[0xFF; 9]), (at - 8, &[0xFF; 8])] {
+            assert!(!space.write(offset, data).reset, "{} bytes at {offset:#x}", data.len());
+        }
+        assert_ne!(read(&space, 0), before);
+        space.reset();
+        assert_eq!(read(&space, 0), before);
+    }
+
+    proptest! {
+        #[test]
+        fn any_write_changes_what_can_be_written_and_nothing_else(
+            writes in prop::collection::vec((0..CONFIG_LEN, prop::collection::vec(any::<u8>(), 0..64)), 0..64),
+        ) {
+            let [mut changed, mut ones, mut zeroes] = [space(), space(), space()];
+            let mut expected: [u8; CONFIG_LEN] = read(&changed, 0);
+            ones.write(0, &[0xFF; CONFIG_LEN]);
+            zeroes.write(0, &[0; CONFIG_LEN]);
+            let [ones, zeroes]: [[u8; CONFIG_LEN]; 2] = [read(&ones, 0), read(&zeroes, 0)];
+            for (offset, data) in writes {
+                let data = &data[..data.len().min(CONFIG_LEN - offset)];
+                changed.write(offset, data);
+                for (at, byte) in (offset..).zip(data) {
+                    let writable = ones[at] & !zeroes[at];
+                    expected[at] = expected[at] & !writable | byte & writable;
+                }
+            }
+            prop_assert_eq!(read::<CONFIG_LEN>(&changed, 0), expected);
+        }
+    }
+
+    #[test]
+    fn the_table_keeps_what_is_written_and_starts_masked() {
+        let mut table = Table::new(VECTORS);
+        let read = |table: &Table, at| {
+            let mut bytes = [0xAA; 32];
+            table.read(at, &mut bytes, |_| false);
+            bytes
+        };
+        let masked = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+        assert_eq!(read(&table, 0), [masked, masked].concat()[..]);
+        table.write(16, &[0xFF; 16]);
+        let written = [0xFC, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1, 0, 0, 0];
+        assert_eq!(read(&table, 0), [masked, written].concat()[..]);
+        table.write(28, &[0]);
+        assert_eq!(read(&table, 28)[0], 0);
+        table.write(17 * 16 - 1, &[0xFF; 9000]);
+        assert_eq!(read(&table, 17 * 16), [0; 32], "behind the table");
+        assert_eq!(read(&table, 8192 - 1), [0; 32], "behind the pending bits");
+        table.reset();
+        assert_eq!(read(&table, 16), [masked, masked].concat()[..]);
+    }
+
+    #[test]
+    fn pending_bits_are_those_of_the_vectors() {
+        let table = Table::new(VECTORS);
+        let mut bytes = [0xAA; 12];
+        table.read(4096 - 2, &mut bytes, |vector| [0, 7, 8, 16].contains(&vector));
+        assert_eq!(bytes, [0, 0, 0x81, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn the_largest_table_has_its_pending_bits_behind_it() {
+        assert_eq!([1, 256, 257, VECTORS_MAX].map(table_bar_len), [8192, 8192, 16384, 65536]);
+        let table = Table::new(VECTORS_MAX);
+        let mut bytes = [0; 2];
+        table.read(0x8000 + 255, &mut bytes, |vector| vector >= 2040);
+        assert_eq!(bytes, [0xFF, 0]);
+    }
+}

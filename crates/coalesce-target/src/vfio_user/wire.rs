@@ -355,3 +355,61 @@ impl<'a> RegionAccess<'a> {
         Some(Self { offset: fields.u64()?, region: fields.u32()?, count: fields.u32()?, data: fields.rest() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(len: u8) -> Vec<u8> {
+        (0..len).collect()
+    }
+
+    #[test]
+    fn a_header_is_read_as_it_is_written() {
+        let bytes: [u8; HEADER_LEN] = numbers(16).try_into().unwrap();
+        let header = Header::parse(&bytes);
+        let fields = [header.size, header.flags, header.errno].map(u32::to_le_bytes).concat();
+        assert_eq!((header.id.to_le_bytes(), header.command.to_le_bytes()), ([0, 1], [2, 3]));
+        assert_eq!(fields, bytes[4..]);
+        assert_eq!(header.bytes(), bytes);
+    }
+
+    #[test]
+    fn a_message_has_a_header_and_a_limit() {
+        let len = |size| Header { id: 0, command: 0, size, flags: 0, errno: 0 }.payload_len();
+        assert_eq!([0, 15, 16, 17].map(len), [None, None, Some(0), Some(1)]);
+        let max = MESSAGE_MAX as u32;
+        assert_eq!([max, max + 1, u32::MAX].map(len), [Some(MESSAGE_MAX - HEADER_LEN), None, None]);
+    }
+
+    #[test]
+    fn fields_are_read_in_their_order() {
+        let bytes = numbers(40);
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let map = DmaMap { flags: u32_at(4), offset: u64_at(8), address: u64_at(16), size: u64_at(24) };
+        assert_eq!(DmaMap::parse(&bytes), Some(map));
+        let unmap = DmaUnmap { flags: u32_at(4), address: u64_at(8), size: u64_at(16) };
+        assert_eq!(DmaUnmap::parse(&bytes), Some(unmap));
+        let [flags, index, start, count] = [4, 8, 12, 16].map(u32_at);
+        assert_eq!(SetIrqs::parse(&bytes), Some(SetIrqs { flags, index, start, count, data: &bytes[20..] }));
+        let access = RegionAccess { offset: u64_at(0), region: u32_at(8), count: u32_at(12), data: &bytes[16..] };
+        assert_eq!(RegionAccess::parse(&bytes), Some(access));
+        assert_eq!(Version::parse(&bytes), Some(Version { major: 0x100, minor: 0x302, data: &bytes[4..] }));
+        assert_eq!((parse_region_info(&bytes), parse_irq_info(&bytes)), (Some(u32_at(8)), Some(u32_at(8))));
+    }
+
+    #[test]
+    fn what_is_too_short_is_not_read() {
+        let bytes = [0xFF; 40]; // argsz is huge
+        let shortest = |parses: &dyn Fn(&[u8]) -> bool| (0..=40).find(|len| parses(&bytes[..*len]));
+        assert_eq!(shortest(&|bytes| Version::parse(bytes).is_some()), Some(4));
+        assert_eq!(shortest(&|bytes| DmaMap::parse(bytes).is_some()), Some(32));
+        assert_eq!(shortest(&|bytes| DmaUnmap::parse(bytes).is_some()), Some(24));
+        assert_eq!(shortest(&|bytes| parse_device_info(bytes).is_some()), Some(16));
+        assert_eq!(shortest(&|bytes| parse_region_info(bytes).is_some()), Some(32));
+        assert_eq!(shortest(&|bytes| parse_irq_info(bytes).is_some()), Some(16));
+        assert_eq!(shortest(&|bytes| SetIrqs::parse(bytes).is_some()), Some(20));
+        assert_eq!(shortest(&|bytes| RegionAccess::parse(bytes).is_some()), Some(16));
+    }
+}
