@@ -3,7 +3,6 @@
 
 mod nvme_host;
 
-use coalesce_target::vfio_user::PciDevice as _;
 use nvme_host::{BLOCKS, Cq, DATA, DNR, Host, NO_FILE, QUIET, RAM, READ, ROM, Setup, Sq, Sqe, WRITE};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

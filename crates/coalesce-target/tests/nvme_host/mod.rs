@@ -2,7 +2,7 @@
 //! socket and no guest.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use coalesce_target::backend::{Backend, FileBackend, MemoryBackend};
+use coalesce_target::backend::{Backend, MemoryBackend};
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
@@ -10,16 +10,15 @@ use coalesce_target::nvme::controller::Controller;
 use coalesce_target::nvme::vector::Vector;
 use coalesce_target::queue::{Command, QueueConfig, QueueParts, QueueThread};
 use coalesce_target::stats::QueueStats;
-use coalesce_target::vfio_user::PciDevice as _;
+use coalesce_target::vfio_user::PciDevice;
 use coalesce_target::vfio_user::irq::Vectors;
 use coalesce_target::vfio_user::memory::DmaMemory;
-use coalesce_target::vfio_user::wire::DmaMap;
+use coalesce_target::vfio_user::wire::{DmaMap, FILES_MAX};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -124,11 +123,9 @@ pub struct Cq {
 }
 
 pub struct Host {
-    pub controller: Controller,
-    pub disk: Arc<Disk>,
+    pub controller: Box<dyn PciDevice>,
+    /// Of a controller in this process.
     pub queues: Arc<[QueueThread<Vector>]>,
-    pub dma: DmaMemory,
-    vectors: Vectors,
     ram: Arc<Ram>,
     pub eventfds: Vec<EventFd>,
     pub sq: Sq,
@@ -153,39 +150,47 @@ pub struct Setup<'a> {
     pub queues: usize,
     pub read_only: bool,
     pub block_size: u32,
-    pub file: Option<&'a Path>,
     pub poll_ns: u64,
 }
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Self { policy: "none", queues: 2, read_only: false, block_size: 512, file: None, poll_ns: 0 }
+        Self { policy: "none", queues: 2, read_only: false, block_size: 512, poll_ns: 0 }
     }
 }
 
-fn memfd(size: u64) -> File {
+pub fn eventfds(count: usize) -> Vec<EventFd> {
+    (0..count).map(|_| EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap()).collect()
+}
+
+pub fn memfd(size: u64) -> File {
     let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
     file.set_len(size).unwrap();
     file
 }
 
+/// Guest memory as the host maps it for the device: its start, its length, its file, and whether the device may write it.
+pub fn regions(ram: &File) -> [(u64, u64, Option<File>, bool); 3] {
+    [
+        (0, RAM, Some(ram.try_clone().unwrap()), true),
+        (ROM, 1 << 20, Some(memfd(1 << 20)), false),
+        (NO_FILE, 1 << 20, None, true),
+    ]
+}
+
 impl Host {
     /// A host with a controller that is not enabled.
     pub fn off(setup: &Setup<'_>) -> Self {
-        let backend = match setup.file {
-            None => Backend::Memory(MemoryBackend::new(SIZE).unwrap()),
-            Some(path) => Backend::File(FileBackend::open(path, setup.read_only, false).unwrap()),
-        };
+        let backend = Backend::Memory(MemoryBackend::new(SIZE).unwrap());
         let mut serial = [0; SERIAL_LEN];
         serial[..4].copy_from_slice(b"SN-1");
-        let size = backend.size();
         let (read_only, block_size) = (setup.read_only, setup.block_size);
-        let limits = Limits { size, block_size, read_only, serial, max_memory: 1 << 40 };
+        let limits = Limits { size: SIZE, block_size, read_only, serial, max_memory: 1 << 40 };
         let disk = Arc::new(Disk {
             name: "nvme".into(),
             backend,
             limits,
-            call_rings: CallRings::new(setup.queues + 1 + 16).unwrap(),
+            call_rings: CallRings::new(setup.queues + 1 + FILES_MAX).unwrap(),
             write_back: AtomicBool::new(true),
             epoch: Instant::now(),
         });
@@ -196,25 +201,29 @@ impl Host {
         let peer = Arc::new(Peer::new(UnixStream::pair().unwrap().0.into()));
         let dma = DmaMemory::new(peer, 1 << 40);
         let ram = memfd(RAM);
-        let map = |flags, address, size, file: Option<File>| {
+        for (address, size, file, is_writable) in regions(&ram) {
+            let flags = DmaMap::READ | if is_writable { DmaMap::WRITE } else { 0 };
             dma.map(&DmaMap { flags, offset: 0, address, size }, file.map(Into::into)).unwrap();
-        };
-        map(DmaMap::READ | DmaMap::WRITE, 0, RAM, Some(ram.try_clone().unwrap()));
-        map(DmaMap::READ, ROM, 1 << 20, Some(memfd(1 << 20)));
-        map(DmaMap::READ | DmaMap::WRITE, NO_FILE, 1 << 20, None);
+        }
         let vectors = Vectors::new(setup.queues as u16 + 1, disk.call_rings.clone());
-        let eventfds: Vec<_> =
-            (0..=setup.queues).map(|_| EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap()).collect();
+        let eventfds = eventfds(setup.queues + 1);
         for (i, eventfd) in eventfds.iter().enumerate() {
             vectors.assign(i as u16, vec![eventfd.as_fd().try_clone_to_owned().unwrap()]).unwrap();
         }
-        let controller = Controller::new(disk.clone(), queues.clone(), dma.clone(), vectors.clone());
+        let controller = Controller::new(disk, queues.clone(), dma, vectors);
+        Self::over(Box::new(controller), ram, eventfds, queues)
+    }
+
+    /// A host with a controller that is not enabled, and has its memory and its eventfds.
+    pub fn over(
+        controller: Box<dyn PciDevice>,
+        ram: File,
+        eventfds: Vec<EventFd>,
+        queues: Arc<[QueueThread<Vector>]>,
+    ) -> Self {
         Self {
             controller,
-            disk,
             queues,
-            dma,
-            vectors,
             ram: Arc::new(Ram(MmapRegion::from_file(FileOffset::new(ram, 0), RAM as usize).unwrap())),
             eventfds,
             sq: Sq { id: 0, base: ASQ, size: ADMIN_ENTRIES, tail: 0 },

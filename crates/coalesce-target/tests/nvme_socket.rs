@@ -1,0 +1,283 @@
+//! The NVMe controller behind a socket: the same host, over vfio-user, with a disk's server and with its process.
+
+mod nvme_host;
+
+use coalesce_target::config::{Device, DiskConfig, Mode, Poll, Size};
+use coalesce_target::nvme::front_end::NvmeUser;
+use coalesce_target::server::{DiskParts, DiskServer};
+use coalesce_target::vfio_user::PciDevice;
+use nix::sys::eventfd::EventFd;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::unistd::Pid;
+use nvme_host::{DATA, Host, PATIENCE, RAM, READ, SIZE, Sqe, WRITE, eventfds, memfd, regions};
+use std::fs::File;
+use std::io::{IoSlice, Read as _};
+use std::ops::Range;
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tempfile::TempDir;
+
+const NO_REPLY: u32 = 1 << 4;
+const BAR0: u32 = 0;
+const CONFIG: u32 = 7;
+
+/// A controller at the other end of a socket. It is shared, because tests also send messages of their own.
+#[derive(Clone)]
+struct Remote(Arc<Mutex<UnixStream>>);
+
+impl Remote {
+    /// Connects, agrees on the version, maps the memory, and assigns the eventfds.
+    fn connect(path: &Path, ram: &File, eventfds: &[EventFd]) -> Self {
+        let start = Instant::now();
+        let stream = loop {
+            match UnixStream::connect(path) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::yield_now();
+        };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let remote = Self(Arc::new(Mutex::new(stream)));
+        let version = [
+            &[0; 4][..],
+            b"{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576,\
+            \"migration\":{\"pgsize\":4096},\"pgsizes\":4096,\"max_dma_maps\":65535,\"write_multiple\":true}}\0",
+        ];
+        remote.ask(1, &version.concat(), &[]);
+        for (address, size, file, is_writable) in regions(ram) {
+            let numbers = [0, address, size].map(u64::to_le_bytes).concat();
+            let map = [&32_u32.to_le_bytes()[..], &(1 | u32::from(is_writable) << 1).to_le_bytes(), &numbers].concat();
+            let files: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
+            remote.ask(2, &map, &files);
+        }
+        for (i, eventfd) in eventfds.iter().enumerate() {
+            let set = [20, 4 | 32, 2, i as u32, 1].map(u32::to_le_bytes).concat();
+            remote.ask(8, &set, &[eventfd.as_raw_fd()]);
+        }
+        remote
+    }
+
+    fn send(stream: &UnixStream, command: u16, flags: u32, payload: &[u8], files: &[RawFd]) {
+        let mut message = vec![7, 0];
+        message.extend(command.to_le_bytes());
+        message.extend((16 + payload.len() as u32).to_le_bytes());
+        message.extend(flags.to_le_bytes());
+        message.extend([0; 4]);
+        message.extend(payload);
+        let files = [ControlMessage::ScmRights(files)];
+        let files = if matches!(files[0], ControlMessage::ScmRights([])) { &files[..0] } else { &files };
+        let sent = sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(&message)], files, MsgFlags::empty(), None);
+        assert_eq!(sent, Ok(message.len()));
+    }
+
+    /// Sends a command. Returns the payload of its answer, or its errno.
+    fn try_ask(&self, command: u16, payload: &[u8], files: &[RawFd]) -> Result<Vec<u8>, i32> {
+        let mut stream = self.0.lock().unwrap();
+        Self::send(&stream, command, 0, payload, files);
+        let mut header = [0; 16];
+        stream.read_exact(&mut header).unwrap();
+        let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().unwrap());
+        let mut payload = vec![0; number(4) as usize - 16];
+        stream.read_exact(&mut payload).unwrap();
+        if number(8) & 1 << 5 != 0 { Err(number(12) as i32) } else { Ok(payload) }
+    }
+
+    fn ask(&self, command: u16, payload: &[u8], files: &[RawFd]) -> Vec<u8> {
+        self.try_ask(command, payload, files).unwrap_or_else(|errno| panic!("command {command}: errno {errno}"))
+    }
+
+    fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
+        [&offset.to_le_bytes()[..], &region.to_le_bytes(), &(count as u32).to_le_bytes(), data].concat()
+    }
+
+    fn configure(&self, offset: u64, value: u16) {
+        self.ask(10, &Self::access(offset, CONFIG, 2, &value.to_le_bytes()), &[]);
+    }
+
+    fn config(&self, offset: u64) -> u16 {
+        let answer = self.ask(9, &Self::access(offset, CONFIG, 2, &[]), &[]);
+        u16::from_le_bytes(answer[16..].try_into().unwrap())
+    }
+
+    /// The offset of the PCI Express capability.
+    fn express(&self) -> u64 {
+        let mut at = u64::from(self.config(0x34) & 0xff);
+        while self.config(at) & 0xff != 0x10 {
+            at = u64::from(self.config(at) >> 8);
+        }
+        at
+    }
+}
+
+impl PciDevice for Remote {
+    fn read(&mut self, offset: u64, data: &mut [u8]) {
+        let answer = self.ask(9, &Self::access(offset, BAR0, data.len(), &[]), &[]);
+        data.copy_from_slice(&answer[16..]);
+    }
+
+    /// As QEMU does: without an answer.
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        let access = Self::access(offset, BAR0, data.len(), data);
+        Self::send(&self.0.lock().unwrap(), 10, NO_REPLY, &access, &[]);
+    }
+
+    fn set_bus_master(&mut self, on: bool) {
+        self.configure(4, if on { 6 } else { 2 });
+    }
+
+    fn unmap(&mut self, range: Range<u64>) {
+        let numbers = [range.start, range.end - range.start].map(u64::to_le_bytes).concat();
+        self.ask(3, &[&24_u32.to_le_bytes()[..], &[0; 4], &numbers].concat(), &[]);
+    }
+
+    fn reset(&mut self) {
+        self.ask(13, &[], &[]);
+    }
+}
+
+/// Connects a host to a socket.
+fn host(path: &Path, queues: usize) -> (Host, Remote) {
+    let (ram, eventfds) = (memfd(RAM), eventfds(queues + 1));
+    let remote = Remote::connect(path, &ram, &eventfds);
+    let mut host = Host::over(Box::new(remote.clone()), ram, eventfds, Vec::new().into());
+    host.enable();
+    (host, remote)
+}
+
+fn served(policy: &str) -> (TempDir, DiskServer<NvmeUser>) {
+    let directory = TempDir::new().unwrap();
+    let config = DiskConfig {
+        name: None,
+        device: Device::Nvme,
+        socket: directory.path().join("socket"),
+        socket_mode: Mode::default(),
+        socket_group: None,
+        file: None,
+        memory: Some(Size(SIZE)),
+        queues: 2,
+        policy: policy.parse().unwrap(),
+        read_only: false,
+        direct: false,
+        serial: None,
+        block_size: None,
+        poll: Poll(0),
+        event_idx: true,
+        max_memory: Size(1 << 40),
+    };
+    let listener = UnixListener::bind(&config.socket).unwrap();
+    let disk = DiskServer::start(DiskParts::open(&config, None).unwrap(), listener, || Ok(())).unwrap();
+    (directory, disk)
+}
+
+/// Writes a pattern, reads it back, and counts interrupts, which are one for each command.
+fn exercise(host: &mut Host, byte: u8) {
+    let (mut sq, mut cq) = host.pair(16);
+    host.interrupts(1);
+    for i in 0..10 {
+        host.write(DATA, &[byte ^ i; 4096]);
+        host.write(DATA + 4096, &[0; 4096]);
+        let lba = 8 * u64::from(i);
+        assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(WRITE).blocks(lba, 8).prps(DATA, 0)), 0);
+        assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(READ).blocks(lba, 8).prps(DATA + 4096, 0)), 0);
+        assert_eq!(host.bytes(DATA + 4096, 4096), [byte ^ i; 4096]);
+    }
+    let (start, mut interrupts) = (Instant::now(), 0);
+    while interrupts < 20 && start.elapsed() < PATIENCE {
+        interrupts += host.interrupts(1);
+    }
+    assert_eq!((interrupts, host.interrupts(1)), (20, 0));
+}
+
+#[test]
+fn a_disk_is_served_to_one_client_after_the_other() {
+    let (directory, disk) = served("none");
+    let path = directory.path().join("socket");
+    for round in 0..3 {
+        let (mut host, remote) = host(&path, 2);
+        assert_eq!(remote.config(0xa), 0x0108, "class");
+        exercise(&mut host, round << 4);
+        assert_eq!(disk.stats()[0].completions, 20 * (u64::from(round) + 1));
+        if round == 1 {
+            host.use_shadow(DATA + 0x40_0000, DATA + 0x40_1000);
+            let mut cq = host.create_cq(2, 16, 2, true);
+            let mut sq = host.create_sq(2, 16, 2);
+            for _ in 0..1000 {
+                assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(READ).blocks(0, 1).prps(DATA, 0)), 0);
+            }
+        }
+        // It disconnects with everything enabled.
+    }
+}
+
+#[test]
+fn every_kind_of_reset_leaves_a_controller_that_can_be_enabled() {
+    let (directory, _disk) = served("auto");
+    let (mut host, remote) = host(&directory.path().join("socket"), 2);
+    let express = remote.express();
+    for kind in 0..6 {
+        let (mut sq, _) = host.pair(16);
+        for _ in 0..15 {
+            host.put(&mut sq, Sqe::io(READ).blocks(0, 8).prps(DATA, 0));
+        }
+        host.ring_sq(&sq);
+        match kind % 3 {
+            0 => host.controller.reset(),
+            1 => remote.configure(express + 8, 1 << 15),
+            _ => host.disable(),
+        }
+        assert_eq!(host.get32(0x1c), 0);
+        host.enable();
+        host.assert_alive();
+    }
+}
+
+#[test]
+fn memory_is_unmapped_when_nothing_uses_it() {
+    let (directory, _disk) = served("none");
+    let (mut host, _) = host(&directory.path().join("socket"), 2);
+    let (mut sq, _) = host.pair(16);
+    for _ in 0..15 {
+        host.put(&mut sq, Sqe::io(READ).blocks(0, 8).prps(DATA, 0));
+    }
+    host.ring_sq(&sq);
+    host.controller.unmap(0..RAM);
+    host.wait_csts(3, 2);
+    host.disable();
+    assert_eq!(host.get32(0x1c), 0);
+}
+
+/// The process of a disk, with its sandbox.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_command_line_serves_an_nvme_disk() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("socket");
+    let record = directory.path().join("record");
+    let image = directory.path().join("image");
+    File::create(&image).unwrap().set_len(SIZE).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coalesce-target"));
+    command.args(["serve", "--device", "nvme", "--queues", "3", "--policy", "none", "--log", "warn"]);
+    command.arg("--socket").arg(&path).arg("--file").arg(&image).arg("--record").arg(&record);
+    let mut process = Process(command.stdin(Stdio::null()).spawn().unwrap());
+    let (mut host, _) = host(&path, 3);
+    exercise(&mut host, 0x5a);
+    assert_eq!(std::fs::read(&image).unwrap()[..4096], [0x5a; 4096]);
+    // It ends in order under a client that is connected.
+    kill(Pid::from_raw(process.0.id() as i32), Signal::SIGTERM).unwrap();
+    assert!(process.0.wait().unwrap().success());
+    let record = std::fs::read_to_string(&record).unwrap();
+    assert_eq!(record.lines().filter(|line| line.contains("\"event\":\"complete\"")).count(), 20);
+}
