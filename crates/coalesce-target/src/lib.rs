@@ -1,12 +1,13 @@
 //! A userspace block device that decides when its guest is interrupted.
 //!
-//! `coalesce-target serve` offers disks over vhost-user to virtual machines, one socket each. The path of a request:
+//! `coalesce-target serve` offers disks to virtual machines, one socket each: over vhost-user, or over vfio-user as NVMe. The
+//! path of a request:
 //!
-//! guest kick → [`queue`] takes it from its [`source`], which is a [`vhost::vring`] → [`backend`] performs it, through
+//! guest kick → [`queue`] takes it from its [`source`], a [`vhost::vring`] or an [`nvme::vector`] → [`backend`] performs it, through
 //! io_uring → [`coalesce_delivery`] posts its completion, asks the policy, and interrupts. A deadline of the policy
 //! leads to the same delivery.
 //!
-//! [`server`] serves any [`front_end`]. Only [`vhost`] knows virtio. Only the queue knows the policy.
+//! [`server`] serves any [`front_end`]. Only [`vhost`] knows virtio, and only [`nvme`] NVMe. Only the queue knows the policy.
 
 pub mod backend;
 pub mod bench;
