@@ -18,7 +18,7 @@ use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _, Spec};
 use mailbox::{Inbox, Mailbox, mailbox};
 use reactor::{Event, Reactor};
-use requests::{BUFFERS_MAX, Ended, Requests, Slot};
+use requests::{Ended, Requests, Slot};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
@@ -441,7 +441,7 @@ impl<S: Source> Queue<S> {
     fn log_full(&mut self) {
         if !std::mem::replace(&mut self.is_full_logged, true) {
             let (disk, queue) = (&self.disk.name, self.index as u64);
-            info!(disk, queue, "{BUFFERS_MAX} buffers are in flight: requests wait until some of them complete");
+            info!(disk, queue, "as much is in flight as a queue can have: requests wait until some of it completes");
         }
     }
 

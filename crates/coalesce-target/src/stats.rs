@@ -27,7 +27,7 @@ pub struct DeviceStats {
     pub broken_rings: u64,
     /// Requests taken over from a process that ended without completing them.
     pub taken_over: u64,
-    /// Kicks.
+    /// Kicks; of an NVMe disk, doorbells that came as messages.
     pub kicks: u64,
 }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// About the most buffers of all requests in flight on a queue. A Linux guest with this many has at least 128 MiB in
 /// flight.
-pub const BUFFERS_MAX: usize = 32 << 10;
+const BUFFERS_MAX: usize = 32 << 10;
 
 /// A request in flight, or a free slot.
 #[derive(Debug)]
