@@ -4,6 +4,7 @@
 mod nvme_host;
 
 use nvme_host::{BLOCKS, Cq, DATA, DNR, Host, NO_FILE, QUIET, RAM, READ, ROM, Setup, Sq, Sqe, WRITE};
+use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -612,6 +613,112 @@ fn memory_that_goes_away_takes_its_queues_along() {
         host.controller.unmap(range);
         host.wait_csts(3, 2);
         host.disable();
+        host.enable();
+        let (mut sq, mut cq) = host.pair(8);
+        assert_serves(&mut host, &mut sq, &mut cq);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Register(u64, u32),
+    Doorbell(u64, u32),
+    Store(u64, u32),
+    Admin(Sqe),
+    Io(Sqe),
+    BusMaster(bool),
+    Unmap(u64),
+    Enable,
+    Reset,
+    Wait,
+}
+
+/// Addresses that matter: queues, shadow doorbells, data, what must not be written, what is not there.
+fn addresses() -> impl Strategy<Value = u64> {
+    const PAGES: [u64; 14] = [
+        0x1000,
+        0x2000,
+        0x11_0000,
+        0x12_0000,
+        0x21_0000,
+        0x22_0000,
+        0x30_0000,
+        DATA,
+        DATA + 0x1000,
+        ROM,
+        NO_FILE,
+        RAM,
+        RAM - 4096,
+        u64::MAX - 4095,
+    ];
+    let offset = prop_oneof![6 => Just(0), 1 => 0..4096_u64, 1 => Just(4088)];
+    (prop::sample::select(&PAGES[..]), offset).prop_map(|(page, offset)| page + offset)
+}
+
+fn numbers() -> impl Strategy<Value = u32> {
+    prop_oneof![0..8_u32, (0..8_u32, 0..8_u32).prop_map(|(low, high)| low | high << 16), any::<u32>(), Just(u32::MAX)]
+}
+
+fn commands(opcodes: &'static [u8]) -> impl Strategy<Value = Sqe> {
+    let opcode = prop_oneof![9 => prop::sample::select(opcodes), 1 => any::<u8>()];
+    let nsid = prop_oneof![6 => Just(1), 1 => Just(0), 1 => Just(u32::MAX), 1 => any::<u32>()];
+    (opcode, nsid, addresses(), addresses(), [numbers(), numbers(), numbers(), numbers()]).prop_map(
+        |(opcode, nsid, first, second, dwords)| {
+            let sqe = Sqe::new(opcode).dword(1, nsid).prps(first, second);
+            dwords.into_iter().enumerate().fold(sqe, |sqe, (i, value)| sqe.dword(10 + i, value))
+        },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (0..0x40_u64, numbers()).prop_map(|(at, value)| Step::Register(at, value)),
+        1 => (0..8_u32).prop_map(|bits| Step::Register(0x14, 0x0046_0000 | bits & 1 | (bits >> 1) << 14)),
+        4 => (0..8_u64, numbers()).prop_map(|(index, value)| Step::Doorbell(index, value)),
+        4 => (addresses(), numbers()).prop_map(|(address, value)| Step::Store(address & !3, value)),
+        8 => commands(&[0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10, 12, 0x7c]).prop_map(Step::Admin),
+        8 => commands(&[0, 1, 2, 2, 8, 9]).prop_map(Step::Io),
+        1 => any::<bool>().prop_map(Step::BusMaster),
+        1 => addresses().prop_map(Step::Unmap),
+        2 => Just(Step::Enable),
+        1 => Just(Step::Reset),
+        1 => Just(Step::Wait),
+    ]
+}
+
+const POLICIES: [&str; 4] = ["none", EIGHT, "cint:ooo=on,barrier=strict,in_flight=off", "auto"];
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn whatever_a_guest_does_the_controller_serves_after_a_reset(
+        policy in prop::sample::select(&POLICIES[..]),
+        steps in prop::collection::vec(steps(), 0..120),
+    ) {
+        let mut host = Host::new(policy);
+        let (mut sq, _) = host.pair(16);
+        for step in steps {
+            match step {
+                Step::Register(at, value) => host.set32(at, value),
+                Step::Doorbell(index, value) => host.doorbell(index, value),
+                Step::Store(address, value) if address <= RAM - 4 => host.store(address, value),
+                Step::Store(..) => {}
+                Step::Admin(sqe) => {
+                    host.admin_submit(sqe);
+                }
+                Step::Io(sqe) => {
+                    host.put(&mut sq, sqe);
+                    host.ring_sq(&sq);
+                }
+                Step::BusMaster(on) => host.controller.set_bus_master(on),
+                Step::Unmap(start) => host.controller.unmap(start..start.saturating_add(4096)),
+                Step::Enable => host.set32(0x14, 0x0046_0001),
+                Step::Reset => host.controller.reset(),
+                Step::Wait => std::thread::yield_now(),
+            }
+        }
+        host.controller.reset();
         host.enable();
         let (mut sq, mut cq) = host.pair(8);
         assert_serves(&mut host, &mut sq, &mut cq);
