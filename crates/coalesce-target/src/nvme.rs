@@ -4,6 +4,9 @@
 //! Each interrupt vector for I/O has a thread of its own, whose source is a [`Vector`](vector::Vector): the completion
 //! queues with this vector, and their submission queues. Both share a [`Session`](admin::Session), from the controller's
 //! enabling to its reset.
+//!
+//! Commands: Flush, Read, Write, Write Zeroes, Dataset Management; the mandatory admin commands, Doorbell Buffer Config. Not:
+//! SGLs, fused commands, metadata, several namespaces, firmware updates, a boot partition, INTx.
 
 pub mod admin;
 pub mod command;
