@@ -2,7 +2,7 @@
 //! socket and no guest.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use coalesce_target::backend::{Backend, MemoryBackend};
+use coalesce_target::backend::{Backend, FileBackend, MemoryBackend};
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
@@ -19,6 +19,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -150,12 +151,14 @@ pub struct Setup<'a> {
     pub queues: usize,
     pub read_only: bool,
     pub block_size: u32,
+    /// An image of `SIZE` bytes, instead of memory.
+    pub file: Option<&'a Path>,
     pub poll_ns: u64,
 }
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Self { policy: "none", queues: 2, read_only: false, block_size: 512, poll_ns: 0 }
+        Self { policy: "none", queues: 2, read_only: false, block_size: 512, file: None, poll_ns: 0 }
     }
 }
 
@@ -181,7 +184,10 @@ pub fn regions(ram: &File) -> [(u64, u64, Option<File>, bool); 3] {
 impl Host {
     /// A host with a controller that is not enabled.
     pub fn off(setup: &Setup<'_>) -> Self {
-        let backend = Backend::Memory(MemoryBackend::new(SIZE).unwrap());
+        let backend = match setup.file {
+            None => Backend::Memory(MemoryBackend::new(SIZE).unwrap()),
+            Some(path) => Backend::File(FileBackend::open(path, setup.read_only, false).unwrap()),
+        };
         let mut serial = [0; SERIAL_LEN];
         serial[..4].copy_from_slice(b"SN-1");
         let (read_only, block_size) = (setup.read_only, setup.block_size);
