@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the targets of the device: fuzz/corpus/{chains,take_over,messages,control}.
+"""Writes the seeds of the targets of the device: fuzz/corpus/{chains,take_over,messages,vfio_user,control}.
 
 A structure is read as the crate `arbitrary` does it: numbers in little endian, a bool before each element of a list and
 before what may be missing, and an enum's variant as a fraction of 2^32. The order is that of the fields in
-fuzz_targets/guest/mod.rs, ring/mod.rs and messages.rs.
+fuzz_targets/guest/mod.rs, ring/mod.rs, messages.rs and vfio_user.rs.
 """
 import pathlib
 import struct
@@ -95,6 +95,41 @@ messages = {
     "config": items(message(8, bytes([0, 0, 60])), message(8, bytes([1, 32, 1]))),
 }
 
+# vfio_user.rs
+def step_of_client(index, what=b""): return variant(index, 11) + what
+def map_(page, pages, offset=0, flags=None, with_gift=None):
+    allowed = never(u32(0)) if flags is None else always(u32(flags))
+    given = never(RIGHT) if with_gift is None else always(with_gift)
+    return step_of_client(0, allowed + bytes([offset, page, pages]) + never(u64(0) * 3) + given)
+def unmap(which): return step_of_client(1, never(u32(0)) + u8(which) + never(u64(0) * 2))
+UNMAP_ALL = step_of_client(2)
+def irqs(kind, count, start=None, data=0, with_gift=None):
+    first = never(u32(0)) if start is None else always(u32(start))
+    given = never(RIGHT) if with_gift is None else always(with_gift)
+    return step_of_client(3, u8(kind) + never(u32(0)) * 2 + first + u8(count) + u8(data) + given)
+BAR0, BAR4, CONFIG = 0, 1, 2
+def access(write, region, offset, count, byte=0, post=False):
+    return step_of_client(4, bytes([write, post, region]) + u16(offset) + u8(count) + never(u64(0) + u32(0)) + u8(byte))
+def describe(command, index): return step_of_client(5, u8(command) + never(u32(0)) + u8(index))
+RESET = step_of_client(6)
+def use(at, len, write=True): return step_of_client(8, u16(at // 16) + u16(len) + u8(write))
+def signal(vector): return step_of_client(9, u8(vector))
+def cut(len): return step_of_client(10, u16(len))
+def client(*steps): return never(u64(0)) + items(*steps)
+vfio_user = {
+    "a-session": client(describe(0, 0), describe(1, 0), describe(2, 2), map_(0, 8), map_(8, 8, 8), irqs(0, 4),
+                        access(True, CONFIG, 4, 2, 6), access(True, BAR0, 0x1000, 4, post=True), use(0x7000, 0x1000),
+                        signal(0), access(False, BAR0, 0, 255), unmap(1), UNMAP_ALL, RESET),
+    "read-only": client(map_(0, 4, flags=1), use(0, 64, False), use(0, 64), unmap(0)),
+    "no-file": client(map_(0, 4, with_gift=gift(8)), use(0, 64), map_(0, 4), unmap(0)),
+    "memory-is-cut": client(map_(0, 16), map_(16, 8), use(0x8000, 64), cut(0x4000), use(0x8000, 64, False)),
+    "eventfd-is-full": client(irqs(0, 2, with_gift=gift(2, u8(1) + u8(1))), signal(0), signal(1), irqs(2, 2), irqs(3, 2, data=2)),
+    "eventfd-is-a-pipe": client(irqs(0, 2, with_gift=gift(3, u8(0))), signal(0), irqs(0, 1)),
+    "pending": client(signal(3), access(False, BAR4, 4096, 8), irqs(0, 2, start=2), signal(3), irqs(2, 0), signal(3)),
+    "function-level-reset": client(map_(0, 4), signal(1), use(0, 64), access(True, CONFIG, 0x51, 1, 0x80), access(False, CONFIG, 0, 255)),
+    "no-version": always(bytes(8)) + items(map_(0, 4), RESET),
+}
+
 # control.rs
 def call(method, params): return b'{"jsonrpc":"2.0","id":1,"method":"%s","params":%s}' % (method, params)
 control = {
@@ -111,7 +146,7 @@ control = {
     "metrics-partial": b"/\r\nGET /?a=%20 HTTP/1.1\nHost",
 }
 
-for name, seeds in {"chains": chains, "take_over": take_over, "messages": messages, "control": control}.items():
+for name, seeds in {"chains": chains, "take_over": take_over, "messages": messages, "vfio_user": vfio_user, "control": control}.items():
     folder = pathlib.Path(__file__).parent / "corpus" / name
     folder.mkdir(parents=True, exist_ok=True)
     for seed, data in seeds.items():

@@ -4,6 +4,7 @@
 //! served after it.
 #![no_main]
 
+mod files;
 mod guest;
 
 use arbitrary::Arbitrary;
@@ -15,6 +16,7 @@ use coalesce_target::queue::{QueueConfig, QueueParts, QueueThread};
 use coalesce_target::vhost::front_end::check_files;
 use coalesce_target::vhost::vring::Vring;
 use coalesce_target::vhost::{Connection, QUEUE_SIZE_MAX};
+use files::{Gift, eventfd, memory, open_files};
 use guest::{DISK_LEN, Place, RINGS, Rarely, Request, START};
 use libfuzzer_sys::fuzz_target;
 use nix::errno::Errno;
@@ -27,7 +29,6 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -60,24 +61,6 @@ const SET_INFLIGHT_FD: u8 = 32;
 const ADD_MEM_REG: u8 = 37;
 const REM_MEM_REG: u8 = 38;
 const LAST: u8 = 45;
-
-/// A file that goes along with a message.
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum Gift {
-    /// What belongs there.
-    Right,
-    Memory(u8),
-    Eventfd {
-        blocks: bool,
-        full: bool,
-    },
-    PipeEnd(bool),
-    Socket,
-    Null,
-    Directory,
-    ReadOnly,
-    None,
-}
 
 #[derive(Arbitrary, Clone, Debug)]
 enum Step {
@@ -211,18 +194,8 @@ struct FrontEnd {
     is_open: bool,
 }
 
-fn memory(len: u64) -> File {
-    let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).unwrap());
-    file.set_len(len).unwrap();
-    file
-}
-
 fn u64s(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
-fn eventfd(flags: EfdFlags) -> EventFd {
-    EventFd::from_flags(flags | EfdFlags::EFD_CLOEXEC).unwrap()
 }
 
 impl FrontEnd {
@@ -268,40 +241,13 @@ impl FrontEnd {
 
     /// A message with `right` along, unless the gift is another.
     fn give(&mut self, message: u8, payload: &[u8], gift: Gift, right: RawFd) {
-        let file = self.file(gift, right);
+        let file = gift.file(right);
         let files: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
         self.send(message, 1 | 8, payload.len() as u32, payload, &files);
     }
 
     fn say(&mut self, message: u8, payload: &[u8]) {
         self.send(message, 1 | 8, payload.len() as u32, payload, &[]);
-    }
-
-    fn file(&self, gift: Gift, right: RawFd) -> Option<OwnedFd> {
-        let duplicate = |fd: RawFd| {
-            // SAFETY: the descriptor is open.
-            unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().unwrap()
-        };
-        Some(match gift {
-            Gift::Right => duplicate(right),
-            Gift::Memory(pages) => memory(u64::from(pages % 32) * 4096).into(),
-            Gift::Eventfd { blocks, full } => {
-                let eventfd = eventfd(if blocks { EfdFlags::empty() } else { EfdFlags::EFD_NONBLOCK });
-                if full {
-                    eventfd.write(u64::MAX - 1).unwrap();
-                }
-                eventfd.into()
-            }
-            Gift::PipeEnd(write) => {
-                let (reader, writer) = std::io::pipe().unwrap();
-                if write { writer.into() } else { reader.into() }
-            }
-            Gift::Socket => UnixStream::pair().unwrap().0.into(),
-            Gift::Null => File::open("/dev/null").unwrap().into(),
-            Gift::Directory => File::open("/").unwrap().into(),
-            Gift::ReadOnly => File::open("/proc/self/maps").unwrap().into(),
-            Gift::None => return None,
-        })
     }
 
     fn discard_replies(&self) {
@@ -338,7 +284,7 @@ impl FrontEnd {
         let mut payload = (regions.len() as u64).to_le_bytes().to_vec();
         regions.iter().for_each(|region| payload.extend(u64s(region)));
         let right: Vec<_> = (0..regions.len()).map(|i| self.memory[i % 2].as_raw_fd()).collect();
-        let files: Vec<_> = right.iter().map_while(|&right| self.file(gift, right)).collect();
+        let files: Vec<_> = right.iter().map_while(|&right| gift.file(right)).collect();
         let files: Vec<_> = files.iter().map(|file| file.as_raw_fd()).collect();
         self.send(SET_MEM_TABLE, 1 | 8, payload.len() as u32, &payload, &files);
     }
@@ -430,7 +376,7 @@ impl FrontEnd {
             Step::Message { message, flags, payload, len, gifts } => {
                 let len = len.get().unwrap_or(payload.len() as u32);
                 let right = self.memory[0].as_raw_fd();
-                let files: Vec<_> = gifts.iter().flatten().filter_map(|gift| self.file(*gift, right)).collect();
+                let files: Vec<_> = gifts.iter().flatten().filter_map(|gift| gift.file(right)).collect();
                 let files: Vec<_> = files.iter().map(|file| file.as_raw_fd()).collect();
                 let flags = flags.get().map_or(1 | 8, u32::from);
                 self.send(message % (LAST + 1), flags, len, payload, &files);
@@ -475,13 +421,6 @@ fn serve_sound(target: &Target) {
     let mut byte = [0xAA];
     front_end.memory[0].read_exact_at(&mut byte, status - START).unwrap();
     assert_eq!(byte, [0], "the status of a sound request");
-}
-
-/// The files that are open, without pipes: the fuzzer has some to what finds it the names of functions.
-fn open_files() -> Vec<PathBuf> {
-    let files = std::fs::read_dir("/proc/self/fd").unwrap();
-    let files = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
-    files.filter(|file| !file.to_string_lossy().starts_with("pipe:")).collect()
 }
 
 fn run(target: &Target, steps: &[Step]) {

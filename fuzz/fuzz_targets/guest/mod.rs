@@ -1,7 +1,11 @@
 //! A guest that does nearly what it should: requests in their usual framing with now and then one thing wrong, in memory
 //! of a known layout.
 
+#[path = "../rarely/mod.rs"]
+mod rarely;
+
 use arbitrary::Arbitrary;
+pub use rarely::Rarely;
 
 // Guest memory: two regions side by side, and one elsewhere.
 pub const START: u64 = 0x1000;
@@ -55,19 +59,6 @@ enum FlawKind {
     Len(u32),
     Flags(u8),
     Next(u16),
-}
-
-/// Something that happens now and then.
-#[derive(Arbitrary, Clone, Copy, Debug)]
-pub struct Rarely<T> {
-    dice: u8,
-    what: T,
-}
-
-impl<T: Copy> Rarely<T> {
-    pub fn get(&self) -> Option<T> {
-        (self.dice & 7 == 7).then_some(self.what)
-    }
 }
 
 /// A request in its usual framing.
