@@ -177,13 +177,11 @@ impl<D: PciDevice> Connection<D> {
         Ok(())
     }
 
-    /// Sends the answer to a command, if it wants one: with what is in `reply`, or that it failed.
+    /// Sends the answer to a command, if it wants one: what is in `reply`, or that it failed. A command that fails leaves
+    /// nothing there.
     fn answer(&mut self, header: &Header, errno: Option<Errno>) -> Result<()> {
         if header.flags & flag::NO_REPLY != 0 {
             return Ok(());
-        }
-        if errno.is_some() {
-            self.reply.truncate(HEADER_LEN);
         }
         let flags = flag::REPLY | errno.map_or(0, |_| flag::ERROR);
         let size = u32::try_from(self.reply.len())?;
