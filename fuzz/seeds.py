@@ -107,7 +107,7 @@ def irqs(kind, count, start=None, data=0, with_gift=None):
     first = never(u32(0)) if start is None else always(u32(start))
     given = never(RIGHT) if with_gift is None else always(with_gift)
     return step_of_client(3, u8(kind) + never(u32(0)) * 2 + first + u8(count) + u8(data) + given)
-BAR0, BAR4, CONFIG = 0, 1, 2
+BAR0, BAR4, CONFIG = 0, 2, 3
 def access(write, region, offset, count, byte=0, post=False):
     return step_of_client(4, bytes([write, post, region]) + u16(offset) + u8(count) + never(u64(0) + u32(0)) + u8(byte))
 def describe(command, index): return step_of_client(5, u8(command) + never(u32(0)) + u8(index))

@@ -15,7 +15,7 @@ use coalesce_target::vfio_user::connection::Connection;
 use coalesce_target::vfio_user::irq::Vectors;
 use coalesce_target::vfio_user::memory::{Access, DmaMemory, Slice};
 use coalesce_target::vfio_user::pci::Identity;
-use coalesce_target::vfio_user::wire::{FILES_MAX, HEADER_LEN, Header, command, flag};
+use coalesce_target::vfio_user::wire::{FILES_MAX, HEADER_LEN, Header, TRANSFER_MAX, command, flag};
 use files::{Gift, eventfd, memory, open_files};
 use libfuzzer_sys::fuzz_target;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -313,15 +313,30 @@ impl Client {
                 self.send(command::DEVICE_SET_IRQS, 0, payload.len() as u32, &payload, &files);
             }
             Step::Access { write, post, region, offset, count, odd, byte } => {
-                const REGIONS: [u32; 8] = [0, 4, 7, 7, 0, 1, 8, 9];
-                let usual = (u64::from(*offset), u32::from(*count));
+                const REGIONS: [(u32, u64); 8] = [
+                    (0, BAR0_LEN as u64),
+                    (0, BAR0_LEN as u64),
+                    (4, 2 * PAGE),
+                    (7, PAGE),
+                    (7, PAGE),
+                    (1, 0),
+                    (8, 0),
+                    (9, 0),
+                ];
+                let (region, len) = REGIONS[usize::from(region % 8)];
+                // Half of them are near the region's end.
+                let near = (len + u64::from(*offset) % 16).saturating_sub((*count).into());
+                let usual = (if *offset < 1 << 15 { u64::from(*offset) } else { near }, u32::from(*count));
                 let (offset, count) = odd.get().unwrap_or(usual);
-                let region = REGIONS[usize::from(region % 8)];
                 let mut payload = [u64s(&[offset]), u32s(&[region, count])].concat();
                 let flags = if *post { flag::NO_REPLY } else { 0 };
                 let command = if *write { command::REGION_WRITE } else { command::REGION_READ };
                 payload.resize(payload.len() + if *write { (count as usize).min(300) } else { 0 }, *byte);
-                self.send(command, flags, payload.len() as u32, &payload, &[]);
+                let is_answered = self.send(command, flags, payload.len() as u32, &payload, &[]);
+                let fits = offset.checked_add(count.into()).is_some_and(|end| end <= len) && count > 0;
+                let is_whole = count <= if *write { 300 } else { TRANSFER_MAX as u32 };
+                let is_expected = fits && is_whole && !post && self.is_open;
+                assert_eq!(is_answered, is_expected, "{count} bytes at {offset:#x} of region {region}");
             }
             Step::Describe { command, argsz, index } => {
                 const COMMANDS: [u16; 3] =
