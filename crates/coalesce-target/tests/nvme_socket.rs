@@ -210,7 +210,12 @@ fn a_disk_is_served_to_one_client_after_the_other() {
                 assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(READ).blocks(0, 1).prps(DATA, 0)), 0);
             }
         }
-        // It disconnects with everything enabled.
+        drop((host, remote)); // with everything enabled
+        let start = Instant::now();
+        while disk.is_connected() {
+            assert!(start.elapsed() < PATIENCE, "the connection is closed");
+            std::thread::yield_now();
+        }
     }
 }
 

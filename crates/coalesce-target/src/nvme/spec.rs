@@ -305,10 +305,11 @@ mod tests {
         for (i, byte) in bytes.iter_mut().enumerate() {
             *byte = i as u8;
         }
+        bytes[1] = 0; // flags
         let sqe = Sqe::new(bytes);
         assert_eq!((sqe.opcode(), sqe.cid(), sqe.nsid()), (0, 0x0302, 0x0706_0504));
         assert_eq!((sqe.prp1(), sqe.prp2()), (0x1f1e_1d1c_1b1a_1918, 0x2726_2524_2322_2120));
-        assert_eq!((sqe.lba(), sqe.blocks()), (0x2f2e_2d2c_2b2a_2928, 0x3132));
+        assert_eq!((sqe.lba(), sqe.blocks()), (0x2f2e_2d2c_2b2a_2928, 0x3131));
         assert_eq!((sqe.fua(), sqe.may_deallocate(), sqe.dword::<15>()), (false, true, 0x3f3e_3d3c));
         assert!(sqe.has_plain_flags());
         for flags in [0x01, 0x02, 0x40, 0x80] {
