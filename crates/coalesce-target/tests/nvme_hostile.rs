@@ -217,6 +217,7 @@ fn values_that_a_doorbell_cannot_have_are_ignored_and_reported() {
         host.ring_sq(&sq);
         let event = host.admin_next();
         assert_eq!((event.cid, event.result), (cid, BAD_VALUE), "{value:#x} as head");
+        host.doorbell(5, cq.head.into()); // the bad value may have replaced a good one that was not seen
         for _ in 0..20 {
             host.reap(&mut cq, 1);
         }

@@ -84,6 +84,13 @@ impl SubmissionQueue {
         distance(self.head, tail, self.size)
     }
 
+    /// Whether [`look`](Self::look) would return an error.
+    #[must_use]
+    pub fn has_bad_value(&self) -> bool {
+        let value = self.doorbell.line.value();
+        self.head == self.tail && value >= self.size.into() && self.doorbell.bad != Some(value)
+    }
+
     /// Fetches the next entry. One must wait.
     pub fn fetch(&mut self) -> Sqe {
         let mut bytes = [0; SQE_LEN];

@@ -170,6 +170,11 @@ impl Vector {
         looked.map_err(|BadValue| self.session.report(queue, Fault::Value)).ok()
     }
 
+    /// Whether a tail is to be reported.
+    fn has_bad_value(&self) -> bool {
+        self.sqs.iter().any(|sq| self.is_fetching(sq) && self.cq_of(sq).is_some() && sq.has_bad_value())
+    }
+
     /// Commands that wait to be fetched, and have room for their completions.
     fn fetchable(&self) -> u32 {
         let of = |cq: &CompletionQueue| {
@@ -303,7 +308,8 @@ unsafe impl Source for Vector {
                 self.cqs.iter().for_each(CompletionQueue::ask);
             }
         };
-        Ok(self.sleep.fall_asleep(ask, self.waits_for_room, || self.fetchable() > 0 && !self.session.is_over()))
+        let has_work = || !self.session.is_over() && (self.fetchable() > 0 || self.has_bad_value());
+        Ok(self.sleep.fall_asleep(ask, self.waits_for_room, has_work))
     }
 
     fn disable_kicks(&mut self) -> Result<(), Infallible> {
