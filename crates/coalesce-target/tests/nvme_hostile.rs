@@ -140,6 +140,22 @@ fn ranges_to_discard_may_be_many_but_must_be_on_the_disk() {
     assert_serves(&mut host, &mut sq, &mut cq);
 }
 
+/// Each command asks to deallocate a large disk 256 times.
+#[test]
+fn ranges_to_discard_that_overlap_do_not_multiply_the_work() {
+    const LARGE: u64 = 1 << 40;
+    let mut host = Host::with(&Setup { size: LARGE, block_size: 4096, ..Setup::default() });
+    let (mut sq, mut cq) = host.pair(64);
+    let blocks = u32::try_from(LARGE / 4096).unwrap();
+    host.write(DATA, &[[0; 4], blocks.to_le_bytes(), [0; 4], [0; 4]].concat().repeat(256));
+    let discard = Sqe::io(9).prps(DATA, 0).dword(10, 255).dword(11, 4);
+    for _ in 0..16 {
+        host.put(&mut sq, discard);
+    }
+    host.ring_sq(&sq);
+    assert!(host.reap(&mut cq, 16).iter().all(|cqe| cqe.status == 0));
+}
+
 #[test]
 fn blocks_outside_the_disk_and_large_transfers_are_refused() {
     let mut host = Host::new("none");

@@ -171,18 +171,23 @@ fn range(lba: u64, blocks: u64, disk: &Disk) -> Result<(u64, u64), Status> {
     end.map(|_| (lba * block_size, blocks * block_size)).ok_or(Status::LBA_RANGE)
 }
 
-/// The ranges that Dataset Management deallocates, the first one last. Other attributes are only advice.
+/// The ranges that Dataset Management deallocates, the first one last. Other attributes are only advice. So is this one:
+/// ranges that overlap could make the disk large many times over, so no more bytes are deallocated than it has.
 fn discards(sqe: &Sqe, disk: &Disk, memory: &DmaMemory, discards: &mut Vec<Operation>) -> Result<(), Status> {
     const DEALLOCATE: u32 = 1 << 2;
     let count = (sqe.dword::<10>() & 0xff) as usize + 1;
     let mut bytes = vec![0; count * RANGE_LEN];
     prps(sqe).read(memory, &mut bytes)?;
-    for bytes in bytes.chunks_exact(RANGE_LEN).rev() {
+    let mut left = disk.limits.size;
+    for bytes in bytes.chunks_exact(RANGE_LEN) {
         let number = |from: usize, to: usize| bytes[from..to].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
         let (offset, len) = range(number(8, 16), number(4, 8), disk)?;
+        let len = len.min(left);
         if sqe.dword::<11>() & DEALLOCATE != 0 && len > 0 {
+            left -= len;
             discards.push(Operation::Discard { offset, len });
         }
     }
+    discards.reverse();
     Ok(())
 }

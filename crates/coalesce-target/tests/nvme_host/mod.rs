@@ -151,14 +151,16 @@ pub struct Setup<'a> {
     pub queues: usize,
     pub read_only: bool,
     pub block_size: u32,
-    /// An image of `SIZE` bytes, instead of memory.
+    /// Bytes of the disk.
+    pub size: u64,
+    /// An image of `size` bytes, instead of memory.
     pub file: Option<&'a Path>,
     pub poll_ns: u64,
 }
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Self { policy: "none", queues: 2, read_only: false, block_size: 512, file: None, poll_ns: 0 }
+        Self { policy: "none", queues: 2, read_only: false, block_size: 512, size: SIZE, file: None, poll_ns: 0 }
     }
 }
 
@@ -185,13 +187,13 @@ impl Host {
     /// A host with a controller that is not enabled.
     pub fn off(setup: &Setup<'_>) -> Self {
         let backend = match setup.file {
-            None => Backend::Memory(MemoryBackend::new(SIZE).unwrap()),
+            None => Backend::Memory(MemoryBackend::new(setup.size).unwrap()),
             Some(path) => Backend::File(FileBackend::open(path, setup.read_only, false).unwrap()),
         };
         let mut serial = [0; SERIAL_LEN];
         serial[..4].copy_from_slice(b"SN-1");
         let (read_only, block_size) = (setup.read_only, setup.block_size);
-        let limits = Limits { size: SIZE, block_size, read_only, serial, max_memory: 1 << 40 };
+        let limits = Limits { size: setup.size, block_size, read_only, serial, max_memory: 1 << 40 };
         let disk = Arc::new(Disk {
             name: "nvme".into(),
             backend,
