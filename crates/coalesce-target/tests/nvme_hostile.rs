@@ -1,12 +1,17 @@
 //! What a hostile guest does to the NVMe controller. It gets the status code or the state that the specification says, or
 //! nothing happens. The controller never hangs, and serves on.
 
+mod medium;
 mod nvme_host;
 
-use nvme_host::{BLOCKS, Cq, DATA, DNR, FLUSH, Host, NO_FILE, QUIET, RAM, READ, ROM, SIZE, Setup, Sq, Sqe, WRITE};
+use medium::{Call, Fault, Medium};
+use nvme_host::{
+    BLOCKS, Cq, DATA, DNR, FLUSH, Host, NO_FILE, PATIENCE, QUIET, RAM, READ, ROM, SIZE, Setup, Sq, Sqe, WRITE,
+};
 use proptest::prelude::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::thread::sleep;
 
 const INVALID_OPCODE: u16 = 0x01 | DNR;
@@ -611,6 +616,34 @@ fn after_a_reset_nothing_is_posted_or_signalled() {
             assert_serves(&mut host, &mut sq, &mut cq);
         }
     }
+}
+
+/// The first of 256 ranges is being deallocated when the controller is disabled.
+#[test]
+fn a_reset_does_not_wait_for_ranges_to_discard_that_have_not_begun() {
+    let Some(medium) = Medium::new_or_skip("a reset while ranges are discarded", SIZE as usize) else { return };
+    let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
+    let (begun, has_begun) = channel();
+    let (go_on, may_go_on) = channel();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let calls_too = calls.clone();
+    medium.plan(move |call| {
+        if matches!(call, Call::Allocate { .. }) && calls_too.fetch_add(1, Ordering::Relaxed) == 0 {
+            begun.send(()).unwrap();
+            let _ = may_go_on.recv();
+        }
+        Fault::None
+    });
+    let (mut sq, _) = host.pair(8);
+    let range = |lba: u64| [&[0; 4][..], &8_u32.to_le_bytes(), &lba.to_le_bytes()].concat();
+    host.write(DATA, &(0..256).flat_map(|i| range(i * 8)).collect::<Vec<_>>());
+    host.submit(&mut sq, Sqe::io(9).prps(DATA, 0).dword(10, 255).dword(11, 4));
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    host.set32(0x14, 0x0046_0000);
+    assert_eq!(host.get32(0x1c) & 1, 1, "it waits for the first");
+    go_on.send(()).unwrap();
+    host.wait_csts(1, 0);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 
 #[test]

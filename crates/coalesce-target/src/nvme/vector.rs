@@ -269,8 +269,9 @@ unsafe impl Source for Vector {
         }))
     }
 
+    /// After a reset nobody waits for the rest of a command, but the host for its end.
     fn next_operation(&mut self, Token(issued): &mut Token) -> Option<Operation> {
-        issued.as_mut()?.data.discards.pop()
+        issued.as_mut().filter(|_| !self.session.is_over())?.data.discards.pop()
     }
 
     fn complete(&mut self, Token(issued): Token, outcome: Outcome) -> Entry {
