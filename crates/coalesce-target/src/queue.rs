@@ -14,7 +14,7 @@ use crate::record::{Recorder, Recording};
 use crate::source::{Source, Task};
 use crate::stats::{DeviceStats, QueueStats};
 use anyhow::{Context as _, Result};
-use coalesce_delivery::Delivery;
+use coalesce_delivery::{Delivery, Ring as _};
 use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _, Spec};
 use mailbox::{Inbox, Mailbox, mailbox};
 use reactor::{Event, Reactor};
@@ -560,10 +560,18 @@ impl<S: Source> Queue<S> {
             decided = self.delivery.on_deadline(source, now).map(Some);
         }
         self.note_decided(now, decided);
-        // Nothing follows the last completion of a disabled source, whatever waits to be taken.
-        let is_last = matches!(self.state, State::Disabled(_)) && self.requests.in_flight() == 0;
-        if is_last && self.delivery.policy().held() > 0 {
+        if self.delivery.policy().held() > 0 && self.must_announce() {
             self.flush();
+        }
+    }
+
+    /// Whether what is held cannot wait for the next completion: none follows the last one of a disabled source, whatever
+    /// waits to be taken; or the guest has come to wait for what is held.
+    fn must_announce(&self) -> bool {
+        match &self.state {
+            State::Disabled(_) if self.requests.in_flight() == 0 => true,
+            State::Disabled(source) | State::Running(source) => !source.may_hold(),
+            State::Stopped(_) | State::Broken(_) => false,
         }
     }
 

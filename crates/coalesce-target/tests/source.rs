@@ -40,6 +40,7 @@ struct Host {
     completions: Vec<(usize, u16, Outcome)>,
     room: usize,          // completion queue entries that are neither used nor reserved
     takes: Option<usize>, // requests that can be taken yet; none: all
+    is_held_up: bool,     // by completions that are held
 }
 
 /// The controller's side of it.
@@ -64,6 +65,10 @@ impl Ring for QueuePair {
     fn post(&mut self, entry: Self::Entry) -> Result<(), &'static str> {
         self.host.lock().unwrap().completions.push(entry);
         Ok(())
+    }
+
+    fn may_hold(&self) -> bool {
+        !self.host.lock().unwrap().is_held_up
     }
 
     fn wants_interrupt(&mut self) -> bool {
@@ -265,9 +270,9 @@ fn a_broken_source_is_reported_and_rests() {
     assert_eq!((stats.completions, stats.device.broken_rings), (0, 1));
 }
 
-/// vIC without `max_hold` has no deadline: it relies on the next completion.
-#[test]
-fn a_source_that_is_disabled_holds_nothing() {
+/// A queue that holds completions, and has nothing in flight. vIC without `max_hold` has no deadline: it relies on the next
+/// completion.
+fn that_holds() -> Bench {
     let bench = Bench::with_policy("vic:max_hold=off,iops_threshold=0,cif_threshold=2,epoch=1ms", usize::MAX);
     bench.host.lock().unwrap().takes = Some(0);
     (0..64).for_each(|command| bench.submit(0, command, READ, Some(&block(0))));
@@ -282,7 +287,23 @@ fn a_source_that_is_disabled_holds_nothing() {
         }
     }
     while bench.interrupts.try_recv().is_ok() {}
+    bench
+}
+
+#[test]
+fn a_source_that_is_disabled_holds_nothing() {
+    let bench = that_holds();
     bench.queue.ask(|answer| Command::Enable(false, answer));
+    bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
+    assert_eq!(bench.queue.ask(Command::GetStats).unwrap().held, 0);
+}
+
+/// NVMe: a command has come that has no room for its completion.
+#[test]
+fn a_source_that_is_held_up_by_what_is_held_gets_it() {
+    let bench = that_holds();
+    bench.host.lock().unwrap().is_held_up = true;
+    bench.doorbell.write(1).unwrap();
     bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
     assert_eq!(bench.queue.ask(Command::GetStats).unwrap().held, 0);
 }

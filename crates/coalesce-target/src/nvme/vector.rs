@@ -269,7 +269,7 @@ unsafe impl Source for Vector {
         }))
     }
 
-    /// After a reset nobody waits for the rest of a command, but the host for its end.
+    /// After a reset the rest of a command is of no use to anybody, and the host waits for its end.
     fn next_operation(&mut self, Token(issued): &mut Token) -> Option<Operation> {
         issued.as_mut().filter(|_| !self.session.is_over())?.data.discards.pop()
     }
