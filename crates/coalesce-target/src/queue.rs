@@ -14,7 +14,7 @@ use crate::record::{Recorder, Recording};
 use crate::source::{Source, Task};
 use crate::stats::{DeviceStats, QueueStats};
 use anyhow::{Context as _, Result};
-use coalesce_delivery::{Delivery, Ring as _};
+use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _, Spec};
 use mailbox::{Inbox, Mailbox, mailbox};
 use reactor::{Event, Reactor};

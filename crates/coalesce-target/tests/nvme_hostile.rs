@@ -4,11 +4,20 @@
 mod medium;
 mod nvme_host;
 
+use coalesce_target::bus_error::Peer;
+use coalesce_target::call::CallRings;
+use coalesce_target::nvme::admin::Session;
+use coalesce_target::nvme::doorbell::{Doorbells, Line};
+use coalesce_target::nvme::rings::CompletionQueue;
+use coalesce_target::vfio_user::irq::Vectors;
+use coalesce_target::vfio_user::memory::{Access, DmaMemory};
+use coalesce_target::vfio_user::wire::DmaMap;
 use medium::{Call, Fault, Medium};
 use nvme_host::{
-    BLOCKS, Cq, DATA, DNR, FLUSH, Host, NO_FILE, PATIENCE, QUIET, RAM, READ, ROM, SIZE, Setup, Sq, Sqe, WRITE,
+    BLOCKS, Cq, DATA, DNR, FLUSH, Host, NO_FILE, PATIENCE, QUIET, RAM, READ, ROM, SIZE, Setup, Sq, Sqe, WRITE, memfd,
 };
 use proptest::prelude::*;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -615,6 +624,23 @@ fn after_a_reset_nothing_is_posted_or_signalled() {
             let (mut sq, mut cq) = host.pair(8);
             assert_serves(&mut host, &mut sq, &mut cq);
         }
+    }
+}
+
+/// The thread of a vector completes a command, and has not posted it yet.
+#[test]
+fn an_admin_command_is_fetched_while_there_is_room_for_all_that_waits() {
+    let dma = DmaMemory::new(Arc::new(Peer::new(UnixStream::pair().unwrap().0.into())), 1 << 20);
+    let both = DmaMap::READ | DmaMap::WRITE;
+    dma.map(&DmaMap { flags: both, offset: 0, address: 0, size: 4096 }, Some(memfd(4096).into())).unwrap();
+    let doorbells = Arc::new(Doorbells::new(1));
+    let entries = dma.slice(0, 3 * 16, Access::Write).unwrap();
+    let cq = CompletionQueue::new(0, 0, true, entries, Line::new(1, doorbells.clone(), None));
+    let session = Session::new(doorbells, Vectors::new(1, CallRings::new(0).unwrap()), cq);
+    for (cid, has_room) in [(1, true), (2, false)] {
+        session.admin().request_event(cid).unwrap();
+        assert!(session.admin().abort(cid)); // it waits to be posted
+        assert_eq!(session.admin().has_room(), has_room, "{cid} of 2");
     }
 }
 

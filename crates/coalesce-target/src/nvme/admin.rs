@@ -124,10 +124,10 @@ impl Session {
 }
 
 impl Admin {
-    /// Whether another command can be fetched: there is room for its completion.
+    /// Whether another command can be fetched: there is room for its completion, too.
     pub fn has_room(&mut self) -> bool {
         let _ = self.cq.look().map_err(|_| self.report(0, Fault::Value));
-        self.waiting.is_empty() && self.cq.room() > 0
+        usize::from(self.cq.room()) > self.waiting.len()
     }
 
     fn complete(&mut self, cid: u16, outcome: Result<u32, Status>) {
