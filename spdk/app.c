@@ -3,8 +3,10 @@
 
 #include <spdk/config.h>
 #include <spdk/event.h>
-#include <spdk/vfu_target.h>
 #include <spdk/vhost.h>
+#ifdef SPDK_CONFIG_VFIO_USER
+#include <spdk/vfu_target.h>
+#endif
 
 static const char *pid_path;
 
