@@ -65,6 +65,42 @@ static struct irq_device *find_subsystem(const char *nqn)
     return NULL;
 }
 
+static const struct spdk_json_object_decoder *find_decoder(const struct spdk_json_object_decoder *decoders, size_t count,
+                                                           const struct spdk_json_val *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (spdk_json_strequal(name, decoders[i].name))
+            return &decoders[i];
+    return NULL;
+}
+
+// Says what is wrong with parameters that spdk_json_decode_object() refuses; it says so in SPDK's debug log only.
+static void refuse_params(struct rpc_ctx *ctx, const struct spdk_json_val *params,
+                          const struct spdk_json_object_decoder *decoders, size_t count)
+{
+    if (params->type != SPDK_JSON_VAL_OBJECT_BEGIN)
+        return send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "the parameters are not an object");
+    uint32_t seen = 0; // a bit for each decoder
+    // spdk_json_next() takes a value that it could change, and does not change it.
+    struct spdk_json_val *name = spdk_json_object_first((struct spdk_json_val *)params);
+    for (; name; name = spdk_json_next(name)) {
+        const struct spdk_json_object_decoder *decoder = find_decoder(decoders, count, name);
+        if (!decoder)
+            return send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "unknown parameter \"%.*s\"; allowed: ctrlr, nqn%s",
+                              (int)name->len, (const char *)name->start, count > 2 ? ", policy" : "");
+        uint32_t bit = 1u << (decoder - decoders);
+        if (seen & bit)
+            return send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "%s is given twice", decoder->name);
+        if (name[1].type != SPDK_JSON_VAL_STRING)
+            return send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "%s is not a string", decoder->name);
+        seen |= bit;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!decoders[i].optional && !(seen & 1u << i))
+            return send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "%s is missing", decoders[i].name);
+    send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "%s", spdk_strerror(EINVAL));
+}
+
 // Decodes the parameters and finds their device. Null: an error response has been sent.
 static struct rpc_ctx *decode(struct spdk_jsonrpc_request *request, const struct spdk_json_val *params,
                               const struct spdk_json_object_decoder *decoders, size_t decoders_count, bool needs_device)
@@ -75,9 +111,8 @@ static struct rpc_ctx *decode(struct spdk_jsonrpc_request *request, const struct
         return NULL;
     }
     ctx->request = request;
-    if (params ? spdk_json_decode_object(params, decoders, decoders_count, ctx) != 0 : needs_device) {
-        send_error(ctx, SPDK_JSONRPC_ERROR_INVALID_PARAMS, "Invalid parameters: %s",
-                   needs_device ? "ctrlr or nqn, and policy, are strings" : "ctrlr or nqn is a string");
+    if (params && spdk_json_decode_object(params, decoders, decoders_count, ctx) != 0) {
+        refuse_params(ctx, params, decoders, decoders_count);
         return NULL;
     }
     if (ctx->ctrlr && ctx->nqn) {

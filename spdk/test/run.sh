@@ -136,6 +136,25 @@ rpcs() {
   refused 'no NVMe subsystem \"nqn.2016-06.io.spdk:no\"' coalesce_set_policy -q nqn.2016-06.io.spdk:no auto
   refused 'unknown policy \"fast\"' coalesce_set_policy -c c0 fast
   refused 'no vhost-blk controller' coalesce_get_stats -c c1
+  # Parameters that rpc.py would not send.
+  call() { python3 -c 'import socket, sys
+rpc = socket.socket(socket.AF_UNIX)
+rpc.connect(sys.argv[1])
+rpc.send(b"""{"jsonrpc": "2.0", "id": 1, "method": "%s", "params": %s}""" % (sys.argv[2].encode(), sys.argv[3].encode()))
+print(rpc.recv(65536).decode())' "$work/rpc" "$@" | jq -r .error.message; }
+  while IFS='|' read -r method params message; do
+    expect "$method $params" "$(call "$method" "$params")" "$message"
+  done <<'EOF'
+coalesce_set_policy|{"ctrlr": "c0"}|policy is missing
+coalesce_set_policy|{"policy": "auto"}|ctrlr (a vhost-blk controller) or nqn (an NVMe subsystem) is needed
+coalesce_set_policy|{"ctrlr": "c0", "nqn": "n", "policy": "auto"}|ctrlr or nqn, not both
+coalesce_set_policy|{"ctrlr": "c0", "polcy": "auto"}|unknown parameter "polcy"; allowed: ctrlr, nqn, policy
+coalesce_set_policy|{"ctrlr": "c0", "policy": {"auto": [1]}}|policy is not a string
+coalesce_set_policy|{"ctrlr": "c0", "ctrlr": "c1", "policy": "auto"}|ctrlr is given twice
+coalesce_set_policy|["c0", "auto"]|the parameters are not an object
+coalesce_get_stats|{"name": "c0"}|unknown parameter "name"; allowed: ctrlr, nqn
+coalesce_get_policy|{"ctrlr": 0}|ctrlr is not a string
+EOF
   rpc vhost_controller_set_coalescing c0 50 60000
   refused "SPDK's own coalescing is on" coalesce_set_policy -c c0 auto
   rpc vhost_controller_set_coalescing c0 0 60000
