@@ -120,12 +120,12 @@ pub(crate) struct Family<P: 'static> {
 const PROFILE: &str = "profile";
 
 impl<P: Clone> Family<P> {
-    /// Reads `key=value,key=value`.
-    pub(crate) fn parse(&self, text: &str) -> Result<P, SpecError> {
+    /// Reads `key=value,key=value`; `None`: the policy's name stands alone.
+    pub(crate) fn parse(&self, text: Option<&str>) -> Result<P, SpecError> {
         let policy = self.name;
         let mut params = self.profiles[0].1.clone();
         let mut seen: Vec<&str> = Vec::new();
-        for item in text.split(',').filter(|_| !text.is_empty()) {
+        for item in text.into_iter().flat_map(|text| text.split(',')) {
             let Some((key, value)) = item.split_once('=') else {
                 return Err(SpecError::NoValue { policy, item: item.into() });
             };

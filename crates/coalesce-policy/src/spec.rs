@@ -151,7 +151,7 @@ impl Spec {
     /// # Errors
     /// What is wrong with the text, or which parameter this clock cannot carry.
     pub fn parse(text: &str, tick_hz: u64) -> Result<Self, SpecError> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let spec = match name {
             "none" => NONE.parse(rest).map(|()| Self::None),
             "nvme" => keys::NVME.parse(rest).map(Self::Nvme),

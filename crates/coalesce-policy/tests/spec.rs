@@ -45,6 +45,8 @@ fn says_what_is_wrong_and_what_is_allowed() {
     for (text, message) in [
         ("", "unknown policy \"\"; allowed: auto, budget, cint, vic, none, nvme, batch, dim, spdk_vhost"),
         ("vix", "unknown policy \"vix\"; allowed: auto, budget, cint, vic, none, nvme, batch, dim, spdk_vhost"),
+        ("batch:", "batch: \"\" is not key=value"),
+        ("auto:", "auto: \"\" is not key=value"),
         ("none:x=1", "none: unknown key \"x\"; it has no keys"),
         (
             "vic:thr=3",
