@@ -4,11 +4,15 @@
 mod medium;
 mod nvme_host;
 
+use coalesce_delivery::Ring as _;
+use coalesce_target::backend::{Buffers, Outcome};
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
 use coalesce_target::nvme::admin::Session;
-use coalesce_target::nvme::doorbell::{Doorbells, Line};
-use coalesce_target::nvme::rings::CompletionQueue;
+use coalesce_target::nvme::doorbell::{Doorbells, Line, Sleep};
+use coalesce_target::nvme::rings::{CompletionQueue, SubmissionQueue};
+use coalesce_target::nvme::vector::Vector;
+use coalesce_target::source::Source as _;
 use coalesce_target::vfio_user::irq::Vectors;
 use coalesce_target::vfio_user::memory::{Access, DmaMemory};
 use coalesce_target::vfio_user::wire::DmaMap;
@@ -627,21 +631,53 @@ fn after_a_reset_nothing_is_posted_or_signalled() {
     }
 }
 
+/// Memory, a session whose admin completion queue has `admin_entries`, and its doorbells.
+fn session(admin_entries: usize) -> (DmaMemory, Arc<Session>, Arc<Doorbells>) {
+    let dma = DmaMemory::new(Arc::new(Peer::new(UnixStream::pair().unwrap().0.into())), 1 << 20);
+    let both = DmaMap::READ | DmaMap::WRITE;
+    dma.map(&DmaMap { flags: both, offset: 0, address: 0, size: 0x4000 }, Some(memfd(0x4000).into())).unwrap();
+    let doorbells = Arc::new(Doorbells::new(2));
+    let entries = dma.slice(0, admin_entries * 16, Access::Write).unwrap();
+    let cq = CompletionQueue::new(0, 0, true, entries, Line::new(1, doorbells.clone(), None));
+    let session = Session::new(doorbells.clone(), Vectors::new(2, CallRings::new(0).unwrap()), cq);
+    (dma, Arc::new(session), doorbells)
+}
+
 /// The thread of a vector completes a command, and has not posted it yet.
 #[test]
 fn an_admin_command_is_fetched_while_there_is_room_for_all_that_waits() {
-    let dma = DmaMemory::new(Arc::new(Peer::new(UnixStream::pair().unwrap().0.into())), 1 << 20);
-    let both = DmaMap::READ | DmaMap::WRITE;
-    dma.map(&DmaMap { flags: both, offset: 0, address: 0, size: 4096 }, Some(memfd(4096).into())).unwrap();
-    let doorbells = Arc::new(Doorbells::new(1));
-    let entries = dma.slice(0, 3 * 16, Access::Write).unwrap();
-    let cq = CompletionQueue::new(0, 0, true, entries, Line::new(1, doorbells.clone(), None));
-    let session = Session::new(doorbells, Vectors::new(1, CallRings::new(0).unwrap()), cq);
+    let (_, session, _) = session(3);
     for (cid, has_room) in [(1, true), (2, false)] {
         session.admin().request_event(cid).unwrap();
         assert!(session.admin().abort(cid)); // it waits to be posted
         assert_eq!(session.admin().has_room(), has_room, "{cid} of 2");
     }
+}
+
+/// The thread has looked for commands, and is about to sleep. Then one comes that has no room for its completion: the
+/// thread must sleep until there is room, not until another one comes.
+#[test]
+fn a_command_without_room_that_comes_before_a_sleep_is_not_forgotten() {
+    let (dma, session, doorbells) = session(2);
+    let (disk, sleep, mut buffers) =
+        (nvme_host::disk(&Setup::default()), Arc::new(Sleep::default()), Buffers::default());
+    let line = |index| Line::new(index, doorbells.clone(), None);
+    let mut vector = Vector::new(session, sleep.clone(), dma.clone(), false);
+    let [sqes, cqes] = [(0x1000, 4 * 64), (0x2000, 2 * 16)].map(|(at, len)| dma.slice(at, len, Access::Write).unwrap());
+    vector.add_cq(CompletionQueue::new(1, 1, true, cqes, line(3)));
+    vector.add_sq(SubmissionQueue::new(1, 1, sqes, line(2)));
+    let ring = |index, value| sleep.ring(doorbells.get(index).unwrap(), value, index == 3);
+    assert!(!ring(2, 1), "it is awake");
+    let request = vector.take(&disk, &mut buffers).unwrap().unwrap();
+    let entry = vector.complete(request.token, Outcome::Ok);
+    vector.post(entry).unwrap();
+    assert!(vector.take(&disk, &mut buffers).unwrap().is_none());
+    assert!(!ring(2, 2), "it is awake");
+    assert!(vector.enable_kicks().unwrap(), "it must look again");
+    assert!(vector.take(&disk, &mut buffers).unwrap().is_none(), "there is no room");
+    assert!(!vector.enable_kicks().unwrap(), "it sleeps");
+    assert!(ring(3, 1), "it is woken when there is room");
+    assert!(vector.take(&disk, &mut buffers).unwrap().is_some());
 }
 
 /// The first of 256 ranges is being deallocated when the controller is disabled.

@@ -91,6 +91,12 @@ impl SubmissionQueue {
         self.head == self.tail && value >= self.size.into() && self.doorbell.bad != Some(value)
     }
 
+    /// Whether an entry waits that [`look`](Self::look) has not seen.
+    #[must_use]
+    pub fn has_unseen(&self) -> bool {
+        self.head == self.tail && self.waiting() > 0
+    }
+
     /// Fetches the next entry. One must wait.
     pub fn fetch(&mut self) -> Sqe {
         let mut bytes = [0; SQE_LEN];

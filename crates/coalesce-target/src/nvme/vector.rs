@@ -309,7 +309,9 @@ unsafe impl Source for Vector {
                 self.cqs.iter().for_each(CompletionQueue::ask);
             }
         };
-        let has_work = || !self.session.is_over() && (self.fetchable() > 0 || self.has_bad_value());
+        // Also a command without room: whether one waits for it decides what is asked for, and was not known.
+        let has_unseen = || self.sqs.iter().any(|sq| self.is_fetching(sq) && sq.has_unseen());
+        let has_work = || !self.session.is_over() && (self.fetchable() > 0 || has_unseen() || self.has_bad_value());
         Ok(self.sleep.fall_asleep(ask, self.waits_for_room, has_work))
     }
 

@@ -183,25 +183,29 @@ pub fn regions(ram: &File) -> [(u64, u64, Option<File>, bool); 3] {
     ]
 }
 
+pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
+    let backend = match setup.file {
+        None => Backend::Memory(MemoryBackend::new(setup.size).unwrap()),
+        Some(path) => Backend::File(FileBackend::open(path, setup.read_only, false).unwrap()),
+    };
+    let mut serial = [0; SERIAL_LEN];
+    serial[..4].copy_from_slice(b"SN-1");
+    let (read_only, block_size) = (setup.read_only, setup.block_size);
+    let limits = Limits { size: setup.size, block_size, read_only, serial, max_memory: 1 << 40 };
+    Arc::new(Disk {
+        name: "nvme".into(),
+        backend,
+        limits,
+        call_rings: CallRings::new(setup.queues + 1 + FILES_MAX).unwrap(),
+        write_back: AtomicBool::new(true),
+        epoch: Instant::now(),
+    })
+}
+
 impl Host {
     /// A host with a controller that is not enabled.
     pub fn off(setup: &Setup<'_>) -> Self {
-        let backend = match setup.file {
-            None => Backend::Memory(MemoryBackend::new(setup.size).unwrap()),
-            Some(path) => Backend::File(FileBackend::open(path, setup.read_only, false).unwrap()),
-        };
-        let mut serial = [0; SERIAL_LEN];
-        serial[..4].copy_from_slice(b"SN-1");
-        let (read_only, block_size) = (setup.read_only, setup.block_size);
-        let limits = Limits { size: setup.size, block_size, read_only, serial, max_memory: 1 << 40 };
-        let disk = Arc::new(Disk {
-            name: "nvme".into(),
-            backend,
-            limits,
-            call_rings: CallRings::new(setup.queues + 1 + FILES_MAX).unwrap(),
-            write_back: AtomicBool::new(true),
-            epoch: Instant::now(),
-        });
+        let disk = disk(setup);
         let policy = setup.policy.parse().unwrap();
         let config = QueueConfig { policy, poll_ns: setup.poll_ns, size_max: 1024, recorder: None };
         let queue = |i| QueueThread::spawn(QueueParts::new(i, disk.clone(), &config).unwrap()).unwrap();
