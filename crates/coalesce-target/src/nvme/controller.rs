@@ -292,17 +292,24 @@ impl Controller {
         self.settle();
         let State::Ready(ready) = &self.state else { return };
         let (id, is_head) = (index / 2, !index.is_multiple_of(2));
-        let thread = match (id, is_head) {
+        let entries = |memory: &Range<u64>, len: usize| (memory.end - memory.start) / len as u64;
+        let queue = match (id, is_head) {
             (0, _) => None,
-            (_, true) => ready.cqs.get(id).and_then(Option::as_ref).map(|cq| cq.thread),
-            (_, false) => ready.thread_of_sq(id),
+            (_, true) => ready.cqs.get(id).and_then(Option::as_ref).map(|cq| (cq.thread, entries(&cq.memory, CQE_LEN))),
+            (_, false) => ready
+                .thread_of_sq(id)
+                .zip(ready.sqs.get(id).and_then(Option::as_ref).map(|sq| entries(&sq.memory, SQE_LEN))),
         };
-        match (id, ready.session.doorbells.get(index), thread) {
+        match (id, ready.session.doorbells.get(index), queue) {
             (0, Some(register), _) => {
                 register.store(value, Ordering::Release);
                 self.run_admin();
             }
-            (_, Some(register), Some(thread)) => {
+            // Not stored: it would replace a valid value at which the thread may not have looked yet.
+            (_, _, Some((_, entries))) if u64::from(value) >= entries => {
+                ready.session.report(id as u16, Fault::Value); // one of at most 16 queues
+            }
+            (_, Some(register), Some((thread, _))) => {
                 if self.sleeps[thread].ring(register, value, is_head) {
                     self.queues[thread].wake();
                 }
