@@ -1,6 +1,7 @@
 // coalesce_set_policy, coalesce_get_policy, coalesce_get_stats, coalesce_reset_stats; and what save_config writes.
 #include "channel.h"
 
+#include <spdk/config.h>
 #include <spdk/env.h>
 #include <spdk/json.h>
 #include <spdk/jsonrpc.h>
@@ -57,6 +58,8 @@ static void send_true(void *arg)
     free_ctx(ctx);
 }
 
+#ifdef SPDK_CONFIG_VFIO_USER
+#define NO_SUBSYSTEM "no NVMe subsystem \"%s\""
 static struct irq_device *find_subsystem(const char *nqn)
 {
     for (struct spdk_nvmf_tgt *tgt = spdk_nvmf_get_first_tgt(); tgt; tgt = spdk_nvmf_get_next_tgt(tgt))
@@ -64,6 +67,13 @@ static struct irq_device *find_subsystem(const char *nqn)
             return irq_device_add(IRQ_DEVICE_NVME, nqn);
     return NULL;
 }
+#else
+#define NO_SUBSYSTEM "no NVMe subsystem \"%s\": this SPDK is configured without vfio-user"
+static struct irq_device *find_subsystem(const char *nqn)
+{
+    return NULL; // subsystems that are reached over a network do not interrupt
+}
+#endif
 
 static const struct spdk_json_object_decoder *find_decoder(const struct spdk_json_object_decoder *decoders, size_t count,
                                                            const struct spdk_json_val *name)
@@ -128,7 +138,7 @@ static struct rpc_ctx *decode(struct spdk_jsonrpc_request *request, const struct
         return NULL;
     }
     if (ctx->nqn && !(ctx->device = find_subsystem(ctx->nqn))) {
-        send_error(ctx, -ENODEV, "no NVMe subsystem \"%s\"", ctx->nqn);
+        send_error(ctx, -ENODEV, NO_SUBSYSTEM, ctx->nqn);
         return NULL;
     }
     return ctx;

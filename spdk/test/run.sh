@@ -188,6 +188,7 @@ guest() {
 # The same over vfio-user: with adaptive interrupts, without, and in interrupt mode.
 guest_nvme() {
   local nqn=nqn.2016-06.io.spdk:c0 qemu=${QEMU:-qemu-system-x86_64} how
+  grep -qF __wrap_vfu_irq_trigger "$app" || { echo "SKIPPED: spdk, a guest over vfio-user: this SPDK is configured without"; return; }
   [[ $("$qemu" -device vfio-user-pci,help 2>&1) == "vfio-user-pci options:"* ]] || # its exit status says nothing
     { echo "SKIPPED: spdk, a guest over vfio-user: $qemu has no vfio-user-pci (QEMU 10.1 or newer has; give QEMU)"; return; }
   for how in adaptive not-adaptive interrupt-mode; do
