@@ -7,7 +7,7 @@ mod nvme_host;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use nvme_host::{DATA, Host, NO_FILE, RAM, READ, ROM, Sqe};
+use nvme_host::{DATA, Host, PAGES, RAM, READ, Sqe};
 use std::cell::RefCell;
 
 #[derive(Arbitrary, Debug)]
@@ -75,24 +75,6 @@ impl From<Number> for u32 {
         }
     }
 }
-
-/// Where queues, shadow doorbells and data are, what must not be written, and what is not there.
-const PAGES: [u64; 14] = [
-    0x1000,
-    0x2000,
-    0x11_0000,
-    0x12_0000,
-    0x21_0000,
-    0x22_0000,
-    0x30_0000,
-    DATA,
-    DATA + 0x1000,
-    ROM,
-    NO_FILE,
-    RAM,
-    RAM - 4096,
-    u64::MAX - 4095,
-];
 
 #[derive(Arbitrary, Debug)]
 struct Address {

@@ -37,7 +37,7 @@ const PAGE: u64 = 0x1000;
 const PAGES: u64 = 16;
 /// The device may map so much.
 const MAX_MEMORY: u64 = 24 * PAGE;
-/// After so many inputs the open files are counted.
+/// Inputs between two counts of the open files.
 const COUNT_EVERY: u32 = 32;
 
 #[derive(Arbitrary, Clone, Debug)]

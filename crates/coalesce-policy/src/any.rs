@@ -132,7 +132,7 @@ impl AnyPolicy {
         None
     }
 
-    /// So many interrupts were sent while it might [not hold](Self::may_hold) anything, and nobody asked it. Whatever completed
+    /// `interrupts` were sent while it might [not hold](Self::may_hold) anything, and nobody asked it. Whatever completed
     /// has been announced.
     pub fn on_passed(&mut self, now: u64, interrupts: u16) {
         self.on_consumed(now);

@@ -26,12 +26,9 @@ impl BudgetSpec {
 
     /// The machine's parameters, with the defaults of all others.
     #[must_use]
-    pub fn of(params: &budget_core::Params) -> Self {
+    pub const fn of(params: &budget_core::Params) -> Self {
         let budget_core::Params { budget, max_hold_ns, thr, ooo, storm, .. } = *params;
-        let hints = Self::DEFAULT.hints;
-        let (storm_max_rate, storm_shift) =
-            storm.map_or((None, hints.storm_shift), |storm| (Some(storm.max_rate), storm.shift));
-        Self { budget, max_hold_ns, thr, hints: HintSpec { ooo, storm_max_rate, storm_shift, ..hints } }
+        Self { budget, max_hold_ns, thr, hints: Self::DEFAULT.hints.of_core(ooo, storm) }
     }
 
     /// The machine's parameters, for a clock of `tick_hz` ticks per second.

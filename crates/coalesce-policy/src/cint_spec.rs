@@ -1,7 +1,6 @@
 //! Parameters of cinterrupts as users choose them.
 
 use crate::hint_spec::HintSpec;
-use cint_core::StormParams;
 
 /// Parameters of cinterrupts, and how a target finds hints for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +18,12 @@ impl CintSpec {
     /// The machine's parameters, with the defaults of all others.
     #[must_use]
     pub const fn of(params: &cint_core::Params) -> Self {
-        let HintSpec { storm_shift, .. } = HintSpec::DEFAULT;
-        let (storm_max_rate, storm_shift) = match params.storm {
-            Some(StormParams { max_rate, shift }) => (Some(max_rate), shift),
-            None => (None, storm_shift),
-        };
         Self {
             delta_ns: params.delta_ns,
             thr: params.thr,
             max_hold_ns: params.max_hold_ns,
             in_flight: params.in_flight,
-            hints: HintSpec { ooo: params.ooo, storm_max_rate, storm_shift, ..HintSpec::DEFAULT },
+            hints: HintSpec::DEFAULT.of_core(params.ooo, params.storm),
         }
     }
 

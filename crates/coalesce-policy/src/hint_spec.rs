@@ -28,6 +28,15 @@ impl HintSpec {
         sources: HintSources::EXPLICIT,
     };
 
+    /// These with what a core keeps of them.
+    pub(crate) const fn of_core(mut self, ooo: bool, storm: Option<StormParams>) -> Self {
+        self.ooo = ooo;
+        if let Some(StormParams { max_rate, shift }) = storm {
+            (self.storm_max_rate, self.storm_shift) = (Some(max_rate), shift);
+        }
+        self
+    }
+
     pub(crate) fn storm(&self) -> Option<StormParams> {
         self.storm_max_rate.map(|max_rate| StormParams { max_rate, shift: self.storm_shift })
     }

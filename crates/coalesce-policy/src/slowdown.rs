@@ -16,11 +16,11 @@ pub(crate) struct SlowdownGuard {
     completions: u32, // in this state
     length: u32,      // completions after which it ends
     is_suspended: bool,
-    losses: u8,      // trials lost in a row, up to LOSSES
-    rare: u8,        // the pause between trials is 2^rare times the shortest
-    last: u64,       // the time of the last completion
-    began: u64,      // when this state began
-    times: [u64; 4], // of a completion in each stretch, in ticks * 2^SHIFT
+    losses: u8,                    // trials lost in a row, up to LOSSES
+    rare: u8,                      // the pause between trials is 2^rare times the shortest
+    last: u64,                     // the time of the last completion
+    began: u64,                    // when this state began
+    times: [u64; STRETCHES.len()], // of a completion in each stretch, in ticks * 2^SHIFT
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +35,13 @@ enum State {
 
 /// Whether completions may be held in each stretch of a trial.
 const STRETCHES: [bool; 4] = [false, true, true, false];
-/// So many trials in a row must be lost.
+/// Trials in a row that must be lost.
 const LOSSES: u8 = 2;
-/// The completions of a part of a stretch: so many times the depth, and at least a number.
+// Lengths in completions: a multiple of the depth, and a minimum.
 const SETTLE: (u32, u32) = (2, 16);
 const MEASURE: (u32, u32) = (8, 64);
-/// The shortest pause between trials.
-const PAUSE: (u32, u32) = (64, 512);
-/// The pause doubles so often, at most.
+const PAUSE: (u32, u32) = (64, 512); // the shortest between trials
+/// How often the pause doubles, at most.
 const RARE_MAX: u8 = 5;
 /// Completions before it is asked again whether the depth is known.
 const UNKNOWN: u32 = 64;
@@ -70,7 +69,7 @@ impl SlowdownGuard {
         }
     }
 
-    /// So many commands completed. `depth`: of the requesters; 0: not known.
+    /// `completions` commands completed. `depth`: of the requesters; 0: not known.
     pub(crate) fn advance(&mut self, now: u64, completions: u32, depth: u32, config: &Config) {
         let silence = now.saturating_sub(core::mem::replace(&mut self.last, now));
         self.completions = self.completions.saturating_add(completions);
@@ -79,13 +78,13 @@ impl SlowdownGuard {
         } else if self.completions >= self.length {
             match self.state {
                 State::Pause if depth <= 1 => self.enter(now, State::Pause, UNKNOWN),
-                State::Pause => self.enter(now, State::Settle(0), times(SETTLE, depth)),
-                State::Settle(stretch) => self.enter(now, State::Measure(stretch), times(MEASURE, depth)),
+                State::Pause => self.enter(now, State::Settle(0), length(SETTLE, depth)),
+                State::Settle(stretch) => self.enter(now, State::Measure(stretch), length(MEASURE, depth)),
                 State::Measure(stretch) => {
                     let elapsed = now.saturating_sub(self.began).saturating_mul(1 << SHIFT);
                     self.times[stretch] = elapsed / u64::from(self.completions);
                     if stretch + 1 < STRETCHES.len() {
-                        return self.enter(now, State::Settle(stretch + 1), times(SETTLE, depth));
+                        return self.enter(now, State::Settle(stretch + 1), length(SETTLE, depth));
                     }
                     self.judge(config.epsilon());
                     self.pause(now, depth);
@@ -99,7 +98,7 @@ impl SlowdownGuard {
     }
 
     const fn pause(&mut self, now: u64, depth: u32) {
-        self.enter(now, State::Pause, times(PAUSE, depth).saturating_mul(1 << self.rare));
+        self.enter(now, State::Pause, length(PAUSE, depth).saturating_mul(1 << self.rare));
     }
 
     /// A trial has ended. The budget is `part` of `whole`.
@@ -115,8 +114,8 @@ impl SlowdownGuard {
     }
 }
 
-/// So many times the depth, and at least a number.
-const fn times((factor, least): (u32, u32), depth: u32) -> u32 {
+/// A length in completions.
+const fn length((factor, least): (u32, u32), depth: u32) -> u32 {
     let product = depth.saturating_mul(factor);
     if product > least { product } else { least }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use vm_memory::MmapRegion;
 use vm_memory::guest_memory::FileOffset;
 
-/// What a mapping allows. An access that it does not allow ends the process, so whoever accesses it must check.
+/// The accesses that a mapping permits. Any other access ends the process: check before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Protection {

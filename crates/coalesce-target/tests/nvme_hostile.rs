@@ -18,7 +18,8 @@ use coalesce_target::vfio_user::memory::{Access, DmaMemory};
 use coalesce_target::vfio_user::wire::DmaMap;
 use medium::{Call, Fault, Medium};
 use nvme_host::{
-    BLOCKS, Cq, DATA, DNR, FLUSH, Host, NO_FILE, PATIENCE, QUIET, RAM, READ, ROM, SIZE, Setup, Sq, Sqe, WRITE, memfd,
+    BLOCKS, Cq, DATA, DNR, FLUSH, Host, NO_FILE, PAGES, PATIENCE, QUIET, RAM, READ, ROM, SIZE, Setup, Sq, Sqe, WRITE,
+    memfd,
 };
 use proptest::prelude::*;
 use std::os::unix::net::UnixStream;
@@ -783,24 +784,8 @@ enum Step {
     Wait,
 }
 
-/// Addresses that matter: queues, shadow doorbells, data, what must not be written, what is not there.
+/// Addresses in [`PAGES`].
 fn addresses() -> impl Strategy<Value = u64> {
-    const PAGES: [u64; 14] = [
-        0x1000,
-        0x2000,
-        0x11_0000,
-        0x12_0000,
-        0x21_0000,
-        0x22_0000,
-        0x30_0000,
-        DATA,
-        DATA + 0x1000,
-        ROM,
-        NO_FILE,
-        RAM,
-        RAM - 4096,
-        u64::MAX - 4095,
-    ];
     let offset = prop_oneof![6 => Just(0), 1 => 0..4096_u64, 1 => Just(4088)];
     (prop::sample::select(&PAGES[..]), offset).prop_map(|(page, offset)| page + offset)
 }

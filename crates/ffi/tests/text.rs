@@ -27,49 +27,33 @@ fn printed(print: impl Fn(*mut c_char, usize) -> usize) -> String {
     whole
 }
 
-fn vic(text: &str) -> Result<vic_config, String> {
+type Parse<C> = unsafe extern "C" fn(*const c_char, u64, *mut C, usize, *mut c_char, usize) -> coalesce_status;
+
+fn parsed<C>(parse: Parse<C>, text: &str) -> Result<C, String> {
     let text = CString::new(text).expect("no zero");
     let mut message = [0_u8; 200];
-    // SAFETY: all of it is ours.
+    // SAFETY: all of it is ours, and zeroes are such a configuration.
     unsafe {
-        let mut config = zeroed::<vic_config>();
-        let (out, size) = (&raw mut config, size_of::<vic_config>());
-        match vic_config_parse(text.as_ptr(), HZ, out, size, message.as_mut_ptr().cast(), message.len()) {
+        let mut config = zeroed::<C>();
+        let (out, size) = (&raw mut config, size_of::<C>());
+        match parse(text.as_ptr(), HZ, out, size, message.as_mut_ptr().cast(), message.len()) {
             COALESCE_OK => Ok(config),
             COALESCE_E_CONFIG => Err(CStr::from_bytes_until_nul(&message).expect("a text").to_string_lossy().into()),
             status => panic!("status {status}"),
         }
     }
+}
+
+fn vic(text: &str) -> Result<vic_config, String> {
+    parsed(vic_config_parse, text)
 }
 
 fn cint(text: &str) -> Result<cint_config, String> {
-    let text = CString::new(text).expect("no zero");
-    let mut message = [0_u8; 200];
-    // SAFETY: all of it is ours.
-    unsafe {
-        let mut config = zeroed::<cint_config>();
-        let (out, size) = (&raw mut config, size_of::<cint_config>());
-        match cint_config_parse(text.as_ptr(), HZ, out, size, message.as_mut_ptr().cast(), message.len()) {
-            COALESCE_OK => Ok(config),
-            COALESCE_E_CONFIG => Err(CStr::from_bytes_until_nul(&message).expect("a text").to_string_lossy().into()),
-            status => panic!("status {status}"),
-        }
-    }
+    parsed(cint_config_parse, text)
 }
 
 fn budget(text: &str) -> Result<budget_config, String> {
-    let text = CString::new(text).expect("no zero");
-    let mut message = [0_u8; 200];
-    // SAFETY: all of it is ours.
-    unsafe {
-        let mut config = zeroed::<budget_config>();
-        let (out, size) = (&raw mut config, size_of::<budget_config>());
-        match budget_config_parse(text.as_ptr(), HZ, out, size, message.as_mut_ptr().cast(), message.len()) {
-            COALESCE_OK => Ok(config),
-            COALESCE_E_CONFIG => Err(CStr::from_bytes_until_nul(&message).expect("a text").to_string_lossy().into()),
-            status => panic!("status {status}"),
-        }
-    }
+    parsed(budget_config_parse, text)
 }
 
 #[test]

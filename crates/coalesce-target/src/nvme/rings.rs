@@ -84,17 +84,11 @@ impl SubmissionQueue {
         distance(self.head, tail, self.size)
     }
 
-    /// Whether [`look`](Self::look) would return an error.
+    /// Whether [`look`](Self::look) would find something new: an entry, or a bad value.
     #[must_use]
-    pub fn has_bad_value(&self) -> bool {
+    pub fn has_news(&self) -> bool {
         let value = self.doorbell.line.value();
-        self.head == self.tail && value >= self.size.into() && self.doorbell.bad != Some(value)
-    }
-
-    /// Whether an entry waits that [`look`](Self::look) has not seen.
-    #[must_use]
-    pub fn has_unseen(&self) -> bool {
-        self.head == self.tail && self.waiting() > 0
+        self.head == self.tail && value != u32::from(self.tail) && self.doorbell.bad != Some(value)
     }
 
     /// Fetches the next entry. One must wait.

@@ -170,9 +170,10 @@ impl Vector {
         looked.map_err(|BadValue| self.session.report(queue, Fault::Value)).ok()
     }
 
-    /// Whether a tail is to be reported.
-    fn has_bad_value(&self) -> bool {
-        self.sqs.iter().any(|sq| self.is_fetching(sq) && self.cq_of(sq).is_some() && sq.has_bad_value())
+    /// Whether [`next_queue`](Self::next_queue) would find something new: also a command without room, as it decides what is
+    /// asked for before a sleep, and a bad value, which must be reported.
+    fn has_news(&self) -> bool {
+        self.sqs.iter().any(|sq| self.is_fetching(sq) && self.cq_of(sq).is_some() && sq.has_news())
     }
 
     /// Commands that wait to be fetched, and have room for their completions.
@@ -309,9 +310,7 @@ unsafe impl Source for Vector {
                 self.cqs.iter().for_each(CompletionQueue::ask);
             }
         };
-        // Also a command without room: whether one waits for it decides what is asked for, and was not known.
-        let has_unseen = || self.sqs.iter().any(|sq| self.is_fetching(sq) && sq.has_unseen());
-        let has_work = || !self.session.is_over() && (self.fetchable() > 0 || has_unseen() || self.has_bad_value());
+        let has_work = || !self.session.is_over() && (self.fetchable() > 0 || self.has_news());
         Ok(self.sleep.fall_asleep(ask, self.waits_for_room, has_work))
     }
 

@@ -75,7 +75,7 @@ impl<S: Source> Mailbox<S> {
     /// Sends a command.
     pub fn tell(&self, command: Command<S>) {
         let _ = self.commands.send(command); // fails only after a panic of the thread
-        let _ = self.wake.write(1);
+        self.wake();
     }
 
     /// Ends a wait of the queue.

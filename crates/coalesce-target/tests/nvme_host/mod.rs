@@ -44,6 +44,24 @@ const ADMIN_ENTRIES: u16 = 64;
 /// Free for tests.
 pub const DATA: u64 = 0x80_0000;
 
+/// Pages that matter to a hostile guest: where queues, shadow doorbells and data are, what must not be written, and what is not there.
+pub const PAGES: [u64; 14] = [
+    0x1000,
+    0x2000,
+    0x11_0000,
+    0x12_0000,
+    0x21_0000,
+    0x22_0000,
+    0x30_0000,
+    DATA,
+    DATA + 0x1000,
+    ROM,
+    NO_FILE,
+    RAM,
+    RAM - 4096,
+    u64::MAX - 4095,
+];
+
 pub const DNR: u16 = 0x4000;
 
 /// A submission queue entry by its dwords.
