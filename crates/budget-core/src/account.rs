@@ -60,9 +60,10 @@ impl Budget {
         }
     }
 
-    /// A completion ends a gap, unless the requesters had to wait for us.
+    /// A completion ends a gap, unless the requesters had to wait for us. A pause counts as `max_hold`: nobody is held for
+    /// longer.
     pub(crate) fn note_gap(&mut self) {
-        let gap = self.quiet.min(GAP_MAX);
+        let gap = self.quiet.min(self.config.max_hold).min(GAP_MAX);
         if self.flags.has(Flags::BUSY) {
             self.gap8 =
                 if self.gap8 == 0 { gap << 3 } else { self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> 3) };

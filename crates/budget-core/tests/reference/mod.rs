@@ -351,7 +351,8 @@ impl Reference {
             return Decision::Deliver("low_cif");
         }
         let rate = self.rules().epsilon() * (self.in_flight + will_be_held).max(self.learned.depth());
-        if WHOLE * self.held_count() >= 2 * rate || price - rate * self.patience() > self.balance {
+        let is_new = self.held.last() != Some(&self.now); // and not found by the same poll
+        if is_new && WHOLE * self.held_count() >= 2 * rate || price - rate * self.patience() > self.balance {
             return Decision::Deliver("budget");
         }
         yes
@@ -370,7 +371,7 @@ impl Policy for Reference {
         self.pass(now, outstanding.max(cif + self.held_count()));
         let shared = self.expired().map(|reason| self.end(reason));
         if said != Said::Urgent || !self.rules().ooo {
-            let gap = (self.now - self.last).min(LONGEST_GAP);
+            let gap = (self.now - self.last).min(self.rules().max_hold).min(LONGEST_GAP);
             if self.learned.busy {
                 let eighth = self.eight_gaps / 8;
                 self.eight_gaps = if self.eight_gaps == 0 { 8 * gap } else { self.eight_gaps + gap - eighth };
