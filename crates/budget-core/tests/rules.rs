@@ -286,24 +286,25 @@ fn a_hold_costs_at_least_a_tick() {
     assert_eq!(u64::from(most), budget.config().learning(), "a probe, for a tick");
 }
 
-/// 64 commands outstanding, of which a poll finds eight at a time.
+/// 64 commands outstanding, of which a poll finds 32 at a time.
 #[test]
 fn what_a_poll_finds_at_once_is_held_together() {
     let mut budget = Budget::new(config(PARAMS));
     (1..=64).for_each(|outstanding| budget.on_submit(0, outstanding));
-    let most = (1..1_000).map(|poll| {
+    let is_held = |poll: &u64| {
         let now = poll * 100;
         while budget.deadline().is_some_and(|deadline| deadline <= now) {
             assert!(budget.on_deadline(now).is_deliver());
         }
         let cif = 64 - budget.held();
-        for i in 0..8 {
+        for i in 0..32 {
             let _ = budget.on_completion(now, Plain, cif - i, 64);
         }
         budget.on_submit(now, 64);
-        budget.held()
-    });
-    assert!(most.max() >= Some(8), "more than twice the budget of 64");
+        budget.held() >= 16 // more than twice the budget of 64
+    };
+    let holds = (1..1_000).filter(is_held).count();
+    assert!(holds > 100, "after {holds} of 1000 polls");
 }
 
 #[test]
