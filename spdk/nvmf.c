@@ -359,11 +359,8 @@ static void inspect(struct nvmf_queue *nq, const struct spdk_nvme_cmd *cmd, stru
         info.flags |= COALESCE_REQUEST_FLUSH;
     if (is_rw && cmd->opc == SPDK_NVME_OPC_WRITE && (cmd->cdw12 & SPDK_NVME_IO_FLAGS_FORCE_UNIT_ACCESS))
         info.flags |= COALESCE_REQUEST_DURABLE;
-    if (is_rw) {
-        info.hint = cint_hint_from_cdw12(cmd->cdw12, true);
-        if (info.hint == COALESCE_HINT_PLAIN)
-            info.hint = cint_hint_from_access_latency(cmd->cdw13);
-    }
+    if (is_rw)
+        info.hint = coalesce_policy_hint(delivery->policy, cmd->cdw12, cmd->cdw13);
     *command = (struct nvmf_command){.cid = cmd->cid, .is_used = true};
     delivery_submit(delivery, &info, &command->mark);
 }

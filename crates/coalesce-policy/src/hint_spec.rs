@@ -1,5 +1,6 @@
 //! Parameters of both policies that decide by hints: where hints come from, and what they may do.
 
+use crate::hint_bits::HintBits;
 use crate::hints::HintSources;
 use cint_core::{Barriers, StormParams};
 
@@ -16,6 +17,8 @@ pub struct HintSpec {
     pub storm_shift: u8,
     /// What a target may take for a hint.
     pub sources: HintSources,
+    /// Where an NVMe command carries its hint.
+    pub bits: HintBits,
 }
 
 impl HintSpec {
@@ -26,6 +29,7 @@ impl HintSpec {
         storm_max_rate: None,
         storm_shift: 7, // the authors' 1/128
         sources: HintSources::EXPLICIT,
+        bits: HintBits::DEFAULT,
     };
 
     /// These with what a core keeps of them.

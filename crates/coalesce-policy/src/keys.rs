@@ -4,6 +4,7 @@ use crate::baseline::{NvmeParams, SpdkVhostParams};
 use crate::budget_spec::BudgetSpec;
 use crate::cint_spec::CintSpec;
 use crate::error::SpecError;
+use crate::hint_bits::HintBits;
 use crate::hint_spec::HintSpec;
 use crate::hints::{HintSource, HintSources};
 use crate::value::{Malformed, Value, duration, number, percent};
@@ -25,6 +26,8 @@ pub(crate) enum Kind {
     Choice(&'static [&'static str]),
     /// Words joined by `+`, or `all`, or `none`.
     Words(&'static [&'static str]),
+    /// Bits of an NVMe command.
+    HintBits,
 }
 
 const SWITCH: Kind = Kind::Choice(&["on", "off"]);
@@ -55,6 +58,8 @@ impl Kind {
                 None => Ok(Value::Word(text.into())),
                 Some(word) => Err(format!("has an unknown word \"{word}\"; allowed: {}", self.allowed())),
             },
+            Self::HintBits if HintBits::parse(text).is_some() => Ok(Value::Word(text.into())),
+            Self::HintBits => Err(format!("is unknown; allowed: {}", self.allowed())),
         }
     }
 
@@ -83,6 +88,7 @@ impl Kind {
             Self::HundredMicroseconds(max) => format!("0 to {} in steps of 100us", Value::Duration(max)),
             Self::Choice(words) => words.join(", "),
             Self::Words(words) => format!("{} joined by +, or all, or none", words.join(", ")),
+            Self::HintBits => HintBits::ALLOWED.into(),
         }
     }
 }
@@ -452,6 +458,16 @@ const fn hints<P: HasHints>() -> Key<P> {
     }
 }
 
+const fn bits<P: HasHints>() -> Key<P> {
+    Key {
+        name: "bits",
+        kind: Kind::HintBits,
+        about: "NVMe: two bits of a command, where its requester says Urgent and Barrier",
+        get: |p| Value::Word(p.hints().bits.to_string()),
+        set: |p, v| p.hints_mut().bits = HintBits::parse(&v.to_string()).unwrap_or(HintBits::DEFAULT),
+    }
+}
+
 pub(crate) const CINT: &Family<CintSpec> = &Family {
     name: "cint",
     about: "cinterrupts (ACM TOS 2022): hints of the requester, and burst detection for all other completions",
@@ -490,6 +506,7 @@ pub(crate) const CINT: &Family<CintSpec> = &Family {
             set: |p, v| p.in_flight = optional(v).map(|n| narrow(&Value::Number(n))),
         },
         hints(),
+        bits(),
     ],
 };
 
@@ -520,6 +537,7 @@ const BUDGET_KEYS: &[Key<BudgetSpec>] = &[
     storm(),
     storm_shift(),
     hints(),
+    bits(),
 ];
 
 pub(crate) const AUTO: &Family<BudgetSpec> = &Family {

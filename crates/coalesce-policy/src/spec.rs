@@ -5,9 +5,11 @@ use crate::budget_spec::BudgetSpec;
 use crate::cint_spec::CintSpec;
 use crate::error::SpecError;
 use crate::guarded;
+use crate::hint_bits::HintBits;
 use crate::hint_spec::HintSpec;
 use crate::keys::{self, Family, KeyInfo};
 use crate::value::Value;
+use cint_core::Hint;
 use coalesce_decision::ticks::NS_PER_S;
 use coalesce_decision::{ConfigError, Field};
 use std::fmt;
@@ -84,6 +86,12 @@ impl Spec {
             Self::Budget(spec) | Self::Auto(spec) => Some(&spec.hints),
             _ => None,
         }
+    }
+
+    /// The hint of an NVMe read or write, by its Command Dwords 12 and 13.
+    #[must_use]
+    pub fn hint(&self, dwords: [u32; 2]) -> Hint {
+        self.hints().map_or(HintBits::DEFAULT, |hints| hints.bits).hint(dwords)
     }
 
     /// Whether plain completions stay unposted while urgent ones are delivered alone.

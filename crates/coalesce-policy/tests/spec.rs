@@ -25,6 +25,8 @@ fn reads_and_prints() {
         ("cint:storm=100k,max_hold=500ms", "cint:max_hold=500ms,storm=100000"),
         ("cint:hints=flush+ioprio+fua", "cint"),
         ("cint:hints=all,in_flight=8", "cint:in_flight=8,hints=all"),
+        ("cint:bits=cdw13:8,hints=all", "cint:hints=all,bits=cdw13:8"),
+        ("auto:bits=cdw12:16", "auto"),
         ("cint:hints=none,delta=0", "cint:delta=0s,hints=none"),
         ("auto:budget=5%", "auto"),
         ("auto:budget=5.00%,thr=256", "auto"),
@@ -79,7 +81,11 @@ fn says_what_is_wrong_and_what_is_allowed() {
         ("cint:storm=9k", "cint: max_hold=100us is out of range with storm=9000; allowed: 111112ns to 500ms"),
         (
             "auto:profile=optane",
-            "auto: unknown key \"profile\"; allowed: budget, max_hold, thr, ooo, barrier, storm, storm_shift, hints",
+            "auto: unknown key \"profile\"; allowed: budget, max_hold, thr, ooo, barrier, storm, storm_shift, hints, bits",
+        ),
+        (
+            "cint:bits=cdw12:31",
+            "cint: bits=cdw12:31 is unknown; allowed: cdw12:0 to cdw12:30, cdw13:0 to cdw13:30, none",
         ),
         ("auto:budget=5", "auto: budget=5 has no unit; write 5%"),
         ("auto:budget=0%", "auto: budget=0% is out of range; allowed: 0.01% to 50%"),

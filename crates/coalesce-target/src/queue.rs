@@ -466,7 +466,7 @@ impl<S: Source> Queue<S> {
             flush: matches!(operation, Some(Operation::Flush)),
             durable: matches!(operation, Some(Operation::Write { durable: true, .. })),
             ioprio: slot.ioprio,
-            hint: slot.hint,
+            hint: self.delivery.policy().spec().hint(slot.hint_dwords),
             group: slot.group,
             batch_len,
             last_of_batch,

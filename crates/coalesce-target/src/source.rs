@@ -6,7 +6,6 @@
 use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
 use coalesce_delivery::Ring;
-use coalesce_policy::Hint;
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 
@@ -28,8 +27,8 @@ pub struct Request<T> {
     pub task: Task,
     /// The guest's I/O priority as in Linux: class in bits 15:13; 0: none.
     pub ioprio: u16,
-    /// What its requester said about its interrupt.
-    pub hint: Hint,
+    /// Command Dwords 12 and 13 of an NVMe read or write, where its requester may say a hint; else 0.
+    pub hint_dwords: [u32; 2],
     /// Its submitter group, for strict Barriers: 0 to 15.
     pub group: u8,
     /// Whether an earlier process took it, and ended without completing it.

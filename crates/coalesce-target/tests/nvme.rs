@@ -287,28 +287,31 @@ fn interrupts_are_as_many_as_the_policy_says() {
     }
 }
 
-/// Bits 17:16 of dword 12, and the access latency in dword 13.
+/// The bits that the policy names, bits 17:16 of dword 12 if it names none, and the access latency in dword 13.
 #[test]
 fn hints_on_the_wire_decide_about_interrupts() {
     let dword_12 = |sqe: Sqe, bits: u32| sqe.dword(12, sqe.0[12] | bits << 16);
     let plain = read(1, 1);
-    for (sqe, interrupts) in [
-        (plain, 0),
-        (dword_12(plain, 1), 1),
-        (dword_12(plain, 2), 1),
-        (dword_12(plain, 3), 1),
-        (plain.dword(13, 3 << 4), 1),
-        (plain.dword(13, 1 << 4), 0),
-        (dword_12(Sqe::io(FLUSH), 1), 0),
+    for (bits, sqe, interrupts) in [
+        ("", plain, 0),
+        ("", dword_12(plain, 1), 1),
+        ("", dword_12(plain, 2), 1),
+        ("", dword_12(plain, 3), 1),
+        ("", plain.dword(13, 3 << 4), 1),
+        ("", plain.dword(13, 1 << 4), 0),
+        ("", dword_12(Sqe::io(FLUSH), 1), 0),
+        (",bits=cdw13:8", plain.dword(13, 2 << 8), 1),
+        (",bits=cdw13:8", dword_12(plain, 3), 0),
+        (",bits=none", dword_12(plain, 3), 0),
     ] {
-        calmly(HINTS, |host| {
+        calmly(&format!("{HINTS}{bits}"), |host| {
             let (mut sq, _) = host.pair(64);
             host.put(&mut sq, read(0, 1));
             host.put(&mut sq, sqe);
             host.ring_sq(&sq);
             let stats = host.completed(0, 2);
             calm(host, 0)?;
-            assert_eq!((stats.interrupts, stats.held), (interrupts, 2 * (1 - interrupts)), "{sqe:x?}");
+            assert_eq!((stats.interrupts, stats.held), (interrupts, 2 * (1 - interrupts)), "{bits} {sqe:x?}");
             Some(())
         });
     }

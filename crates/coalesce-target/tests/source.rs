@@ -1,7 +1,6 @@
 //! A queue serves what is not a virtqueue: here a completion queue that two submission queues share, as NVMe has them.
 
 use coalesce_delivery::Ring;
-use coalesce_policy::Hint;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome};
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
@@ -109,7 +108,7 @@ unsafe impl Source for QueuePair {
                 return Ok(Some(Request {
                     task,
                     ioprio: 0,
-                    hint: Hint::Plain,
+                    hint_dwords: [0; 2],
                     group: 0,
                     is_resumed: false,
                     token: Token { queue, command, _data: data },

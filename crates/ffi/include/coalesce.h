@@ -972,6 +972,14 @@ coalesce_status coalesce_policy_on_submit(coalesce_policy *policy,
                                           const coalesce_request *request,
                                           coalesce_mark *mark);
 
+// The hint of an NVMe read or write, from its Command Dwords 12 and 13: in the bits that the policy's key `bits` names,
+// `cdw12:16` if it names none; else in the access latency. For `hint` of a `coalesce_request`. Without a policy it is
+// Urgent.
+//
+// Requires:
+// As `coalesce_policy_print`.
+uint32_t coalesce_policy_hint(const coalesce_policy *policy, uint32_t cdw12, uint32_t cdw13);
+
 // Decides about a completed command, and `before` others before it. It decides about one after the other until one
 // delivers. That interrupt covers them all.
 //

@@ -214,6 +214,18 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
     COALESCE_OK
 }
 
+/// The hint of an NVMe read or write, from its Command Dwords 12 and 13: in the bits that the policy's key `bits` names,
+/// `cdw12:16` if it names none; else in the access latency. For `hint` of a `coalesce_request`. Without a policy it is
+/// Urgent.
+///
+/// # Safety
+/// As `coalesce_policy_print`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_policy_hint(policy: *const coalesce_policy, cdw12: u32, cdw13: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    number(unsafe { look(policy, Hint::Urgent, |policy| policy.spec().hint([cdw12, cdw13])) })
+}
+
 /// A command of an I/O queue.
 pub const COALESCE_CLASS_IO: u32 = 0;
 /// A command of the admin queue.

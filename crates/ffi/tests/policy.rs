@@ -242,6 +242,24 @@ fn another_policy_takes_over_held_completions() {
     }
 }
 
+#[test]
+fn the_hint_of_a_command_is_where_the_policy_says() {
+    for (text, cdw12, cdw13, hint) in [
+        ("none", 1 << 16, 0, COALESCE_HINT_URGENT),
+        ("auto", 2 << 16, 0, COALESCE_HINT_BARRIER),
+        ("auto:bits=cdw13:8", 2 << 16, 0, COALESCE_HINT_PLAIN),
+        ("cint:bits=cdw13:8", 0, 2 << 8, COALESCE_HINT_BARRIER),
+        ("cint:bits=none", 1 << 16, 3 << 4, COALESCE_HINT_URGENT),
+    ] {
+        let handle = make(text).expect("a policy");
+        // SAFETY: it is ours.
+        unsafe {
+            assert_eq!(coalesce_policy_hint(handle, cdw12, cdw13), hint, "{text}");
+            coalesce_policy_free(handle);
+        }
+    }
+}
+
 /// A reset, a schedule and a deschedule deliver everything held.
 #[test]
 fn nothing_held_is_forgotten() {

@@ -6,7 +6,6 @@ use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
 use crate::source::Task;
 use crate::vfio_user::memory::{Access, DmaMemory, Slice};
-use coalesce_policy::{BothBits, Hint};
 use std::sync::atomic::Ordering;
 
 /// Bytes of a range of Dataset Management.
@@ -17,8 +16,8 @@ const RANGE_LEN: usize = 16;
 pub struct Command {
     /// What to do.
     pub task: Task,
-    /// What its requester said about its interrupt.
-    pub hint: Hint,
+    /// Where its requester may say a hint: Command Dwords 12 and 13.
+    pub hint_dwords: [u32; 2],
     /// Its status if it fails.
     pub failure: Status,
     /// What it needs until it completes.
@@ -60,7 +59,7 @@ impl Parser {
         if matches!(task, Task::Answer(_)) {
             buffers.clear();
         }
-        Command { task, hint: hint(sqe), failure, data }
+        Command { task, hint_dwords: hint_dwords(sqe), failure, data }
     }
 
     /// The operation of a command; `None`: there is nothing to do.
@@ -136,15 +135,10 @@ pub const fn prps(sqe: &Sqe) -> Prps {
     Prps { first: sqe.prp1(), second: sqe.prp2() }
 }
 
-/// Dword 12 has the paper's bits, and dword 13 the access latency of NVMe itself. Only reads and writes have them.
-fn hint(sqe: &Sqe) -> Hint {
-    if !matches!(sqe.opcode(), nvm::READ | nvm::WRITE) {
-        return Hint::Plain;
-    }
-    match Hint::from_cdw12(sqe.dword::<12>(), BothBits::Urgent) {
-        Hint::Plain => Hint::from_access_latency(sqe.dword::<13>()),
-        said => said,
-    }
+/// The dwords that may carry a hint. Only reads and writes have one.
+fn hint_dwords(sqe: &Sqe) -> [u32; 2] {
+    let has_hint = matches!(sqe.opcode(), nvm::READ | nvm::WRITE);
+    if has_hint { [sqe.dword::<12>(), sqe.dword::<13>()] } else { [0; 2] }
 }
 
 /// The status if the back end fails.

@@ -10,7 +10,6 @@ use crate::disk::Disk;
 use crate::source::{Request, Source, Task};
 use crate::vfio_user::memory::DmaMemory;
 use coalesce_delivery::Ring;
-use coalesce_policy::Hint;
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -135,7 +134,7 @@ impl Vector {
         let shutdown = self.shutdown.as_mut().filter(|shutdown| is_idle && !shutdown.is_flushing)?;
         shutdown.is_flushing = true;
         let task = Task::Operation(Operation::Flush);
-        Some(Request { task, ioprio: 0, hint: Hint::Plain, group: 0, is_resumed: false, token: Token(None) })
+        Some(Request { task, ioprio: 0, hint_dwords: [0; 2], group: 0, is_resumed: false, token: Token(None) })
     }
 
     /// The index of the next submission queue that has a command, and room for its completion.
@@ -263,7 +262,7 @@ unsafe impl Source for Vector {
         Ok(Some(Request {
             task: command.task,
             ioprio: 0,
-            hint: command.hint,
+            hint_dwords: command.hint_dwords,
             group: id.saturating_sub(1).min(GROUP_MAX) as u8,
             is_resumed: false,
             token: Token(Some(issued)),

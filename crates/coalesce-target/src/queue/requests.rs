@@ -3,7 +3,7 @@
 use crate::backend::{Backend, Buffers, Outcome, Step};
 use crate::disk::Disk;
 use crate::source::{Source, Task};
-use coalesce_policy::{Hint, Mark};
+use coalesce_policy::Mark;
 use std::collections::VecDeque;
 
 /// About the most buffers of all requests in flight on a queue. A Linux guest with this many has at least 128 MiB in
@@ -17,8 +17,8 @@ pub struct Slot<T> {
     pub task: Task,
     /// I/O priority: class in bits 15:13.
     pub ioprio: u16,
-    /// What its requester said about its interrupt.
-    pub hint: Hint,
+    /// Where its requester may say a hint.
+    pub hint_dwords: [u32; 2],
     /// Its submitter group.
     pub group: u8,
     /// Bytes that it reads or writes.
@@ -32,8 +32,8 @@ pub struct Slot<T> {
 impl<T> Default for Slot<T> {
     fn default() -> Self {
         let buffers = Buffers::default();
-        let (task, hint, mark) = (Task::Malformed, Hint::Plain, Mark::default());
-        Self { task, ioprio: 0, hint, group: 0, bytes: 0, mark, buffers, token: None }
+        let (task, mark) = (Task::Malformed, Mark::default());
+        Self { task, ioprio: 0, hint_dwords: [0; 2], group: 0, bytes: 0, mark, buffers, token: None }
     }
 }
 
@@ -108,7 +108,7 @@ impl<T> Requests<T> {
         slot.buffers.clear(); // a request that broke the ring may have left some
         let Some(request) = source.take(disk, &mut slot.buffers)? else { return Ok(None) };
         (slot.task, slot.ioprio, slot.token) = (request.task, request.ioprio, Some(request.token));
-        (slot.hint, slot.group) = (request.hint, request.group);
+        (slot.hint_dwords, slot.group) = (request.hint_dwords, request.group);
         slot.bytes = slot.buffers.len() as u64;
         self.buffers += slot.buffers.count();
         self.free.pop();

@@ -9,7 +9,6 @@ use crate::call::Call;
 use crate::disk::{Disk, Limits};
 use crate::source::{Request, Source, Task};
 use coalesce_delivery::Ring;
-use coalesce_policy::Hint;
 use std::fmt;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
@@ -313,7 +312,7 @@ unsafe impl Source for Vring {
             Err(Malformed) => (Task::Malformed, 0, None, 0),
         };
         let token = Token { head: popped.head, status, written, _memory: self.memory.clone() };
-        Ok(Some(Request { task, ioprio, hint: Hint::Plain, group: 0, is_resumed: popped.is_again, token }))
+        Ok(Some(Request { task, ioprio, hint_dwords: [0; 2], group: 0, is_resumed: popped.is_again, token }))
     }
 
     fn complete(&mut self, token: Token, outcome: Outcome) -> Entry {

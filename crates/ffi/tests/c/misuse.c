@@ -512,6 +512,7 @@ static void policies(void)
     CHECK(coalesce_policy_spent(NULL, &spent) == COALESCE_E_NULL);
     CHECK(spent.budget == 0 && spent.held_time == 0 && spent.outstanding_time == 0);
     CHECK(coalesce_policy_print(NULL, NULL, 0) == 0 && !coalesce_policy_wants_batch_end(NULL));
+    CHECK(coalesce_policy_hint(NULL, 0, 0) == COALESCE_HINT_URGENT);
     CHECK(!coalesce_policy_wants_submit(NULL) && !coalesce_policy_wants_each_submit(NULL) && !coalesce_policy_may_hold(NULL));
 
     const char *refused[] = {NULL, "", "nonsense", "cint:thr=0", "vic:max_skip", "\xff"};
