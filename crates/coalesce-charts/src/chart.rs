@@ -2,6 +2,7 @@
 //!
 //! Every panel is as wide as a phone's screen. A page places as many side by side as fit, so text keeps its size.
 
+use crate::CSS;
 use crate::scale::Scale;
 use crate::series::Series;
 use crate::svg::{BOTTOM, Svg, TOP, shape};
@@ -201,6 +202,16 @@ fn apart(places: &[f64], top: f64, bottom: f64) -> Vec<f64> {
         most = *place - LINE;
     }
     places
+}
+
+/// A panel as a file of its own.
+#[must_use]
+pub fn standalone(panel: &str) -> String {
+    let begin = format!(r#"<svg xmlns="http://www.w3.org/2000/svg" width="{}" "#, 2.0 * WIDTH);
+    // With a margin, as text may stand out where a page has room for it.
+    let (size, wider) = (format!("0 0 {WIDTH} "), format!("-8 0 {} ", WIDTH + 20.0));
+    let panel = panel.replacen("<svg ", &begin, 1).replacen(&size, &wider, 1);
+    panel.replacen("<title>", &format!("<style>svg {{ background: var(--card) }}\n{CSS}</style><title>"), 1)
 }
 
 /// A single marker, for the list of policies.

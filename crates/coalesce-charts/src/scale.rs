@@ -56,6 +56,7 @@ impl Scale {
         let domain = (min / 1.08, max.max(min * 1.5) * 1.08);
         // The most ticks that fit.
         let steps: &[f64] = match domain.1 / domain.0 {
+            factor if factor < 2.0 => &[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 3.0, 4.0, 6.0, 8.0],
             factor if factor < 6.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0],
             factor if factor < 200.0 => &[1.0, 2.0, 5.0],
             _ => &[1.0],

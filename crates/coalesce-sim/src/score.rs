@@ -4,6 +4,7 @@
 //! the worst case whom it harms.
 
 pub mod command;
+pub mod frontier;
 pub mod workload;
 
 use self::workload::Workload;

@@ -1,16 +1,17 @@
 //! `coalesce-sim score`: the command line, and what it prints.
 
 use super::workload::Workload;
-use super::{Contest, DURATION};
+use super::{Contest, DURATION, frontier};
 use crate::contender::Contender;
 use crate::run::command::{JOBS_MAX, with_bar};
 use crate::run::run_jobs;
 use crate::units::Time;
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use coalesce_policy::{SpecError, parse_duration};
 use std::io::Write as _;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 /// Compare policies over all workloads: geometric means and worst cases, each figure over that of `none`
@@ -42,6 +43,10 @@ pub struct Command {
     #[arg(long)]
     json: bool,
 
+    /// Also write a picture: interrupts against mean latency, with a line through policies of the same name
+    #[arg(long, value_name = "SVG")]
+    plot: Option<PathBuf>,
+
     /// Simulations to run in parallel [default: the number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     jobs: Option<u16>,
@@ -55,6 +60,8 @@ EXAMPLES
       coalesce-sim score --policies vic,cint:delta=6us,thr=16 --workloads guest --detail
   The results of docs/score.md:
       coalesce-sim score --seeds 3 --duration 500ms
+  The frontier of the latency budget among the others, as a picture:
+      coalesce-sim score --policies auto:budget=1%,auto,auto:budget=20%,vic,cint,nvme --plot frontier.svg
 
 The same arguments give the same bytes on every machine, with any --jobs.";
 
@@ -94,6 +101,10 @@ impl Command {
         let progress = AtomicU64::new(0);
         let outcomes = with_bar(&jobs, &progress, || run_jobs(&jobs, threads, &progress, |_, _| {}))?;
         let board = contest.score(&outcomes)?;
+        if let Some(path) = &self.plot {
+            let picture = frontier::picture(&board).context("--plot: at most 11 policies of different names fit")?;
+            std::fs::write(path, picture).with_context(|| format!("--plot {}", path.display()))?;
+        }
         let text = match (self.json, self.detail) {
             (true, detail) => serde_json::to_string_pretty(&board.to_json(detail))? + "\n",
             (false, true) => board.detail() + "\n" + &board.table(),
