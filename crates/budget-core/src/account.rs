@@ -60,10 +60,10 @@ impl Budget {
         }
     }
 
-    /// A completion ends a gap, unless the requesters had to wait for us. A pause counts as `max_hold`: nobody is held for
-    /// longer.
+    /// A completion ends a gap, unless the requesters had to wait for us. No gap counts for more than an eighth of `max_hold`:
+    /// nobody is held for longer than eight.
     pub(crate) fn note_gap(&mut self) {
-        let gap = self.quiet.min(self.config.max_hold).min(GAP_MAX);
+        let gap = self.quiet.min(self.config.max_hold >> 3);
         if self.flags.has(Flags::BUSY) {
             self.gap8 =
                 if self.gap8 == 0 { gap << 3 } else { self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> 3) };
@@ -72,6 +72,3 @@ impl Budget {
         self.quiet = 0;
     }
 }
-
-/// A longer gap counts as this one, so that eight of them fit.
-const GAP_MAX: u32 = SPAN_MAX >> 3;

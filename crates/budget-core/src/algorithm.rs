@@ -62,7 +62,7 @@ impl Budget {
         self.advance(now, outstanding.max(cif.saturating_add(self.held)));
         let expired = self.expired().map(|reason| self.end_hold(reason));
         let is_company = !(self.config.ooo && matches!(event, Event::Urgent)); // else it may interrupt alone
-        let is_together = self.held > 0 && self.quiet == 0; // with one that is held
+        self.flags.set(Flags::TOGETHER, self.quiet == 0);
         if is_company {
             self.note_gap();
         }
@@ -73,7 +73,7 @@ impl Budget {
         let decision = match event {
             Event::Error => return self.deliver(Reason::Error), // even in a storm
             _ if matches!(self.kind, Kind::PutOff) => Decision::Hold(HoldReason::Storm),
-            _ => self.decide(event, cif, is_company, is_together),
+            _ => self.decide(event, cif, is_company),
         };
         match decision {
             _ if self.paced() > 0 => self.put_off(decision),
@@ -84,8 +84,7 @@ impl Budget {
     }
 
     /// What a completion gets, if there is no storm. `is_company`: it would be held with the others.
-    /// `is_together`: it came in the same tick as one of them.
-    fn decide(&mut self, event: Event, cif: u16, is_company: bool, is_together: bool) -> Decision {
+    fn decide(&mut self, event: Event, cif: u16, is_company: bool) -> Decision {
         match event {
             Event::Barrier => return Decision::Deliver(Reason::Barrier),
             Event::Urgent if is_company => return Decision::Deliver(Reason::Urgent),
@@ -110,7 +109,7 @@ impl Budget {
         // What is in flight or held stays outstanding until we deliver, so that this much is earned for certain.
         let earned = self.config.earned_by(self.in_flight.saturating_add(held).max(self.depth));
         // Of what is outstanding, at most 2 ε are held. What a poll finds at once counts as one.
-        let is_fair = is_together || cost_of(self.held) < earned.wrapping_mul(2);
+        let is_fair = self.flags.has(Flags::TOGETHER) || cost_of(self.held) < earned.wrapping_mul(2);
         let is_affordable = cost.saturating_sub(times(earned, silence)) <= self.credit;
         if is_fair && is_affordable { allowed } else { Decision::Deliver(Reason::Budget) }
     }
@@ -191,6 +190,8 @@ impl Flags {
     pub(crate) const BUSY: u8 = 2;
     /// Interrupts come faster than the storm guard allows.
     pub(crate) const STORM: u8 = 4;
+    /// The completion came in the same tick as the one before.
+    pub(crate) const TOGETHER: u8 = 8;
 
     pub(crate) const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

@@ -52,8 +52,6 @@ impl Params {
 const WHOLE: i128 = 16_384;
 /// No more time than this passes between two calls.
 const LONGEST: u64 = 536_870_912;
-/// No gap is longer than this.
-const LONGEST_GAP: i128 = 67_108_864;
 
 /// An instant in the model's own time.
 type Instant = i128;
@@ -371,7 +369,7 @@ impl Policy for Reference {
         self.pass(now, outstanding.max(cif + self.held_count()));
         let shared = self.expired().map(|reason| self.end(reason));
         if said != Said::Urgent || !self.rules().ooo {
-            let gap = (self.now - self.last).min(self.rules().max_hold).min(LONGEST_GAP);
+            let gap = (self.now - self.last).min(self.rules().max_hold / 8);
             if self.learned.busy {
                 let eighth = self.eight_gaps / 8;
                 self.eight_gaps = if self.eight_gaps == 0 { 8 * gap } else { self.eight_gaps + gap - eighth };
