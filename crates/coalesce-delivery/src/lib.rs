@@ -20,7 +20,7 @@ mod stats;
 
 pub use stats::DeliveryStats;
 
-use coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Mark, Policy, Spec, SpecError};
+use coalesce_policy::{Aggregation, AnyPolicy, Clues, Completion, Decision, Mark, Policy, Spec, SpecError};
 use std::collections::VecDeque;
 
 /// The ring of a consumer: where completions are posted.
@@ -96,6 +96,18 @@ impl<E> Delivery<E> {
             return Ok(Err(broken));
         }
         Ok(self.act(ring, now, decision))
+    }
+
+    /// The host has set NVMe's Feature 08h, which counts under `nvme:host=on`: delivers what that holds.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn set_by_host<R>(&mut self, ring: &mut R, now: u64, aggregation: Aggregation) -> Result<Decision, R::Broken>
+    where
+        R: Ring<Entry = E>,
+    {
+        let decision = self.policy.set_by_host(now, aggregation);
+        self.act(ring, now, decision)
     }
 }
 

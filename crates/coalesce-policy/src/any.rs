@@ -1,6 +1,6 @@
 //! One closed enum over all policies.
 
-use crate::baseline::{Batch, Dim, Nvme, SpdkVhost};
+use crate::baseline::{Aggregation, Batch, Dim, Nvme, SpdkVhost};
 use crate::completion::Completion;
 use crate::guarded::Guarded;
 use crate::hinted::{Hinted, StrictTracker};
@@ -9,7 +9,7 @@ use crate::machine::{Always, Machine};
 use crate::mark::Mark;
 use crate::policy::{Policy, Spent};
 use crate::spec::Spec;
-use crate::{Decision, Reason, SpecError, Stats};
+use crate::{Decision, HoldReason, Reason, SpecError, Stats};
 use cint_core::{Cint, Hint};
 use vic_core::Vic;
 
@@ -170,6 +170,18 @@ impl AnyPolicy {
         };
         self.spec = spec;
         Ok(self.stats.count(decision))
+    }
+
+    /// The host has set NVMe's Feature 08h. Under `nvme:host=on` what is held is delivered, and these parameters count from
+    /// now on; any other policy takes no notice. A policy that [`reconfigure`](Self::reconfigure) has made must be told again.
+    pub fn set_by_host(&mut self, now: u64, aggregation: Aggregation) -> Decision {
+        let AnyMachine::Nvme(nvme) = &mut self.machine else { return Decision::Hold(HoldReason::NothingHeld) };
+        if !nvme.is_by_host() {
+            return Decision::Hold(HoldReason::NothingHeld);
+        }
+        let decision = nvme.flush(now);
+        nvme.aggregate(aggregation);
+        self.stats.count(decision)
     }
 
     /// A ticket of an older policy is not given again by a newer one, which would take one command for the other.

@@ -7,7 +7,7 @@ mod dim;
 mod nvme;
 mod spdk_vhost;
 
-pub use nvme::NvmeParams;
+pub use nvme::{Aggregation, NvmeParams};
 pub use spdk_vhost::SpdkVhostParams;
 
 pub(crate) use batch::Batch;

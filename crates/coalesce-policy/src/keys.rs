@@ -102,6 +102,13 @@ pub(crate) struct Key<P> {
     set: fn(&mut P, &Value),
 }
 
+impl<P> Key<P> {
+    /// Its value.
+    pub(crate) fn value(&self, params: &P) -> Value {
+        (self.get)(params)
+    }
+}
+
 /// A key, explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
@@ -160,8 +167,8 @@ impl<P: Clone> Family<P> {
     /// Prints what differs from the profile that `params` is nearest to.
     pub(crate) fn print(&self, params: &P) -> String {
         let differences = |profile: &P| -> Vec<String> {
-            let differs = |key: &&Key<P>| (key.get)(params) != (key.get)(profile);
-            self.keys.iter().filter(differs).map(|key| format!("{}={}", key.name, (key.get)(params))).collect()
+            let differs = |key: &&Key<P>| key.value(params) != key.value(profile);
+            self.keys.iter().filter(differs).map(|key| format!("{}={}", key.name, key.value(params))).collect()
         };
         let items = self
             .profiles
@@ -188,7 +195,7 @@ impl<P: Clone> Family<P> {
             name: key.name,
             about: key.about,
             allowed: key.kind.allowed(),
-            default: (key.get)(&self.profiles[0].1).to_string(),
+            default: key.value(&self.profiles[0].1).to_string(),
         });
         profile.into_iter().chain(keys).collect()
     }
@@ -255,7 +262,7 @@ pub(crate) const fn plain(name: &'static str, about: &'static str) -> Family<()>
 pub(crate) const NVME: &Family<NvmeParams> = &Family {
     name: "nvme",
     about: "NVMe Features 08h and 09h: an interrupt after thr + 1 completions, or after time since the first of them",
-    profiles: &[("default", NvmeParams { thr: 7, time: 1, vector: true })],
+    profiles: &[("default", NvmeParams { thr: 7, time: 1, vector: true, host: false })],
     keys: &[
         Key {
             name: "thr",
@@ -277,6 +284,13 @@ pub(crate) const NVME: &Family<NvmeParams> = &Family {
             about: "off: this vector does not coalesce (Feature 09h)",
             get: |p| switch(p.vector),
             set: |p, v| p.vector = is(v, "on"),
+        },
+        Key {
+            name: "host",
+            kind: SWITCH,
+            about: "on: the host decides about thr and time, with Set Features 08h; both are 0 until it does (NVMe disks)",
+            get: |p| switch(p.host),
+            set: |p, v| p.host = is(v, "on"),
         },
     ],
 };

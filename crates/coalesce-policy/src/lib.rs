@@ -41,6 +41,7 @@ mod value;
 mod vic;
 
 pub use any::AnyPolicy;
+pub use baseline::Aggregation;
 pub use budget_spec::BudgetSpec;
 pub use cint_core::{Barriers, BothBits, Hint, Ticket};
 pub use cint_spec::CintSpec;

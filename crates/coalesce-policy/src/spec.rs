@@ -109,6 +109,13 @@ impl Spec {
         }
     }
 
+    /// Whether the host decides about parameters, with NVMe's Feature 08h: see
+    /// [`AnyPolicy::set_by_host`](crate::AnyPolicy::set_by_host).
+    #[must_use]
+    pub const fn is_by_host(&self) -> bool {
+        matches!(self, Self::Nvme(NvmeParams { host: true, .. }))
+    }
+
     pub(crate) fn vic_config(&self, params: &vic_core::Params, tick_hz: u64) -> Result<vic_core::Config, SpecError> {
         vic_core::Config::new(vic_core::Params { tick_hz, ..*params }).map_err(|error| self.wrong(error))
     }
@@ -162,7 +169,7 @@ impl Spec {
         let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let spec = match name {
             "none" => NONE.parse(rest).map(|()| Self::None),
-            "nvme" => keys::NVME.parse(rest).map(Self::Nvme),
+            "nvme" => keys::NVME.parse(rest).and_then(not_both).map(Self::Nvme),
             "batch" => BATCH.parse(rest).map(|()| Self::Batch),
             "dim" => DIM.parse(rest).map(|()| Self::Dim),
             "spdk_vhost" => keys::SPDK_VHOST.parse(rest).map(Self::SpdkVhost),
@@ -198,6 +205,23 @@ impl FromStr for Spec {
     /// Reads the text form, for a clock in nanoseconds.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         Self::parse(text, NS_PER_S)
+    }
+}
+
+/// Parameters that either the text gives or the host, which none may have from both.
+fn not_both(params: NvmeParams) -> Result<NvmeParams, SpecError> {
+    let family = keys::NVME;
+    let default = &family.profiles[0].1;
+    let given =
+        family.keys.iter().find(|key| matches!(key.name, "thr" | "time") && key.value(&params) != key.value(default));
+    match given.filter(|_| params.host) {
+        Some(key) => Err(SpecError::Value {
+            policy: family.name,
+            key: key.name.into(),
+            value: key.value(&params).to_string(),
+            problem: "is not for host=on: the host decides about it".into(),
+        }),
+        None => Ok(params),
     }
 }
 

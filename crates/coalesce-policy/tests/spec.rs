@@ -13,6 +13,8 @@ fn reads_and_prints() {
         ("nvme", "nvme"),
         ("nvme:thr=7,time=100us", "nvme"),
         ("nvme:time=25500us,thr=255,vector=off", "nvme:thr=255,time=25500us,vector=off"),
+        ("nvme:host=on", "nvme:host=on"),
+        ("nvme:vector=off,host=on", "nvme:vector=off,host=on"),
         ("spdk_vhost:delay_base_us=50,iops_threshold=60k", "spdk_vhost"),
         ("spdk_vhost:iops_threshold=1M", "spdk_vhost:iops_threshold=1000000"),
         ("vic:cif_threshold=2,epoch=100ms", "vic:cif_threshold=2,epoch=100ms"),
@@ -73,6 +75,8 @@ fn says_what_is_wrong_and_what_is_allowed() {
             "vic: profile=paper comes too late; it must be the first key, as it sets all others",
         ),
         ("nvme:time=150us", "nvme: time=150us is not a multiple of 100us; allowed: 0 to 25500us in steps of 100us"),
+        ("nvme:host=on,time=200us", "nvme: time=200us is not for host=on: the host decides about it"),
+        ("nvme:thr=0,host=on", "nvme: thr=0 is not for host=on: the host decides about it"),
         ("nvme:thr=256", "nvme: thr=256 is out of range; allowed: 0 to 255"),
         (
             "cint:hints=flush+fsync",

@@ -102,6 +102,19 @@ pub enum Device {
     Nvme,
 }
 
+impl Device {
+    /// Checks that a policy fits.
+    ///
+    /// # Errors
+    /// It needs what the device does not have.
+    pub fn check_policy(self, policy: &Spec) -> Result<()> {
+        if self != Self::Nvme && policy.is_by_host() {
+            bail!("policy {policy}: only an NVMe disk has the Feature 08h with which its host decides");
+        }
+        Ok(())
+    }
+}
+
 fn max_memory() -> Size {
     Size(1 << 40)
 }
@@ -379,6 +392,7 @@ impl DiskConfig {
         if self.device == Device::Nvme && !self.event_idx {
             bail!("EVENT_IDX is a part of virtio: an NVMe disk has none to refuse");
         }
+        self.device.check_policy(&self.policy)?;
         if let Some(Size(size)) = self.block_size
             && !(size.is_power_of_two() && (512..=65536).contains(&size))
         {
@@ -493,6 +507,7 @@ mod tests {
         for (text, part) in [
             ("[[disk]]\nsocket = \"s\"", "either a file or memory"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\ndevice = \"nvme\"\nevent_idx = false", "a part of virtio"),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"nvme:host=on\"", "only an NVMe disk has"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),
             (
                 "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\n[[disk]]\nsocket = \"x/s\"\nmemory = \"1M\"",

@@ -266,6 +266,7 @@ impl<S: Source> Queue<S> {
                     let now = self.now();
                     let outcome = self.delivery.reconfigure(self.state.completing(), now, spec);
                     let _ = answer.send(outcome.map(|decided| self.note_decided(now, decided.map(Some))));
+                    self.heed_host();
                 }
                 Command::GetStats(answer) => {
                     let _ = answer.send(self.query());
@@ -303,7 +304,20 @@ impl<S: Source> Queue<S> {
         self.stop();
         self.state = State::new(source, is_enabled);
         self.is_full_logged = false;
+        self.heed_host();
         self.interrupt_if_owed();
+    }
+
+    /// Tells the policy what the guest asks for, if it decides by that.
+    fn heed_host(&mut self) {
+        let now = self.now();
+        if self.delivery.policy().spec().is_by_host()
+            && let Some(source) = self.state.completing()
+        {
+            let aggregation = source.aggregation();
+            let decided = self.delivery.set_by_host(source, now, aggregation);
+            self.note_decided(now, decided.map(Some));
+        }
     }
 
     fn change(&mut self, part: Part, change: Change<S>) {
@@ -315,7 +329,10 @@ impl<S: Source> Queue<S> {
         }
         match part {
             Part::Interrupt => self.interrupt_if_owed(),
-            Part::Holding => self.flush(),
+            Part::Holding => {
+                self.flush();
+                self.heed_host();
+            }
             Part::Kick | Part::Other => {}
         }
     }

@@ -6,6 +6,7 @@
 use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
 use coalesce_delivery::Ring;
+use coalesce_policy::Aggregation;
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 
@@ -94,6 +95,11 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// # Errors
     /// The guest broke the ring.
     fn disable_kicks(&mut self) -> Result<(), Self::Broken>;
+
+    /// What the guest has asked for with NVMe's Feature 08h, if it can. It counts under policy `nvme:host=on`.
+    fn aggregation(&self) -> Aggregation {
+        Aggregation::default()
+    }
 
     /// Whether the guest may wait for an interrupt for a posted completion. An earlier process may have ended between
     /// post and interrupt, or it signalled an eventfd that nobody watches any more.

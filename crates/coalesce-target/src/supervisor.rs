@@ -107,6 +107,7 @@ impl Disk {
     /// # Errors
     /// There is no such queue, the policy is refused, or the disk's process does not answer.
     pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+        self.named(self.config.device.check_policy(policy))?;
         let deadline = Instant::now() + PATIENCE;
         let change = PolicyChange { queue, policy: policy.to_string() };
         let policies = {

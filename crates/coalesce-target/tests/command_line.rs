@@ -362,6 +362,12 @@ fn a_wrong_policy_is_named_with_what_is_allowed_wherever_it_is_given() {
         let ended = run(&target.directory, &["call", "--control", "control", "set_policy", &params]);
         assert_one_line(&ended, parts, text);
     }
+    // A policy that is valid, but not for every device.
+    let (policy, parts) = ("nvme:host=on", ["disk s: policy nvme:host=on", "only an NVMe disk"]);
+    let params = json!({ "ctrlr": "s", "policy": policy }).to_string();
+    assert_one_line(&run(&target.directory, &["call", "--control", "control", "set_policy", &params]), &parts, policy);
+    let ended = run(&directory, &["serve", "--socket", "s", "--memory", "1M", "--policy", policy]);
+    assert_one_line(&ended, &parts, policy);
     assert_eq!(target.stats("s", 0)["policy"], "dim", "nothing has changed");
 }
 

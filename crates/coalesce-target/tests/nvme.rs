@@ -3,7 +3,7 @@
 mod nvme_host;
 
 use coalesce_target::queue::Command;
-use nvme_host::{BLOCKS, DATA, DNR, FLUSH, Host, QUIET, READ, SIZE, Setup, Sqe, WRITE};
+use nvme_host::{BLOCKS, Cq, DATA, DNR, FLUSH, Host, QUIET, READ, SIZE, Setup, Sq, Sqe, WRITE};
 use std::thread::sleep;
 
 /// The two pages of Doorbell Buffer Config.
@@ -522,6 +522,85 @@ fn coalescing_disable_announces_what_is_held_and_exempts_the_vector() {
             Some(())
         });
     }
+}
+
+/// Feature 08h under the policy that leaves the decision to the host.
+#[test]
+fn the_host_decides_about_aggregation_where_the_policy_lets_it() {
+    const FOUR: u32 = 3 | 255 << 8; // 4 completions, or 25.5 ms
+    calmly("nvme:host=on", |host| {
+        let mut pairs = [1, 2].map(|id| {
+            let cq = host.create_cq(id, 64, id, true);
+            (host.create_sq(id, 64, id), cq)
+        });
+        let mut done = 0;
+        // Submits to both vectors at once. The interrupts of each, and what each holds.
+        let mut submit = |host: &mut Host, count: u64| {
+            done += count;
+            [0, 1].map(|queue: usize| {
+                let (sq, cq) = &mut pairs[queue];
+                (0..count).for_each(|i| drop(host.put(sq, read(i, 1))));
+                host.ring_sq(sq);
+                let held = host.completed(queue, done).held;
+                let interrupts = host.interrupts(queue + 1);
+                host.reap(cq, count as usize);
+                (interrupts, held)
+            })
+        };
+        let each = |outcome| [outcome, outcome];
+        let calm = |host: &Host| [0, 1].iter().all(|queue| calm(host, *queue).is_some()).then_some(());
+        assert_eq!(submit(host, 4), each((4, 0)), "off at first");
+        for (value, outcome) in [(FOUR, (1, 0)), (FOUR & 0xff, (4, 0)), (FOUR & 0xff00, (4, 0)), (FOUR, (1, 0))] {
+            assert_eq!(host.set_feature(8, value), (0, 0));
+            let counted = submit(host, 4);
+            calm(host)?;
+            assert_eq!(counted, each(outcome), "{value:#x}");
+        }
+        // Held completions are announced when it changes.
+        let mut sq = pairs[0].0;
+        host.put(&mut sq, read(0, 1));
+        host.ring_sq(&sq);
+        let held = host.completed(0, done + 1).held;
+        assert_eq!(host.set_feature(8, 5 | 255 << 8), (0, 0));
+        let (still_held, interrupts) = (host.stats(0).held, host.interrupts(1));
+        calm(host)?;
+        assert_eq!((held, still_held, interrupts), (1, 0, 1));
+        Some(())
+    });
+}
+
+#[test]
+fn what_the_host_asks_for_outlives_a_change_of_policy_and_ends_with_a_reset() {
+    const FOUR: u32 = 3 | 255 << 8;
+    calmly("none", |host| {
+        let mut done = 0;
+        let mut round = |host: &mut Host, (sq, cq): &mut (Sq, Cq)| {
+            done += 4;
+            (0..4).for_each(|i| drop(host.put(sq, read(i, 1))));
+            host.ring_sq(sq);
+            host.completed(0, done);
+            host.reap(cq, 4);
+            host.interrupts(1)
+        };
+        let mut pair = host.pair(64);
+        assert_eq!(host.set_feature(8, FOUR), (0, 0));
+        let mut counted = vec![round(host, &mut pair)];
+        for policy in ["nvme:host=on", "nvme:thr=1,time=25500us", "nvme:host=on"] {
+            let set = |answer| Command::SetPolicy(policy.parse().unwrap(), answer);
+            host.queues[0].ask(set).unwrap().unwrap();
+            counted.push(round(host, &mut pair));
+        }
+        assert_eq!(host.set_feature(9, 1 | 1 << 16), (0, 0));
+        counted.push(round(host, &mut pair));
+        host.disable();
+        host.enable();
+        assert_eq!(host.get_feature(8, 0), (0, 0));
+        pair = host.pair(64);
+        counted.push(round(host, &mut pair));
+        calm(host, 0)?;
+        assert_eq!(counted, [4, 1, 2, 1, 4, 4], "none, host, operator, host, an exempt vector, after a reset");
+        Some(())
+    });
 }
 
 #[test]

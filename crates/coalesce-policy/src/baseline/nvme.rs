@@ -19,6 +19,17 @@ pub struct NvmeParams {
     pub time: u8,
     /// Feature 09h, Coalescing Disable, the other way round: whether this vector coalesces.
     pub vector: bool,
+    /// Whether the host decides about `thr` and `time`: see [`Aggregation`]. Both are then 0 until it does.
+    pub host: bool,
+}
+
+/// Feature 08h, as a host sets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Aggregation {
+    /// Aggregation Threshold, 0's based; 0: no coalescing.
+    pub thr: u8,
+    /// Aggregation Time in units of 100 µs; 0: no coalescing.
+    pub time: u8,
 }
 
 /// `thr` completions, or `time` after the first.
@@ -26,14 +37,31 @@ pub struct NvmeParams {
 pub(crate) struct Nvme {
     params: NvmeParams,
     time: u64,
+    tick_hz: u64,
     held: Held,
 }
 
 impl Nvme {
     /// A machine that has seen nothing.
     pub(crate) fn new(params: NvmeParams, tick_hz: u64) -> Self {
-        let time = ticks_down(u64::from(params.time) * TIME_UNIT_NS, tick_hz);
-        Self { params, time, held: Held::default() }
+        let mut nvme = Self { params, time: 0, tick_hz, held: Held::default() };
+        nvme.aggregate(if params.host {
+            Aggregation::default()
+        } else {
+            Aggregation { thr: params.thr, time: params.time }
+        });
+        nvme
+    }
+
+    /// Whether the host decides about [`aggregate`](Self::aggregate).
+    pub(crate) const fn is_by_host(&self) -> bool {
+        self.params.host
+    }
+
+    /// Takes other parameters. What is held is delivered before.
+    pub(crate) fn aggregate(&mut self, Aggregation { thr, time }: Aggregation) {
+        (self.params.thr, self.params.time) = (thr, time);
+        self.time = ticks_down(u64::from(time) * TIME_UNIT_NS, self.tick_hz);
     }
 }
 
@@ -42,7 +70,7 @@ impl Machine for Nvme {
     #[inline]
     fn on_completion(&mut self, now: u64, completion: &Completion, _hints: &mut HintCounts) -> Decision {
         self.held.advance(now);
-        let NvmeParams { thr, time, vector } = self.params;
+        let NvmeParams { thr, time, vector, .. } = self.params;
         if self.held.has_waited(self.time) {
             return self.held.deliver(Reason::Time);
         }

@@ -1,8 +1,9 @@
-//! Features (NVMe 1.4 §5.13, §5.21). Most are only stored. Number of Queues, the write cache and Interrupt Vector
-//! Configuration act: see [`Effect`].
+//! Features (NVMe 1.4 §5.13, §5.21). Most are only stored. Number of Queues, the write cache, Interrupt Coalescing and
+//! Interrupt Vector Configuration act: see [`Effect`].
 
 use super::admin::ADMIN_VECTOR;
 use super::spec::{NSID, NSID_ALL, Sqe, Status};
+use coalesce_policy::Aggregation;
 
 /// The temperature that the controller reports.
 pub const KELVIN: u16 = 300;
@@ -44,6 +45,8 @@ pub enum Effect {
     WriteCache(bool),
     /// A vector is exempt from coalescing, or not any more.
     Exempt(u16, bool),
+    /// How completions are aggregated has changed.
+    Aggregate,
 }
 
 /// Temperature thresholds: composite and eight sensors, each over and under.
@@ -56,7 +59,7 @@ pub struct Features {
     power: u32,
     temperatures: [[u16; 2]; SENSORS],
     error_recovery: u32,
-    coalescing: u32,
+    coalescing: u16,
     exempt: Vec<bool>, // by vector
     atomicity: u32,
     events: u32,
@@ -86,6 +89,13 @@ impl Features {
         self.exempt.get(usize::from(vector)).copied().unwrap_or(true)
     }
 
+    /// Interrupt Coalescing.
+    #[must_use]
+    pub const fn aggregation(&self) -> Aggregation {
+        let [thr, time] = self.coalescing.to_le_bytes();
+        Aggregation { thr, time }
+    }
+
     /// Get Features. `write_cache` and `queues` (in all, of each kind) are not stored here.
     ///
     /// # Errors
@@ -106,7 +116,7 @@ impl Features {
             id::ERROR_RECOVERY => has_namespace(sqe).map(|()| self.error_recovery),
             id::WRITE_CACHE => Ok(write_cache.into()),
             id::QUEUES => Ok(number_of_queues(queues)),
-            id::COALESCING => Ok(self.coalescing),
+            id::COALESCING => Ok(self.coalescing.into()),
             id::VECTOR => {
                 let vector = dword as u16;
                 let is_exempt = self.exempt.get(usize::from(vector)).ok_or(Status::INVALID_FIELD)?;
@@ -153,7 +163,10 @@ impl Features {
                 }
                 return Ok((number_of_queues(queues), Effect::None));
             }
-            id::COALESCING => self.coalescing = value & 0xffff,
+            id::COALESCING => {
+                self.coalescing = value as u16;
+                return Ok((0, Effect::Aggregate));
+            }
             id::VECTOR => {
                 let (vector, is_exempt) = (value as u16, value & 1 << 16 != 0);
                 let known = self.exempt.get_mut(usize::from(vector)).ok_or(Status::INVALID_FIELD)?;

@@ -10,6 +10,7 @@ use crate::disk::Disk;
 use crate::source::{Request, Source, Task};
 use crate::vfio_user::memory::DmaMemory;
 use coalesce_delivery::Ring;
+use coalesce_policy::Aggregation;
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ pub struct Vector {
     next: usize, // submission queue whose turn it is
     deletions: Vec<(u16, Done)>,
     shutdown: Option<Shutdown>,
-    is_exempt: bool,      // Coalescing Disable
+    is_exempt: bool, // Coalescing Disable
+    aggregation: Aggregation,
     waits_for_room: bool, // a command, as its completion queue is full
     parser: Parser,
 }
@@ -68,6 +70,7 @@ impl Vector {
             deletions: Vec::new(),
             shutdown: None,
             is_exempt,
+            aggregation: Aggregation::default(),
             waits_for_room: false,
             parser: Parser::default(),
         }
@@ -97,6 +100,11 @@ impl Vector {
     /// Feature 09h: whether every completion interrupts.
     pub const fn set_exempt(&mut self, is_exempt: bool) {
         self.is_exempt = is_exempt;
+    }
+
+    /// Feature 08h: what the host asks for.
+    pub const fn set_aggregation(&mut self, aggregation: Aggregation) {
+        self.aggregation = aggregation;
     }
 
     /// Uses other shadow doorbells.
@@ -316,6 +324,10 @@ unsafe impl Source for Vector {
     fn disable_kicks(&mut self) -> Result<(), Infallible> {
         self.sleep.wake_up();
         Ok(())
+    }
+
+    fn aggregation(&self) -> Aggregation {
+        self.aggregation
     }
 
     fn owes_interrupt(&self) -> bool {

@@ -179,6 +179,16 @@ impl Controller {
         match effect {
             Effect::None | Effect::Exempt(ADMIN_VECTOR, _) => {}
             Effect::WriteCache(is_on) => self.disk.write_back.store(is_on, Ordering::Relaxed),
+            Effect::Aggregate => {
+                let aggregation = self.features.aggregation();
+                let changes = self.queues.iter().map(|queue| {
+                    let set = move |source: &mut Vector| source.set_aggregation(aggregation);
+                    queue.begin(|answer| Command::Change(Part::Holding, Box::new(set), answer))
+                });
+                for changed in changes.collect::<Vec<_>>() {
+                    let _ = changed.recv(); // a thread that has ended has no vector
+                }
+            }
             Effect::Exempt(vector, is_exempt) => {
                 let set = move |source: &mut Vector| source.set_exempt(is_exempt);
                 self.queues[Self::thread_of(vector)].change(Part::Holding, set);
