@@ -199,6 +199,7 @@ struct Queue<S: Source> {
     delivery: Delivery<S::Entry>,
     stats: DeviceStats,
     poll: AdaptivePoll,
+    draining: Option<Sender<()>>,
     recording: Option<Recording>,
 }
 
@@ -219,6 +220,7 @@ impl<S: Source> Queue<S> {
             delivery: Delivery::new(config.policy.clone())?,
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
+            draining: None,
             recording,
         })
     }
@@ -230,6 +232,7 @@ impl<S: Source> Queue<S> {
             busy |= self.resume_postponed();
             busy |= self.take_requests();
             self.end_batch();
+            self.end_drain();
             self.reactor.submit();
             if !busy {
                 self.wait();
@@ -245,42 +248,51 @@ impl<S: Source> Queue<S> {
     /// Executes the waiting commands. Returns false if the thread must end.
     fn obey(&mut self) -> bool {
         while let Some(command) = self.inbox.next() {
-            match command {
-                Command::Start(source, is_enabled) => self.start(source, is_enabled),
-                Command::Enable(is_enabled, answer) => {
-                    self.state.enable(is_enabled);
-                    let _ = answer.send(());
-                }
-                Command::Change(part, change, answer) => {
-                    self.change(part, change);
-                    let _ = answer.send(());
-                }
-                Command::Stop(answer) => {
-                    let _ = answer.send(self.stop());
-                }
-                Command::End => {
-                    self.stop();
-                    return false;
-                }
-                Command::SetPolicy(spec, answer) => {
-                    let now = self.now();
-                    let outcome = self.delivery.reconfigure(self.state.completing(), now, spec);
-                    let _ = answer.send(outcome.map(|decided| self.note_decided(now, decided.map(Some))));
-                    self.heed_host();
-                }
-                Command::GetStats(answer) => {
-                    let _ = answer.send(self.query());
-                }
-                Command::ResetStats(answer) => {
-                    self.count_kicks();
-                    self.delivery.reset_stats();
-                    self.stats = DeviceStats::default();
-                    self.poll.reset_stats();
-                    let _ = answer.send(());
-                }
+            if matches!(command, Command::End) {
+                self.stop();
+                return false;
             }
+            self.execute(command);
         }
         true
+    }
+
+    fn execute(&mut self, command: Command<S>) {
+        match command {
+            Command::Start(source, is_enabled) => self.start(source, is_enabled),
+            Command::Enable(is_enabled, answer) => {
+                self.state.enable(is_enabled);
+                let _ = answer.send(());
+            }
+            Command::Drain(answer) => {
+                self.state.enable(false);
+                self.draining = Some(answer);
+            }
+            Command::Change(part, change, answer) => {
+                self.change(part, change);
+                let _ = answer.send(());
+            }
+            Command::Stop(answer) => {
+                let _ = answer.send(self.stop());
+            }
+            Command::End => {}
+            Command::SetPolicy(spec, answer) => {
+                let now = self.now();
+                let outcome = self.delivery.reconfigure(self.state.completing(), now, spec);
+                let _ = answer.send(outcome.map(|decided| self.note_decided(now, decided.map(Some))));
+                self.heed_host();
+            }
+            Command::GetStats(answer) => {
+                let _ = answer.send(self.query());
+            }
+            Command::ResetStats(answer) => {
+                self.count_kicks();
+                self.delivery.reset_stats();
+                self.stats = DeviceStats::default();
+                self.poll.reset_stats();
+                let _ = answer.send(());
+            }
+        }
     }
 
     fn count_kicks(&mut self) {
@@ -344,7 +356,11 @@ impl<S: Source> Queue<S> {
             return position;
         }
         while self.requests.in_flight() > 0 {
+            while let Some(command) = self.inbox.next_about_policy() {
+                self.execute(command);
+            }
             if !self.resume_postponed() {
+                self.reactor.arm_wake();
                 let now = self.now();
                 self.reactor.wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(now)));
             }
@@ -579,6 +595,15 @@ impl<S: Source> Queue<S> {
         self.note_decided(now, decided);
         if self.delivery.policy().held() > 0 && self.must_announce() {
             self.flush();
+        }
+    }
+
+    /// Answers who waits until nothing is in flight.
+    fn end_drain(&mut self) {
+        if self.requests.in_flight() == 0
+            && let Some(drained) = self.draining.take()
+        {
+            let _ = drained.send(());
         }
     }
 

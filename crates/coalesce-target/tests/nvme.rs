@@ -3,7 +3,7 @@
 mod nvme_host;
 
 use coalesce_target::queue::Command;
-use nvme_host::{BLOCKS, Cq, DATA, DNR, FLUSH, Host, QUIET, READ, SIZE, Setup, Sq, Sqe, WRITE};
+use nvme_host::{BLOCKS, Cq, Cqe, DATA, DNR, FLUSH, Host, QUIET, READ, SIZE, Setup, Sq, Sqe, WRITE};
 use std::thread::sleep;
 
 /// The two pages of Doorbell Buffer Config.
@@ -231,6 +231,25 @@ fn completion_queues_that_share_a_vector_share_its_interrupts() {
         assert_eq!([0, 1, 2].map(|queue| host.stats(queue).completions), [0, 8, 0], "each vector has a thread");
         Some(())
     });
+}
+
+/// A polled queue on the admin queue's vector does not concern the queues of vector 1, which have the same thread.
+#[test]
+fn a_queue_without_interrupts_on_the_admin_vector_leaves_others_coalesced() {
+    for (interrupts, expected) in [(false, 1), (true, 8)] {
+        calmly_with(&Setup { policy: EIGHT, queues: 2, ..Setup::default() }, |host| {
+            let _polled = host.create_cq(2, 16, 0, interrupts);
+            let (mut sq, _) = host.pair(16);
+            for i in 0..8 {
+                host.put(&mut sq, read(i, 1));
+            }
+            host.ring_sq(&sq);
+            let counted = host.completed(0, 8).interrupts;
+            calm(host, 0)?;
+            assert_eq!((counted, host.interrupts(1)), (expected, expected), "interrupts: {interrupts}");
+            Some(())
+        });
+    }
 }
 
 /// As Linux does with a single vector.
@@ -539,7 +558,9 @@ fn the_host_decides_about_aggregation_where_the_policy_lets_it() {
             done += count;
             [0, 1].map(|queue: usize| {
                 let (sq, cq) = &mut pairs[queue];
-                (0..count).for_each(|i| drop(host.put(sq, read(i, 1))));
+                for i in 0..count {
+                    host.put(sq, read(i, 1));
+                }
                 host.ring_sq(sq);
                 let held = host.completed(queue, done).held;
                 let interrupts = host.interrupts(queue + 1);
@@ -576,7 +597,9 @@ fn what_the_host_asks_for_outlives_a_change_of_policy_and_ends_with_a_reset() {
         let mut done = 0;
         let mut round = |host: &mut Host, (sq, cq): &mut (Sq, Cq)| {
             done += 4;
-            (0..4).for_each(|i| drop(host.put(sq, read(i, 1))));
+            for i in 0..4 {
+                host.put(sq, read(i, 1));
+            }
             host.ring_sq(sq);
             host.completed(0, done);
             host.reap(cq, 4);
@@ -685,6 +708,45 @@ fn events_and_aborts() {
     host.disable();
     host.enable();
     assert_eq!(host.admin_peek(), None, "a reset forgets requests");
+}
+
+/// Feature 04h against 300 K, SMART / Health Information, and the event that Feature 0Bh asks for.
+#[test]
+fn a_temperature_threshold_that_is_reached_is_a_warning_and_an_event() {
+    const TEMPERATURE: u8 = 4;
+    const HEALTH: u32 = 2 | 127 << 16;
+    let mut host = Host::new("none");
+    let warning = |host: &mut Host, dword_10| {
+        host.admin_ok(Sqe::new(2).prps(DATA, 0).dword(10, dword_10));
+        host.bytes(DATA, 1)[0]
+    };
+    let set = |host: &mut Host, feature: u8, value: u32| {
+        host.admin_submit(Sqe::new(9).dword(10, feature.into()).dword(11, value));
+        host.admin_next()
+    };
+    let requests: Vec<_> = (0..3).map(|_| host.admin_submit(Sqe::new(0x0c))).collect();
+    assert_eq!(warning(&mut host, HEALTH), 0);
+    for (value, is_hot) in [(300, true), (301, false), (1 << 20 | 300, true), (1 << 20 | 299, false), (299, true)] {
+        set(&mut host, TEMPERATURE, value);
+        assert_eq!(warning(&mut host, HEALTH), if is_hot { 2 } else { 0 }, "{value:#x}");
+        assert_eq!(host.admin_peek(), None, "nobody asked for the event");
+    }
+    let event = |cqe: Cqe| (cqe.cid, cqe.result);
+    assert_eq!(event(set(&mut host, 0x0b, 2)), (requests[0], 0x0002_0101), "it is hot already");
+    host.admin_next();
+    set(&mut host, TEMPERATURE, 200);
+    assert_eq!(host.admin_peek(), None, "only once, until the log is read");
+    assert_eq!(warning(&mut host, HEALTH | 1 << 15), 2);
+    set(&mut host, TEMPERATURE, 201);
+    assert_eq!(host.admin_peek(), None, "the log was read, and the event retained");
+    assert_eq!(warning(&mut host, HEALTH), 2);
+    assert_eq!(event(set(&mut host, TEMPERATURE, 202)), (requests[1], 0x0002_0101));
+    host.admin_next();
+    host.doorbell(4, 1);
+    assert_eq!(event(host.admin_next()), (requests[2], 0x0001_0000), "an event of another type is not held up");
+    host.disable();
+    host.enable();
+    assert_eq!((host.get_feature(TEMPERATURE, 0), warning(&mut host, HEALTH)), ((0, 343), 0));
 }
 
 #[test]

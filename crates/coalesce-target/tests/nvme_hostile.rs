@@ -12,6 +12,7 @@ use coalesce_target::nvme::admin::Session;
 use coalesce_target::nvme::doorbell::{Doorbells, Line, Sleep};
 use coalesce_target::nvme::rings::{CompletionQueue, SubmissionQueue};
 use coalesce_target::nvme::vector::Vector;
+use coalesce_target::queue::Command;
 use coalesce_target::source::Source as _;
 use coalesce_target::vfio_user::irq::Vectors;
 use coalesce_target::vfio_user::memory::{Access, DmaMemory};
@@ -25,8 +26,9 @@ use proptest::prelude::*;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
+use std::time::Instant;
 
 const INVALID_OPCODE: u16 = 0x01 | DNR;
 const INVALID_FIELD: u16 = 0x02 | DNR;
@@ -640,7 +642,7 @@ fn session(admin_entries: usize) -> (DmaMemory, Arc<Session>, Arc<Doorbells>) {
     let doorbells = Arc::new(Doorbells::new(2));
     let entries = dma.slice(0, admin_entries * 16, Access::Write).unwrap();
     let cq = CompletionQueue::new(0, 0, true, entries, Line::new(1, doorbells.clone(), None));
-    let session = Session::new(doorbells.clone(), Vectors::new(2, CallRings::new(0).unwrap()), cq);
+    let session = Session::new(doorbells.clone(), Vectors::new(2, CallRings::new(0).unwrap()), cq, true);
     (dma, Arc::new(session), doorbells)
 }
 
@@ -707,6 +709,137 @@ fn a_reset_does_not_wait_for_ranges_to_discard_that_have_not_begun() {
     go_on.send(()).unwrap();
     host.wait_csts(1, 0);
     assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+/// A file whose first Write Zeroes waits until it may go on: in a thread of the kernel's. Returns what says that it waits, and what lets it go on.
+fn stall_first_zeroing(medium: &Medium) -> (Receiver<()>, Sender<()>) {
+    let (begun, has_begun) = channel();
+    let (go_on, may_go_on) = channel();
+    let mut is_first = true;
+    medium.plan(move |call| {
+        if matches!(call, Call::Allocate { .. }) && std::mem::replace(&mut is_first, false) {
+            begun.send(()).unwrap();
+            let _ = may_go_on.recv();
+        }
+        Fault::None
+    });
+    (has_begun, go_on)
+}
+
+/// Lets it go on after a while.
+fn release(go_on: Sender<()>) {
+    std::thread::spawn(move || {
+        sleep(QUIET);
+        let _ = go_on.send(());
+    });
+}
+
+/// A command is in flight when bus mastering ends. It is announced before that is answered. Then nothing reaches the host,
+/// until bus mastering is on again.
+#[test]
+fn without_bus_mastering_nothing_is_posted_or_signalled() {
+    let Some(medium) = Medium::new_or_skip("bus mastering ends", SIZE as usize) else { return };
+    let mut host = Host::with(&Setup { policy: EIGHT, file: Some(&medium.path()), ..Setup::default() });
+    let (mut sq, mut cq) = host.pair(64);
+    let event = host.admin_submit(Sqe::new(0x0c));
+    host.interrupts(0);
+    let (has_begun, go_on) = stall_first_zeroing(&medium);
+    host.submit(&mut sq, Sqe::io(8).blocks(0, 8));
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    release(go_on);
+    host.controller.set_bus_master(false);
+    assert_eq!((host.peek(&mut cq).map(|cqe| cqe.status), host.interrupts(1)), (Some(0), 1));
+    host.doorbell(4, 1); // of no queue
+    host.submit(&mut sq, read(0, 8));
+    sleep(QUIET);
+    assert_eq!((host.admin_peek(), host.peek(&mut cq), host.interrupts(0), host.interrupts(1)), (None, None, 0, 0));
+    host.controller.set_bus_master(true);
+    assert_eq!((host.admin_next().cid, host.interrupt(0)), (event, 1));
+    assert_eq!(host.next(&mut cq).status, 0);
+}
+
+/// The controller is disabled, and bus mastering ends while a command is still in flight.
+#[test]
+fn bus_mastering_ends_after_what_a_reset_left_in_flight() {
+    let Some(medium) = Medium::new_or_skip("bus mastering ends after a reset", SIZE as usize) else { return };
+    let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
+    let (mut sq, _) = host.pair(64);
+    let (has_begun, go_on) = stall_first_zeroing(&medium);
+    host.submit(&mut sq, Sqe::io(8).blocks(0, 8));
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    host.set32(0x14, 0x0046_0000);
+    assert_eq!(host.get32(0x1c) & 1, 1);
+    release(go_on);
+    host.controller.set_bus_master(false);
+    assert_eq!(host.get32(0x1c) & 1, 0, "nothing is in flight");
+}
+
+/// A vector that waits for its eventfd does not interrupt for what was before the controller was disabled.
+#[test]
+fn a_reset_of_the_controller_clears_pending_interrupts() {
+    let mut host = Host::new("none");
+    let (mut sq, mut cq) = host.pair(8);
+    host.vectors.deassign(0..3);
+    assert_eq!(host.io((&mut sq, &mut cq), read(0, 1)), 0);
+    let is_pending = |host: &Host| [0, 1, 2].map(|vector| host.vectors.is_pending(vector));
+    let start = Instant::now();
+    while is_pending(&host) != [false, true, false] {
+        assert!(start.elapsed() < PATIENCE);
+    }
+    host.disable();
+    assert_eq!(is_pending(&host), [false; 3]);
+    assert_serves_after_reset(&mut host);
+}
+
+fn assert_serves_after_reset(host: &mut Host) {
+    host.enable();
+    let (mut sq, mut cq) = host.pair(8);
+    assert_serves(host, &mut sq, &mut cq);
+}
+
+/// Statistics are read and policies changed while a queue waits for its medium, as it does when the controller is reset.
+#[test]
+fn a_queue_that_drains_answers_questions() {
+    let Some(medium) = Medium::new_or_skip("questions while a queue drains", SIZE as usize) else { return };
+    let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
+    let (mut sq, _) = host.pair(64);
+    let (has_begun, go_on) = stall_first_zeroing(&medium);
+    host.submit(&mut sq, Sqe::io(8).blocks(0, 8));
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    host.set32(0x14, 0x0046_0000);
+    let answer = host.queues[0].begin(Command::GetStats);
+    assert_eq!(answer.recv_timeout(PATIENCE).unwrap().in_flight, 1);
+    let set = |answer| Command::SetPolicy("dim".parse().unwrap(), answer);
+    host.queues[0].begin(set).recv_timeout(PATIENCE).unwrap().unwrap();
+    assert_eq!(host.queues[0].begin(Command::GetStats).recv_timeout(PATIENCE).unwrap().policy, "dim");
+    assert_eq!(host.get32(0x1c) & 1, 1, "it still waits");
+    go_on.send(()).unwrap();
+    host.wait_csts(1, 0);
+    assert_serves_after_reset(&mut host);
+}
+
+/// 63 commands that each discard all of a large disk. Meanwhile another queue serves, and questions are answered.
+#[test]
+fn a_flood_of_discards_keeps_only_its_own_queue_busy() {
+    const LARGE: u64 = 64 << 30;
+    let mut host = Host::with(&Setup { size: LARGE, ..Setup::default() });
+    let (mut sq, mut cq) = host.pair(64);
+    let mut other_cq = host.create_cq(2, 8, 2, true);
+    let mut other_sq = host.create_sq(2, 8, 2);
+    let blocks = (LARGE / 512 / 32) as u32;
+    let range = |i: u64| [&[0; 4][..], &blocks.to_le_bytes(), &(i * u64::from(blocks)).to_le_bytes()].concat();
+    host.write(DATA, &(0..32).flat_map(range).collect::<Vec<_>>());
+    for _ in 0..63 {
+        host.put(&mut sq, Sqe::io(9).prps(DATA, 0).dword(10, 31).dword(11, 4));
+    }
+    host.ring_sq(&sq);
+    let mut seen = Vec::new();
+    while seen.last() != Some(&63) {
+        assert_eq!(host.io((&mut other_sq, &mut other_cq), read(0, 1)), 0);
+        seen.push(host.stats(0).completions);
+    }
+    assert_eq!(host.reap(&mut cq, 63).iter().filter(|cqe| cqe.status == 0).count(), 63);
+    assert!(seen.iter().any(|completions| *completions < 63), "questions are answered in between: {seen:?}");
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl PciDevice for Remote {
 fn host(path: &Path, queues: usize) -> (Host, Remote) {
     let (ram, eventfds) = (memfd(RAM), eventfds(queues + 1));
     let remote = Remote::connect(path, &ram, &eventfds);
-    let mut host = Host::over(Box::new(remote.clone()), ram, eventfds, Vec::new().into());
+    let mut host = Host::over(Box::new(remote.clone()), ram, eventfds);
     host.enable();
     (host, remote)
 }

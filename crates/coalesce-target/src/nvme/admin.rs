@@ -1,6 +1,7 @@
 //! What the threads of a controller share: its admin completion queue, where every thread can post, and events.
 
 use super::doorbell::Doorbells;
+use super::identify::log;
 use super::rings::CompletionQueue;
 use super::spec::{Cqe, Status};
 use crate::vfio_user::irq::Vectors;
@@ -22,8 +23,36 @@ pub enum Fault {
     Value = 1,
 }
 
-/// The log page that describes errors.
-const ERROR_LOG: u32 = 1;
+/// What the host is told of (§5.2): once, until it reads the log page that describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An error of the host.
+    Fault(Fault),
+    /// A temperature threshold is reached.
+    Temperature,
+}
+
+impl Event {
+    /// The type of the event.
+    const fn kind(self) -> usize {
+        match self {
+            Self::Fault(_) => 0,
+            Self::Temperature => 1,
+        }
+    }
+
+    /// The result of an Asynchronous Event Request: type, information, and log page.
+    const fn result(self) -> u32 {
+        let (information, page) = match self {
+            Self::Fault(fault) => (fault as u32, log::ERROR),
+            Self::Temperature => (1, log::HEALTH),
+        };
+        self.kind() as u32 | information << 8 | (page as u32) << 16
+    }
+}
+
+/// Log pages with events, by the type of the event.
+const LOGS: [u8; 2] = [log::ERROR, log::HEALTH];
 
 /// An enabled controller, from its enabling to its reset.
 #[derive(Debug)]
@@ -32,6 +61,7 @@ pub struct Session {
     pub doorbells: Arc<Doorbells>,
     vectors: Vectors,
     is_over: AtomicBool,
+    is_bus_master: AtomicBool,
     admin: Mutex<Admin>,
 }
 
@@ -43,9 +73,9 @@ pub struct Admin {
     pub sq_head: u16,
     waiting: VecDeque<Cqe>, // for room
     event_requests: VecDeque<u16>,
-    fault: Option<Fault>, // that no request has taken
-    is_masked: bool,      // until the host reads the log
-    faults: u64,          // in all
+    events: [Option<Event>; 2], // by type: what no request has taken
+    is_masked: [bool; 2],       // until the host reads the log
+    faults: u64,                // in all
     last_fault: Option<(u16, Fault)>,
     deleted: Vec<u16>, // submission queues that are gone
     shutdowns: usize,  // vectors that have shut down
@@ -54,20 +84,21 @@ pub struct Admin {
 impl Session {
     /// A controller whose admin completions go to `cq`.
     #[must_use]
-    pub fn new(doorbells: Arc<Doorbells>, vectors: Vectors, cq: CompletionQueue) -> Self {
+    pub fn new(doorbells: Arc<Doorbells>, vectors: Vectors, cq: CompletionQueue, is_bus_master: bool) -> Self {
         let admin = Admin {
             cq,
             sq_head: 0,
             waiting: VecDeque::new(),
             event_requests: VecDeque::new(),
-            fault: None,
-            is_masked: false,
+            events: [None; 2],
+            is_masked: [false; 2],
             faults: 0,
             last_fault: None,
             deleted: Vec::new(),
             shutdowns: 0,
         };
-        Self { doorbells, vectors, is_over: AtomicBool::new(false), admin: Mutex::new(admin) }
+        let (is_over, is_bus_master) = (AtomicBool::new(false), AtomicBool::new(is_bus_master));
+        Self { doorbells, vectors, is_over, is_bus_master, admin: Mutex::new(admin) }
     }
 
     /// Whether the controller was reset. Then nothing is posted or signalled any more.
@@ -81,6 +112,16 @@ impl Session {
         self.is_over.store(true, Ordering::Release);
     }
 
+    /// Bus mastering is on or off. While it is off nothing is posted or signalled: what completes meanwhile waits.
+    pub fn set_bus_master(&self, on: bool) {
+        self.is_bus_master.store(on, Ordering::Release);
+    }
+
+    /// Whether guest memory may be written, and the guest interrupted.
+    fn may_access(&self) -> bool {
+        !self.is_over() && self.is_bus_master.load(Ordering::Acquire)
+    }
+
     /// The admin completion queue. No thread waits for another one while it has this.
     pub fn admin(&self) -> MutexGuard<'_, Admin> {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,7 +129,7 @@ impl Session {
 
     /// Interrupts. Returns false if nobody can be interrupted.
     pub fn signal(&self, vector: u16) -> bool {
-        !self.is_over() && self.vectors.signal(vector)
+        self.may_access() && self.vectors.signal(vector)
     }
 
     /// Completes an admin command, with an interrupt.
@@ -99,7 +140,7 @@ impl Session {
 
     /// Posts what waits and fits, and interrupts for it.
     pub fn post(&self) {
-        let posted = !self.is_over() && self.admin().post();
+        let posted = self.may_access() && self.admin().post();
         if posted {
             self.signal(ADMIN_VECTOR);
         }
@@ -108,6 +149,12 @@ impl Session {
     /// Reports an error of the host about a queue. The host is told once, until it reads the log.
     pub fn report(&self, queue: u16, fault: Fault) {
         self.admin().report(queue, fault);
+        self.post();
+    }
+
+    /// Tells the host of an event.
+    pub fn notify(&self, event: Event) {
+        self.admin().notify(event);
         self.post();
     }
 
@@ -150,18 +197,24 @@ impl Admin {
     fn report(&mut self, queue: u16, fault: Fault) {
         self.faults += 1;
         self.last_fault = Some((queue, fault));
-        if !self.is_masked {
-            self.fault = Some(fault);
+        self.notify(Event::Fault(fault));
+    }
+
+    fn notify(&mut self, event: Event) {
+        if !self.is_masked[event.kind()] {
+            self.events[event.kind()] = Some(event);
             self.tell();
         }
     }
 
     fn tell(&mut self) {
-        if let Some(fault) = self.fault
-            && let Some(cid) = self.event_requests.pop_front()
-        {
-            (self.fault, self.is_masked) = (None, true);
-            self.complete(cid, Ok((fault as u32) << 8 | ERROR_LOG << 16));
+        for kind in 0..self.events.len() {
+            if let Some(event) = self.events[kind]
+                && let Some(cid) = self.event_requests.pop_front()
+            {
+                (self.events[kind], self.is_masked[kind]) = (None, true);
+                self.complete(cid, Ok(event.result()));
+            }
         }
     }
 
@@ -186,10 +239,17 @@ impl Admin {
         true
     }
 
-    /// The number of errors, and the last one with its queue. With `clear`, the host is told of the next one.
-    pub const fn errors(&mut self, clear: bool) -> (u64, Option<(u16, Fault)>) {
-        self.is_masked &= !clear;
+    /// The number of errors, and the last one with its queue.
+    #[must_use]
+    pub const fn errors(&self) -> (u64, Option<(u16, Fault)>) {
         (self.faults, self.last_fault)
+    }
+
+    /// The host has read a log page: it is told of the next event there.
+    pub fn clear_events(&mut self, page: u8) {
+        if let Some(kind) = LOGS.iter().position(|log| *log == page) {
+            self.is_masked[kind] = false;
+        }
     }
 
     /// Submission queues that are gone since this was asked last.

@@ -1,7 +1,7 @@
 //! The controller: its registers, its admin queue and its resets (NVMe 1.4 §3, §5, §7).
 //!
 //! The connection's thread executes admin commands when their doorbell rings. It does not wait for I/O, except when the
-//! device is reset: the deletion of a submission queue and a shutdown complete on the threads of their vectors, and the
+//! device is reset and when bus mastering ends: the deletion of a submission queue and a shutdown complete on the threads of their vectors, and the
 //! host sees in CSTS when a disabled controller has nothing in flight any more.
 
 mod commands;
@@ -64,12 +64,14 @@ struct Ready {
 
 struct Sq {
     cq: u16,
+    entries: u32,
     memory: Range<u64>,
     is_deleting: bool,
 }
 
 struct Cq {
     thread: usize, // of its vector
+    entries: u32,
     memory: Range<u64>,
 }
 
@@ -128,6 +130,7 @@ impl Controller {
             State::Draining(answers) => {
                 answers.retain(|answer| matches!(answer.try_recv(), Err(TryRecvError::Empty)));
                 if answers.is_empty() {
+                    self.vectors.clear_pending(); // of what came before
                     self.state = State::Disabled;
                     if self.cc.is_enabled() && !self.is_fatal {
                         self.enable();
@@ -235,7 +238,7 @@ impl Controller {
         let line = |index| Line::new(index, doorbells.clone(), None);
         let admin_sq = SubmissionQueue::new(0, 0, sq, line(0));
         let cq = CompletionQueue::new(0, ADMIN_VECTOR, true, cq, line(1));
-        let session = Arc::new(Session::new(doorbells, self.vectors.clone(), cq));
+        let session = Arc::new(Session::new(doorbells, self.vectors.clone(), cq, self.is_bus_master));
         Some(Ready {
             session,
             admin_sq,
@@ -276,6 +279,15 @@ impl Controller {
         }
     }
 
+    /// Waits for what was in flight when the controller was disabled.
+    fn wait_for_drain(&self) {
+        if let State::Draining(answers) = &self.state {
+            for answer in answers {
+                let _ = answer.recv(); // a thread that has ended has nothing in flight
+            }
+        }
+    }
+
     fn shut_down(&mut self) {
         let State::Ready(ready) = &mut self.state else { return };
         if std::mem::replace(&mut ready.is_shutting_down, true) {
@@ -292,13 +304,10 @@ impl Controller {
         self.settle();
         let State::Ready(ready) = &self.state else { return };
         let (id, is_head) = (index / 2, !index.is_multiple_of(2));
-        let entries = |memory: &Range<u64>, len: usize| (memory.end - memory.start) / len as u64;
         let queue = match (id, is_head) {
             (0, _) => None,
-            (_, true) => ready.cqs.get(id).and_then(Option::as_ref).map(|cq| (cq.thread, entries(&cq.memory, CQE_LEN))),
-            (_, false) => ready
-                .thread_of_sq(id)
-                .zip(ready.sqs.get(id).and_then(Option::as_ref).map(|sq| entries(&sq.memory, SQE_LEN))),
+            (_, true) => ready.cqs.get(id).and_then(Option::as_ref).map(|cq| (cq.thread, cq.entries)),
+            (_, false) => ready.sq(id).map(|(sq, thread)| (thread, sq.entries)),
         };
         match (id, ready.session.doorbells.get(index), queue) {
             (0, Some(register), _) => {
@@ -306,7 +315,7 @@ impl Controller {
                 self.run_admin();
             }
             // Not stored: it would replace a valid value at which the thread may not have looked yet.
-            (_, _, Some((_, entries))) if u64::from(value) >= entries => {
+            (_, _, Some((_, entries))) if value >= entries => {
                 ready.session.report(id as u16, Fault::Value); // one of at most 16 queues
             }
             (_, Some(register), Some((thread, _))) => {
@@ -343,10 +352,10 @@ impl Controller {
 }
 
 impl Ready {
-    /// The thread of a submission queue that exists and is not being deleted.
-    fn thread_of_sq(&self, id: usize) -> Option<usize> {
+    /// A submission queue that exists and is not being deleted, and its thread.
+    fn sq(&self, id: usize) -> Option<(&Sq, usize)> {
         let sq = self.sqs.get(id)?.as_ref().filter(|sq| !sq.is_deleting)?;
-        self.cqs.get(usize::from(sq.cq))?.as_ref().map(|cq| cq.thread)
+        self.cqs.get(usize::from(sq.cq))?.as_ref().map(|cq| (sq, cq.thread))
     }
 
     /// The doorbell at `index` for a new queue.
@@ -389,14 +398,26 @@ impl PciDevice for Controller {
         }
     }
 
-    /// Without bus mastering nothing is fetched. What is in flight completes.
+    /// Without bus mastering there is no DMA and no interrupt: waits for what is in flight, which completes.
     fn set_bus_master(&mut self, on: bool) {
         self.is_bus_master = on;
-        if matches!(self.state, State::Ready(_)) {
-            for queue in self.queues.iter() {
-                queue.ask(|answer| Command::Enable(on, answer));
+        match &self.state {
+            State::Ready(ready) if on => {
+                ready.session.set_bus_master(true);
+                for queue in self.queues.iter() {
+                    queue.ask(|answer| Command::Enable(true, answer));
+                }
+                self.run_admin();
             }
-            self.run_admin();
+            State::Ready(ready) => {
+                wait_for(self.queues.iter().map(|queue| queue.begin(Command::Drain)).collect());
+                ready.session.set_bus_master(false);
+            }
+            State::Draining(_) if !on => {
+                self.wait_for_drain();
+                self.settle();
+            }
+            State::Draining(_) | State::Disabled => {}
         }
     }
 
@@ -415,11 +436,8 @@ impl PciDevice for Controller {
     /// Waits for what is in flight.
     fn reset(&mut self) {
         self.stop();
-        if let State::Draining(answers) = std::mem::replace(&mut self.state, State::Disabled) {
-            for answer in answers {
-                let _ = answer.recv(); // a thread that has ended has nothing in flight
-            }
-        }
+        self.wait_for_drain();
+        self.state = State::Disabled;
         self.forget_features();
         self.is_fatal = false;
         self.is_bus_master = false;
@@ -431,6 +449,12 @@ impl PciDevice for Controller {
 impl Drop for Controller {
     fn drop(&mut self) {
         self.reset();
+    }
+}
+
+fn wait_for(answers: Vec<Receiver<()>>) {
+    for answer in answers {
+        let _ = answer.recv(); // a thread that has ended has nothing to do
     }
 }
 

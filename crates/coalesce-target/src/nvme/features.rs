@@ -12,6 +12,9 @@ pub const WARNING_KELVIN: u16 = 343;
 /// From here on it would be critical.
 pub const CRITICAL_KELVIN: u16 = 353;
 
+/// In SMART / Health Information and in Asynchronous Event Configuration: the temperature has reached a threshold.
+pub const HOT: u32 = 1 << 1;
+
 /// Feature identifiers.
 pub mod id {
     /// Arbitration.
@@ -47,6 +50,8 @@ pub enum Effect {
     Exempt(u16, bool),
     /// How completions are aggregated has changed.
     Aggregate,
+    /// The controller's health may have become critical, or the host may want to be told of it now.
+    Health,
 }
 
 /// Temperature thresholds: composite and eight sensors, each over and under.
@@ -87,6 +92,20 @@ impl Features {
     #[must_use]
     pub fn is_exempt(&self, vector: u16) -> bool {
         self.exempt.get(usize::from(vector)).copied().unwrap_or(true)
+    }
+
+    /// Whether the temperature has reached a threshold. There is one sensor, the composite one; the host may set thresholds
+    /// for others.
+    #[must_use]
+    pub const fn is_hot(&self) -> bool {
+        let [over, under] = self.temperatures[0];
+        KELVIN >= over || KELVIN <= under
+    }
+
+    /// Whether the host wants to be told that [`is_hot`](Self::is_hot) (Asynchronous Event Configuration).
+    #[must_use]
+    pub const fn wants_health_event(&self) -> bool {
+        self.is_hot() && self.events & HOT != 0
     }
 
     /// Interrupt Coalescing.
@@ -147,6 +166,7 @@ impl Features {
                 let sensors = if sensor == ALL { 0..SENSORS } else { sensor..sensor + 1 };
                 let thresholds = self.temperatures.get_mut(sensors).ok_or(Status::INVALID_FIELD)?;
                 thresholds.iter_mut().for_each(|both| both[under] = value as u16);
+                return Ok((0, Effect::Health));
             }
             id::ERROR_RECOVERY => {
                 has_namespace(sqe)?;
@@ -177,7 +197,10 @@ impl Features {
                 return Ok((0, Effect::Exempt(vector, is_exempt)));
             }
             id::ATOMICITY => self.atomicity = value & 1,
-            id::EVENTS => self.events = value,
+            id::EVENTS => {
+                self.events = value;
+                return Ok((0, Effect::Health));
+            }
             _ => return Err(Status::INVALID_FIELD),
         }
         Ok((0, Effect::None))

@@ -1,7 +1,7 @@
 //! What the controller says of itself: the data of Identify (NVMe 1.4 §5.15) and of log pages (§5.14).
 
 use super::admin::{EVENT_REQUESTS_MAX, Fault};
-use super::features::{CRITICAL_KELVIN, KELVIN, WARNING_KELVIN};
+use super::features::{CRITICAL_KELVIN, HOT, KELVIN, WARNING_KELVIN};
 use super::spec::{MDTS, NSID, VERSION, admin, nvm};
 use crate::disk::Disk;
 
@@ -136,12 +136,13 @@ pub fn descriptors(disk: &Disk) -> Vec<u8> {
     page.0
 }
 
-/// A log page; `None`: there is no such page. `faults` are those of the host's doorbells.
+/// A log page; `None`: there is no such page. `faults` are those of the host's doorbells. `is_hot`: the temperature has
+/// reached a threshold.
 #[must_use]
-pub fn log_page(page: u8, faults: (u64, Option<(u16, Fault)>)) -> Option<Vec<u8>> {
+pub fn log_page(page: u8, faults: (u64, Option<(u16, Fault)>), is_hot: bool) -> Option<Vec<u8>> {
     match page {
         log::ERROR => Some(errors(faults)),
-        log::HEALTH => Some(health(faults.0)),
+        log::HEALTH => Some(health(faults.0, is_hot)),
         log::FIRMWARE => Some(firmware()),
         log::EFFECTS => Some(effects()),
         _ => None,
@@ -160,8 +161,9 @@ fn errors((count, last): (u64, Option<(u16, Fault)>)) -> Vec<u8> {
     page.0
 }
 
-fn health(errors: u64) -> Vec<u8> {
+fn health(errors: u64, is_hot: bool) -> Vec<u8> {
     let mut page = Page::new(512);
+    page.0[0] = if is_hot { HOT as u8 } else { 0 };
     page.put16(1, KELVIN);
     page.put(3, &[100, 10]); // available spare and its threshold, in percent
     page.put64(176, errors);

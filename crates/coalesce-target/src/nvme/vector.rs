@@ -219,7 +219,7 @@ impl Ring for Vector {
     fn may_hold(&self) -> bool {
         let is_held_up = self.waits_for_room || !self.deletions.is_empty() || self.shutdown.is_some();
         let can_interrupt = self.cqs.iter().any(|cq| cq.interrupts);
-        let has_admin = self.cqs.iter().any(|cq| cq.vector == ADMIN_VECTOR);
+        let has_admin = self.cqs.iter().any(|cq| cq.vector == ADMIN_VECTOR && cq.interrupts);
         !(self.is_exempt || is_held_up || has_admin) && can_interrupt
     }
 

@@ -4,6 +4,7 @@ use crate::source::Source;
 use crate::stats::QueueStats;
 use anyhow::{Context as _, Result};
 use coalesce_policy::{Spec, SpecError};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -17,6 +18,8 @@ pub enum Command<S: Source> {
     Start(Box<S>, bool),
     /// Start or stop taking requests.
     Enable(bool, Sender<()>),
+    /// Stop taking requests. The answer comes when none is in flight, and what they held is delivered.
+    Drain(Sender<()>),
     /// Change this part of the source, if there is one.
     Change(Part, Change<S>, Sender<()>),
     /// Complete the requests in flight, deliver everything held, and drop the source. The answer is its position.
@@ -47,6 +50,13 @@ pub enum Part {
     Other,
 }
 
+impl<S: Source> Command<S> {
+    /// Whether it is about the policy and what was counted, and not about the source, which can take long to stop.
+    const fn is_about_policy(&self) -> bool {
+        matches!(self, Self::SetPolicy(..) | Self::GetStats(_) | Self::ResetStats(_))
+    }
+}
+
 /// The senders' end of a mailbox.
 #[derive(Debug)]
 pub struct Mailbox<S: Source> {
@@ -55,9 +65,9 @@ pub struct Mailbox<S: Source> {
 }
 
 /// The queue thread's end of a mailbox.
-#[derive(Debug)]
 pub struct Inbox<S: Source> {
     commands: Receiver<Command<S>>,
+    deferred: VecDeque<Command<S>>,
     wake: Arc<EventFd>,
 }
 
@@ -68,7 +78,7 @@ pub struct Inbox<S: Source> {
 pub fn mailbox<S: Source>() -> Result<(Mailbox<S>, Inbox<S>)> {
     let (sender, commands) = sync_channel(COMMANDS_MAX);
     let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
-    Ok((Mailbox { commands: sender, wake: wake.clone() }, Inbox { commands, wake }))
+    Ok((Mailbox { commands: sender, wake: wake.clone() }, Inbox { commands, deferred: VecDeque::new(), wake }))
 }
 
 impl<S: Source> Mailbox<S> {
@@ -93,8 +103,20 @@ impl<S: Source> Mailbox<S> {
 
 impl<S: Source> Inbox<S> {
     /// The next command, if there is one.
-    pub fn next(&self) -> Option<Command<S>> {
-        self.commands.try_recv().ok()
+    pub fn next(&mut self) -> Option<Command<S>> {
+        self.deferred.pop_front().or_else(|| self.commands.try_recv().ok())
+    }
+
+    /// The next command about the policy and what was counted, if there is one. Those about the source stay, in their order.
+    pub fn next_about_policy(&mut self) -> Option<Command<S>> {
+        while self.deferred.len() < COMMANDS_MAX {
+            let command = self.commands.try_recv().ok()?;
+            if command.is_about_policy() {
+                return Some(command);
+            }
+            self.deferred.push_back(command);
+        }
+        None
     }
 
     /// The eventfd that becomes readable with the first command, and stays readable.

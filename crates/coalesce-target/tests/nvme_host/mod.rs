@@ -147,6 +147,8 @@ pub struct Host {
     pub queues: Arc<[QueueThread<Vector>]>,
     ram: Arc<Ram>,
     pub eventfds: Vec<EventFd>,
+    /// Of a controller in this process.
+    pub vectors: Vectors,
     pub sq: Sq,
     pub cq: Cq,
     next_cid: u16,
@@ -240,20 +242,16 @@ impl Host {
         for (i, eventfd) in eventfds.iter().enumerate() {
             vectors.assign(i as u16, vec![eventfd.as_fd().try_clone_to_owned().unwrap()]).unwrap();
         }
-        let controller = Controller::new(disk, queues.clone(), dma, vectors);
-        Self::over(Box::new(controller), ram, eventfds, queues)
+        let controller = Controller::new(disk, queues.clone(), dma, vectors.clone());
+        Self { vectors, queues, ..Self::over(Box::new(controller), ram, eventfds) }
     }
 
     /// A host with a controller that is not enabled, and has its memory and its eventfds.
-    pub fn over(
-        controller: Box<dyn PciDevice>,
-        ram: File,
-        eventfds: Vec<EventFd>,
-        queues: Arc<[QueueThread<Vector>]>,
-    ) -> Self {
+    pub fn over(controller: Box<dyn PciDevice>, ram: File, eventfds: Vec<EventFd>) -> Self {
         Self {
             controller,
-            queues,
+            queues: Vec::new().into(),
+            vectors: Vectors::new(0, CallRings::default()),
             ram: Arc::new(Ram(MmapRegion::from_file(FileOffset::new(ram, 0), RAM as usize).unwrap())),
             eventfds,
             sq: Sq { id: 0, base: ASQ, size: ADMIN_ENTRIES, tail: 0 },

@@ -1,7 +1,7 @@
 //! The admin commands (NVMe 1.4 §5).
 
-use super::{Controller, Cq, Sq, State, range};
-use crate::nvme::admin::ADMIN_VECTOR;
+use super::{Controller, Cq, Sq, State, range, wait_for};
+use crate::nvme::admin::{ADMIN_VECTOR, Event};
 use crate::nvme::command::prps;
 use crate::nvme::doorbell::Shadow;
 use crate::nvme::features::Effect;
@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 /// What Create I/O Submission Queue and Create I/O Completion Queue have in common.
 struct NewQueue {
     id: u16,
-    entries: Slice,
+    entries: u32,
+    slice: Slice,
     memory: Range<u64>,
 }
 
@@ -70,23 +71,23 @@ impl Controller {
         if !is_contiguous || !self.cc.has_entry_sizes() {
             return Err(Status::INVALID_FIELD);
         }
-        let entries = self.memory.slice(sqe.prp1(), entries as usize * entry_len, access);
-        let entries = entries.ok_or(Status::INVALID_FIELD)?;
-        Ok(NewQueue { id, memory: range(sqe.prp1(), &entries), entries })
+        let slice = self.memory.slice(sqe.prp1(), entries as usize * entry_len, access);
+        let slice = slice.ok_or(Status::INVALID_FIELD)?;
+        Ok(NewQueue { id, entries, memory: range(sqe.prp1(), &slice), slice })
     }
 
     fn create_cq(&mut self, sqe: &Sqe) -> Result<(), Status> {
         let State::Ready(ready) = &self.state else { return Ok(()) };
         let (interrupts, vector) = (sqe.dword::<11>() & 1 << 1 != 0, (sqe.dword::<11>() >> 16) as u16);
         let exists = exists(&ready.cqs, sqe);
-        let NewQueue { id, entries, memory } = self.new_queue(sqe, CQE_LEN, Access::Write, exists)?;
+        let NewQueue { id, entries, slice, memory } = self.new_queue(sqe, CQE_LEN, Access::Write, exists)?;
         if vector >= self.vectors.count() {
             return Err(Status::INVALID_VECTOR);
         }
         let thread = Self::thread_of(vector);
-        let cq = CompletionQueue::new(id, vector, interrupts, entries, ready.line(2 * usize::from(id) + 1));
+        let cq = CompletionQueue::new(id, vector, interrupts, slice, ready.line(2 * usize::from(id) + 1));
         self.queues[thread].change(Part::Holding, move |source| source.add_cq(cq));
-        self.set_cq(id, Some(Cq { thread, memory }));
+        self.set_cq(id, Some(Cq { thread, entries, memory }));
         Ok(())
     }
 
@@ -94,15 +95,15 @@ impl Controller {
         let State::Ready(ready) = &self.state else { return Ok(()) };
         let cq = (sqe.dword::<11>() >> 16) as u16;
         let exists = exists(&ready.sqs, sqe);
-        let NewQueue { id, entries, memory } = self.new_queue(sqe, SQE_LEN, Access::Read, exists)?;
+        let NewQueue { id, entries, slice, memory } = self.new_queue(sqe, SQE_LEN, Access::Read, exists)?;
         let thread = match ready.cqs.get(usize::from(cq)) {
             Some(known) if cq > 0 => known.as_ref().ok_or(Status::INVALID_CQ)?.thread,
             _ => return Err(Status::INVALID_QUEUE),
         };
-        let sq = SubmissionQueue::new(id, cq, entries, ready.line(2 * usize::from(id)));
+        let sq = SubmissionQueue::new(id, cq, slice, ready.line(2 * usize::from(id)));
         self.queues[thread].change(Part::Other, move |source| source.add_sq(sq));
         if let State::Ready(ready) = &mut self.state {
-            ready.sqs[usize::from(id)] = Some(Sq { cq, memory, is_deleting: false });
+            ready.sqs[usize::from(id)] = Some(Sq { cq, entries, memory, is_deleting: false });
         }
         Ok(())
     }
@@ -117,7 +118,7 @@ impl Controller {
     fn delete_sq(&mut self, sqe: &Sqe) -> Result<(), Status> {
         let State::Ready(ready) = &mut self.state else { return Ok(()) };
         let (id, cid) = (sqe.dword::<10>() as u16, sqe.cid());
-        let thread = ready.thread_of_sq(usize::from(id)).ok_or(Status::INVALID_QUEUE)?;
+        let (_, thread) = ready.sq(usize::from(id)).ok_or(Status::INVALID_QUEUE)?;
         if let Some(Some(sq)) = ready.sqs.get_mut(usize::from(id)) {
             sq.is_deleting = true;
         }
@@ -154,12 +155,12 @@ impl Controller {
 
     fn log_page(&self, sqe: &Sqe) -> Result<(), Status> {
         let State::Ready(ready) = &self.state else { return Ok(()) };
-        let (page, keeps_event) = (sqe.dword::<10>() as u8, sqe.dword::<10>() & 1 << 15 != 0);
+        let (page, retains_event) = (sqe.dword::<10>() as u8, sqe.dword::<10>() & 1 << 15 != 0);
         let dwords = u64::from(sqe.dword::<10>() >> 16) | u64::from(sqe.dword::<11>() & 0xffff) << 16;
         let offset = u64::from(sqe.dword::<12>()) | u64::from(sqe.dword::<13>()) << 32;
         let len = (dwords + 1) * 4;
-        let clears = page == identify::log::ERROR && !keeps_event;
-        let data = identify::log_page(page, ready.session.admin().errors(false)).ok_or(Status::INVALID_LOG_PAGE)?;
+        let data = identify::log_page(page, ready.session.admin().errors(), self.features.is_hot());
+        let data = data.ok_or(Status::INVALID_LOG_PAGE)?;
         let data = usize::try_from(offset).ok().and_then(|offset| data.get(offset..));
         let Some(data) = data.filter(|_| len <= TRANSFER_MAX && offset.is_multiple_of(4)) else {
             return Err(Status::INVALID_FIELD);
@@ -167,7 +168,9 @@ impl Controller {
         let mut data = data.to_vec();
         data.resize(len as usize, 0);
         prps(sqe).write(&self.memory, &data)?;
-        ready.session.admin().errors(clears);
+        if !retains_event {
+            ready.session.admin().clear_events(page);
+        }
         Ok(())
     }
 
@@ -178,6 +181,11 @@ impl Controller {
         let (result, effect) = self.features.set(sqe, queues)?;
         match effect {
             Effect::None | Effect::Exempt(ADMIN_VECTOR, _) => {}
+            Effect::Health => {
+                if self.features.wants_health_event() {
+                    ready.session.notify(Event::Temperature);
+                }
+            }
             Effect::WriteCache(is_on) => self.disk.write_back.store(is_on, Ordering::Relaxed),
             Effect::Aggregate => {
                 let aggregation = self.features.aggregation();
@@ -185,9 +193,7 @@ impl Controller {
                     let set = move |source: &mut Vector| source.set_aggregation(aggregation);
                     queue.begin(|answer| Command::Change(Part::Holding, Box::new(set), answer))
                 });
-                for changed in changes.collect::<Vec<_>>() {
-                    let _ = changed.recv(); // a thread that has ended has no vector
-                }
+                wait_for(changes.collect());
             }
             Effect::Exempt(vector, is_exempt) => {
                 let set = move |source: &mut Vector| source.set_exempt(is_exempt);
