@@ -30,7 +30,7 @@ enum Command {
     /// Serve disks over vhost-user or vfio-user
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<Serve>),
-    /// Load a vhost-user-blk target as a guest would, and count its interrupts
+    /// Load a target as a guest would, over vhost-user-blk or NVMe, and count its interrupts
     #[command(after_help = bench::EXAMPLES)]
     Bench(Box<Bench>),
     /// List every policy with its keys
@@ -119,9 +119,9 @@ struct Serve {
     #[arg(long, value_name = "BYTES", conflicts_with = "config")]
     block_size: Option<Size>,
 
-    /// Longest time that a queue polls before it sleeps, if polling pays; 0: never poll
-    #[arg(long, value_name = "TIME", default_value = "32us", conflicts_with = "config")]
-    poll: Poll,
+    /// Longest time that a queue polls before it sleeps, if polling pays; 0: never poll [default: 32us; nvme: 200us]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    poll: Option<Poll>,
 
     /// Do not offer EVENT_IDX: the guest can then only switch interrupts on and off
     #[arg(long, conflicts_with = "config")]

@@ -5,7 +5,8 @@ use crate::stats::PollStats;
 /// The shortest poll, in ns.
 const SHORTEST_NS: u64 = 4_000;
 
-/// Adapts the length of polls: longer if a longer poll would have paid, 0 after a long sleep.
+/// Adapts the length of polls: twice the wait that a poll could have spared, and half as long after each longer wait, down
+/// to 0.
 #[derive(Debug)]
 pub struct AdaptivePoll {
     max_ns: u64,
@@ -44,10 +45,11 @@ impl AdaptivePoll {
             self.stats.wasted += 1;
             self.stats.wasted_ns += polled_ns;
         }
-        self.now_ns = if polled_ns + slept_ns <= self.max_ns {
-            (self.now_ns * 2).clamp(SHORTEST_NS.min(self.max_ns), self.max_ns)
+        let waited_ns = polled_ns + slept_ns;
+        self.now_ns = if waited_ns <= self.max_ns {
+            (2 * waited_ns).clamp(SHORTEST_NS.min(self.max_ns), self.max_ns)
         } else {
-            0
+            Some(self.now_ns / 2).filter(|half| *half >= SHORTEST_NS).unwrap_or(0)
         };
     }
 
@@ -68,20 +70,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grows_while_sleep_is_short_and_stops_when_it_is_long() {
+    fn covers_twice_a_short_wait_and_ends_after_long_ones() {
         let mut poll = AdaptivePoll::new(32_000);
         assert_eq!(poll.length_ns(), 0);
-        let lengths: Vec<_> = (0..5)
-            .map(|_| {
-                poll.slept(poll.length_ns(), 1_000);
-                poll.length_ns()
-            })
-            .collect();
-        assert_eq!(lengths, [4_000, 8_000, 16_000, 32_000, 0], "32 + 1 µs are more than the longest");
-        poll.slept(0, 32_000);
-        assert_eq!(poll.length_ns(), 4_000);
-        poll.slept(4_000, 28_001);
-        assert_eq!(poll.length_ns(), 0);
+        let mut after = |slept_ns| {
+            poll.slept(poll.length_ns(), slept_ns);
+            poll.length_ns()
+        };
+        assert_eq!([1_000, 1_000, 6_000].map(&mut after), [4_000, 10_000, 32_000]);
+        assert_eq!([1, 1_000_000, 1_000_000].map(&mut after), [16_000, 8_000, 4_000], "more than the longest");
+        assert_eq!([1_000_000, 32_001, 32_000].map(&mut after), [0, 0, 32_000]);
     }
 
     #[test]

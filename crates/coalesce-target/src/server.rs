@@ -108,7 +108,7 @@ impl<F: FrontEnd> DiskParts<F> {
         let disk = Arc::new(disk);
         let queue = QueueConfig {
             policy: config.policy.clone(),
-            poll_ns: config.poll.0,
+            poll_ns: config.poll.unwrap_or(config.device.poll()).0,
             size_max: F::REQUESTS_MAX,
             recorder: recorder.cloned(),
         };

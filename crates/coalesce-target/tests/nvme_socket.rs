@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 use nvme_host::{DATA, Host, PATIENCE, RAM, READ, SIZE, Sqe, WRITE, eventfds, memfd, regions};
-use std::fs::File;
+use std::fs::{File, read_dir};
 use std::io::{IoSlice, Read as _};
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -19,7 +19,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const NO_REPLY: u32 = 1 << 4;
@@ -165,7 +166,7 @@ fn served(policy: &str) -> (TempDir, DiskServer<NvmeUser>) {
         direct: false,
         serial: None,
         block_size: None,
-        poll: Poll(0),
+        poll: Some(Poll(0)),
         event_idx: true,
         max_memory: Size(1 << 40),
     };
@@ -263,6 +264,67 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Processes of which one has started all others.
+fn family(ancestor: u32) -> Vec<u32> {
+    let mut family = vec![ancestor];
+    let processes: Vec<u32> =
+        read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for pid in processes {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        if status.lines().any(|line| line.strip_prefix("PPid:\t").is_some_and(|of| of == ancestor.to_string())) {
+            family.push(pid);
+        }
+    }
+    family
+}
+
+/// How often the threads of processes have slept or been interrupted.
+fn context_switches(processes: &[u32]) -> u64 {
+    let threads = processes.iter().flat_map(|pid| read_dir(format!("/proc/{pid}/task")).unwrap().flatten());
+    let statuses = threads.map(|thread| std::fs::read_to_string(thread.path().join("status")).unwrap());
+    let of = |status: String| {
+        let counts = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:\t"));
+        counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    statuses.map(of).sum()
+}
+
+/// 64 disks, some of which have served a guest that is still there: nobody wakes up in a second.
+#[test]
+fn idle_disks_use_no_cpu() {
+    const DISKS: usize = 64;
+    let directory = TempDir::new().unwrap();
+    let disk = |i| format!("[[disk]]\ndevice = 'nvme'\nname = '{i}'\nsocket = '{i}'\nmemory = '8M'\nqueues = 2\n");
+    let config = (0..DISKS).map(disk).collect::<String>();
+    std::fs::write(directory.path().join("c.toml"), config).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coalesce-target"));
+    command.args(["serve", "--config", "c.toml", "--log", "warn"]).current_dir(&directory).stdin(Stdio::null());
+    let process = Process(command.spawn().unwrap());
+    let mut hosts: Vec<_> = (0..4).map(|i| host(&directory.path().join((16 * i).to_string()), 2)).collect();
+    for (host, _) in &mut hosts {
+        exercise_with_shadow(host);
+    }
+    let start = Instant::now();
+    while family(process.0.id()).len() <= DISKS {
+        assert!(start.elapsed() < PATIENCE, "{} processes", family(process.0.id()).len());
+    }
+    let family = family(process.0.id());
+    let is_quiet = || {
+        let before = context_switches(&family);
+        sleep(Duration::from_secs(1));
+        context_switches(&family) == before
+    };
+    assert!((0..20).any(|_| is_quiet()));
+}
+
+fn exercise_with_shadow(host: &mut Host) {
+    let (mut sq, mut cq) = host.pair(16);
+    host.use_shadow(DATA + 0x40_0000, DATA + 0x40_1000);
+    for _ in 0..1000 {
+        assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(READ).blocks(0, 1).prps(DATA, 0)), 0);
     }
 }
 

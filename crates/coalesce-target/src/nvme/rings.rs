@@ -97,6 +97,9 @@ impl SubmissionQueue {
         let _ = self.entries.read(usize::from(self.head) * SQE_LEN, &mut bytes); // it is inside
         self.head = next(self.head, self.size);
         self.in_flight += 1;
+        if is_half_way(self.head, self.size) {
+            self.doorbell.line.ask_at(before(self.head, self.size)); // see `is_half_way`
+        }
         Sqe::new(bytes)
     }
 
@@ -205,6 +208,10 @@ impl CompletionQueue {
         self.tail = next(self.tail, self.size);
         self.phase ^= self.tail == 0;
         self.is_news = true;
+        if is_half_way(self.tail, self.size) {
+            let reaped = distance(0, self.tail, self.size) + self.size - self.unreaped();
+            self.doorbell.line.ask_at(before(reaped % self.size, self.size)); // see `is_half_way`
+        }
     }
 
     /// Asks for a message when the host makes room.
@@ -215,6 +222,16 @@ impl CompletionQueue {
 
 const fn next(index: u16, size: u16) -> u16 {
     if index + 1 < size { index + 1 } else { 0 }
+}
+
+const fn before(index: u16, size: u16) -> u16 {
+    if index > 0 { index - 1 } else { size - 1 }
+}
+
+/// Whether an index is at the start or in the middle of its queue. There the controller, which is awake and wants no message,
+/// moves EventIdx to just behind the host's index: no value means *never*, so one that stays is passed in each round.
+const fn is_half_way(index: u16, size: u16) -> bool {
+    index == 0 || index == size / 2
 }
 
 /// Entries from `from` up to `to`. Both are below `size`.

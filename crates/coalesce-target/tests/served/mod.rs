@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use coalesce_load::{Options, Report, run};
-use coalesce_target::config::{Device, DiskConfig, Mode, Poll, Size};
+use coalesce_target::config::{Device, DiskConfig, Mode, Size};
 use coalesce_target::server::{DiskParts, DiskServer};
 use coalesce_target::stats::QueueStats;
 use coalesce_target::vhost::front_end::VhostUserBlk;
@@ -33,7 +33,7 @@ impl Served {
             direct: false,
             serial: None,
             block_size: None,
-            poll: Poll::default(),
+            poll: None,
             event_idx: true,
             max_memory: Size(1 << 40),
         };
