@@ -1,7 +1,8 @@
-//! Connects to a target, negotiates features, and sets up its queues.
+//! Connects to a virtio-blk target, negotiates features, and sets up its queues.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,23 +17,24 @@ use crate::memory::{Buffers, Ring};
 use crate::options::Options;
 use crate::protocol::{BlkConfig, Transport};
 use crate::queue::Queue;
+use crate::virtio_queue::VirtioQueue;
 
 /// The longest time of the whole set-up.
-const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
+pub const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 const SECTOR_BYTES: u64 = 512;
 
 /// Descriptors of one request: header, data, status.
 const DESCRIPTORS_PER_REQUEST: u16 = 3;
 
-/// Smallest ring to ask for; the usual size of a virtio-blk queue.
-const RING_ENTRIES_MIN: u16 = 128;
+/// Smallest queue to ask for; the usual size of a virtio-blk queue.
+pub const RING_ENTRIES_MIN: u16 = 128;
 
 /// A connected target that is ready for requests.
 pub struct Device<T> {
     pub queues: Vec<Queue<T>>,
     pub capacity_bytes: u64,
-    /// Whether EVENT_IDX was negotiated.
+    /// Whether the device says at which entry it wants a kick: EVENT_IDX, or shadow doorbells.
     pub event_idx: bool,
     /// The socket, which shows when the target closes the connection. `None` if it could not be found.
     pub connection: Option<OwnedFd>,
@@ -59,7 +61,9 @@ impl<T: Send + 'static> Device<T> {
                     // Ends the thread. A failure does not matter, because nothing depends on the thread.
                     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
                 }
-                Err(Error::Connect("it does not answer; is another client connected to it?".into()))
+                let why =
+                    "it does not answer; is another client connected to it, or is it an NVMe disk (--device nvme)?";
+                Err(Error::Connect(why.into()))
             }
             Err(RecvTimeoutError::Disconnected) => Err(Error::Protocol("the set-up thread panicked")),
         }
@@ -84,7 +88,9 @@ fn set_up<T>(options: &Options) -> Result<Device<T>, Error> {
         .into_iter()
         .zip(buffers)
         .enumerate()
-        .map(|(index, (ring, buffers))| Queue::new(index, ring, buffers, event_idx))
+        .map(|(index, (ring, buffers))| {
+            VirtioQueue::new(index, ring, buffers, event_idx).map(|queue| Queue::Virtio(Box::new(queue)))
+        })
         .collect::<Result<_, _>>()?;
     Ok(Device { queues, capacity_bytes, event_idx, connection: None })
 }
@@ -105,7 +111,14 @@ fn connect(options: &Options) -> Result<Transport, Error> {
             Error::Missing("one of the vhost-user protocol features REPLY_ACK, CONFIG, CONFIGURE_MEM_SLOTS".into())
         }
         what if what.contains("PROTOCOL_FEATURES") => Error::Missing("vhost-user protocol features".into()),
-        what => Error::Connect(what),
+        what if matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied
+        ) =>
+        {
+            Error::Connect(what)
+        }
+        what => Error::Connect(format!("{what}; is it an NVMe disk (--device nvme)?")),
     })
 }
 

@@ -11,7 +11,7 @@ use crate::blocks::{Access, Blocks};
 use crate::failure::Cause;
 use crate::job::JobName;
 use crate::latency::new_histogram;
-use crate::options::{Job, Options, SyncIoprio};
+use crate::options::{Device, Job, Options, SyncIoprio};
 use crate::protocol::Kind;
 use crate::queue::{Queue, Request};
 use crate::requester::{GRACE_NS, Group, Issued, Next, Pace, Profile, Requester};
@@ -88,12 +88,14 @@ pub struct Driver {
     blocks: Blocks,
     sectors_per_block: u64,
     index: u16,
+    device: Device,
 }
 
 impl Driver {
     pub fn new(options: &Options, index: u16, queue: Queue<Ticket>, blocks: Blocks) -> Self {
         let sectors_per_block = u64::from(options.block_size_bytes) / 512;
-        Self { queue, requesters: Vec::new(), counts: Counts::new(), blocks, sectors_per_block, index }
+        let device = options.device;
+        Self { queue, requesters: Vec::new(), counts: Counts::new(), blocks, sectors_per_block, index, device }
     }
 
     /// Begins a phase with all counters at zero.
@@ -143,9 +145,10 @@ impl Driver {
             return Ok(0);
         }
         self.counts.interrupts += interrupts;
+        let device = self.device;
         let (requesters, blocks, counts) = (&mut self.requesters, &mut self.blocks, &mut self.counts);
         let mut completions = 0;
-        self.queue.reap(|ticket, status, data| {
+        let kicked = self.queue.reap(|ticket, status, data| {
             completions += 1;
             let now_ns = phase.now_ns();
             let requester = &mut requesters[ticket.requester];
@@ -162,12 +165,16 @@ impl Driver {
                 }
             };
             counts.verified += u64::from(checked.is_some());
-            let wrong =
-                if status == 0 { checked.and_then(Result::err).map(Cause::Data) } else { Some(Cause::Status(status)) };
+            let wrong = if status == 0 {
+                checked.and_then(Result::err).map(Cause::Data)
+            } else {
+                Some(Cause::Status(device, status))
+            };
             if let Some(cause) = wrong {
                 *counts.failures.entry(cause).or_default() += 1;
             }
         })?;
+        self.counts.kicks += u64::from(kicked);
         Ok(completions)
     }
 

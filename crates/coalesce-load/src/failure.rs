@@ -4,13 +4,14 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::options::Device;
 use crate::pattern::Mismatch;
 
 /// Why a request counts as a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The device completed it with this status.
-    Status(u8),
+    /// The device completed it with this status; of NVMe without the phase tag.
+    Status(Device, u16),
     /// It returned wrong data.
     Data(Mismatch),
     /// It is in the used ring, and no interrupt followed.
@@ -28,9 +29,12 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(1) => f.write_str("status 1 (I/O error)"),
-            Self::Status(2) => f.write_str("status 2 (not supported)"),
-            Self::Status(other) => write!(f, "status {other} (not a valid one)"),
+            Self::Status(Device::VirtioBlk, 1) => f.write_str("status 1 (I/O error)"),
+            Self::Status(Device::VirtioBlk, 2) => f.write_str("status 2 (not supported)"),
+            Self::Status(Device::VirtioBlk, other) => write!(f, "status {other} (not a valid one)"),
+            Self::Status(Device::Nvme, status) => {
+                write!(f, "status code {:#04x} of type {}", status & 0xff, status >> 8 & 7)
+            }
             Self::Data(mismatch) => mismatch.fmt(f),
             Self::Unsignalled => f.write_str("completed without an interrupt"),
             Self::Lost => f.write_str("never completed"),

@@ -1,7 +1,7 @@
-//! An interrupt-driven load generator for vhost-user-blk targets.
+//! An interrupt-driven load generator for vhost-user-blk targets, and for NVMe controllers behind vfio-user.
 //!
-//! It acts as a guest's virtio-blk driver. It submits requests, kicks the device when the device wants a kick, and
-//! reaps completions **only after the call eventfd was signalled**. It never polls the ring. So the latency of a
+//! It acts as a guest's driver. It submits requests, kicks the device when the device wants a kick, and
+//! reaps completions **only after the queue's eventfd was signalled**. It never polls the ring. So the latency of a
 //! request includes the delay that the target adds by holding an interrupt. The number of interrupts is exact: the
 //! target adds 1 to the eventfd for each, and reading the eventfd returns the sum.
 //!
@@ -15,6 +15,9 @@
 //! With EVENT_IDX the driver does what Linux does. It disables interrupts while it reaps completions, sets `used_event`
 //! to the next completion, then checks the ring once more. Without EVENT_IDX it always wants every interrupt, whereas
 //! Linux would set `VRING_AVAIL_F_NO_INTERRUPT` in its handler. So each missing interrupt was suppressed by the target.
+//!
+//! An NVMe driver cannot suppress interrupts, so each missing one is the target's decision. A kick is a doorbell that was a message;
+//! with shadow doorbells the controller says where it wants one.
 
 mod arrivals;
 mod blocks;
@@ -26,6 +29,7 @@ mod failure;
 mod job;
 mod latency;
 mod memory;
+mod nvme;
 mod options;
 mod pattern;
 mod protocol;
@@ -33,6 +37,7 @@ mod queue;
 mod report;
 mod requester;
 mod table;
+mod virtio_queue;
 mod worker;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -46,13 +51,12 @@ pub use error::Error;
 pub use failure::{Cause, Failure};
 pub use job::JobName;
 pub use latency::Latency;
-pub use options::{Bursts, DEPTH_MAX, Job, Options, QUEUES_MAX, Rw, SyncIoprio, Threads, Wait};
+pub use options::{Bursts, DEPTH_MAX, Device, Job, Options, QUEUES_MAX, Rw, SyncIoprio, Threads, Wait};
 pub use pattern::Mismatch;
 pub use report::{Counters, JobReport, QueueReport, Queues, Report};
 pub use table::table;
 
 use blocks::Blocks;
-use device::Device;
 use driver::{Driver, Phase};
 use worker::Share;
 
@@ -72,7 +76,10 @@ pub struct Progress {
 /// A request that failed or never completed is not an `Err`: see [`Report::failed`].
 pub fn run(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Report, Error> {
     options.validate()?;
-    let device = Device::open(options)?;
+    let device = match options.device {
+        Device::VirtioBlk => device::Device::open(options)?,
+        Device::Nvme => nvme::open(options)?,
+    };
     let blocks = device.capacity_bytes / u64::from(options.block_size_bytes);
     let this_run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let mut drivers: Vec<Driver> = (0..)

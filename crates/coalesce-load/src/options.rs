@@ -21,9 +21,13 @@ const SHARED_BYTES_MAX: u64 = 1 << 30;
 /// The definition of a run. `Default` gives the defaults of the command line; only `socket` has no default.
 #[derive(Args, Clone, Debug, PartialEq, Serialize)]
 pub struct Options {
-    /// Unix socket of the vhost-user-blk target
+    /// Unix socket of the target
     #[arg(long, value_name = "PATH")]
     pub socket: PathBuf,
+
+    /// Device that the target serves, and protocol of the socket
+    #[arg(long, value_name = "DEVICE", value_enum, default_value_t = Self::default().device)]
+    pub device: Device,
 
     /// Queues to drive, 1 to 16
     #[arg(long, value_name = "COUNT", default_value_t = Self::default().queues)]
@@ -69,7 +73,7 @@ pub struct Options {
     #[arg(long, value_name = "WRITES")]
     pub fsync_every: Option<u32>,
 
-    /// ioprio of the synchronous requests: real time (0x2000), or best effort like all others (0x4004)
+    /// Mark of the synchronous requests: ioprio real time (0x2000; NVMe: hint Urgent in dword 12), or as all others
     #[arg(long, value_enum, value_name = "CLASS", default_value_t = Self::default().sync_ioprio)]
     pub sync_ioprio: SyncIoprio,
 
@@ -85,7 +89,7 @@ pub struct Options {
     #[arg(long, value_name = "REQUESTS:GAP", conflicts_with = "rate_per_second")]
     pub bursts: Option<Bursts>,
 
-    /// Negotiate EVENT_IDX if the target offers it, as Linux does
+    /// Negotiate EVENT_IDX (NVMe: shadow doorbells) if the target offers it, as Linux does
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = parse_on_off, action = clap::ArgAction::Set)]
     pub event_idx: bool,
 
@@ -110,6 +114,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             socket: PathBuf::new(),
+            device: Device::VirtioBlk,
             queues: 1,
             job: Job::Async,
             depth: 32,
@@ -132,6 +137,16 @@ impl Default for Options {
             seed: 1,
         }
     }
+}
+
+/// What the target serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Device {
+    /// virtio-blk, over vhost-user
+    VirtioBlk,
+    /// An NVMe controller, over vfio-user
+    Nvme,
 }
 
 /// The load on each queue.
@@ -166,13 +181,14 @@ impl Rw {
     }
 }
 
-/// The `ioprio` that synchronous requests carry in the virtio-blk header.
+/// The mark that synchronous requests carry: the `ioprio` in the virtio-blk header; over NVMe, where no `ioprio` is on the wire, the
+/// hint in dword 12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncIoprio {
-    /// Real-time class, 0x2000
+    /// Real-time class, 0x2000; hint Urgent
     Rt,
-    /// Not marked: best effort, 0x4004, as Linux sends by default
+    /// Not marked: best effort, 0x4004, as Linux sends by default; no hint
     None,
 }
 

@@ -23,7 +23,7 @@ pub struct Report {
     pub socket: String,
     /// The options of the run.
     pub options: Options,
-    /// Whether EVENT_IDX was negotiated.
+    /// Whether EVENT_IDX was negotiated; over NVMe, whether shadow doorbells are used.
     pub event_idx: bool,
     /// Whether these are the numbers of the warm-up, because a request failed in it and the measurement did not run.
     pub warmup_failed: bool,
@@ -75,14 +75,16 @@ impl Report {
 pub struct Counters {
     /// Completions reaped, flushes included.
     pub total_ios: u64,
-    /// Interrupts: the sum that the target added to the call eventfd.
+    /// Interrupts: the sum that the target added to the eventfds.
     pub interrupts: u64,
     /// Interrupts divided by completions; 0 if there were none.
     pub interrupts_per_io: f64,
     /// Completions divided by interrupts; 0 if there were none.
     pub ios_per_interrupt: f64,
-    /// Kicks of the target.
+    /// Kicks of the target; over NVMe, doorbells that were messages.
     pub kicks: u64,
+    /// Kicks divided by completions; 0 if there were none.
+    pub kicks_per_io: f64,
     /// Requests that failed or returned wrong data.
     pub errors: u64,
     /// Requests that never completed.
@@ -103,6 +105,7 @@ impl Counters {
         Self {
             interrupts_per_io: ratio(self.interrupts, self.total_ios),
             ios_per_interrupt: ratio(self.total_ios, self.interrupts),
+            kicks_per_io: ratio(self.kicks, self.total_ios),
             ..self
         }
     }

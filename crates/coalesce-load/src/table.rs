@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::options::{Job, Options};
+use crate::options::{Device, Job, Options};
 use crate::report::{Counters, JobReport, Queues, Report};
 
 /// The report as aligned tables: latencies and rates, then interrupts.
@@ -96,13 +96,17 @@ fn describe(report: &Report) -> String {
     let plural = if queues == 1 { "" } else { "s" };
     let rw = format!("{rw:?}").to_lowercase();
     let writes = report.options.write_percent.map_or_else(String::new, |percent| format!(" with {percent} % writes"));
+    let name = match report.options.device {
+        Device::VirtioBlk => "EVENT_IDX",
+        Device::Nvme => "NVMe, shadow doorbells",
+    };
     let event_idx = match (report.event_idx, report.options.event_idx) {
         (true, _) => "on",
         (false, true) => "off (not offered)",
         (false, false) => "off",
     };
     format!(
-        "{}: {queues} queue{plural}, {job} per queue{rate}, {rw}{writes} of {block_size_bytes} bytes, EVENT_IDX {event_idx}, seed {seed}",
+        "{}: {queues} queue{plural}, {job} per queue{rate}, {rw}{writes} of {block_size_bytes} bytes, {name} {event_idx}, seed {seed}",
         report.socket
     )
 }

@@ -1,6 +1,6 @@
-//! One virtqueue as its driver sees it: submit, kick, take interrupts, reap completions.
+//! One virtqueue as its driver sees it. The methods are those of [`Queue`](crate::queue::Queue).
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -10,14 +10,7 @@ use virtio_driver::{EventFd, QueueNotifier, VirtioTransport, iovec};
 use crate::Error;
 use crate::memory::{Buffers, Ring};
 use crate::protocol::{BlkRequest, HEADER_BYTES, Kind};
-
-/// A request to submit.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    pub kind: Kind,
-    pub ioprio: u32,
-    pub sector: u64,
-}
+use crate::queue::Request;
 
 struct Pending<T> {
     context: T,
@@ -25,7 +18,7 @@ struct Pending<T> {
 }
 
 /// A virtqueue with its eventfds. A completion returns the `T` that was submitted with the request.
-pub struct Queue<T> {
+pub struct VirtioQueue<T> {
     ring: Ring,
     buffers: Buffers,
     pending: Vec<Option<Pending<T>>>,
@@ -34,7 +27,7 @@ pub struct Queue<T> {
     event_idx: bool,
 }
 
-impl<T> Queue<T> {
+impl<T> VirtioQueue<T> {
     /// Creates the driver's side of queue `index`.
     pub fn new(index: usize, mut ring: Ring, buffers: Buffers, event_idx: bool) -> Result<Self, Error> {
         let call = ring.transport().get_completion_fd(index);
@@ -101,7 +94,7 @@ impl<T> Queue<T> {
     }
 
     /// Reaps every completion, as an interrupt handler does. `f` gets the context, the status and the data.
-    pub fn reap(&mut self, mut f: impl FnMut(T, u8, &[u8])) -> Result<(), Error> {
+    pub fn reap(&mut self, mut f: impl FnMut(T, u16, &[u8])) -> Result<(), Error> {
         loop {
             if self.event_idx {
                 self.ring.set_used_notif_enabled(false);
@@ -111,10 +104,10 @@ impl<T> Queue<T> {
                 let pending = pending.ok_or(Error::Protocol("the used ring names a request that is not in flight"))?;
                 match pending.block {
                     Some(start) => {
-                        f(pending.context, done.req.status, self.buffers.data(start));
+                        f(pending.context, done.req.status.into(), self.buffers.data(start));
                         self.buffers.give_back(start);
                     }
-                    None => f(pending.context, done.req.status, &[]),
+                    None => f(pending.context, done.req.status.into(), &[]),
                 }
             }
             if !self.event_idx {
@@ -136,13 +129,7 @@ impl<T> Queue<T> {
     }
 
     /// The call eventfd, to wait on.
-    pub fn call(&self) -> Arc<EventFd> {
-        Arc::clone(&self.call)
-    }
-}
-
-impl<T> AsFd for Queue<T> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.call.as_fd()
+    pub fn call(&self) -> Result<OwnedFd, Error> {
+        Ok(self.call.as_fd().try_clone_to_owned()?)
     }
 }

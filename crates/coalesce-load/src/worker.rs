@@ -1,14 +1,12 @@
 //! One client thread: waits for the interrupts of its queues, then issues their next requests.
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl::set_timerslack;
 use nix::sys::time::{TimeSpec, TimeValLike};
-use virtio_driver::EventFd;
 
 use crate::Error;
 use crate::cpu::Cpu;
@@ -53,7 +51,7 @@ pub fn serve(
     // The default timer slack of 50 µs would make every arrival of an open loop late, and would count as latency.
     set_timerslack(1)?;
     let cpu_before = Cpu::of_this_thread()?;
-    let mut waiter = Waiter::new(drivers, wait, connection);
+    let mut waiter = Waiter::new(drivers, wait, connection)?;
 
     let mut ready = vec![false; drivers.len()];
     let (mut last_completion_ns, mut first) = (0, 0);
@@ -95,15 +93,16 @@ pub fn serve(
 }
 
 struct Waiter<'a> {
-    calls: Vec<Arc<EventFd>>,
+    calls: Vec<OwnedFd>,
     mode: Wait,
     connection: Option<BorrowedFd<'a>>,
     checked_ns: u64,
 }
 
 impl<'a> Waiter<'a> {
-    fn new(drivers: &[Driver], mode: Wait, connection: Option<BorrowedFd<'a>>) -> Self {
-        Self { calls: drivers.iter().map(|driver| driver.queue.call()).collect(), mode, connection, checked_ns: 0 }
+    fn new(drivers: &[Driver], mode: Wait, connection: Option<BorrowedFd<'a>>) -> Result<Self, Error> {
+        let calls = drivers.iter().map(|driver| driver.queue.call()).collect::<Result<_, _>>()?;
+        Ok(Self { calls, mode, connection, checked_ns: 0 })
     }
 
     /// Waits for an interrupt for at most `timeout_ns`. Sets `ready` for the queues that may have one. Returns whether

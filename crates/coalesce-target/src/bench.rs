@@ -17,6 +17,8 @@ EXAMPLES
   What does coalescing cost a synchronous requester beside a busy one, with and without a mark?
       coalesce-target bench --socket /tmp/s --job mixed --sync-ioprio rt
       coalesce-target bench --socket /tmp/s --job mixed --sync-ioprio none
+  How many doorbells of an NVMe disk are messages?
+      coalesce-target bench --device nvme --socket /tmp/n --depth 8
   Latency under an open loop: 20000 arrivals per second, Poisson.
       coalesce-target bench --socket /tmp/s --rate 20000 --poisson --depth 128
   Is the data right? (overwrites the device)

@@ -2,10 +2,13 @@
 
 mod served;
 
+use coalesce_load::{Bursts, Job, JobName, Options, Queues, Rw, SyncIoprio, Threads, Wait};
+use coalesce_target::config::Size;
+use coalesce_target::front_end::FrontEnd;
 use served::Served;
 use std::process::Command;
 
-fn bench(served: &Served, arguments: &[&str]) -> (Option<i32>, String, String) {
+fn bench(served: &Served<impl FrontEnd>, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_coalesce-target"))
         .args(["bench", "--socket"])
         .arg(served.socket())
@@ -53,4 +56,74 @@ fn exit_status_and_message_tell_what_is_wrong() {
         assert_eq!((status, stdout.as_str()), (Some(expected), ""), "{arguments:?}");
         assert!(stderr.contains(part), "{arguments:?}: {stderr}");
     }
+}
+
+/// Every kind of load, each request of which is checked: what the client counts is what the disk counts.
+#[test]
+fn nvme_runs_every_job_and_both_sides_count_the_same() {
+    let served = Served::nvme("none", |_, disk| disk.queues = 2);
+    let base = Options { queues: 2, ..served.options(2000) };
+    let bursts = Some(Bursts { requests: 16, gap_us: 50 });
+    for options in [
+        Options { depth: 1, event_idx: false, ..base.clone() },
+        Options { depth: 340, threads: Threads::PerQueue, ..base.clone() },
+        Options { job: Job::Sync, wait: Wait::Spin, ..base.clone() },
+        Options { job: Job::Mixed, depth: 8, ..base.clone() },
+        Options { job: Job::Batch, batch: 48, ..base.clone() },
+        Options { bursts, ..base.clone() },
+        Options { rate_per_second: Some(50_000.0), poisson: true, ..base.clone() },
+        Options { rw: Rw::Randwrite, write_percent: Some(50), fsync_every: Some(8), verify: true, ..base.clone() },
+        Options { block_size_bytes: 512, rw: Rw::Write, ..base.clone() },
+        Options { block_size_bytes: 8192, verify: true, write_percent: Some(50), ..base.clone() },
+        Options { block_size_bytes: 1 << 20, depth: 8, verify: true, write_percent: Some(50), ops: Some(100), ..base },
+    ] {
+        let (report, disk) = served.load(&options);
+        let sum = |count: fn(&coalesce_target::stats::QueueStats) -> u64| disk.iter().map(count).sum::<u64>();
+        assert_eq!(report.event_idx, options.event_idx);
+        assert_eq!(report.total.total_ios, sum(|queue| queue.completions), "{options:?}");
+        assert_eq!(report.total.interrupts, sum(|queue| queue.interrupts), "{options:?}");
+        assert_eq!(report.total.interrupts, report.total.total_ios, "policy none");
+        // Queues are created after the counts were reset, and both doorbells are then 0.
+        assert_eq!(report.total.kicks, sum(|queue| queue.device.kicks), "{options:?}");
+        if !options.event_idx {
+            assert!(report.total.kicks >= report.total.total_ios + report.total.interrupts, "each is a message");
+        }
+        assert!(!options.verify || report.total.verified > 0);
+    }
+}
+
+/// The mark of the synchronous requester is a hint on the wire.
+#[test]
+fn an_nvme_request_that_is_marked_is_urgent() {
+    let served = Served::nvme("cint:ooo=off,in_flight=off,hints=none,thr=200,delta=10ms,max_hold=500ms", |_, _| ());
+    for (sync_ioprio, hinted) in [(SyncIoprio::Rt, 200), (SyncIoprio::None, 0)] {
+        let (report, disk) = served.load(&Options { job: Job::Sync, sync_ioprio, ..served.options(200) });
+        assert_eq!(report.jobs[0].jobname, JobName::Sync);
+        assert_eq!(report.jobs[0].queue, Queues::All);
+        assert_eq!(disk[0].delivered.get("urgent").copied().unwrap_or(0), hinted, "{:?}", disk[0].delivered);
+    }
+}
+
+#[test]
+fn bench_of_an_nvme_disk_says_what_is_wrong() {
+    let served = Served::nvme("none", |_, disk| {
+        disk.read_only = true;
+        disk.block_size = Some(Size(4096));
+    });
+    for (arguments, expected, part) in [
+        (&["--device", "nvme", "--ops", "100"][..], 0, ""),
+        (&["--device", "nvme", "--queues", "3"], 1, "3 queues: it has 1"),
+        (&["--device", "nvme", "--rw", "write"], 1, "read-only"),
+        (&["--device", "nvme", "--block-size", "512"], 1, "blocks of 512 bytes: its own have 4096"),
+        (&["--device", "scsi"], 2, "virtio-blk, nvme"),
+        (&[], 1, "--device nvme"),
+    ] {
+        let (status, _, stderr) = bench(&served, arguments);
+        assert_eq!(status, Some(expected), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(part), "{arguments:?}: {stderr}");
+    }
+    let served = Served::new("none", |_, _| ());
+    let (status, _, stderr) = bench(&served, &["--device", "nvme"]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("virtio-blk disk?"), "{stderr}");
 }

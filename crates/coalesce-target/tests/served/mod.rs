@@ -3,25 +3,42 @@
 
 use coalesce_load::{Options, Report, run};
 use coalesce_target::config::{Device, DiskConfig, Mode, Size};
+use coalesce_target::front_end::FrontEnd;
+use coalesce_target::nvme::front_end::NvmeUser;
 use coalesce_target::server::{DiskParts, DiskServer};
 use coalesce_target::stats::QueueStats;
 use coalesce_target::vhost::front_end::VhostUserBlk;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-pub struct Served {
+pub struct Served<F: FrontEnd = VhostUserBlk> {
     pub directory: TempDir,
-    pub disk: DiskServer<VhostUserBlk>,
+    pub disk: DiskServer<F>,
+    device: Device,
 }
 
 impl Served {
     /// A memory disk of 64 MiB, unless `change` makes it another.
     pub fn new(policy: &str, change: impl FnOnce(&TempDir, &mut DiskConfig)) -> Self {
+        Self::of(Device::VirtioBlk, policy, change)
+    }
+}
+
+impl Served<NvmeUser> {
+    /// The same as an NVMe controller.
+    pub fn nvme(policy: &str, change: impl FnOnce(&TempDir, &mut DiskConfig)) -> Self {
+        Self::of(Device::Nvme, policy, change)
+    }
+}
+
+impl<F: FrontEnd> Served<F> {
+    fn of(device: Device, policy: &str, change: impl FnOnce(&TempDir, &mut DiskConfig)) -> Self {
         let directory = TempDir::new().unwrap();
         let mut config = DiskConfig {
             name: Some("disk".into()),
-            device: Device::VirtioBlk,
+            device,
             socket: directory.path().join("socket"),
             socket_mode: Mode::default(),
             socket_group: None,
@@ -43,7 +60,7 @@ impl Served {
             let parts = DiskParts::open(&config, None).unwrap();
             DiskServer::start(parts, listener, || Ok(())).unwrap()
         };
-        Self { directory, disk }
+        Self { directory, disk, device }
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -52,11 +69,21 @@ impl Served {
 
     /// A run of `ops` requests per queue.
     pub fn options(&self, ops: u64) -> Options {
-        Options { socket: self.socket(), ops: Some(ops), warmup_seconds: 0.0, ..Options::default() }
+        let device = match self.device {
+            Device::VirtioBlk => coalesce_load::Device::VirtioBlk,
+            Device::Nvme => coalesce_load::Device::Nvme,
+        };
+        Options { socket: self.socket(), device, ops: Some(ops), warmup_seconds: 0.0, ..Options::default() }
     }
 
     /// Runs, and expects that every request was answered well. What the client and the disk counted.
     pub fn load(&self, options: &Options) -> (Report, Vec<QueueStats>) {
+        // A child process that begins meanwhile has a copy of the last connection, until it runs its own program.
+        let start = Instant::now();
+        while self.disk.is_connected() {
+            assert!(start.elapsed() < Duration::from_secs(20), "the last client is gone");
+            std::thread::yield_now();
+        }
         self.disk.reset_stats();
         let report = run(options, |_| ()).unwrap();
         assert!(!report.failed(), "{:?}", report.failures);
