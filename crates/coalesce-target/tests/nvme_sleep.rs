@@ -58,6 +58,7 @@ fn host_and_controller(host_barrier: fn(), controller_barrier: fn()) {
             }
             shared.sleeps.store(0, Ordering::Relaxed);
             tail = shared.shadow.load(Ordering::Acquire);
+            shared.event.store(tail - 1, Ordering::Release); // it is awake: behind the host, which does not pass it
         }
         host.join().unwrap();
         let is_woken = shared.is_woken.load(Ordering::Relaxed);
