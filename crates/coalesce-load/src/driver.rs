@@ -12,8 +12,8 @@ use crate::failure::Cause;
 use crate::job::JobName;
 use crate::latency::new_histogram;
 use crate::options::{Device, Job, Options, SyncIoprio};
-use crate::protocol::Kind;
-use crate::queue::{Queue, Request};
+use crate::queue::Queue;
+use crate::request::{Kind, Request};
 use crate::requester::{GRACE_NS, Group, Issued, Next, Pace, Profile, Requester};
 
 /// Real-time class, level 0.

@@ -35,8 +35,10 @@ mod pattern;
 mod protocol;
 mod queue;
 mod report;
+mod request;
 mod requester;
 mod table;
+mod virtio_device;
 mod virtio_queue;
 mod worker;
 
@@ -58,6 +60,7 @@ pub use table::table;
 
 use blocks::Blocks;
 use driver::{Driver, Phase};
+use queue::Queue;
 use worker::Share;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -77,8 +80,8 @@ pub struct Progress {
 pub fn run(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Report, Error> {
     options.validate()?;
     let device = match options.device {
-        Device::VirtioBlk => device::Device::open(options)?,
-        Device::Nvme => nvme::open(options)?,
+        Device::VirtioBlk => virtio_device::open(options)?.map(|queue| Queue::Virtio(Box::new(queue))),
+        Device::Nvme => nvme::open(options)?.map(|queue| Queue::Nvme(Box::new(queue))),
     };
     let blocks = device.capacity_bytes / u64::from(options.block_size_bytes);
     let this_run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! The part of virtio-blk that this driver needs: configuration space, request header, request types.
+//! The part of virtio-blk that this driver needs: configuration space, request header.
 
 use virtio_driver::{ByteValued, Le16, Le32, Le64, VhostUser};
 
@@ -34,12 +34,3 @@ pub struct BlkRequest {
 }
 
 const _: () = assert!(std::mem::offset_of!(BlkRequest, status) == HEADER_BYTES);
-
-/// Request types of virtio-blk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Kind {
-    Read = 0,
-    Write = 1,
-    Flush = 4,
-}

@@ -4,18 +4,8 @@ use std::os::fd::OwnedFd;
 
 use crate::Error;
 use crate::nvme::NvmeQueue;
-use crate::protocol::Kind;
+use crate::request::Request;
 use crate::virtio_queue::VirtioQueue;
-
-/// A request to submit.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    pub kind: Kind,
-    /// Linux's I/O priority of the requester.
-    pub ioprio: u32,
-    /// In units of 512 bytes.
-    pub sector: u64,
-}
 
 /// A queue of any device. A completion returns the `T` that was submitted with the request.
 pub enum Queue<T> {

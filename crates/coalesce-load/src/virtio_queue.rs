@@ -1,4 +1,4 @@
-//! One virtqueue as its driver sees it. The methods are those of [`Queue`](crate::queue::Queue).
+//! One virtqueue as its driver sees it. The methods are those of `Queue`.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use virtio_driver::{EventFd, QueueNotifier, VirtioTransport, iovec};
 
 use crate::Error;
 use crate::memory::{Buffers, Ring};
-use crate::protocol::{BlkRequest, HEADER_BYTES, Kind};
-use crate::queue::Request;
+use crate::protocol::{BlkRequest, HEADER_BYTES};
+use crate::request::{Kind, Request};
 
 struct Pending<T> {
     context: T,

@@ -11,9 +11,8 @@ use super::client::{Client, no_answer};
 use super::memory::{Memory, PAGE};
 use super::queue::{CQE_BYTES, Layout, NSID, NvmeQueue, SQE_BYTES, Shared};
 use crate::Error;
-use crate::device::{Device, RING_ENTRIES_MIN, SETUP_TIMEOUT};
+use crate::device::{Device, QUEUE_ENTRIES_MIN, SETUP_TIMEOUT};
 use crate::options::Options;
-use crate::queue::Queue;
 
 /// Registers.
 const CAP: u64 = 0x00;
@@ -59,7 +58,7 @@ struct Admin<'a> {
 }
 
 /// Connects to a controller, and starts its queues.
-pub fn open<T>(options: &Options) -> Result<Device<T>, Error> {
+pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let deadline = Instant::now() + SETUP_TIMEOUT;
     let client = Client::connect(&options.socket, deadline)?;
     let connection = client.connection()?;
@@ -77,7 +76,7 @@ pub fn open<T>(options: &Options) -> Result<Device<T>, Error> {
     let doorbells_end = 0x1000 + (2 * u64::from(queues) + 2) * stride;
     need(client.registers_len()? >= doorbells_end, "registers for all doorbells".into())?;
     need(cap_high >> 5 & 1 != 0 && cap_high >> 16 & 0xf == 0, "the NVM command set and pages of 4 KiB".into())?;
-    let entries = (options.in_flight_max() + 1).next_power_of_two().max(RING_ENTRIES_MIN);
+    let entries = (options.in_flight_max() + 1).next_power_of_two().max(QUEUE_ENTRIES_MIN);
     need(u32::from(entries) <= entries_max, format!("queues of {entries} entries: its own have {entries_max}"))?;
 
     client.configure(COMMAND, MEMORY_AND_MASTER)?;
@@ -129,10 +128,8 @@ pub fn open<T>(options: &Options) -> Result<Device<T>, Error> {
     let admin = admin.memory; // the controller may still write there
     (shared.shadow, shared.sectors_per_block) = (shadow, block_bytes / 512);
     let shared = Arc::new(shared);
-    let queues = parts.into_iter().map(|(id, memory, interrupts)| {
-        Queue::Nvme(Box::new(NvmeQueue::new(Arc::clone(&shared), memory, layout, id, interrupts)))
-    });
-    let queues = queues.collect();
+    let queue = |(id, memory, interrupts)| NvmeQueue::new(Arc::clone(&shared), memory, layout, id, interrupts);
+    let queues = parts.into_iter().map(queue).collect();
     drop(admin);
     Ok(Device { queues, capacity_bytes, event_idx: has_shadow, connection: Some(connection) })
 }

@@ -10,8 +10,7 @@ use nix::sys::eventfd::EventFd;
 use super::client::Client;
 use super::memory::{Memory, PAGE};
 use crate::Error;
-use crate::protocol::Kind;
-use crate::queue::Request;
+use crate::request::{Kind, Request};
 
 pub const SQE_BYTES: usize = 64;
 pub const CQE_BYTES: usize = 16;
@@ -140,7 +139,7 @@ impl<T> NvmeQueue<T> {
         memory.address(Layout::completions(entries))
     }
 
-    /// See [`Queue::submit`](crate::queue::Queue::submit). A real-time priority becomes the hint Urgent.
+    /// See `Queue::submit`. A real-time priority becomes the hint Urgent.
     pub fn submit(&mut self, request: Request, context: T, fill: impl FnOnce(&mut [u8])) -> Result<(), Error> {
         let cid = self.free.pop().ok_or(Error::Protocol("more requests than buffers"))?;
         let (layout, at) = (self.layout, usize::from(cid));
@@ -176,12 +175,12 @@ impl<T> NvmeQueue<T> {
         Ok(())
     }
 
-    /// See [`Queue::kick`](crate::queue::Queue::kick).
+    /// See `Queue::kick`.
     pub fn kick(&self) -> Result<bool, Error> {
         self.shared.ring(2 * self.id, self.tail)
     }
 
-    /// See [`Queue::take_interrupts`](crate::queue::Queue::take_interrupts).
+    /// See `Queue::take_interrupts`.
     pub fn take_interrupts(&self) -> Result<u64, Error> {
         match self.interrupts.read() {
             Ok(count) => Ok(count),
@@ -202,7 +201,7 @@ impl<T> NvmeQueue<T> {
         (next, phase ^ (next == 0))
     }
 
-    /// See [`Queue::reap`](crate::queue::Queue::reap).
+    /// See `Queue::reap`.
     pub fn reap(&mut self, mut f: impl FnMut(T, u16, &[u8])) -> Result<bool, Error> {
         let before = self.head;
         while let Some((cid, status)) = self.posted(self.head, self.phase) {
@@ -217,7 +216,7 @@ impl<T> NvmeQueue<T> {
         if self.head == before { Ok(false) } else { self.shared.ring(2 * self.id + 1, self.head) }
     }
 
-    /// See [`Queue::unreaped`](crate::queue::Queue::unreaped).
+    /// See `Queue::unreaped`.
     pub fn unreaped(&self) -> u64 {
         let (mut at, mut count) = ((self.head, self.phase), 0);
         while count < self.pending.len() as u64 && self.posted(at.0, at.1).is_some() {
@@ -227,7 +226,7 @@ impl<T> NvmeQueue<T> {
         count
     }
 
-    /// See [`Queue::call`](crate::queue::Queue::call).
+    /// See `Queue::call`.
     pub fn call(&self) -> Result<OwnedFd, Error> {
         Ok(self.interrupts.as_fd().try_clone_to_owned()?)
     }

@@ -1,9 +1,8 @@
 //! What the threads of a controller share: its admin completion queue, where every thread can post, and events.
 
 use super::doorbell::Doorbells;
-use super::identify::log;
 use super::rings::CompletionQueue;
-use super::spec::{Cqe, Status};
+use super::spec::{Cqe, Status, log};
 use crate::vfio_user::irq::Vectors;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,7 @@
 
 use super::admin::{EVENT_REQUESTS_MAX, Fault};
 use super::features::{CRITICAL_KELVIN, HOT, KELVIN, WARNING_KELVIN};
-use super::spec::{MDTS, NSID, VERSION, admin, nvm};
+use super::spec::{MDTS, NSID, VERSION, admin, log, nvm};
 use crate::disk::Disk;
 
 /// PCI vendor and device. Nobody has assigned them to us; drivers bind to the class.
@@ -15,18 +15,6 @@ pub const IDENTIFY_LEN: usize = 4096;
 
 const MODEL: &str = "coalesce-target NVMe disk";
 const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
-
-/// Log pages.
-pub mod log {
-    /// Error Information.
-    pub const ERROR: u8 = 0x01;
-    /// SMART / Health Information.
-    pub const HEALTH: u8 = 0x02;
-    /// Firmware Slot Information.
-    pub const FIRMWARE: u8 = 0x03;
-    /// Commands Supported and Effects.
-    pub const EFFECTS: u8 = 0x05;
-}
 
 /// A data structure with numbers and texts at given offsets.
 struct Page(Vec<u8>);

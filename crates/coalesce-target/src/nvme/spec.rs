@@ -129,6 +129,18 @@ pub mod nvm {
     pub const DATASET_MANAGEMENT: u8 = 0x09;
 }
 
+/// Log pages (§5.14).
+pub mod log {
+    /// Error Information.
+    pub const ERROR: u8 = 0x01;
+    /// SMART / Health Information.
+    pub const HEALTH: u8 = 0x02;
+    /// Firmware Slot Information.
+    pub const FIRMWARE: u8 = 0x03;
+    /// Commands Supported and Effects.
+    pub const EFFECTS: u8 = 0x05;
+}
+
 /// The status of a command (§4.6.1): bits 7:0 are the code, 10:8 its type, and bit 14 asks not to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u16);
