@@ -13,7 +13,7 @@ cd /dev/shm || exit
 dmesg -n 1 # kernel messages would garble the job's lines; they are shown below if it fails
 while read -r m; do insmod "/mods/$m" || echo "GUEST-ERROR insmod $m failed"; done < /mods/order
 up() { cut -d' ' -f1 /proc/uptime; }
-disks() { for d in /sys/block/vd*; do [ ! -e "$d" ] || printf '%s ' "${d##*/}"; done; }
+disks() { for d in /sys/block/vd* /sys/block/nvme*n*; do [ ! -e "$d" ] || printf '%s ' "${d##*/}"; done; }
 i=0
 while [ "$(disks | wc -w)" -lt "$DISKS" ] && [ $((i += 1)) -le 50 ]; do sleep 0.2; done
 DISK_LIST=$(disks)

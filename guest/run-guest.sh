@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Boot a Linux guest with one vhost-user-blk disk per socket, run one job in it, print the job's lines.
+# Boot a Linux guest with one disk per socket, run one job in it, print the job's lines.
 #
-#   run-guest.sh JOB SOCKET... [NAME=VALUE...] [-- more QEMU arguments]
+#   run-guest.sh JOB [nvme:]SOCKET... [NAME=VALUE...] [-- more QEMU arguments]
 #
-#   JOB          a file (busybox sh), or a name in jobs/: demo verify soak ioprio irqs
-#   SOCKET       becomes /dev/vda, the next one /dev/vdb, and so on
+#   JOB          a file (busybox sh), or a name in jobs/: demo verify soak ioprio irqs turns nvme
+#   SOCKET       of a vhost-user-blk disk: becomes /dev/vda, the next one /dev/vdb, and so on
+#   nvme:SOCKET  of an NVMe controller over vfio-user: becomes /dev/nvme0n1, and so on; needs the QEMU of make-qemu.sh
 #   NAME=VALUE   a variable of the job; RUNTIME and COUNT are also taken from the environment
 #   QUEUES       virtqueues per disk, default 1      CPUS      guest CPUs, default 2
-#   MEM          guest memory in MiB, default 512    QEMU      default qemu-system-x86_64
+#   MEM          guest memory in MiB, default 512    QEMU      default qemu-system-x86_64, or what make-qemu.sh finds
+#   MORE_DISKS   disks among the QEMU arguments      INITRD    one more archive (cpio) for the guest
 #   TIMEOUT      seconds, default 180 + SECONDS=...  APPEND    more kernel command line
 #   LOG          keep the whole console here
 #   ON_STEP      command run here, with the step's name as one more argument, for every line
@@ -16,7 +18,8 @@
 #
 # Prints the lines that begin with RESULT, GUEST or IRQ. Exit status: 0 when the job ended with 0,
 # 124 on timeout, 2 for wrong usage, 1 otherwise. Pure emulation (TCG): neither KVM nor root is needed.
-# A target that goes away and comes back on the same socket is reconnected to within about a second.
+# A vhost-user-blk target that goes away and comes back on the same socket is reconnected to within about a second. QEMU
+# does not reconnect to a vfio-user target.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 usage() { sed -n '4p' "$0" | cut -c3- >&2; exit 2; }
@@ -26,12 +29,13 @@ die() { printf 'run-guest: %s\n' "$*" >&2; exit 2; }
 job=$1; shift
 [ -f "$job" ] || job=$here/jobs/$job.sh
 [ -f "$job" ] || die "no such job: $job"
-sockets=() params=() seconds=0
+sockets=() params=() seconds=0 has_nvme=
 while [ $# -gt 0 ]; do
   case $1 in
     --) shift; break ;;
     SECONDS=*) params+=("$1"); seconds=${1#*=} ;;
     [A-Z]*=*) params+=("$1") ;;
+    nvme:*) [ -S "${1#*:}" ] || die "not a socket: ${1#*:}"; sockets+=("$1"); has_nvme=1 ;;
     *) [ -S "$1" ] || die "not a socket: $1"; sockets+=("$1") ;;
   esac
   shift
@@ -39,6 +43,7 @@ done
 [ ${#sockets[@]} -gt 0 ] || usage
 for name in RUNTIME COUNT; do [ -z "${!name:-}" ] || params+=("$name=${!name}"); done
 qemu=${QEMU:-qemu-system-x86_64} mem=${MEM:-512} timeout=${TIMEOUT:-$((180 + seconds))}
+[ -z "$has_nvme" ] || qemu=$("$here/make-qemu.sh")
 command -v "$qemu" > /dev/null || die "$qemu is missing: run packages.sh"
 guest=$("$here/make-guest.sh")
 
@@ -53,7 +58,7 @@ trap 'exit 143' TERM HUP
 
 # The kernel unpacks archives one after the other (each is padded to 512 bytes): the guest, then the job.
 cp "$job" "$tmp/job.sh"; cp "$here/jobs/lib.sh" "$tmp/lib.sh"
-{ cat "$guest/initrd"; (cd "$tmp" && printf '%s\n' job.sh lib.sh | cpio --quiet -o -H newc); } > "$tmp/initrd"
+{ cat "$guest/initrd" ${INITRD:+"$INITRD"}; (cd "$tmp" && printf '%s\n' job.sh lib.sh | cpio --quiet -o -H newc); } > "$tmp/initrd"
 
 # "reconnect" (seconds) was replaced by "reconnect-ms" in QEMU 9.2.
 release=$("$qemu" --version | sed -n '1s/.*version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
@@ -62,14 +67,17 @@ if [ "$((${release% *} * 100 + ${release#* }))" -ge 902 ]; then reconnect="recon
 
 disks=() i=0
 for s in "${sockets[@]}"; do
-  disks+=(-chardev "socket,id=sock$i,path=${s//,/,,},$reconnect"
-    -device "vhost-user-blk-pci,id=disk$i,chardev=sock$i,num-queues=${QUEUES:-1}")
+  case $s in
+    nvme:*) disks+=(-device "$(jq -n --arg id "disk$i" --arg path "${s#*:}" '{driver: "vfio-user-pci", id: $id, socket: {type: "unix", path: $path}}')") ;;
+    *) disks+=(-chardev "socket,id=sock$i,path=${s//,/,,},$reconnect"
+      -device "vhost-user-blk-pci,id=disk$i,chardev=sock$i,num-queues=${QUEUES:-1}") ;;
+  esac
   i=$((i + 1))
 done
 # The kernel takes an emulated TSC for unstable and would read a slow timer device at every time stamp,
 # which halves the number of I/Os; mitigations and watchdogs only cost time under emulation.
 append="console=ttyS0 panic=-1 quiet tsc=reliable clocksource=tsc mitigations=off nokaslr nowatchdog
-  rcupdate.rcu_cpu_stall_suppress=1 DISKS=$i ${params[*]} ${APPEND:-}"
+  rcupdate.rcu_cpu_stall_suppress=1 DISKS=$((i + ${MORE_DISKS:-0})) ${params[*]} ${APPEND:-}"
 # Guest memory must be shared with the target: memfd, share=on.
 exec {console}< <(exec timeout -k 5 "$timeout" "$qemu" -accel tcg,thread=multi -machine q35,memory-backend=mem \
   -cpu max -smp "${CPUS:-2}" -m "$mem" -object "memory-backend-memfd,id=mem,size=${mem}M,share=on" \

@@ -1,27 +1,31 @@
 # shellcheck shell=dash
-# Helpers for jobs; run in the guest by busybox sh. DISK_LIST names the disks: "vda vdb".
+# Helpers for jobs; run in the guest by busybox sh. DISK_LIST names the disks: "vda vdb nvme0n1".
 
 bad=0
 fail() { echo "GUEST-ERROR $*"; bad=1; }
 finish() { exit "$bad"; } # the end of every job
 step() { echo "GUEST-STEP $*"; }
 
-# use vda: the disk that the functions below look at. Its request queues are the lines
-# "virtioN-req.Q" of /proc/interrupts, where N is not the disk's number but the device's.
+# use vda: the disk that the functions below look at. IRQS matches the names of its queues' interrupts in /proc/interrupts:
+# "virtioN-req.Q", where N is not the disk's number but the device's; or "nvmeNqQ", without the admin queue's nvmeNq0.
 use() {
   DISK=$1 DEV=/dev/$1
-  VIRTIO=$(basename "$(readlink -f "/sys/block/$1/device")")
-  grep -q "$VIRTIO-req" /proc/interrupts || fail "$DISK has no interrupt of its own per queue"
+  case $DISK in
+    nvme*) IRQS="^${DISK%n*}q[1-9]" ;;
+    *) IRQS="^$(basename "$(readlink -f "/sys/block/$1/device")")-req[.]" ;;
+  esac
+  awk -v name="$IRQS" '$NF ~ name { found = 1 } END { exit !found }' /proc/interrupts ||
+    fail "$DISK has no interrupt of its own per queue"
 }
 
 # Interrupts of the disk's request queues so far, over all CPUs.
 irqs() {
-  awk -v name="$VIRTIO-req." 'index($NF, name) == 1 { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) sum += $i }
-    END { printf "%d\n", sum }' /proc/interrupts
+  awk -v name="$IRQS" '$NF ~ name { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) sum += $i } END { printf "%d\n", sum }' \
+    /proc/interrupts
 }
 # The CPU that the disk's first request queue interrupts.
 irq_cpu() {
-  cat "/proc/irq/$(awk -v name="$VIRTIO-req.0" '$NF == name { print $1 + 0 }' /proc/interrupts)/effective_affinity_list"
+  cat "/proc/irq/$(awk -v name="$IRQS" '$NF ~ name && !seen++ { print $1 + 0 }' /proc/interrupts)/effective_affinity_list"
 }
 # Requests the disk has completed so far (the kernel counts a flush as a write, too); flushes alone.
 requests() { awk '{ printf "%d\n", $1 + $5 }' "/sys/block/$DISK/stat"; }
@@ -35,7 +39,7 @@ write_back() {
 }
 
 # The request queues' lines themselves, for a look at the spread over CPUs and queues.
-show_irqs() { grep -- '-req\.' /proc/interrupts | sed 's/^/IRQ /'; }
+show_irqs() { grep -E -- '-req\.|nvme[0-9]+q' /proc/interrupts | sed 's/^/IRQ /'; }
 
 # measure NAME FIO-OPTIONS...: run fio on the disk, print one RESULT line per fio job, return fio's
 # status. More jobs for the same run: ... --name=OTHER FIO-OPTIONS. GLOBAL has options for
