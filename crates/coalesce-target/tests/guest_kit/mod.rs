@@ -1,0 +1,184 @@
+//! A real Linux guest, booted by the kit in `guest/`, on a disk that the real program serves.
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+use coalesce_target::control::request;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The program, serving one disk.
+pub struct Target {
+    directory: TempDir,
+    options: Options,
+    process: Child,
+}
+
+/// What the disk is.
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// `virtio-blk` or `nvme`.
+    pub device: &'static str,
+    pub policy: &'static str,
+    pub queues: usize,
+}
+
+impl Target {
+    /// A virtio-blk disk with one queue. None, and a word about it, where no guest can run.
+    pub fn start(policy: &'static str) -> Option<Self> {
+        Self::start_with(Options { device: "virtio-blk", policy, queues: 1 })
+    }
+
+    /// A disk of this kind. None, and a word about it, where no guest can run, or none with such a disk.
+    pub fn start_with(options: Options) -> Option<Self> {
+        let skip = |what: &str, why: &[u8]| {
+            let why = String::from_utf8_lossy(why);
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {what}: {}", why.trim()); // not captured
+        };
+        let ready = Command::new(kit("ready.sh")).output().unwrap();
+        if !ready.status.success() {
+            assert!(std::env::var_os("REQUIRE_QEMU").is_none());
+            skip("a Linux guest", &ready.stdout);
+            return None;
+        }
+        if options.device == "nvme" {
+            let qemu = Command::new(kit("make-qemu.sh")).output().unwrap();
+            if !qemu.status.success() {
+                skip("an NVMe disk in a Linux guest", &qemu.stderr);
+                return None;
+            }
+        }
+        let directory = TempDir::new().unwrap();
+        File::create(directory.path().join("disk")).unwrap().set_len(256 << 20).unwrap();
+        let process = serve(directory.path(), options);
+        Some(Self { directory, options, process })
+    }
+
+    pub fn end_and_start_again(&mut self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
+        let status = self.process.wait().unwrap();
+        assert_eq!(status.code(), (signal == Signal::SIGTERM).then_some(0), "{}", self.log());
+        self.process = serve(self.directory.path(), self.options);
+    }
+
+    /// Everything that it and those before it said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap()
+    }
+
+    pub fn control(&self) -> PathBuf {
+        self.directory.path().join("control")
+    }
+
+    /// What its only queue counted.
+    pub fn stats(&self) -> Value {
+        request(&self.control(), "get_stats", &json!({})).unwrap()[0]["queues"][0].take()
+    }
+
+    /// Runs a job in a guest on the disk; `on_step` is told its steps. What it measured.
+    pub fn run(&mut self, job: &str, parameters: &[&str], mut on_step: impl FnMut(&mut Self, &str)) -> Vec<Value> {
+        let mut disk = OsString::from(if self.options.device == "nvme" { "nvme:" } else { "" });
+        disk.push(self.directory.path().join("socket"));
+        let mut guest = Command::new(kit("run-guest.sh"))
+            .arg(job)
+            .arg(disk)
+            .args(parameters)
+            .env("QUEUES", self.options.queues.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut results = Vec::new();
+        for line in BufReader::new(guest.stdout.take().unwrap()).lines().map(Result::unwrap) {
+            if let Some(step) = line.strip_prefix("GUEST-STEP ") {
+                on_step(self, step);
+            } else if let Some(result) = line.strip_prefix("RESULT ") {
+                results.push(serde_json::from_str(result).unwrap());
+            }
+        }
+        assert!(guest.wait().unwrap().success(), "{job}: {results:#?}");
+        results
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn kit(program: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest").join(program)
+}
+
+fn serve(directory: &Path, Options { device, policy, queues }: Options) -> Child {
+    let control = directory.join("control");
+    let log = File::options().append(true).create(true).open(directory.join("log")).unwrap();
+    let mut process = Command::new(env!("CARGO_BIN_EXE_coalesce-target"))
+        .args(["serve", "--socket", "socket", "--file", "disk", "--control", "control", "--policy", policy])
+        .args(["--device", device, "--queues", &queues.to_string()])
+        .args(has_direct_io(&directory.join("disk")).then_some("--direct"))
+        .current_dir(directory)
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while request(&control, "list", &json!({})).is_err() {
+        let is_starting = Instant::now() < give_up && process.try_wait().unwrap().is_none();
+        let log = || std::fs::read_to_string(directory.join("log")).unwrap();
+        assert!(is_starting, "the target does not start: {}", log());
+        thread::sleep(Duration::from_millis(10));
+    }
+    process
+}
+
+/// A medium that takes its time has requests in flight when the target dies.
+fn has_direct_io(path: &Path) -> bool {
+    File::options().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok()
+}
+
+pub fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+/// Raises a flag when it is dropped.
+struct Raise<'a>(&'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs something while the disk's policy changes every 100 ms. How often it changed.
+pub fn while_policies_change(control: &Path, run: impl FnOnce()) -> u64 {
+    const POLICIES: [&str; 7] =
+        ["none", "nvme:thr=8,time=100us", "vic:cif_threshold=2", "cint:ooo=on", "cint", "dim", "auto"];
+    let (is_over, changes) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let _end = Raise(&is_over); // also when an assertion fails
+        scope.spawn(|| {
+            for policy in POLICIES.iter().cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                // While the target is away there is nobody to listen.
+                let change = json!({ "ctrlr": "socket", "policy": policy });
+                let changed = request(control, "set_policy", &change).is_ok();
+                changes.fetch_add(u64::from(changed), Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        run();
+    });
+    changes.into_inner()
+}
