@@ -7,23 +7,9 @@
 # differ by where Linux happened to put their interrupts.
 # shellcheck source=/dev/null
 . /lib.sh
-# shellcheck disable=SC2317 # the functions are called through $job
 global="--time_based --runtime=${RUNTIME:-2} --ramp_time=200ms --size=${SIZE:-64M}"
 
-depth() { measure "depth$1" --rw=randread --iodepth="$1"; }
-# A synchronous reader that someone waits for (real-time I/O priority), on any CPU, beside a bulk reader.
-mixed() {
-  measure mixed-sync --rw=randread --ioengine=psync --prioclass=1 --prio=0 --cpus_allowed="$(cat /sys/devices/system/cpu/online)" \
-    --name=mixed-async --rw=randread --iodepth=32
-}
-# Four reads at a time, and nothing until all four are back.
-batch4() {
-  measure batch4 --rw=randread --iodepth=4 --iodepth_batch_submit=4 \
-    --iodepth_batch_complete_min=4 --iodepth_batch_complete_max=4
-}
-fsync() { write_back; measure fsync --rw=randwrite --ioengine=psync --fdatasync=1; }
-
-for job in "depth 1" "depth 8" "depth 32" mixed batch4 fsync; do
+for job in depth1 depth8 depth32 mixed batch4 fsync; do
   # shellcheck disable=SC2086 # a list of words
   set -- $DISK_LIST
   for _ in $(seq "${ROUNDS:-1}"); do
@@ -31,7 +17,7 @@ for job in "depth 1" "depth 8" "depth 32" mixed batch4 fsync; do
       use "$disk"
       # shellcheck disable=SC2034 # for measure
       GLOBAL="$global --cpus_allowed=$(irq_cpu)"
-      $job || fail "$disk $job"
+      load "$job" || fail "$disk $job"
     done
     first=$1; shift; set -- "$@" "$first"
   done

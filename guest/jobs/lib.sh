@@ -92,3 +92,29 @@ measure() {
   rm -f fio.json fio.err
   return "$rc"
 }
+
+# pass N NAME FIO-OPTIONS...: random writes with flushes over SIZE (default 16M) of the disk. Every block is filled with its own
+# offset and N, so that a lost write shows: checksums alone would accept what an earlier pass left. With --do_verify=1 the
+# blocks are read back and compared soon after they were written; with --verify_only=1 nothing is written.
+pass() {
+  pattern="%o0x$(printf %08x "$1")" label=$2; shift 2
+  measure "$label" --rw=randwrite --size="${SIZE:-16M}" --iodepth=16 --fdatasync=32 --verify=pattern \
+    --verify_pattern="$pattern" --verify_backlog=128 --verify_fatal=1 --verify_state_save=0 "$@"
+}
+forget() { echo 3 > /proc/sys/vm/drop_caches; } # what the guest has cached
+
+# load NAME: measures 4 KiB requests of one kind, with GLOBAL's options.
+load() {
+  case $1 in
+    depth*) measure "$1" --rw=randread --iodepth="${1#depth}" ;;
+    empty) measure empty --rw=randread --iodepth=1 ;;
+    # A synchronous reader that someone waits for (real-time I/O priority), on any CPU, beside a bulk reader.
+    mixed) measure mixed-sync --rw=randread --ioengine=psync --prioclass=1 --prio=0 \
+      --cpus_allowed="$(cat /sys/devices/system/cpu/online)" --name=mixed-async --rw=randread --iodepth=32 ;;
+    # Four reads at a time, and nothing until all four are back.
+    batch4) measure batch4 --rw=randread --iodepth=4 --iodepth_batch_submit=4 --iodepth_batch_complete_min=4 \
+      --iodepth_batch_complete_max=4 ;;
+    fsync) write_back; measure fsync --rw=randwrite --ioengine=psync --fdatasync=1 ;;
+    *) fail "no such load: $1" ;;
+  esac
+}

@@ -1,6 +1,6 @@
 # shellcheck shell=dash
 # An NVMe disk, the first one: commands of nvme-cli, features that are read back, resets under verified writes, and a driver
-# that goes and comes back. Every block holds its own offset and the number of the pass, so that an older block shows.
+# that goes and comes back.
 #   SIZE   part of the disk that is written, default 16M      TIMES   how often each of the resets is repeated, default 1
 # Steps: "commands", "reset", "flr", "unbind", "rescan". RESULT job=nvme has what was done, and errors=0 or it fails.
 # shellcheck source=/dev/null
@@ -47,11 +47,9 @@ quiet nvme write-zeroes "$DEV" -s 0 -c $((blocks - 1)); same zeros
 quiet nvme dsm "$DEV" -d -s 0 -b $blocks; same zeros
 refused nvme read "$DEV" -s 0xffffffffff -c 0 -z 4096 -d old
 
-pass() { name=$1; shift; measure "$name" --rw=randwrite --size="${SIZE:-16M}" --iodepth=16 --fdatasync=32 --verify=pattern \
-  --verify_pattern="%o0x$(printf %08x $passes)" --verify_fatal=1 --verify_state_save=0 "$@"; }
-write() { passes=$((passes + 1)); pass "$1" --verify_backlog=128 --do_verify=1 || fail "$1"; }
+write() { passes=$((passes + 1)); pass $passes "$1" --do_verify=1 || fail "$1"; }
 # What the last pass wrote is there.
-read_back() { echo 3 > /proc/sys/vm/drop_caches; pass "$1" --verify_only || fail "$1"; }
+read_back() { forget; pass $passes "$1" --verify_only=1 || fail "$1"; }
 
 under_load() { # NAME COMMAND...
   step "$1"
