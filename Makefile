@@ -1,7 +1,7 @@
 # The short commands. Each calls a script or cargo.
 
 help:
-	@echo "make demo   serve a disk under every policy, load it natively and from a Linux guest: two tables, report.html"
+	@echo "make demo   serve a disk under every policy, load it natively and from a Linux guest: two tables, report.html; NVMe beside it"
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
 	@echo "make size   the bytes of libcoalesce, on x86-64 and on three bare-metal targets: a table"
@@ -17,6 +17,7 @@ demo: toolchain
 	@command -v cc > /dev/null || guest/packages.sh build-essential
 	cargo build --locked --release --package coalesce-target --package coalesce-demo
 	target/release/coalesce-demo
+	scripts/nvme-compare.sh --short
 
 test: toolchain
 	scripts/test.sh

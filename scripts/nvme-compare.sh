@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Our NVMe disk, our virtio-blk disk and QEMU's own nvme device side by side in one guest, in turns, under each policy.
 #
-#   nvme-compare.sh        about seven minutes; all disks are in memory, and no medium slows them down
+#   nvme-compare.sh [--short]   about seven minutes; all disks are in memory, and no medium slows them down
 #
+#   --short     what make demo shows: depth 1 and 32, none and auto, once, and no instructions; less than a minute
 #   ROUNDS=N    of all turns [2]       RUNTIME=S   seconds of each measurement [0.8]
 #   LOADS=A,B   [depth1,depth8,depth32,mixed,batch4,fsync]
 #   POLICIES=A,B   [none,vic,cint,auto]; "none" is measured twice: how far the two differ is noise
 #   OUT=DIR     keeps what was measured
 #
-# Two guests: one for times and interrupts, and one, with ROUNDS=1, whose instructions a plugin of QEMU counts. Counts carry
+# Two guests: one for times and interrupts, and one, with one round of 0.4 s each, whose instructions a plugin of QEMU counts. Counts carry
 # over to other machines; times under emulation (TCG) do not. Columns, medians over the rounds:
 #   irq/IO guest   /proc/interrupts       irq/IO dev, msg/IO   the target's own: signals, and doorbells that came as messages
 #   instr/IO       the guest's, all CPUs, without those of starting fio
@@ -16,6 +17,12 @@
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; exit; }
 cd "$(dirname "$0")/.."
+short=
+if [ "${1:-}" = --short ]; then
+  short=1
+  export LOADS=depth1,depth32 POLICIES=none,auto ROUNDS=1
+  echo "NVMe beside virtio-blk in one Linux guest"
+fi
 missing=$(guest/ready.sh) || { echo "SKIPPED: NVMe in a guest: $missing"; exit; }
 QEMU=$(guest/make-qemu.sh 2>&1) || { echo "SKIPPED: NVMe in a guest: $QEMU"; exit; }
 export QEMU
@@ -65,12 +72,12 @@ turns=
 for disk in virtio nvme; do for policy in $(echo "${POLICIES:-none,vic,cint,auto},none2" | tr , ' '); do turns+="$disk:$policy,"; done; done
 turns+=qemu:own
 
-run() { # NAME ROUNDS [QEMU-ARGUMENTS]: a guest; "$work/NAME" gets a line for each turn
-  local name=$1 rounds=$2
-  shift 2
+run() { # NAME ROUNDS RUNTIME [QEMU-ARGUMENTS]: a guest; "$work/NAME" gets a line for each turn
+  local name=$1 rounds=$2 runtime=$3
+  shift 3
   : > "$work/stats"
   STATS=$work/stats ON_STEP="sh $work/step" QUEUES=2 MORE_DISKS=1 TIMEOUT=900 guest/run-guest.sh compare "$work/virtio" "nvme:$work/nvme" \
-    "TURNS=$turns" "ROUNDS=$rounds" "LOADS=${LOADS:-depth1,depth8,depth32,mixed,batch4,fsync}" "RUNTIME=${RUNTIME:-0.8}" -- \
+    "TURNS=$turns" "ROUNDS=$rounds" "LOADS=${LOADS:-depth1,depth8,depth32,mixed,batch4,fsync}" "RUNTIME=$runtime" -- \
     -drive driver=null-co,size=256M,read-zeroes=on,if=none,id=own -device nvme,serial=qemu,drive=own "$@" \
     > "$work/lines" 2> "$work/err" || { grep -E 'ERROR|FIO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }
   touch "$work/marks"
@@ -88,10 +95,12 @@ run() { # NAME ROUNDS [QEMU-ARGUMENTS]: a guest; "$work/NAME" gets a line for ea
           delta(.completions) as $n | {device: (delta(.interrupts) / $n), messages: (delta(.device.kicks) / $n)} end)
       + (if $marks == [] then {} else {instructions: ($marks[2 * $k + 1] - $marks[2 * $k])} end)' "$work/lines" > "$work/$name"
 }
-run times "${ROUNDS:-2}"
+run times "${ROUNDS:-2}" "${RUNTIME:-0.8}"
 plugin=(-plugin "$work/count.so,out=$work/marks")
-if echo quit | "$QEMU" -machine none -display none -monitor stdio "${plugin[@]}" > "$work/plugin" 2>&1; then
-  INITRD=$work/mark.cpio run counts 1 "${plugin[@]}"
+if [ -n "$short" ]; then
+  : > "$work/counts"
+elif echo quit | "$QEMU" -machine none -display none -monitor stdio "${plugin[@]}" > "$work/plugin" 2>&1; then
+  INITRD=$work/mark.cpio run counts 1 0.4 "${plugin[@]}"
 else
   echo "SKIPPED: counting instructions: $(tail -n 1 "$work/plugin")"
   : > "$work/counts"
