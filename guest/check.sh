@@ -128,6 +128,7 @@ failures() {
   echo 'sleep 60' > "$tmp/slow"; TIMEOUT=6 run "$tmp/slow" "$tmp/null"; is "timeout" $rc 124
   run nosuchjob "$tmp/null"; is "unknown job" $rc 2
   run demo "$tmp/nosuchsocket"; is "no socket" $rc 2
+  run demo "nvme:$tmp/nosuchsocket"; is "no socket of a controller" $rc 2
 }
 
 [ $# -gt 0 ] || set -- demo irqs ioprio verify soak stale failures

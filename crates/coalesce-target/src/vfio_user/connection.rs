@@ -171,7 +171,9 @@ impl<D: PciDevice> Connection<D> {
         let (Failure::Refused(Refused { errno, why }) | Failure::Fatal(Refused { errno, why })) = failure;
         self.answer(header, Some(errno))?;
         ensure!(!is_fatal, "command {command}: {why:#}");
-        if !std::mem::replace(&mut self.has_warned, true) {
+        // QEMU asks for interrupts on errors, which there are none of.
+        let is_question = command == command::DEVICE_GET_IRQ_INFO;
+        if !is_question && !std::mem::replace(&mut self.has_warned, true) {
             warn!(disk = self.name, "refused command {command}, and will not report others: {why:#}");
         }
         Ok(())
