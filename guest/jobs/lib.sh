@@ -93,15 +93,21 @@ measure() {
   return "$rc"
 }
 
-# pass N NAME FIO-OPTIONS...: random writes with flushes over SIZE (default 16M) of the disk. Every block is filled with its own
-# offset and N, so that a lost write shows: checksums alone would accept what an earlier pass left. With --do_verify=1 the
-# blocks are read back and compared soon after they were written; with --verify_only=1 nothing is written.
+# pass N NAME FIO-OPTIONS...: random writes with flushes over SIZE (MiB, default 16M) of the disk. Every block is filled with its
+# own offset and N, so that a lost write shows: checksums alone would accept what an earlier pass left.
 pass() {
   pattern="%o0x$(printf %08x "$1")" label=$2; shift 2
   measure "$label" --rw=randwrite --size="${SIZE:-16M}" --iodepth=16 --fdatasync=32 --verify=pattern \
-    --verify_pattern="$pattern" --verify_backlog=128 --verify_fatal=1 --verify_state_save=0 "$@"
+    --verify_pattern="$pattern" --verify_fatal=1 --verify_state_save=0 "$@"
 }
-forget() { echo 3 > /proc/sys/vm/drop_caches; } # what the guest has cached
+# Blocks are read back and compared soon after they were written, and all of them at the end.
+write_pass() { pass "$@" --verify_backlog=128 --do_verify=1; }
+# What pass N has written is there: every block is read, from the disk.
+read_pass() { # N NAME
+  echo 3 > /proc/sys/vm/drop_caches
+  size=${SIZE:-16M} before=$(requests)
+  pass "$@" --verify_only=1 && [ $(($(requests) - before)) -ge $((${size%M} * 256)) ]
+}
 
 # load NAME: measures 4 KiB requests of one kind, with GLOBAL's options.
 load() {

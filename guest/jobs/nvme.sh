@@ -11,7 +11,7 @@ use "$DISK"
 CTRL=${DEV%n*} PCI=$(basename "$(readlink -f "/sys/class/nvme/${DISK%n*}/device")")
 commands=0 resets=0 passes=0
 
-quiet() { commands=$((commands + 1)); "$@" > out 2>&1 || fail "$*: $(head -n 1 out)"; }
+quiet() { commands=$((commands + 1)); "$@" > out 2>&1 || fail "$*: $(grep -m 1 . out)"; }
 refused() { if "$@" > out 2>&1; then fail "$* succeeded"; fi; }
 is() { [ "$2" = "$3" ] || fail "$1: $2 instead of $3"; }
 
@@ -25,13 +25,14 @@ features() { # COALESCING VECTOR-1
   is "feature 09h" "$(feature 9 --cdw11=1)" "$2"
 }
 set_features() {
-  quiet nvme set-feature "$CTRL" -f 8 -v 0x0503
-  quiet nvme set-feature "$CTRL" -f 9 -v 0x10001
+  quiet nvme set-feature "$CTRL" --feature-id=8 --value=0x0503
+  quiet nvme set-feature "$CTRL" --feature-id=9 --value=0x10001
   features 1283 65537
 }
 
 step commands
-for command in id-ctrl list-ns smart-log error-log fw-log effects-log; do quiet nvme $command "$CTRL"; done
+# shellcheck disable=SC2086 # a list of words
+for command in id-ctrl list-ns smart-log error-log fw-log "effects-log --csi=0"; do quiet nvme $command "$CTRL"; done
 for command in id-ns ns-descs flush; do quiet nvme $command "$DEV"; done
 for id in 1 2 4 5 6 7 8 10 11; do quiet nvme get-feature "$CTRL" -f $id; done
 refused nvme get-feature "$CTRL" -f 3
@@ -47,9 +48,9 @@ quiet nvme write-zeroes "$DEV" -s 0 -c $((blocks - 1)); same zeros
 quiet nvme dsm "$DEV" -d -s 0 -b $blocks; same zeros
 refused nvme read "$DEV" -s 0xffffffffff -c 0 -z 4096 -d old
 
-write() { passes=$((passes + 1)); pass $passes "$1" --do_verify=1 || fail "$1"; }
+write() { passes=$((passes + 1)); write_pass $passes "$1" || fail "$1"; }
 # What the last pass wrote is there.
-read_back() { forget; pass $passes "$1" --verify_only=1 || fail "$1"; }
+read_back() { read_pass $passes "$1" || fail "$1"; }
 
 under_load() { # NAME COMMAND...
   step "$1"

@@ -6,11 +6,11 @@
 use "${DISK_LIST%% *}"
 write_back
 if [ "$(dd if="$DEV" bs=512 count=1 skip=131072 2> /dev/null | head -c 8)" = rebooted ]; then
-  pass 1 reboot-read --verify_only=1 || fail reboot-read
-  pass 2 reboot-write --do_verify=1 || fail reboot-write
+  read_pass 1 reboot-read || fail reboot-read
+  write_pass 2 reboot-write || fail reboot-write
   finish
 fi
-pass 1 before-reboot --do_verify=1 || fail before-reboot
+write_pass 1 before-reboot || fail before-reboot
 echo rebooted | dd of="$DEV" bs=512 seek=131072 conv=sync,notrunc,fsync 2> /dev/null
 step reboot
 reboot -f

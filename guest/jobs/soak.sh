@@ -26,11 +26,10 @@ now() { cut -d. -f1 /proc/uptime; }
 deadline=$(($(now) + total))
 while [ "$(now)" -lt $deadline ]; do
   passes=$((passes + 1))
-  pass $passes "soak-$passes" --do_verify=1 > soak.out || { cat soak.out; fail "pass $passes"; break; }
+  write_pass $passes "soak-$passes" > soak.out || { cat soak.out; fail "pass $passes"; break; }
 done
 kill $ticker
-forget
-pass $passes soak-readback --verify_only=1 || fail "read-back"
+read_pass $passes soak-readback || fail "read-back"
 # shellcheck disable=SC2154 # bad: lib.sh
 printf 'RESULT {"disk":"%s","job":"soak","rc":%d,"errors":%d,"passes":%d,"requests":%d,"irqs":%d,"flushes":%d}\n' \
   "$DISK" "$bad" "$bad" $passes $(($(requests) - n_start)) $(($(irqs) - i_start)) $(($(flushes) - f_start))

@@ -5,15 +5,14 @@
 . /lib.sh
 use "${DISK_LIST%% *}"
 write_back
-pass 1 before-suspend --do_verify=1 || fail before-suspend
+write_pass 1 before-suspend || fail before-suspend
 for n in $(seq "${TIMES:-3}"); do
   echo 0 > /sys/class/rtc/rtc0/wakealarm
   echo +3 > /sys/class/rtc/rtc0/wakealarm
   step "suspend-$n"
   echo mem > /sys/power/state || fail "suspend $n"
-  forget
-  pass "$n" suspend-read --verify_only=1 || fail suspend-read
-  pass $((n + 1)) suspend-write --do_verify=1 || fail suspend-write
+  read_pass "$n" suspend-read || fail suspend-read
+  write_pass $((n + 1)) suspend-write || fail suspend-write
 done
 # shellcheck disable=SC2154 # bad: lib.sh
 echo "GUEST-DONE rc=$bad uptime=$(cut -d' ' -f1 /proc/uptime)"
