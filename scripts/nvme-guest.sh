@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 stages=${*:-soak resets suspend reboot gone nvme_cli blktests}
 tests=${TESTS:-nvme/032 nvme/046 nvme/049 nvme/053 nvme/059 block/003 block/004 block/005 block/007 block/008 block/011 block/012 block/019}
 # What the suites of others need.
-packages="python3 bash coreutils gawk grep sed findutils util-linux fio nvme-cli pciutils udev kmod xfsprogs procps diffutils bsdextrautils hostname"
+packages="python3 bash coreutils gawk grep sed findutils util-linux fio nvme-cli pciutils udev kmod xfsprogs procps diffutils bsdextrautils gzip hostname"
 
 missing=$(guest/ready.sh) || { echo "SKIPPED: NVMe in a guest: $missing"; exit; }
 QEMU=$(guest/make-qemu.sh 2>&1) || { echo "SKIPPED: NVMe in a guest: $QEMU"; exit; }
@@ -87,15 +87,20 @@ reboot() {
   about="a reboot, the data is there"
 }
 gone() { # the target ends under load: the guest has an error, and the image what was flushed
-  local signal
+  local signal noticed
   about=
   for signal in TERM KILL; do
     fresh
-    ON_STEP="sleep 2; kill -$signal $target; :" TIMEOUT=300 guest gone PHASE=1 || return 1
+    noticed=noticed
+    if ! ON_STEP="sleep 2; kill -$signal $target; :" TIMEOUT=300 guest gone PHASE=1; then
+      # QEMU 11.1.3 may set an error twice when the socket closes, and abort.
+      grep -q 'error_setv: Assertion' "$work/err" || return 1
+      noticed="QEMU aborted"
+    fi
     wait "$target" 2> /dev/null || true
     serve
     guest gone PHASE=2 || return 1
-    about+="${about:+, }SIG$signal noticed and nothing lost"
+    about+="${about:+, }SIG$signal $noticed and nothing lost"
   done
 }
 sources() { # DIRECTORY NAME...: an archive with make-tools.sh's and these, below /tools/src
