@@ -18,6 +18,7 @@ tool_of() { # PACKAGE: the command that shows that it is there, where package an
   case $1 in
     binutils) echo readelf ;;
     build-essential) echo cc ;;
+    coccinelle) echo spatch ;;
     gcc-arm-none-eabi) echo arm-none-eabi-gcc ;;
     kmod) echo modprobe ;;
     qemu-system-arm) echo qemu-system-arm ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint packages cores c_abi bare_metal cost examples install tests loom fuzz firmware guest spdk
+#   test.sh [STAGE...]     stages: lint packages cores c_abi bare_metal cost examples install tests loom fuzz firmware linux guest spdk
 #
 # Without a stage it runs all of them, two at a time (see the end), and shows what each prints when it is over.
 # Installs the Debian packages it needs, unless lint is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
@@ -21,7 +21,7 @@ lint() {
   scripts/check-cycles.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
-    shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh firmware-demo/*.sh spdk/test/*.sh .ci/run
+    shellcheck --external-sources guest/*.sh guest/jobs/*.sh scripts/*.sh firmware-demo/*.sh spdk/test/*.sh linux/*.sh .ci/run
   else
     echo "SKIPPED: lint of the scripts: no shellcheck"
   fi
@@ -80,6 +80,8 @@ firmware() {
     echo "SKIPPED: firmware: no emulator or no compilers for it"
   fi
 }
+# The NVMe driver with hints, without a guest: its consumer beside the Rust one, and a build for Debian's kernel.
+linux() { linux/test.sh; }
 # SPDK's target with our policies, where there is an SPDK: SPDK=PREFIX, or PKG_CONFIG_PATH.
 spdk() {
   if [ -n "${SPDK:-}" ] || pkg-config --exists spdk_event 2> /dev/null; then
@@ -127,7 +129,7 @@ else
   exec 3> /dev/null 5>&1
   trap 'kill 0' INT TERM
   lane lint packages tests guest spdk & one=$!
-  lane cores c_abi bare_metal cost examples install loom firmware fuzz_build & other=$!
+  lane cores c_abi bare_metal cost examples install loom firmware linux fuzz_build & other=$!
   status=0
   wait $one || status=1
   wait $other || status=1

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Calibrated interrupts in the NVMe PCI driver. Included at the end of pci.c, whose functions it calls.
+ *
+ * Requests carry a hint in reserved bits of reads and writes. The interrupt handler takes urgent completions alone, and
+ * leaves the others to their own interrupt (§3.5). Interrupts merge, and a device need not know of this, so nothing is left
+ * without a timer: after cint_hold_us everything is taken.
+ */
+#include <linux/ioprio.h>
+#include <linux/moduleparam.h>
+#include <linux/sched.h>
+#include <linux/version.h>
+#include <asm/syscall.h>
+
+#define NVME_CINT_SWITCH(name, value, text)                                                        \
+	static bool cint_##name = value;                                                           \
+	module_param(cint_##name, bool, 0644);                                                     \
+	MODULE_PARM_DESC(cint_##name, text)
+
+NVME_CINT_SWITCH(ioprio, true, "hint: real time is Urgent, idle has no hint");
+NVME_CINT_SWITCH(sync, true, "hint: a request that blocks its submitter is Urgent");
+NVME_CINT_SWITCH(flush, true,
+		 "hint: a flush is Urgent (it has no bits; the device knows it by its opcode)");
+NVME_CINT_SWITCH(fua, true, "hint: a write with forced unit access is Urgent");
+NVME_CINT_SWITCH(last, true, "hint: the last request of a batch is a Barrier");
+NVME_CINT_SWITCH(ooo, false,
+		 "take urgent completions first, and leave the others to their own interrupt");
+NVME_CINT_SWITCH(strict, false,
+		 "hold a batch's completions back until all are there; from the next reset on");
+
+static unsigned int cint_hold_us = 200;
+module_param(cint_hold_us, uint, 0644);
+MODULE_PARM_DESC(cint_hold_us, "microseconds after which a completion that was left is taken");
+
+/* Counters for tests: sums over all queues, which do not exclude each other. */
+static unsigned long cint_early, cint_held, cint_timeouts;
+module_param(cint_early, ulong, 0444);
+MODULE_PARM_DESC(cint_early, "completions that were taken before an older one (read only)");
+module_param(cint_held, ulong, 0444);
+MODULE_PARM_DESC(cint_held, "interrupts that left completions of incomplete batches (read only)");
+module_param(cint_timeouts, ulong, 0444);
+MODULE_PARM_DESC(cint_timeouts, "timers that took what was left (read only)");
+
+enum nvme_cint_wire { NVME_CINT_NONE, NVME_CINT_CDW12, NVME_CINT_CDW13 };
+static const char *const nvme_cint_wires[] = {"none", "cdw12", "cdw13"};
+static unsigned int cint_wire = NVME_CINT_CDW12;
+
+static int nvme_cint_wire_set(const char *text, const struct kernel_param *param)
+{
+	int wire = sysfs_match_string(nvme_cint_wires, text);
+
+	if (wire < 0)
+		return wire;
+	WRITE_ONCE(cint_wire, wire);
+	return 0;
+}
+
+static int nvme_cint_wire_get(char *buffer, const struct kernel_param *param)
+{
+	return sysfs_emit(buffer, "%s\n", nvme_cint_wires[READ_ONCE(cint_wire)]);
+}
+
+static const struct kernel_param_ops nvme_cint_wire_ops = {
+	.set = nvme_cint_wire_set,
+	.get = nvme_cint_wire_get,
+};
+module_param_cb(cint_wire, &nvme_cint_wire_ops, NULL, 0644);
+MODULE_PARM_DESC(cint_wire,
+		 "where hints are: cdw12 (bits 17:16), cdw13 (access latency, Urgent alone), none");
+
+static unsigned int nvme_cint_sources(void)
+{
+	return (cint_ioprio ? CINT_SOURCE_IOPRIO : 0) | (cint_sync ? CINT_SOURCE_SYNC : 0) |
+	       (cint_flush ? CINT_SOURCE_FLUSH : 0) | (cint_fua ? CINT_SOURCE_FUA : 0) |
+	       (cint_last ? CINT_SOURCE_LAST : 0);
+}
+
+/*
+ * The block layer does not say which system call a request comes from: REQ_SYNC is set for every direct write. As long as no
+ * scheduler is between, the one who submits is the one who asks.
+ */
+static enum cint_submitter nvme_cint_submitter(struct request *req)
+{
+	if (req->q->elevator)
+		return CINT_SUBMITTER_UNKNOWN;
+	if (current->flags & PF_IO_WORKER)
+		return CINT_SUBMITTER_BATCH; /* io_uring's own threads */
+	if (current->flags & PF_KTHREAD)
+		return CINT_SUBMITTER_KERNEL;
+	if (in_compat_syscall())
+		return CINT_SUBMITTER_UNKNOWN; /* other numbers */
+	switch (syscall_get_nr(current, task_pt_regs(current))) {
+	case __NR_io_submit:
+	case __NR_io_uring_enter:
+	case __NR_msync:
+		return CINT_SUBMITTER_BATCH;
+	default:
+		return CINT_SUBMITTER_BLOCKED;
+	}
+}
+
+static enum cint_hint nvme_cint_hint(struct nvme_queue *nvmeq, struct request *req, bool last)
+{
+	struct cint_clues clues = {
+		.submitter = nvme_cint_submitter(req),
+		.ioprio_class = IOPRIO_PRIO_CLASS(req_get_ioprio(req)),
+		.read = req_op(req) == REQ_OP_READ,
+		.polled = (req->cmd_flags & REQ_POLLED) || test_bit(NVMEQ_POLLED, &nvmeq->flags),
+		.flush = req_op(req) == REQ_OP_FLUSH,
+		.fua = req->cmd_flags & REQ_FUA,
+		.last = last,
+	};
+	struct bio *bio;
+
+	/* A merged request has the flags of its first part. */
+	__rq_for_each_bio(bio, req)
+	{
+		clues.sync |= op_is_write(bio->bi_opf) && (bio->bi_opf & REQ_SYNC);
+		clues.nowait |= !!(bio->bi_opf & REQ_NOWAIT);
+	}
+	return cint_hint(nvme_cint_sources(), &clues);
+}
+
+/* The batch of a command, which is counted. Called with the submission queue's lock. */
+static u8 nvme_cint_batch(struct nvme_cint_queue *cint, bool last)
+{
+	u8 batch = cint->open;
+
+	if (!batch && !last) {
+		u8 next = cint->newest % NVME_CINT_BATCHES + 1;
+
+		if (atomic_read(&cint->left[next]))
+			return 0;
+		atomic_set(&cint->left[next], 1);
+		cint->newest = cint->open = batch = next;
+	}
+	if (!batch)
+		return 0;
+	/* The last command takes the place of the open batch. */
+	if (last)
+		cint->open = 0;
+	else
+		atomic_inc(&cint->left[batch]);
+	return batch;
+}
+
+/* Puts its hint into a command that is about to be copied to the submission queue. */
+static void nvme_cint_submit(struct nvme_queue *nvmeq, struct request *req, bool last)
+{
+	struct nvme_iod *iod = blk_mq_rq_to_pdu(req);
+	struct nvme_rw_command *rw = &iod->cmd.rw;
+	unsigned int wire = READ_ONCE(cint_wire);
+	bool has_bits = rw->opcode == nvme_cmd_read || rw->opcode == nvme_cmd_write;
+	enum cint_hint hint = CINT_PLAIN;
+
+	iod->cint.hint = CINT_PLAIN;
+	iod->cint.batch = 0;
+	if (!nvmeq->qid)
+		return;
+	if (nvmeq->cint.strict)
+		iod->cint.batch = nvme_cint_batch(&nvmeq->cint, last);
+	if (blk_rq_is_passthrough(req)) {
+		/* What user space said stays; Urgent is to be known at its completion. */
+		if (has_bits && wire == NVME_CINT_CDW12)
+			hint = cint_from_cdw12((u32)le16_to_cpu(rw->control) << 16);
+		else if (has_bits && wire == NVME_CINT_CDW13)
+			hint = cint_from_cdw13(le32_to_cpu(rw->dsmgmt));
+	} else if (wire != NVME_CINT_NONE) {
+		hint = nvme_cint_hint(nvmeq, req, last);
+		if (has_bits && wire == NVME_CINT_CDW12)
+			rw->control |= cpu_to_le16(cint_to_cdw12(hint) >> 16);
+		else if (has_bits)
+			rw->dsmgmt |= cpu_to_le32(cint_to_cdw13(hint));
+	}
+	iod->cint.hint = hint;
+}
+
+/* One look at a completion queue. */
+struct nvme_cint_pass {
+	struct nvme_queue *nvmeq;
+	struct io_comp_batch *iob;
+	bool only_urgent;
+	bool only_complete; /* batches */
+	unsigned int taken;
+	unsigned int early;
+	unsigned int left;
+};
+
+static bool nvme_cint_is_new(void *context, u16 index, u16 phase)
+{
+	struct nvme_cint_pass *pass = context;
+	struct nvme_completion *cqe = &pass->nvmeq->cqes[index];
+
+	return (le16_to_cpu(READ_ONCE(cqe->status)) & 1) == phase;
+}
+
+/* What is kept for the request of an entry; NULL if it has none. */
+static struct nvme_cint_request *nvme_cint_of(struct nvme_queue *nvmeq, u16 index)
+{
+	u16 id = READ_ONCE(nvmeq->cqes[index].command_id);
+	struct request *req;
+	struct nvme_iod *iod;
+
+	req = nvme_find_rq(nvme_queue_tagset(nvmeq), id);
+	if (!req)
+		return NULL;
+	iod = blk_mq_rq_to_pdu(req);
+	return &iod->cint;
+}
+
+static bool nvme_cint_take(void *context, u16 index)
+{
+	struct nvme_cint_pass *pass = context;
+	struct nvme_queue *nvmeq = pass->nvmeq;
+	struct nvme_cint_request *of = NULL;
+
+	dma_rmb(); /* the phase tag before the rest of the entry */
+	if (pass->only_urgent || pass->only_complete)
+		of = nvme_cint_of(nvmeq, index);
+	if (of && of->hint != CINT_URGENT &&
+	    (pass->only_urgent || (of->batch && atomic_read(&nvmeq->cint.left[of->batch])))) {
+		pass->left++;
+		return false;
+	}
+	/* An entry without a request is nobody's: it is taken, with a warning, in any pass. */
+	nvme_handle_cqe(nvmeq, pass->iob, index);
+	pass->taken++;
+	pass->early += pass->left > 0;
+	return true;
+}
+
+static void nvme_cint_pass(struct nvme_cint_pass *pass)
+{
+	struct nvme_queue *nvmeq = pass->nvmeq;
+	struct cint_cursor cursor = {
+		.size = nvmeq->q_depth,
+		.head = nvmeq->cq_head,
+		.phase = nvmeq->cq_phase,
+	};
+	bool moved = cint_reap(&cursor, nvmeq->cint.taken, nvme_cint_is_new, nvme_cint_take, pass);
+
+	nvmeq->cq_head = cursor.head;
+	nvmeq->cq_phase = cursor.phase;
+	if (moved)
+		nvme_ring_cq_doorbell(nvmeq);
+	cint_early += pass->early;
+}
+
+/* Counts the entries that were not seen yet for their batches. */
+static void nvme_cint_see(struct nvme_queue *nvmeq)
+{
+	struct nvme_cint_pass pass = {.nvmeq = nvmeq};
+	struct cint_cursor *seen = &nvmeq->cint.seen;
+	struct nvme_cint_request *of;
+	u16 n;
+
+	for (n = 0; n < seen->size && nvme_cint_is_new(&pass, seen->head, seen->phase); n++) {
+		dma_rmb();
+		of = nvme_cint_of(nvmeq, seen->head);
+		if (of && of->batch)
+			atomic_dec_if_positive(&nvmeq->cint.left[of->batch]);
+		cint_advance(seen);
+	}
+}
+
+/* Takes everything. Returns how much that was. */
+static int nvme_cint_reap_locked(struct nvme_queue *nvmeq, struct io_comp_batch *iob)
+{
+	struct nvme_cint_pass pass = {.nvmeq = nvmeq, .iob = iob};
+
+	if (nvmeq->cint.strict)
+		nvme_cint_see(nvmeq);
+	nvme_cint_pass(&pass);
+	return pass.taken;
+}
+
+static int nvme_cint_reap(struct nvme_queue *nvmeq, struct io_comp_batch *iob)
+{
+	unsigned long flags;
+	int taken;
+
+	spin_lock_irqsave(&nvmeq->cint.lock, flags);
+	taken = nvme_cint_reap_locked(nvmeq, iob);
+	spin_unlock_irqrestore(&nvmeq->cint.lock, flags);
+	return taken;
+}
+
+static enum hrtimer_restart nvme_cint_timeout(struct hrtimer *timer)
+{
+	struct nvme_queue *nvmeq = container_of(timer, struct nvme_queue, cint.timer);
+	unsigned long flags;
+
+	spin_lock_irqsave(&nvmeq->cint.lock, flags);
+	nvmeq->cint.armed = false;
+	if (nvme_cint_reap_locked(nvmeq, NULL))
+		cint_timeouts++;
+	spin_unlock_irqrestore(&nvmeq->cint.lock, flags);
+	return HRTIMER_NORESTART;
+}
+
+/* Handles an interrupt. Returns how many completions it took or left; 0 if it was not for this queue. */
+static int nvme_cint_irq(struct nvme_queue *nvmeq, struct io_comp_batch *iob)
+{
+	struct nvme_cint_queue *cint = &nvmeq->cint;
+	struct nvme_cint_pass pass = {.nvmeq = nvmeq, .iob = iob};
+	unsigned long flags;
+
+	spin_lock_irqsave(&cint->lock, flags);
+	if (cint->strict)
+		nvme_cint_see(nvmeq);
+	pass.only_urgent = READ_ONCE(cint_ooo) && nvmeq->qid;
+	if (pass.only_urgent)
+		nvme_cint_pass(&pass);
+	if (!pass.taken) {
+		/* No urgent one: this interrupt is for the others. */
+		pass = (struct nvme_cint_pass){
+			.nvmeq = nvmeq, .iob = iob, .only_complete = cint->strict};
+		nvme_cint_pass(&pass);
+		cint_held += pass.left > 0;
+	}
+	if (pass.left && !cint->armed) {
+		cint->armed = true;
+		hrtimer_start(&cint->timer, ns_to_ktime((u64)cint_hold_us * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL);
+	}
+	spin_unlock_irqrestore(&cint->lock, flags);
+	return pass.taken + pass.left;
+}
+
+/* Once for the memory of a queue. */
+static void nvme_cint_alloc(struct nvme_queue *nvmeq)
+{
+	spin_lock_init(&nvmeq->cint.lock);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup(&nvmeq->cint.timer, nvme_cint_timeout, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+#else
+	hrtimer_init(&nvmeq->cint.timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	nvmeq->cint.timer.function = nvme_cint_timeout;
+#endif
+}
+
+/* At each creation of a queue in the device. */
+static void nvme_cint_init(struct nvme_queue *nvmeq)
+{
+	struct nvme_cint_queue *cint = &nvmeq->cint;
+
+	BUILD_BUG_ON(NVME_PCI_MAX_QUEUE_SIZE > NVME_CINT_ENTRIES);
+	memset(cint->taken, 0, sizeof(cint->taken));
+	memset(cint->left, 0, sizeof(cint->left));
+	cint->seen = (struct cint_cursor){.size = nvmeq->q_depth, .phase = 1};
+	cint->open = cint->newest = 0;
+	cint->strict = cint_strict && nvmeq->qid;
+}
+
+/* After the queue's interrupt is freed. */
+static void nvme_cint_stop(struct nvme_queue *nvmeq)
+{
+	hrtimer_cancel(&nvmeq->cint.timer);
+	nvmeq->cint.armed = false;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0 */
+/*
+ * Calibrated interrupts in a driver: the hint of a request, and completions that are taken out of order. Pure functions,
+ * for the kernel and for the tests in user space. "Paper" is cinterrupts, "§" is a section of it.
+ */
+#ifndef CINT_H
+#define CINT_H
+
+#ifdef __KERNEL__
+#include <linux/types.h>
+#else
+#include <stdbool.h>
+#include <stdint.h>
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+#endif
+
+/* In the order of urgency. The values are the paper's bits. */
+enum cint_hint {
+	CINT_PLAIN = 0,
+	CINT_URGENT = 1,
+	CINT_BARRIER = 2,
+};
+
+/* Where hints come from: bits of a set. */
+enum cint_source {
+	CINT_SOURCE_IOPRIO = 1 << 0,
+	CINT_SOURCE_SYNC = 1 << 1,
+	CINT_SOURCE_FLUSH = 1 << 2,
+	CINT_SOURCE_FUA = 1 << 3,
+	CINT_SOURCE_LAST = 1 << 4,
+};
+
+/* Who submits a request, as far as that says whether somebody waits for it. */
+enum cint_submitter {
+	CINT_SUBMITTER_UNKNOWN, /* perhaps not the one who asked for it: an I/O scheduler is between */
+	CINT_SUBMITTER_KERNEL, /* a kernel thread */
+	CINT_SUBMITTER_BLOCKED, /* a task in a system call, or page fault, that returns when the data is there */
+	CINT_SUBMITTER_BATCH, /* a task in a system call that submits, and waits elsewhere */
+};
+
+/* What the kernel tells about a request. For a merged request a flag is set if it is set for a part (§4.1.1). */
+struct cint_clues {
+	enum cint_submitter submitter;
+	u8 ioprio_class; /* 1: real time, 3: idle */
+	bool read;
+	bool sync;   /* a write for which somebody waits, here or at a later fsync */
+	bool nowait; /* the caller does not want to block */
+	bool polled; /* its completion is polled for */
+	bool flush;
+	bool fua;
+	bool last; /* of those that are submitted together */
+};
+
+/* The hint of a request merged from two: Urgent wins over Barrier, and Barrier over none (§4.1.1). */
+static inline enum cint_hint cint_merge(enum cint_hint a, enum cint_hint b)
+{
+	if (a == CINT_URGENT || b == CINT_URGENT)
+		return CINT_URGENT;
+	return a == CINT_BARRIER || b == CINT_BARRIER ? CINT_BARRIER : CINT_PLAIN;
+}
+
+/* Whether the submitter waits for this very request (Table 1). */
+static inline bool cint_is_awaited(const struct cint_clues *clues)
+{
+	switch (clues->submitter) {
+	case CINT_SUBMITTER_BLOCKED:
+		return (clues->read || clues->sync) && !clues->nowait;
+	case CINT_SUBMITTER_KERNEL:
+		return clues->sync; /* journals, and writeback for sync (§4.3) */
+	default:
+		return false;
+	}
+}
+
+/* The hint of a request. Sources that are not in the set are not looked at. */
+static inline enum cint_hint cint_hint(unsigned int sources, const struct cint_clues *clues)
+{
+	bool ioprio = sources & CINT_SOURCE_IOPRIO;
+
+	if (clues->polled || (ioprio && clues->ioprio_class == 3))
+		return CINT_PLAIN;
+	if ((sources & CINT_SOURCE_FLUSH) && clues->flush)
+		return CINT_URGENT;
+	if ((sources & CINT_SOURCE_FUA) && clues->fua)
+		return CINT_URGENT;
+	if (ioprio && clues->ioprio_class == 1)
+		return CINT_URGENT;
+	if ((sources & CINT_SOURCE_SYNC) && cint_is_awaited(clues))
+		return CINT_URGENT;
+	/* A task that does not want to block asks for no interrupt. Writeback that nobody waits for asks for none either. */
+	if ((sources & CINT_SOURCE_LAST) && clues->last && (clues->read || clues->sync) &&
+	    !(clues->nowait && clues->submitter == CINT_SUBMITTER_BLOCKED))
+		return CINT_BARRIER;
+	return CINT_PLAIN;
+}
+
+/* The hint in bits 17:16 of command dword 12 of a read or write; both bits are an Urgent request merged with a Barrier. */
+static inline u32 cint_to_cdw12(enum cint_hint hint)
+{
+	return (u32)hint << 16;
+}
+
+static inline enum cint_hint cint_from_cdw12(u32 cdw12)
+{
+	u32 bits = cdw12 >> 16 & 3;
+
+	return bits == 3 ? CINT_URGENT : (enum cint_hint)bits;
+}
+
+/* The hint as access latency, bits 5:4 of command dword 13: low latency is Urgent, and a Barrier cannot be said. */
+static inline u32 cint_to_cdw13(enum cint_hint hint)
+{
+	return hint == CINT_URGENT ? 3 << 4 : 0;
+}
+
+static inline enum cint_hint cint_from_cdw13(u32 cdw13)
+{
+	return (cdw13 >> 4 & 3) == 3 ? CINT_URGENT : CINT_PLAIN;
+}
+
+/* A position in a completion queue. */
+struct cint_cursor {
+	u16 size; /* entries of the queue, 2 or more */
+	u16 head;
+	u16 phase; /* the phase tag of a new entry at the head: 0 or 1 */
+};
+
+static inline void cint_advance(struct cint_cursor *cursor)
+{
+	if (++cursor->head == cursor->size) {
+		cursor->head = 0;
+		cursor->phase ^= 1;
+	}
+}
+
+/*
+ * Passes each new entry that is not taken yet to take(), which returns whether it takes the entry. The head moves only over
+ * taken entries, so that the device overwrites no other. Returns whether it moves.
+ *
+ * taken has a bit for each entry, 64 a word, all 0 at the start. is_new() returns whether the entry has that phase tag.
+ */
+static inline bool cint_reap(struct cint_cursor *cursor, u64 *taken,
+			     bool (*is_new)(void *context, u16 index, u16 phase),
+			     bool (*take)(void *context, u16 index), void *context)
+{
+	struct cint_cursor at = *cursor;
+	u16 before = cursor->head, n;
+	bool all_taken = true; /* from the head up to at */
+
+	for (n = 0; n < cursor->size && is_new(context, at.head, at.phase); n++) {
+		u64 *word = &taken[at.head / 64], bit = 1ull << at.head % 64;
+
+		if (!(*word & bit) && take(context, at.head))
+			*word |= bit;
+		all_taken = all_taken && (*word & bit);
+		cint_advance(&at);
+		if (all_taken) {
+			*word &= ~bit;
+			*cursor = at;
+		}
+	}
+	return cursor->head != before;
+}
+
+#endif
