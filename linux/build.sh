@@ -2,7 +2,7 @@
 # Build the NVMe PCI driver of a Debian kernel with hints: module/ and nvme-cint.cocci, applied to Debian's own source.
 #
 #   build.sh [KERNEL]        version of a linux-source package [6.1]; prints the path of nvme.ko
-#   FLAVOUR   the kernel's flavour, as in linux-image-FLAVOUR   default: cloud-amd64
+#   FLAVOUR   the kernel's flavour, as in linux-image-FLAVOUR   default: amd64 (the driver is a module there; in cloud-amd64 it is built in)
 #
 # Source and headers are fetched with "apt-get download" and unpacked below ${XDG_CACHE_HOME:-~/.cache}/coalesce/linux:
 # nothing is installed but coccinelle and a compiler. The result is in target/linux/VERSION-FLAVOUR.
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 kernel=${1:-6.1}
-flavour=${FLAVOUR:-cloud-amd64}
+flavour=${FLAVOUR:-amd64}
 here=$PWD
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-../target}")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/coalesce/linux

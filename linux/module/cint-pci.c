@@ -81,15 +81,20 @@ static unsigned int nvme_cint_sources(void)
  */
 static enum cint_submitter nvme_cint_submitter(struct request *req)
 {
+	int nr;
+
 	if (req->q->elevator)
 		return CINT_SUBMITTER_UNKNOWN;
 	if (current->flags & PF_IO_WORKER)
 		return CINT_SUBMITTER_BATCH; /* io_uring's own threads */
 	if (current->flags & PF_KTHREAD)
 		return CINT_SUBMITTER_KERNEL;
+	nr = syscall_get_nr(current, task_pt_regs(current));
+	if (nr == -1)
+		return CINT_SUBMITTER_BLOCKED; /* a page fault */
 	if (in_compat_syscall())
 		return CINT_SUBMITTER_UNKNOWN; /* other numbers */
-	switch (syscall_get_nr(current, task_pt_regs(current))) {
+	switch (nr) {
 	case __NR_io_submit:
 	case __NR_io_uring_enter:
 	case __NR_msync:
@@ -194,6 +199,17 @@ static bool nvme_cint_is_new(void *context, u16 index, u16 phase)
 	return (le16_to_cpu(READ_ONCE(cqe->status)) & 1) == phase;
 }
 
+/* With strict Barriers an entry is taken only after it was seen: afterwards its request is another's. */
+static bool nvme_cint_may_take(void *context, u16 index, u16 phase)
+{
+	struct nvme_cint_pass *pass = context;
+	const struct nvme_cint_queue *cint = &pass->nvmeq->cint;
+
+	if (cint->strict && index == cint->seen.head && phase == cint->seen.phase)
+		return false;
+	return nvme_cint_is_new(context, index, phase);
+}
+
 /* What is kept for the request of an entry; NULL if it has none. */
 static struct nvme_cint_request *nvme_cint_of(struct nvme_queue *nvmeq, u16 index)
 {
@@ -237,7 +253,8 @@ static void nvme_cint_pass(struct nvme_cint_pass *pass)
 		.head = nvmeq->cq_head,
 		.phase = nvmeq->cq_phase,
 	};
-	bool moved = cint_reap(&cursor, nvmeq->cint.taken, nvme_cint_is_new, nvme_cint_take, pass);
+	bool moved =
+		cint_reap(&cursor, nvmeq->cint.taken, nvme_cint_may_take, nvme_cint_take, pass);
 
 	nvmeq->cq_head = cursor.head;
 	nvmeq->cq_phase = cursor.phase;

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The driver with hints in a real guest, on our NVMe disk.
+#
+#   guest.sh hints      what the requests of each system call carry, by the device's record: a table (docs/linux-hints.md)
+#   guest.sh verify     data is right with out-of-order completions on and off, strict Barriers, and resets
+#   KERNEL    as for build.sh [6.1]      WIRE   cdw12 or cdw13 [cdw12]
+#
+# Needs guest/run-guest.sh with NVMe disks, and target/release/coalesce-target.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+here=$PWD/linux
+kit=${GUEST_KIT:-$PWD/guest}
+target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
+job=${1:-}
+case $job in hints | verify) ;; *) sed -n '4,5p' "$0" | cut -c3- >&2; exit 2 ;; esac
+module=$("$here/build.sh" "${KERNEL:-6.1}")
+tmp=$(mktemp -d)
+pid=''
+trap '[ -z "$pid" ] || kill "$pid" 2> /dev/null || true; rm -rf "$tmp"' EXIT
+
+# Unpacked over the guest's own files: the module is loaded in the place of the kernel's.
+mkdir -p "$tmp/root/cint" "$tmp/root/mods"
+cp "$module" "$tmp/root/mods/nvme.ko"
+cp "$here/guest/lib.sh" "$tmp/root/cint"
+for program in examples/passthrough guest/msync; do
+  cc -std=gnu11 -O2 -Wall -Wextra -Werror -static -o "$tmp/root/cint/${program##*/}" "linux/$program.c"
+done
+(cd "$tmp/root" && find . | cpio --quiet -o -H newc -R 0:0) > "$tmp/initrd"
+
+disk=(--memory 256M)
+serve() { # POLICY QUEUES: with a record of all requests
+  "$target/release/coalesce-target" serve --device nvme --socket "$tmp/nvme" "${disk[@]}" --queues "$2" --poll 0 \
+    --policy "$1" --record "$tmp/record" --control "$tmp/control" 2> "$tmp/log" &
+  pid=$!
+  for _ in $(seq 50); do [ ! -S "$tmp/nvme" ] || return 0; sleep 0.1; done
+  cat "$tmp/log" >&2
+  exit 1
+}
+# The flavour whose NVMe driver is a module.
+run() { KERNEL_META=linux-image-amd64 INITRD=$tmp/initrd "$kit/run-guest.sh" "$here/guest/$job.sh" "nvme:$tmp/nvme" "$@"; }
+
+case $job in
+  hints)
+    # The device infers nothing: what it counts was on the wire.
+    serve cint:hints=none 3 # one for each CPU, and a polled one
+    run WIRE="${WIRE:-cdw12}" > "$tmp/rows" || { cat "$tmp/rows"; exit 1; }
+    kill "$pid"; wait "$pid" || true; pid=''
+    "$here/guest/table.py" "$tmp/record" "$tmp/rows"
+    ;;
+  verify)
+    # A file's requests complete one by one, and not in their order.
+    truncate -s 256M "$tmp/disk"
+    disk=(--file "$tmp/disk")
+    serve cint 1 # urgent and other completions in one
+    run
+    ;;
+esac
