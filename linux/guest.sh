@@ -3,9 +3,10 @@
 #
 #   guest.sh hints      what the requests of each system call carry, by the device's record: a table (docs/linux-hints.md)
 #   guest.sh verify     data is right with out-of-order completions on and off, strict Barriers, and resets
-#   KERNEL    as for build.sh [6.1]      WIRE   cdw12 or cdw13 [cdw12]
+#   KERNEL      as for build.sh [6.1]; the guest's is Debian's default      WIRE   cdw12 or cdw13 [cdw12]
+#   GUEST_KIT   the folder of a run-guest.sh that knows NVMe disks [guest]
 #
-# Needs guest/run-guest.sh with NVMe disks, and target/release/coalesce-target.
+# Needs target/release/coalesce-target.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/linux
@@ -22,9 +23,11 @@ trap '[ -z "$pid" ] || kill "$pid" 2> /dev/null || true; rm -rf "$tmp"' EXIT
 mkdir -p "$tmp/root/cint" "$tmp/root/mods"
 cp "$module" "$tmp/root/mods/nvme.ko"
 cp "$here/guest/lib.sh" "$tmp/root/cint"
-for program in examples/passthrough guest/msync; do
+for program in examples/passthrough examples/priority guest/msync; do
   cc -std=gnu11 -O2 -Wall -Wextra -Werror -static -o "$tmp/root/cint/${program##*/}" "linux/$program.c"
 done
+cargo rustc --quiet --locked --package coalesce-target --example nvme_hints -- -C target-feature=+crt-static
+cp "$target/debug/examples/nvme_hints" "$tmp/root/cint"
 (cd "$tmp/root" && find . | cpio --quiet -o -H newc -R 0:0) > "$tmp/initrd"
 
 disk=(--memory 256M)
@@ -45,7 +48,10 @@ case $job in
     serve cint:hints=none 3 # one for each CPU, and a polled one
     run WIRE="${WIRE:-cdw12}" > "$tmp/rows" || { cat "$tmp/rows"; exit 1; }
     kill "$pid"; wait "$pid" || true; pid=''
-    "$here/guest/table.py" "$tmp/record" "$tmp/rows"
+    "$here/guest/table.py" "$tmp/record" "$tmp/rows" | tee "$tmp/table"
+    # The page's table is with the defaults, of kernel 6.1.
+    [ "${WIRE:-cdw12} ${KERNEL:-6.1}" != "cdw12 6.1" ] || grep '^|' docs/linux-hints.md | sed '/^| system call | read/,/^$/!d' |
+      head -n "$(wc -l < "$tmp/table")" | diff - "$tmp/table" || { echo "guest.sh: docs/linux-hints.md has another table" >&2; exit 1; }
     ;;
   verify)
     # A file's requests complete one by one, and not in their order.

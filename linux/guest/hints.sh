@@ -51,10 +51,12 @@ echo 10 > /proc/sys/vm/dirty_writeback_centisecs
 echo 10 > /proc/sys/vm/dirty_expire_centisecs
 row "pwrite, then the flusher" write_and_leave
 WITH="ionice -c1 -n0" row "io_submit of 16, real-time priority" batch --ioengine=libaio
+row "pread, O_DIRECT, real-time priority" /cint/priority "$DEV" realtime 64
 WITH="ionice -c3" row "pread, O_DIRECT, idle priority" io --ioengine=psync --direct=1 --rw=randread
 row "io_uring passthrough, urgent" /cint/passthrough /dev/ng0n1 urgent 64
 row "io_uring passthrough, barrier at 16" /cint/passthrough /dev/ng0n1 barrier 64
 row "io_uring passthrough, plain" /cint/passthrough /dev/ng0n1 plain 64
+row "io_uring passthrough in Rust, barrier at 16" /cint/nvme_hints /dev/ng0n1 barrier 64
 for source in ioprio sync flush fua last; do set_parameter cint_$source 0; done
 row "all sources off: pread, O_DIRECT" io --ioengine=psync --direct=1 --rw=randread
 row "all sources off: io_submit of 16, O_DIRECT" batch --ioengine=libaio
