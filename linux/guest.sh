@@ -3,7 +3,8 @@
 #
 #   guest.sh hints      what the requests of each system call carry, by the device's record: a table (docs/linux-hints.md)
 #   guest.sh verify     data is right with out-of-order completions on and off, strict Barriers, and resets
-#   KERNEL      as for build.sh [6.1]; the guest's is Debian's default      WIRE   cdw12 or cdw13 [cdw12]
+#   KERNEL      as for build.sh [6.1]
+#   WIRE        cdw12 or cdw13 [cdw12]
 #   GUEST_KIT   the folder of a run-guest.sh that knows NVMe disks [guest]
 #
 # Needs target/release/coalesce-target.
@@ -39,8 +40,10 @@ serve() { # POLICY QUEUES: with a record of all requests
   cat "$tmp/log" >&2
   exit 1
 }
-# The flavour whose NVMe driver is a module.
-run() { KERNEL_META=linux-image-amd64 INITRD=$tmp/initrd "$kit/run-guest.sh" "$here/guest/$job.sh" "nvme:$tmp/nvme" "$@"; }
+# The flavour whose NVMe driver is a module, and the kernel that the module is for.
+meta=linux-image-${KERNEL:-6.1}-amd64
+[ "$meta" != linux-image-6.1-amd64 ] || meta=linux-image-amd64 # Debian 12's own has no other name
+run() { KERNEL_META=$meta INITRD=$tmp/initrd "$kit/run-guest.sh" "$here/guest/$job.sh" "nvme:$tmp/nvme" "$@"; }
 
 case $job in
   hints)

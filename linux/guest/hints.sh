@@ -1,6 +1,6 @@
 # shellcheck shell=dash
-# Table 1 of the paper: what each system call's requests carry. Behind each row comes a read of 28 KiB, a size that nothing else
-# has: the host splits the device's record at these.
+# Table 1 of the paper: what each system call's requests carry. Behind each row comes a read of 28 KiB, a size that nothing
+# else has: the host splits the device's record at these.
 # shellcheck source=linux/guest/lib.sh
 . /cint/lib.sh
 load cint_wire="${WIRE:-cdw12}" poll_queues=1
