@@ -280,9 +280,9 @@ impl Controller {
     }
 
     /// Waits for what was in flight when the controller was disabled.
-    fn wait_for_drain(&self) {
-        if let State::Draining(answers) = &self.state {
-            for answer in answers {
+    fn wait_for_drain(&mut self) {
+        if let State::Draining(answers) = &mut self.state {
+            for answer in answers.drain(..) {
                 let _ = answer.recv(); // a thread that has ended has nothing in flight
             }
         }
