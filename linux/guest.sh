@@ -5,13 +5,11 @@
 #   guest.sh verify     data is right with out-of-order completions on and off, strict Barriers, and resets
 #   KERNEL      as for build.sh [6.1]
 #   WIRE        cdw12 or cdw13 [cdw12]
-#   GUEST_KIT   the folder of a run-guest.sh that knows NVMe disks [guest]
 #
 # Needs target/release/coalesce-target.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/linux
-kit=${GUEST_KIT:-$PWD/guest}
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
 job=${1:-}
 case $job in hints | verify) ;; *) sed -n '4,5p' "$0" | cut -c3- >&2; exit 2 ;; esac
@@ -40,10 +38,9 @@ serve() { # POLICY QUEUES: with a record of all requests
   cat "$tmp/log" >&2
   exit 1
 }
-# The flavour whose NVMe driver is a module, and the kernel that the module is for.
-meta=linux-image-${KERNEL:-6.1}-amd64
-[ "$meta" != linux-image-6.1-amd64 ] || meta=linux-image-amd64 # Debian 12's own has no other name
-run() { KERNEL_META=$meta INITRD=$tmp/initrd "$kit/run-guest.sh" "$here/guest/$job.sh" "nvme:$tmp/nvme" "$@"; }
+# The kernel that the module is for.
+meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cut -d' ' -f1)
+run() { KERNEL_META=$meta INITRD=$tmp/initrd guest/run-guest.sh "$here/guest/$job.sh" "nvme:$tmp/nvme" "$@"; }
 
 case $job in
   hints)
