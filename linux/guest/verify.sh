@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # Data is right however completions are taken: verified writes beside a reader that waits for each read, with out-of-order
-# completions on and off and with strict Barriers; the same while the controller is reset; and the driver's counters show
-# that it did what it was told.
+# completions on and off and with strict Barriers, and while the controller is reset. The driver's counters show that
+# completions were taken out of order.
 # shellcheck source=linux/guest/lib.sh
 . /cint/lib.sh
 verified() { # NAME: batches with checksums, and urgent reads between them
@@ -33,10 +33,9 @@ up_again
 set_parameter cint_ooo 0
 set_parameter cint_strict 1
 reset_controller
-# Coalescing Disable of vector 1: each completion interrupts, and most find a batch that is not complete.
+# Coalescing Disable of vector 1: each completion may interrupt. Whether one finds an incomplete batch is chance: no check.
 nvme set-feature /dev/nvme0 -f 9 -v 0x10001 > out 2>&1 || fail "Feature 09h: $(head -n 1 out)"
 pass strict
-[ "$held" -gt 0 ] || fail "no completion was held back"
 set_parameter cint_ooo 1
 ( while sleep 0.5; do nvme reset /dev/nvme0; done ) & resets=$!
 pass strict-out-of-order-reset
