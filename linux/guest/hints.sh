@@ -18,7 +18,8 @@ io() {
   at=$((at + 8))
   echo 3 > /proc/sys/vm/drop_caches
   # shellcheck disable=SC2086 # a list of words
-  ${WITH:-} fio --name=row --filename="$DEV" --bs=4k --size=256k --offset=${at}M --disk_util=0 --thread=1 --output-format=terse "$@"
+  ${WITH:-} fio --name=row --filename="$DEV" --bs=4k --size=256k --offset=${at}M --disk_util=0 --thread=1 \
+    --output-format=terse "$@"
 }
 batch() { io --iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16 --direct=1 --rw=randread "$@"; }
 # The last close of a disk writes what is dirty.
