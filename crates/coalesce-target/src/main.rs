@@ -47,18 +47,22 @@ const SERVE_EXAMPLES: &str = "\
 EXAMPLES
   A memory disk of 1 GiB:
       coalesce-target serve --socket /tmp/s --memory 1G
-  An image with direct I/O, four queues, and a control socket to change the policy at run time:
-      coalesce-target serve --socket /tmp/s --file disk.img --direct --queues 4 \\
-          --policy auto --control /tmp/control
-  A virtual machine with that disk:
-      qemu-system-x86_64 -m 1G -object memory-backend-memfd,id=m,size=1G,share=on \\
-          -machine q35,memory-backend=m -chardev socket,id=d,path=/tmp/s,reconnect=1 \\
-          -device vhost-user-blk-pci,chardev=d,num-queues=4 ...
+  An image with direct I/O, four queues, and a control socket to change the
+  policy at run time:
+      coalesce-target serve --socket /tmp/s --file disk.img --direct \\
+          --queues 4 --policy auto --control /tmp/control
+  A virtual machine that boots from that disk:
+      qemu-system-x86_64 -smp 4 -m 1G -machine q35,memory-backend=m \\
+          -object memory-backend-memfd,id=m,size=1G,share=on \\
+          -chardev socket,id=d,path=/tmp/s \\
+          -device vhost-user-blk-pci,chardev=d,num-queues=4
+  The chardev takes reconnect-ms=500 (before QEMU 9.2: reconnect=1), for a
+  target that is restarted.
   A disk as an NVMe controller, for QEMU 10.1 or newer:
       coalesce-target serve --device nvme --socket /tmp/n --memory 1G --queues 4
-      qemu-system-x86_64 -m 1G -object memory-backend-memfd,id=m,size=1G,share=on \\
-          -machine q35,memory-backend=m \\
-          -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/tmp/n\"}}' ...
+      qemu-system-x86_64 -smp 4 -m 1G -machine q35,memory-backend=m \\
+          -object memory-backend-memfd,id=m,size=1G,share=on \\
+          -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/tmp/n\"}}'
 
 On SIGTERM or SIGINT the target completes the requests in flight, delivers held completions, and removes its sockets.";
 

@@ -149,12 +149,17 @@ impl Connection {
         ring.with_context(|| format!("there is no queue {index}; allowed: 0 to {}", n - 1))
     }
 
+    /// What to do if the front end shares no memory at all.
+    fn hint(&self) -> &'static str {
+        if self.mappings.is_empty() { ": QEMU needs share=on for its memory backend" } else { "" }
+    }
+
     /// Translates an address of the front end's address space into a guest address.
     fn to_guest(&self, address: u64) -> Result<u64> {
         let inside = |mapping: &&Mapping| address.checked_sub(mapping.front_end).is_some_and(|at| at < mapping.size);
         let mapping = self.mappings.iter().find(inside);
-        let mapping =
-            mapping.with_context(|| format!("{address:#x} is outside the memory that the front end shares"))?;
+        let mapping = mapping
+            .with_context(|| format!("{address:#x} is outside the memory that the front end shares{}", self.hint()))?;
         Ok(address - mapping.front_end + mapping.guest)
     }
 

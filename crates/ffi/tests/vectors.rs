@@ -375,6 +375,9 @@ fn replay_all<P: Policy>(machine: &str, build: impl Fn(&Value) -> P) -> usize {
     let mut events = 0;
     for entry in std::fs::read_dir(directory).expect("vectors") {
         let path = entry.expect("vectors").path();
+        if path.extension().is_none_or(|extension| extension != "jsonl") {
+            continue; // no policy's
+        }
         let text = std::fs::read_to_string(&path).expect("a trace");
         let mut lines = text.lines();
         let header: Value = serde_json::from_str(lines.next().expect("a header")).expect("JSON");

@@ -13,6 +13,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
+/// QEMU 11 sends no file for guest memory that is not shared.
+const INVALID: &str =
+    "a message is malformed, or its guest memory is not shared: QEMU needs share=on for its memory backend";
+
 /// A front end that drives a virtio block device over vhost-user.
 pub struct VhostUserBlk {
     stream: UnixStream,
@@ -46,6 +50,7 @@ impl FrontEnd for VhostUserBlk {
         match self.handler.handle_request() {
             Ok(()) => Ok(true),
             Err(Error::Disconnected) => Ok(false),
+            Err(Error::InvalidParam) => Err(anyhow::Error::from(Error::InvalidParam).context(INVALID)),
             Err(error) => Err(error.into()),
         }
     }
