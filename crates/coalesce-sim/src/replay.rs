@@ -189,7 +189,7 @@ impl Yardstick {
     }
 
     /// The fewest interrupts with which one could have held no more than a policy held on each queue, nothing longer than
-    /// it promises, and announced at once what is urgent and it announced at once.
+    /// it promises, and delivered at once what is urgent and it delivered at once.
     fn fewest_beside(&self, queues: &[OnQueue]) -> u64 {
         let fewest = |(load, OnQueue { line, at_once, .. }): (&Load, &OnQueue)| {
             let max_hold = line.bound().filter(|_| line.verdict().late == 0);
@@ -263,7 +263,7 @@ pub struct Outcome {
     /// The sum of all delays, in ns.
     pub held_time: u128,
     /// The fewest interrupts with which a policy that knows the future could have held no more than this one, on each
-    /// queue: within the same longest hold, and with an interrupt where this one announced at once what is urgent.
+    /// queue: within the same longest hold, and with an interrupt where this one delivered at once what is urgent.
     pub optimum: Option<u64>,
 }
 
@@ -274,7 +274,7 @@ impl Outcome {
         self.interrupts as f64 / self.completions.max(1) as f64
     }
 
-    /// The part of the time of all requests, from submission to announcement, that it held them.
+    /// The part of the time of all requests, from submission to interrupt, that it held them.
     #[must_use]
     pub fn held_share(&self, optimum: &Optimum) -> f64 {
         let held = self.held_time as f64;
@@ -285,7 +285,7 @@ impl Outcome {
 /// The fewest interrupts within a budget.
 #[derive(Clone, Copy, Debug)]
 pub struct Optimum {
-    /// What it had to keep to, beside announcing at once what is urgent.
+    /// What it had to keep to, beside delivering at once what is urgent.
     pub wanted: Wanted,
     /// The sum of the times from submission to completion of all commands whose submission was seen, in ns.
     pub in_flight_time: u128,

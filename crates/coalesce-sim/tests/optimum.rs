@@ -97,7 +97,7 @@ fn nobody_beats_it() {
     assert!(reached > 300 && missed > 300, "{reached} reached it, {missed} did not");
 }
 
-/// A policy that keeps to the budget and announces at once what is urgent does not beat that one either.
+/// A policy that keeps to the budget and delivers at once what is urgent does not beat that one either.
 #[test]
 fn within_the_budget_nobody_beats_the_other() {
     let texts = ["none", "cint:in_flight=off,hints=all,ooo=off,delta=2us", "cint:thr=2", "cint"];

@@ -2,7 +2,7 @@
 //!
 //! The text and that kernel disagree, and the text leaves the rule open: it says that the EWMA of the interrupt *rate*
 //! "modifies" thr and Δ, and not how. No thr and no Δ limits Urgents, which Algorithm 2 delivers whatever these are. The
-//! kernel averages the *intervals*, in whole ns, and only those between interrupts that announce marked completions. While
+//! kernel averages the *intervals*, in whole ns, and only those between interrupts that cover marked completions. While
 //! the average is below the limit, a marked completion is treated as an unmarked one; thr and Δ stay. That is here.
 //!
 //! Three flaws come with it. The average of nothing is 0, so the first Urgent of all waits. The average rounds down, so it

@@ -69,7 +69,7 @@ pub struct Command {
     #[arg(long)]
     optimum: bool,
 
-    /// How much of the time of all requests, from submission to announcement, an optimum for all policies may add by
+    /// How much of the time of all requests, from submission to interrupt, an optimum for all policies may add by
     /// holding: 5%, 0.5%
     #[arg(long, value_name = "SHARE", default_value = "5%", requires = "optimum")]
     budget: Budget,
@@ -86,11 +86,11 @@ const EXAMPLES: &str = "\
 THE OPTIMUM
   A policy decides without knowing what will complete next. With --optimum two computations that know the whole trace say
   how much that costs:
-  - beside each policy, the fewest interrupts with which the same completions could have been announced, if all waits
+  - beside each policy, the fewest interrupts with which the same completions could have been delivered, if all waits
     together, and the longest wait that is allowed, are this policy's own. `times it` is 1.00 if nothing can be gained.
   - for all policies, the fewest interrupts with which waiting adds no more than --budget to the time of all requests. A
     policy that holds more than this may raise fewer: compare `held %`.
-  No policy beats the first one. It announces at once what is urgent (failed; said to be urgent; a flush, a durable write, or
+  No policy beats the first one. It delivers at once what is urgent (failed; said to be urgent; a flush, a durable write, or
   of real-time priority), if the policy did. The second always does.
 
 EXAMPLES

@@ -1,6 +1,6 @@
 //! The fewest interrupts that any policy could have raised on a queue of a trace, one that knows the future included.
 //!
-//! An interrupt may as well announce everything that has completed, and come with the last completion that it announces:
+//! An interrupt may as well cover everything that has completed, and come with the last completion that it covers:
 //! an interrupt that leaves something out, or comes later, saves none, and lengthens the waits. So only *batches* need be
 //! compared: runs of successive instants of completion, each with one interrupt at its last instant. That covers
 //! out-of-order Urgent too. What a consumer takes without an interrupt does not occur in a replay.
@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-/// The part of the time of all requests, from submission to announcement, by which policies may delay them.
+/// The part of the time of all requests, from submission to interrupt, by which policies may delay them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget(u64); // per million
 
@@ -106,7 +106,7 @@ impl Load {
         self.in_flight
     }
 
-    /// The fewest interrupts within a budget. What is urgent is announced at once.
+    /// The fewest interrupts within a budget. What is urgent is delivered at once.
     pub(super) fn fewest_wanted(&self, wanted: Wanted) -> u64 {
         let held = wanted.budget.held(self.in_flight);
         self.fewest(&Terms { held, max_hold: wanted.max_hold, at_once: &self.urgent })
@@ -145,7 +145,7 @@ impl Load {
         let mut sum = 0; // of the times of all completions
         for (index, instant) in self.instants.iter().enumerate() {
             let at = instant.at - first.at;
-            // A batch may start here, and end until it is too long, or has come to what is announced at once.
+            // A batch may start here, and end until it is too long, or has come to what is delivered at once.
             while at_once.next_if(|&&at_once| at_once < index).is_some() {}
             let must_end = at_once.peek().map_or(u64::MAX, |&&at_once| self.instants[at_once].at - first.at);
             start.until = terms.max_hold.map_or(u64::MAX, |max_hold| at.saturating_add(max_hold)).min(must_end);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_urgent_is_announced_at_once_within_any_budget() {
+    fn what_is_urgent_is_delivered_at_once_within_any_budget() {
         let mut load = Load::default();
         for at in 0..100 {
             load.complete(at, Some(1_000_000), at % 10 == 3);
