@@ -96,7 +96,9 @@ fn connect(options: &Options) -> Result<Transport, Error> {
         {
             Error::Connect(what)
         }
-        what => Error::Connect(format!("{what}; is it an NVMe disk (--device nvme)?")),
+        what => Error::Connect(format!(
+            "{what}; is another client connected, as a disk serves one at a time, or is it an NVMe disk (--device nvme)?"
+        )),
     })
 }
 

@@ -245,6 +245,20 @@ fn a_malformed_line_is_named() {
     }
 }
 
+/// As a recorder leaves it that is killed. (The front of a line of fio's can be a line.)
+#[test]
+fn a_trace_that_ends_within_a_line_is_read_up_to_it() {
+    for name in ["nvme.blkparse", "nvme.biosnoop", "nvme.jsonl"] {
+        let text = text(name);
+        let ends: Vec<_> = text.match_indices('\n').map(|(at, _)| at).collect();
+        let (last, end) = (ends[20] + 1, ends[21]);
+        let counts = counts(&text[..usize::midpoint(last, end)]);
+        assert_eq!((counts.cut, counts.malformed), (1, 0), "{name}");
+        assert_eq!(Counts { cut: 0, lines: counts.lines - 1, ..counts }, self::counts(&text[..last]), "{name}");
+    }
+    assert!(error("{\"time_ns\":5,\n").starts_with("line 1: "), "a line with an end");
+}
+
 #[test]
 fn what_is_no_trace_is_refused() {
     assert!(error("hello\n").contains("line 1: of no format that is known"));

@@ -10,11 +10,12 @@ use coalesce_target::config::{
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::{control, log, metrics, print, say, worker};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::sys::sysinfo::sysinfo;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tracing::info;
+use tracing::{info, warn};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Serve block devices to virtual machines over vhost-user or vfio-user, with a choice of interrupt coalescing policies
@@ -262,6 +263,13 @@ fn serve(options: Serve) -> Result<()> {
     }
     let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;
     for about in disks.iter().filter_map(Disk::about) {
+        let memory = sysinfo().context("memory of this machine")?.ram_total();
+        if about.file.is_none() && about.size > memory {
+            warn!(
+                disk = about.ctrlr,
+                "the machine has {memory} bytes of memory: a guest that writes more than is free ends the disk"
+            );
+        }
         let (data, s) = (about.file.as_deref().unwrap_or("memory"), if about.queues == 1 { "" } else { "s" });
         info!(disk = about.ctrlr, "{data}, {} bytes, {} queue{s}, at {}", about.size, about.queues, about.socket);
     }

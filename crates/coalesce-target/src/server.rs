@@ -283,7 +283,7 @@ impl<F: FrontEnd> FrontDoor<F> {
             }
             // A front end that hung up may already be back. Its old connection must end first.
             if caller && !has_hung_up(&watch) && accepted(self.listener.accept()).is_some() {
-                warn!(disk = self.name, "refused a second connection");
+                warn!(disk = self.name, "refused a second connection: a disk serves one front end at a time");
             }
             if message && !front_end.handle_message()? {
                 return Ok(());

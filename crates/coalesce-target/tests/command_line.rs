@@ -115,6 +115,16 @@ fn read(directory: &TempDir, name: &str) -> Vec<u8> {
 // Help
 // ---------------------------------------------------------------------------------------------------------------------
 
+/// It takes space only where it is written.
+#[test]
+fn a_memory_disk_larger_than_memory_is_served_with_a_warning() {
+    for (size, is_warned) in [("32T", true), ("64M", false)] {
+        let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", size]);
+        wait_until("its line in the log", || target.log().contains(", at s"));
+        assert_eq!(target.log().contains("bytes of memory: a guest that writes more"), is_warned, "{}", target.log());
+    }
+}
+
 #[test]
 fn every_subcommand_explains_itself() {
     let directory = TempDir::new().unwrap();

@@ -159,6 +159,7 @@ pub fn notes(trace: &Trace) -> Vec<String> {
     let counts = trace.counts();
     let all = [
         (counts.malformed, "malformed lines skipped"),
+        (counts.cut, "line skipped: the last one, which has no end"),
         (counts.unmatched, "completions without a submission: in flight when the trace began, or the trace lost it"),
         (counts.resubmitted, "commands submitted again while in flight: their completions are missing"),
         (counts.in_flight_end, "commands still in flight at the end"),

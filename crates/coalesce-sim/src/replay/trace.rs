@@ -126,6 +126,8 @@ pub struct Counts {
     pub lines: u64,
     /// Malformed lines that were skipped.
     pub malformed: u64,
+    /// A last line without an end that could not be read, as a recorder leaves it that is killed: 0 or 1.
+    pub cut: u64,
     /// Lines that say nothing about submissions and completions.
     pub other: u64,
     /// Commands submitted.
@@ -469,6 +471,7 @@ impl Trace {
             return Ok(());
         }
         self.sink.counts.lines += 1;
+        let is_cut = !line.ends_with(b"\n") && (len as u64) < LINE_MAX;
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_end();
         if line.is_empty() {
@@ -484,6 +487,10 @@ impl Trace {
         };
         if let Err(problem) = outcome {
             let number = self.sink.counts.lines;
+            if is_cut && self.parser.is_some() {
+                self.sink.counts.cut += 1;
+                return Ok(());
+            }
             if !self.options.lenient || (self.parser.is_none() && number > PREAMBLE_MAX) {
                 let shown: String = line.chars().take(80).collect();
                 bail!("line {number}: {problem}: {shown:?}; --lenient skips such lines");
