@@ -1,12 +1,12 @@
 //! The decision: Algorithms 1 and 2 of the vIC paper, and Algorithm 1 of the Xen paper around them.
 //!
-//! [`Vic::decide`] is the whole of it. It follows the papers' order and words, and does nothing for speed:
-//! [`crate::fast`] answers the usual case before it. Line numbers count the printed lines of an algorithm, comments and
-//! declarations included. What no paper has is marked *ours*; `docs/papers.md` gives the reasons.
+//! [`Vic::decide`] is the whole of it, [`Ratio`] is vIC's Algorithm 1, and `Window` is what the Xen paper adds. It follows the
+//! papers' order and words, and does nothing for speed: [`crate::fast`] answers the usual case before it. Line numbers count
+//! the printed lines of an algorithm, comments and declarations included. What no paper has is marked *ours*;
+//! `docs/papers.md` gives the reasons.
 
 use crate::config::Config;
-use crate::ratio::Ratio;
-use crate::window::Window;
+use coalesce_decision::ticks::{divide, divide_up};
 use coalesce_decision::{Decision, HoldReason, Reason};
 
 /// A vIC machine for one interrupt vector: plain data of fixed size, no pointers.
@@ -32,7 +32,7 @@ pub struct Vic {
     // the epoch in which the guest ran.
     pub(crate) run_start: u64,
     pub(crate) slice_known: bool, // the end of the timeslice was known at the newest held completion
-    // fast.rs. Below `low` commands in flight it delivers; above `high` the counter decides.
+    // For fast.rs: below `low` commands in flight it delivers; above `high` the counter decides; between, `decide` does.
     pub(crate) until: u64, // the first instant without the fast path; if `slice_known`: the slice deadline
     pub(crate) low: u32,
     pub(crate) high: u32,
@@ -41,7 +41,7 @@ pub struct Vic {
 const _: () = assert!(size_of::<Vic>() == 96, "the paper's figure is 104 bytes; a C caller adds a word to it");
 
 /// The position in a cycle of the delivery ratio: the paper's counter, from 1 to `skip_up`, and the number of held
-/// completions, at most `skip_up`. One word saves the fast path three instructions over two fields.
+/// completions, at most `skip_up`. Two fields would cost the fast path three more instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cycle(u32);
 
@@ -223,65 +223,84 @@ impl Vic {
     }
 }
 
-/// Time and deadlines.
-impl Vic {
-    /// Sets the time of a call. If the clock went back, every stored instant moves back by as much, as if no time had
-    /// passed.
-    #[inline(always)]
-    pub(crate) const fn advance(&mut self, now: u64) {
-        if now < self.last {
-            self.go_back(self.last.wrapping_sub(now));
-        }
-        self.last = now;
-    }
+/// A delivery ratio (vIC §3.2.1): of every `skip_up` completions, `count_up` interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ratio {
+    /// Interrupts delivered in a cycle: 1 to 4.
+    pub count_up: u8,
+    /// Completions in a cycle: 1 to 65535.
+    pub skip_up: u16,
+}
 
-    #[cold]
-    #[inline(never)]
-    const fn go_back(&mut self, by: u64) {
-        self.epoch_start = self.epoch_start.wrapping_sub(by);
-        self.first_held = self.first_held.wrapping_sub(by);
-        if self.running {
-            self.run_start = self.run_start.wrapping_sub(by);
-        }
-        self.until = self.until.saturating_sub(by);
-        self.times_back = self.times_back.saturating_add(1);
-    }
+impl Ratio {
+    /// Every completion is delivered: R = 1.
+    pub const ONE: Self = Self { count_up: 1, skip_up: 1 };
 
-    /// Ticks since `instant`, which may lie before 0 in the caller's clock.
-    pub(crate) const fn since(&self, instant: u64) -> u64 {
-        self.last.wrapping_sub(instant)
-    }
-
-    /// The reason to deliver, if a deadline has passed.
-    pub(crate) fn expired(&self) -> Option<Reason> {
-        self.pending().filter(|&(deadline, _)| deadline <= self.last).map(|(_, reason)| reason)
-    }
-
-    /// The earliest deadline, and its reason to deliver. An instant before 0 is reported as 0.
-    #[inline]
-    pub(crate) const fn pending(&self) -> Option<(u64, Reason)> {
-        if self.held() == 0 { None } else { self.earliest() }
-    }
-
-    #[inline(never)]
-    const fn earliest(&self) -> Option<(u64, Reason)> {
-        let slice_deadline = if self.slice_known { Some(self.until) } else { None };
-        match (self.hold_deadline(), slice_deadline) {
-            (Some(hold), Some(slice)) if slice < hold => Some((slice, Reason::SliceEnd)),
-            (Some(hold), _) => Some((hold, Reason::MaxHold)),
-            (None, Some(slice)) => Some((slice, Reason::SliceEnd)),
-            (None, None) => None,
+    /// Algorithm 1: `cif` commands in flight, threshold T = `cif_threshold`, cycles no longer than `max_skip`.
+    ///
+    /// This is the paper's Table 1, which shows T = 4. In its last row the quotient is rounded down, so that a cycle is
+    /// never longer than CIF / 2T: at CIF 23 the ratio is 1/2, not 8/23.
+    #[must_use]
+    pub const fn for_cif(cif: u32, cif_threshold: u16, max_skip: u16) -> Self {
+        let t = cif_threshold as u32;
+        if cif < t {
+            Self::ONE
+        } else if cif < t.saturating_mul(2) {
+            Self { count_up: 4, skip_up: 5 }
+        } else if cif < t.saturating_mul(3) {
+            Self { count_up: 3, skip_up: 4 }
+        } else if cif < t.saturating_mul(4) {
+            Self { count_up: 2, skip_up: 3 }
+        } else {
+            // The only 32-bit division, once per epoch.
+            let cycle = divide(cif as u64, (t as u64).saturating_mul(2));
+            #[expect(clippy::cast_possible_truncation, reason = "below max_skip")]
+            Self { count_up: 1, skip_up: if cycle < max_skip as u64 { cycle as u16 } else { max_skip } }
         }
     }
+}
 
-    /// The end of `max_hold` for the completions held.
-    #[inline(never)]
-    pub(crate) const fn hold_deadline(&self) -> Option<u64> {
-        let Some(max_hold) = self.config.max_hold() else { return None };
-        let waited = self.since(self.first_held);
-        Some(match max_hold.checked_sub(waited) {
-            Some(left) => self.last.saturating_add(left),
-            None => self.last.saturating_sub(waited.wrapping_sub(max_hold)),
-        })
+/// Scheduler awareness (Xen §4). An interrupt for a guest that is off its CPU waits until the guest runs again. So held
+/// completions are delivered before the timeslice ends.
+///
+/// The time between two interrupts under the delivery ratio, 1 / (R * IOPS), stored in ticks plus 1; 0: unknown. It is
+/// the paper's nsecPerEvent (Xen §4, Alg. 1 l.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window(u32);
+
+impl Window {
+    pub(crate) const NONE: Self = Self(0);
+    /// Longer than any timeslice.
+    const UNBOUNDED: Self = Self(u32::MAX);
+
+    /// The window after an epoch of `elapsed` ticks with `completions`, rounded up.
+    pub(crate) const fn between_interrupts(ratio: Ratio, elapsed: u64, completions: u32) -> Self {
+        if completions == 0 {
+            return Self::NONE; // Xen Alg. 1 l.6
+        }
+        // Above R = 1/2 an interrupt covers one completion or two; two is the worst case.
+        let double = (ratio.count_up as u16).wrapping_mul(2);
+        let io_per_event = if ratio.skip_up < double { 2 } else { ratio.skip_up }; // Xen Alg. 1 l.8-11
+        // The only 64-by-32-bit division, once per epoch: Xen Alg. 1 l.7 and l.12 in one.
+        let ticks = divide_up(elapsed.saturating_mul(io_per_event as u64), completions as u64);
+        #[expect(clippy::cast_possible_truncation, reason = "below 2^32")]
+        if ticks < Self::UNBOUNDED.0 as u64 { Self((ticks as u32).wrapping_add(1)) } else { Self::UNBOUNDED }
+    }
+
+    /// Whether the timeslice ends within this window plus `margin`, from now on (Xen Alg. 1 l.13). An unknown end is
+    /// not within it.
+    pub(crate) fn reaches(self, remaining: Option<u64>, margin: u32) -> bool {
+        match (self, remaining) {
+            (_, None) | (Self::NONE, _) => false,
+            (Self::UNBOUNDED, _) => true,
+            (Self(ticks), Some(remaining)) => remaining < u64::from(ticks).wrapping_add(u64::from(margin)),
+        }
+    }
+
+    /// The instant at which the end of the timeslice comes within the window plus `margin`. Requires that it is not
+    /// [within](Self::reaches) it yet.
+    pub(crate) fn deadline(self, now: u64, remaining: Option<u64>, margin: u32) -> Option<u64> {
+        let (ticks, remaining) = (self.0.checked_sub(1)?, remaining?);
+        Some(now.wrapping_add(remaining).wrapping_sub(u64::from(ticks)).wrapping_sub(u64::from(margin)))
     }
 }

@@ -1,8 +1,7 @@
 //! The other events of a machine: deadlines, a queue's stop, the guest's scheduling, a new configuration.
 
-use crate::algorithm::Vic;
+use crate::algorithm::{Ratio, Vic};
 use crate::config::Config;
-use crate::ratio::Ratio;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
 
 impl Vic {

@@ -4,8 +4,8 @@
 //! `until` so that no epoch ends and no deadline expires before it. In addition one of these holds: `cif` is below
 //! `low`; `cif` is above `high`, where the live clamp cannot act; the ratio is 1.
 //!
-//! Then the decision and the state are those of the slow path; `tests/fast_path` compares them. The fast path takes 14
-//! to 18 instructions on x86-64, inlined (`scripts/cost.sh`).
+//! Then the decision and the state are those of the slow path; `tests/fast_path` compares them. The fast path takes 13
+//! to 17 instructions on x86-64, inlined (`scripts/cost.sh`).
 
 use crate::algorithm::{Cycle, Vic};
 use coalesce_decision::{Decision, HoldReason, Reason};

@@ -65,12 +65,10 @@ mod events;
 mod fast;
 #[cfg(target_has_atomic = "64")]
 mod ipi;
-mod ratio;
-mod window;
+mod time;
 
-pub use algorithm::Vic;
+pub use algorithm::{Ratio, Vic};
 pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
 pub use config::{Config, Params};
 #[cfg(target_has_atomic = "64")]
 pub use ipi::{Ipi, IpiGate};
-pub use ratio::Ratio;
