@@ -14,7 +14,7 @@ static void update(struct delivery *delivery)
     bool may_hold = coalesce_policy_may_hold(delivery->policy);
     if (may_hold && !delivery->may_hold) {
         delivery->generation++;
-        delivery->pending.outstanding = 0;
+        delivery->pending.submissions = delivery->pending.outstanding = 0;
     }
     delivery->may_hold = may_hold;
     delivery->deadline = coalesce_policy_deadline(delivery->policy);
@@ -62,8 +62,9 @@ bool delivery_check_policy(const char *policy, char *message, size_t message_siz
 
 void delivery_submit_one(struct delivery *delivery, coalesce_request *request, coalesce_mark *mark)
 {
-    delivery->pending.outstanding = 0;
     request->struct_size = sizeof(*request);
+    request->before = delivery->pending.submissions;
+    delivery->pending.submissions = delivery->pending.outstanding = 0;
     coalesce_policy_on_submit(delivery->policy, spdk_get_ticks(), request, mark);
     delivery->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
     delivery->stats.barrier += mark->hint == COALESCE_HINT_BARRIER;
@@ -71,12 +72,16 @@ void delivery_submit_one(struct delivery *delivery, coalesce_request *request, c
 
 static void report_submissions(struct delivery *delivery, uint64_t now)
 {
-    if (delivery->wants_submit && delivery->pending.outstanding > 0) {
-        coalesce_request last = {.struct_size = sizeof(last), .outstanding = delivery->pending.outstanding};
+    if (delivery->wants_submit && delivery->pending.submissions > 0) {
+        coalesce_request last = {
+            .struct_size = sizeof(last),
+            .outstanding = delivery->pending.outstanding,
+            .before = delivery->pending.submissions - 1,
+        };
         coalesce_mark mark; // plain, like all of them
         coalesce_policy_on_submit(delivery->policy, now, &last, &mark);
     }
-    delivery->pending.outstanding = 0;
+    delivery->pending.submissions = delivery->pending.outstanding = 0;
 }
 
 // Whether the decision is to hold. Every other value delivers, errors included.
@@ -209,7 +214,7 @@ void delivery_reconfigure(struct delivery *delivery, uint64_t now, const char *p
 void delivery_reset(struct delivery *delivery, uint64_t now)
 {
     report_bypassed(delivery, now);
-    delivery->pending.completions = delivery->pending.outstanding = 0;
+    delivery->pending.completions = delivery->pending.submissions = delivery->pending.outstanding = 0;
     delivery->is_due = false;
     delivery->generation++;
     release_held(delivery, now);

@@ -26,7 +26,8 @@ struct delivery {
 
     // Plain submissions and completions not yet reported to the policy.
     struct {
-        uint32_t outstanding; // commands outstanding at those submissions, at most; 0: there are none
+        uint32_t submissions;
+        uint32_t outstanding; // commands outstanding at those submissions, at most
         uint32_t completions;
         uint32_t cif; // commands in flight at the last of those completions, counting it
     } pending;
@@ -70,6 +71,7 @@ static inline void delivery_submit(struct delivery *delivery, coalesce_request *
     bool is_plain = (request->flags | request->hint | (request->ioprio & real_time_or_idle)) == 0 && request->outstanding > 1;
     *mark = delivery_plain_mark;
     if (is_plain && !delivery->wants_each_submit) {
+        delivery->pending.submissions++;
         delivery->pending.outstanding = spdk_max(delivery->pending.outstanding, request->outstanding);
     } else if (delivery->wants_submit) {
         delivery_submit_one(delivery, request, mark);

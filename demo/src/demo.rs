@@ -2,61 +2,71 @@
 
 use serde_json::{Value, json};
 
-use crate::jobs::{Job, ROUNDS, ROWS};
+use crate::headline::headline;
 use crate::machine::Machine;
-use crate::native;
-use crate::options::Policies;
-use crate::results::Section;
-use crate::target::FILL_SEED;
+use crate::options::Options;
+use crate::place::Place;
+use crate::results::{Noise, Section};
 
 /// What was measured, where, and how.
 #[derive(Debug)]
 pub struct Demo {
     /// The machine, and when.
     pub machine: Machine,
-    /// The policies.
-    pub policies: Policies,
-    /// Bytes of each image.
-    pub image_bytes: u64,
-    /// Around the page cache.
-    pub direct: bool,
+    /// The options.
+    pub options: Options,
     /// How this program was called.
     pub command: String,
     /// Without a virtual machine.
     pub native: Section,
-    /// In one.
+    /// In one with a virtio-blk disk.
     pub guest: Section,
+    /// In one with an NVMe disk.
+    pub nvme: Section,
 }
 
 impl Demo {
-    /// Whether something failed.
-    pub const fn failed(&self) -> bool {
-        self.native.failed || self.guest.failed
+    /// All parts, in order.
+    pub const fn sections(&self) -> [(Place, &Section); 3] {
+        [(Place::Native, &self.native), (Place::Guest, &self.guest), (Place::Nvme, &self.nvme)]
     }
 
-    /// Seeds of the native rounds.
-    pub fn seeds() -> Vec<u64> {
-        (0..ROUNDS).map(native::seed).collect()
+    /// Whether something failed.
+    pub fn failed(&self) -> bool {
+        self.sections().iter().any(|(_, section)| section.failed)
+    }
+
+    /// The machine's noise.
+    pub fn noise(&self) -> Noise {
+        Noise::of(self.sections().iter().map(|(_, section)| *section))
+    }
+
+    /// The lines that come first.
+    pub fn headline(&self) -> Vec<String> {
+        headline(&self.sections(), &self.options.policies, &self.noise())
     }
 
     /// Everything, for programs.
     pub fn json(&self) -> Value {
-        let policies = self.policies.0.iter().map(|policy| json!({ "label": policy.label, "policy": policy.text }));
-        let rows = ROWS.iter().map(|row| json!({ "jobname": row.name, "about": row.about }));
-        let bench = Job::ALL.iter().map(|job| (job.name().to_owned(), json!(job.bench_arguments())));
-        json!({
+        let policies = &self.options.policies;
+        let texts = policies.0.iter().map(|policy| json!({ "label": policy.label, "policy": policy.text }));
+        let mut value = json!({
             "program": "coalesce-demo",
             "machine": self.machine,
             "command": self.command,
-            "policies": policies.collect::<Vec<_>>(),
-            "baseline": self.policies.0[self.policies.baseline()].label,
-            "jobs": rows.collect::<Vec<_>>(),
-            "bench": bench.collect::<serde_json::Map<_, _>>(),
-            "seeds": { "native": Self::seeds(), "images": FILL_SEED, "guest": "fio's own, others each time" },
-            "image_bytes": self.image_bytes,
-            "direct": self.direct,
-            "native": self.native.json(&self.policies),
-            "guest": self.guest.json(&self.policies),
-        })
+            "policies": texts.collect::<Vec<_>>(),
+            "baseline": policies.baseline().label,
+            "seconds": self.options.seconds,
+            "turn": self.options.turn,
+            "seed": self.options.seed,
+            "image_bytes": self.options.image_size.0,
+            "direct": self.options.direct,
+            "headline": self.headline(),
+            "noise": self.noise().json(),
+        });
+        for (place, section) in self.sections() {
+            value[place.name()] = section.json(policies);
+        }
+        value
     }
 }

@@ -1,48 +1,63 @@
-//! The guest part: the kit in guest/ boots a Linux with all disks, runs the jobs with fio, and prints RESULT lines.
+//! The guest parts: the kit in guest/ boots a Linux, which begins a load when the one before has been measured.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use serde_json::Value;
+use anyhow::{Context as _, Result, bail};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 
-use crate::jobs::{self, Job, ROUNDS, ROWS};
+use crate::jobs::Job;
+use crate::measure::measure_job;
 use crate::options::Options;
+use crate::place::Place;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
-use crate::results::{Cell, Latency, Part, Place, Sample, Section};
+use crate::results::{Measured, Section};
 use crate::target::{Target, last_line};
 
-/// What fio needs around each run of an emulated guest, at most.
-const OVERHEAD_SECONDS: f64 = 4.0;
-/// Booting under emulation, at most.
-const BOOT_SECONDS: f64 = 120.0;
+/// Booting under emulation and making a file system take no longer, even on a busy machine.
+const STEP_TIMEOUT: Duration = Duration::from_secs(150);
+
+/// The jobs that a guest runs at this place.
+fn jobs(options: &Options, place: Place) -> Vec<Job> {
+    let fits = |job: &Job| place == Place::Guest || matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32);
+    options.jobs.iter().copied().filter(fits).collect()
+}
 
 /// Runs the jobs in a guest, or says loudly why not: what was measured before is worth a report. An error: a signal.
-pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
-    let section = match prepare(target, stop) {
-        Ok(Ok(())) => measure(options, target, stop),
-        Ok(Err(missing)) => {
-            Ok(Section { notice: Some(format!("SKIPPED: guest part: {missing}")), ..Section::default() })
+pub fn run(options: &Options, place: Place, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
+    let mut section = Section::default();
+    let skipped = |why: &str| Some(format!("SKIPPED: {}: {why}", place.title()));
+    match prepare(place, target, stop) {
+        Ok(Ok(qemu)) => {
+            if let Err(error) = measure(options, place, (target, &qemu), stop, &mut section) {
+                stop.check()?;
+                section.notice = Some(format!("FAILED: {}: {error:#}", place.title()));
+                section.failed = true;
+            }
         }
-        Err(error) => Err(error),
-    };
-    section.or_else(|error| {
-        stop.check()?;
-        Ok(Section { notice: Some(format!("FAILED: guest part: {error:#}")), failed: true, ..Section::default() })
-    })
+        Ok(Err(missing)) => section.notice = skipped(&missing),
+        Err(error) => {
+            stop.check()?;
+            section.notice = Some(format!("FAILED: {}: {error:#}", place.title()));
+            section.failed = true;
+        }
+    }
+    Ok(section)
 }
 
 fn kit(program: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest").join(program)
 }
 
-/// Makes the guest, or says what is missing for it.
-fn prepare(target: &Target, stop: &Arc<Stop>) -> Result<Result<(), String>> {
+/// Makes what a guest needs; its QEMU. Or says what is missing for it.
+fn prepare(place: Place, target: &Target, stop: &Arc<Stop>) -> Result<Result<String, String>> {
     let ready = kit("ready.sh");
     let Ok(answer) = Command::new(&ready).output() else {
         return Ok(Err(format!("{} cannot be run: build this program in its repository", ready.display())));
@@ -51,135 +66,151 @@ fn prepare(target: &Target, stop: &Arc<Stop>) -> Result<Result<(), String>> {
         return Ok(Err(String::from_utf8_lossy(&answer.stdout).trim().to_owned()));
     }
     // Made beforehand, and not by run-guest.sh, to tell what is missing from what is broken.
-    let progress = Progress::begin("making the guest (the first time it downloads a kernel and fio)", 1)?;
-    progress.now("");
-    let log = target.work_dir().join("make-guest.log");
-    let mut command = Command::new(kit("make-guest.sh"));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
+    let _progress = Progress::begin("making the guest (the first time it downloads a kernel, fio and sqlite)")?;
+    if let Err(missing) = make("make-guest.sh", target, stop)? {
+        return Ok(Err(missing));
+    }
+    Ok(if place == Place::Nvme { make("make-qemu.sh", target, stop)? } else { Ok("qemu-system-x86_64".into()) })
+}
+
+/// What a script of the kit prints, or its last complaint.
+fn make(script: &str, target: &Target, stop: &Arc<Stop>) -> Result<Result<String, String>> {
+    let [log, out] = ["log", "out"].map(|end| target.work_dir().join(format!("{script}.{end}")));
+    let mut command = Command::new(kit(script));
+    command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&log)?);
     let status = Group::spawn(&mut command, stop)?.wait()?;
     stop.check()?;
-    Ok(if status.success() { Ok(()) } else { Err(last_line(&log)) })
+    Ok(if status.success() { Ok(last_line(&out)) } else { Err(last_line(&log)) })
 }
 
-fn measure(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
-    let policies = options.policies.0.len();
-    let runs = (Job::ALL.len() * policies * ROUNDS) as u64;
-    let target_before = target.stats()?;
-    let log = target.work_dir().join("run-guest.log");
-    let mut command = Command::new(kit("run-guest.sh"));
-    command.arg("demo").args(target.sockets()).args(parameters(options.guest_seconds));
-    let timeout_seconds = BOOT_SECONDS + runs as f64 * (options.guest_seconds + OVERHEAD_SECONDS);
-    command.env("TIMEOUT", timeout_seconds.ceil().to_string()).env_remove("RUNTIME").env_remove("COUNT");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
-
-    let progress = Progress::begin("Linux guest", runs)?;
-    progress.now("booting");
-    let mut group = Group::spawn(&mut command, stop)?;
-    let stdout = group.child.stdout.take().context("the guest's lines")?;
-    let mut guest = Guest::default();
-    for line in BufReader::new(stdout).split(b'\n') {
-        let line = line.context("the guest's lines")?;
-        match guest.read(&String::from_utf8_lossy(&line)) {
-            Line::Result(what) => {
-                progress.now(&what);
-                progress.step();
-            }
-            Line::Complaint(line) => progress.say(&line),
-            Line::Other => {}
-        }
+fn measure(
+    options: &Options,
+    place: Place,
+    (target, qemu): (&Target, &str),
+    stop: &Arc<Stop>,
+    section: &mut Section,
+) -> Result<()> {
+    let jobs = jobs(options, place);
+    if jobs.is_empty() {
+        section.notice = Some(format!("Left out: {}: none of the jobs is for it", place.title()));
+        return Ok(());
     }
-    let status = group.wait()?;
-    drop(progress);
-    stop.check()?;
-    if !status.success() {
-        guest.complaints.push(last_line(&log));
+    let progress = Progress::begin(place.title())?;
+    progress.at(0.0, "booting");
+    let mut guest = Guest::boot(options, place, &jobs, (target, qemu), stop)?;
+    for job in jobs {
+        let measured = guest.measure((job, options), (target, place), stop, &progress);
+        section.about.clone_from(&guest.about);
+        section.jobs.push(measured.with_context(|| job.name())?);
     }
-    let part = Part {
-        place: Place::Guest,
-        cells: guest.cells(policies),
-        baseline: options.policies.baseline(),
-        seconds: options.guest_seconds,
-        guest_interrupts: guest.interrupts(policies),
-        raw: guest.results,
-        target_before,
-        target_after: target.stats()?,
-        about: guest.about,
-    };
-    let results: usize = part.cells.iter().map(|cell| cell.rounds.len()).sum();
-    let failed = !guest.complaints.is_empty() || results < ROWS.len() * policies * ROUNDS;
-    let why = guest.complaints.first().map_or("a job's result is missing", String::as_str);
-    let notice = failed.then(|| format!("FAILED: guest part: {why}"));
-    Ok(Section { part: (!part.cells.is_empty()).then_some(part), notice, failed })
+    guest.finish()
 }
 
-/// The parameters of the kit's job for runs of this length.
-pub fn parameters(seconds: f64) -> [String; 2] {
-    [format!("RUNTIME={}ms", (seconds * 1e3).round()), format!("ROUNDS={ROUNDS}")]
-}
-
-/// What the guest said.
-#[derive(Debug, Default)]
+/// A running guest.
 struct Guest {
-    results: Vec<Value>,
-    /// Of each virtio device: its number, and the interrupts of its request queues.
-    irqs: Vec<(u32, u64)>,
-    complaints: Vec<String>,
+    group: Group,
+    lines: Receiver<String>,
+    /// The guest's console, where a line ends the load.
+    input: File,
+    log: PathBuf,
+    pid_file: PathBuf,
     about: String,
 }
 
-#[derive(Debug, PartialEq)]
-enum Line {
-    Result(String),
-    Complaint(String),
-    Other,
-}
-
 impl Guest {
-    fn read(&mut self, line: &str) -> Line {
-        if let Some(json) = line.strip_prefix("RESULT ") {
-            let Ok(result) = serde_json::from_str::<Value>(json) else {
-                return self.complain(&format!("not JSON: {line}"));
-            };
-            let text = |key| result[key].as_str().unwrap_or_default();
-            let (what, is_second_half) = (format!("{} {}", text("job"), text("disk")), text("job") == "mixed-async");
-            let ok = ["rc", "errors"].iter().all(|&key| result[key] == 0);
-            self.results.push(result);
-            return match (ok, is_second_half) {
-                (false, _) => self.complain(line),
-                (true, false) => Line::Result(what),
-                (true, true) => Line::Other, // its run was counted with the first half
-            };
-        }
-        if let Some(irq) = line.strip_prefix("IRQ ") {
-            self.irqs.extend(parse_irq(irq));
-        } else if let Some(about) = line.strip_prefix("GUEST-READY ") {
-            self.about = describe(about);
-        } else if line.starts_with("GUEST-ERROR") || line.starts_with("GUEST-FIO") {
-            return self.complain(line);
-        }
-        Line::Other
+    fn boot(
+        options: &Options,
+        place: Place,
+        jobs: &[Job],
+        (target, qemu): (&Target, &str),
+        stop: &Arc<Stop>,
+    ) -> Result<Self> {
+        let file = |what: &str| target.work_dir().join(format!("{}.{what}", place.name()));
+        let (fifo, log, pid_file) = (file("input"), file("log"), file("pid"));
+        mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).context("a pipe to the guest")?;
+        // For reading as well: it then opens without a reader.
+        let input = OpenOptions::new().read(true).write(true).open(&fifo).context("a pipe to the guest")?;
+        let names: Vec<_> = jobs.iter().map(|job| job.name()).collect();
+        let lengths: f64 = jobs.iter().map(|job| options.seconds * job.length() + STEP_TIMEOUT.as_secs_f64()).sum();
+        let protocol = if place == Place::Nvme { "nvme:" } else { "" };
+        let mut command = Command::new(kit("run-guest.sh"));
+        command.arg("demo").arg(format!("{protocol}{}", target.socket(place.name()).display()));
+        command.arg(format!("LOADS={}", names.join(","))).arg("--").arg("-pidfile").arg(&pid_file);
+        command.env("QEMU", qemu).env("INPUT", &fifo).env("TIMEOUT", lengths.ceil().to_string());
+        command.env_remove("RUNTIME").env_remove("COUNT");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
+        let mut group = Group::spawn(&mut command, stop)?;
+        let stdout = group.child.stdout.take().context("the guest's lines")?;
+        let (sender, lines) = channel();
+        // It ends when the guest has, and the process group ends with its value.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { group, lines, input, log, pid_file, about: String::new() })
     }
 
-    fn complain(&mut self, line: &str) -> Line {
-        self.complaints.push(line.to_owned());
-        Line::Complaint(line.to_owned())
-    }
-
-    fn cells(&self, policies: usize) -> Vec<Cell> {
-        let mut cells = BTreeMap::<_, Vec<_>>::new();
-        for (row, policy, sample) in self.results.iter().filter_map(parse_result) {
-            cells.entry((row, policy)).or_default().push(sample);
+    /// Waits for a line that begins so, and returns the rest of it.
+    fn wait_for(&mut self, beginning: &str, stop: &Stop) -> Result<String> {
+        let begin = Instant::now();
+        loop {
+            stop.check()?;
+            match self.lines.recv_timeout(Duration::from_millis(100)) {
+                Ok(line) => {
+                    if let Some(about) = line.strip_prefix("GUEST-READY ") {
+                        self.about = describe(about);
+                    }
+                    if line.starts_with("GUEST-ERROR") || line.starts_with("GUEST-FIO") {
+                        bail!("{line}");
+                    }
+                    if let Some(rest) = line.strip_prefix(beginning) {
+                        return Ok(rest.trim().to_owned());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) if begin.elapsed() > STEP_TIMEOUT => {
+                    bail!("the guest does not say {beginning}")
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let _ = self.group.wait();
+                    bail!("the guest has ended: {}", last_line(&self.log))
+                }
+            }
         }
-        cells.retain(|&(_, policy), _| policy < policies);
-        cells.into_iter().map(|((row, policy), rounds)| Cell { row, policy, rounds }).collect()
     }
 
-    /// Interrupts by disk. The guest has no other virtio devices, so the order is the same.
-    fn interrupts(&self, disks: usize) -> Vec<u64> {
-        let mut irqs = self.irqs.clone();
-        irqs.sort_unstable();
-        let counts: Vec<_> = irqs.into_iter().map(|(_, count)| count).collect();
-        if counts.len() == disks { counts } else { Vec::new() }
+    fn measure(
+        &mut self,
+        (job, options): (Job, &Options),
+        (target, place): (&Target, Place),
+        stop: &Arc<Stop>,
+        progress: &Progress,
+    ) -> Result<Measured> {
+        let step = self.wait_for("GUEST-STEP ", stop)?;
+        if step != job.name() {
+            bail!("the guest begins {step}");
+        }
+        let pid = fs::read_to_string(&self.pid_file).context("QEMU's process")?;
+        let served = (target, place.name(), Pid::from_raw(pid.trim().parse().context("QEMU's process")?));
+        let lines = &self.lines;
+        let is_alive = || match lines.try_recv() {
+            Ok(line) if line.starts_with("GUEST-INFO") => Ok(()),
+            Ok(line) => bail!("the load has ended: {line}"),
+            Err(std::sync::mpsc::TryRecvError::Disconnected) => bail!("the guest has ended"),
+            Err(std::sync::mpsc::TryRecvError::Empty) => Ok(()),
+        };
+        let measured = measure_job((job, options), served, stop, progress, is_alive)?;
+        self.input.write_all(b"next\n").context("the guest's console")?;
+        self.wait_for("GUEST-MEASURED", stop)?;
+        Ok(measured)
+    }
+
+    fn finish(mut self) -> Result<()> {
+        let status = self.group.wait()?;
+        if status.success() { Ok(()) } else { bail!("{}", last_line(&self.log)) }
     }
 }
 
@@ -191,116 +222,16 @@ fn describe(ready: &str) -> String {
     format!("Linux {} under QEMU ({accelerator})", value("kernel").unwrap_or("of unknown version"))
 }
 
-/// Row, policy, and sample of one RESULT; none: it failed, or is of a job that nobody knows here.
-fn parse_result(result: &Value) -> Option<(usize, usize, Sample)> {
-    let row = jobs::row(result["job"].as_str()?)?;
-    let policy = parse_disk(result["disk"].as_str()?)?;
-    if result["rc"] != 0 || result["errors"] != 0 {
-        return None;
-    }
-    // Whatever percentiles there are: lat_us_p50, lat_us_p99_9.
-    let percentile = |(key, value): (&String, &Value)| {
-        let percent: f64 = key.strip_prefix("lat_us_p")?.replace('_', ".").parse().ok()?;
-        Some((percent, value.as_f64()? * 1e3))
-    };
-    let mut percentiles: Vec<_> = result.as_object()?.iter().filter_map(percentile).collect();
-    percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let sample = Sample {
-        iops: result["iops"].as_f64()?,
-        latency: Latency { n: result["ios"].as_u64()?, percentile: percentiles },
-        requests: result["requests"].as_u64()?,
-        interrupts: result["irqs"].as_u64()?,
-    };
-    Some((row, policy, sample))
-}
-
-/// vda is the disk of the first policy.
-fn parse_disk(name: &str) -> Option<usize> {
-    match name.strip_prefix("vd")?.as_bytes() {
-        [letter @ b'a'..=b'z'] => Some(usize::from(letter - b'a')),
-        _ => None,
-    }
-}
-
-/// A line of /proc/interrupts: the device's number, and its interrupts over all CPUs.
-fn parse_irq(line: &str) -> Option<(u32, u64)> {
-    let mut words = line.split_whitespace();
-    let device = words.next_back()?.strip_prefix("virtio")?.split_once("-req.")?.0.parse().ok()?;
-    let counts = words.skip(1).map_while(|word| word.parse::<u64>().ok());
-    Some((device, counts.sum()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RESULT: &str = r#"RESULT {"disk":"vdb","job":"mixed-sync","rc":0,"errors":0,"ios":3009,"read_iops":1504,"write_iops":0,"iops":1504,"clat_us_mean":639.0,"clat_us_p50":436.2,"clat_us_p99":2089.0,"lat_us_mean":641.2,"lat_us_p50":440.3,"lat_us_p99":2113.5,"irqs":6447,"irqs_per_io":0.1406,"flushes":0,"requests":45861}"#;
-
-    #[test]
-    fn result_lines_become_cells() {
-        let mut guest = Guest::default();
-        assert_eq!(guest.read(RESULT), Line::Result("mixed-sync vdb".into()));
-        assert_eq!(guest.read(&RESULT.replace("-sync", "-async")), Line::Other);
-        assert_eq!(guest.read(RESULT), Line::Result("mixed-sync vdb".into()));
-        let cells = guest.cells(2);
-        assert_eq!((cells[0].rounds.len(), cells[1].rounds.len()), (2, 1));
-        assert_eq!((cells.len(), cells[0].row().name, cells[0].policy), (2, "mixed-sync", 1));
-        let sample = &cells[0].rounds[0];
-        assert_eq!((sample.requests, sample.interrupts, sample.latency.n), (45861, 6447, 3009));
-        let percentile: Vec<_> =
-            sample.latency.percentile.iter().map(|&(p, ns)| (p as u32, ns.round() as u64)).collect();
-        assert_eq!(percentile, [(50, 440_300), (99, 2_113_500)]);
-        assert!(guest.complaints.is_empty() && guest.cells(1).is_empty());
-    }
-
-    #[test]
-    fn more_percentiles_are_taken_as_they_come() {
-        let mut guest = Guest::default();
-        guest.read(&RESULT.replace("\"irqs\"", "\"lat_us_p99_9\":3000.0,\"lat_us_p90\":600.0,\"irqs\""));
-        let percents: Vec<_> = guest.cells(2)[0].percents().map(|p| format!("{p}")).collect();
-        assert_eq!(percents, ["50", "90", "99", "99.9"]);
-    }
-
-    #[test]
-    fn what_failed_is_no_number() {
-        let mut guest = Guest::default();
-        for line in [
-            &RESULT.replace("\"rc\":0", "\"rc\":1"),
-            &RESULT.replace("\"errors\":0", "\"errors\":5"),
-            "RESULT {",
-            "GUEST-ERROR vda depth 1",
-            "GUEST-FIO fio: io_u error",
-        ] {
-            assert!(matches!(guest.read(line), Line::Complaint(_)), "{line}");
-        }
-        assert!(guest.cells(5).is_empty());
-        assert_eq!(guest.complaints.len(), 5);
-    }
-
-    #[test]
-    fn interrupts_are_summed_over_cpus_and_ordered_by_device() {
-        let mut guest = Guest::default();
-        guest.read("IRQ  27:      23585          2   PCI-MSI 32769-edge      virtio1-req.0");
-        guest.read("IRQ  25:          0      36907   PCI-MSI 16385-edge      virtio0-req.0");
-        guest.read("IRQ  26:          0      0   PCI-MSI 16385-edge      virtio0-config");
-        assert_eq!(guest.interrupts(2), [36907, 23587]);
-        assert!(guest.interrupts(3).is_empty());
-    }
-
     #[test]
     fn the_guest_is_described() {
-        let mut guest = Guest::default();
-        guest.read("GUEST-READY kernel=6.1.0 disks=vda,vdb uptime=2.4");
-        assert_eq!(guest.about, "Linux 6.1.0 under QEMU (TCG, software emulation)");
-        guest.read("GUEST-READY kernel=6.1.0 accel=KVM");
-        assert_eq!(guest.about, "Linux 6.1.0 under QEMU (KVM)");
-    }
-
-    #[test]
-    fn disks_are_letters() {
         assert_eq!(
-            (parse_disk("vda"), parse_disk("vde"), parse_disk("vdaa"), parse_disk("sda")),
-            (Some(0), Some(4), None, None)
+            describe("kernel=6.1.0 disks=vda,vdb uptime=2.4"),
+            "Linux 6.1.0 under QEMU (TCG, software emulation)"
         );
+        assert_eq!(describe("kernel=6.1.0 accel=KVM"), "Linux 6.1.0 under QEMU (KVM)");
     }
 }

@@ -1,79 +1,44 @@
-//! What is run: six jobs, the same for every policy, natively and in the guest.
+//! What is run: the jobs, and what each of them counts as work done.
 //!
-//! The guest's share of this list is `guest/jobs/demo.sh`; the names are the same on purpose.
+//! The guest's share of this list is `load` in `guest/jobs/lib.sh`; the names are the same on purpose.
 
-use std::path::Path;
+use clap::ValueEnum;
 
-use coalesce_load::{Job as Load, JobName, Options, Rw, SyncIoprio};
-
-/// Every policy runs every job so often: three are the fewest with a middle one.
-pub const ROUNDS: usize = 3;
-
-/// Not measured, at the begin of each run of this length: vIC's epoch, after which it has a first rate to go by.
-pub const fn warmup_seconds(seconds: f64) -> f64 {
-    seconds.min(0.2)
-}
+use crate::counts::Counts;
 
 /// One job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
 pub enum Job {
-    /// One read at a time.
+    /// One read at a time
     Depth1,
-    /// Eight reads in flight.
+    /// Eight reads in flight
     Depth8,
-    /// Thirty-two reads in flight.
+    /// Thirty-two reads in flight
     Depth32,
-    /// A synchronous reader beside one with 32 in flight.
+    /// A synchronous reader with real-time priority beside one with 32 in flight
     Mixed,
-    /// Four reads at a time, wait for all.
+    /// Four reads at a time, wait for all
     Batch4,
-    /// One write at a time, a flush after each.
+    /// One write at a time, a flush after each
     Fsync,
+    /// In the guest: SQLite transactions beside 32 reads in flight
+    Sqlite,
 }
 
-/// One line of a table: a job, or one half of it.
-#[derive(Debug)]
-pub struct Row {
-    /// Its name, which is also fio's in the guest.
+/// Work that a job gets done.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// What is counted, in the plural, per second.
     pub name: &'static str,
-    /// The job it belongs to.
-    pub job: Job,
-    /// What it is, in a few words.
-    pub about: &'static str,
-    /// Which requester of the native client it is about.
-    pub requester: JobName,
+    /// How many there were.
+    pub of: fn(&Counts) -> u64,
 }
 
-/// Every row, in the order of the tables.
-pub const ROWS: [Row; 7] = [
-    Row { name: "depth1", job: Job::Depth1, about: "random reads, one at a time", requester: JobName::Async },
-    Row { name: "depth8", job: Job::Depth8, about: "random reads, 8 in flight", requester: JobName::Async },
-    Row { name: "depth32", job: Job::Depth32, about: "random reads, 32 in flight", requester: JobName::Async },
-    Row {
-        name: "mixed-sync",
-        job: Job::Mixed,
-        about: "the reader with real-time priority, one at a time",
-        requester: JobName::Sync,
-    },
-    Row {
-        name: "mixed-async",
-        job: Job::Mixed,
-        about: "the bulk reader beside it, 32 in flight",
-        requester: JobName::Async,
-    },
-    Row { name: "batch4", job: Job::Batch4, about: "four random reads, wait for all four", requester: JobName::Batch },
-    Row { name: "fsync", job: Job::Fsync, about: "random writes, a flush after each", requester: JobName::Sync },
-];
-
-/// The number in [`ROWS`] of the row with this name.
-pub fn row(name: &str) -> Option<usize> {
-    ROWS.iter().position(|row| row.name == name)
-}
+const READS: Rate = Rate { name: "reads/s", of: |counts| counts.reads };
+const BULK: Rate = Rate { name: "bulk reads/s", of: |counts| counts.reads.saturating_sub(counts.realtime) };
 
 impl Job {
-    /// Every job, in the order in which they run.
-    pub const ALL: [Self; 6] = [Self::Depth1, Self::Depth8, Self::Depth32, Self::Mixed, Self::Batch4, Self::Fsync];
-
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,82 +48,64 @@ impl Job {
             Self::Mixed => "mixed",
             Self::Batch4 => "batch4",
             Self::Fsync => "fsync",
+            Self::Sqlite => "sqlite",
         }
     }
 
-    /// The numbers of its rows in [`ROWS`].
-    pub fn rows(self) -> impl Iterator<Item = usize> {
-        (0..ROWS.len()).filter(move |&row| ROWS[row].job == self)
+    /// What it is, in a few words.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Depth1 => "random reads, one at a time",
+            Self::Depth8 => "random reads, 8 in flight",
+            Self::Depth32 => "random reads, 32 in flight",
+            Self::Mixed => {
+                "a reader with real-time priority, one read at a time, beside a bulk reader with 32 in flight"
+            }
+            Self::Batch4 => "four random reads, wait for all four",
+            Self::Fsync => "random writes, one at a time, a flush after each",
+            Self::Sqlite => "SQLite transactions (WAL, one flush each) beside a bulk reader with 32 in flight",
+        }
     }
 
-    /// What the native client does for it.
-    pub fn options(self, socket: &Path, seconds: f64, seed: u64) -> Options {
-        let common = Options {
-            socket: socket.into(),
-            seconds,
-            warmup_seconds: warmup_seconds(seconds),
-            event_idx: false,
-            seed,
-            ..Options::default()
-        };
+    /// The work that it gets done. The first is that of a requester that waits: its latency is in proportion to 1 / rate, as the
+    /// loop is closed (Little's law).
+    pub const fn rates(self) -> &'static [Rate] {
         match self {
-            Self::Depth1 => Options { depth: 1, ..common },
-            Self::Depth8 => Options { depth: 8, ..common },
-            Self::Depth32 => Options { depth: 32, ..common },
-            Self::Mixed => Options { job: Load::Mixed, depth: 32, ..common },
-            Self::Batch4 => Options { job: Load::Batch, batch: 4, ..common },
+            Self::Depth1 | Self::Depth8 | Self::Depth32 | Self::Batch4 => &[READS],
+            Self::Mixed => &[Rate { name: "synchronous reads/s", of: |counts| counts.realtime }, BULK],
+            Self::Fsync => &[Rate { name: "writes/s", of: |counts| counts.writes }],
+            Self::Sqlite => &[Rate { name: "transactions/s", of: |counts| counts.flushes }, BULK],
+        }
+    }
+
+    /// How many times longer than others it is measured: longest where most is to be said.
+    pub const fn length(self) -> f64 {
+        match self {
+            Self::Depth32 => 2.0,
+            Self::Sqlite => 2.5,
+            _ => 1.0,
+        }
+    }
+
+    /// How many times longer than others its turns are: a second has few transactions under emulation.
+    pub const fn turn_length(self) -> f64 {
+        match self {
+            Self::Sqlite => 2.5,
+            _ => 1.0,
+        }
+    }
+
+    /// What the native client does for it, as arguments of `coalesce-target bench`; `None`: there must be a guest.
+    pub const fn bench_arguments(self) -> Option<&'static str> {
+        match self {
+            Self::Depth1 => Some("--depth 1 --event-idx off"),
+            Self::Depth8 => Some("--depth 8 --event-idx off"),
+            Self::Depth32 => Some("--depth 32 --event-idx off"),
+            Self::Mixed => Some("--job mixed --depth 32 --sync-ioprio rt --event-idx off"),
+            Self::Batch4 => Some("--job batch --batch 4 --event-idx off"),
             // Not marked: that nobody else is in flight is for the policy to see.
-            Self::Fsync => Options {
-                job: Load::Sync,
-                sync_ioprio: SyncIoprio::None,
-                rw: Rw::Randwrite,
-                fsync_every: Some(1),
-                ..common
-            },
-        }
-    }
-
-    /// The same as arguments of `coalesce-target bench`, without socket, time and seed.
-    pub const fn bench_arguments(self) -> &'static str {
-        match self {
-            Self::Depth1 => "--depth 1 --event-idx off",
-            Self::Depth8 => "--depth 8 --event-idx off",
-            Self::Depth32 => "--depth 32 --event-idx off",
-            Self::Mixed => "--job mixed --depth 32 --sync-ioprio rt --event-idx off",
-            Self::Batch4 => "--job batch --batch 4 --event-idx off",
-            Self::Fsync => "--job sync --sync-ioprio none --rw randwrite --fsync-every 1 --event-idx off",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Bench {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    #[test]
-    fn the_commands_shown_are_what_was_run() {
-        for job in Job::ALL {
-            let common = "bench --socket /s --seconds 1 --warmup 0.2 --seed 2 ";
-            let line = [common, job.bench_arguments()].concat();
-            let parsed = Bench::try_parse_from(line.split_whitespace()).map_err(|e| e.to_string());
-            assert_eq!(parsed.map(|bench| bench.options), Ok(job.options(Path::new("/s"), 1.0, 2)));
-            job.options(Path::new("/s"), 1.0, 2).validate().unwrap();
-        }
-    }
-
-    #[test]
-    fn every_row_has_a_job_and_every_job_a_row() {
-        let rows: Vec<_> = Job::ALL.into_iter().flat_map(Job::rows).collect();
-        assert_eq!(rows, (0..ROWS.len()).collect::<Vec<_>>());
-        for row in &ROWS {
-            assert!(row.name.starts_with(row.job.name()));
+            Self::Fsync => Some("--job sync --sync-ioprio none --rw randwrite --fsync-every 1 --event-idx off"),
+            Self::Sqlite => None,
         }
     }
 }

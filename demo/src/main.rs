@@ -1,17 +1,21 @@
-//! `coalesce-demo`: serve one disk per policy, load all of them alike, natively and from a Linux guest, and show what
-//! each policy saved and cost.
+//! `coalesce-demo`: one disk under every policy in turn, natively and in Linux guests, and what each policy saved and cost.
 //!
-//! The order of things is in [`execute`]. What is run is in `jobs`, how it is counted in `native` and `guest`, what is
-//! made of it in `results`, how it is shown in `table` and `report`.
+//! The order of things is in [`execute`]. What is run is in `jobs`, by whom in `native` and `guest`, how it is counted in `probe`,
+//! in which turns in `measure`, what is made of it in `results`, how it is shown in `headline`, `table` and `report`.
 
 #![forbid(unsafe_code)]
 
+mod counts;
 mod demo;
 mod guest;
+mod headline;
 mod jobs;
 mod machine;
+mod measure;
 mod native;
 mod options;
+mod place;
+mod probe;
 mod process;
 mod progress;
 mod report;
@@ -28,17 +32,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use clap::Parser as _;
 
 use demo::Demo;
 use machine::Machine;
 use options::{Options, Policies};
+use place::Place;
 use process::Stop;
 use results::Section;
 use target::Target;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = Options::read();
     let stop = match Stop::install() {
         Ok(stop) => stop,
         Err(error) => return complain(&error),
@@ -71,42 +75,67 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     }
     let images = options.image_dir.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::look(&images); // before the load average is our own
-    let target = Target::start(options, stop)?;
-    let native = if options.no_native { left_out("--no-native") } else { native::run(options, &target, stop)? };
-    show(&native, &options.policies)?;
-    let guest = if options.no_guest { left_out("--no-guest") } else { guest::run(options, &target, stop)? };
-    show(&guest, &options.policies)?;
-
-    let demo = Demo {
-        machine,
-        policies: options.policies.clone(),
-        image_bytes: options.image_size.0,
-        direct: options.direct,
-        command: command_line(),
-        native,
-        guest,
+    let places = [
+        (Place::Native, options.no_native),
+        (Place::Guest, options.no_guest),
+        (Place::Nvme, options.no_nvme || options.no_guest),
+    ];
+    let places: Vec<_> = places.into_iter().filter(|(_, is_left_out)| !is_left_out).map(|(place, _)| place).collect();
+    let target = Target::start(options, &places, stop)?;
+    let run = |place: Place, option: &str| {
+        let section = match place {
+            _ if !places.contains(&place) => Section::left_out(option),
+            Place::Native => native::run(options, &target, stop)?,
+            Place::Guest | Place::Nvme => guest::run(options, place, &target, stop)?,
+        };
+        show(place, &section, &options.policies)?;
+        anyhow::Ok(section)
     };
+    let native = run(Place::Native, "--no-native")?;
+    let guest = run(Place::Guest, "--no-guest")?;
+    let nvme = run(Place::Nvme, if options.no_guest { "--no-guest" } else { "--no-nvme" })?;
+    let demo = Demo { machine, options: options.clone(), command: command_line(), native, guest, nvme };
+    for line in demo.headline() {
+        say(format_args!("* {line}"))?;
+    }
+    let noise = demo.noise();
+    say(format_args!(
+        "Controls: {} of {} comparisons of {} with itself have 1 in their interval; {} turns were repeated.",
+        noise.controls.1,
+        noise.controls.0,
+        options.policies.baseline().label,
+        noise.repeats
+    ))?;
+
     let json = serde_json::to_string(&demo.json())? + "\n";
     for (path, text) in [(&options.out, report::page(&demo)), (&options.json, json)] {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     target.finish()?;
     let (out, json, seconds) = (options.out.display(), options.json.display(), begin.elapsed().as_secs());
-    say(format_args!("{out} (open it in a browser) and {json} after {seconds} s"))?;
+    say(format_args!("\n{out} (open it in a browser) and {json} after {seconds} s\n{NEXT}"))?;
     Ok(demo.failed())
 }
 
-fn left_out(option: &str) -> Section {
-    Section { notice: Some(format!("Left out: {option}")), ..Section::default() }
-}
+const NEXT: &str = "
+Next:
+  --seconds 60                             narrower intervals
+  --turn 1                                 policies that had time to learn
+  --jobs mixed,batch4,fsync,depth8         other loads
+  --policies none,auto:budget=2%,auto:budget=20%   what latency buys
+  --image-dir /mnt/nvme --direct           a real disk, without the page cache
+  coalesce-sim run crates/coalesce-sim/plans/mixed.toml    devices that this machine does not have";
 
-fn show(section: &Section, policies: &Policies) -> Result<()> {
-    let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    if let Some(part) = &section.part {
-        say(table::table(part, policies, bold))?;
+fn show(place: Place, section: &Section, policies: &Policies) -> Result<()> {
+    let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    say(format_args!("\n== {}", place.title()))?;
+    for measured in &section.jobs {
+        let (job, blocks) = (measured.job, measured.blocks.len());
+        say(format_args!("\n{}: {}; {blocks} blocks", job.name(), job.about()))?;
+        say(table::text(&table::table(measured, policies, false), styled).trim_end())?;
     }
     if let Some(notice) = &section.notice {
-        say(format_args!("{notice}\n"))?;
+        say(notice)?;
     }
     Ok(())
 }

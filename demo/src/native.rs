@@ -1,80 +1,41 @@
-//! The native part: the built-in client, which counts every interrupt exactly.
+//! The native part: the built-in client, in a process of its own so that its CPU time is its own.
 
+use std::fs::File;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use coalesce_load::{JobName, Queues, Report};
-use serde_json::json;
+use nix::unistd::Pid;
 
-use crate::jobs::{Job, ROUNDS};
+use crate::measure::measure_job;
 use crate::options::Options;
-use crate::process::Stop;
+use crate::place::Place;
+use crate::process::{Group, Stop};
 use crate::progress::Progress;
-use crate::results::{Cell, Latency, Part, Place, Sample, Section};
-use crate::target::Target;
+use crate::results::Section;
+use crate::target::{Target, last_line};
 
-/// Runs every job under every policy, in rounds.
+/// Runs every job that the client has.
 pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
-    let policies = &options.policies.0;
-    let target_before = target.stats()?;
-    let sockets: Vec<_> = target.sockets().collect();
-    let runs = (Job::ALL.len() * ROUNDS * policies.len()) as u64;
-    let progress = Progress::begin("native client", runs)?;
-    let (mut cells, mut raw) = (Vec::new(), Vec::new());
-    for job in Job::ALL {
-        let empty = |row| (0..policies.len()).map(move |policy| Cell { row, policy, rounds: Vec::new() });
-        let mut of_job: Vec<_> = job.rows().flat_map(empty).collect();
-        for round in 0..ROUNDS {
-            // All policies before the next round, each round with another one first: a slow spell, or the disk's
-            // warming up, hits all alike.
-            for turn in 0..policies.len() {
-                let policy = (turn + round) % policies.len();
-                let label = &policies[policy].label;
-                progress.now(&format!("{} {label}", job.name()));
-                let load = job.options(sockets[policy], options.seconds, seed(round));
-                let what = || format!("native {} under {label}", job.name());
-                let report = coalesce_load::run(&load, |_| ()).with_context(what)?;
-                stop.check()?;
-                if let Some(failure) = report.failures.first() {
-                    bail!("{}: {failure}", what());
-                }
-                for cell in of_job.iter_mut().filter(|cell| cell.policy == policy) {
-                    cell.rounds.push(sample(&report, cell.row().requester).with_context(what)?);
-                }
-                raw.push(json!({ "jobname": job.name(), "policy": label, "round": round, "report": report }));
-                progress.step();
-            }
-        }
-        cells.append(&mut of_job);
-    }
-    drop(progress);
-    let part = Part {
-        place: Place::Native,
-        cells,
-        baseline: options.policies.baseline(),
-        seconds: options.seconds,
-        raw,
-        target_before,
-        target_after: target.stats()?,
-        guest_interrupts: Vec::new(),
-        about: String::new(),
-    };
-    Ok(Section { part: Some(part), ..Section::default() })
-}
-
-/// Every policy gets the same offsets, every round others.
-pub const fn seed(round: usize) -> u64 {
-    round as u64 + 1
-}
-
-fn sample(report: &Report, requester: JobName) -> Result<Sample> {
-    let of = |job: &&coalesce_load::JobReport| job.jobname == requester && job.queue == Queues::All;
-    let job = report.jobs.iter().find(of).with_context(|| format!("the client reported nothing about {requester}"))?;
-    let percentile = job.clat_ns.percentile.iter().map(|&(percent, ns)| (percent, ns as f64)).collect();
-    Ok(Sample {
-        iops: job.iops,
-        latency: Latency { n: job.clat_ns.N, percentile },
-        requests: report.total.total_ios,
-        interrupts: report.total.interrupts,
-    })
+    let progress = Progress::begin("native client")?;
+    let jobs = options.jobs.iter().filter_map(|&job| Some((job, job.bench_arguments()?)));
+    let measured = jobs.map(|(job, arguments)| {
+        let log = target.work_dir().join("bench.log");
+        let mut command = Command::new(options.target_path()?);
+        command.arg("bench").arg("--socket").arg(target.socket(Place::Native.name())).args([
+            "--quiet",
+            "--seconds",
+            "100000",
+        ]);
+        command.args(arguments.split(' ')).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
+        let mut client = Group::spawn(&mut command, stop)?;
+        let pid = Pid::from_raw(client.child.id().try_into()?);
+        let is_alive = || match client.try_wait()? {
+            Some(status) => bail!("coalesce-target bench: {status}: {}", last_line(&log)),
+            None => Ok(()),
+        };
+        let served = (target, Place::Native.name(), pid);
+        measure_job((job, options), served, stop, &progress, is_alive).with_context(|| format!("native {}", job.name()))
+    });
+    Ok(Section { jobs: measured.collect::<Result<_>>()?, ..Section::default() })
 }

@@ -7,10 +7,13 @@ use coalesce_charts::series::{STYLES, styles};
 use coalesce_policy::Spec;
 use coalesce_target::config::Size;
 
+use crate::jobs::Job;
+
 /// Show what interrupt coalescing costs and saves on this machine
 ///
-/// Serves one disk image per policy with coalesce-target, runs the same jobs on each, first with the built-in client,
-/// then in a Linux guest under QEMU, prints two tables and writes a report that opens without network.
+/// Serves one disk per place with coalesce-target, loads it with one job after another, natively and in a Linux guest under QEMU,
+/// and changes its policy in place, in short turns and random order. The first policy runs twice: how far it differs from itself
+/// is the machine's noise. Prints tables and writes a report that opens without network.
 #[derive(Clone, Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 pub struct Options {
@@ -18,25 +21,37 @@ pub struct Options {
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
 
-    /// All measurements as JSON (fio's names, times in ns)
+    /// All measurements as JSON
     #[arg(long, value_name = "FILE", default_value = "report.json")]
     pub json: PathBuf,
 
-    /// Seconds per native run, may be fractional; there are 3 rounds of 6 jobs under each policy
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.7, value_parser = parse_seconds)]
+    /// A minute: --policies none,auto --jobs depth1,depth32 --seconds 7 --no-nvme
+    #[arg(long, conflicts_with_all = ["policies", "jobs", "seconds"])]
+    pub quick: bool,
+
+    /// Seconds for each job at each place (depth32 twice, sqlite 2.5 times that); a job ends earlier if every interval is narrow
+    #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = parse_seconds)]
     pub seconds: f64,
 
-    /// Seconds per run in the guest; there are as many runs as natively
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.4, value_parser = parse_seconds)]
-    pub guest_seconds: f64,
+    /// Seconds of one turn
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = parse_seconds)]
+    pub turn: f64,
 
     /// Policies to compare, in any text form: none,vic,vic:cif_threshold=2,epoch=100ms (see coalesce-target policies)
     #[arg(long, value_name = "LIST", default_value = "none,nvme,vic,cint,auto", value_parser = parse_policies)]
     pub policies: Policies,
 
-    /// Skip the guest
+    /// Jobs to run
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "depth1,depth32,sqlite")]
+    pub jobs: Vec<Job>,
+
+    /// Skip the guests
     #[arg(long, conflicts_with = "no_native")]
     pub no_guest: bool,
+
+    /// Skip the guest with an NVMe disk
+    #[arg(long)]
+    pub no_nvme: bool,
 
     /// Skip the native client
     #[arg(long)]
@@ -51,9 +66,13 @@ pub struct Options {
     #[arg(long)]
     pub direct: bool,
 
-    /// Size of each disk image: 128M, 1G; the guest needs 64M
+    /// Size of each disk image: 128M, 1G; the guest needs 128M
     #[arg(long, value_name = "SIZE", default_value = "128M")]
     pub image_size: Size,
+
+    /// Seed of the random order of turns
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
 
     /// The coalesce-target to run [default: the one next to this program]
     #[arg(long, value_name = "PATH")]
@@ -62,29 +81,42 @@ pub struct Options {
 
 const EXAMPLES: &str = "\
 EXAMPLES
-  Everything, in three to four minutes; then open report.html:
+  Everything, in less than four minutes; then open report.html:
       coalesce-demo
-  Only the native part, quickly (the percentiles beyond p99 then mean little):
-      coalesce-demo --no-guest --seconds 0.2
+  In a minute:
+      coalesce-demo --quick
   How much does vIC's threshold matter? Texts with commas need no quotes:
       coalesce-demo --policies none,vic,vic:cif_threshold=2,vic:cif_threshold=8,max_skip=4
   The disk itself, without the page cache:
-      coalesce-demo --image-dir /mnt/nvme --direct --image-size 1G --seconds 5
+      coalesce-demo --image-dir /mnt/nvme --direct --image-size 1G --seconds 60
 
 WHAT IS RUN
   depth1, depth8, depth32   4 KiB random reads with 1, 8 and 32 in flight
   mixed                     one synchronous reader with real-time priority beside one with 32 in flight
   batch4                    four reads at a time, the next four when all have completed
   fsync                     4 KiB random writes one at a time, a flush after each
+  sqlite                    in the guest: SQLite transactions beside a reader with 32 in flight
   Natively EVENT_IDX is off, as with NVMe: the device alone decides. In the guest it is on, as Linux negotiates it.
+  With an NVMe disk, which carries no I/O priority, the guest runs those of depth1 and depth32 that are among the jobs.
 
-Exit status: 0, also if the guest part was SKIPPED because something it needs is missing; 1 if anything failed.
-Needs coalesce-target (cargo build --release) and, for the guest part, what guest/packages.sh installs.";
+Exit status: 0, also if a guest was SKIPPED because something it needs is missing; 1 if anything failed.
+Needs coalesce-target (cargo build --release) and, for the guests, what guest/packages.sh installs.";
 
-/// Below this the kit's guest jobs would read past the end of the disk.
-const GUEST_IMAGE_BYTES_MIN: u64 = 64 << 20;
+/// The guest's jobs read the first 64 MiB, or the next 64 MiB beside a file system.
+const GUEST_IMAGE_BYTES_MIN: u64 = 128 << 20;
 
 impl Options {
+    /// The command line, with what its short form stands for.
+    pub fn read() -> Self {
+        let options = Self::parse();
+        if !options.quick {
+            return options;
+        }
+        let policies =
+            Policies(options.policies.0.into_iter().filter(|p| ["none", "auto"].contains(&&*p.text)).collect());
+        Self { policies, jobs: vec![Job::Depth1, Job::Depth32], seconds: 7.0, no_nvme: true, ..options }
+    }
+
     /// Checks what depends on several options.
     pub fn check(&self) -> anyhow::Result<()> {
         let bytes = self.image_size.0;
@@ -92,7 +124,7 @@ impl Options {
             anyhow::bail!("--image-size must be whole MiB");
         }
         if !self.no_guest && bytes < GUEST_IMAGE_BYTES_MIN {
-            anyhow::bail!("--image-size must be at least 64M for the guest, or give --no-guest");
+            anyhow::bail!("--image-size must be at least 128M for the guest, or give --no-guest");
         }
         Ok(())
     }
@@ -127,8 +159,18 @@ pub struct Policies(pub Vec<Policy>);
 
 impl Policies {
     /// What the others are compared to: `none`, or the first if that is not there.
-    pub fn baseline(&self) -> usize {
-        self.0.iter().position(|policy| policy.text == "none").unwrap_or(0)
+    pub fn baseline(&self) -> &Policy {
+        self.0.iter().find(|policy| policy.text == "none").unwrap_or(&self.0[0])
+    }
+
+    /// The others, in order.
+    pub fn others(&self) -> impl Iterator<Item = &Policy> {
+        self.0.iter().filter(|policy| *policy != self.baseline())
+    }
+
+    /// The variants of a block: the baseline, the baseline again, the others.
+    pub fn with_control(&self) -> Vec<&Policy> {
+        [self.baseline(); 2].into_iter().chain(self.others()).collect()
     }
 }
 
@@ -205,8 +247,12 @@ mod tests {
 
     #[test]
     fn the_baseline_is_none_wherever_it_stands() {
-        assert_eq!(parse_policies("auto,none").unwrap().baseline(), 1);
-        assert_eq!(parse_policies("auto,vic").unwrap().baseline(), 0);
+        let labels = |list: &str| {
+            let policies = parse_policies(list).unwrap();
+            policies.with_control().iter().map(|policy| policy.label.clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(labels("auto,none,vic"), "none none auto vic");
+        assert_eq!(labels("auto,vic"), "auto auto vic");
     }
 
     #[test]

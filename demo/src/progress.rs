@@ -5,35 +5,29 @@ use std::io::IsTerminal as _;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// The bar's length.
+const STEPS: u64 = 1000;
+
 /// One stage.
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// Begins a stage of `steps` steps.
-    pub fn begin(stage: &str, steps: u64) -> Result<Self> {
+    /// Begins a stage.
+    pub fn begin(stage: &str) -> Result<Self> {
         if !std::io::stderr().is_terminal() {
             eprintln!("coalesce-demo: {stage}");
             return Ok(Self(ProgressBar::hidden()));
         }
-        let style = ProgressStyle::with_template("{prefix}  {bar:30} {pos}/{len}  {elapsed}  {msg}")?;
-        Ok(Self(ProgressBar::new(steps).with_style(style).with_prefix(stage.to_owned())))
+        let style = ProgressStyle::with_template("{prefix}  {bar:30}  {elapsed}  {msg}")?;
+        Ok(Self(ProgressBar::new(STEPS).with_style(style).with_prefix(stage.to_owned())))
     }
 
-    /// What comes now.
-    pub fn now(&self, what: &str) {
+    /// The share that is done, 0 to 1, and what comes now.
+    pub fn at(&self, share: f64, what: &str) {
+        self.0.set_position((share.clamp(0.0, 1.0) * STEPS as f64) as u64);
         self.0.set_message(what.to_owned());
         self.0.tick();
-    }
-
-    /// A step is done.
-    pub fn step(&self) {
-        self.0.inc(1);
-    }
-
-    /// Says something above the bar.
-    pub fn say(&self, line: &str) {
-        self.0.suspend(|| eprintln!("coalesce-demo: {line}"));
     }
 }
 

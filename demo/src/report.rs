@@ -1,65 +1,84 @@
 //! report.html: one file, nothing from elsewhere, no script.
 
-mod figures;
+mod figure;
 
 use coalesce_charts::html::{self, escape};
 use coalesce_charts::{CSS, chart};
 use coalesce_policy::Spec;
-use serde_json::Value;
 
 use crate::demo::Demo;
-use crate::guest;
-use crate::jobs::{self, Job};
-use crate::results::{Part, Place, Section};
-use crate::table;
-use figures::Figures;
+use crate::jobs::Job;
+use crate::place::Place;
+use crate::results::{Measured, Noise, Section};
+use crate::table::table;
 
-/// The job that coalescing is most likely to hurt stands out.
-const CSS_MIXED: &str = "figure[id$=\"-mixed\"] { border: 2px solid var(--accent) }\n";
 const HOW_TO_READ: &str = include_str!("report/how_to_read.html");
 
 const LEAD: &str = "Each time a storage device completes a request it must decide whether to interrupt its host now or to \
-                    wait for more completions: this page shows what that decision saves in interrupts, and what it \
-                    costs in throughput and latency, when it is made in different ways for the same load.";
+                    wait for more completions. This page shows what that decision saves, and what it costs, when it is made \
+                    in different ways for the same load on the same disk.";
 
-const NAV: &str = "<nav><a href=\"#glance\">At a glance</a> <a href=\"#native\">Native</a> <a href=\"#guest\">In a Linux \
-                   guest</a> <a href=\"#read\">How to read this</a> <a href=\"#repeat\">Repeat it</a></nav>\n";
+/// Two panels beside each other belong together; tables have many columns.
+const CSS_PAGE: &str = "\
+.headline { padding-left: 1.2rem; font-size: 1.08rem } .headline li { max-width: 56rem; margin: .5rem 0 }
+@media (min-width: 40rem) { #price .panels { grid-template-columns: repeat(2, minmax(0, 460px)); gap: 1.8rem 4rem } }
+table { font-size: .8rem } th, td { padding: .2rem .45rem }
+";
 
 /// The whole page.
 pub fn page(demo: &Demo) -> String {
-    let parts = [(&demo.native, Place::Native), (&demo.guest, Place::Guest)];
-    let parts: String = parts.into_iter().map(|(section, place)| part(demo, section, place)).collect();
+    let parts: String = demo.sections().iter().map(|(place, section)| part(demo, *place, section)).collect();
+    let nav =
+        demo.sections().map(|(place, _)| format!("<a href=\"#{}\">{}</a> ", place.name(), place.title())).concat();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>Interrupt coalescing: {}</title>\n\
-         <style>\n{CSS}{CSS_MIXED}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>Interrupt coalescing, measured</h1>\n<p class=\"lead\">{LEAD}</p>\n{}{NAV}</header>\n{}{}{parts}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
+         <style>\n{CSS}{CSS_PAGE}</style>\n</head>\n<body>\n<main>\n\
+         <header>\n<h1>Interrupt coalescing, measured</h1>\n<p class=\"lead\">{LEAD}</p>\n</header>\n{}\
+         <nav><a href=\"#price\">What is saved</a> {nav}<a href=\"#read\">How to read this</a> <a href=\"#repeat\">Repeat it</a></nav>\n\
+         {}{parts}{}{}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
         escape(&demo.machine.date),
-        machine(demo),
+        headline(demo),
+        figure::price(demo),
         policies(demo),
-        glance(demo),
+        machine(demo),
         repeat(demo),
     )
 }
 
+fn headline(demo: &Demo) -> String {
+    let lines: String =
+        demo.headline().iter().map(|line| format!("<li>{}</li>\n", escape(line).replace(" %", "&nbsp;%"))).collect();
+    format!("<ul class=\"headline\">\n{lines}</ul>\n")
+}
+
 fn machine(demo: &Demo) -> String {
     let m = &demo.machine;
-    let cache = if demo.direct { "direct I/O" } else { "through the page cache" };
-    let seeds = Demo::seeds().iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let cache = if demo.options.direct { "direct I/O" } else { "through the page cache" };
+    let Noise { lost, repeats, waited, controls: (controls, hold), .. } = demo.noise();
+    let waited = waited.map_or_else(
+        || "not known (no schedstat)".into(),
+        |waited| format!("{:.1} % of the time that they could run", waited * 100.0),
+    );
     let facts = [
         ("Processor", format!("{}, {} CPUs", m.cpu, m.cores)),
         ("System", m.kernel.clone()),
         ("Load at the start", m.load.clone()),
+        ("Taken by others", format!("{:.1} % of the CPU time; {repeats} turns repeated for it", lost * 100.0)),
+        ("Client and disk waited for a CPU", waited),
+        ("Controls", format!("{hold} of {controls} comparisons of a policy with itself have 1 in their interval")),
         ("Date", m.date.clone()),
         ("Commit", m.commit.clone().unwrap_or_else(|| "not known (no git)".into())),
         ("Version", m.version.to_owned()),
-        ("Images", format!("{} MiB per policy, {}, {cache}", demo.image_bytes >> 20, m.file_system)),
+        ("Images", format!("{} MiB, {}, {cache}", demo.options.image_size.0 >> 20, m.file_system)),
         ("Command", demo.command.clone()),
-        ("Seeds", format!("native rounds {seeds}; in the guest fio's own, others each time")),
     ];
     let facts = facts.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>\n", escape(&value)));
-    format!("<dl class=\"facts\">\n{}</dl>\n", facts.concat())
+    format!(
+        "<section id=\"machine\">\n<h2>The machine</h2>\n<dl class=\"facts\">\n{}</dl>\n</section>\n",
+        facts.concat()
+    )
 }
 
 fn policies(demo: &Demo) -> String {
@@ -81,144 +100,55 @@ fn policies(demo: &Demo) -> String {
             escape(about)
         )
     };
-    let lines: String = demo.policies.0.iter().map(line).collect();
+    let lines: String = demo.options.policies.0.iter().map(line).collect();
     format!("<section>\n<h2>The policies</h2>\n<ul class=\"policies\">\n{lines}</ul>\n</section>\n")
 }
 
-/// A few numbers that say most of it.
-fn glance<'a>(demo: &'a Demo) -> String {
-    let parts: Vec<_> = [&demo.native, &demo.guest].into_iter().filter_map(|section| section.part.as_ref()).collect();
-    let cell = |part: &'a Part, row, policy| part.cell(jobs::row(row)?, policy);
-    let mut heads = vec!["policy".to_owned()];
-    let base = &demo.policies.0[demo.policies.baseline()].label;
-    for part in &parts {
-        let place = part.place.name();
-        heads.extend([
-            format!("{place}: interrupts/I/O, depth32"),
-            format!("{place}: IOPS, depth32, x {base}"),
-            format!("{place}: p99 µs, mixed-sync"),
-        ]);
-    }
-    let lines = demo.policies.0.iter().enumerate().map(|(policy, about)| {
-        let mut line = vec![about.label.clone()];
-        for part in &parts {
-            let (deep, sync) = (cell(part, "depth32", policy), cell(part, "mixed-sync", policy));
-            let dash = || "-".to_owned();
-            line.push(deep.map_or_else(dash, |cell| format!("{:.3}", cell.interrupts_per_io())));
-            let ratio = deep.and_then(|cell| part.iops_ratio(cell));
-            line.push(ratio.map_or_else(dash, |ratio| format!("{:.2}", ratio.of_medians)));
-            line.push(sync.and_then(|cell| cell.latency_us(99.0)).map_or_else(dash, |us| format!("{us:.0}")));
-        }
-        line
-    });
-    let heads: Vec<_> = heads.iter().map(String::as_str).collect();
-    let caption = "32 reads in flight, and one reader that somebody waits for beside 32 others (mixed-sync)";
-    let table = html::table(caption, &heads, 1..heads.len(), &[lines.collect()]);
-    format!("<section id=\"glance\">\n<h2>At a glance</h2>\n{table}</section>\n")
-}
-
-fn part(demo: &Demo, section: &Section, place: Place) -> String {
-    let (id, title, about) = match place {
-        Place::Native => (
-            "native",
-            "Native",
-            "The built-in client plays a guest's driver over vhost-user: it takes completions only after an interrupt, \
-             and counts every interrupt exactly. EVENT_IDX is off, as NVMe knows nothing like it: the device alone \
-             decides.",
-        ),
-        Place::Guest => (
-            "guest",
-            "In a Linux guest",
-            "An unmodified Linux under QEMU with one disk per policy runs the same jobs with fio. EVENT_IDX is on, as \
-             Linux negotiates it. Interrupts are what its /proc/interrupts counted.",
-        ),
-    };
-    let mut html = format!("<section id=\"{id}\">\n<h2>{title}</h2>\n<p>{about}</p>\n");
+fn part(demo: &Demo, place: Place, section: &Section) -> String {
+    let mut html = format!("<section id=\"{}\">\n<h2>{}</h2>\n", place.name(), place.title());
     html += &section.notice.as_deref().map(html::notice).unwrap_or_default();
-    if let Some(part) = &section.part {
-        if !part.about.is_empty() {
-            html += &format!("<p class=\"muted\">{}</p>\n", escape(&part.about));
+    if !section.jobs.is_empty() {
+        html += &format!("<p>{}</p>\n", place.about());
+        if !section.about.is_empty() {
+            html += &format!("<p class=\"muted\">{}</p>\n", escape(&section.about));
         }
-        html += &Figures { part, policies: &demo.policies }.html();
-        let heads = table::heads(&demo.policies.0[part.baseline].label);
-        let heads = heads.each_ref().map(String::as_str);
-        let groups = table::groups(part, &demo.policies);
-        let groups: Vec<Vec<Vec<String>>> =
-            groups.into_iter().map(|group| group.into_iter().map(Vec::from).collect()).collect();
-        html += &html::table(&table::caption(part), &heads, 2..heads.len(), &groups);
-        html += &format!("<p class=\"muted\">{}</p>\n", escape(&table::notes(part, &demo.policies)));
-        html += &counts(demo, part);
+        html += &format!(
+            "<p>First line: medians under {0}. Below: ratios to {0} with their intervals; grey where no difference can be told. \
+             Interrupts, system calls and context switches are counted; the others are times. <i>exact</i>: the \
+             interval is narrower than 1&nbsp;%.</p>\n",
+            escape(&demo.options.policies.baseline().label)
+        );
+        html += &section.jobs.iter().map(|job| job_table(demo, job)).collect::<String>();
     }
     html + "</section>\n"
 }
 
-/// What the target itself counted, beside what the guest saw.
-fn counts(demo: &Demo, part: &Part) -> String {
-    let mut lines = Vec::new();
-    for (index, policy) in demo.policies.0.iter().enumerate() {
-        let (before, after) = (queues(&part.target_before, &policy.label), queues(&part.target_after, &policy.label));
-        let (Some(before), Some(after)) = (before, after) else { continue };
-        let count = |queues: &[Value], key: &str| queues.iter().filter_map(|queue| queue[key].as_u64()).sum::<u64>();
-        let delta = |key| count(after, key).saturating_sub(count(before, key)).to_string();
-        let reasons = |queues: &[Value], reason: &str| -> u64 {
-            queues.iter().filter_map(|queue| queue["delivered"][reason].as_u64()).sum()
-        };
-        let names = after.iter().filter_map(|queue| queue["delivered"].as_object()).flat_map(|counts| counts.keys());
-        let mut delivered: Vec<_> =
-            names.map(|name| (reasons(after, name).saturating_sub(reasons(before, name)), name)).collect();
-        delivered.sort_by(|a, b| b.cmp(a));
-        delivered.dedup();
-        let why = delivered.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{name} {count}"));
-        let mut line = vec![policy.label.clone(), delta("completions"), delta("interrupts")];
-        if part.place == Place::Guest {
-            line.push(part.guest_interrupts.get(index).map_or("-".into(), u64::to_string));
-        }
-        line.extend([delta("suppressed"), delta("consumed"), why.collect::<Vec<_>>().join(", ")]);
-        lines.push(line);
-    }
-    if lines.is_empty() {
-        return String::new();
-    }
-    let mut heads = vec!["policy", "requests completed", "interrupts sent"];
-    let caption = match part.place {
-        Place::Native => "The target's own counts, warm-ups included",
-        Place::Guest => {
-            heads.push("interrupts in the guest");
-            "The target's own counts beside the guest's, from boot to the end. QEMU may pass on two interrupts as one"
-        }
-    };
-    heads.extend(["not wanted by the driver", "taken while held", "deliveries by reason"]);
-    html::table(caption, &heads, 1..heads.len() - 1, &[lines])
+fn job_table(demo: &Demo, measured: &Measured) -> String {
+    let shown = table(measured, &demo.options.policies, true);
+    let heads: Vec<_> = shown.heads.iter().map(String::as_str).collect();
+    html::table(&caption(measured), &heads, 1..heads.len(), &[shown.lines])
 }
 
-/// The queues of one disk in an answer of get_stats.
-fn queues<'a>(stats: &'a Value, disk: &str) -> Option<&'a [Value]> {
-    let disk = stats.as_array()?.iter().find(|about| about["ctrlr"] == disk)?;
-    disk["queues"].as_array().map(Vec::as_slice)
+/// One line that says what a table shows.
+fn caption(measured: &Measured) -> String {
+    format!("{}: {}; {} blocks", measured.job.name(), measured.job.about(), measured.blocks.len())
 }
 
 fn repeat(demo: &Demo) -> String {
     let mut lines = format!("# all of this\n{}\n\n# one disk by hand\n", demo.command);
-    lines += &format!("head -c {}M /dev/urandom > disk.img\n", demo.image_bytes >> 20);
-    let direct = if demo.direct { " --direct" } else { "" };
-    let policy = demo.policies.0.last().map_or("auto", |policy| &policy.text);
+    lines += &format!("head -c {}M /dev/urandom > disk.img\n", demo.options.image_size.0 >> 20);
+    let direct = if demo.options.direct { " --direct" } else { "" };
+    let policy = demo.options.policies.0.last().map_or("auto", |policy| &policy.text);
     lines += &format!(
         "coalesce-target serve --socket /tmp/disk --file disk.img{direct} --policy '{policy}' --control /tmp/control &\n"
     );
-    if let Some(part) = &demo.native.part {
-        lines += "\n# the native jobs on it\n";
-        for job in Job::ALL {
-            let (seconds, arguments) = (part.seconds, job.bench_arguments());
-            let warmup = jobs::warmup_seconds(seconds);
-            lines += &format!(
-                "coalesce-target bench --socket /tmp/disk --seconds {seconds} --warmup {warmup} --seed 1 {arguments}\n"
-            );
-        }
+    lines += "\n# the native jobs on it, with their percentiles\n";
+    for arguments in demo.options.jobs.iter().filter_map(|job| Job::bench_arguments(*job)) {
+        lines += &format!("coalesce-target bench --socket /tmp/disk --seconds 2 {arguments}\n");
     }
-    if let Some(part) = &demo.guest.part {
-        let parameters = guest::parameters(part.seconds).join(" ");
-        lines += &format!("\n# the guest's jobs on it\nguest/run-guest.sh demo /tmp/disk {parameters}\n");
-    }
+    let loads: Vec<_> = demo.options.jobs.iter().map(|job| job.name()).collect();
+    lines +=
+        &format!("\n# the guest's jobs on it\nguest/run-guest.sh demo /tmp/disk LOADS={} RUNTIME=2\n", loads.join(","));
     lines += "\n# what the target counted; another policy while it serves\ncoalesce-target call --control /tmp/control get_stats\n";
     lines += "coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"disk\", \"policy\": \"vic\"}'\n";
     format!("<section id=\"repeat\">\n<h2>Repeat it</h2>\n{}</section>\n", html::commands(&lines))

@@ -1,220 +1,216 @@
-//! What was measured: samples, their medians, ratios to the baseline, and all of it as JSON.
+//! What was measured: numbers of each turn, compared within their blocks.
 
-use serde_json::{Map, Value, json};
+use coalesce_demo::paired::{Block, Comparison, Interval, Verdict, compare};
+use serde_json::{Value, json};
 
-use crate::jobs::{ROWS, Row};
+use crate::counts::Counts;
+use crate::jobs::Job;
 use crate::options::Policies;
 
-/// Where the jobs ran.
+/// The probability that a column of a table has a difference that does not exist.
+pub const ERROR: f64 = 0.05;
+
+/// An interval of a count with a smaller factor from end to end is exact: what is left is an interrupt at either end of a turn.
+const EXACT_MAX: f64 = 1.01;
+
+/// One job, measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The job.
+    pub job: Job,
+    /// A turn of each variant: the baseline, the baseline again, the other policies.
+    pub blocks: Vec<Block<Counts>>,
+    /// What each interval may err.
+    pub error_each: f64,
+}
+
+/// How a number came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In this process.
-    Native,
-    /// In a Linux guest.
-    Guest,
+pub enum Kind {
+    /// Counted: a busy machine changes it little.
+    Count,
+    /// A time, or a rate: the machine's noise is in it.
+    Time,
 }
 
-impl Place {
-    /// Its name in headings and ids.
-    pub const fn name(self) -> &'static str {
+/// A number of a turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name, with its unit.
+    pub name: &'static str,
+    /// Counted or not.
+    pub kind: Kind,
+    /// Which.
+    pub what: What,
+}
+
+impl Metric {
+    /// Whether this ratio of two counts is the same in every turn.
+    pub fn is_exact(&self, ratio: &Interval) -> bool {
+        self.kind == Kind::Count && ratio.high / ratio.low < EXACT_MAX
+    }
+}
+
+/// Which number of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Interrupts per completion.
+    Interrupts,
+    /// Interrupts per unit of the job's first rate.
+    InterruptsPerUnit,
+    /// System calls of the target per completion.
+    SystemCalls,
+    /// Context switches of client and target per completion.
+    ContextSwitches,
+    /// CPU time of client and target per completion, in µs.
+    Cpu,
+    /// The client's share of it.
+    ClientCpu,
+    /// The target's share of it.
+    TargetCpu,
+    /// The nth rate of the job, per second.
+    Rate(usize),
+}
+
+impl What {
+    /// Its value.
+    pub fn of(self, job: Job, counts: &Counts) -> f64 {
+        let per = |value: u64, count: u64| value as f64 / count.max(1) as f64;
+        let per_io = |value| per(value, counts.completions);
+        let work = |n: usize| job.rates().get(n).map_or(0, |rate| (rate.of)(counts));
         match self {
-            Self::Native => "native",
-            Self::Guest => "guest",
+            Self::Interrupts => per_io(counts.interrupts),
+            Self::InterruptsPerUnit => per(counts.interrupts, work(0)),
+            Self::SystemCalls => per_io(counts.system_calls),
+            Self::ContextSwitches => per_io(counts.context_switches),
+            Self::Cpu => per_io(counts.client_cpu_ns + counts.target_cpu_ns) / 1e3,
+            Self::ClientCpu => per_io(counts.client_cpu_ns) / 1e3,
+            Self::TargetCpu => per_io(counts.target_cpu_ns) / 1e3,
+            Self::Rate(n) => work(n) as f64 / counts.seconds,
         }
     }
+}
 
-    /// Whether EVENT_IDX is negotiated.
-    pub const fn event_idx(self) -> bool {
-        matches!(self, Self::Guest)
+/// The numbers of a job, counts first.
+pub fn metrics(job: Job) -> Vec<Metric> {
+    let (count, time) =
+        (|name, what| Metric { name, kind: Kind::Count, what }, |name, what| Metric { name, kind: Kind::Time, what });
+    let mut metrics = vec![count("interrupts/IO", What::Interrupts)];
+    if job == Job::Sqlite {
+        metrics.push(count("interrupts/transaction", What::InterruptsPerUnit));
+    }
+    metrics.extend([
+        count("system calls/IO", What::SystemCalls),
+        count("context switches/IO", What::ContextSwitches),
+        time("CPU µs/IO", What::Cpu),
+        time("client", What::ClientCpu),
+        time("target", What::TargetCpu),
+    ]);
+    metrics.extend(job.rates().iter().enumerate().map(|(n, rate)| time(rate.name, What::Rate(n))));
+    metrics
+}
+
+/// Whether every interval of the first rate and of the CPU time is narrower than 5 %.
+pub fn are_narrow(job: Job, blocks: &[Block<Counts>], error_each: f64) -> bool {
+    let is_narrow = |verdict: &Verdict| match verdict {
+        Verdict::Differs(interval) | Verdict::CannotTell(interval) => interval.high / interval.low < 1.05,
+        Verdict::TooNoisy | Verdict::TooFew => false,
+    };
+    let narrow = |what| compare(&values(job, blocks, what), error_each).verdicts.iter().all(is_narrow);
+    narrow(What::Rate(0)) && narrow(What::Cpu)
+}
+
+fn values(job: Job, blocks: &[Block<Counts>], what: What) -> Vec<Vec<f64>> {
+    blocks.iter().map(|block| block.iter().map(|turn| what.of(job, &turn.value)).collect()).collect()
+}
+
+impl Measured {
+    /// A number of every policy, compared with the baseline's.
+    pub fn compare(&self, what: What) -> Comparison {
+        compare(&values(self.job, &self.blocks, what), self.error_each)
     }
 
-    /// fio's name for the latency that is compared. The client's begins with the submission; the guest's includes it,
-    /// because ringing the doorbell is slow under emulation and the completion can come meanwhile.
-    pub const fn latency(self) -> &'static str {
-        match self {
-            Self::Native => "clat",
-            Self::Guest => "lat",
+    /// The median over the baseline's turns.
+    pub fn baseline(&self, what: What) -> f64 {
+        let all: Vec<_> = values(self.job, &self.blocks, what).iter().map(|block| block[0]).collect();
+        Interval::of_median(&all, 1.0).map_or(f64::NAN, |interval| interval.median)
+    }
+
+    /// Of the time that client and target wanted a CPU, what they waited for one, and all of it; none: the kernel does not say.
+    fn waited(&self) -> Option<(u64, u64)> {
+        let mut sum = (0, 0);
+        for Counts { waited_ns, client_cpu_ns, target_cpu_ns, .. } in
+            self.blocks.iter().flatten().map(|turn| turn.value)
+        {
+            sum = (sum.0 + waited_ns?, sum.1 + waited_ns? + client_cpu_ns + target_cpu_ns);
         }
-    }
-}
-
-/// A latency distribution.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Latency {
-    /// Number of requests.
-    pub n: u64,
-    /// Percentiles in ascending order, and their values in ns.
-    pub percentile: Vec<(f64, f64)>,
-}
-
-/// One requester of one run.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
-    /// Its completions per second; of writes with flushes, the writes.
-    pub iops: f64,
-    /// Its latency.
-    pub latency: Latency,
-    /// Completions of the whole queue, flushes included.
-    pub requests: u64,
-    /// Interrupts of the whole queue, for these.
-    pub interrupts: u64,
-}
-
-impl Sample {
-    fn interrupts_per_io(&self) -> f64 {
-        if self.requests == 0 { 0.0 } else { self.interrupts as f64 / self.requests as f64 }
-    }
-}
-
-/// What one row says about one policy.
-#[derive(Clone, Debug)]
-pub struct Cell {
-    /// Number of its row in [`ROWS`].
-    pub row: usize,
-    /// Number of its policy.
-    pub policy: usize,
-    /// One sample per round; never empty.
-    pub rounds: Vec<Sample>,
-}
-
-impl Cell {
-    /// Its row.
-    pub const fn row(&self) -> &'static Row {
-        &ROWS[self.row]
+        Some(sum)
     }
 
-    /// Median over the rounds.
-    pub fn iops(&self) -> f64 {
-        median(self.rounds.iter().map(|sample| sample.iops))
+    /// Seconds that were measured, and those of them that others had the machine's CPUs; turns that were repeated.
+    fn lost(&self) -> (f64, f64, u32) {
+        let turns = || self.blocks.iter().flatten();
+        let sum = |of: fn(&coalesce_demo::paired::Turn<Counts>) -> f64| turns().map(of).sum();
+        (
+            sum(|turn| turn.value.seconds),
+            sum(|turn| turn.value.seconds * turn.lost),
+            turns().map(|turn| turn.repeats).sum(),
+        )
     }
 
-    /// Median over the rounds.
-    pub fn interrupts_per_io(&self) -> f64 {
-        median(self.rounds.iter().map(Sample::interrupts_per_io))
-    }
-
-    /// Median over the rounds of one percentile, in µs; none: it was not measured.
-    pub fn latency_us(&self, percent: f64) -> Option<f64> {
-        let value = |sample: &Sample| {
-            let found = sample.latency.percentile.iter().find(|(p, _)| p.total_cmp(&percent).is_eq());
-            found.map(|&(_, ns)| ns / 1e3)
-        };
-        let values: Vec<_> = self.rounds.iter().filter_map(value).collect();
-        if values.is_empty() { None } else { Some(median(values)) }
-    }
-
-    /// The percentiles that were measured.
-    pub fn percents(&self) -> impl Iterator<Item = f64> {
-        self.rounds.first().into_iter().flat_map(|sample| sample.latency.percentile.iter().map(|&(percent, _)| percent))
-    }
-
-    /// Requests behind the latencies, of all rounds.
-    pub fn samples(&self) -> u64 {
-        self.rounds.iter().map(|sample| sample.latency.n).sum()
-    }
-}
-
-/// Ratios of one cell to the baseline's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ratio {
-    /// Of the medians, which are what the tables show.
-    pub of_medians: f64,
-    /// Smallest of a single round.
-    pub min: f64,
-    /// Largest of a single round.
-    pub max: f64,
-}
-
-/// All that was measured at one place.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// Where.
-    pub place: Place,
-    /// Row by row, policy by policy; a cell is missing if its run failed.
-    pub cells: Vec<Cell>,
-    /// Number of the policy that the others are compared to.
-    pub baseline: usize,
-    /// Seconds of each run.
-    pub seconds: f64,
-    /// Every run as it was reported.
-    pub raw: Vec<Value>,
-    /// What the target had counted before.
-    pub target_before: Value,
-    /// What the target had counted after.
-    pub target_after: Value,
-    /// By policy: what the guest's /proc/interrupts showed at the end; empty: there was no guest.
-    pub guest_interrupts: Vec<u64>,
-    /// The guest; empty: there was none.
-    pub about: String,
-}
-
-impl Part {
-    /// The cell of a row and a policy.
-    pub fn cell(&self, row: usize, policy: usize) -> Option<&Cell> {
-        self.cells.iter().find(|cell| cell.row == row && cell.policy == policy)
-    }
-
-    /// Number of rounds.
-    pub fn rounds(&self) -> usize {
-        self.cells.iter().map(|cell| cell.rounds.len()).max().unwrap_or(0)
-    }
-
-    /// Throughput relative to the baseline.
-    pub fn iops_ratio(&self, cell: &Cell) -> Option<Ratio> {
-        self.ratio(cell, Cell::iops, |sample| sample.iops)
-    }
-
-    /// Interrupts per I/O relative to the baseline.
-    pub fn interrupts_ratio(&self, cell: &Cell) -> Option<Ratio> {
-        self.ratio(cell, Cell::interrupts_per_io, Sample::interrupts_per_io)
-    }
-
-    fn ratio(&self, cell: &Cell, of: impl Fn(&Cell) -> f64, each: impl Fn(&Sample) -> f64) -> Option<Ratio> {
-        let base = self.cell(cell.row, self.baseline)?;
-        let divide = |value: f64, base: f64| (base > 0.0).then(|| value / base);
-        // Both ran next to each other in each round: the spread of these shows what a slow spell can do.
-        let ratios = cell.rounds.iter().zip(&base.rounds).filter_map(|(mine, base)| divide(each(mine), each(base)));
-        let (min, max) = ratios.fold((f64::MAX, f64::MIN), |(min, max), r| (r.min(min), r.max(max)));
-        divide(of(cell), of(base)).map(|of_medians| Ratio { of_medians, min, max })
-    }
-
-    /// As JSON, in fio's vocabulary.
-    pub fn json(&self, policies: &Policies) -> Value {
-        let rows = self.cells.iter().map(|cell| {
-            let at = |percent| Some((format!("{percent:.6}"), json!(round(cell.latency_us(percent)? * 1e3))));
-            let percentile: Map<_, _> = cell.percents().filter_map(at).collect();
-            let latency = format!("{}_ns", self.place.latency());
-            let sum = |of: fn(&Sample) -> u64| cell.rounds.iter().map(of).sum::<u64>();
+    fn json(&self, policies: &Policies) -> Value {
+        let rows = metrics(self.job).into_iter().map(|metric| {
+            let Comparison { control, noise, ratios, verdicts } = self.compare(metric.what);
+            let is_exact = |ratio: Option<Interval>| ratio.is_some_and(|ratio| metric.is_exact(&ratio));
+            let told = verdicts.iter().zip(ratios).map(|(verdict, ratio)| told(*verdict, ratio, is_exact(ratio)));
+            let others: serde_json::Map<_, _> =
+                policies.others().zip(told).map(|(policy, told)| (policy.label.clone(), told)).collect();
             json!({
-                "jobname": cell.row().name,
-                "policy": policies.0[cell.policy].label,
-                "iops": round(cell.iops()),
-                "iops_ratio": self.iops_ratio(cell).map(|ratio| round(ratio.of_medians)),
-                latency: { "N": cell.samples(), "percentile": percentile },
-                "total_ios": sum(|sample| sample.requests),
-                "interrupts": sum(|sample| sample.interrupts),
-                "interrupts_per_io": round(cell.interrupts_per_io()),
-                "interrupts_ratio": self.interrupts_ratio(cell).map(|ratio| round(ratio.of_medians)),
+                "name": metric.name,
+                "counted": metric.kind == Kind::Count,
+                "baseline": self.baseline(metric.what),
+                "noise": noise,
+                "control": control.map(interval),
+                "exact": is_exact(control),
+                "policies": others,
             })
         });
         json!({
-            "event_idx": self.place.event_idx(),
-            "rounds": self.rounds(),
-            "seconds": self.seconds,
-            "about": self.about,
-            "rows": rows.collect::<Vec<_>>(),
-            "guest_interrupts": self.guest_interrupts,
-            "target": { "before": self.target_before, "after": self.target_after },
-            "runs": self.raw,
+            "jobname": self.job.name(),
+            "about": self.job.about(),
+            "blocks": self.blocks.len(),
+            "metrics": rows.collect::<Vec<_>>(),
+            "turns": self.blocks.iter().map(|block| block.iter().map(|turn| {
+                let mut counts = json!(turn.value);
+                counts["lost"] = json!(turn.lost);
+                counts["repeats"] = json!(turn.repeats);
+                counts
+            }).collect::<Vec<_>>()).collect::<Vec<_>>(),
         })
     }
 }
 
-/// One of the two parts of a demonstration, or why it is not there.
+fn interval(Interval { median, low, high }: Interval) -> Value {
+    json!({ "median": median, "low": low, "high": high })
+}
+
+fn told(verdict: Verdict, ratio: Option<Interval>, is_exact: bool) -> Value {
+    let verdict = match verdict {
+        Verdict::Differs(_) => "differs",
+        Verdict::CannotTell(_) => "cannot tell",
+        Verdict::TooNoisy => "too noisy",
+        Verdict::TooFew => "too few turns",
+    };
+    json!({ "verdict": verdict, "ratio": ratio.map(interval), "exact": is_exact })
+}
+
+/// All jobs of one place, or why they are not there.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// What was measured.
-    pub part: Option<Part>,
+    pub jobs: Vec<Measured>,
+    /// The guest; empty: there was none.
+    pub about: String,
     /// What the reader must know about it: SKIPPED, FAILED, and why.
     pub notice: Option<String>,
     /// Whether something failed, as opposed to being left out.
@@ -222,108 +218,123 @@ pub struct Section {
 }
 
 impl Section {
+    /// Nothing, on purpose.
+    pub fn left_out(why: &str) -> Self {
+        Self { notice: Some(format!("Left out: {why}")), ..Self::default() }
+    }
+
+    /// A job.
+    pub fn job(&self, job: Job) -> Option<&Measured> {
+        self.jobs.iter().find(|measured| measured.job == job)
+    }
+
     /// As JSON.
     pub fn json(&self, policies: &Policies) -> Value {
-        let mut value = self.part.as_ref().map_or_else(|| json!({}), |part| part.json(policies));
-        value["notice"] = json!(self.notice);
-        value
+        let jobs: Vec<_> = self.jobs.iter().map(|job| job.json(policies)).collect();
+        json!({ "notice": self.notice, "about": self.about, "jobs": jobs })
     }
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of nothing.
-pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
-    }
+/// What noise there was.
+#[derive(Clone, Copy, Debug)]
+pub struct Noise {
+    /// In half of all blocks two turns of the same thing differ in throughput by more than this share.
+    pub rate: f64,
+    /// The share of CPU time that others had.
+    pub lost: f64,
+    /// Turns that were repeated for it.
+    pub repeats: u32,
+    /// The share of the time that client and target waited while they could run: for each other, and for all other programs.
+    /// None: the kernel does not count it.
+    pub waited: Option<f64>,
+    /// Comparisons of the baseline with itself, and those of them whose interval has 1 in it.
+    pub controls: (usize, usize),
 }
 
-/// Six digits are more than any of this is good for.
-fn round(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
+impl Noise {
+    /// Of everything that was measured.
+    pub fn of<'a>(sections: impl Iterator<Item = &'a Section>) -> Self {
+        let jobs: Vec<_> = sections.flat_map(|section| &section.jobs).collect();
+        let noises: Vec<_> = jobs.iter().map(|job| job.compare(What::Rate(0)).noise).collect();
+        let lost = jobs.iter().map(|job| job.lost());
+        let (seconds, lost, repeats) = lost.fold((0.0, 0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
+        let waited: Option<Vec<_>> = jobs.iter().map(|job| job.waited()).collect();
+        let waited = waited.map(|jobs| jobs.into_iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)));
+        let controls = jobs.iter().flat_map(|job| metrics(job.job).into_iter().map(|m| job.compare(m.what).control));
+        let controls: Vec<_> = controls.flatten().collect();
+        Self {
+            rate: Interval::of_median(&noises, 1.0).map_or(f64::NAN, |interval| interval.median),
+            lost: if seconds > 0.0 { lost / seconds } else { 0.0 },
+            repeats,
+            waited: waited.filter(|(_, wanted)| *wanted > 0).map(|(waited, wanted)| waited as f64 / wanted as f64),
+            controls: (controls.len(), controls.iter().filter(|control| control.contains(1.0)).count()),
+        }
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let Self { rate, lost, repeats, waited, controls: (controls, hold) } = self;
+        json!({ "rate": rate, "lost": lost, "repeats": repeats, "waited": waited, "controls": controls,
+                "controls_with_1": hold, "error_of_a_column": ERROR })
+    }
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use coalesce_demo::paired::Turn;
 
-    /// A cell whose rounds have these (iops, interrupts) for 100 requests each.
-    pub fn cell(row: usize, policy: usize, rounds: &[(f64, u64)]) -> Cell {
-        let sample = |&(iops, interrupts): &(f64, u64)| Sample {
-            iops,
-            latency: Latency { n: 100, percentile: vec![(50.0, 1e9 / iops), (99.0, 2e9 / iops)] },
-            requests: 100,
-            interrupts,
+    /// A job of 20 blocks in which variant n completes `work[n].0` requests per second with `work[n].1` interrupts, give or take a
+    /// part of a thousand.
+    pub fn measured(job: Job, work: &[(u64, u64)]) -> Measured {
+        let turn = |block: u64, &(completions, interrupts): &(u64, u64)| {
+            let wobble = |value: u64| value * 100 + value * ((block * 7) % 5) / 50;
+            let value = Counts {
+                seconds: 100.0,
+                completions: wobble(completions),
+                reads: wobble(completions),
+                interrupts: interrupts * 100,
+                waited_ns: Some(250 * interrupts * 100),
+                client_cpu_ns: 1000 * interrupts * 100,
+                ..Counts::default()
+            };
+            Turn { value, lost: 0.01, repeats: 0 }
         };
-        Cell { row, policy, rounds: rounds.iter().map(sample).collect() }
+        let blocks = (0..20).map(|block| work.iter().map(|work| turn(block, work)).collect());
+        Measured { job, blocks: blocks.collect(), error_each: 0.01 }
     }
 
-    /// A part with these cells.
-    pub fn part(place: Place, cells: Vec<Cell>) -> Part {
-        Part {
-            place,
-            cells,
-            baseline: 0,
-            seconds: 1.0,
-            raw: vec![],
-            target_before: json!(null),
-            target_after: json!(null),
-            guest_interrupts: vec![],
-            about: String::new(),
+    #[test]
+    fn numbers_are_per_io_and_compared_with_the_baseline() {
+        let job = measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (2000, 500)]);
+        assert!((job.baseline(What::Interrupts) - 1.0).abs() < 0.01);
+        assert!((job.baseline(What::Rate(0)) - 1000.0).abs() < 10.0);
+        for (what, expected) in [(What::Interrupts, 0.25), (What::Cpu, 0.25), (What::Rate(0), 2.0)] {
+            let [Verdict::Differs(interval)] = job.compare(what).verdicts[..] else { panic!("{what:?}") };
+            assert!((interval.median - expected).abs() < 0.01, "{what:?}: {interval:?}");
+        }
+        assert_eq!(job.compare(What::TargetCpu).verdicts, [Verdict::TooFew], "0 / 0");
+    }
+
+    #[test]
+    fn every_metric_of_every_job_has_a_name_of_its_own() {
+        use clap::ValueEnum as _;
+        for job in Job::value_variants() {
+            let mut names: Vec<_> = metrics(*job).iter().map(|metric| metric.name).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{job:?}");
         }
     }
 
-    fn close(a: f64, b: f64) -> bool {
-        (a - b).abs() < 1e-9
-    }
-
     #[test]
-    fn medians() {
-        for (values, expected) in
-            [(&[][..], 0.0), (&[3.0], 3.0), (&[9.0, 1.0, 2.0], 2.0), (&[4.0, 1.0], 2.5), (&[1.0, 9.0, 3.0, 5.0], 4.0)]
-        {
-            assert!(close(median(values.iter().copied()), expected), "{values:?}");
-        }
-    }
-
-    #[test]
-    fn ratios_are_of_what_the_tables_show_and_lie_within_the_rounds() {
-        let part = part(
-            Place::Native,
-            vec![
-                cell(0, 0, &[(100.0, 100), (200.0, 100), (400.0, 100)]),
-                cell(0, 1, &[(110.0, 20), (180.0, 50), (500.0, 30)]),
-            ],
-        );
-        let cell = part.cell(0, 1).unwrap();
-        assert!(close(cell.iops(), 180.0) && close(cell.interrupts_per_io(), 0.3));
-        let iops = part.iops_ratio(cell).unwrap();
-        assert!(close(iops.of_medians, 0.9) && close(iops.min, 0.9) && close(iops.max, 1.25), "{iops:?}");
-        assert!(close(part.interrupts_ratio(cell).unwrap().of_medians, 0.3));
-        assert_eq!(cell.latency_us(42.0), None);
-        assert!(close(cell.latency_us(99.0).unwrap(), 2e6 / 180.0));
-        assert_eq!(cell.samples(), 300);
-    }
-
-    #[test]
-    fn without_a_baseline_there_is_no_ratio() {
-        let part = part(Place::Guest, vec![cell(0, 1, &[(1.0, 1)]), cell(1, 0, &[(0.0, 0)]), cell(1, 1, &[(1.0, 1)])]);
-        assert_eq!(part.iops_ratio(&part.cells[0]), None);
-        assert_eq!(part.iops_ratio(&part.cells[2]), None);
-        assert_eq!(part.interrupts_ratio(&part.cells[2]), None);
-    }
-
-    #[test]
-    fn json_speaks_fio() {
-        let policies = Policies(vec![crate::options::Policy { label: "none".into(), text: "none".into(), style: 0 }]);
-        let json = part(Place::Guest, vec![cell(3, 0, &[(1000.0, 25)])]).json(&policies);
-        let row = &json["rows"][0];
-        assert_eq!((row["jobname"].as_str(), row["policy"].as_str()), (Some("mixed-sync"), Some("none")));
-        assert_eq!(row["lat_ns"]["percentile"]["99.000000"], json!(2e6));
-        assert_eq!((&row["interrupts_per_io"], &json["event_idx"]), (&json!(0.25), &json!(true)));
+    fn noise_is_of_all_jobs() {
+        let jobs = vec![measured(Job::Depth1, &[(1000, 1000), (1000, 1000), (1000, 1000)])];
+        let section = Section { jobs, ..Section::default() };
+        let noise = Noise::of([&section].into_iter());
+        assert!(noise.rate < 0.01 && (noise.lost - 0.01).abs() < 1e-9, "{noise:?}");
+        assert!(noise.waited.is_some_and(|waited| (waited - 0.2).abs() < 1e-9), "{noise:?}");
+        assert!(noise.controls.0 > 3 && noise.controls.0 == noise.controls.1, "{noise:?}");
     }
 }

@@ -1,109 +1,136 @@
 //! Tables: the same cells on the terminal and in the report.
 
-use crate::jobs::ROWS;
+use coalesce_charts::html::Cell;
+use coalesce_demo::paired::{Interval, Verdict};
+
 use crate::options::Policies;
-use crate::results::{Cell, Part, Place, Ratio};
+use crate::results::{Measured, Metric, What, metrics};
 
-/// Number of columns.
-pub const COLUMNS: usize = 8;
-
-/// Heads of the columns, with their units.
-pub fn heads(baseline: &str) -> [String; COLUMNS] {
-    let ratio = format!("x {baseline}");
-    ["job", "policy", "IOPS", &ratio, "p50 µs", "p99 µs", "interrupts/I/O", &ratio].map(str::to_owned)
+/// A table: the numbers of one job under every policy.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The heads of the columns.
+    pub heads: Vec<String>,
+    /// A line for each variant. Grey is what says nothing: no difference was seen, or the machine is too noisy to see one.
+    pub lines: Vec<Vec<Cell>>,
 }
 
-/// The lines of one part, grouped by job.
-pub fn groups(part: &Part, policies: &Policies) -> Vec<Vec<[String; COLUMNS]>> {
-    let rows = 0..ROWS.len();
-    let groups = rows.map(|row| {
-        let cells = (0..policies.0.len()).filter_map(|policy| part.cell(row, policy));
-        cells.map(|cell| line(part, cell, policies)).collect()
-    });
-    groups.filter(|group: &Vec<_>| !group.is_empty()).collect()
+/// The table of a job. `all`: with the columns that a terminal has no room for.
+pub fn table(measured: &Measured, policies: &Policies, all: bool) -> Table {
+    let is_shown =
+        |metric: &Metric| all || !matches!(metric.what, What::ClientCpu | What::TargetCpu | What::ContextSwitches);
+    let metrics: Vec<_> = metrics(measured.job).into_iter().filter(is_shown).collect();
+    let baseline = policies.baseline();
+    let mut lines = vec![vec![plain(&baseline.label)], vec![plain(&format!("{}, again", baseline.label))]];
+    lines.extend(policies.others().map(|policy| vec![plain(&policy.label)]));
+    for metric in &metrics {
+        let comparison = measured.compare(metric.what);
+        let exact =
+            |ratio: &Interval| metric.is_exact(ratio).then(|| plain(&format!("{} exact", self::ratio(ratio.median))));
+        let unsure = |ratio: &Interval| exact(ratio).unwrap_or_else(|| grey(&told(ratio)));
+        let control = comparison.control.map_or_else(|| grey("-"), |ratio| unsure(&ratio));
+        let cells = [plain(&number(measured.baseline(metric.what))), control].into_iter();
+        let cells = cells.chain(comparison.verdicts.iter().map(|verdict| match verdict {
+            Verdict::Differs(ratio) => exact(ratio).unwrap_or_else(|| plain(&told(ratio))),
+            Verdict::CannotTell(ratio) => unsure(ratio),
+            Verdict::TooNoisy => grey("too noisy to tell"),
+            Verdict::TooFew => grey("too few turns"),
+        }));
+        lines.iter_mut().zip(cells).for_each(|(line, cell)| line.push(cell));
+    }
+    let heads = metrics.iter().map(|metric| metric.name.to_owned());
+    Table { heads: ["policy".to_owned()].into_iter().chain(heads).collect(), lines }
 }
 
-fn line(part: &Part, cell: &Cell, policies: &Policies) -> [String; COLUMNS] {
-    let ratio = |ratio: Option<Ratio>| ratio.map_or("-".into(), |ratio| format!("{:.2}", ratio.of_medians));
-    let us = |percent| cell.latency_us(percent).map_or("-".into(), |us| format!("{us:.1}"));
-    [
-        cell.row().name.into(),
-        policies.0[cell.policy].label.clone(),
-        format!("{:.0}", cell.iops()),
-        ratio(part.iops_ratio(cell)),
-        us(50.0),
-        us(99.0),
-        format!("{:.3}", cell.interrupts_per_io()),
-        ratio(part.interrupts_ratio(cell)),
-    ]
+fn plain(text: &str) -> Cell {
+    Cell { text: text.to_owned(), is_grey: false }
 }
 
-/// One line that says what a table shows.
-pub fn caption(part: &Part) -> String {
-    let what = match part.place {
-        Place::Native => "Native: built-in client, EVENT_IDX off as NVMe (the device alone decides)",
-        Place::Guest => "Guest: fio in Linux under QEMU, EVENT_IDX on, interrupts from /proc/interrupts",
+fn grey(text: &str) -> Cell {
+    Cell { text: text.to_owned(), is_grey: true }
+}
+
+/// A ratio with its interval.
+pub fn told(Interval { median, low, high }: &Interval) -> String {
+    format!("{} ({}–{})", ratio(*median), ratio(*low), ratio(*high))
+}
+
+fn ratio(value: f64) -> String {
+    match value {
+        _ if value.is_infinite() => "∞".to_owned(),
+        _ if value >= 9.95 => format!("{value:.0}"),
+        _ if value >= 1.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Three digits.
+pub fn number(value: f64) -> String {
+    match value {
+        _ if value >= 99.95 => format!("{value:.0}"),
+        _ if value >= 9.995 => format!("{value:.1}"),
+        _ if value >= 0.9995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// The lines of a table for a terminal. `styled`: it is one.
+pub fn text(table: &Table, styled: bool) -> String {
+    let head: Vec<_> = table.heads.iter().map(|head| plain(head)).collect();
+    let rows: Vec<_> = [&head].into_iter().chain(&table.lines).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].text.chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    let line = |(index, row): (usize, &&Vec<Cell>)| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            let padded = if column == 0 { format!("{:<width$}", cell.text) } else { format!("{:>width$}", cell.text) };
+            match (styled, index, cell.is_grey) {
+                (true, 0, _) => format!("\x1b[1m{padded}\x1b[0m"),
+                (true, _, true) => format!("\x1b[2m{padded}\x1b[0m"),
+                _ => padded,
+            }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    format!("{what}, median of {} rounds of {} s", part.rounds(), part.seconds)
-}
-
-/// What the heads of the columns are too short for.
-pub fn notes(part: &Part, policies: &Policies) -> String {
-    let baseline = &policies.0[part.baseline].label;
-    format!(
-        "x {baseline}: the number before it divided by that of {baseline}.\n\
-         Interrupts are the whole queue's: both readers of mixed share them, and fsync counts flushes as well as writes."
-    )
-}
-
-/// The table of one part for a terminal. `bold`: it is one.
-pub fn table(part: &Part, policies: &Policies, bold: bool) -> String {
-    let heads = heads(&policies.0[part.baseline].label);
-    let groups = groups(part, policies);
-    let mut widths = heads.each_ref().map(|head| head.chars().count());
-    for line in groups.iter().flatten() {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let emphasized = |text: String| if bold { format!("\x1b[1m{text}\x1b[0m") } else { text };
-    let mut lines = vec![emphasized(caption(part)), String::new(), emphasized(aligned(&heads, &widths))];
-    for mut group in groups {
-        // The job's name once is enough to see where it begins.
-        group.iter_mut().skip(1).for_each(|line| line[0].clear());
-        lines.extend(group.iter().map(|line| aligned(line, &widths)));
-    }
-    lines.extend([String::new(), notes(part, policies)]);
-    lines.join("\n") + "\n"
-}
-
-/// Words to the left, numbers to the right.
-fn aligned(cells: &[String; COLUMNS], widths: &[usize; COLUMNS]) -> String {
-    let columns = cells.iter().zip(widths).enumerate();
-    let padded = columns.map(|(column, (cell, &width))| match column {
-        0 | 1 => format!("{cell:<width$}"),
-        _ => format!("{cell:>width$}"),
-    });
-    padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    rows.iter().enumerate().map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::Job;
     use crate::options::Policy;
-    use crate::results::tests::{cell, part};
+    use crate::results::tests::measured;
+
+    fn policies() -> Policies {
+        Policies(["none", "auto"].map(|label| Policy { label: label.into(), text: label.into(), style: 0 }).into())
+    }
 
     #[test]
-    fn columns_are_aligned_and_jobs_named_once() {
-        let policy = |label: &str| Policy { label: label.into(), text: label.into(), style: 0 };
-        let policies = Policies(vec![policy("none"), policy("auto")]);
-        let cells = vec![cell(0, 0, &[(1000.0, 100)]), cell(0, 1, &[(12_345.0, 25)]), cell(3, 1, &[(1.0, 1)])];
-        let text = table(&part(Place::Native, cells), &policies, false);
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[2], "job         policy   IOPS  x none     p50 µs     p99 µs  interrupts/I/O  x none");
-        assert_eq!(lines[3], "depth1      none     1000    1.00     1000.0     2000.0           1.000    1.00");
-        assert_eq!(lines[4], "            auto    12345   12.35       81.0      162.0           0.250    0.25");
-        assert_eq!(lines[5], "mixed-sync  auto        1       -  1000000.0  2000000.0           0.010       -");
-        assert!(lines[0].contains("EVENT_IDX off") && !text.contains('\x1b'));
+    fn what_cannot_be_told_is_grey() {
+        let table = table(&measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1000, 250)]), &policies(), false);
+        let shown = text(&table, false);
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[0], "policy       interrupts/IO  system calls/IO         CPU µs/IO           reads/s");
+        assert!(lines[3].starts_with("auto            0.25 exact"), "{shown}");
+        let auto = &table.lines[2];
+        assert_eq!(
+            auto.iter().map(|cell| cell.is_grey).collect::<Vec<_>>(),
+            [false, false, true, false, true],
+            "{shown}"
+        );
+        assert!(!shown.contains('\x1b') && text(&table, true).contains("\x1b[2m"));
+    }
+
+    #[test]
+    fn a_sixth_policy_fits_a_terminal() {
+        let table = table(&measured(Job::Sqlite, &[(1000, 1000); 6]), &policies(), false);
+        assert!(text(&table, false).lines().all(|line| line.chars().count() <= 132));
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let numbers = [0.1234, 0.99, 1.0, 12.345, 123.4, 12_345.0].map(number);
+        assert_eq!(numbers, ["0.123", "0.990", "1.00", "12.3", "123", "12345"]);
+        assert_eq!([0.5, 1.25, 2.0, 12.0, f64::INFINITY].map(ratio), ["0.50", "1.25", "2.0", "12", "∞"]);
     }
 }

@@ -9,12 +9,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use coalesce_target::config::Device;
 use coalesce_target::control;
+use nix::unistd::Pid;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::options::{Options, Policies};
+use crate::options::{Options, Policy};
+use crate::place::Place;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
 
@@ -24,7 +27,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// What the images are filled with is random, so that no file system stores less than it seems to; the seed of it.
 pub const FILL_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A running coalesce-target with a disk per policy.
+/// A running coalesce-target with a disk for each place.
 #[derive(Debug)]
 pub struct Target {
     // Dropped in this order: the process first, then what it has open.
@@ -32,15 +35,16 @@ pub struct Target {
     work: TempDir,
     #[expect(dead_code, reason = "removes the images when it is dropped")]
     images: TempDir,
-    disks: Vec<Disk>,
 }
 
 #[derive(Debug, Serialize)]
 struct Disk {
-    name: String,
+    name: &'static str,
+    device: Device,
     socket: PathBuf,
     file: PathBuf,
-    policy: String,
+    /// One: all requests of a load share an interrupt, which is what a policy decides about.
+    queues: u16,
     direct: bool,
 }
 
@@ -51,38 +55,38 @@ struct Configuration<'a> {
 }
 
 impl Target {
-    /// Makes the images and starts to serve them.
-    pub fn start(options: &Options, stop: &Arc<Stop>) -> Result<Self> {
+    /// Makes the images and starts to serve them: a disk for each place.
+    pub fn start(options: &Options, places: &[Place], stop: &Arc<Stop>) -> Result<Self> {
         let program = options.target_path()?;
         // Sockets have short names (108 bytes), so they are not in --image-dir, which may have a long one.
         let work = tempdir(&std::env::temp_dir())?;
         let images = tempdir(&options.image_dir.clone().unwrap_or_else(std::env::temp_dir))?;
-        let Policies(policies) = &options.policies;
-        let progress = Progress::begin("making disk images", policies.len() as u64)?;
+        let progress = Progress::begin("making disk images")?;
         let mut disks = Vec::new();
-        for (index, policy) in policies.iter().enumerate() {
+        for (done, place) in places.iter().enumerate() {
             stop.check()?;
-            progress.now(&policy.label);
-            let file = images.path().join(format!("{index}.img"));
-            make_image(&file, options.image_size.0, FILL_SEED.wrapping_add(index as u64))?;
-            let socket = work.path().join(format!("{index}.sock"));
+            let name = place.name();
+            progress.at(done as f64 / places.len() as f64, name);
+            let file = images.path().join(name);
+            make_image(&file, options.image_size.0, FILL_SEED)?;
+            let device = if *place == Place::Nvme { Device::Nvme } else { Device::VirtioBlk };
             disks.push(Disk {
-                name: policy.label.clone(),
-                socket,
+                name,
+                device,
+                socket: socket(work.path(), name),
                 file,
-                policy: policy.text.clone(),
+                queues: 1,
                 direct: options.direct,
             });
-            progress.step();
         }
         drop(progress);
         let process = serve(&program, work.path(), &disks, stop)?;
-        Ok(Self { process, work, images, disks })
+        Ok(Self { process, work, images })
     }
 
-    /// Sockets of the disks, in the order of the policies.
-    pub fn sockets(&self) -> impl Iterator<Item = &Path> {
-        self.disks.iter().map(|disk| disk.socket.as_path())
+    /// Socket of a disk.
+    pub fn socket(&self, disk: &str) -> PathBuf {
+        socket(self.work.path(), disk)
     }
 
     /// A directory for files of this run.
@@ -90,9 +94,28 @@ impl Target {
         self.work.path()
     }
 
-    /// What the target counted so far, a list by disk.
-    pub fn stats(&self) -> Result<Value> {
-        control::request(&control_socket(self.work.path()), "get_stats", &json!({}))
+    fn call(&self, method: &str, params: &Value) -> Result<Value> {
+        control::request(&control_socket(self.work.path()), method, params)
+    }
+
+    /// What the queues of a disk have counted so far.
+    pub fn stats(&self, disk: &str) -> Result<Vec<Value>> {
+        let answer = self.call("get_stats", &json!({ "ctrlr": disk }))?;
+        let queues = answer.pointer("/0/queues").and_then(Value::as_array);
+        queues.cloned().with_context(|| format!("the target's statistics of {disk}: {answer}"))
+    }
+
+    /// Changes the policy of a disk.
+    pub fn set_policy(&self, disk: &str, policy: &Policy) -> Result<()> {
+        self.call("set_policy", &json!({ "ctrlr": disk, "policy": policy.text })).map(drop)
+    }
+
+    /// The process of a disk.
+    pub fn pid(&self, disk: &str) -> Result<Pid> {
+        let disks = self.call("list", &json!({}))?;
+        let about = disks.as_array().into_iter().flatten().find(|about| about["ctrlr"] == disk);
+        let pid = about.and_then(|about| i32::try_from(about["pid"].as_u64()?).ok());
+        pid.map(Pid::from_raw).with_context(|| format!("the target's list has no process of {disk}"))
     }
 
     /// Ends the target. It must go without a complaint.
@@ -112,6 +135,10 @@ impl Target {
 fn tempdir(parent: &Path) -> Result<TempDir> {
     let dir = tempfile::Builder::new().prefix("coalesce-demo.").tempdir_in(parent);
     dir.with_context(|| format!("cannot make a directory in {}", parent.display()))
+}
+
+fn socket(work: &Path, disk: &str) -> PathBuf {
+    work.join(disk)
 }
 
 fn control_socket(work: &Path) -> PathBuf {

@@ -1,5 +1,6 @@
 //! `coalesce-demo` as its users run it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -16,7 +17,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const ROWS: [&str; 7] = ["depth1", "depth8", "depth32", "mixed-sync", "mixed-async", "batch4", "fsync"];
+const JOBS: [&str; 6] = ["depth1", "depth8", "depth32", "mixed", "batch4", "fsync"];
 const POLICIES: [&str; 5] = ["none", "nvme", "vic", "cint", "auto"];
 
 /// Cargo builds the programs of other packages for no test, so this asks it to.
@@ -92,19 +93,29 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
-/// Each row under each policy, in order, with something measured.
-fn assert_complete(part: &Value, policies: &[&str], latency: &str) {
-    let rows = part["rows"].as_array().unwrap();
-    let names: Vec<_> =
-        rows.iter().map(|row| (row["jobname"].as_str().unwrap(), row["policy"].as_str().unwrap())).collect();
-    let expected: Vec<_> = ROWS.iter().flat_map(|&row| policies.iter().map(move |&policy| (row, policy))).collect();
-    assert_eq!(names, expected);
-    for row in rows {
-        let percentile = |percent: &str| number(&row[latency]["percentile"][percent]);
-        assert!(number(&row["iops"]) > 0.0 && number(&row["interrupts"]) > 0.0, "{row}");
-        assert!(percentile("50.000000") > 0.0 && percentile("99.000000") >= percentile("50.000000"), "{row}");
-        assert!(number(&row["interrupts_per_io"]) <= 1.0, "{row}");
+/// The turns of each job, in order: every policy, the first one twice, and all of them did something.
+fn turns<'a>(part: &'a Value, jobs: &[&str], variants: usize) -> Vec<(&'a str, usize, &'a Value)> {
+    let names: Vec<_> = part["jobs"].as_array().unwrap().iter().map(|job| job["jobname"].as_str().unwrap()).collect();
+    assert_eq!(names, jobs);
+    let mut turns = Vec::new();
+    for job in part["jobs"].as_array().unwrap() {
+        let blocks = job["turns"].as_array().unwrap();
+        assert_eq!(job["blocks"], blocks.len());
+        assert!(!blocks.is_empty() && blocks.iter().all(|block| block.as_array().unwrap().len() == variants), "{job}");
+        let of_block = |block: &'a Value| block.as_array().unwrap().iter().enumerate();
+        turns.extend(blocks.iter().flat_map(of_block).map(|(nth, turn)| (job["jobname"].as_str().unwrap(), nth, turn)));
     }
+    for (job, nth, turn) in &turns {
+        for count in ["seconds", "completions", "interrupts", "context_switches", "client_cpu_ns", "target_cpu_ns"] {
+            assert!(number(&turn[count]) > 0.0, "{job}, variant {nth}: no {count}: {turn}");
+        }
+        // One may be for what was held before the turn.
+        assert!(number(&turn["interrupts"]) <= number(&turn["completions"]) + 1.0, "{job}, variant {nth}: {turn}");
+        assert!(number(&turn["system_calls"]) >= number(&turn["interrupts"]), "{job}, variant {nth}: {turn}");
+        let kinds = ["reads", "writes", "flushes"].map(|kind| number(&turn[kind])).iter().sum::<f64>();
+        assert!(kinds <= number(&turn["completions"]), "{job}, variant {nth}: {turn}");
+    }
+    turns
 }
 
 /// That elements are closed in the order they were opened in, and that nothing is loaded from elsewhere.
@@ -123,9 +134,7 @@ fn assert_page(html: &str) {
         }
     }
     assert!(open.is_empty(), "{open:?}");
-    let pictures: Vec<_> = html.split("role=\"img\"").skip(1).collect();
-    assert!(!pictures.is_empty());
-    for picture in pictures {
+    for picture in html.split("role=\"img\"").skip(1) {
         assert!(picture.starts_with("><title>") && picture.contains("</title><desc>"), "{:.200}", picture);
     }
 }
@@ -133,34 +142,103 @@ fn assert_page(html: &str) {
 #[test]
 fn a_run_measures_every_job_under_every_policy() {
     let place = Place::new();
-    let (status, stdout, stderr) = place.run("--no-guest --seconds 0.05 --image-size 16M");
+    let jobs = JOBS.join(",");
+    let (status, stdout, stderr) =
+        place.run(&format!("--no-guest --seconds 0.01 --turn 0.05 --image-size 16M --jobs {jobs}"));
     assert_eq!(status, Some(0), "{stderr}");
-    for word in ROWS.iter().chain(&POLICIES).chain(&["IOPS", "p99 µs", "interrupts/I/O", "Left out: --no-guest"]) {
+    for word in JOBS.iter().chain(&POLICIES).chain(&["none, again", "interrupts/IO", "Left out: --no-guest", "Next:"]) {
         assert!(stdout.contains(word), "{word} is missing: {stdout}");
     }
-    assert!(stdout.lines().all(|line| line.chars().count() <= 120), "{stdout}");
-
     let json = place.json();
-    assert_complete(&json["native"], &POLICIES, "clat_ns");
-    assert_eq!((&json["baseline"], &json["guest"]["rows"]), (&json!("none"), &Value::Null));
-    let rows = json["native"]["rows"].as_array().unwrap();
-    for row in rows.iter().filter(|row| row["policy"] == "none") {
-        assert_eq!(row["interrupts"], row["total_ios"], "every completion interrupts: {row}");
+    assert_eq!((&json["baseline"], &json["guest"]["jobs"]), (&json!("none"), &json!([])));
+    for (job, nth, turn) in turns(&json["native"], &JOBS, 6) {
+        assert_eq!(number(&turn["realtime"]) > 0.0, job == "mixed", "{job}: {turn}");
+        assert_eq!(number(&turn["flushes"]) > 0.0, job == "fsync", "{job}: {turn}");
+        if nth < 2 {
+            assert_eq!(turn["interrupts"], turn["completions"], "none interrupts for every completion: {job}: {turn}");
+        }
     }
-    // What the client counted, the target counted too, besides warm-ups.
-    for (disk, policy) in POLICIES.iter().enumerate() {
-        let by_client = json["native"]["runs"].as_array().unwrap().iter().filter(|run| run["policy"] == *policy);
-        let by_client: f64 = by_client.map(|run| number(&run["report"]["interrupts"])).sum();
-        let by_target = number(&json["native"]["target"]["after"][disk]["queues"][0]["interrupts"]);
-        assert!(by_client > 0.0 && by_client <= by_target, "{policy}: {by_client} {by_target}");
+    // One block says nothing, and so does the page.
+    for job in json["native"]["jobs"].as_array().unwrap() {
+        for metric in job["metrics"].as_array().unwrap() {
+            assert!(
+                metric["policies"].as_object().unwrap().values().all(|told| told["verdict"] == "too few turns"),
+                "{metric}"
+            );
+        }
     }
-
     let html = fs::read_to_string(place.file("report.html")).unwrap();
     assert_page(&html);
-    for word in ROWS.iter().chain(&POLICIES).chain(&["--no-guest --seconds 0.05", "coalesce-target bench"]) {
+    for word in
+        JOBS.iter().chain(&POLICIES).chain(&["too few turns", "--no-guest --seconds 0.01", "coalesce-target bench"])
+    {
         assert!(html.contains(word), "{word}");
     }
     place.assert_clean();
+}
+
+#[test]
+fn with_blocks_enough_interrupts_are_compared_and_shown() {
+    let place = Place::new();
+    let arguments =
+        "--no-guest --seconds 2 --turn 0.02 --image-size 16M --jobs depth8 --policies none,nvme:thr=7,time=25ms";
+    let (status, _, stderr) = place.run(arguments);
+    assert_eq!(status, Some(0), "{stderr}");
+    // Eight in flight, and one interrupt for eight: no speed of the machine changes that.
+    let json = place.json();
+    let interrupts = &json["native"]["jobs"][0]["metrics"][0];
+    assert_eq!(interrupts["name"], "interrupts/IO");
+    let told = &interrupts["policies"]["nvme"];
+    assert_eq!(told["verdict"], "differs", "{json}");
+    assert!((number(&told["ratio"]["median"]) - 0.125).abs() < 0.01, "{told}");
+    let html = fs::read_to_string(place.file("report.html")).unwrap();
+    assert_page(&html);
+    assert!(html.contains("role=\"img\"") && html.contains("<td class=\"n\">0.12 exact"), "{html}");
+    place.assert_clean();
+}
+
+/// The policies whose interrupts per I/O are exact in a job of a run, natively, and how many they are.
+fn exact_interrupts(run: &Value, job: &str) -> BTreeMap<String, f64> {
+    let job = run["native"]["jobs"].as_array().unwrap().iter().find(|about| about["jobname"] == job).unwrap();
+    let interrupts = &job["metrics"][0];
+    assert_eq!(interrupts["name"], "interrupts/IO");
+    let baseline = number(&interrupts["baseline"]);
+    let others = interrupts["policies"].as_object().unwrap().iter();
+    let others = others.filter(|(_, told)| told["exact"] == true);
+    let mut counts: BTreeMap<_, _> =
+        others.map(|(policy, told)| (policy.clone(), baseline * number(&told["ratio"]["median"]))).collect();
+    if interrupts["exact"] == true {
+        counts.insert("none".into(), baseline);
+    }
+    counts
+}
+
+#[test]
+fn exact_counts_are_those_of_the_committed_run() {
+    let committed = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results/1-demo.json")).unwrap();
+    let committed = serde_json::from_str(&committed).unwrap();
+    for (job, policies, labels) in [
+        ("depth1", "none,vic,cint,auto", ["none", "none", "vic", "cint", "auto"].as_slice()),
+        // Eight of 32 complete before 25 ms are over on any machine.
+        ("depth32", "none,nvme:thr=7,time=25ms", &["none", "none", "nvme"]),
+    ] {
+        let place = Place::new();
+        let (status, _, stderr) = place
+            .run(&format!("--no-guest --seconds 1 --turn 0.1 --image-size 16M --jobs {job} --policies {policies}"));
+        assert_eq!(status, Some(0), "{stderr}");
+        let committed = exact_interrupts(&committed, job);
+        for (_, nth, turn) in turns(&place.json()["native"], &[job], labels.len()) {
+            let policy = labels[nth];
+            let count = committed.get(policy).unwrap_or_else(|| panic!("{job}, {policy}: not exact in {committed:?}"));
+            // An interrupt at either end of the turn may be outside of it.
+            let missing = count * number(&turn["completions"]) - number(&turn["interrupts"]);
+            assert!(
+                missing.abs() <= 2.0,
+                "{job}, {policy}: {missing} interrupts of {count} per I/O are missing: {turn}"
+            );
+        }
+        place.assert_clean();
+    }
 }
 
 #[test]
@@ -171,7 +249,9 @@ fn the_first_line_says_what_is_wrong() {
         ("--policies none,none", 2, "given twice"),
         ("--seconds 0", 2, "0.01 to 3600"),
         ("--no-guest --no-native", 2, "cannot be used with"),
-        ("--image-size 10M", 1, "at least 64M for the guest"),
+        ("--jobs depth1,depth2", 2, "depth2"),
+        ("--quick --seconds 1", 2, "cannot be used with"),
+        ("--image-size 100M", 1, "at least 128M for the guest"),
         ("--image-size 1000", 1, "whole MiB"),
         ("--out /nonexistent/report.html", 1, "cannot write /nonexistent/report.html"),
         ("--image-dir /nonexistent", 1, "cannot make a directory in /nonexistent"),
@@ -222,7 +302,7 @@ fn a_signal_leaves_nothing_behind() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let place = Place::new();
         let mut demo = measuring(&place);
-        assert_eq!(place.processes().len(), 1, "coalesce-target");
+        assert_eq!(place.processes().len(), 2, "coalesce-target serve, and bench");
         kill(Pid::from_raw(demo.id().try_into().unwrap()), signal).unwrap();
         wait_until(|| demo.try_wait().unwrap().is_some());
         let (status, _, stderr) = outcome(&demo.wait_with_output().unwrap());
@@ -240,7 +320,7 @@ fn without_tools(place: &Place) -> Command {
         let found = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(tool)).into_iter().find(|path| path.exists());
         symlink(found.unwrap(), bin.join(tool)).unwrap();
     }
-    let mut command = place.command("--no-native --image-size 64M --policies none");
+    let mut command = place.command("--no-native --policies none");
     command.env("PATH", bin);
     command
 }
@@ -250,7 +330,7 @@ fn a_guest_that_cannot_run_is_skipped_loudly() {
     let place = Place::new();
     let (status, stdout, stderr) = outcome(&without_tools(&place).output().unwrap());
     assert_eq!(status, Some(0), "{stderr}");
-    let notice = stdout.lines().find(|line| line.starts_with("SKIPPED: guest part: ")).expect(&stdout);
+    let notice = stdout.lines().find(|line| line.starts_with("SKIPPED: Linux guest, virtio-blk: ")).expect(&stdout);
     assert!(notice.contains("qemu-system-x86_64") && notice.contains("guest/packages.sh"), "{notice}");
     assert_eq!(place.json()["guest"]["notice"], notice);
     let html = fs::read_to_string(place.file("report.html")).unwrap();
@@ -282,21 +362,17 @@ fn a_linux_guest_runs_every_job() {
         return;
     }
     let place = Place::new();
-    let (status, stdout, stderr) =
-        place.run("--no-native --guest-seconds 0.3 --image-size 64M --policies none,nvme:thr=7,time=20ms");
+    let (status, stdout, stderr) = place
+        .run("--no-native --no-nvme --seconds 0.5 --jobs depth1,mixed,sqlite --policies none,nvme:thr=7,time=20ms");
     assert_eq!(status, Some(0), "{stdout}{stderr}");
     let json = place.json();
-    let guest = &json["guest"];
-    assert_complete(guest, &["none", "nvme"], "lat_ns");
-    assert_eq!((&guest["notice"], &guest["event_idx"]), (&Value::Null, &json!(true)));
-    // Whose disk is whose: a synchronous reader has to wait for the whole of nvme's time.
-    let rows = guest["rows"].as_array().unwrap();
-    let depth1 = |policy: &str| rows.iter().find(|row| row["jobname"] == "depth1" && row["policy"] == policy).unwrap();
-    assert!(number(&depth1("nvme")["lat_ns"]["percentile"]["50.000000"]) >= 20e6, "{rows:#?}");
-    // QEMU passes on as one what comes twice before the guest's CPU takes it; no interrupt is without a cause.
-    for (disk, by_guest) in guest["guest_interrupts"].as_array().unwrap().iter().enumerate() {
-        let by_target = number(&guest["target"]["after"][disk]["queues"][0]["interrupts"]);
-        assert!(number(by_guest) > 0.0 && number(by_guest) <= by_target, "{by_guest} {by_target}");
+    assert_eq!(json["guest"]["notice"], Value::Null);
+    for (job, nth, turn) in turns(&json["guest"], &["depth1", "mixed", "sqlite"], 3) {
+        assert_eq!(number(&turn["realtime"]) > 0.0, job == "mixed", "{job}: {turn}");
+        assert_eq!(number(&turn["flushes"]) > 0.0, job == "sqlite", "{job}: {turn}");
+        // A synchronous reader has to wait for the whole of nvme's time, and for no time under none.
+        let per_second = number(&turn["completions"]) / number(&turn["seconds"]);
+        assert!(job != "depth1" || nth < 2 || per_second <= 55.0, "{turn}");
     }
     assert_page(&fs::read_to_string(place.file("report.html")).unwrap());
     place.assert_clean();

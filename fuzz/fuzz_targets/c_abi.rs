@@ -226,7 +226,7 @@ impl BudgetParams {
 /// Where the clock stops: at the end of its range a deadline comes early, and again.
 const LAST: u64 = u64::MAX >> 1;
 
-const NO_ERROR: coalesce_error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0 };
+const NO_ERROR: coalesce_error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
 
 /// What is no state: an error each, and not a byte is written.
 fn not_a_state(input: &Input) {

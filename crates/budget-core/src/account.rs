@@ -10,7 +10,7 @@ use crate::credit::{cost_of, times};
 impl Budget {
     /// Settles the account for the time since the last call. `outstanding`: at the end of that time.
     pub(crate) fn advance(&mut self, now: u64, outstanding: u16) {
-        // The load goes on for sixteen usual gaps. So long the depth is outstanding, though the device may see less of it.
+        // The load goes on for sixteen usual gaps. Until then the depth is outstanding, though the device may see less of it.
         let going_on = self.gap8.wrapping_mul(2).saturating_sub(self.quiet);
         let paced = self.paced();
         let elapsed = self.elapsed(now);

@@ -1,7 +1,7 @@
-//! The decision: hold a completion, if company is to be expected and the account pays for the wait.
+//! The decision: hold a completion if others are expected to join it and the account can pay for the wait.
 //!
-//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, `depth.rs` learns when company is to be expected,
-//! `storm.rs` may put a delivery off.
+//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, `depth.rs` learns when others are to be expected,
+//! `storm.rs` may delay a delivery.
 
 use crate::config::Config;
 use crate::credit::{cost_of, times};
@@ -13,10 +13,10 @@ use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)] // small fields first, where small processors reach them with short instructions
 pub struct Budget {
-    pub(crate) kind: Kind,
     pub(crate) flags: Flags,
+    pub(crate) back: u8,         // submissions since a probe found a depth, up to BACK
     pub(crate) vain: u8,         // probes in a row that found nothing to save
-    pub(crate) skip_bits: u8,    // after the next hold that nobody joins, skip 2^skip_bits - 1
+    pub(crate) skip_bits: u8,    // after the next hold that nothing joins, 2^skip_bits - 1 completions are not held
     pub(crate) skip: u16,        // completions to be delivered at once while nothing is in flight
     pub(crate) until_probe: u16, // completions; 0: a probe is due
     // Commands
@@ -24,11 +24,11 @@ pub struct Budget {
     pub(crate) in_flight: u16,   // of them, those that have not completed
     pub(crate) held: u16,
     pub(crate) alone: u16, // Urgents that interrupted alone while others were held
-    pub(crate) depth: u16, // what the requesters keep outstanding before they wait for us; 0: not known
+    pub(crate) depth: u16, // what the requesters keep outstanding before they wait for the device; 0: not known
     pub(crate) found: u16, // what the last probe found
     // Ages in ticks; they saturate at AGE_MAX
-    pub(crate) oldest: u32, // of the oldest completion held
-    pub(crate) quiet: u32,  // of the last completion; Urgents that may interrupt alone are none
+    pub(crate) oldest: u32, // of the oldest completion held, or of the first submission counted by `back`
+    pub(crate) quiet: u32,  // of the last completion, not counting Urgents that may interrupt alone
     pub(crate) gap: u32,    // of the last interrupt
     pub(crate) gap8: u32,   // eight times the usual gap between completions, in ticks
     pub(crate) average: Average,
@@ -41,22 +41,10 @@ pub struct Budget {
 
 const _: () = assert!(size_of::<Budget>() == 96);
 
-/// Why completions are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    /// They wait for company, or nothing is held.
-    Company,
-    /// They wait until the requesters fall silent, to learn the depth.
-    Probe,
-    /// They are due, and wait for the storm guard.
-    PutOff,
-}
-
 /// The algorithm.
 impl Budget {
-    /// A command completed. `cif`: commands in flight, counting this one. `outstanding`: commands submitted and not reaped,
-    /// counting this one; 0: not known.
+    /// Decides about a completed command. `cif`: commands in flight, including this one. `outstanding`: commands submitted and
+    /// not reaped, including this one; 0: not known.
     pub fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
         let (cif, outstanding) = (commands(cif), commands(outstanding));
         self.advance(now, outstanding.max(cif.saturating_add(self.held)));
@@ -72,7 +60,7 @@ impl Budget {
         }
         let decision = match event {
             Event::Error => return self.deliver(Reason::Error), // even in a storm
-            _ if matches!(self.kind, Kind::PutOff) => Decision::Hold(HoldReason::Storm),
+            _ if self.flags.has(Flags::PUT_OFF) => Decision::Hold(HoldReason::Storm),
             _ => self.decide(event, cif, is_company),
         };
         match decision {
@@ -83,7 +71,7 @@ impl Budget {
         }
     }
 
-    /// What a completion gets, if there is no storm. `is_company`: it would be held with the others.
+    /// The decision without the storm guard. `is_company`: the completion would be held with the others.
     fn decide(&mut self, event: Event, cif: u16, is_company: bool) -> Decision {
         match event {
             Event::Barrier => return Decision::Deliver(Reason::Barrier),
@@ -92,7 +80,7 @@ impl Budget {
             _ => {}
         }
         if self.held.saturating_add(self.alone).saturating_add(1) >= self.config.thr {
-            return Decision::Deliver(Reason::Count); // an Urgent counts too, or the others would block the queue
+            return Decision::Deliver(Reason::Count); // Urgents that interrupted alone count too, so that held ones do not block a queue
         }
         let allowed = if is_company { Decision::Hold(HoldReason::Company) } else { Decision::DeliverUrgent };
         let held = self.held.saturating_add(is_company.into());
@@ -103,30 +91,30 @@ impl Budget {
             let is_affordable = cost <= self.credit.saturating_add(self.config.probe_credit());
             return if is_affordable { allowed } else { self.end_probe() };
         }
-        if held >= self.outstanding.max(self.depth) || self.skips(cif) {
-            return Decision::Deliver(Reason::LowCif); // nobody else would come
+        if self.sees_return() || held >= self.outstanding.max(self.depth) || self.skips(cif) {
+            return Decision::Deliver(Reason::LowCif); // no other completion would join
         }
         // What is in flight or held stays outstanding until we deliver, so that this much is earned for certain.
         let earned = self.config.earned_by(self.in_flight.saturating_add(held).max(self.depth));
-        // Of what is outstanding, at most 2 ε are held. What a poll finds at once counts as one.
+        // Of what is outstanding, at most 2 ε are held. Completions of one tick count as one, as a poll finds them together.
         let is_fair = self.flags.has(Flags::TOGETHER) || cost_of(self.held) < earned.wrapping_mul(2);
         let is_affordable = cost.saturating_sub(times(earned, silence)) <= self.credit;
         if is_fair && is_affordable { allowed } else { Decision::Deliver(Reason::Budget) }
     }
 
-    /// Ticks until what is held is due, below 0 if it was before, and the reason the interrupt will give.
+    /// Ticks until what is held is due, negative if that instant has passed, and the reason of the interrupt.
     pub(crate) const fn left(&self) -> (i32, Reason) {
         let own = self.own();
         if self.is_storming() {
             let pace = self.config.storm_interval.wrapping_sub(self.gap).cast_signed();
-            if matches!(self.kind, Kind::PutOff) || own.0 < pace {
+            if self.flags.has(Flags::PUT_OFF) || own.0 < pace {
                 return (pace, Reason::Storm);
             }
         }
         own
     }
 
-    /// The same without the storm guard.
+    /// [`left`](Self::left) without the storm guard.
     pub(crate) const fn own(&self) -> (i32, Reason) {
         let max_hold = self.config.max_hold.wrapping_sub(self.oldest).cast_signed();
         let silence = self.silence().wrapping_sub(self.quiet).cast_signed();
@@ -138,7 +126,7 @@ impl Budget {
         if self.gap8 > 0 { self.gap8 } else { 1 }
     }
 
-    /// The reason of a deadline that has passed.
+    /// The reason to deliver, if a deadline has passed.
     pub(crate) const fn expired(&self) -> Option<Reason> {
         match self.left() {
             (..=0, reason) if self.held > 0 => Some(reason),
@@ -168,11 +156,12 @@ impl Budget {
     }
 
     pub(crate) const fn drop_held(&mut self) {
-        (self.held, self.alone, self.kind) = (0, 0, Kind::Company);
+        (self.held, self.alone) = (0, 0);
+        self.flags.set(Flags::PROBE | Flags::PUT_OFF, false);
     }
 }
 
-/// So many commands; more than 65 535 count as that many.
+/// Limits a number of commands to 65 535.
 #[expect(clippy::cast_possible_truncation, reason = "compared before")]
 pub(crate) fn commands(number: u32) -> u16 {
     number.min(u16::MAX.into()) as u16
@@ -186,12 +175,16 @@ impl Flags {
     pub(crate) const NONE: Self = Self(0);
     /// More than one command was outstanding since the last probe.
     pub(crate) const SEVERAL: u8 = 1;
-    /// The requesters did not wait for us since the last completion, so that `quiet` is a gap.
+    /// Since the last completion the requesters did not wait for the device, so `quiet` is a gap.
     pub(crate) const BUSY: u8 = 2;
     /// Interrupts come faster than the storm guard allows.
     pub(crate) const STORM: u8 = 4;
     /// The completion came in the same tick as the one before.
     pub(crate) const TOGETHER: u8 = 8;
+    /// What is held waits until the requesters fall silent, to learn the depth.
+    pub(crate) const PROBE: u8 = 16;
+    /// What is held is due, and waits for the storm guard.
+    pub(crate) const PUT_OFF: u8 = 32;
 
     pub(crate) const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

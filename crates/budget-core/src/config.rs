@@ -34,7 +34,7 @@ impl Params {
 pub struct Config {
     pub(crate) max_hold: u32,
     pub(crate) storm_interval: u32, // 0: no storm guard
-    epsilon: u16,                   // ε * 2^SHIFT
+    pub(crate) epsilon: u16,        // ε * 2^SHIFT
     pub(crate) thr: u16,
     pub(crate) tick_hz: U40,
     pub(crate) storm_shift: u8,
@@ -114,6 +114,13 @@ impl Config {
     #[must_use]
     pub const fn epsilon(&self) -> (u64, u64) {
         (self.epsilon as u64, 1 << SHIFT)
+    }
+
+    /// The same with a budget of 2^-`shift` of this one; with 0 from a `shift` of 16 on.
+    #[must_use]
+    pub const fn lowered(self, shift: u8) -> Self {
+        let epsilon = if shift < 16 { self.epsilon >> shift } else { 0 };
+        Self { epsilon, ..self }
     }
 
     /// C0: what probes may take beyond the budget, in requests * ticks.

@@ -1,6 +1,6 @@
 //! The depth: the commands that the requesters submit before they wait for us. Only a hold that lasts can show it.
 
-use crate::algorithm::{Budget, Flags, Kind, commands};
+use crate::algorithm::{Budget, Flags, commands};
 use crate::credit::cost_of;
 use coalesce_decision::{Decision, Reason};
 
@@ -10,6 +10,8 @@ pub(crate) const FIRST_PROBE: u16 = 16;
 const VAIN_MAX: u8 = 6;
 /// At most 2^10 - 1 completions are skipped.
 const SKIP_BITS_MAX: u8 = 10;
+/// Submissions that show how the requesters come back after a probe.
+pub(crate) const BACK: u8 = 6;
 
 impl Budget {
     /// Whether completions are held to learn the depth: until nobody submits any more, as all of them wait for us. Who is
@@ -21,9 +23,9 @@ impl Budget {
         let may_find = !(is_alone || reaps || self.is_storming());
         let is_paid = self.credit.saturating_mul(2) >= self.config.probe_credit().wrapping_neg();
         if self.until_probe == 0 && self.held == 0 && may_find && is_paid {
-            self.kind = Kind::Probe;
+            self.flags.set(Flags::PROBE, true);
         }
-        matches!(self.kind, Kind::Probe)
+        self.flags.has(Flags::PROBE)
     }
 
     /// A probe costs too much.
@@ -35,8 +37,9 @@ impl Budget {
     /// A hold ends because a deadline passed.
     pub(crate) fn end_hold(&mut self, reason: Reason) -> Decision {
         let all_wait = self.in_flight == 0 && matches!(reason, Reason::Silence);
-        if matches!(self.kind, Kind::Probe) && !matches!(reason, Reason::Storm) {
+        if self.flags.has(Flags::PROBE) && !matches!(reason, Reason::Storm) {
             self.learn(if all_wait { self.held } else { 0 });
+            self.back = if all_wait { 0 } else { self.back };
         } else if all_wait {
             self.skip = 1_u16.wrapping_shl(self.skip_bits.into()).wrapping_sub(1);
             self.skip_bits = self.skip_bits.wrapping_add(1).min(SKIP_BITS_MAX);
@@ -52,17 +55,50 @@ impl Budget {
     fn learn(&mut self, found: u16) {
         let last = core::mem::replace(&mut self.found, found);
         self.depth = self.depth.max(last.min(found)).min(last.max(found));
-        // An odd number of completions, or each probe would begin at the same command of a batch.
-        self.until_probe = commands(
-            1 | if found > 0 && found != self.depth {
-                u32::from(found) << 3 // look again soon
-            } else {
-                let saves = self.config.earned_by(found).wrapping_mul(2) > cost_of(1);
-                self.vain = if saves { 0 } else { self.vain.wrapping_add(1).min(VAIN_MAX) };
-                (u32::from(self.held) << 7).wrapping_shl(self.vain.into())
-            },
-        );
+        if found > 0 && found != self.depth {
+            self.until_probe = commands(u32::from(found) << 3 | 1); // look again soon
+        } else {
+            self.rest(self.held, !self.find_saves());
+        }
         self.flags.set(Flags::SEVERAL, false);
+    }
+
+    /// `count` commands are submitted: after a probe that found a depth, the first come back. Where six arrive within two usual gaps,
+    /// requests had been waiting to be submitted, as in an open loop that ran into its limit. Or all come back at once, and
+    /// are in flight. In both cases the device sees what is outstanding, and earns with nothing else.
+    pub(crate) fn note_return(&mut self, count: u16) {
+        if self.back == BACK {
+            return;
+        }
+        if self.back == 0 {
+            self.oldest = 0;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "BACK at most")]
+        let more = count.min(BACK.into()) as u8;
+        self.back = self.back.wrapping_add(more).min(BACK);
+        if self.back == BACK && self.oldest < self.gap8 >> 2 {
+            self.depth = 0;
+            self.rest(self.found, true);
+        } else if self.back == BACK && self.find_saves() {
+            self.vain = 0;
+        }
+    }
+
+    /// Whether it is still to be seen how the requesters come back after a probe. Until then nothing is held.
+    pub(crate) const fn sees_return(&self) -> bool {
+        self.back < BACK
+    }
+
+    /// Whether anything could be held with as many outstanding as the last probe found.
+    const fn find_saves(&self) -> bool {
+        self.config.earned_by(self.found).wrapping_mul(2) > cost_of(1)
+    }
+
+    /// The next probe comes late after one of `held` completions; later after each that was in vain.
+    fn rest(&mut self, held: u16, in_vain: bool) {
+        self.vain = self.vain.wrapping_add(in_vain.into()).min(VAIN_MAX);
+        // An odd number of completions, or each probe would begin at the same command of a batch.
+        self.until_probe = commands((u32::from(held) << 7).wrapping_shl(self.vain.into()) | 1);
     }
 
     /// Whether this completion is delivered although the depth promises company, because the last time nobody came.

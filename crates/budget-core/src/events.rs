@@ -1,8 +1,8 @@
 //! Everything but completions: what else a machine is told, and what it can be asked.
 
-use crate::algorithm::{Budget, Flags, Kind, commands};
+use crate::algorithm::{Budget, Flags, commands};
 use crate::config::{AGE_MAX, Config};
-use crate::depth::FIRST_PROBE;
+use crate::depth::{BACK, FIRST_PROBE};
 use coalesce_decision::{Average, ConfigError, Decision, Event, Field, HoldReason, Reason};
 
 impl Budget {
@@ -10,8 +10,8 @@ impl Budget {
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self {
-            kind: Kind::Company,
             flags: Flags::NONE,
+            back: BACK,
             vain: 0,
             skip_bits: 1,
             skip: 0,
@@ -37,13 +37,21 @@ impl Budget {
 
     /// A command was submitted. `outstanding`: commands submitted and not reaped, counting this one; 0: not known.
     pub fn on_submit(&mut self, now: u64, outstanding: u32) {
-        let before = commands(outstanding).max(self.certain().saturating_add(1)).wrapping_sub(1);
+        self.on_submits(now, outstanding, 1);
+    }
+
+    /// As `count` calls of [`on_submit`](Self::on_submit), the last of which has this `outstanding`.
+    #[inline] // with a count of one it is shorter
+    pub fn on_submits(&mut self, now: u64, outstanding: u32, count: u32) {
+        let count = commands(count);
+        let before = commands(outstanding).max(self.certain().saturating_add(count)).saturating_sub(count);
         self.advance(now, before);
         if self.held > 0 && self.held == before {
             self.skip_bits = 1; // what was held has company after all
         }
-        self.in_flight = self.in_flight.saturating_add(1);
-        self.see(before.saturating_add(1));
+        self.note_return(count);
+        self.in_flight = self.in_flight.saturating_add(count);
+        self.see(before.saturating_add(count));
     }
 
     /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before. May change in every call that takes
@@ -82,7 +90,7 @@ impl Budget {
             (Some(reason), _) => self.end_hold(reason),
             (None, Event::Error) => self.deliver(Reason::Error),
             (None, Event::Barrier) if self.paced() > 0 => {
-                self.kind = Kind::PutOff;
+                self.wait_for_guard();
                 Decision::Hold(HoldReason::Storm)
             }
             (None, Event::Barrier) => self.deliver(Reason::Barrier),
@@ -114,21 +122,22 @@ impl Budget {
         self.config = config;
         Ok(match self.own() {
             _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
-            _ if matches!(self.kind, Kind::PutOff) => self.deliver(Reason::Storm),
+            _ if self.flags.has(Flags::PUT_OFF) => self.deliver(Reason::Storm),
             (..=0, reason) => self.end_hold(reason),
             _ if self.held.saturating_add(self.alone) >= config.thr => self.deliver(Reason::Count),
             _ => Decision::Hold(HoldReason::Reconfigured),
         })
     }
 
+    /// Takes the budget of `config`, and nothing else of it. What was saved may still be spent. Nothing becomes due.
+    pub const fn set_budget(&mut self, config: &Config) {
+        self.config.epsilon = config.epsilon;
+    }
+
     /// Forgets what was learned about the requesters, as others may come. What is held stays held.
     pub fn forget(&mut self) {
-        if matches!(self.kind, Kind::Probe) {
-            self.kind = Kind::Company;
-        }
-        self.flags.set(Flags::SEVERAL, false);
-        self.flags.set(Flags::BUSY, false);
-        (self.depth, self.found, self.until_probe, self.vain) = (0, 0, FIRST_PROBE, 0);
+        self.flags.set(Flags::PROBE | Flags::SEVERAL | Flags::BUSY, false);
+        (self.depth, self.found, self.back, self.until_probe, self.vain) = (0, 0, BACK, FIRST_PROBE, 0);
         (self.skip, self.skip_bits) = (0, 1);
         (self.in_flight, self.outstanding) = (0, self.held);
     }
@@ -149,6 +158,13 @@ impl Budget {
     #[must_use]
     pub const fn depth(&self) -> u32 {
         self.depth as u32
+    }
+
+    /// Commands that the last probe held when the requesters fell silent; 0: it found no end. More than [`depth`](Self::depth)
+    /// where the device sees what is outstanding anyway.
+    #[must_use]
+    pub const fn found(&self) -> u32 {
+        self.found as u32
     }
 
     /// The time for which completions were held, and the time that requests spent: each summed over the requests, in ticks.

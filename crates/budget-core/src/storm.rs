@@ -1,6 +1,6 @@
 //! The storm guard (cinterrupts §4.3): in a storm, what is due waits until the interval since the last interrupt is over.
 
-use crate::algorithm::{Budget, Flags, Kind};
+use crate::algorithm::{Budget, Flags};
 use coalesce_decision::{Decision, HoldReason};
 
 impl Budget {
@@ -27,10 +27,16 @@ impl Budget {
         match decision {
             Decision::Hold(reason) => self.hold(reason),
             Decision::Deliver(_) | Decision::DeliverUrgent => {
-                self.kind = Kind::PutOff;
+                self.wait_for_guard();
                 self.hold(HoldReason::Storm)
             }
         }
+    }
+
+    /// What is held is due, and waits for the storm guard alone.
+    pub(crate) const fn wait_for_guard(&mut self) {
+        self.flags.set(Flags::PROBE, false);
+        self.flags.set(Flags::PUT_OFF, true);
     }
 
     /// Records an interrupt. It ends a gap, which is a sample of the average.

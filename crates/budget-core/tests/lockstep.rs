@@ -4,7 +4,7 @@ mod machine;
 mod reference;
 
 use budget_core::{Config, Params, StormParams};
-use coalesce_testkit::{Lockstep, Mix, check_any};
+use coalesce_testkit::{Hint, Lockstep, Mix, Op, Shell, check_any, run};
 use machine::Machine;
 use proptest::prelude::*;
 use reference::Reference;
@@ -83,4 +83,15 @@ fn agrees_with_the_reference_in_storms() {
 fn agrees_with_the_reference_at_the_end_of_time() {
     let mix = Mix { start: u64::MAX - 500, back: false, configurations: 0, ..mix(&[6, 100, u64::MAX >> 12]) };
     check_any(&mix, 100_000, &choice(params(Just(None))), |choice| lockstep(choice));
+}
+
+/// Two calls at the end of the clock, and everything is as old as an age can say: which deadline was first is forgotten.
+#[test]
+fn agrees_with_the_reference_about_the_oldest_holds() {
+    let params = Params { tick_hz: TICK_HZ, max_hold_ns: 16_000, budget: 5_000, storm: None, ..Params::DEFAULT };
+    let complete = Op::Complete { which: 0, hint: Hint::Plain, count: 1 };
+    let submit = |count| Op::Submit { group: 0, count };
+    let mut ops = vec![submit(1), complete, Op::Advance(2), submit(4), complete, Op::Advance(2), complete];
+    ops.extend([Op::Advance(496), submit(1), complete]);
+    run(lockstep(&[params]), Shell::Careless, u64::MAX - 500, &ops).unwrap();
 }

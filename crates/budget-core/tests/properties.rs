@@ -31,7 +31,8 @@ fn stormy() -> impl Strategy<Value = Params> {
 
 #[derive(Clone, Copy, Debug)]
 enum Call {
-    Submit,
+    /// As many at once.
+    Submit(u32),
     Complete(Event),
     /// A command is aborted; an error: one that there is not.
     Cancel(Event),
@@ -49,7 +50,7 @@ enum Call {
 fn call(hinted: u32) -> impl Strategy<Value = Call> {
     let hint = prop_oneof![6 => Just(Event::Urgent), 2 => Just(Event::Barrier), 1 => Just(Event::Error)];
     prop_oneof![
-        30 + hinted => Just(Call::Submit),
+        30 + hinted => prop_oneof![20 => Just(1), 1 => 2..10_u32].prop_map(Call::Submit),
         30 => Just(Call::Complete(Event::Plain)),
         hinted => hint.prop_map(Call::Complete),
         1 => prop_oneof![Just(Event::Plain), Just(Event::Barrier), Just(Event::Error)].prop_map(Call::Cancel),
@@ -120,9 +121,10 @@ impl Queue {
             let at = (deadline.max(self.now) + late).min(end.max(deadline));
             self.late_time += u128::from(self.held) * u128::from(at - deadline.min(at));
             self.go_to(at);
+            let pace = self.pace(); // this interrupt may begin a storm
             let decision = self.budget.on_deadline(at);
             assert!(decision.is_deliver(), "at its deadline: {decision:?}");
-            assert!(at >= self.pace(), "an interrupt before {}", self.pace());
+            assert!(at >= pace, "an interrupt before {pace}");
             self.decided(decision);
         }
         self.go_to(end.max(self.now));
@@ -151,10 +153,15 @@ impl Queue {
 
     fn call(&mut self, call: Call) {
         match call {
-            Call::Submit => {
-                self.in_flight += 1;
+            Call::Submit(count) => {
+                let mut together = self.budget;
+                for _ in 0..count {
+                    self.in_flight += 1;
+                    self.budget.on_submit(self.now, self.outstanding());
+                }
+                together.on_submits(self.now, self.outstanding(), count);
+                assert_eq!(together, self.budget);
                 self.most = self.most.max(self.outstanding());
-                self.budget.on_submit(self.now, self.outstanding());
             }
             Call::Complete(_) if self.in_flight == 0 => {}
             Call::Complete(event) => self.complete(event),
@@ -317,7 +324,7 @@ fn a_synchronous_requester_has_one_interrupt_for_each_request_and_never_waits() 
         let mut queue = Queue::new(Params { tick_hz: TICK_HZ, budget, ..Params::DEFAULT });
         for (think, device) in times {
             queue.pass(think, 0);
-            queue.call(Call::Submit);
+            queue.call(Call::Submit(1));
             queue.pass(device, 0);
             queue.call(Call::Complete(Event::Plain));
             prop_assert_eq!(queue.held, 0);
@@ -333,8 +340,8 @@ fn an_open_load_is_hardly_held() {
     let mut delays = 0_u64;
     for _ in 0..100_000 {
         queue.pass(10, 0);
-        queue.call(Call::Submit);
-        queue.call(Call::Submit);
+        queue.call(Call::Submit(1));
+        queue.call(Call::Submit(1));
         queue.pass(10, 0);
         for _ in 0..2 {
             queue.call(Call::Complete(Event::Plain));
@@ -363,10 +370,10 @@ fn a_busy_guest_is_interrupted_once_for_several_requests() {
                 queue.call(Call::Reap);
             } else {
                 (waiting, requests) = (waiting + 1, requests + 1);
-                queue.call(Call::Submit);
+                queue.call(Call::Submit(1));
                 if requests % 7 == 0 && waiting < depth {
                     (waiting, requests) = (waiting + 1, requests + 1);
-                    queue.call(Call::Submit); // two at once now and then: it is not a synchronous requester
+                    queue.call(Call::Submit(1)); // two at once now and then: it is not a synchronous requester
                 }
                 queue.pass(2, 0);
                 while queue.in_flight > 0 {

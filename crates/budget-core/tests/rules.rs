@@ -87,15 +87,24 @@ impl Guest {
     fn step(&mut self) {
         self.steps += 1;
         if self.waiting >= self.depth {
-            while self.announced == 0 {
-                self.pass(100);
-            }
-            self.pass(300);
-            self.waiting -= std::mem::take(&mut self.announced);
+            self.reap();
             return;
         }
         self.pass(25);
-        let count = if self.steps.is_multiple_of(7) { 2 } else { 1 };
+        self.submit(if self.steps.is_multiple_of(7) { 2 } else { 1 });
+    }
+
+    /// It waits for an interrupt, and takes its time.
+    fn reap(&mut self) {
+        while self.announced == 0 {
+            self.pass(100);
+        }
+        self.pass(300);
+        self.waiting -= std::mem::take(&mut self.announced);
+    }
+
+    /// Requests are submitted at once, and complete.
+    fn submit(&mut self, count: u32) {
         for _ in 0..count {
             self.waiting += 1;
             self.budget.on_submit(self.now, self.waiting);
@@ -111,6 +120,27 @@ impl Guest {
 
 fn held_time(budget: &Budget) -> u64 {
     budget.spent().0
+}
+
+/// A quarter of the budget is a quarter of the time held, and the whole of it afterwards the whole.
+#[test]
+fn a_budget_may_be_lowered_and_restored() {
+    let mut queue = Queue::new(PARAMS);
+    let share = |queue: &mut Queue| {
+        let before = queue.budget.spent();
+        for _ in 0..200_000 {
+            let _ = queue.complete(Plain);
+        }
+        let (held, outstanding) = queue.budget.spent();
+        (held - before.0) * 1_000_000 / (outstanding - before.1)
+    };
+    let whole = share(&mut queue);
+    queue.budget.set_budget(&config(PARAMS).lowered(2));
+    let quarter = share(&mut queue);
+    assert!(whole > 50_000 && (whole / 5..whole / 3).contains(&quarter), "{quarter} of {whole} millionths");
+    queue.budget.set_budget(&config(PARAMS));
+    assert!(share(&mut queue).abs_diff(whole) < whole / 20);
+    assert_eq!(config(PARAMS).lowered(16).epsilon(), (0, 1 << 14));
 }
 
 #[test]
@@ -183,6 +213,32 @@ fn an_urgent_does_not_disturb_a_probe() {
         guest.budget.depth()
     };
     assert_eq!((depth(false), depth(true)), (16, 16));
+}
+
+/// Requests arrive whatever the device does. At the limit they queue, and come at once when there is room again.
+#[test]
+fn an_open_loop_that_runs_into_its_limit_is_not_taken_for_a_guest_that_waits() {
+    let mut guest = Guest::new(PARAMS, 16);
+    let (mut held, mut finds) = (0, 0);
+    for _ in 0..20_000 {
+        if guest.waiting < guest.depth {
+            guest.step();
+            held += u64::from(guest.announced < guest.waiting);
+        } else {
+            let since = guest.now;
+            guest.reap();
+            for _ in 0..(guest.now - since) / 25 {
+                guest.submit(1);
+            }
+            finds += 1;
+        }
+        if guest.announced > 0 {
+            guest.waiting -= std::mem::take(&mut guest.announced);
+        }
+    }
+    assert!((2..50).contains(&finds), "{finds} probes find an end");
+    assert_eq!(guest.budget.depth(), 0);
+    assert!(held < 2_000, "{held} of 20 000 completions are held");
 }
 
 #[test]

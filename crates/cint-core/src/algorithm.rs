@@ -28,7 +28,7 @@ pub struct Cint {
     pub(crate) storming: bool,
     put_off: bool,     // the held completions were due, and wait for the storm guard
     interrupted: bool, // there was an interrupt, so `gap` is valid
-    filler: [u8; 3],   // so that no byte is undefined, because a state may be written to a file
+    filler: [u8; 3],   // no padding: a state may be written to a file, so every byte must be defined
     times_back: u16,
     pub(crate) last: u64, // the time of the last call; all other times are ages, so that the clock may go back
     // Ages in ticks; they saturate at AGE_MAX
@@ -94,14 +94,14 @@ impl Cint {
     /// Fires the urgent IRQ. Held completions stay held.
     fn deliver_urgent(&mut self) -> Decision {
         if self.coalesced > 0 {
-            self.thr = self.thr.wrapping_sub(1); // §3.5: it counts towards thr (above 2), so that no held one starves
+            self.thr = self.thr.wrapping_sub(1); // §3.5: it counts towards thr, so that no held one starves; thr > 2 here
         }
         self.quiet = 0; // cint Alg. 2 l.6: timeout = now + delta
         self.interrupt(); // cint Alg. 2 l.9
         Decision::DeliverUrgent
     }
 
-    /// §4.3 storm guard: delays what is due now, to deliver it later with one interrupt.
+    /// §4.3 storm guard: holds what is due, so that one later interrupt covers all of it.
     fn put_off(&mut self, decision: Decision) -> HoldReason {
         let was_due = !self.put_off && self.coalesced > 0 && self.own_deadline().0 <= 0;
         let is_due = was_due || decision.is_deliver();

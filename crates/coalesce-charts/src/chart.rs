@@ -10,7 +10,7 @@ use crate::svg::{BOTTOM, Svg, TOP, shape};
 pub use crate::svg::Head;
 
 /// Width of a panel, in its own units (about CSS pixels).
-const WIDTH: f64 = 360.0;
+pub const WIDTH: f64 = 360.0;
 /// Height of one row of a panel of rows.
 const ROW: f64 = 21.0;
 /// Room for names to the left of rows.
@@ -177,15 +177,62 @@ pub fn plot(
     let ends = lines.iter().filter_map(|line| Some((line, line.points.last()?)));
     let mut ends: Vec<_> = ends.map(|(line, end)| (line.series, x.at(end.0), y.at(end.1))).collect();
     ends.sort_by(|a, b| a.2.total_cmp(&b.2));
+    names(&mut svg, &ends);
+    svg.finish()
+}
+
+/// A value with its interval.
+pub type Spread = (f64, f64, f64);
+
+/// One point of a panel of points.
+#[derive(Clone, Debug)]
+pub struct Point<'a> {
+    /// The policy.
+    pub series: Series<'a>,
+    /// The tooltip.
+    pub hover: String,
+    /// Low end, value and high end on the x axis.
+    pub x: Spread,
+    /// The same on the y axis.
+    pub y: Spread,
+    /// Filled, or hollow if it says nothing.
+    pub is_sure: bool,
+}
+
+/// A panel with a point for each policy and its intervals, on axes that are ratios: lines mark 1.
+#[must_use]
+pub fn points(head: &Head, (x, y): (&Scale, &Scale), y_axis: &str, points: &[Point]) -> String {
+    let ((left, right), (bottom, top)) = (X_RANGE, Y_RANGE);
+    let hovers: Vec<_> = points.iter().map(|point| point.hover.as_str()).collect();
+    let mut svg = Svg::new("panel", head, (WIDTH, CURVES_HEIGHT), &hovers);
+    svg.x_axis(x, (top, bottom), head.axis);
+    svg.y_axis(y, (left, right), (top, bottom), y_axis);
+    svg.line("one", (x.at(1.0), top), (x.at(1.0), bottom));
+    svg.line("one", (left, y.at(1.0)), (right, y.at(1.0)));
+    for Point { series, hover, x: (x_low, x_at, x_high), y: (y_low, y_at, y_high), is_sure } in points {
+        svg.begin(*series, hover);
+        svg.line("spread", (x.at(*x_low), y.at(*y_at)), (x.at(*x_high), y.at(*y_at)));
+        svg.line("spread", (x.at(*x_at), y.at(*y_low)), (x.at(*x_at), y.at(*y_high)));
+        svg.marker(series.style, (x.at(*x_at), y.at(*y_at)), 4.6, !is_sure);
+        svg.end();
+    }
+    let mut ends: Vec<_> = points.iter().map(|point| (point.series, x.at(point.x.2), y.at(point.y.1))).collect();
+    ends.sort_by(|a, b| a.2.total_cmp(&b.2));
+    names(&mut svg, &ends);
+    svg.finish()
+}
+
+/// The names of what ends at these places, at the right edge, moved apart where they would overlap; from top to bottom.
+fn names(svg: &mut Svg, ends: &[(Series, f64, f64)]) {
+    let ((_, right), (bottom, top)) = (X_RANGE, Y_RANGE);
     let places = apart(&ends.iter().map(|end| end.2).collect::<Vec<_>>(), top, bottom);
-    for ((series, end_x, end_y), place) in ends.into_iter().zip(places) {
+    for (&(series, end_x, end_y), place) in ends.iter().zip(places) {
         svg.begin(series, series.label);
         svg.line("leader", (end_x + 4.0, end_y), (right + 14.0, place));
         svg.marker(series.style, (right + 18.0, place), 3.2, false);
         svg.text((right + 25.0, place + 4.0), "name", series.label);
         svg.end();
     }
-    svg.finish()
 }
 
 /// Moves ascending positions apart until neighbours are at least one line apart, as far as there is room.
@@ -204,12 +251,12 @@ fn apart(places: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     places
 }
 
-/// A panel as a file of its own.
+/// A picture as a file of its own. `width`: [`WIDTH`], or that of a [time line](crate::timeline::WIDTH).
 #[must_use]
-pub fn standalone(panel: &str) -> String {
-    let begin = format!(r#"<svg xmlns="http://www.w3.org/2000/svg" width="{}" "#, 2.0 * WIDTH);
+pub fn standalone(panel: &str, width: f64) -> String {
+    let begin = format!(r#"<svg xmlns="http://www.w3.org/2000/svg" width="{}" "#, width.max(2.0 * WIDTH));
     // With a margin, as text may stand out where a page has room for it.
-    let (size, wider) = (format!("0 0 {WIDTH} "), format!("-8 0 {} ", WIDTH + 20.0));
+    let (size, wider) = (format!("0 0 {width} "), format!("-8 0 {} ", width + 20.0));
     let panel = panel.replacen("<svg ", &begin, 1).replacen(&size, &wider, 1);
     panel.replacen("<title>", &format!("<style>svg {{ background: var(--card) }}\n{CSS}</style><title>"), 1)
 }

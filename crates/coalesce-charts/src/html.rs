@@ -28,10 +28,35 @@ pub fn figure(id: &str, title: &str, caption: &str, panels: &[String]) -> String
     )
 }
 
+/// A cell of a table.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Its text.
+    pub text: String,
+    /// Whether it is greyed.
+    pub is_grey: bool,
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text, is_grey: false }
+    }
+}
+
 /// A table with a caption, a header row and groups of rows. The columns in `numbers` are aligned as numbers.
 #[must_use]
-pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec<Vec<String>>]) -> String {
+pub fn table<C: Clone + Into<Cell>>(
+    caption: &str,
+    heads: &[&str],
+    numbers: Range<usize>,
+    groups: &[Vec<Vec<C>>],
+) -> String {
     let class = |column| if numbers.contains(&column) { " class=\"n\"" } else { "" };
+    let cell = |(column, cell): (usize, &C)| {
+        let Cell { text, is_grey } = cell.clone().into();
+        let class = if is_grey { " class=\"n grey\"" } else { class(column) };
+        format!("<td{class}>{}</td>", escape(&text))
+    };
     let heads = heads
         .iter()
         .enumerate()
@@ -46,8 +71,7 @@ pub fn table(caption: &str, heads: &[&str], numbers: Range<usize>, groups: &[Vec
     for group in groups {
         html += "<tbody>\n";
         for line in group {
-            let cells = line.iter().enumerate();
-            let cells = cells.map(|(column, cell)| format!("<td{}>{}</td>", class(column), escape(cell)));
+            let cells = line.iter().enumerate().map(cell);
             html += &format!("<tr>{}</tr>\n", cells.collect::<String>());
         }
         html += "</tbody>\n";
@@ -75,7 +99,7 @@ mod tests {
     fn every_text_is_escaped() {
         assert_eq!(escape("<a href=\"x\">'&amp;'</a>"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;&#39;&lt;/a&gt;");
         assert_eq!(escape("p99 µs"), "p99 µs");
-        let html = table("<c>", &["<h>"], 0..1, &[vec![vec!["<d>".into()]]]);
+        let html = table("<c>", &["<h>"], 0..1, &[vec![vec!["<d>".to_owned()]]]);
         assert!(
             html.contains("<th scope=\"col\" class=\"n\">&lt;h&gt;</th>")
                 && html.contains("&lt;d&gt;")

@@ -80,8 +80,10 @@ impl Scale {
     #[must_use]
     pub fn ratio(min: f64, max: f64, range: (f64, f64)) -> Self {
         let domain = (min.clamp(0.02, 0.8) / 1.04, max.clamp(1.25, 50.0) * 1.04);
-        let all: &[f64] = if domain.1 / domain.0 < 6.0 {
-            &[0.25, 0.33, 0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0]
+        let all: &[f64] = if domain.1 / domain.0 < 3.0 {
+            &[0.4, 0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5]
+        } else if domain.1 / domain.0 < 8.0 {
+            &[0.15, 0.25, 0.5, 1.0, 2.0, 4.0, 6.0]
         } else {
             &[0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
         };

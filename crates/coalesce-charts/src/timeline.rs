@@ -5,7 +5,7 @@ use crate::series::Series;
 use crate::svg::{BOTTOM, Head, Svg};
 
 /// Width of a time line, in its own units: that of a page.
-const WIDTH: f64 = 1000.0;
+pub const WIDTH: f64 = 1000.0;
 /// Width of the names on the left, and of the margin on the right.
 const NAMES: f64 = 96.0;
 const MARGIN: f64 = 14.0;

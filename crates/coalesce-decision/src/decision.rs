@@ -2,13 +2,13 @@
 
 use core::ffi::CStr;
 
-/// An enum whose variants have a number in the C ABI and a name in traces and statistics.
+/// An enum whose variants have a number in the C ABI, a name in traces and statistics, and a meaning: their documentation.
 macro_rules! numbered {
-    ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal, $name:literal;)+ }) => {
+    ($(#[$doc:meta])* $type:ident { $($(#[doc = $line:literal])+ $variant:ident = $number:literal, $name:literal;)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        pub enum $type { $($(#[$variant_doc])* $variant = $number,)+ }
+        pub enum $type { $($(#[doc = $line])+ $variant = $number,)+ }
 
         impl $type {
             /// All of them, in the order in which statistics show them.
@@ -18,6 +18,12 @@ macro_rules! numbered {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means, in a sentence.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($line),+).trim_ascii_start(),)+ }
             }
 
             /// The name, for C.

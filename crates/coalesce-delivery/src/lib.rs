@@ -8,8 +8,8 @@
 //! To ask first and then to hold loses an interrupt: the consumer's wish is for the *next* completion posted, and the
 //! answer is given once.
 //!
-//! Every front end runs this code over its own [`Ring`], and the simulator over a simulated one. What was decided is
-//! returned after it is done: the interrupt needs no more of the caller.
+//! Every front end runs this code over its own [`Ring`], and the simulator over a simulated one. Each call
+//! returns the decision after it has acted on it, so the caller has nothing left to do.
 //!
 //! Out-of-order Urgent works with every driver: the held Plain completions are not posted while an urgent completion
 //! interrupts alone.
@@ -51,7 +51,7 @@ pub trait Ring {
     /// Whether the consumer wants to be interrupted for what was posted since this was asked last.
     fn wants_interrupt(&mut self) -> bool;
 
-    /// Whether the consumer has taken everything that was posted, and waits for more.
+    /// Whether the consumer has reaped everything that was posted, and waits for more.
     fn is_consumed(&mut self) -> bool;
 
     /// Interrupts the consumer. False: there is no way to.
@@ -64,7 +64,7 @@ pub struct Delivery<E, P: ?Sized = AnyPolicy> {
     unposted: VecDeque<E>,
     held_since: VecDeque<u64>,
     stats: DeliveryStats,
-    posts_late: bool, // the policy's
+    posts_late: bool, // what the policy's `posts_late` says
     policy: P,
 }
 
@@ -77,7 +77,7 @@ impl<E> Delivery<E> {
         AnyPolicy::new(spec, 1_000_000_000).map(Self::with_policy)
     }
 
-    /// Takes another policy, with what is held. `ring`: none if the queue is not running.
+    /// Changes the policy. The new one takes over what is held. `ring`: `None` if the queue is not running.
     ///
     /// # Errors
     /// The policy is refused, and nothing has changed; or else the ring cannot be used any more.
@@ -98,7 +98,8 @@ impl<E> Delivery<E> {
         Ok(self.act(ring, now, decision))
     }
 
-    /// The host has set NVMe's Feature 08h, which counts under `nvme:host=on`: delivers what that holds.
+    /// The host has set NVMe's Feature 08h. The policy `nvme:host=on` delivers what it holds, and then uses these values;
+    /// every other policy ignores them.
     ///
     /// # Errors
     /// The ring cannot be used any more.
@@ -112,7 +113,7 @@ impl<E> Delivery<E> {
 }
 
 impl<E, P: Policy> Delivery<E, P> {
-    /// A queue with nothing in it, under a policy that has decided nothing yet.
+    /// A queue with nothing in it, under a policy that has made no decision yet.
     #[must_use]
     pub fn with_policy(policy: P) -> Self {
         let (unposted, held_since, stats) = Default::default();
@@ -121,7 +122,7 @@ impl<E, P: Policy> Delivery<E, P> {
 }
 
 impl<E, P: Policy + ?Sized> Delivery<E, P> {
-    /// The policy, to look at it.
+    /// The policy, read-only.
     #[must_use]
     pub const fn policy(&self) -> &P {
         &self.policy
@@ -193,7 +194,7 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.act(ring, now, decision)
     }
 
-    /// Everything that had completed is posted. None: the policy does not care.
+    /// Everything that had completed is posted. Returns `None` if the policy has no rule for the end of a batch.
     ///
     /// # Errors
     /// The ring cannot be used any more.
@@ -205,8 +206,8 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.act(ring, now, decision).map(Some)
     }
 
-    /// The consumer may have taken what is held: then nobody waits for an interrupt. A front end that sees the consumer
-    /// take completions calls this at once; one that cannot see it need not, as completions and deadlines look too.
+    /// Drops what is held if the consumer has reaped it: then no interrupt is needed. A front end that sees the consumer
+    /// reap calls this at once. One that cannot see it need not: each completion and each deadline checks, too.
     pub fn on_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
         if !self.held_since.is_empty() && self.unposted.is_empty() && ring.is_consumed() {
             self.policy.on_consumed(now);
@@ -293,7 +294,7 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
                 self.end_holds(now);
             }
             Decision::DeliverUrgent => {
-                // The urgent one is the newest; before it only what stays held.
+                // The urgent one is the newest. Those before it stay held.
                 if let Some(urgent) = self.unposted.pop_back() {
                     ring.post(urgent)?;
                 }

@@ -8,13 +8,13 @@ const HOLD_MAX_NS: u64 = 2_000_000_000;
 /// What the delivery of one queue counted.
 #[derive(Clone, Debug)]
 pub struct DeliveryStats {
-    /// Requests that ended.
+    /// Requests that completed.
     pub completions: u64,
     /// Interrupts.
     pub interrupts: u64,
     /// Deliveries for which the guest wanted no interrupt.
     pub suppressed: u64,
-    /// Completions that the guest took by itself while they were held.
+    /// Completions that the guest reaped by itself while they were held.
     pub consumed: u64,
     hold_ns: Histogram<u64>,
 }
@@ -27,7 +27,7 @@ impl Default for DeliveryStats {
 }
 
 impl DeliveryStats {
-    /// A completion was held so long; 0: it was not.
+    /// Counts a completion that was held for `ns`; 0: it was not held.
     pub fn note_held(&mut self, ns: u64) {
         if ns > 0 {
             self.hold_ns.record(ns.min(HOLD_MAX_NS)).expect("it grows");

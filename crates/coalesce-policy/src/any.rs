@@ -132,8 +132,8 @@ impl AnyPolicy {
         None
     }
 
-    /// `interrupts` were sent while it might [not hold](Self::may_hold) anything, and nobody asked it. Whatever completed
-    /// has been announced.
+    /// `interrupts` were sent while it might [not hold](Self::may_hold) anything, and nobody asked it. They cover
+    /// everything that completed.
     pub fn on_passed(&mut self, now: u64, interrupts: u16) {
         self.on_consumed(now);
         self.stats.count_times(Decision::Deliver(Reason::Always), interrupts.into());

@@ -14,11 +14,25 @@ pub(crate) struct Config {
     pub(crate) is_guarded: bool,
 }
 
-/// A latency budget, and the guard that may suspend holding.
+/// A latency budget, and the guard that may lower it.
 #[derive(Clone, Debug)]
 pub(crate) struct Guarded {
     core: Budget,
+    budget: budget_core::Config, // of which the guard may leave the core a part
     guard: Option<SlowdownGuard>,
+}
+
+impl Guarded {
+    /// `completions` commands completed. Whether they may be held.
+    fn may_hold(&mut self, now: u64, completions: u32) -> bool {
+        let Some(guard) = &mut self.guard else { return true };
+        let has_changed = guard.advance(now, completions, self.core.found(), &self.budget);
+        let Some(shift) = guard.shift() else { return false };
+        if has_changed {
+            self.core.set_budget(&self.budget.lowered(shift));
+        }
+        true
+    }
 }
 
 impl Core for Guarded {
@@ -27,25 +41,22 @@ impl Core for Guarded {
     const WANTS_SUBMIT: bool = true;
 
     fn new(Config { budget, is_guarded }: Config) -> Self {
-        Self { core: Budget::new(budget), guard: is_guarded.then_some(SlowdownGuard::NEW) }
+        Self { core: Budget::new(budget), budget, guard: is_guarded.then_some(SlowdownGuard::NEW) }
     }
 
     fn reconfigure(&mut self, Config { budget, is_guarded }: Config, now: u64) -> Result<Decision, ConfigError> {
         let decision = self.core.reconfigure(budget, now)?;
+        self.budget = budget;
         self.guard = is_guarded.then_some(SlowdownGuard::NEW);
         Ok(decision)
     }
 
-    fn on_submit(&mut self, now: u64, outstanding: u32) {
-        self.core.on_submit(now, outstanding);
+    fn on_submit(&mut self, now: u64, outstanding: u32, count: u32) {
+        self.core.on_submits(now, outstanding, count);
     }
 
     fn decide(&mut self, now: u64, event: Event, completion: &Completion) -> Decision {
-        let may_hold = self.guard.as_mut().is_none_or(|guard| {
-            guard.advance(now, 1, self.core.depth(), &self.core.config());
-            guard.may_hold()
-        });
-        let is_forced = event == Event::Plain && !may_hold;
+        let is_forced = !self.may_hold(now, 1) && event == Event::Plain;
         let event = if is_forced { Event::Barrier } else { event };
         match self.core.on_completion(now, event, completion.cif, completion.outstanding) {
             Decision::Deliver(Reason::Barrier) if is_forced => Decision::Deliver(Reason::Slowdown),
@@ -55,9 +66,7 @@ impl Core for Guarded {
 
     /// They complete as any others do, for the depth to be learned, and none of them stays held.
     fn ride(&mut self, now: u64, left: u16, event: Event, last: &Completion) {
-        if let Some(guard) = &mut self.guard {
-            guard.advance(now, left.into(), self.core.depth(), &self.core.config());
-        }
+        let _ = self.may_hold(now, left.into());
         for left in (0..left).rev() {
             let event = if left > 0 { Event::Plain } else { event };
             let _ = self.core.on_completion(now, event, last.cif.saturating_add(left.into()), last.outstanding);
@@ -95,11 +104,11 @@ impl Core for Guarded {
     }
 
     fn max_hold(&self) -> Option<u64> {
-        Some(self.core.config().max_hold())
+        Some(self.budget.max_hold())
     }
 
     fn spent(&self) -> Option<Spent> {
         let (held, outstanding) = self.core.spent();
-        Some(Spent { held, outstanding, budget: 0, learning: self.core.config().learning() })
+        Some(Spent { held, outstanding, budget: 0, learning: self.budget.learning() })
     }
 }

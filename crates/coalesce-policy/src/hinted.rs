@@ -25,7 +25,8 @@ pub(crate) trait Core {
     /// Whether it must be told of submissions although it tracks no strict Barriers and infers no hints.
     const WANTS_SUBMIT: bool;
 
-    fn on_submit(&mut self, _now: u64, _outstanding: u32) {}
+    /// `count` commands were submitted; `outstanding` are so after the last of them.
+    fn on_submit(&mut self, _now: u64, _outstanding: u32, _count: u32) {}
 
     /// A command completed, which means `event`.
     fn decide(&mut self, now: u64, event: Event, completion: &Completion) -> Decision;
@@ -165,7 +166,7 @@ impl<C: Core> Machine for Hinted<C> {
     }
 
     fn on_submit(&mut self, now: u64, clues: &Clues) -> Mark {
-        self.core.on_submit(now, clues.outstanding);
+        self.core.on_submit(now, clues.outstanding, clues.before.saturating_add(1));
         let ticket = self.tracker.as_mut().and_then(|tracker| tracker.on_submit(clues.group));
         Mark::new(self.sources, clues, ticket)
     }

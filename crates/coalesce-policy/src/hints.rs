@@ -83,6 +83,8 @@ pub struct Clues {
     pub last_of_batch: bool,
     /// Requests that the guest has submitted and not reaped, counting it.
     pub outstanding: u32,
+    /// Plain requests that were submitted before it and not reported.
+    pub before: u32,
 }
 
 impl Default for Clues {
@@ -96,6 +98,7 @@ impl Default for Clues {
             batch_len: 1,
             last_of_batch: true,
             outstanding: 1,
+            before: 0,
         }
     }
 }
@@ -172,6 +175,7 @@ mod tests {
         batch_len: 1,
         last_of_batch: true,
         outstanding: 32,
+        before: 0,
     };
 
     #[test]

@@ -515,7 +515,7 @@ pub(crate) const CINT: &Family<CintSpec> = &Family {
         Key {
             name: "in_flight",
             kind: count_or_off(cint_core::Field::InFlight.range()),
-            about: "commands in flight below which every completion interrupts; above, 1 of 2 * in_flight may be held",
+            about: "commands in flight below which every completion interrupts; else 1 may be held, and n from 2 * n * in_flight on",
             get: |p| off_or(p.in_flight.map(|threshold| Value::Number(threshold.into()))),
             set: |p, v| p.in_flight = optional(v).map(|n| narrow(&Value::Number(n))),
         },

@@ -36,7 +36,7 @@ pub trait Policy: Debug {
     }
 
     /// A command completed, and others [before](Completion::before) it: decides about one after the other until one
-    /// delivers, as whose interrupt announces them all.
+    /// delivers: its interrupt covers them all.
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision;
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
@@ -55,7 +55,7 @@ pub trait Policy: Debug {
         self.on_deadline(now)
     }
 
-    /// Queue stop, reset, migration: announces what is held.
+    /// Queue stop, reset, migration: delivers what is held.
     fn flush(&mut self, now: u64) -> Decision;
 
     /// The consumer has taken everything that was posted, without an interrupt.

@@ -7,15 +7,17 @@ use budget_core::Config;
 
 /// Compares holding with not holding, by the time in which the requesters complete their commands. A trial has four
 /// stretches, without holding, twice with, and without. Holding loses if its stretch was longer by more than twice the
-/// budget in both halves. Two trials in a row that it loses suspend it. One that it does not lose resumes it.
+/// budget in both halves, and wins if it was longer in neither. [`EVIDENCE`] more trials lost than won cut ε to a quarter, and
+/// after [`CUTS`] cuts nothing is held. As many more won than lost take a cut back: at once if nothing is held, else once
+/// trials have become rare, so that little time is lost by finding out again that more costs too much.
 ///
-/// Only a requester whose depth is known has trials: an open load takes its time whatever is held.
+/// There are trials only after a probe found an end of the submissions: without one, the load takes its time whatever is held.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowdownGuard {
     state: State,
-    completions: u32, // in this state
-    length: u32,      // completions after which it ends
-    is_suspended: bool,
+    completions: u32,              // in this state
+    length: u32,                   // completions after which it ends
+    cuts: u8,                      // ε is 4^-cuts of the budget; CUTS: nothing is held
     evidence: i8,                  // trials lost less trials won, within EVIDENCE
     rare: u8,                      // the pause between trials is 2^rare times the shortest
     last: u64,                     // the time of the last completion
@@ -35,15 +37,18 @@ enum State {
 
 /// Whether completions may be held in each stretch of a trial.
 const STRETCHES: [bool; 4] = [false, true, true, false];
-/// So many trials decide.
+/// The lead of lost over won trials, or of won over lost ones, that decides.
 const EVIDENCE: i8 = 4;
+const EVIDENCE_WON: i8 = -EVIDENCE;
+/// The number of cuts of ε; after the last one nothing is held.
+const CUTS: u8 = 3;
 // Lengths in completions: a multiple of the depth, and a minimum.
 const SETTLE: (u32, u32) = (2, 16);
 const MEASURE: (u32, u32) = (8, 64);
 const PAUSE: (u32, u32) = (64, 512); // the shortest between trials
 /// How often the pause doubles, at most.
 const RARE_MAX: u8 = 5;
-/// Completions before it is asked again whether the depth is known.
+/// Completions before it is asked again whether a probe has found an end.
 const UNKNOWN: u32 = 64;
 const SHIFT: u32 = 10;
 
@@ -53,7 +58,7 @@ impl SlowdownGuard {
         state: State::Pause,
         completions: 0,
         length: UNKNOWN,
-        is_suspended: false,
+        cuts: 0,
         evidence: 0,
         rare: 0,
         last: 0,
@@ -61,16 +66,19 @@ impl SlowdownGuard {
         times: [0; STRETCHES.len()],
     };
 
-    /// Whether completions may be held now.
-    pub(crate) const fn may_hold(&self) -> bool {
-        match self.state {
-            State::Pause => !self.is_suspended,
+    /// The part of the budget that may be spent now, as a power of two to divide it by; `None`: nothing may be held.
+    pub(crate) const fn shift(&self) -> Option<u8> {
+        let may_hold = match self.state {
+            State::Pause => self.cuts < CUTS,
             State::Settle(stretch) | State::Measure(stretch) => STRETCHES[stretch],
-        }
+        };
+        let cuts = if self.cuts < CUTS { self.cuts } else { CUTS - 1 };
+        if may_hold { Some(2 * cuts) } else { None }
     }
 
-    /// `completions` commands completed. `depth`: of the requesters; 0: not known.
-    pub(crate) fn advance(&mut self, now: u64, completions: u32, depth: u32, config: &Config) {
+    /// `completions` commands completed. `depth`: what a probe found; 0: no end. Whether [`shift`](Self::shift) may have
+    /// changed.
+    pub(crate) fn advance(&mut self, now: u64, completions: u32, depth: u32, config: &Config) -> bool {
         let silence = now.saturating_sub(core::mem::replace(&mut self.last, now));
         self.completions = self.completions.saturating_add(completions);
         if self.state != State::Pause && silence > config.max_hold() {
@@ -84,13 +92,17 @@ impl SlowdownGuard {
                     let elapsed = now.saturating_sub(self.began).saturating_mul(1 << SHIFT);
                     self.times[stretch] = elapsed / u64::from(self.completions);
                     if stretch + 1 < STRETCHES.len() {
-                        return self.enter(now, State::Settle(stretch + 1), length(SETTLE, depth));
+                        self.enter(now, State::Settle(stretch + 1), length(SETTLE, depth));
+                    } else {
+                        self.judge(config.epsilon());
+                        self.pause(now, depth);
                     }
-                    self.judge(config.epsilon());
-                    self.pause(now, depth);
                 }
             }
+        } else {
+            return false;
         }
+        true
     }
 
     const fn enter(&mut self, now: u64, state: State, length: u32) {
@@ -110,11 +122,19 @@ impl SlowdownGuard {
             return; // it says nothing
         }
         self.evidence = (self.evidence + if is_lost { 1 } else { -1 }).clamp(-EVIDENCE, EVIDENCE);
-        if self.evidence.abs() == EVIDENCE {
-            self.is_suspended = is_lost;
+        let holds = self.cuts < CUTS;
+        let cuts = match self.evidence {
+            EVIDENCE if holds => self.cuts + 1,
+            EVIDENCE_WON if !holds || self.rare == RARE_MAX => self.cuts.saturating_sub(1),
+            _ => self.cuts,
+        };
+        if cuts != self.cuts {
+            (self.cuts, self.evidence, self.rare) = (cuts, 0, 0);
+        } else if is_lost == holds {
+            self.rare = self.rare.saturating_sub(1);
+        } else {
+            self.rare = (self.rare + 1).min(RARE_MAX);
         }
-        self.rare =
-            if is_lost == self.is_suspended { (self.rare + 1).min(RARE_MAX) } else { self.rare.saturating_sub(1) };
     }
 }
 
@@ -126,7 +146,7 @@ const fn length((factor, least): (u32, u32), depth: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::SlowdownGuard;
+    use super::{CUTS, SlowdownGuard};
     use budget_core::{Config, Params};
     use proptest::prelude::*;
 
@@ -145,38 +165,38 @@ mod tests {
         }
 
         /// How many of `completions` were not allowed to be held.
-        fn run(&mut self, completions: u64, depth: u32, mut gap: impl FnMut(u64, bool) -> u64) -> u64 {
+        fn run(&mut self, completions: u64, depth: u32, mut gap: impl FnMut(u64, Option<u8>) -> u64) -> u64 {
             let mut forced = 0;
             for i in 0..completions {
-                self.now += gap(i, self.guard.may_hold());
+                self.now += gap(i, self.guard.shift());
                 self.guard.advance(self.now, 1, depth, &self.config);
-                forced += u64::from(!self.guard.may_hold());
+                forced += u64::from(self.guard.shift().is_none());
             }
             forced
         }
     }
 
-    fn loss(_: u64, may_hold: bool) -> u64 {
-        if may_hold { 1200 } else { 1000 }
+    fn loss(_: u64, shift: Option<u8>) -> u64 {
+        if shift.is_some() { 1200 } else { 1000 }
     }
 
     /// The gaps of a machine whose pace changes every 256 completions.
-    fn noisy(seed: u64, mut gap: impl FnMut(u64, bool) -> u64) -> impl FnMut(u64, bool) -> u64 {
+    fn noisy(seed: u64, mut gap: impl FnMut(u64, Option<u8>) -> u64) -> impl FnMut(u64, Option<u8>) -> u64 {
         let (mut random, mut pace) = (seed | 1, 1000);
-        move |i, may_hold| {
+        move |i, shift| {
             if i % 256 == 0 {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 pace = 1000 + (random >> 33) % 1000;
             }
-            gap(i, may_hold) * pace / 1000
+            gap(i, shift) * pace / 1000
         }
     }
 
     #[test]
-    fn holding_that_costs_more_than_twice_the_budget_is_suspended() {
+    fn holding_that_costs_more_than_twice_any_budget_is_suspended() {
         let mut load = Load::new();
-        load.run(20_000, DEPTH, loss);
-        assert!(load.guard.is_suspended);
+        load.run(60_000, DEPTH, loss);
+        assert_eq!(load.guard.cuts, CUTS);
         let forced = load.run(1_000_000, DEPTH, loss);
         assert!(forced > 980_000, "{forced}: trials become rare");
     }
@@ -185,11 +205,24 @@ mod tests {
     fn holding_that_costs_less_goes_on() {
         for with in [900, 1000, 1099] {
             let mut load = Load::new();
-            load.run(20_000, DEPTH, |_, may_hold| if may_hold { with } else { 1000 });
-            assert!(!load.guard.is_suspended, "{with}");
-            let forced = load.run(1_000_000, DEPTH, |_, may_hold| if may_hold { with } else { 1000 });
+            load.run(20_000, DEPTH, |_, shift| if shift.is_some() { with } else { 1000 });
+            assert_eq!(load.guard.cuts, 0, "{with}");
+            let forced = load.run(1_000_000, DEPTH, |_, shift| if shift.is_some() { with } else { 1000 });
             assert!((1..20_000).contains(&forced), "{forced} at {with}: trials become rare, and do not end");
         }
+    }
+
+    /// A fifth is lost with the whole budget, a twentieth with a quarter of it.
+    #[test]
+    fn the_budget_is_cut_until_it_costs_little() {
+        let mut load = Load::new();
+        let mut of_shift = [0; 7];
+        load.run(20_000, DEPTH, |_, shift| shift.map_or(1000, |shift| 1000 + (200 >> shift)));
+        load.run(4_000_000, DEPTH, |_, shift| {
+            of_shift[shift.map_or(6, usize::from)] += 1;
+            shift.map_or(1000, |shift| 1000 + (200 >> shift))
+        });
+        assert!(of_shift[2] > 3_500_000 && of_shift[0] > 0, "{of_shift:?}: a cut is taken back, but rarely");
     }
 
     #[test]
@@ -197,7 +230,7 @@ mod tests {
         let mut load = Load::new();
         load.run(200_000, DEPTH, loss);
         load.run(400_000, DEPTH, |_, _| 1000);
-        assert!(!load.guard.is_suspended);
+        assert_eq!(load.guard.cuts, 0);
     }
 
     #[test]
@@ -207,16 +240,16 @@ mod tests {
             load.run(1, DEPTH, loss);
             load.guard.evidence > 0
         });
-        assert!(lost.is_some() && !load.guard.is_suspended);
+        assert!(lost.is_some() && load.guard.cuts == 0);
         load.run(20_000, DEPTH, |_, _| 1000);
-        assert!(!load.guard.is_suspended && load.guard.evidence < 0);
+        assert!(load.guard.cuts == 0 && load.guard.evidence < 0);
     }
 
     #[test]
     fn a_load_that_slows_down_or_speeds_up_by_itself_loses_nothing() {
         for slower in [true, false] {
             let mut load = Load::new();
-            let gap = |i, _: bool| if slower { 1000 + i % 3000 } else { 4000 - i % 3000 };
+            let gap = |i, _: Option<u8>| if slower { 1000 + i % 3000 } else { 4000 - i % 3000 };
             let forced = load.run(1_000_000, DEPTH, gap);
             assert!(forced < 50_000, "{forced}");
         }
@@ -232,7 +265,7 @@ mod tests {
     #[test]
     fn a_trial_that_a_pause_interrupts_says_nothing() {
         let mut load = Load::new();
-        load.run(100_000, DEPTH, |i, may_hold| if may_hold && i % 100 == 0 { 2_000_001 } else { 1000 });
+        load.run(100_000, DEPTH, |i, shift| if shift.is_some() && i % 100 == 0 { 2_000_001 } else { 1000 });
         assert_eq!(load.guard.evidence, 0);
     }
 
@@ -240,12 +273,12 @@ mod tests {
     fn completions_that_arrive_together_count_each() {
         let mut load = Load::new();
         for _ in 0..40_000 {
-            let may_hold = load.guard.may_hold();
-            let together = if may_hold { 1 } else { 200 };
-            load.now += loss(0, may_hold) * together;
+            let shift = load.guard.shift();
+            let together = if shift.is_some() { 1 } else { 200 };
+            load.now += loss(0, shift) * together;
             load.guard.advance(load.now, u32::try_from(together).unwrap(), DEPTH, &load.config);
         }
-        assert!(load.guard.is_suspended);
+        assert_eq!(load.guard.cuts, CUTS);
     }
 
     proptest! {
@@ -261,7 +294,7 @@ mod tests {
         #[test]
         fn noise_hides_no_loss(seed in any::<u64>()) {
             let mut load = Load::new();
-            let gap = |_, may_hold| if may_hold { 1333 } else { 1000 };
+            let gap = |_, shift: Option<u8>| if shift.is_some() { 1333 } else { 1000 };
             let forced = load.run(2_000_000, DEPTH, noisy(seed, gap));
             prop_assert!(forced > 1_600_000, "{forced}");
         }

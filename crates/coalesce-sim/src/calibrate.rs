@@ -5,8 +5,8 @@
 //! percentile and 15 µs off the P3700's 99th; where loads differ it takes the longer. thr is then the smallest with
 //! throughput on the plateau.
 //!
-//! In a trace throughput is what it was. What it could be is bounded by the CPU: an I/O costs so many cycles, an interrupt
-//! so many more. In a simulation it is what the simulated host reaches.
+//! In a trace throughput is what it was. What it could be is bounded by the CPU: an I/O costs a number of cycles, an interrupt
+//! a number more. In a simulation it is what the simulated host reaches.
 
 pub mod command;
 
@@ -32,7 +32,7 @@ pub struct Gaps {
     pub load: &'static str,
     /// In ns.
     pub gaps: Histogram<u64>,
-    /// Of 100 completions so many found nothing else in flight: there is no burst to detect.
+    /// The percentage of completions that found nothing else in flight: there is no burst to detect.
     pub alone_percent: f64,
 }
 

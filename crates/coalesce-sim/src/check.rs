@@ -61,7 +61,7 @@ impl Verdict {
 pub struct Checker {
     bound: Option<u64>,
     since: VecDeque<u64>, // when each held completion was posted
-    excused: usize,       // of the oldest so many no bound is asked: a fault befell them
+    excused: usize,       // number of oldest ones that need not keep a bound, as a fault hit them
     undecided: bool,      // the newest completion awaits its decision
     completions: u64,
     covered: u64,

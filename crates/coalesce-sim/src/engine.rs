@@ -36,7 +36,7 @@ use vic_core::IpiGate;
 /// The policies' clock is so far ahead of the engine's: jumps back do not reach 0.
 const CLOCK_START: i64 = 3_600_000_000_000;
 
-/// After the end of what is measured, so long is waited for commands in flight.
+/// The longest wait for commands in flight after the end of the measurement.
 const ENDING_MAX: u64 = 10_000_000_000;
 
 /// Events between two reports of progress.
@@ -82,7 +82,7 @@ struct World {
 pub struct Wanted<'a> {
     /// Simulated time, in ns, is added here as it passes.
     pub progress: Option<&'a AtomicU64>,
-    /// Events of each line are kept: from this instant on, so many.
+    /// Events of each line to keep: the instant from which on, and their largest number.
     pub timeline: Option<(u64, usize)>,
 }
 

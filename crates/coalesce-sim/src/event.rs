@@ -1,6 +1,6 @@
 //! What happened on an interrupt line, one event after the other: for checkers, and for time lines in reports.
 
-use coalesce_policy::{Hint, HoldReason, Reason};
+use coalesce_policy::{Hint, HoldReason, Reason, Spent};
 use serde::{Serialize, Serializer};
 
 /// Something that happened on a line.
@@ -84,19 +84,33 @@ fn hold_name<S: Serializer>(reason: &HoldReason, serializer: S) -> Result<S::Ok,
     serializer.serialize_str(reason.name())
 }
 
+/// A line after an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Commands in flight.
+    pub in_flight: u32,
+    /// Completions that no interrupt has covered.
+    pub held: usize,
+    /// When the policy wants to be woken, in ns.
+    pub deadline: Option<u64>,
+    /// What a latency budget has spent.
+    pub spent: Option<Spent>,
+}
+
 /// The events of a part of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     from: u64,
     max: usize,
     events: Vec<Event>,
+    states: Vec<State>,
 }
 
 impl Timeline {
     /// The first `max` events from the instant `from` on, in ns.
     #[must_use]
     pub const fn new(from: u64, max: usize) -> Self {
-        Self { from, max, events: Vec::new() }
+        Self { from, max, events: Vec::new(), states: Vec::new() }
     }
 
     /// The events, in the order in which they happened.
@@ -105,9 +119,15 @@ impl Timeline {
         &self.events
     }
 
-    pub(crate) fn see(&mut self, event: Event) {
+    pub(crate) fn see(&mut self, event: Event, state: State) {
         if event.at >= self.from && self.events.len() < self.max {
             self.events.push(event);
+            self.states.push(state);
         }
+    }
+
+    /// Takes the events out, each with the line after it.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Event, State)> {
+        self.events.drain(..).zip(self.states.drain(..))
     }
 }

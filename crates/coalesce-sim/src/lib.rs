@@ -25,7 +25,8 @@
 //! | [`engine`] | simulates one plan under one policy |
 //! | [`fuzz`] | plans at random, with faults |
 //! | [`run`] | runs all that a plan asks for, in parallel; [`outcome`] is what it gives |
-//! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one, [`replay::optimum`] finds the fewest interrupts |
+//! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one, [`replay::optimum`] finds the fewest interrupts,
+//! | | [`replay::explain`] says why a policy decides as it does |
 //! | [`calibrate`] | Δ and thr for a load |
 //! | [`papers`] | the papers' figures, simulated; `coalesce-sim papers` |
 //! | [`score`] | every policy over many workloads, compared with `none` |

@@ -10,7 +10,7 @@ mod ring;
 
 use crate::check::{Checker, Verdict};
 use crate::contender::{AnyDelivery, Contender};
-use crate::event::{Event, Timeline, What};
+use crate::event::{Event, State, Timeline, What};
 use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Clues, Completion, Decision, HintCounts, Mark, Reason, SpecError, Spent, Stats};
 use hdrhistogram::Histogram;
@@ -297,6 +297,11 @@ impl<T> Line<T> {
         self.timeline.as_ref()
     }
 
+    /// Takes out the events that were kept, each with the line after it.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Event, State)> {
+        self.timeline.iter_mut().flat_map(Timeline::drain)
+    }
+
     /// A call that is about no completion.
     fn call<C>(&mut self, now: u64, what: What, call: C) -> Option<Interrupt>
     where
@@ -337,8 +342,14 @@ impl<T> Line<T> {
     fn see(&mut self, at: u64, what: What) {
         let event = Event { at, what };
         self.checker.see(event);
-        if let Some(timeline) = &mut self.timeline {
-            timeline.see(event);
+        if self.timeline.is_some() {
+            let state = State {
+                in_flight: self.in_flight,
+                held: self.held(),
+                deadline: self.deadline(),
+                spent: self.delivery.policy().spent().map(|_| self.spent()),
+            };
+            self.timeline.iter_mut().for_each(|timeline| timeline.see(event, state));
         }
     }
 

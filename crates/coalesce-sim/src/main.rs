@@ -1,11 +1,12 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Simulate interrupt coalescing policies, or replay a trace under each of them
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(version = coalesce_cli::VERSION, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -16,9 +17,12 @@ enum Command {
     Run(coalesce_sim::run::command::Command),
     Fuzz(coalesce_sim::fuzz::command::Command),
     Replay(coalesce_sim::replay::command::Command),
+    Explain(coalesce_sim::replay::explain::command::Command),
     Score(coalesce_sim::score::command::Command),
     Papers(coalesce_sim::papers::command::Command),
     Calibrate(coalesce_sim::calibrate::command::Command),
+    Man(coalesce_cli::Man),
+    Completions(coalesce_cli::Completions),
 }
 
 fn main() -> ExitCode {
@@ -26,9 +30,14 @@ fn main() -> ExitCode {
         Command::Run(command) => command.run(),
         Command::Fuzz(command) => command.run(),
         Command::Replay(command) => command.run(),
+        Command::Explain(command) => command.run(),
         Command::Score(command) => command.run(),
         Command::Papers(command) => command.run(),
         Command::Calibrate(command) => command.run(),
+        Command::Man(command) => command.run::<Cli>().map_err(Into::into),
+        Command::Completions(command) => {
+            std::io::stdout().write_all(command.script::<Cli>().as_bytes()).map_err(Into::into)
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

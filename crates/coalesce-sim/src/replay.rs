@@ -4,6 +4,7 @@
 //! policy on this load, exactly; what a delay would have done to the load is for a simulation to say.
 
 pub mod command;
+pub mod explain;
 pub mod optimum;
 pub mod trace;
 
@@ -53,7 +54,7 @@ impl Replayed {
         Self { contender: contender.clone(), queues: Vec::new(), commands: Vec::new(), latency }
     }
 
-    /// There are at least so many queues.
+    /// Adds queues until there are at least `queues`.
     fn grow(&mut self, queues: usize) -> Result<(), SpecError> {
         while self.queues.len() < queues {
             self.queues.push(OnQueue {

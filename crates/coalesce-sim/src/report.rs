@@ -22,7 +22,7 @@ pub struct Percentiles {
     pub count: u64,
     /// The mean, in ns.
     pub mean: f64,
-    /// Percent, and what so many are not longer than, in ns; ascending.
+    /// Percentiles: percent, and the value in ns that this share does not exceed; ascending.
     pub points: Vec<(f64, u64)>,
     /// The longest, in ns.
     pub max: u64,

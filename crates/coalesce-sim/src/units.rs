@@ -71,13 +71,13 @@ impl Cost {
 }
 
 impl Time {
-    /// So many microseconds.
+    /// A number of microseconds.
     #[must_use]
     pub const fn us(us: u64) -> Self {
         Self(us * 1_000)
     }
 
-    /// So many milliseconds.
+    /// A number of milliseconds.
     #[must_use]
     pub const fn ms(ms: u64) -> Self {
         Self(ms * 1_000_000)

@@ -61,12 +61,40 @@ fn what_is_wrong_is_said_with_file_and_line() {
     let error = stderr(&["replay", "-"], &text);
     assert!(error.contains("trace -") && error.contains("line 1: missing field `time_ns`"), "{error}");
     let lenient = stdout(&["replay", "-", "--lenient"], &text);
-    assert!(lenient.contains("note: 1 malformed lines skipped"), "{lenient}");
+    assert!(lenient.contains("note: malformed lines, skipped: 1\n"), "{lenient}");
     assert!(stderr(&["replay", "-"], "").contains("no completion in 0 lines"));
     assert!(stderr(&["replay", "/nowhere"], "").contains("/nowhere"));
     assert!(stderr(&["replay", "-", "--policy", "cint:delta=5"], "").contains("no unit"));
     assert!(stderr(&["calibrate", "-"], &text).contains("several times"));
     assert!(stderr(&["calibrate"], "").contains("--device"));
+}
+
+#[test]
+fn it_writes_its_manual_and_its_completions() {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    assert_eq!(stdout(&["man", directory.to_str().unwrap()], ""), "");
+    assert!(std::fs::read_to_string(directory.join("coalesce-sim-replay.1")).unwrap().contains("optimum"));
+    assert!(stdout(&["completions", "bash"], "").contains("complete -F"));
+    assert!(stdout(&["--version"], "").starts_with(concat!("coalesce-sim ", env!("CARGO_PKG_VERSION"))));
+}
+
+/// What fio takes to submit looks like what the device takes to complete.
+#[test]
+fn a_log_of_submission_latencies_is_refused_by_its_name() {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    for (name, is_right) in [("job_slat.1.log", false), ("job_clat.1.log", true)] {
+        let path = directory.join(name);
+        std::fs::copy(trace("nvme_clat.log"), &path).unwrap();
+        let path = path.to_str().unwrap();
+        if is_right {
+            assert!(stdout(&["replay", path], "").contains("fio: "));
+        } else {
+            assert!(
+                stderr(&["replay", path], "")
+                    .contains("slat is the time that fio takes to submit; replay the clat log")
+            );
+        }
+    }
 }
 
 /// What is printed without it stays as it is.
@@ -133,6 +161,28 @@ fn reports_are_whole() {
     assert_eq!(page.matches("kept").count(), 3);
     let table = std::fs::read_to_string(csv).unwrap();
     assert!(table.lines().count() == 4 && table.contains("\n,\"vic:cif_threshold=2,epoch=1ms\",392,"), "{table}");
+}
+
+/// The pictures of the documentation are those that its commands draw.
+#[test]
+fn the_pictures_of_the_policies_are_drawn_from_their_commands() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/policies.md")).unwrap();
+    let commands: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("    coalesce-sim ")).collect();
+    assert_eq!(commands.len(), 2);
+    for command in commands {
+        let (arguments, committed) = command.rsplit_once(' ').unwrap();
+        let drawn = temporary("picture.svg");
+        let status = Command::new(env!("CARGO_BIN_EXE_coalesce-sim"))
+            .args(arguments.split(' '))
+            .arg(&drawn)
+            .current_dir(&root)
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.unwrap().success(), "{command}");
+        let read = |path| std::fs::read_to_string(path).unwrap();
+        assert!(read(drawn) == read(root.join(committed)), "{committed} is not what is drawn: run {command}");
+    }
 }
 
 #[test]

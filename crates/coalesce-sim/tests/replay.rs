@@ -95,6 +95,41 @@ fn each_format_is_recognised_and_counted() {
     }
 }
 
+/// What the tools wrote in a Linux guest that ran fio on virtio-blk disks, one of them beside an NVMe disk.
+#[test]
+fn captures_of_a_guest_are_read_whole() {
+    let field = |line: &str, index: usize| line.split_whitespace().nth(index).unwrap_or_default().to_owned();
+    let is_issued = |line: &&str| field(line, 5) == "D";
+    let is_completed = |line: &&str| field(line, 5) == "C";
+    for (name, format, queues) in [
+        ("guest-virtio.blkparse", Format::Blkparse, 1),
+        ("guest-two-devices.blkparse", Format::Blkparse, 2),
+        ("guest-libbpf.biosnoop", Format::Biosnoop, 1),
+        ("guest-libbpf-queued.biosnoop", Format::Biosnoop, 1),
+        ("guest-bpftrace.biosnoop", Format::Biosnoop, 2),
+        ("guest_clat.1.log", Format::Fio, 1),
+    ] {
+        let text = text(name);
+        let begins_with_number = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+        let data = text.lines().filter(begins_with_number);
+        let [submissions, completions] = match format {
+            Format::Blkparse => [data.clone().filter(is_issued).count(), data.filter(is_completed).count()],
+            _ => [data.count(); 2],
+        };
+        let mut trace = of_text(&text, Options::default());
+        let found: std::collections::BTreeSet<_> = steps(&mut trace).iter().map(|step| step.queue).collect();
+        let counts = trace.counts();
+        assert_eq!((trace.format(), found.len()), (Some(format), queues), "{name}");
+        assert_eq!([counts.submissions, counts.completions], [submissions as u64, completions as u64], "{name}");
+        assert_eq!((counts.lines, counts.malformed, counts.cut), (text.lines().count() as u64, 0, 0), "{name}");
+        assert_eq!([counts.unmatched, counts.late, counts.resubmitted], [0; 3], "{name}");
+    }
+    let refused = error(&text("guest_slat.1.log"));
+    assert_eq!(refused, "", "a log of fio does not say what it is, but its name does");
+    let refused = Trace::open(&path("guest_slat.1.log"), Options::default()).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("slat is the time that fio takes to submit; replay the clat log"), "{refused}");
+}
+
 #[test]
 fn coarse_times_are_known() {
     for (name, resolution) in [

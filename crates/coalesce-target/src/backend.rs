@@ -4,9 +4,10 @@
 mod file;
 mod memory;
 
-pub use file::FileBackend;
+pub use file::{FileBackend, Locking};
 pub use memory::MemoryBackend;
 
+use anyhow::Result;
 use io_uring::squeue;
 use libc::iovec;
 use std::fs::File;
@@ -159,6 +160,34 @@ impl Backend {
         match self {
             Self::File(file) => file.block_size(),
             Self::Memory(_) => 512,
+        }
+    }
+
+    /// Whether another target can serve the same data to the same guest.
+    #[must_use]
+    pub const fn is_migratable(&self) -> bool {
+        match self {
+            Self::File(file) => file.is_migratable(),
+            Self::Memory(_) => false,
+        }
+    }
+
+    /// Must be called before the first operation, and after a [`release`](Self::release).
+    ///
+    /// # Errors
+    /// Another process has the data.
+    pub fn claim(&self) -> Result<()> {
+        match self {
+            Self::File(file) => file.claim(),
+            Self::Memory(_) => Ok(()),
+        }
+    }
+
+    /// Leaves the data to others, if it is migratable. Nothing may be in flight.
+    pub fn release(&self) {
+        match self {
+            Self::File(file) => file.release(),
+            Self::Memory(_) => {}
         }
     }
 

@@ -7,6 +7,7 @@ use coalesce_policy::Spec;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -48,12 +49,12 @@ pub enum Sandbox {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskConfig {
-    /// Its name on the control socket; the socket's file name if not given.
+    /// Its name on the control socket; the socket's file name if not given, or that of the image if the socket is inherited.
     pub name: Option<String>,
     /// What the guest sees.
     #[serde(default)]
     pub device: Device,
-    /// Socket to which the front end connects.
+    /// Socket to which the front end connects; `/dev/fd/N`: the socket that is inherited as descriptor N.
     pub socket: PathBuf,
     /// Mode of the socket.
     #[serde(default)]
@@ -64,8 +65,8 @@ pub struct DiskConfig {
     pub file: Option<PathBuf>,
     /// Size of a memory disk, instead of an image.
     pub memory: Option<Size>,
-    /// Number of queues.
-    #[serde(default = "one", deserialize_with = "queues")]
+    /// Number of queues that a front end may use.
+    #[serde(default = "most", deserialize_with = "queues")]
     pub queues: u16,
     /// Policy of every queue.
     #[serde(default = "auto", deserialize_with = "from_text", serialize_with = "to_text")]
@@ -76,6 +77,9 @@ pub struct DiskConfig {
     /// Whether to bypass the page cache (direct I/O).
     #[serde(default)]
     pub direct: bool,
+    /// Whether the guest may be migrated to another target that serves the same image.
+    #[serde(default)]
+    pub migratable: bool,
     /// Serial number that the guest sees; the name if not given.
     pub serial: Option<String>,
     /// Block size that the guest sees; the image's own if not given.
@@ -128,8 +132,8 @@ fn max_memory() -> Size {
     Size(1 << 40)
 }
 
-fn one() -> u16 {
-    1
+fn most() -> u16 {
+    QUEUES_DEFAULT
 }
 
 fn yes() -> bool {
@@ -154,6 +158,10 @@ fn to_text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok,
 fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     parse_queues(&i64::deserialize(deserializer)?.to_string()).map_err(serde::de::Error::custom)
 }
+
+/// QEMU asks for one queue for each CPU of its guest, and refuses a disk that has fewer. A queue that nobody uses costs a
+/// sleeping thread and 0.2 MiB.
+pub const QUEUES_DEFAULT: u16 = QUEUES_MAX as u16;
 
 /// A number of queues.
 ///
@@ -200,6 +208,12 @@ impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         to_text(&self.0, serializer)
     }
+}
+
+/// The descriptor that `/dev/fd/N` names: a socket that this process has inherited.
+#[must_use]
+pub fn inherited(path: &Path) -> Option<RawFd> {
+    path.to_str()?.strip_prefix("/dev/fd/")?.parse().ok()
 }
 
 /// The mode of a socket. Connecting needs write permission.
@@ -376,7 +390,9 @@ impl DiskConfig {
     /// The disk's name.
     #[must_use]
     pub fn name(&self) -> String {
-        let stem = || self.socket.file_stem().unwrap_or(self.socket.as_os_str()).to_string_lossy().into_owned();
+        let image = self.file.as_ref().filter(|_| inherited(&self.socket).is_some()); // a number is no name
+        let named = image.unwrap_or(&self.socket);
+        let stem = || named.file_stem().unwrap_or(named.as_os_str()).to_string_lossy().into_owned();
         self.name.clone().unwrap_or_else(stem)
     }
 
@@ -390,6 +406,11 @@ impl DiskConfig {
         }
         if self.direct && self.memory.is_some() {
             bail!("direct is for files: a memory disk has no page cache to bypass");
+        }
+        if self.migratable && (self.memory.is_some() || self.device == Device::Nvme) {
+            bail!(
+                "migratable is for virtio-blk disks over a file: no other target can reach a memory disk, and NVMe has no dirty log"
+            );
         }
         if self.device == Device::Nvme && !self.event_idx {
             bail!("EVENT_IDX is a part of virtio: an NVMe disk has none to refuse");

@@ -1,7 +1,7 @@
 //! The control socket: JSON-RPC 2.0, one object per line. A parameter that SPDK has too keeps SPDK's name.
 
 use crate::link::DiskStats;
-use crate::socket::{Access, BoundSocket, serve_clients};
+use crate::socket::{Access, BoundSocket, Door, serve_clients};
 use crate::supervisor::{Disk, reset_stats_of, stats_of};
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
@@ -29,7 +29,10 @@ const CLIENTS_MAX: usize = 64;
 /// The socket cannot be bound.
 pub fn listen(path: &Path, disks: Arc<[Disk]>) -> Result<BoundSocket> {
     let socket = BoundSocket::bind(path, &Access::default())?;
-    let listener = socket.listener().try_clone().context("control socket")?;
+    let Door::Listener(listener) = socket.door() else {
+        bail!("control socket {}: it is connected: allowed is one that listens", path.display())
+    };
+    let listener = listener.try_clone().context("control socket")?;
     let refuse = |mut stream: UnixStream, why: &str| {
         let _ = stream.write_all(format!("{}\n", error(Value::Null, SERVER_BUSY, why)).as_bytes()); // it may have left
     };

@@ -10,6 +10,7 @@
 //! [`server`] serves any [`front_end`]. Only [`vhost`] knows virtio, and only [`nvme`] NVMe. Only the queue knows the policy.
 
 pub mod backend;
+pub mod backend_program;
 pub mod bench;
 pub mod bus_error;
 pub mod call;
@@ -32,6 +33,7 @@ pub mod socket;
 pub mod source;
 pub mod stats;
 pub mod supervisor;
+pub mod top;
 pub mod uring;
 pub mod vfio_user;
 pub mod vhost;

@@ -79,7 +79,7 @@ pub struct DiskStats {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Serve this disk on the listener that was sent before. The answer is a [`DiskInfo`](crate::server::DiskInfo).
+    /// Serve this disk on the socket that was sent before. The answer is a [`DiskInfo`](crate::server::DiskInfo).
     Start(Box<Setup>),
     /// Report the statistics. The answer is a [`DiskStats`].
     Stats,

@@ -1,13 +1,15 @@
 //! The command line.
 
 use anyhow::{Context as _, Result, bail};
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
 use coalesce_policy::Spec;
+use coalesce_target::backend_program::{self as backend, Backend};
 use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{
-    Config, Device, DiskConfig, Loopback, Mode, Poll, Sandbox, Size, StopTimeout, parse_queues,
+    Config, Device, DiskConfig, Loopback, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
 };
 use coalesce_target::supervisor::{Disk, Supervisor};
+use coalesce_target::top::{self, Top};
 use coalesce_target::{control, log, metrics, print, say, worker};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::sysinfo::sysinfo;
@@ -20,10 +22,13 @@ use tracing_subscriber::filter::LevelFilter;
 
 /// Serve block devices to virtual machines over vhost-user or vfio-user, with a choice of interrupt coalescing policies
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(version = coalesce_cli::VERSION, propagate_version = true, arg_required_else_help = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    backend: Backend,
 }
 
 #[derive(Subcommand)]
@@ -36,9 +41,13 @@ enum Command {
     Bench(Box<Bench>),
     /// List every policy with its keys
     Policies,
+    /// Show what running targets do: requests, interrupts, why they were delivered, and the latency that holding added
+    Top(Top),
     /// Call a method of a running target over its control socket
     #[command(after_help = CALL_EXAMPLES)]
     Call(Call),
+    Man(coalesce_cli::Man),
+    Completions(coalesce_cli::Completions),
     /// Serve one disk: `serve` starts this process for each disk
     #[command(hide = true)]
     Worker,
@@ -48,19 +57,19 @@ const SERVE_EXAMPLES: &str = "\
 EXAMPLES
   A memory disk of 1 GiB:
       coalesce-target serve --socket /tmp/s --memory 1G
-  An image with direct I/O, four queues, and a control socket to change the
-  policy at run time:
+  An image with direct I/O, and a control socket to change the policy at run
+  time:
       coalesce-target serve --socket /tmp/s --file disk.img --direct \\
-          --queues 4 --policy auto --control /tmp/control
+          --policy auto --control /tmp/control
   A virtual machine that boots from that disk:
       qemu-system-x86_64 -smp 4 -m 1G -machine q35,memory-backend=m \\
           -object memory-backend-memfd,id=m,size=1G,share=on \\
           -chardev socket,id=d,path=/tmp/s \\
-          -device vhost-user-blk-pci,chardev=d,num-queues=4
+          -device vhost-user-blk-pci,chardev=d
   The chardev takes reconnect-ms=500 (before QEMU 9.2: reconnect=1), for a
   target that is restarted.
   A disk as an NVMe controller, for QEMU 10.1 or newer:
-      coalesce-target serve --device nvme --socket /tmp/n --memory 1G --queues 4
+      coalesce-target serve --device nvme --socket /tmp/n --memory 1G
       qemu-system-x86_64 -smp 4 -m 1G -machine q35,memory-backend=m \\
           -object memory-backend-memfd,id=m,size=1G,share=on \\
           -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/tmp/n\"}}'
@@ -80,7 +89,7 @@ struct Serve {
     #[arg(long, value_name = "DEVICE", value_enum, default_value_t, conflicts_with = "config")]
     device: Device,
 
-    /// Socket to which the virtual machine monitor connects
+    /// Socket to which the virtual machine monitor connects; /dev/fd/N: the one that is open as descriptor N
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
@@ -100,8 +109,8 @@ struct Serve {
     #[arg(long, value_name = "SIZE", conflicts_with = "config")]
     memory: Option<Size>,
 
-    /// Number of queues, 1 to 16
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_queues, conflicts_with = "config")]
+    /// Queues that a front end may use, 1 to 16; QEMU asks for one for each CPU of its guest
+    #[arg(long, value_name = "N", default_value_t = QUEUES_DEFAULT, value_parser = parse_queues, conflicts_with = "config")]
     queues: u16,
 
     /// Interrupt coalescing policy; `coalesce-target policies` lists them
@@ -115,6 +124,10 @@ struct Serve {
     /// Bypass the page cache (O_DIRECT)
     #[arg(long, conflicts_with = "config")]
     direct: bool,
+
+    /// Let the guest be migrated: log the memory that it writes, and lock the image only while a guest uses it
+    #[arg(long, conflicts_with = "config")]
+    migratable: bool,
 
     /// Serial number that the guest sees, up to 20 bytes [default: the name of the socket]
     #[arg(long, value_name = "TEXT", conflicts_with = "config")]
@@ -184,12 +197,18 @@ struct Call {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
-        Command::Serve(options) => serve(*options),
-        Command::Bench(options) => return bench::bench(&options),
-        Command::Policies => print(&policies()).context("standard output"),
-        Command::Call(options) => call(&options),
-        Command::Worker => worker::run(),
+    let Cli { command, backend } = Cli::parse();
+    let outcome = match command {
+        Some(Command::Serve(options)) => serve(*options),
+        Some(Command::Bench(options)) => return bench::bench(&options),
+        Some(Command::Policies) => print(&policies()).context("standard output"),
+        Some(Command::Top(options)) => top::top(&options),
+        Some(Command::Call(options)) => call(&options),
+        Some(Command::Man(options)) => options.run::<Cli>().map_err(Into::into),
+        Some(Command::Completions(options)) => print(&options.script::<Cli>()).context("standard output"),
+        Some(Command::Worker) => worker::run(),
+        None if backend.print_capabilities => print(backend::CAPABILITIES).context("standard output"),
+        None => serve(Serve::from(&backend)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -197,6 +216,14 @@ fn main() -> ExitCode {
             say!("coalesce-target: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+impl From<&Backend> for Serve {
+    fn from(backend: &Backend) -> Self {
+        let matches =
+            Self::augment_args(clap::Command::new("serve")).no_binary_name(true).get_matches_from(backend.serve());
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 }
 
@@ -217,6 +244,7 @@ impl Serve {
                     policy: self.policy,
                     read_only: self.read_only,
                     direct: self.direct,
+                    migratable: self.migratable,
                     serial: self.serial,
                     block_size: self.block_size,
                     poll: self.poll,
@@ -275,7 +303,7 @@ fn serve(options: Serve) -> Result<()> {
     }
 
     let signal = supervisor.run(&signals)?;
-    info!("{}: finishing", signal.as_str());
+    info!("{}: finishing", signal.map_or("the front end has left", Signal::as_str));
     signals.thread_unblock().context("signals")?; // a second signal ends the process at once
     drop(control);
     supervisor.stop()

@@ -66,13 +66,14 @@ pub fn give_up_privileges() -> Result<()> {
     Ok(())
 }
 
-/// Allows only the system calls that serving needs, in every thread. Must be called when all threads exist.
+/// Allows only the system calls that serving needs, in every thread. With `locks`, files can be locked and unlocked. Must be
+/// called when all threads exist.
 ///
 /// # Errors
 /// The kernel refuses the filter.
-pub fn restrict_system_calls() -> Result<()> {
+pub fn restrict_system_calls(locks: bool) -> Result<()> {
     let filter = SeccompFilter::new(
-        rules()?,
+        rules(locks)?,
         SeccompAction::Errno(libc::EPERM as u32),
         SeccompAction::Allow,
         std::env::consts::ARCH.try_into().context("the filter's architecture")?,
@@ -133,7 +134,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_poll,
 ];
 
-fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
+fn rules(locks: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let argument = |index, op, value| SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     // No mapping is executable.
@@ -147,9 +148,11 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_prctl, prctl.into_iter().collect::<Result<_>>()?);
     // Descriptors are duplicated, and files in memory are recognised by their seals. Other operations of fcntl(2) could
     // signal other processes (F_SETOWN), or change files that processes share, such as standard error.
-    let fcntl = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_GET_SEALS]
+    let fcntl = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_GET_SEALS].into_iter();
+    let fcntl = fcntl
+        .chain(locks.then_some(libc::F_OFD_SETLK))
         .map(|what| Ok(SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, what as u64)?])?));
-    rules.insert(libc::SYS_fcntl, fcntl.into_iter().collect::<Result<_>>()?);
+    rules.insert(libc::SYS_fcntl, fcntl.collect::<Result<_>>()?);
     // An in-flight record, without huge pages.
     let huge = u64::from(libc::MFD_HUGETLB);
     rules.insert(libc::SYS_memfd_create, vec![SeccompRule::new(vec![argument(1, SeccompCmpOp::MaskedEq(huge), 0)?])?]);

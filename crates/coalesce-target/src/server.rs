@@ -1,13 +1,13 @@
 //! Serves one disk on its socket, from the first connection to an orderly stop.
 
-use crate::backend::{Backend, FileBackend, MemoryBackend};
+use crate::backend::{Backend, FileBackend, Locking, MemoryBackend};
 use crate::call::CallRings;
 use crate::config::{DiskConfig, Size};
 use crate::disk::{Disk, Limits, SERIAL_LEN};
 use crate::front_end::FrontEnd;
 use crate::queue::{Command, QueueConfig, QueueParts, QueueThread};
 use crate::record::Recorder;
-use crate::socket::accepted;
+use crate::socket::{Door, accepted};
 use crate::stats::QueueStats;
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
@@ -85,7 +85,10 @@ impl<F: FrontEnd> DiskParts<F> {
 
     fn try_open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
         let backend = match (&config.file, config.memory) {
-            (Some(path), None) => Backend::File(FileBackend::open(path, config.read_only, config.direct)?),
+            (Some(path), None) => {
+                let locking = if config.migratable { Locking::Claimed } else { Locking::Open };
+                Backend::File(FileBackend::open(path, config.read_only, config.direct, locking)?)
+            }
             (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size)?),
             _ => bail!("needs either a file or memory"),
         };
@@ -128,26 +131,20 @@ impl<F: FrontEnd> DiskParts<F> {
 }
 
 impl<F: FrontEnd> DiskServer<F> {
-    /// Serves a disk to front ends that connect to `listener`. `prepare` runs once all threads exist, and before any of
+    /// Serves a disk to front ends that come through `door`. `prepare` runs once all threads exist, and before any of
     /// them reads from a front end.
     ///
     /// # Errors
     /// The system refuses a resource, or `prepare` fails.
-    pub fn start(parts: DiskParts<F>, listener: UnixListener, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
+    pub fn start(parts: DiskParts<F>, door: Door, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
         let DiskParts { about, config, disk, queues } = parts;
         let queues: Arc<[QueueThread<F::Source>]> =
             queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
         let stop = EventFd::new().context("eventfd")?;
         let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
         let name = about.ctrlr.clone();
-        let front = FrontDoor::<F> {
-            name: name.clone(),
-            listener,
-            shared: shared.clone(),
-            disk,
-            queues: queues.clone(),
-            config,
-        };
+        let front =
+            FrontDoor::<F> { name: name.clone(), door, shared: shared.clone(), disk, queues: queues.clone(), config };
         let (begin, may_begin) = channel();
         let run = move || {
             if may_begin.recv().is_ok() {
@@ -233,7 +230,7 @@ impl<F: FrontEnd> Drop for DiskServer<F> {
 /// Accepts front ends, one at a time, and handles their messages.
 struct FrontDoor<F: FrontEnd> {
     name: String,
-    listener: UnixListener,
+    door: Door,
     shared: Arc<Shared>,
     disk: Arc<Disk>,
     queues: Arc<[QueueThread<F::Source>]>,
@@ -242,15 +239,29 @@ struct FrontDoor<F: FrontEnd> {
 
 impl<F: FrontEnd> FrontDoor<F> {
     fn run(self) {
-        while let Some(stream) = self.accept() {
-            self.set_connection(stream.try_clone().ok());
-            info!(disk = self.name, "connected");
-            match self.serve(stream) {
-                Ok(()) => info!(disk = self.name, "disconnected"),
-                Err(error) => warn!(disk = self.name, "disconnected: {error}"),
+        match &self.door {
+            Door::Listener(listener) => {
+                while let Some(stream) = self.accept(listener) {
+                    self.attend(stream);
+                }
             }
-            self.set_connection(None);
+            Door::Connected(stream) => {
+                stream
+                    .try_clone()
+                    .map_or_else(|error| warn!(disk = self.name, "{error}"), |stream| self.attend(stream));
+                let _ = stream.shutdown(Shutdown::Both); // the supervisor has the socket too, and sees this
+            }
         }
+    }
+
+    fn attend(&self, stream: UnixStream) {
+        self.set_connection(stream.try_clone().ok());
+        info!(disk = self.name, "connected");
+        match self.serve(stream) {
+            Ok(()) => info!(disk = self.name, "disconnected"),
+            Err(error) => warn!(disk = self.name, "disconnected: {error}"),
+        }
+        self.set_connection(None);
     }
 
     fn set_connection(&self, stream: Option<UnixStream>) {
@@ -259,13 +270,13 @@ impl<F: FrontEnd> FrontDoor<F> {
     }
 
     /// The next front end; `None` when the disk stops.
-    fn accept(&self) -> Option<UnixStream> {
+    fn accept(&self, listener: &UnixListener) -> Option<UnixStream> {
         loop {
-            let [stop, caller] = wait([self.shared.stop.as_fd(), self.listener.as_fd()]);
+            let [stop, caller] = wait([self.shared.stop.as_fd(), listener.as_fd()]);
             if stop {
                 return None;
             }
-            if caller && let Some(stream) = accepted(self.listener.accept()) {
+            if caller && let Some(stream) = accepted(listener.accept()) {
                 return Some(stream);
             }
         }
@@ -276,13 +287,17 @@ impl<F: FrontEnd> FrontDoor<F> {
         let watch = stream.try_clone()?;
         let mut front_end = F::connect(stream, self.disk.clone(), self.queues.clone(), &self.config)?;
         loop {
-            let fds = [self.shared.stop.as_fd(), self.listener.as_fd(), watch.as_fd()];
+            let fds = [self.shared.stop.as_fd(), self.door.as_fd(), watch.as_fd()];
             let [stop, caller, message] = wait(fds);
             if stop {
                 return Ok(());
             }
             // A front end that hung up may already be back. Its old connection must end first.
-            if caller && !has_hung_up(&watch) && accepted(self.listener.accept()).is_some() {
+            if caller
+                && let Door::Listener(listener) = &self.door
+                && !has_hung_up(&watch)
+                && accepted(listener.accept()).is_some()
+            {
                 warn!(disk = self.name, "refused a second connection: a disk serves one front end at a time");
             }
             if message && !front_end.handle_message()? {

@@ -1,15 +1,18 @@
-//! Listening Unix sockets, which are removed when they are no longer needed, and the clients that connect to them.
+//! Unix sockets: bound here and removed when they are no longer needed, or inherited; and the clients that connect to them.
 
-use crate::config::Mode;
-use anyhow::{Context as _, Result, anyhow, bail};
-use nix::fcntl::{Flock, FlockArg};
+use crate::config::{Mode, inherited};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, listen, socket};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrLike as _, SockaddrStorage, UnixAddr, getsockname, getsockopt,
+    listen, socket, sockopt,
+};
 use nix::sys::stat::{Mode as Bits, fchmod};
 use nix::unistd::{Gid, Group};
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -34,21 +37,52 @@ pub struct Access {
     pub group: Option<String>,
 }
 
-/// A listening socket and its place in the file system.
+/// Where clients come from.
+#[derive(Debug)]
+pub enum Door {
+    /// They connect here.
+    Listener(UnixListener),
+    /// One is connected already, and no other can come.
+    Connected(UnixStream),
+}
+
+impl From<OwnedFd> for Door {
+    /// Asks the kernel which of both the socket is.
+    fn from(socket: OwnedFd) -> Self {
+        match getsockopt(&socket, sockopt::AcceptConn) {
+            Ok(false) => Self::Connected(socket.into()),
+            _ => Self::Listener(socket.into()),
+        }
+    }
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Listener(socket) => socket.as_fd(),
+            Self::Connected(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// A socket that is open, and its place in the file system.
 #[derive(Debug)]
 pub struct BoundSocket {
-    listener: UnixListener,
-    path: PathBuf,
-    inode: u64,
+    door: Door,
+    file: Option<(PathBuf, u64)>, // with its inode; `None`: inherited, so its owner removes it
 }
 
 impl BoundSocket {
-    /// Listens at `path`. Replaces a socket on which no process listens any more, and nothing else.
+    /// Listens at `path`. Replaces a socket on which no process listens any more, and nothing else. `/dev/fd/N` is the
+    /// socket that this process has inherited as descriptor N, which may be connected already.
     ///
     /// # Errors
     /// A process listens at `path`, the path is not a socket, or binding fails.
     pub fn bind(path: &Path, access: &Access) -> Result<Self> {
         let named = || format!("socket {}", path.display());
+        if let Some(fd) = inherited(path) {
+            return Ok(Self { door: inherit(fd).with_context(named)?, file: None });
+        }
         let len = path.as_os_str().len();
         if len > PATH_MAX {
             bail!("{}: the path has {len} bytes; allowed: at most {PATH_MAX}", named());
@@ -62,18 +96,34 @@ impl BoundSocket {
         let address = UnixAddr::new(path).with_context(named)?;
         nix::sys::socket::bind(socket.as_raw_fd(), &address).with_context(named)?;
         let inode = path.symlink_metadata().with_context(named)?.ino();
-        let bound = Self { listener: socket.into(), path: path.into(), inode };
-        listen(&bound.listener, Backlog::MAXALLOWABLE).with_context(named)?;
+        let bound = Self { door: Door::Listener(socket.into()), file: Some((path.into(), inode)) };
+        listen(&bound.door, Backlog::MAXALLOWABLE).with_context(named)?;
         std::os::unix::fs::chown(path, None, group.map(Gid::as_raw)).with_context(named)?;
         std::fs::set_permissions(path, PermissionsExt::from_mode(access.mode.0)).with_context(named)?;
         Ok(bound)
     }
 
-    /// The listener.
+    /// Where its clients come from.
     #[must_use]
-    pub const fn listener(&self) -> &UnixListener {
-        &self.listener
+    pub const fn door(&self) -> &Door {
+        &self.door
     }
+}
+
+fn inherit(fd: RawFd) -> Result<Door> {
+    ensure!(fd > 2, "descriptors 0 to 2 are standard input, output and error; allowed: 3 or more");
+    // SAFETY: it is borrowed only to ask whether it is open.
+    let flags =
+        fcntl(unsafe { BorrowedFd::borrow_raw(fd) }, FcntlArg::F_GETFD).context("this process has not inherited it")?;
+    // What this process opened itself closes with it.
+    ensure!(!FdFlag::from_bits_truncate(flags).contains(FdFlag::FD_CLOEXEC), "this process has not inherited it");
+    // SAFETY: it is open, and was inherited, so nothing here owns it. From now on it is marked as owned.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    let is_stream = getsockopt(&socket, sockopt::SockType).context("it is not a socket")? == SockType::Stream;
+    let family = getsockname::<SockaddrStorage>(fd)?.family();
+    ensure!(is_stream && family == Some(AddressFamily::Unix), "it is not a Unix stream socket");
+    Ok(socket.into())
 }
 
 fn group_id(name: &str) -> Result<Gid> {
@@ -132,8 +182,10 @@ fn hangs_up_within(stream: &UnixStream, time: Duration) -> bool {
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        if self.path.symlink_metadata().is_ok_and(|metadata| metadata.ino() == self.inode) {
-            let _ = std::fs::remove_file(&self.path); // it may have been removed meanwhile
+        if let Some((path, inode)) = &self.file
+            && path.symlink_metadata().is_ok_and(|metadata| metadata.ino() == *inode)
+        {
+            let _ = std::fs::remove_file(path); // it may have been removed meanwhile
         }
     }
 }

@@ -29,6 +29,10 @@ pub struct DeviceStats {
     pub taken_over: u64,
     /// Kicks; of an NVMe disk, doorbells that came as messages.
     pub kicks: u64,
+    /// Requests with an I/O priority of the real-time class, which NVMe does not carry.
+    pub realtime: u64,
+    /// Calls of io_uring_enter. With one more for each interrupt, these are the system calls of a busy queue.
+    pub enters: u64,
 }
 
 /// Counters that show whether polling before sleeping pays.

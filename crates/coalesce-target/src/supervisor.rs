@@ -6,7 +6,7 @@ use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Re
 use crate::log;
 use crate::record::{self, Gatherer};
 use crate::server::DiskInfo;
-use crate::socket::{Access, BoundSocket};
+use crate::socket::{Access, BoundSocket, Door};
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -156,6 +156,7 @@ pub struct Supervisor {
     disks: Arc<[Disk]>,
     keepers: Vec<Keeper>,
     plan: Plan,
+    connection: Option<UnixStream>, // inherited: the target ends with it
 }
 
 /// How each process is started.
@@ -172,7 +173,7 @@ struct Plan {
 /// that started it.
 #[derive(Debug)]
 struct Keeper {
-    socket: Option<BoundSocket>, // `None`: a memory disk whose data is lost
+    socket: Option<BoundSocket>, // `None`: a disk that cannot be served any more
     worker: Option<Worker>,
     again_at: Option<Instant>,
     failures: u32, // consecutive ends soon after a start
@@ -209,10 +210,17 @@ impl Supervisor {
             let socket = socket.with_context(|| format!("disk {}", config.name()))?;
             Ok(Keeper { socket: Some(socket), worker: None, again_at: None, failures: 0 })
         };
-        let keepers = config.disks.iter().map(bind).collect::<Result<_>>()?;
+        let keepers = config.disks.iter().map(bind).collect::<Result<Vec<_>>>()?;
+        let connections = keepers.iter().filter_map(Keeper::connection);
+        let connection = connections.map(UnixStream::try_clone).next().transpose().context("a socket")?;
+        if connection.is_some() && keepers.len() > 1 {
+            bail!(
+                "a target whose socket is connected already serves one disk; allowed for several: sockets that listen"
+            );
+        }
         let disk = |config: &DiskConfig| Disk { config: config.clone(), state: Mutex::default() };
         let disks = config.disks.iter().map(disk).collect();
-        let mut supervisor = Self { disks, keepers, plan };
+        let mut supervisor = Self { disks, keepers, plan, connection };
         supervisor.start_all()?;
         Ok(supervisor)
     }
@@ -238,12 +246,13 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Restarts processes that end, until one of `signals` arrives; returns that signal. These signals and `SIGCHLD`
-    /// must be blocked in every thread, so that no other thread takes them.
+    /// Restarts processes that end, until one of `signals` arrives; returns that signal. Returns `None` when the
+    /// connection ends with which the target was started. These signals and `SIGCHLD` must be blocked in every thread, so
+    /// that no other thread takes them.
     ///
     /// # Errors
-    /// Waiting for signals fails.
-    pub fn run(&mut self, signals: &SigSet) -> Result<Signal> {
+    /// Waiting for signals fails, or that connection ends with the disk's process.
+    pub fn run(&mut self, signals: &SigSet) -> Result<Option<Signal>> {
         let mut waited_for = *signals;
         waited_for.add(Signal::SIGCHLD);
         let arrivals = SignalFd::with_flags(&waited_for, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
@@ -252,7 +261,7 @@ impl Supervisor {
             while let Some(arrival) = arrivals.read_signal().context("signals")? {
                 let signal = Signal::try_from(arrival.ssi_signo as i32).context("a signal")?;
                 if signal != Signal::SIGCHLD {
-                    return Ok(signal);
+                    return Ok(Some(signal));
                 }
             }
             let mut next_look = None::<Duration>;
@@ -263,7 +272,16 @@ impl Supervisor {
             let timeout = next_look.map_or(PollTimeout::NONE, |look| {
                 PollTimeout::try_from(look.as_millis() + 1).unwrap_or(PollTimeout::MAX)
             });
-            let _ = poll(&mut [PollFd::new(arrivals.as_fd(), PollFlags::POLLIN)], timeout); // EINTR: check again
+            if self.connection.is_some() && self.keepers.iter().all(|keeper| keeper.socket.is_none()) {
+                bail!("the disk's process has ended, and its connection with it");
+            }
+            let signal = PollFd::new(arrivals.as_fd(), PollFlags::POLLIN);
+            let hang_up = self.connection.iter().map(|stream| PollFd::new(stream.as_fd(), PollFlags::empty()));
+            let mut fds: Vec<_> = [signal].into_iter().chain(hang_up).collect();
+            let _ = poll(&mut fds, timeout); // EINTR: check again
+            if fds.get(1).and_then(PollFd::any) == Some(true) {
+                return Ok(None);
+            }
         }
     }
 
@@ -304,7 +322,7 @@ impl Plan {
         let gather = |(file, _): &(File, u64)| Gatherer::spawn(file);
         let (record, pipe) = self.record.as_ref().map(gather).transpose()?.unzip();
         worker.record = record;
-        let mut descriptors = vec![socket.listener().as_raw_fd()];
+        let mut descriptors = vec![socket.door().as_fd().as_raw_fd()];
         descriptors.extend(pipe.iter().map(AsRawFd::as_raw_fd));
         worker.link.send_descriptors(&descriptors)?;
         let setup = Setup {
@@ -323,6 +341,14 @@ impl Plan {
 pub const WORKER: &str = "worker";
 
 impl Keeper {
+    /// Its front end, if the socket was connected when it was inherited.
+    fn connection(&self) -> Option<&UnixStream> {
+        match self.socket.as_ref()?.door() {
+            Door::Connected(stream) => Some(stream),
+            Door::Listener(_) => None,
+        }
+    }
+
     /// Checks the process, and restarts it if it has ended. Returns when to check again; `None`: when a process ends.
     fn look_after(&mut self, disk: &Disk, plan: &Plan) -> Option<Duration> {
         if let Some(worker) = &mut self.worker {
@@ -384,6 +410,11 @@ impl Keeper {
                 "its process {pid} has ended ({how}), and its memory with it: the disk is no longer served"
             );
             self.socket = None;
+            return;
+        }
+        if self.connection().is_some() {
+            error!(disk = disk.name(), "its process {} has ended ({how})", worker.child.id());
+            self.socket = None; // a new process does not know what the front end has told this one
             return;
         }
         error!(disk = disk.name(), "its process {} has ended ({how}); it is restarted", worker.child.id());

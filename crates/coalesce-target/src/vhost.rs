@@ -6,6 +6,7 @@
 
 pub mod blk;
 pub mod chain;
+pub mod dirty_log;
 pub mod front_end;
 pub mod inflight;
 pub mod memory;
@@ -17,6 +18,7 @@ use crate::disk::Disk;
 use crate::queue::{Command, Part, QueueThread};
 use crate::shared_memory::{Protection, SharedMapping};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use dirty_log::{DirtyLog, LOG_LEN_MAX, Logs};
 use inflight::{InflightRegion, region_len};
 use memory::{GuestMemory, GuestRegion};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -67,6 +69,7 @@ struct RingState {
     addresses: Option<[u64; 3]>,
     next_avail: u16,
     is_enabled: bool,
+    used_in_log: Option<GuestAddress>,
     phase: Phase,
 }
 
@@ -104,6 +107,7 @@ pub struct Connection {
     memory: Arc<GuestMemory>,
     rings: Vec<RingState>,
     inflight: Option<InflightRegion>,
+    log: Option<Arc<DirtyLog>>,
 }
 
 impl Connection {
@@ -121,6 +125,7 @@ impl Connection {
             memory: Arc::new(GuestMemory::new()),
             rings,
             inflight: None,
+            log: None,
         }
     }
 
@@ -140,7 +145,9 @@ impl Connection {
             true => [VIRTIO_BLK_F_RO; 2],
             false => [VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES],
         });
-        bits.into_iter().fold(VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits(), |all, bit| all | 1 << bit)
+        let mut of_protocol = VhostUserVirtioFeatures::PROTOCOL_FEATURES;
+        of_protocol.set(VhostUserVirtioFeatures::LOG_ALL, self.disk.backend.is_migratable());
+        bits.into_iter().fold(of_protocol.bits(), |all, bit| all | 1 << bit)
     }
 
     fn ring(&mut self, index: impl Into<u64>) -> Result<(&mut RingState, &QueueThread<Vring>)> {
@@ -163,14 +170,55 @@ impl Connection {
         Ok(address - mapping.front_end + mapping.guest)
     }
 
+    /// The end of guest memory.
+    fn end_of_memory(&self) -> u64 {
+        self.memory.iter().map(|region| region.start_addr().0 + region.len()).max().unwrap_or(0)
+    }
+
+    /// What is logged of a ring's writes.
+    fn logs(&self, ring: &RingState) -> Result<Logs> {
+        let Some(log) = &self.log else { return Ok(Logs::default()) };
+        let covered = |end: u64| {
+            let (size, needed) = (log.size(), DirtyLog::needed(end));
+            ensure!(
+                needed <= size,
+                "the log of dirty pages has {size} bytes; up to address {end:#x} it needs {needed}"
+            );
+            Ok(log.clone())
+        };
+        let logs_data = self.features & VhostUserVirtioFeatures::LOG_ALL.bits() != 0;
+        let used = |at: GuestAddress| {
+            let len = used_ring_len(ring.size);
+            let end = at.0.checked_add(len).with_context(|| format!("a used ring at {:#x} exceeds the log", at.0))?;
+            Ok::<_, anyhow::Error>((covered(end)?, at))
+        };
+        Ok(Logs {
+            data: logs_data.then(|| covered(self.end_of_memory())).transpose()?,
+            used: ring.used_in_log.map(used).transpose()?,
+        })
+    }
+
+    /// Tells every queue what it logs. Returns when all know, because the front end then reads the log.
+    fn set_logs(&self) -> Result<()> {
+        for (ring, queue) in self.rings.iter().zip(self.queues.iter()) {
+            let logs = self.logs(ring)?;
+            if matches!(ring.phase, Phase::Running) {
+                queue.change(Part::Other, move |vring| vring.set_logs(logs));
+            }
+        }
+        Ok(())
+    }
+
     /// Changes the guest memory. Returns when every queue uses it, because the front end may unmap memory once it has
     /// the answer.
-    fn set_memory(&mut self, memory: GuestMemory) {
+    fn set_memory(&mut self, memory: GuestMemory) -> Result<()> {
         self.memory = Arc::new(memory);
+        self.set_logs()?;
         for queue in self.queues.iter() {
             let memory = self.memory.clone();
             queue.change(Part::Other, move |vring| vring.set_memory(memory));
         }
+        Ok(())
     }
 
     /// Starts a ring if the front end has sent everything that a start needs.
@@ -179,11 +227,17 @@ impl Connection {
         let (event_idx, can_flush) = (has(VIRTIO_RING_F_EVENT_IDX), has(VIRTIO_BLK_F_FLUSH));
         let inflight = self.inflight.clone().map(|region| (region, usize::from(index)));
         let (memory, disk) = (self.memory.clone(), self.disk.clone());
+        let logs = self.rings.get(usize::from(index)).map_or(Ok(Logs::default()), |ring| self.logs(ring))?;
+        let is_first = !self.is_running();
         let (ring, queue) = self.ring(index)?;
         let (Some(addresses), Phase::Stopped(eventfds)) = (ring.addresses, &mut ring.phase) else { return Ok(()) };
         let Some(kick) = eventfds.kick.take() else { return Ok(()) };
+        if is_first {
+            disk.backend.claim()?;
+        }
         let setup = Setup { size: ring.size, addresses, next_avail: ring.next_avail, event_idx, can_flush, inflight };
         let mut vring = Vring::start(setup, memory, kick).map_err(|Broken(why)| anyhow!(why))?;
+        vring.set_logs(logs);
         vring.set_call(eventfds.call.take());
         vring.set_error(eventfds.error.take());
         let to_take_over = vring.to_take_over();
@@ -202,7 +256,16 @@ impl Connection {
         {
             ring.next_avail = next_avail;
         }
-        Ok(ring.next_avail)
+        let next_avail = ring.next_avail;
+        if !self.is_running() {
+            self.disk.backend.release(); // everything in flight has completed
+        }
+        Ok(next_avail)
+    }
+
+    /// Whether a queue serves a ring.
+    fn is_running(&self) -> bool {
+        self.rings.iter().any(|ring| matches!(ring.phase, Phase::Running))
     }
 
     fn stop_all(&mut self) {
@@ -267,6 +330,11 @@ fn check_queue_size(size: impl TryInto<u16> + Display + Copy) -> Result<u16> {
     size.try_into().ok().filter(is_allowed).with_context(why)
 }
 
+/// The size of a used ring of `size` entries, with the index of the next kick.
+fn used_ring_len(size: u16) -> u64 {
+    6 + 8 * u64::from(size)
+}
+
 /// The size of the in-flight record of all queues, in bytes.
 fn inflight_len(inflight: &VhostUserInflight) -> u64 {
     (region_len(inflight.queue_size) * usize::from(inflight.num_queues)) as u64
@@ -317,7 +385,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
                     }
                 }
             }
-            Ok(())
+            self.set_logs()
         })
     }
 
@@ -340,7 +408,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
                 .iter()
                 .map(|r| Mapping { front_end: r.user_addr, guest: r.guest_phys_addr, size: r.memory_size })
                 .collect();
-            self.set_memory(memory);
+            self.set_memory(memory)?;
             Ok(None)
         })
     }
@@ -355,16 +423,19 @@ impl VhostUserBackendReqHandlerMut for Connection {
     fn set_vring_addr(
         &mut self,
         index: u32,
-        _: VhostUserVringAddrFlags,
+        flags: VhostUserVringAddrFlags,
         descriptors: u64,
         used: u64,
         available: u64,
-        _: u64,
+        used_in_log: u64,
     ) -> Answer<()> {
         answer("SET_VRING_ADDR", || {
             let addresses = [self.to_guest(descriptors)?, self.to_guest(available)?, self.to_guest(used)?];
-            self.ring(index)?.0.addresses = Some(addresses);
-            Ok(())
+            let ring = self.ring(index)?.0;
+            ring.addresses = Some(addresses);
+            let is_logged = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG);
+            ring.used_in_log = is_logged.then_some(GuestAddress(used_in_log));
+            self.set_logs()
         })
     }
 
@@ -421,11 +492,13 @@ impl VhostUserBackendReqHandlerMut for Connection {
     }
 
     fn get_protocol_features(&mut self) -> Answer<VhostUserProtocolFeatures> {
-        Ok(VhostUserProtocolFeatures::MQ
+        let mut features = VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
-            | VhostUserProtocolFeatures::RESET_DEVICE)
+            | VhostUserProtocolFeatures::RESET_DEVICE;
+        features.set(VhostUserProtocolFeatures::LOG_SHMFD, self.disk.backend.is_migratable());
+        Ok(features)
     }
 
     fn set_protocol_features(&mut self, _: u64) -> Answer<()> {
@@ -499,7 +572,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
             let memory = self.memory.insert_region(Arc::new(region_here))?;
             let (front_end, guest, size) = (region.user_addr, region.guest_phys_addr, region.memory_size);
             self.mappings.push(Mapping { front_end, guest, size });
-            self.set_memory(memory);
+            self.set_memory(memory)?;
             Ok(None)
         })
     }
@@ -509,8 +582,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
             let address = GuestAddress(region.guest_phys_addr);
             let (memory, _) = self.memory.remove_region(address, region.memory_size)?;
             self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
-            self.set_memory(memory);
-            Ok(())
+            self.set_memory(memory)
         })
     }
 
@@ -539,7 +611,15 @@ impl VhostUserBackendReqHandlerMut for Connection {
         unsupported()
     }
 
-    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Answer<()> {
-        unsupported()
+    /// `SET_LOG_FD`, an eventfd for a log that was written, has no handler in the crate `vhost`, and QEMU never sends it.
+    fn set_log_base(&mut self, log: &VhostUserLog, file: File) -> Answer<()> {
+        answer("SET_LOG_BASE", || {
+            let size = log.mmap_size;
+            ensure!(size <= LOG_LEN_MAX, "the log has {size} bytes; allowed: 1 to {LOG_LEN_MAX}");
+            let front_end = self.front_end.clone();
+            let mapping = SharedMapping::new(file, log.mmap_offset, size, Protection::ReadWrite, front_end)?;
+            self.log = Some(Arc::new(DirtyLog::new(mapping)));
+            self.set_logs()
+        })
     }
 }

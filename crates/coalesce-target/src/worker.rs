@@ -18,7 +18,7 @@ use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
-/// The most descriptors that come with the first byte: the listener and, if there is a record, a pipe to it.
+/// The most descriptors that come with the first byte: the socket and, if there is a record, a pipe to it.
 const DESCRIPTORS_MAX: usize = 2;
 
 /// Serves the disk that the supervisor, at the other end of standard input, asks for, until it asks to stop.
@@ -44,11 +44,11 @@ pub fn run() -> Result<()> {
     let mut descriptors = receive_descriptors(&stream)?.into_iter();
     let mut questions = Questions::new(stream);
     let Some((id, Request::Start(setup))) = questions.receive() else { bail!("no setup arrived") };
-    let listener = descriptors.next().context("no listener came")?;
+    let door = descriptors.next().context("no socket came")?;
     let record = descriptors.next();
     match setup.disk.device {
-        Device::VirtioBlk => serve::<VhostUserBlk>(questions, id, &setup, listener, record),
-        Device::Nvme => serve::<NvmeUser>(questions, id, &setup, listener, record),
+        Device::VirtioBlk => serve::<VhostUserBlk>(questions, id, &setup, door, record),
+        Device::Nvme => serve::<NvmeUser>(questions, id, &setup, door, record),
     }
 }
 
@@ -57,10 +57,10 @@ fn serve<F: FrontEnd>(
     mut questions: Questions,
     id: u64,
     setup: &Setup,
-    listener: OwnedFd,
+    door: OwnedFd,
     record: Option<OwnedFd>,
 ) -> Result<()> {
-    let (disk, writer) = match start::<F>(setup, listener, record) {
+    let (disk, writer) = match start::<F>(setup, door, record) {
         Ok(started) => started,
         Err(error) => {
             questions.answer(id, Err(error));
@@ -102,7 +102,7 @@ fn receive_descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>> {
 /// Starts the disk, and gives up every right that serving does not need.
 fn start<F: FrontEnd>(
     setup: &Setup,
-    listener: OwnedFd,
+    door: OwnedFd,
     record: Option<OwnedFd>,
 ) -> Result<(DiskServer<F>, Option<Writer>)> {
     log::start(setup.log.parse().context("level of the log")?);
@@ -121,10 +121,10 @@ fn start<F: FrontEnd>(
     let spawn = |(pipe, (recorder, arrivals))| Writer::spawn(PipeWriter::from(pipe), recorder, arrivals);
     let writer = record.map(spawn).transpose()?;
     let restrict = || match setup.sandbox {
-        true => sandbox::restrict_system_calls().context("sandbox"),
+        true => sandbox::restrict_system_calls(setup.disk.migratable).context("sandbox"),
         false => Ok(()),
     };
-    let disk = DiskServer::start(parts, listener.into(), restrict)?;
+    let disk = DiskServer::start(parts, door.into(), restrict)?;
     for change in &setup.policies {
         disk.set_policy(change.queue, &change.policy.parse()?)?;
     }

@@ -129,7 +129,7 @@ fn a_memory_disk_larger_than_memory_is_served_with_a_warning() {
 fn every_subcommand_explains_itself() {
     let directory = TempDir::new().unwrap();
     for (arguments, words) in [
-        (&["--help"][..], &["serve", "bench", "policies", "call"][..]),
+        (&["--help"][..], &["serve", "bench", "policies", "top", "call", "--socket-path <PATH>", "--fd <FDNUM>"][..]),
         (
             &["serve", "--help"],
             &[
@@ -143,6 +143,7 @@ fn every_subcommand_explains_itself() {
                 "--record <FILE>",
                 "--read-only",
                 "--direct",
+                "--migratable",
                 "--config <TOML>",
                 "--serial",
                 "--block-size",
@@ -266,6 +267,14 @@ fn what_cannot_be_served_is_one_clear_line_that_names_it() {
         (&["--socket", "s", "--memory", "4194304T"], &["a memory disk of 4611686018427387904 bytes", "memory"]),
         (&["--socket", "s"], &["disk s", "either a file or memory"]),
         (&["--socket", "s", "--memory", "1M", "--direct"], &["disk s", "direct is for files"]),
+        (
+            &["--socket", "s", "--memory", "1M", "--migratable"],
+            &["disk s", "migratable is for virtio-blk disks over a file"],
+        ),
+        (
+            &["--socket", "s", "--file", "image", "--migratable", "--device", "nvme"],
+            &["disk s", "NVMe has no dirty log"],
+        ),
         (&["--socket", "s", "--memory", "1M", "--serial", &long], &["serial has 108 bytes", "at most 20"]),
         (&["--socket", "image", "--memory", "1M"], &["socket image", "is not a socket", "left alone"]),
         (&["--socket", "directory", "--memory", "1M"], &["socket directory", "is not a socket", "left alone"]),
@@ -678,7 +687,7 @@ fn several_disks_of_one_configuration_are_each_their_own() {
             },
             {
                 "ctrlr": "second \"one\"", "socket": "b.sock", "file": "image", "size": 1 << 16, "block_size": 4096,
-                "queues": 1, "read_only": true, "connected": false, "pid": null, "restarts": 0,
+                "queues": 16, "read_only": true, "connected": false, "pid": null, "restarts": 0,
             },
         ])
     );
@@ -786,7 +795,7 @@ fn errors_of_the_control_socket_have_the_codes_of_json_rpc_and_say_what_is_allow
 
 #[test]
 fn one_connection_takes_any_number_of_requests_and_answers_all_but_notifications() {
-    let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
+    let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M", "--queues", "1"]);
     let mut stream = UnixStream::connect(target.path("control")).unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
     let set = |policy: &str| json!({ "jsonrpc": "2.0", "method": "set_policy", "params": { "ctrlr": "s", "policy": policy } });
@@ -1009,9 +1018,46 @@ fn metrics_are_well_formed_and_agree_with_get_stats() {
             head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text; version=1.0.0"),
             "{head}"
         );
-        check_metrics(&Page::new(&text), &stats);
+        let page = Page::new(&text);
+        check_metrics(&page, &stats);
+        if policy == "auto" {
+            check_dashboard(&page); // with a budget, every metric is there
+        }
     }
     assert!(get(&address, "/").0.starts_with("HTTP/1.1 404"));
+}
+
+/// What the dashboard asks for exists, and the labels by which it asks.
+fn check_dashboard(page: &Page) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/grafana-dashboard.json");
+    let Ok(text) = std::fs::read_to_string(path) else { return }; // a published crate has no dashboard
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let variables = dashboard.pointer("/templating/list").unwrap().as_array().unwrap();
+    let variables = variables.iter().filter(|variable| variable["type"] == "query");
+    let queries: Vec<_> = targets.map(|target| &target["expr"]).chain(variables.map(|query| &query["query"])).collect();
+    assert!(queries.len() > panels.len(), "{queries:?}");
+    let samples = page.samples.keys().map(|(name, labels)| (name.clone(), labels));
+    let buckets = page.buckets.keys().map(|(family, labels)| (format!("{family}_bucket"), labels));
+    let mut exist = BTreeMap::<String, BTreeSet<&str>>::new();
+    for (name, labels) in samples.chain(buckets) {
+        let of_buckets = name.ends_with("_bucket").then_some("le");
+        exist.entry(name).or_default().extend(labels.keys().map(String::as_str).chain(of_buckets));
+    }
+    for query in queries.into_iter().map(|query| query.as_str().unwrap()) {
+        let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let metrics: Vec<_> = words.filter(|word| word.starts_with("coalesce_")).collect();
+        assert!(!metrics.is_empty(), "{query}");
+        let known: Vec<_> = metrics.iter().map(|name| exist.get(*name)).collect();
+        let grouped = query.split("by (").skip(1).flat_map(|rest| rest.split(')').next().unwrap().split(", "));
+        let chosen = query.split('{').skip(1).map(|rest| rest.split('=').next().unwrap());
+        for label in grouped.chain(chosen) {
+            let is_known = known.iter().any(|labels| labels.is_some_and(|labels| labels.contains(label)));
+            assert!(is_known, "{query}: no label {label}");
+        }
+        assert!(known.iter().all(Option::is_some), "{query}: not all of {metrics:?} exist");
+    }
 }
 
 fn check_metrics(page: &Page, stats: &Value) {
@@ -1093,6 +1139,40 @@ fn metrics_answer_at_either_loopback_address() {
     }
 }
 
+/// From the definition of the command line itself.
+#[test]
+fn it_writes_its_manual_and_its_completions() {
+    let directory = TempDir::new().unwrap();
+    assert_eq!(run(&directory, &["man", "."]).code, Some(0));
+    let page = String::from_utf8(read(&directory, "coalesce-target-serve.1")).unwrap();
+    assert!(page.contains("max\\-memory") && page.contains("A virtual machine that boots from that disk"), "{page}");
+    assert!(!directory.path().join("coalesce-target-worker.1").exists(), "it is not for people");
+    let failed = run(&directory, &["man", "nowhere"]);
+    assert!(failed.code == Some(1) && failed.stderr.contains("nowhere: No such file"), "{failed:?}");
+    for (shell, syntax) in [("bash", "complete -F"), ("zsh", "#compdef coalesce-target"), ("fish", "complete -c")] {
+        let script = run(&directory, &["completions", shell]).stdout;
+        assert!(script.contains(syntax) && script.contains("max-memory"), "{shell}");
+    }
+    assert!(run(&directory, &["completions", "sh"]).stderr.contains("bash, elvish"));
+}
+
+/// The version names the commit, where the source is a checkout.
+#[test]
+fn the_version_names_the_commit() {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+        output.ok().filter(|output| output.status.success()).map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let version = run(&TempDir::new().unwrap(), &["--version"]).stdout;
+    let commit =
+        git(&["ls-files", "--error-unmatch", "Cargo.toml"]).and_then(|_| git(&["rev-parse", "--short=12", "HEAD"]));
+    let number = concat!("coalesce-target ", env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        version.trim_end(),
+        commit.map_or(number.to_owned(), |commit| format!("{number} ({})", commit.trim_end()))
+    );
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Bench
 // ---------------------------------------------------------------------------------------------------------------------
@@ -1107,6 +1187,8 @@ fn a_record_has_every_request_completion_and_interrupt() {
         "bench",
         "--socket",
         "s",
+        "--warmup",
+        "0", // fewer events than the record has room for
         "--ops",
         "5000",
         "--depth",

@@ -80,7 +80,7 @@ fn no_restart_loses_or_repeats_a_request() {
 }
 
 fn restart_under_load(queues: usize, restarts: u64) {
-    let Some(mut target) = Target::start_with(Options { device: "virtio-blk", policy: "auto", queues }) else { return };
+    let Some(mut target) = Target::start_with(Options { queues, ..Options::default() }) else { return };
     let mut done = [0_u64; 2];
     // A tick for each, and a tenth more: one that comes while the target is started again waits, and the next with it.
     let parameters = [format!("SECONDS={}", restarts * 2 * 3 / 2 * 11 / 10 + 6), "TICK=1.5".into()];

@@ -1121,6 +1121,168 @@ fn memory_that_cannot_be_mapped_is_refused() {
     arena.assert_unharmed();
 }
 
+/// A target whose victim is an image of 1 MiB of which another target may take over the guest.
+fn migratable_arena() -> Arena {
+    let directory = TempDir::new().unwrap();
+    let image = directory.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let victim = Disk::file("victim", &image).policy("none").migratable();
+    Arena::on(Target::start_in(directory, &[victim, Disk::memory("other", "1M")]))
+}
+
+#[test]
+fn a_log_of_dirty_pages_that_cannot_be_used_is_refused() {
+    let end = Setup::new(1, 64).regions[0].size + GUEST;
+    let good = Log::new(end);
+    let size = good.0.size;
+    let huge = Region::new(0, 1 << 40);
+    let directory = File::open("/").unwrap();
+    let program = File::open("/proc/self/exe").unwrap();
+    let read_only = File::open(format!("/proc/self/fd/{}", good.0.file.as_raw_fd())).unwrap();
+    let (pipe, _other_end) = nix::unistd::pipe().unwrap();
+    let eventfd = eventfd();
+    let cases = [
+        ("too small", (size - 4096, 0), vec![good.0.file.as_raw_fd()], "the log of dirty pages has"),
+        ("of one byte", (1, 0), vec![good.0.file.as_raw_fd()], "the log of dirty pages has 1 bytes"),
+        ("larger than its file", (size + 1, 0), vec![good.0.file.as_raw_fd()], "exceed the file"),
+        ("behind its file", (size, 1 << 30), vec![good.0.file.as_raw_fd()], "exceed the file"),
+        ("partly behind its file", (size, 4096), vec![good.0.file.as_raw_fd()], "exceed the file"),
+        ("unaligned", (size, 5), vec![huge.file.as_raw_fd()], "SET_LOG_BASE: mmap"),
+        ("of 2^32 + 1 bytes", ((1 << 32) + 1, 0), vec![huge.file.as_raw_fd()], "allowed: 1 to 4294967296"),
+        ("of 2^64 - 1 bytes", (u64::MAX, 0), vec![huge.file.as_raw_fd()], "allowed: 1 to 4294967296"),
+        ("of no bytes", (0, 0), vec![good.0.file.as_raw_fd()], "invalid"),
+        ("that wraps", (size, u64::MAX - 4095), vec![good.0.file.as_raw_fd()], "invalid"),
+        ("in a directory", (size, 0), vec![directory.as_raw_fd()], "not a memfd"),
+        ("on a disk", (4096, 0), vec![program.as_raw_fd()], "SET_LOG_BASE"),
+        ("that is read-only", (size, 0), vec![read_only.as_raw_fd()], "SET_LOG_BASE: mmap"),
+        ("in a pipe", (size, 0), vec![pipe.as_raw_fd()], "not a memfd"),
+        ("in an eventfd", (size, 0), vec![eventfd.as_fd().as_raw_fd()], "not a memfd"),
+        ("without a file", (size, 0), vec![], "wrong number of attached fds"),
+        ("with two files", (size, 0), vec![good.0.file.as_raw_fd(); 2], "wrong number of attached fds"),
+    ];
+    // The log of the target is limited in rate.
+    for cases in cases.chunks(6) {
+        let mut arena = migratable_arena();
+        for (name, place, files, said) in cases {
+            let before = arena.target.log().len();
+            let driver = arena.driver(64);
+            driver.log_used(0, Some(driver.queues[0].used)).unwrap();
+            assert!(share_log(&driver.wire, *place, files).is_err(), "a log {name}");
+            wait_until(&format!("a log {name}: {said}"), || arena.target.log()[before..].contains(said));
+            drop(driver);
+            arena.target.assert_sound();
+        }
+        arena.assert_unharmed();
+    }
+}
+
+/// A log is checked again when what it must have bits for changes.
+#[test]
+fn memory_and_used_rings_without_bits_in_the_log_are_refused() {
+    let mut arena = migratable_arena();
+    type Attack = (&'static str, fn(&Driver) -> std::io::Result<()>);
+    let attacks: [Attack; 5] = [
+        ("a used ring just behind the log", |driver| {
+            driver.log_used(0, Some(driver.queues[0].end_of_memory().next_multiple_of(8 * 4096) - 500))
+        }),
+        ("a used ring at the end of the address space", |driver| driver.log_used(0, Some(u64::MAX - 100))),
+        ("memory behind the log, added", |driver| {
+            let region = Region::new(1 << 40, 4096);
+            let payload = [u64s(&[0]), region.payload()].concat();
+            driver.wire.tell(ADD_MEM_REG, &payload, &[region.file.as_raw_fd()])
+        }),
+        ("memory behind the log, shared anew", |driver| {
+            let region = [Region::new(1 << 40, 4096)];
+            driver.wire.tell(SET_MEM_TABLE, &memory_table(&region), &[region[0].file.as_raw_fd()])
+        }),
+        ("a log that was too small before it was needed", |driver| {
+            driver.log_data(false).unwrap();
+            Log::new(4096).share(&driver.wire).unwrap();
+            driver.log_data(true)
+        }),
+    ];
+    for (name, attack) in attacks {
+        let before = arena.target.log().len();
+        let driver = arena.driver(64);
+        Log::new(driver.queues[0].end_of_memory()).share(&driver.wire).unwrap();
+        assert!(attack(&driver).is_err(), "{name}");
+        wait_until(name, || arena.target.log()[before..].contains("log"));
+        drop(driver);
+    }
+    // A log before there is memory has bits for all of it; the rest is refused when it comes.
+    let wire = arena.wire();
+    wire.negotiate(!0).unwrap();
+    Log::new(GUEST).share(&wire).unwrap();
+    let region = |start| [Region::new(start, 4096)];
+    let share = |region: &[Region]| wire.tell(SET_MEM_TABLE, &memory_table(region), &[region[0].file.as_raw_fd()]);
+    share(&region(GUEST - 4096)).unwrap();
+    assert!(share(&region(GUEST)).is_err());
+    drop(wire);
+    arena.assert_unharmed();
+}
+
+/// Each log is given up for the next one, and only the last is written.
+#[test]
+fn a_log_may_be_replaced_again_and_again() {
+    let mut arena = migratable_arena();
+    let mut driver = arena.driver(64);
+    driver.log_used(0, Some(driver.queues[0].used)).unwrap();
+    let [first, last] = [(); 2].map(|()| Log::new(driver.queues[0].end_of_memory()));
+    for _ in 0..300 {
+        first.share(&driver.wire).unwrap();
+        assert_eq!(driver.queue().run(Op::Read(0, 4096)).status, OK);
+    }
+    last.share(&driver.wire).unwrap();
+    first.take();
+    assert_eq!(driver.queue().run(Op::Read(0, 4096)).status, OK);
+    assert_eq!((first.pages().len(), last.pages().len()), (0, 3));
+    drop(driver);
+    arena.assert_unharmed();
+}
+
+#[test]
+fn a_log_that_is_cut_off_ends_only_its_own_connection() {
+    let mut arena = migratable_arena();
+    let mut other = Driver::start(&arena.target.path("other"), &Setup::new(1, 64));
+    let mut driver = arena.driver(64);
+    let log = Log::new(driver.queues[0].end_of_memory());
+    log.share(&driver.wire).unwrap();
+    log.0.file.set_len(0).unwrap();
+    let head = driver.queue().prepare(0, &Op::Read(0, 4096));
+    driver.queue().offer(head);
+    driver.queue().publish();
+    driver.wire.wait_closed();
+    wait_until("it is logged", || arena.target.log().contains("its file was truncated"));
+    assert_eq!(other.queue().run(Op::Flush).status, OK);
+    drop((driver, other));
+    arena.assert_unharmed();
+}
+
+/// Chains that change under a log leave marks where they will, and nothing else.
+#[test]
+fn a_guest_that_changes_descriptors_while_they_are_logged_harms_only_itself() {
+    let mut arena = migratable_arena();
+    let mut driver = arena.driver(16);
+    let log = Log::new(driver.queues[0].end_of_memory());
+    log.share(&driver.wire).unwrap();
+    assert_eq!(driver.queue().run(Op::Read(0, 4096)).status, OK);
+    assert_eq!(log.take().len(), 2, "it is logged");
+    let stop = AtomicBool::new(false);
+    let scribbler = Scribbler { desc: driver.queues[0].desc, memory: driver.queues[0].memory.clone() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| scribbler.run(&stop));
+        let queue = driver.queue();
+        for _ in 0..2000 {
+            queue.offer_many(5, &Op::Read(0, 4096));
+            queue.set_avail_idx(queue.next_avail);
+            queue.kick();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    drop(driver);
+    arena.assert_unharmed();
+}
+
 /// Memory of a file system that can keep a page fault waiting, or that nobody shares, is not taken.
 #[test]
 fn only_memory_files_are_taken_as_guest_memory() {

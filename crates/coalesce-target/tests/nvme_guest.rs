@@ -7,7 +7,7 @@ use guest_kit::{Options, Target, number, while_policies_change};
 use serde_json::json;
 
 fn start(policy: &'static str) -> Option<Target> {
-    Target::start_with(Options { device: "nvme", policy, queues: 1 })
+    Target::start_with(Options { device: "nvme", policy, ..Options::default() })
 }
 
 #[test]

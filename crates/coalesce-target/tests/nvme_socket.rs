@@ -5,6 +5,7 @@ mod nvme_host;
 use coalesce_target::config::{Device, DiskConfig, Mode, Poll, Size};
 use coalesce_target::nvme::front_end::NvmeUser;
 use coalesce_target::server::{DiskParts, DiskServer};
+use coalesce_target::socket::Door;
 use coalesce_target::vfio_user::PciDevice;
 use nix::sys::eventfd::EventFd;
 use nix::sys::signal::{Signal, kill};
@@ -164,6 +165,7 @@ fn served(policy: &str) -> (TempDir, DiskServer<NvmeUser>) {
         policy: policy.parse().unwrap(),
         read_only: false,
         direct: false,
+        migratable: false,
         serial: None,
         block_size: None,
         poll: Some(Poll(0)),
@@ -171,7 +173,7 @@ fn served(policy: &str) -> (TempDir, DiskServer<NvmeUser>) {
         max_memory: Size(1 << 40),
     };
     let listener = UnixListener::bind(&config.socket).unwrap();
-    let disk = DiskServer::start(DiskParts::open(&config, None).unwrap(), listener, || Ok(())).unwrap();
+    let disk = DiskServer::start(DiskParts::open(&config, None).unwrap(), Door::Listener(listener), || Ok(())).unwrap();
     (directory, disk)
 }
 

@@ -32,6 +32,8 @@ fn check_sums(report: &Report, queues: &[QueueStats], what: &str) {
         assert_eq!((device.failed, device.malformed, device.broken_rings), (0, 0, 0), "{what}");
         assert_eq!(queue.delivered.values().sum::<u64>(), queue.interrupts + queue.suppressed, "{what}");
         assert!(queue.hints.values().sum::<u64>() <= queue.completions, "{what}");
+        // A sleep is a call; so is what wakes nobody.
+        assert!(device.enters > 0 && device.enters >= queue.poll.sleeps, "{what}: {device:?} {:?}", queue.poll);
     }
 }
 
@@ -110,11 +112,21 @@ fn marked_requests_are_counted_as_urgent() {
         let (report, queues) = load_and_compare(&served, &Options { sync_ioprio, ..mixed.clone() }, "cint");
         let sync = report.jobs.iter().find(|job| job.jobname == JobName::Sync).unwrap().total_ios;
         let ioprio = queues[0].hints.get("ioprio").copied().unwrap_or(0);
-        assert_eq!(ioprio, if is_marked { sync } else { 0 });
+        let marked = if is_marked { sync } else { 0 };
+        assert_eq!((ioprio, queues[0].device.realtime), (marked, marked));
     }
     let options = Options { rw: Rw::Write, fsync_every: Some(10), depth: 4, ..served.options(1000) };
     let (_, queues) = load_and_compare(&served, &options, "cint");
     assert_eq!((queues[0].hints["flush"], queues[0].device.flushes), (100, 100));
+}
+
+/// Ends a thread, also where a test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -135,6 +147,7 @@ fn policy_changes_while_requests_are_in_flight_lose_nothing() {
             }
             changes
         });
+        let stops = Stops(&stop);
         for event_idx in [true, false] {
             let options = Options {
                 queues: 2,
@@ -148,7 +161,7 @@ fn policy_changes_while_requests_are_in_flight_lose_nothing() {
             let (report, queues) = load_and_compare(&served, &options, "changing");
             assert!(report.total.verified > 0 && queues.len() == 2);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         changer.join().unwrap()
     });
     assert!(changes > 30, "only {changes} changes");

@@ -1,7 +1,7 @@
 //! A policy with a mistake in it, and what the checker says: `cargo run -p coalesce-testkit --example broken`
 //!
 //! Interrupt at the eighth completion, or 100 ticks after the first one held. The mistake is the most common one in
-//! this field: the timer is armed anew at each completion, so a steady trickle holds the first one for ever longer.
+//! this field: the timer restarts at each completion, so a steady trickle holds the first one for longer and longer.
 
 use coalesce_testkit::{Completion, Decision, Mix, Policy, Promises, try_check_any};
 use proptest::strategy::{Just, Strategy};

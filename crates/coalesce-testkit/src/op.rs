@@ -59,7 +59,7 @@ pub enum Op {
     Schedule,
     /// The guest is taken off its CPU.
     Deschedule,
-    /// From now on the hypervisor says that the timeslice ends so many ticks from now, or nothing.
+    /// From now on the hypervisor says that the timeslice ends this many ticks from now, or nothing.
     Slice(Option<u64>),
     /// The configuration changes.
     Reconfigure(u8),

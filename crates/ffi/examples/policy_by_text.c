@@ -22,7 +22,7 @@ static void act(coalesce_status decision)
 // Reports a request, from which the policy infers a hint. The mark is passed with the completion.
 static void submit(coalesce_policy *policy, uint32_t index, uint32_t end, coalesce_mark *mark)
 {
-    coalesce_request request = {sizeof request, 0, 0, 0, 0, COALESCE_HINT_PLAIN, 0};
+    coalesce_request request = {sizeof request, 0, 0, 0, 0, COALESCE_HINT_PLAIN, 0, 0};
     request.flags = index + 1 == end ? COALESCE_REQUEST_LAST : 0;
     request.batch_len = end - index;
     request.outstanding = index + 1 - __atomic_load_n(&taken, __ATOMIC_ACQUIRE);

@@ -373,8 +373,10 @@ typedef struct {
   uint64_t min;
   // The largest value allowed here.
   uint64_t max;
+  // The value of the parameter that sets this bound, if there is one.
+  uint64_t because_value;
 } coalesce_error;
-COALESCE_LAYOUT(coalesce_error, 32, uint64_t);
+COALESCE_LAYOUT(coalesce_error, 40, uint64_t);
 
 // The state of a machine, for statistics. `held_time` is at most `outstanding_time` * budget / 10000 + `learning`,
 // beside what late deadlines add, and a storm guard. The budget is that of the configuration.
@@ -493,8 +495,10 @@ typedef struct {
   uint32_t hint;
   // The group of submitters that it belongs to, for strict Barriers. 0 to 15.
   uint32_t group;
+  // Requests that were submitted before it and not reported.
+  uint32_t before;
 } coalesce_request;
-COALESCE_LAYOUT(coalesce_request, 28, uint32_t);
+COALESCE_LAYOUT(coalesce_request, 32, uint32_t);
 
 // What the caller keeps for a request from its submission to its completion. `COALESCE_MARK_NONE` and
 // `COALESCE_MARK_OF(hint)` initialise a mark for a request whose submission was not reported.
@@ -962,7 +966,7 @@ size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t t
 
 // Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is Urgent,
 // so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the policy wants
-// each (`coalesce_policy_wants_each_submit`): `outstanding` of a later one counts them.
+// each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them.
 //
 // Requires:
 // `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
@@ -1013,7 +1017,7 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *p
 bool coalesce_policy_may_hold(const coalesce_policy *policy);
 
 // Reports the number of interrupts that were sent without a decision since the last call, while
-// `coalesce_policy_may_hold` was false. Whatever completed has been announced.
+// `coalesce_policy_may_hold` was false. They cover everything that completed.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.

@@ -18,18 +18,21 @@ pub struct coalesce_error {
     pub min: u64,
     /// The largest value allowed here.
     pub max: u64,
+    /// The value of the parameter that sets this bound, if there is one.
+    pub because_value: u64,
 }
 
 impl coalesce_error {
     pub(crate) const fn new(field: u32, value: u64, (min, max): (u64, u64)) -> Self {
-        Self { field, because: 0, value, min, max }
+        Self { field, because: 0, value, min, max, because_value: 0 }
     }
 }
 
 impl From<ConfigError> for coalesce_error {
     fn from(error: ConfigError) -> Self {
         let ConfigError { field, value, min, max, because } = error;
-        Self { field: field as u32, because: because.map_or(0, |(other, _)| other as u32), value, min, max }
+        let (because, because_value) = because.map_or((0, 0), |(other, value)| (other as u32, value));
+        Self { field: field as u32, because, value, min, max, because_value }
     }
 }
 

@@ -140,6 +140,8 @@ pub struct coalesce_request {
     pub hint: u32,
     /// The group of submitters that it belongs to, for strict Barriers. 0 to 15.
     pub group: u32,
+    /// Requests that were submitted before it and not reported.
+    pub before: u32,
 }
 
 /// What the caller keeps for a request from its submission to its completion. `COALESCE_MARK_NONE` and
@@ -178,7 +180,7 @@ impl From<coalesce_mark> for Mark {
 
 /// Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is Urgent,
 /// so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the policy wants
-/// each (`coalesce_policy_wants_each_submit`): `outstanding` of a later one counts them.
+/// each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them.
 ///
 /// # Safety
 /// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
@@ -208,6 +210,7 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         batch_len: request.batch_len as usize,
         last_of_batch: request.flags & COALESCE_REQUEST_LAST != 0,
         outstanding: request.outstanding,
+        before: request.before,
     };
     // SAFETY: the caller's promise.
     unsafe { put(mark, policy.0.on_submit(now, &clues).into()) };
@@ -325,7 +328,7 @@ pub unsafe extern "C" fn coalesce_policy_may_hold(policy: *const coalesce_policy
 }
 
 /// Reports the number of interrupts that were sent without a decision since the last call, while
-/// `coalesce_policy_may_hold` was false. Whatever completed has been announced.
+/// `coalesce_policy_may_hold` was false. They cover everything that completed.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.

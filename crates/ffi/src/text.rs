@@ -62,7 +62,7 @@ pub unsafe extern "C" fn coalesce_error_print(
         return 0;
     }
     // SAFETY: the caller's promise; any bytes are such an error.
-    let coalesce_error { field, because, value, min, max } = unsafe { error.read_unaligned() };
+    let coalesce_error { field, because, value, min, max, because_value } = unsafe { error.read_unaligned() };
     // SAFETY: it is a text of this library.
     let name = unsafe { CStr::from_ptr(coalesce_field_name(field)) }.to_string_lossy();
     let allowed = match field {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn coalesce_error_print(
     };
     // SAFETY: it is a text of this library.
     let other = unsafe { CStr::from_ptr(coalesce_field_name(because)) }.to_string_lossy();
-    let reason = if because == 0 { String::new() } else { format!(", because of {other}") };
+    let reason = if because == 0 { String::new() } else { format!(" where {other} is {because_value}") };
     // SAFETY: the caller's promise.
     unsafe { write_text(text, text_size, &format_args!("{name} is {value}; {allowed}{reason}")) }
 }

@@ -215,7 +215,7 @@ impl Pair {
                 }
                 98 if random.below(4) == 0 => {
                     let (params, config) = parameters[random.below(parameters.len() as u64) as usize];
-                    let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0 };
+                    let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
                     let status = budget_reconfigure(state, &raw const config, now, &raw mut error);
                     match self.core.reconfigure(Config::new(params).unwrap(), now) {
                         Ok(core) => self.decided(core, status, random),

@@ -131,11 +131,11 @@ fn an_invalid_configuration_gives_its_field_and_bounds() {
             let mut config = std::mem::zeroed::<vic_config>();
             vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000);
             change(&mut config);
-            let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0 };
+            let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
             let state = memory.0.as_mut_ptr().cast::<vic_state>();
             let status = vic_init(state, size_of::<vic_state>(), &raw const config, &raw mut error);
             assert_eq!(status, COALESCE_E_CONFIG);
-            assert_eq!(error, coalesce_error { field, because: 0, value, min, max });
+            assert_eq!(error, coalesce_error { field, because: 0, value, min, max, because_value: 0 });
             assert_eq!(vic_init(state, size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_E_CONFIG);
         }
         assert!(memory.0.iter().all(|byte| *byte == 0x55), "the memory is as it was");
@@ -187,7 +187,7 @@ fn an_invalid_window_delivers_everything_held_and_gives_an_error() {
 fn blocks_of_a_wrong_size_are_refused() {
     let mut memory = [0x55_u64; 200];
     let block = memory.as_mut_ptr();
-    let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0 };
+    let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
     // SAFETY: all of it is ours.
     unsafe {
         for commands in [0, 1, 63, 65, 100, 8192, u32::MAX] {

@@ -38,7 +38,8 @@ unsafe extern "C" fn count(context: *mut c_void, reason: *const c_char, is_hold:
 
 fn submit(policy: *mut coalesce_policy, hint: u32) -> coalesce_mark {
     let struct_size = size_of::<coalesce_request>() as u32;
-    let request = coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio: 0, hint, group: 0 };
+    let request =
+        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio: 0, hint, group: 0, before: 0 };
     let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
     // SAFETY: the policy is ours, and so is the memory.
     assert_eq!(unsafe { coalesce_policy_on_submit(policy, 1, &raw const request, &raw mut mark) }, COALESCE_OK);
@@ -112,6 +113,7 @@ fn it_decides_as_in_rust() {
                             ioprio: [0, 0x2000, 0x4004, 0x6000][numbers.below(4) as usize],
                             hint: 0,
                             group: numbers.below(18) as u32,
+                            before: numbers.below(3) as u32,
                         };
                         let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
                         assert_eq!(
@@ -127,6 +129,7 @@ fn it_decides_as_in_rust() {
                             outstanding: request.outstanding,
                             hint: Hint::Plain,
                             group: request.group as u8,
+                            before: request.before,
                         };
                         let twins = twin.on_submit(now, &clues);
                         let MarkParts { ticket, .. } = twins.into();
@@ -335,7 +338,8 @@ fn what_strict_barriers_cannot_track_is_counted() {
     let handle = make("cint:barrier=strict").expect("a policy");
     let struct_size = size_of::<coalesce_request>() as u32;
     let (ioprio, hint) = (0, COALESCE_HINT_PLAIN);
-    let request = coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio, hint, group: 16 };
+    let request =
+        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio, hint, group: 16, before: 0 };
     let mut mark = coalesce_mark { ticket: 0, hint: 0, source: 0 };
     submit(handle, COALESCE_HINT_PLAIN);
     // SAFETY: all of it is ours.

@@ -147,7 +147,7 @@ fn an_invalid_text_gives_the_reason() {
 fn an_error_is_a_sentence() {
     let sentence = |field, value, min, max| {
         let because = if field == COALESCE_FIELD_MAX_HOLD_NS { COALESCE_FIELD_STORM_MAX_RATE } else { 0 };
-        let error = coalesce_error { field, because, value, min, max };
+        let error = coalesce_error { field, because, value, min, max, because_value: 5 };
         // SAFETY: all of it is ours.
         printed(|out, size| unsafe { coalesce_error_print(&raw const error, out, size) })
     };
@@ -156,7 +156,7 @@ fn an_error_is_a_sentence() {
     assert_eq!(sentence(COALESCE_FIELD_COMMANDS, 7, 64, 4096), "commands is 7; allowed: powers of two from 64 to 4096");
     assert_eq!(
         sentence(COALESCE_FIELD_MAX_HOLD_NS, 10, 1000, 2000),
-        "max_hold_ns is 10; allowed: 1000 to 2000, because of storm_max_rate"
+        "max_hold_ns is 10; allowed: 1000 to 2000 where storm_max_rate is 5"
     );
     assert_eq!(sentence(99, 7, 0, 1), "unknown is 7; allowed: 0 to 1");
     // SAFETY: null is allowed.

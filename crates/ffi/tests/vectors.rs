@@ -121,7 +121,7 @@ impl Policy for VicMachine {
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let config = *self.configs.get(usize::from(choice))?;
-        let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0 };
+        let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
         // SAFETY: all of it is ours.
         let status = unsafe { vic_reconfigure(&raw mut *self.state, &raw const config, now, &raw mut error) };
         if status == COALESCE_E_CONFIG {

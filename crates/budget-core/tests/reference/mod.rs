@@ -52,6 +52,8 @@ impl Params {
 const WHOLE: i128 = 16_384;
 /// No more time than this passes between two calls.
 const LONGEST: u64 = 536_870_912;
+/// What is older than two such calls is as if it were so old.
+const OLDEST: i128 = 2 * LONGEST as i128;
 
 /// An instant in the model's own time.
 type Instant = i128;
@@ -78,6 +80,10 @@ enum Said {
 struct Learned {
     /// What every probe found.
     found: Vec<i128>,
+    /// So many of them were found to mislead.
+    misled: usize,
+    /// When those who come back from a probe submitted. `None`: none came back, or enough did.
+    back: Option<Vec<Instant>>,
     /// Completions until the next probe is due.
     until_probe: i128,
     /// Probes in a row that found nothing to save.
@@ -93,13 +99,23 @@ struct Learned {
 }
 
 impl Learned {
-    const NOTHING: Self =
-        Self { found: vec![], until_probe: 16, vain: 0, lonely: 0, skip: 0, in_company: false, busy: false };
+    const NOTHING: Self = Self {
+        found: vec![],
+        misled: 0,
+        back: None,
+        until_probe: 16,
+        vain: 0,
+        lonely: 0,
+        skip: 0,
+        in_company: false,
+        busy: false,
+    };
 
     /// Moves only as far as two probes in a row agree.
     fn depth(&self) -> i128 {
         let before = std::iter::once(&0).chain(&self.found);
-        before.zip(&self.found).fold(0, |depth, (&one, &two)| depth.clamp(one.min(two), one.max(two)))
+        let pairs = before.zip(&self.found).skip(self.misled);
+        pairs.fold(0, |depth, (&one, &two)| depth.clamp(one.min(two), one.max(two)))
     }
 }
 
@@ -233,8 +249,9 @@ impl Reference {
 
     /// When what is held is due, without the guard.
     fn own_due(&self) -> Option<(Instant, &'static str)> {
-        let silence = self.last + self.patience();
-        let max_hold = self.held.first()? + self.rules().max_hold;
+        let remembered = |instant: Instant| instant.max(self.now - OLDEST);
+        let silence = remembered(self.last) + self.patience();
+        let max_hold = remembered(*self.held.first()?) + self.rules().max_hold;
         Some(if max_hold < silence { (max_hold, "max_hold") } else { (silence, "silence") })
     }
 
@@ -265,6 +282,9 @@ impl Reference {
     }
 
     fn keep(&mut self, reason: &'static str) -> Decision {
+        if let (true, Some([first, ..])) = (self.held.is_empty(), self.learned.back.as_deref_mut()) {
+            *first = self.now; // the machine has one place for both instants
+        }
         self.held.push(self.now);
         Decision::Hold(reason)
     }
@@ -275,6 +295,9 @@ impl Reference {
         match self.waiting {
             Waiting::Silence if reason != "storm" => {
                 self.probed(if everybody_waits { self.held_count() } else { 0 });
+                if everybody_waits {
+                    self.learned.back = Some(vec![]);
+                }
             }
             _ if everybody_waits => {
                 self.learned.lonely += 1;
@@ -292,15 +315,41 @@ impl Reference {
     fn probed(&mut self, found: i128) {
         self.learned.found.push(found);
         let is_settled = found == 0 || found == self.learned.depth();
-        let interval = if is_settled {
-            let saves = 2 * self.rules().epsilon() * found > WHOLE;
-            self.learned.vain = if saves { 0 } else { (self.learned.vain + 1).min(6) };
-            (128 * self.held_count()) << self.learned.vain
+        if is_settled {
+            self.rest(self.held_count(), !self.saves(found));
         } else {
-            8 * found
-        };
-        self.learned.until_probe = (interval + 1).min(65_535);
+            self.learned.until_probe = (8 * found + 1).min(65_535);
+        }
         self.learned.in_company = false;
+    }
+
+    /// With so many outstanding something could be held.
+    fn saves(&self, found: i128) -> bool {
+        2 * self.rules().epsilon() * found > WHOLE
+    }
+
+    /// It is long until the next probe, after one of `held` commands.
+    fn rest(&mut self, held: i128, in_vain: bool) {
+        self.learned.vain = (self.learned.vain + u32::from(in_vain)).min(6);
+        self.learned.until_probe = (((128 * held) << self.learned.vain) + 1).min(65_535);
+    }
+
+    /// The sixth submission after a probe tells whether those who come back had to queue.
+    fn came_back(&mut self) {
+        let now = self.now;
+        let Some(back) = &mut self.learned.back else { return };
+        back.push(now);
+        if back.len() == 6 {
+            let took = now - back[0];
+            let found = self.learned.found.last().copied().unwrap_or(0);
+            self.learned.back = None;
+            if took < self.eight_gaps / 4 {
+                self.rest(found, true);
+                self.learned.misled = self.learned.found.len();
+            } else if self.saves(found) {
+                self.learned.vain = 0;
+            }
+        }
     }
 
     /// Whether a probe goes on, or begins.
@@ -341,7 +390,7 @@ impl Reference {
             }
             return yes;
         }
-        if self.outstanding.max(self.learned.depth()) <= will_be_held {
+        if self.learned.back.is_some() || self.outstanding.max(self.learned.depth()) <= will_be_held {
             return Decision::Deliver("low_cif");
         }
         if cif <= 1 && self.learned.skip > 0 {
@@ -469,6 +518,7 @@ impl Policy for Reference {
         if before > 0 && before == self.held_count() {
             self.learned.lonely = 0;
         }
+        self.came_back();
         self.in_flight += 1;
         self.count(before + 1);
         None

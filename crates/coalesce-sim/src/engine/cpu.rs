@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// The CPU does something else in between, for so many ns.
+    /// The CPU does something else in between, for this many ns.
     pub(super) fn delay(&mut self, cpu: u32, ns: u64) {
         self.measure.interrupt_ns += ns;
         match self.cpus[cpu as usize].activity {

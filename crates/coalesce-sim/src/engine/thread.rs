@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// Arrivals of an open loop that wait, at most.
 const BACKLOG_MAX: usize = 65_536;
 
-/// A compute thread's step, in ns: others of its priority wait so long at most.
+/// A compute thread's step, in ns: the longest wait of others of its priority.
 const COMPUTE_STEP: u64 = 1_000_000;
 
 /// What a step does when it ends.
@@ -26,7 +26,7 @@ pub(super) enum Then {
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Runs for so many ns.
+    /// Runs for this many ns.
     Run(u64, Then),
     /// Sleeps until an answer comes, or until then.
     Sleep(Option<u64>),

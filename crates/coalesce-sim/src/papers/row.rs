@@ -55,7 +55,7 @@ impl Unit {
 pub enum Claim {
     /// The figure, give or take so much of it, and why so much.
     Near(f64, &'static str),
-    /// The figure, give or take so many of its unit, and why so many.
+    /// The figure, plus or minus this much in its unit, and the reason for the tolerance.
     Within(f64, &'static str),
     /// At least the figure.
     AtLeast,

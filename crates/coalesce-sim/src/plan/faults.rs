@@ -10,19 +10,19 @@ pub struct Faults {
     /// Deadlines are met late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_deadlines: Option<Late>,
-    /// So many deadlines of 1000 are not met at all. The next event on the line, or a watchdog after 50 ms, looks again.
+    /// Deadlines of 1000 that are not met at all. The next event on the line, or a watchdog after 50 ms, looks again.
     pub missing_deadlines_per_1000: u32,
     /// The clock that policies see jumps back or forward.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_jumps: Option<Jumps>,
-    /// So many doorbells of 1000 are lost. The next one on that queue, or the driver's timeout of 30 ms, is seen.
+    /// Doorbells of 1000 that are lost. The next one on that queue, or the driver's timeout of 30 ms, is seen.
     pub lost_doorbells_per_1000: u32,
     /// The device answers nothing for a while.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_stalls: Option<Stalls>,
-    /// So many commands of 1000 fail: they complete, and are not coalesced.
+    /// Commands of 1000 that fail: they complete, and are not coalesced.
     pub failed_commands_per_1000: u32,
-    /// On average so often a queue is reset: what is in flight is aborted and submitted again.
+    /// Mean time between two resets of a queue: what is in flight is aborted and submitted again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_resets_every: Option<Time>,
 }
@@ -31,9 +31,9 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Late {
-    /// So many of 1000.
+    /// Deadlines of 1000 that are late.
     pub per_1000: u32,
-    /// By at most so much.
+    /// The largest delay.
     pub by: Time,
 }
 
@@ -41,9 +41,9 @@ pub struct Late {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jumps {
-    /// On average so often.
+    /// Mean time between two of them.
     pub every: Time,
-    /// By at most so much, in either direction.
+    /// The largest size, in either direction.
     pub by: Time,
 }
 
@@ -51,8 +51,8 @@ pub struct Jumps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stalls {
-    /// On average so often.
+    /// Mean time between two of them.
     pub every: Time,
-    /// For at most so long.
+    /// The longest duration.
     pub r#for: Time,
 }

@@ -4,7 +4,8 @@ use super::optimum::{Budget, Wanted};
 use super::trace::{Counts, Format, Options, Trace};
 use super::{Optimum, Outcome, Replay, replay, replay_beside_optimum};
 use crate::contender::Contender;
-use crate::report::{Entry, Outputs, Percentiles, Report, Section};
+use crate::report::page::picture;
+use crate::report::{Entry, Outputs, Percentiles, Report, Section, write};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use hdrhistogram::Histogram;
@@ -74,9 +75,13 @@ pub struct Command {
     #[arg(long, value_name = "SHARE", default_value = "5%", requires = "optimum")]
     budget: Budget,
 
-    /// How long that optimum may hold a completion: 200us [default: within the budget as long as it likes]
+    /// How long that optimum may hold a completion: 200us [default: no limit but the budget]
     #[arg(long, value_name = "TIME", requires = "optimum", value_parser = coalesce_policy::parse_duration)]
     max_hold: Option<u64>,
+
+    /// Write the report's timelines as a picture of their own (SVG)
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -84,14 +89,17 @@ pub struct Command {
 
 const EXAMPLES: &str = "\
 THE OPTIMUM
-  A policy decides without knowing what will complete next. With --optimum two computations that know the whole trace say
-  how much that costs:
-  - beside each policy, the fewest interrupts with which the same completions could have been delivered, if all waits
-    together, and the longest wait that is allowed, are this policy's own. `times it` is 1.00 if nothing can be gained.
-  - for all policies, the fewest interrupts with which waiting adds no more than --budget to the time of all requests. A
-    policy that holds more than this may raise fewer: compare `held %`.
-  No policy beats the first one. It delivers at once what is urgent (failed; said to be urgent; a flush, a durable write, or
-  of real-time priority), if the policy did. The second always does.
+  A policy decides without knowing what will complete next. --optimum computes,
+  with the whole trace known, how much that costs:
+  - beside each policy, the fewest interrupts that could have delivered the same
+    completions with no more wait in total, and no longer single wait, than the
+    policy has or allows. `times it` is 1.00 if nothing can be gained.
+  - for all policies, the fewest interrupts if waiting adds no more than --budget
+    to the time of all requests. A policy that holds more than this may raise
+    fewer: compare `held %`.
+  No policy beats the first. It delivers at once what is urgent, if the policy did:
+  what failed or is said to be urgent, flushes, durable writes, and requests of
+  real-time priority. The second always does.
 
 EXAMPLES
   How far each policy is from the best that could be done by delaying requests by 5 %, or by 1 %:
@@ -105,7 +113,7 @@ EXAMPLES
       coalesce-target serve --socket /tmp/s --memory 1G --record disk.jsonl
       coalesce-sim replay disk.jsonl
 
-The requester of a trace does not react to the policy: it submits when it did. Interrupts and delays are exact for that
+The requester of a trace does not react to the policy: it submits when it did. Interrupts and delays are exact for that \
 load. The times of completions already contain what the recorded host's own interrupts cost.";
 
 /// What a trace is replayed under if nothing is said.
@@ -132,7 +140,11 @@ impl Command {
         if trace.counts().completions == 0 {
             bail!("trace {name}: no completion in {} lines", trace.counts().lines);
         }
-        self.outputs.write(&report(&trace, &replay, &name.to_string()))?;
+        let report = report(&trace, &replay, &name.to_string());
+        self.outputs.write(&report)?;
+        if let Some(path) = &self.plot {
+            write(path, &picture(&report).context("--plot")?)?;
+        }
         let text = if self.json {
             serde_json::to_string_pretty(&to_json(&trace, &replay))? + "\n"
         } else {
@@ -158,18 +170,18 @@ pub fn about(trace: &Trace, span_ns: u64) -> String {
 pub fn notes(trace: &Trace) -> Vec<String> {
     let counts = trace.counts();
     let all = [
-        (counts.malformed, "malformed lines skipped"),
-        (counts.cut, "line skipped: the last one, which has no end"),
-        (counts.unmatched, "completions without a submission: in flight when the trace began, or the trace lost it"),
-        (counts.resubmitted, "commands submitted again while in flight: their completions are missing"),
+        (counts.malformed, "malformed lines, skipped"),
+        (counts.cut, "last line, which has no end, skipped"),
+        (counts.unmatched, "completions without a submission, which came before the trace or was lost by it"),
+        (counts.resubmitted, "commands submitted again while in flight, whose completions are missing"),
         (counts.in_flight_end, "commands still in flight at the end"),
         (counts.out_of_order, "lines out of order, sorted by time"),
-        (counts.late, "events too far out of order to sort; each takes the time of the event before it"),
+        (counts.late, "events too far out of order to sort, each at the time of the event before it"),
         (counts.failed, "commands failed"),
         (counts.interrupts, "interrupts recorded in the trace"),
     ];
     let mut notes: Vec<_> =
-        all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect();
     if trace.resolution() >= 1_000_000 {
         notes.push(
             "times are in ms, too coarse for coalescing: completions within the same ms look simultaneous".into(),

@@ -49,7 +49,7 @@ impl fmt::Display for Budget {
 pub struct Wanted {
     /// How much it may hold.
     pub budget: Budget,
-    /// How long it may hold a completion, in ns; `None`: as long as it likes.
+    /// How long it may hold a completion, in ns; `None`: no limit.
     pub max_hold: Option<u64>,
 }
 

@@ -36,7 +36,7 @@ const PREAMBLE_MAX: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// What blkparse prints by default: D and C events
+    /// What blkparse prints by default: D, C and R events
     Blkparse,
     /// biosnoop of bcc, its libbpf version, and bpftrace's biosnoop.bt
     Biosnoop,
@@ -323,10 +323,13 @@ impl Trace {
     /// Opens a file, or standard input where the path is `-`.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// The file cannot be opened, or is a log of fio's submission latencies: its lines look like those of a clat log.
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::new(Box::new(BufReader::new(std::io::stdin())), options));
+        }
+        if path.file_name().is_some_and(|name| name.to_string_lossy().contains("_slat.")) {
+            bail!("trace {}: slat is the time that fio takes to submit; replay the clat log", path.display());
         }
         let file = File::open(path).with_context(|| format!("trace {}", path.display()))?;
         Ok(Self::new(Box::new(BufReader::with_capacity(1 << 18, file)), options))

@@ -91,8 +91,9 @@ fn points(of: &Percentiles, min_us: f64) -> Vec<(f64, f64, bool)> {
     of.points.iter().filter_map(point).collect()
 }
 
-fn strip(id: &str, section: &Section, series: &[Series]) -> String {
-    let Some((from, to)) = lanes::stretch(&section.entries) else { return String::new() };
+/// The decisions of all policies in one stretch, and where it begins, in ns; `None`: nothing is known of them.
+pub fn decisions(section: &Section, series: &[Series]) -> Option<(String, u64)> {
+    let (from, to) = lanes::stretch(&section.entries)?;
     let with_events = section.entries.iter().zip(series).filter(|(entry, _)| !entry.timeline.is_empty());
     let lanes: Vec<_> = with_events.map(|(entry, series)| lanes::lane(*series, &entry.timeline, (from, to))).collect();
     let span = (to - from) as f64 / 1000.0;
@@ -101,7 +102,11 @@ fn strip(id: &str, section: &Section, series: &[Series]) -> String {
         about: "below each name: interrupts for completions in this stretch",
         axis: "time, µs",
     };
-    let strip = timeline(&head, &Scale::to(span, timeline::RANGE), &lanes);
+    Some((timeline(&head, &Scale::to(span, timeline::RANGE), &lanes), from))
+}
+
+fn strip(id: &str, section: &Section, series: &[Series]) -> String {
+    let Some((strip, from)) = decisions(section, series) else { return String::new() };
     let caption =
         format!("One line (interrupt vector), from {:.6} s on. Point at a mark for its numbers.", from as f64 / 1e9);
     html::figure(

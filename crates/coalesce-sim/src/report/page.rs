@@ -4,7 +4,7 @@ use super::{Entry, Percentiles, Report, Section, figures};
 use anyhow::{Context as _, Result};
 use coalesce_charts::html::{self, escape};
 use coalesce_charts::series::{STYLES, Series, styles};
-use coalesce_charts::{CSS, chart};
+use coalesce_charts::{CSS, chart, timeline};
 use coalesce_policy::Spec;
 
 /// The whole page.
@@ -12,15 +12,7 @@ use coalesce_policy::Spec;
 /// # Errors
 /// More policies than there are colours.
 pub fn page(report: &Report) -> Result<String> {
-    let mut policies: Vec<&str> = Vec::new();
-    for entry in report.sections.iter().flat_map(|section| &section.entries) {
-        if !policies.contains(&entry.policy.as_str()) {
-            policies.push(&entry.policy);
-        }
-    }
-    let names: Vec<_> = policies.iter().map(|policy| name(policy)).collect();
-    let styles = styles(&names)
-        .with_context(|| format!("a report has room for {STYLES} policies, and three more of one name"))?;
+    let (policies, styles) = styled(report)?;
     let series_of = |policy: &str| {
         let index = policies.iter().position(|known| *known == policy).unwrap_or(0);
         Series { label: &styles[index].0, style: styles[index].1 }
@@ -36,6 +28,35 @@ pub fn page(report: &Report) -> Result<String> {
         format!("<section>\n<h2>The policies</h2>\n<ul class=\"policies\">\n{legend}</ul>\n</section>\n")
     };
     Ok(document(report, &(legend + &sections.collect::<String>())))
+}
+
+/// Labels and styles, one of each for a policy.
+type Styles = Vec<(String, usize)>;
+
+/// The policies of a report, and their labels and styles.
+fn styled(report: &Report) -> Result<(Vec<&str>, Styles)> {
+    let mut policies: Vec<&str> = Vec::new();
+    for entry in report.sections.iter().flat_map(|section| &section.entries) {
+        if !policies.contains(&entry.policy.as_str()) {
+            policies.push(&entry.policy);
+        }
+    }
+    let names: Vec<_> = policies.iter().map(|policy| name(policy)).collect();
+    let styles = styles(&names)
+        .with_context(|| format!("a report has room for {STYLES} policies, and three more of one name"))?;
+    Ok((policies, styles))
+}
+
+/// The decisions of a report's first section as a picture, an SVG file.
+///
+/// # Errors
+/// More policies than there are colours; no time line.
+pub fn picture(report: &Report) -> Result<String> {
+    let (_, styles) = styled(report)?;
+    let series: Vec<_> = styles.iter().map(|(label, style)| Series { label, style: *style }).collect();
+    let decisions = report.sections.first().and_then(|section| figures::decisions(section, &series));
+    let (strip, _) = decisions.context("no completion comes so late")?;
+    Ok(chart::standalone(&strip, timeline::WIDTH))
 }
 
 /// A page with a report's head, and `body` below that.

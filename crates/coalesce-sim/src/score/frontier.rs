@@ -1,7 +1,7 @@
 //! The frontier as a picture: what policies save against what they cost.
 
 use super::{Board, Summary, TABLE};
-use coalesce_charts::chart::{Head, Line, X_RANGE, Y_RANGE, plot, standalone};
+use coalesce_charts::chart::{Head, Line, WIDTH, X_RANGE, Y_RANGE, plot, standalone};
 use coalesce_charts::scale::Scale;
 use coalesce_charts::series::{Series, styles};
 
@@ -46,7 +46,7 @@ pub fn picture(board: &Board) -> Option<String> {
     let about = format!("{} workloads, geometric means over none", board.workloads);
     let head = Head { title: "What a policy saves, and its price", about: &about, axis: "mean latency" };
     let (x, y) = (Scale::log(1.0, dearest, X_RANGE), Scale::linear(1.0, Y_RANGE));
-    Some(standalone(&plot(&head, (&x, &y), TABLE[SAVED].head, &lines, None)))
+    Some(standalone(&plot(&head, (&x, &y), TABLE[SAVED].head, &lines, None), WIDTH))
 }
 
 #[cfg(test)]

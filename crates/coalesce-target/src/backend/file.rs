@@ -18,10 +18,21 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tracing::error;
 
-/// An image that no other process has open.
+/// When an image is locked against other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locking {
+    /// While it is open.
+    Open,
+    /// While it is claimed, so that two targets can have it open, one of which serves it.
+    Claimed,
+}
+
+/// An image that no other process uses.
 #[derive(Debug)]
 pub struct FileBackend {
     path: PathBuf,
+    read_only: bool,
+    locking: Locking,
     file: File,
     direct: Option<Direct>,
     size: u64,
@@ -54,11 +65,11 @@ const FLUSHES_MAX: usize = 32;
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 impl FileBackend {
-    /// Opens and locks an image.
+    /// Opens an image, and locks it if it is to be locked while it is open.
     ///
     /// # Errors
     /// The image is missing, not writable, locked, empty, or not a multiple of 512 bytes long.
-    pub fn open(path: &Path, read_only: bool, direct: bool) -> Result<Self> {
+    pub fn open(path: &Path, read_only: bool, direct: bool, locking: Locking) -> Result<Self> {
         let named = || format!("image {}", path.display());
         // Checked before opening, because opening a pipe would block until its other end is opened.
         let file_type = path.metadata().with_context(named)?.file_type();
@@ -66,9 +77,11 @@ impl FileBackend {
             bail!("{} is neither a file nor a block device", named());
         }
         let mut file = OpenOptions::new().read(true).write(!read_only).open(path).with_context(named)?;
-        lock(&file, read_only, (0, if direct { DIRECT_START } else { 0 })).with_context(named)?;
-        let size = file.seek(SeekFrom::End(0)).with_context(named)?;
         let direct = direct.then(|| Direct::open(path, read_only)).transpose().with_context(named)?;
+        if locking == Locking::Open {
+            lock_image(&file, direct.as_ref(), lock_type(read_only)).with_context(named)?;
+        }
+        let size = file.seek(SeekFrom::End(0)).with_context(named)?;
         let block_size = direct.as_ref().map_or(512, |direct| direct.offset_align.max(512));
         if size == 0 || size % block_size != 0 {
             bail!("{} is {size} bytes long, not a multiple of {block_size}", named());
@@ -80,7 +93,28 @@ impl FileBackend {
         let flushes: std::io::Result<_> = (0..FLUSHES_MAX).map(|_| File::open(&same)).collect();
         let flushes = Mutex::new(flushes.with_context(named)?);
         let has_lost_writes = AtomicBool::new(false);
-        Ok(Self { path: path.into(), file, direct, size, block_size, flushes, has_lost_writes })
+        let path = path.into();
+        Ok(Self { path, read_only, locking, file, direct, size, block_size, flushes, has_lost_writes })
+    }
+
+    pub(super) const fn is_migratable(&self) -> bool {
+        matches!(self.locking, Locking::Claimed)
+    }
+
+    pub(super) fn claim(&self) -> Result<()> {
+        if !self.is_migratable() {
+            return Ok(());
+        }
+        let named = || format!("image {}", self.path.display());
+        lock_image(&self.file, self.direct.as_ref(), lock_type(self.read_only)).with_context(named)
+    }
+
+    pub(super) fn release(&self) {
+        if self.is_migratable()
+            && let Err(problem) = lock_image(&self.file, self.direct.as_ref(), libc::F_UNLCK)
+        {
+            error!("{}: {problem:#}", self.path.display()); // it stays locked until this process ends
+        }
     }
 
     pub(super) const fn size(&self) -> u64 {
@@ -209,10 +243,20 @@ fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entr
 /// at this offset, beyond the end of any image.
 const DIRECT_START: i64 = 1 << 62;
 
-/// Locks `len` bytes of a file from `start` on (0: to the end) against other targets and against QEMU.
-fn lock(file: &File, read_only: bool, (start, len): (i64, i64)) -> Result<()> {
+const fn lock_type(read_only: bool) -> libc::c_int {
+    if read_only { libc::F_RDLCK } else { libc::F_WRLCK }
+}
+
+/// Locks or unlocks an image against other targets and against QEMU.
+fn lock_image(file: &File, direct: Option<&Direct>, lock_type: libc::c_int) -> Result<()> {
+    lock(file, lock_type, (0, if direct.is_some() { DIRECT_START } else { 0 }))?;
+    direct.map_or(Ok(()), |direct| lock(&direct.file, lock_type, (DIRECT_START, 0)))
+}
+
+/// Locks or unlocks `len` bytes of a file from `start` on (0: to the end).
+fn lock(file: &File, lock_type: libc::c_int, (start, len): (i64, i64)) -> Result<()> {
     let part = libc::flock {
-        l_type: if read_only { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short,
+        l_type: lock_type as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: start,
         l_len: len,
@@ -237,7 +281,6 @@ impl Direct {
             .custom_flags(libc::O_DIRECT)
             .open(path)
             .context("cannot be opened for direct I/O")?;
-        lock(&file, read_only, (DIRECT_START, 0))?;
         // SAFETY: all zeroes is a valid statx.
         let mut statx: libc::statx = unsafe { std::mem::zeroed() };
         // SAFETY: the descriptor is open, the path is empty and ends with a zero byte, and statx is large enough.
@@ -262,15 +305,15 @@ mod tests {
     fn the_open_file_for_direct_io_is_locked_by_itself() {
         let path = std::env::temp_dir().join(format!("coalesce-lock-{}", std::process::id()));
         File::create(&path).unwrap().set_len(1 << 20).unwrap();
-        if let Ok(FileBackend { file, direct, .. }) = FileBackend::open(&path, false, true) {
+        if let Ok(FileBackend { file, direct, .. }) = FileBackend::open(&path, false, true, Locking::Open) {
             drop(file);
             for direct in [true, false] {
-                let error = FileBackend::open(&path, false, direct).unwrap_err();
+                let error = FileBackend::open(&path, false, direct, Locking::Open).unwrap_err();
                 assert!(format!("{error:#}").contains("is locked"), "{error:#}");
             }
             drop(direct);
         } // else its file system has no direct I/O
-        FileBackend::open(&path, false, false).unwrap();
+        FileBackend::open(&path, false, false, Locking::Open).unwrap();
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -1,8 +1,9 @@
 //! The controller: its registers, its admin queue and its resets (NVMe 1.4 §3, §5, §7).
 //!
 //! The connection's thread executes admin commands when their doorbell rings. It does not wait for I/O, except when the
-//! device is reset and when bus mastering ends: the deletion of a submission queue and a shutdown complete on the threads of their vectors, and the
-//! host sees in CSTS when a disabled controller has nothing in flight any more.
+//! device is reset and when bus mastering ends. (For an unmap the connection waits itself.) The deletion of a submission
+//! queue and a shutdown complete on the threads of their vectors. A host sees in CSTS when nothing is in flight any more on
+//! a controller that it disabled.
 
 mod commands;
 
@@ -250,7 +251,7 @@ impl Controller {
         })
     }
 
-    /// It is impossible to go on, until the host resets the controller.
+    /// Stops in a fatal state (CSTS.CFS), until the host resets the controller.
     fn fail(&mut self) {
         self.is_fatal = true;
         self.stop();
@@ -433,7 +434,7 @@ impl PciDevice for Controller {
         }
     }
 
-    /// Waits for what is in flight.
+    /// Resets the device, as after power-on. Waits for what is in flight.
     fn reset(&mut self) {
         self.stop();
         self.wait_for_drain();

@@ -33,7 +33,7 @@ pub struct Vector {
     shutdown: Option<Shutdown>,
     is_exempt: bool, // Coalescing Disable
     aggregation: Aggregation,
-    waits_for_room: bool, // a command, as its completion queue is full
+    waits_for_room: bool, // a command waits, because its completion queue is full
     parser: Parser,
 }
 
@@ -42,7 +42,7 @@ struct Shutdown {
     done: Done,
 }
 
-/// Completes a command.
+/// What a request carries to complete its command; `None`: it is the last flush of a shutdown, which no host asked for.
 pub struct Token(Option<Issued>);
 
 /// A command that was fetched.
@@ -53,7 +53,7 @@ struct Issued {
     data: Data,
 }
 
-/// The completion of a command; none: of an operation that no host asked for.
+/// The completion of a command: its submission queue, its identifier, its status. `None`: of the last flush of a shutdown.
 pub struct Entry(Option<(u16, u16, Status)>);
 
 impl Vector {
@@ -91,7 +91,7 @@ impl Vector {
         self.cqs.retain(|cq| cq.id != id);
     }
 
-    /// Removes a submission queue, and calls `done`, once its commands in flight have completed and are announced. None is
+    /// Removes a submission queue, and calls `done`, once its commands in flight have completed and are delivered. None is
     /// fetched any more.
     pub fn remove_sq(&mut self, id: u16, done: Done) {
         self.deletions.push((id, done));
@@ -136,7 +136,7 @@ impl Vector {
         }
     }
 
-    /// The flush at the end of a shutdown, when its time has come.
+    /// The flush at the end of a shutdown, once nothing else is in flight.
     fn last_flush(&mut self) -> Option<Request<Token>> {
         let is_idle = self.sqs.iter().all(|sq| sq.in_flight == 0);
         let shutdown = self.shutdown.as_mut().filter(|shutdown| is_idle && !shutdown.is_flushing)?;
@@ -177,8 +177,8 @@ impl Vector {
         looked.map_err(|BadValue| self.session.report(queue, Fault::Value)).ok()
     }
 
-    /// Whether [`next_queue`](Self::next_queue) would find something new: also a command without room, as it decides what is
-    /// asked for before a sleep, and a bad value, which must be reported.
+    /// Whether [`next_queue`](Self::next_queue) would find something new. A command without room is new, because it decides
+    /// which doorbells to ask for before a sleep. A bad value is new, because it must be reported.
     fn has_news(&self) -> bool {
         self.sqs.iter().any(|sq| self.is_fetching(sq) && self.cq_of(sq).is_some() && sq.has_news())
     }
@@ -214,8 +214,8 @@ impl Ring for Vector {
         self.cqs.iter().map(room).min().unwrap_or(usize::MAX)
     }
 
-    /// Not while the host waits for something else than the completions, or cannot be interrupted. The vector of the admin
-    /// queue is never coalesced.
+    /// No, while the host waits for more than completions (room, a deletion, a shutdown), or has disabled the interrupts of
+    /// all queues. The vector of the admin queue is never coalesced.
     fn may_hold(&self) -> bool {
         let is_held_up = self.waits_for_room || !self.deletions.is_empty() || self.shutdown.is_some();
         let can_interrupt = self.cqs.iter().any(|cq| cq.interrupts);

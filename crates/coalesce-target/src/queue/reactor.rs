@@ -53,6 +53,7 @@ pub struct Reactor {
     kick_generation: u64,
     is_kick_armed: bool,
     owner: (String, u64), // disk and queue, for the log
+    enters: u64,
 }
 
 impl Reactor {
@@ -65,7 +66,7 @@ impl Reactor {
         let uring = restricted(entries, &OPERATIONS, &[]).context(
             "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
         )?;
-        Ok(Self { uring, wake, is_wake_armed: false, kick_generation: 0, is_kick_armed: false, owner })
+        Ok(Self { uring, wake, is_wake_armed: false, kick_generation: 0, is_kick_armed: false, owner, enters: 0 })
     }
 
     /// Queues an operation for the next [`submit`](Self::submit) or [`wait`](Self::wait).
@@ -94,7 +95,7 @@ impl Reactor {
     }
 
     /// Submits what is queued, and waits for an event for at most `timeout_ns`.
-    pub fn wait(&self, timeout_ns: Option<u64>) {
+    pub fn wait(&mut self, timeout_ns: Option<u64>) {
         self.enter(|uring| match timeout_ns {
             None => uring.submit_and_wait(1),
             Some(ns) => {
@@ -105,7 +106,8 @@ impl Reactor {
     }
 
     /// Calls io_uring_enter. After an error there is no event, and the queued operations stay queued.
-    fn enter(&self, enter: impl FnOnce(&IoUring) -> std::io::Result<usize>) {
+    fn enter(&mut self, enter: impl FnOnce(&IoUring) -> std::io::Result<usize>) {
+        self.enters += 1;
         let expected = [libc::ETIME, libc::EINTR, libc::EAGAIN, libc::EBUSY];
         match enter(&self.uring) {
             Err(error) if !expected.contains(&error.raw_os_error().unwrap_or(0)) => {
@@ -115,6 +117,11 @@ impl Reactor {
             }
             _ => {}
         }
+    }
+
+    /// Calls of io_uring_enter since this was asked last.
+    pub const fn take_enters(&mut self) -> u64 {
+        std::mem::replace(&mut self.enters, 0)
     }
 
     /// Whether there is an event to reap.

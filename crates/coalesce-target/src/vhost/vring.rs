@@ -2,6 +2,7 @@
 
 use super::blk::{self, Malformed, Parser, Status};
 use super::chain::Chain;
+use super::dirty_log::{DirtyLog, Logs};
 use super::inflight::{Inflight, InflightRegion};
 use super::memory::GuestMemory;
 use crate::backend::{Buffers, Outcome};
@@ -14,6 +15,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
+use virtio_queue::desc::split::Descriptor;
 use virtio_queue::{Queue, QueueT as _};
 use vm_memory::{Bytes as _, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
@@ -42,6 +44,7 @@ pub struct Vring {
     call: Option<Call>,
     error: Option<Call>,
     inflight: Option<Inflight>,
+    logs: Logs,
     unanswered: u16,  // requests that were fetched and not posted
     replay: Vec<u16>, // heads that an earlier process fetched and did not complete, the oldest last
     has_used: bool,   // a completion was posted, by this process or by an earlier one
@@ -135,6 +138,7 @@ impl Vring {
             call: None,
             error: None,
             inflight,
+            logs: Logs::default(),
             unanswered,
             replay,
             has_used,
@@ -173,6 +177,11 @@ impl Vring {
     /// Sets the eventfd that reports a broken ring to the front end.
     pub fn set_error(&mut self, error: Option<Call>) {
         self.error = error;
+    }
+
+    /// Sets the logs of what is written from now on. Requests in flight count: they are logged when they complete.
+    pub fn set_logs(&mut self, logs: Logs) {
+        self.logs = logs;
     }
 
     /// Fetches the next request. The addresses of its data go to `buffers`. With `durable`, a write completes only when
@@ -224,6 +233,31 @@ impl Vring {
         let _ = self.memory.write_obj(status as u8, address);
     }
 
+    /// Logs what a request has written: the first `written` bytes that it has for the device, and its status. Its chain is
+    /// read again, as libvhost-user does, because a log may have begun after it was fetched. A guest that changes a chain in
+    /// flight harms its own migration.
+    #[cold]
+    fn log_request(&self, log: &DirtyLog, head: u16, written: u32, status: GuestAddress) {
+        let chain = Chain::new(&self.memory, GuestAddress(self.queue.desc_table()), self.queue.size(), head);
+        let mut left = written;
+        for descriptor in chain.filter(Descriptor::is_write_only) {
+            let len = left.min(descriptor.len());
+            log.mark(descriptor.addr(), len.into());
+            left -= len;
+            if left == 0 {
+                break;
+            }
+        }
+        log.mark(status, 1);
+    }
+
+    /// Logs `len` bytes of the used ring, from the offset `at` on.
+    fn log_used(&self, at: u64, len: u64) {
+        if let Some((log, used)) = &self.logs.used {
+            log.mark(GuestAddress(used.0.saturating_add(at)), len);
+        }
+    }
+
     /// The used index at which the guest wants the next interrupt. It has reaped everything before that index. `None`
     /// without EVENT_IDX.
     fn used_event(&self) -> Option<u16> {
@@ -243,7 +277,10 @@ impl Ring for Vring {
         if let Some(inflight) = &self.inflight {
             inflight.before_answer(head);
         }
+        let entry = u64::from(self.queue.next_used() % self.queue.size());
         self.queue.add_used(&*self.memory, head, written).map_err(|_| NO_USED_RING)?;
+        self.log_used(4 + 8 * entry, 8);
+        self.log_used(2, 2); // the index
         self.has_used = true;
         self.unanswered = self.unanswered.saturating_sub(1);
         if let Some(inflight) = &self.inflight {
@@ -323,6 +360,9 @@ unsafe impl Source for Vring {
             (_, status) => status,
         };
         self.set_status(address, status);
+        if let Some(log) = &self.logs.data {
+            self.log_request(log, head, written, address);
+        }
         Entry { head, written: if status == Status::Ok { written + 1 } else { 1 } }
     }
 
@@ -348,11 +388,19 @@ unsafe impl Source for Vring {
     }
 
     fn enable_kicks(&mut self) -> Result<bool, Broken> {
-        self.queue.enable_notification(&*self.memory).map_err(|_| NO_USED_RING)
+        let has_more = self.queue.enable_notification(&*self.memory).map_err(|_| NO_USED_RING)?;
+        // With EVENT_IDX the index of the next kick is behind the entries; else a flag is at the start.
+        let at = if self.queue.event_idx_enabled() { 4 + 8 * u64::from(self.queue.size()) } else { 0 };
+        self.log_used(at, 2);
+        Ok(has_more)
     }
 
     fn disable_kicks(&mut self) -> Result<(), Broken> {
-        self.queue.disable_notification(&*self.memory).map_err(|_| NO_USED_RING)
+        self.queue.disable_notification(&*self.memory).map_err(|_| NO_USED_RING)?;
+        if !self.queue.event_idx_enabled() {
+            self.log_used(0, 2); // the flag
+        }
+        Ok(())
     }
 
     fn owes_interrupt(&self) -> bool {

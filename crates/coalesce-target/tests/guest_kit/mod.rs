@@ -19,6 +19,7 @@ use tempfile::TempDir;
 /// The program, serving one disk.
 pub struct Target {
     directory: TempDir,
+    image: PathBuf,
     options: Options,
     process: Child,
 }
@@ -30,12 +31,19 @@ pub struct Options {
     pub device: &'static str,
     pub policy: &'static str,
     pub queues: usize,
+    pub migratable: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { device: "virtio-blk", policy: "auto", queues: 1, migratable: false }
+    }
 }
 
 impl Target {
     /// A virtio-blk disk with one queue. None, and a word about it, where no guest can run.
     pub fn start(policy: &'static str) -> Option<Self> {
-        Self::start_with(Options { device: "virtio-blk", policy, queues: 1 })
+        Self::start_with(Options { policy, ..Options::default() })
     }
 
     /// A disk of this kind. None, and a word about it, where no guest can run, or none with such a disk.
@@ -58,16 +66,26 @@ impl Target {
             }
         }
         let directory = TempDir::new().unwrap();
-        File::create(directory.path().join("disk")).unwrap().set_len(256 << 20).unwrap();
-        let process = serve(directory.path(), options);
-        Some(Self { directory, options, process })
+        let image = directory.path().join("disk");
+        File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        Some(Self::serve(directory, image, options))
+    }
+
+    /// Another target on the same image.
+    pub fn beside(&self) -> Self {
+        Self::serve(TempDir::new().unwrap(), self.image.clone(), self.options)
+    }
+
+    fn serve(directory: TempDir, image: PathBuf, options: Options) -> Self {
+        let process = serve(directory.path(), &image, options);
+        Self { directory, image, options, process }
     }
 
     pub fn end_and_start_again(&mut self, signal: Signal) {
         kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
         let status = self.process.wait().unwrap();
         assert_eq!(status.code(), (signal == Signal::SIGTERM).then_some(0), "{}", self.log());
-        self.process = serve(self.directory.path(), self.options);
+        self.process = serve(self.directory.path(), &self.image, self.options);
     }
 
     /// Everything that it and those before it said.
@@ -79,23 +97,29 @@ impl Target {
         self.directory.path().join("control")
     }
 
-    /// What its only queue counted.
+    /// What its first queue counted.
     pub fn stats(&self) -> Value {
-        request(&self.control(), "get_stats", &json!({})).unwrap()[0]["queues"][0].take()
+        self.queues().swap_remove(0)
+    }
+
+    /// What each queue counted.
+    pub fn queues(&self) -> Vec<Value> {
+        let mut stats = request(&self.control(), "get_stats", &json!({})).unwrap();
+        serde_json::from_value(stats[0]["queues"].take()).unwrap()
+    }
+
+    /// The command that runs a job in a guest on the disk.
+    pub fn guest(&self, job: &str, parameters: &[&str]) -> Command {
+        let mut disk = OsString::from(if self.options.device == "nvme" { "nvme:" } else { "" });
+        disk.push(self.directory.path().join("socket"));
+        let mut guest = Command::new(kit("run-guest.sh"));
+        guest.arg(job).arg(disk).args(parameters).env("QUEUES", self.options.queues.to_string());
+        guest
     }
 
     /// Runs a job in a guest on the disk; `on_step` is told its steps. What it measured.
     pub fn run(&mut self, job: &str, parameters: &[&str], mut on_step: impl FnMut(&mut Self, &str)) -> Vec<Value> {
-        let mut disk = OsString::from(if self.options.device == "nvme" { "nvme:" } else { "" });
-        disk.push(self.directory.path().join("socket"));
-        let mut guest = Command::new(kit("run-guest.sh"))
-            .arg(job)
-            .arg(disk)
-            .args(parameters)
-            .env("QUEUES", self.options.queues.to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut guest = self.guest(job, parameters).stdout(Stdio::piped()).spawn().unwrap();
         let mut results = Vec::new();
         for line in BufReader::new(guest.stdout.take().unwrap()).lines().map(Result::unwrap) {
             if let Some(step) = line.strip_prefix("GUEST-STEP ") {
@@ -120,13 +144,15 @@ fn kit(program: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest").join(program)
 }
 
-fn serve(directory: &Path, Options { device, policy, queues }: Options) -> Child {
+fn serve(directory: &Path, image: &Path, Options { device, policy, queues, migratable }: Options) -> Child {
     let control = directory.join("control");
     let log = File::options().append(true).create(true).open(directory.join("log")).unwrap();
     let mut process = Command::new(env!("CARGO_BIN_EXE_coalesce-target"))
-        .args(["serve", "--socket", "socket", "--file", "disk", "--control", "control", "--policy", policy])
+        .args(["serve", "--socket", "socket", "--control", "control", "--policy", policy, "--file"])
+        .arg(image)
         .args(["--device", device, "--queues", &queues.to_string()])
-        .args(has_direct_io(&directory.join("disk")).then_some("--direct"))
+        .args(has_direct_io(image).then_some("--direct"))
+        .args(migratable.then_some("--migratable"))
         .current_dir(directory)
         .stderr(log)
         .spawn()

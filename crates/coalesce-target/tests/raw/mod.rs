@@ -10,10 +10,11 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd, FromRawFd as _, RawFd};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -47,18 +48,24 @@ pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
 #[derive(Clone, Debug)]
 pub struct Disk {
     name: String,
+    queues: usize,
     lines: Vec<String>,
 }
 
 impl Disk {
     /// A disk in memory, of a size such as `1M`.
     pub fn memory(name: &str, size: &str) -> Self {
-        Self { name: name.into(), lines: vec![format!("memory = \"{size}\"")] }
+        Self { name: name.into(), queues: 1, lines: vec![format!("memory = \"{size}\"")] }
     }
 
     /// A disk in a file.
     pub fn file(name: &str, path: &Path) -> Self {
-        Self { name: name.into(), lines: vec![format!("file = \"{}\"", path.display())] }
+        Self { name: name.into(), queues: 1, lines: vec![format!("file = \"{}\"", path.display())] }
+    }
+
+    /// It may be served by another target, too.
+    pub fn migratable(self) -> Self {
+        self.line("migratable = true")
     }
 
     pub fn policy(self, policy: &str) -> Self {
@@ -66,7 +73,7 @@ impl Disk {
     }
 
     pub fn queues(self, queues: usize) -> Self {
-        self.line(&format!("queues = {queues}"))
+        Self { queues, ..self }
     }
 
     /// Any other line of its TOML table.
@@ -76,9 +83,13 @@ impl Disk {
     }
 
     fn toml(&self, directory: &Path) -> String {
-        let Self { name, lines } = self;
+        let Self { name, queues, lines } = self;
         let socket = directory.join(name);
-        format!("[[disk]]\nname = \"{name}\"\nsocket = \"{}\"\n{}\n", socket.display(), lines.join("\n"))
+        format!(
+            "[[disk]]\nname = \"{name}\"\nsocket = \"{}\"\nqueues = {queues}\n{}\n",
+            socket.display(),
+            lines.join("\n")
+        )
     }
 }
 
@@ -312,6 +323,8 @@ pub const SET_FEATURES: u32 = 2;
 pub const SET_OWNER: u32 = 3;
 pub const RESET_OWNER: u32 = 4;
 pub const SET_MEM_TABLE: u32 = 5;
+pub const SET_LOG_BASE: u32 = 6;
+pub const SET_LOG_FD: u32 = 7;
 pub const SET_VRING_NUM: u32 = 8;
 pub const SET_VRING_ADDR: u32 = 9;
 pub const SET_VRING_BASE: u32 = 10;
@@ -339,6 +352,7 @@ pub const F_FLUSH: u64 = 1 << 9;
 pub const F_CONFIG_WCE: u64 = 1 << 11;
 pub const F_DISCARD: u64 = 1 << 13;
 pub const F_WRITE_ZEROES: u64 = 1 << 14;
+pub const F_LOG_ALL: u64 = 1 << 26;
 pub const F_INDIRECT: u64 = 1 << 28;
 pub const F_EVENT_IDX: u64 = 1 << 29;
 pub const F_PROTOCOL: u64 = 1 << 30;
@@ -376,7 +390,10 @@ impl Drop for Wire {
 
 impl Wire {
     pub fn connect(path: &Path) -> Self {
-        let stream = UnixStream::connect(path).unwrap();
+        Self::over(UnixStream::connect(path).unwrap())
+    }
+
+    pub fn over(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(HANG)).unwrap();
         stream.set_write_timeout(Some(HANG)).unwrap();
         Self { stream }
@@ -499,6 +516,46 @@ fn map(regions: &[Region]) -> Arc<GuestMemoryMmap> {
     let mut ranges: Vec<_> = ranges.collect();
     ranges.sort_by_key(|range| range.0);
     Arc::new(GuestMemoryMmap::from_ranges_with_files(&ranges).unwrap())
+}
+
+/// A log of dirty pages.
+#[derive(Debug)]
+pub struct Log(pub Region);
+
+impl Log {
+    /// With bits for all pages up to a guest address.
+    pub fn new(end: u64) -> Self {
+        Self(Region::new(0, end.div_ceil(8 * 4096)))
+    }
+
+    /// The back end logs there once this returns. An error if it refuses.
+    pub fn share(&self, wire: &Wire) -> io::Result<()> {
+        share_log(wire, (self.0.size, 0), &[self.0.file.as_raw_fd()])
+    }
+
+    /// The pages that are marked.
+    pub fn pages(&self) -> BTreeSet<u64> {
+        let mut bytes = vec![0; self.0.size as usize];
+        self.0.file.read_exact_at(&mut bytes, 0).unwrap();
+        let marked = |page: &u64| bytes[(page / 8) as usize] & 1 << (page % 8) != 0;
+        (0..8 * self.0.size).filter(marked).collect()
+    }
+
+    /// The same, and none is marked any more.
+    pub fn take(&self) -> BTreeSet<u64> {
+        let pages = self.pages();
+        pages.iter().for_each(|page| self.0.file.write_all_at(&[0], page / 8).unwrap());
+        pages
+    }
+}
+
+/// Says where a log is: its size and its offset in a file.
+pub fn share_log(wire: &Wire, (size, offset): (u64, u64), files: &[RawFd]) -> io::Result<()> {
+    let payload = u64s(&[size, offset]);
+    wire.send(SET_LOG_BASE, VERSION, &payload, files)?;
+    let (of, answer, _) = wire.receive()?;
+    assert_eq!((of, answer), (SET_LOG_BASE, payload));
+    Ok(())
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -952,7 +1009,10 @@ pub struct Driver {
 impl Driver {
     /// Negotiates and shares memory; queues are not started.
     pub fn connect(path: &Path, setup: &Setup) -> Self {
-        let wire = Wire::connect(path);
+        Self::over(Wire::connect(path), setup)
+    }
+
+    pub fn over(wire: Wire, setup: &Setup) -> Self {
         let features = wire.negotiate(setup.features).unwrap();
         let driver = Self::on(wire, features, setup);
         driver.share_memory();
@@ -1019,6 +1079,20 @@ impl Driver {
         let mut payload = u32s(&[queue.index, 0]);
         payload.extend(u64s(&[FRONT_END + queue.desc, FRONT_END + queue.used, FRONT_END + queue.avail, 0]));
         payload
+    }
+
+    /// Has the used ring logged as if it were at a guest address, or not logged.
+    pub fn log_used(&self, index: usize, at: Option<u64>) -> io::Result<()> {
+        let mut payload = self.ring_addresses(index);
+        payload[4] = u8::from(at.is_some()); // VHOST_VRING_F_LOG
+        payload[32..].copy_from_slice(&at.unwrap_or(0).to_le_bytes());
+        self.wire.tell(SET_VRING_ADDR, &payload, &[])
+    }
+
+    /// Has data and status bytes logged, or not.
+    pub fn log_data(&self, is_logged: bool) -> io::Result<()> {
+        let features = self.features & !F_LOG_ALL | if is_logged { F_LOG_ALL } else { 0 };
+        self.wire.tell(SET_FEATURES, &u64s(&[features]), &[])
     }
 
     pub fn set_kick(&self, index: usize) {
@@ -1112,7 +1186,12 @@ impl Random {
 
 /// A disk works: what is written reads back, and the interrupts come.
 pub fn assert_serves(path: &Path) {
-    let mut driver = Driver::start(path, &Setup::new(1, 64));
+    assert_drives(&mut Driver::connect(path, &Setup::new(1, 64)));
+}
+
+/// The same, with a driver of one queue that is not started.
+pub fn assert_drives(driver: &mut Driver) {
+    driver.start_queue(0);
     let data = pattern(7, 4096);
     let queue = driver.queue();
     assert_eq!(queue.run(Op::Write(8, &data)).status, OK);

@@ -6,6 +6,7 @@ use coalesce_target::config::{Device, DiskConfig, Mode, Size};
 use coalesce_target::front_end::FrontEnd;
 use coalesce_target::nvme::front_end::NvmeUser;
 use coalesce_target::server::{DiskParts, DiskServer};
+use coalesce_target::socket::Door;
 use coalesce_target::stats::QueueStats;
 use coalesce_target::vhost::front_end::VhostUserBlk;
 use std::os::unix::net::UnixListener;
@@ -48,6 +49,7 @@ impl<F: FrontEnd> Served<F> {
             policy: policy.parse().unwrap(),
             read_only: false,
             direct: false,
+            migratable: false,
             serial: None,
             block_size: None,
             poll: None,
@@ -58,7 +60,7 @@ impl<F: FrontEnd> Served<F> {
         let listener = UnixListener::bind(&config.socket).unwrap();
         let disk = {
             let parts = DiskParts::open(&config, None).unwrap();
-            DiskServer::start(parts, listener, || Ok(())).unwrap()
+            DiskServer::start(parts, Door::Listener(listener), || Ok(())).unwrap()
         };
         Self { directory, disk, device }
     }

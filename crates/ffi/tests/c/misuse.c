@@ -192,7 +192,7 @@ static uint32_t bound_by;
         parameter = (wrong);                                                                                           \
         CHECK((call) == COALESCE_E_CONFIG);                                                                            \
         CHECK(error.field == (number) && error.value == (wrong) && error.min == (smallest) && error.max == (largest)); \
-        CHECK(error.because == bound_by);                                                                              \
+        CHECK(error.because == bound_by && (error.because_value == 0) == (bound_by == 0));                             \
     } while (0)
 
 // Checks values just outside the bounds, and that values at the bounds are accepted.
@@ -579,7 +579,7 @@ static void texts(void)
     vic_config vic;
     cint_config cint;
     const char *sentence = "thr is 0; allowed: 1 to 65535";
-    coalesce_error wrong = {COALESCE_FIELD_THR, 0, 0, 1, 65535};
+    coalesce_error wrong = {COALESCE_FIELD_THR, 0, 0, 1, 65535, 0};
     for (size_t room = 0; room < 40; room++) {
         char *text = (char *)malloc(room > 0 ? room : 1);
         CHECK(coalesce_error_print(&wrong, text, room) == strlen(sentence));

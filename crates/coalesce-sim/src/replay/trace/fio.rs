@@ -52,7 +52,7 @@ pub fn line(line: &str, sink: &mut Sink) -> Result<u64, String> {
         None => 0,
     };
     let at = match issue {
-        Some(0) => return Err("issue time is 0: only clat and slat logs have it".into()),
+        Some(0) => return Err("issue time is 0: use the clat log".into()),
         Some(issue) => issue.saturating_add(latency),
         None => time.checked_mul(MS).ok_or("time is too large")?,
     };

@@ -1,0 +1,536 @@
+//! The thread's loop: takes requests, has them performed, delivers their completions, and sleeps.
+
+use super::QueueConfig;
+use super::mailbox::{Change, Command, Inbox, Part};
+use super::reactor::{Event, Reactor};
+use super::requests::{Ended, Requests, Slot};
+use super::state::State;
+use crate::backend::{Operation, Outcome, Step};
+use crate::disk::Disk;
+use crate::poll::AdaptivePoll;
+use crate::record::Recording;
+use crate::source::{Source, Task};
+use crate::stats::{DeviceStats, QueueStats};
+use anyhow::Result;
+use coalesce_delivery::Delivery;
+use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use tracing::{info, warn};
+
+/// The approximate limit of the data in one batch, in bytes. A memory disk performs a whole batch before the queue handles anything
+/// else, except for large requests, which it performs in pieces.
+const BATCH_BYTES_MAX: u64 = 16 << 20;
+
+/// A queue, on its thread.
+pub(super) struct Queue<S: Source> {
+    index: usize,
+    disk: Arc<Disk>,
+    inbox: Inbox<S>,
+    reactor: Reactor,
+    events: Vec<Event>,
+    state: State<S>,
+    requests: Requests<S::Token>,
+    batch: Vec<usize>, // ids of requests just taken
+    is_full_logged: bool,
+    delivery: Delivery<S::Entry>,
+    stats: DeviceStats,
+    poll: AdaptivePoll,
+    draining: Option<Sender<()>>,
+    recording: Option<Recording>,
+}
+
+impl<S: Source> Queue<S> {
+    pub(super) fn new(index: usize, disk: Arc<Disk>, config: &QueueConfig, inbox: Inbox<S>) -> Result<Self> {
+        let owner = (disk.name.clone(), index as u64);
+        let recording = config.recorder.as_ref().map(|recorder| recorder.queue(&disk.name, index, disk.epoch));
+        Ok(Self {
+            index,
+            disk,
+            reactor: Reactor::new(u32::from(config.size_max), inbox.wake().clone(), owner)?,
+            inbox,
+            events: Vec::new(),
+            state: State::Stopped(None),
+            requests: Requests::new(usize::from(config.size_max)),
+            batch: Vec::new(),
+            is_full_logged: false,
+            delivery: Delivery::new(config.policy.clone())?,
+            stats: DeviceStats::default(),
+            poll: AdaptivePoll::new(config.poll_ns),
+            draining: None,
+            recording,
+        })
+    }
+
+    pub(super) fn run(mut self) {
+        let _ = nix::sys::prctl::set_timerslack(1); // ns; deadlines are some µs away, and the default slack is 50 µs
+        while self.execute_commands() {
+            let mut busy = self.reap();
+            busy |= self.resume_postponed();
+            busy |= self.take_requests();
+            self.end_batch();
+            self.end_drain();
+            self.reactor.submit();
+            if !busy {
+                self.wait();
+            }
+        }
+    }
+
+    /// The time of the policy's clock, in ns.
+    fn now(&self) -> u64 {
+        u64::try_from(self.disk.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Executes the waiting commands. Returns false if the thread must end.
+    fn execute_commands(&mut self) -> bool {
+        while let Some(command) = self.inbox.next() {
+            if matches!(command, Command::End) {
+                self.stop();
+                return false;
+            }
+            self.execute(command);
+        }
+        true
+    }
+
+    fn execute(&mut self, command: Command<S>) {
+        match command {
+            Command::Start(source, is_enabled) => self.start(source, is_enabled),
+            Command::Enable(is_enabled, answer) => {
+                self.state.enable(is_enabled);
+                let _ = answer.send(());
+            }
+            Command::Drain(answer) => {
+                self.state.enable(false);
+                self.draining = Some(answer);
+            }
+            Command::Change(part, change, answer) => {
+                self.change(part, change);
+                let _ = answer.send(());
+            }
+            Command::Stop(answer) => {
+                let _ = answer.send(self.stop());
+            }
+            Command::End => {}
+            Command::SetPolicy(spec, answer) => {
+                let now = self.now();
+                let outcome = self.delivery.reconfigure(self.state.completing(), now, spec);
+                let _ = answer.send(outcome.map(|decided| self.note_decided(now, decided.map(Some))));
+                self.heed_host();
+            }
+            Command::GetStats(answer) => {
+                let _ = answer.send(self.query());
+            }
+            Command::ResetStats(answer) => {
+                self.count_up();
+                self.delivery.reset_stats();
+                self.stats = DeviceStats::default();
+                self.poll.reset_stats();
+                let _ = answer.send(());
+            }
+        }
+    }
+
+    /// Adds what others counted to the statistics.
+    fn count_up(&mut self) {
+        self.stats.enters += self.reactor.take_enters();
+        self.stats.kicks += self.state.source_mut().map_or(0, Source::count_kicks);
+    }
+
+    fn query(&mut self) -> QueueStats {
+        self.count_up();
+        let policy = self.delivery.policy();
+        QueueStats::new(
+            self.index,
+            (policy.spec().to_string(), policy.held()),
+            self.requests.in_flight(),
+            (policy.stats(), policy.hints_counted(), policy.spent()),
+            self.delivery.stats(),
+            (self.stats.clone(), self.poll.stats().clone()),
+        )
+    }
+
+    fn start(&mut self, source: Box<S>, is_enabled: bool) {
+        self.stop();
+        self.state = State::new(source, is_enabled);
+        self.is_full_logged = false;
+        self.heed_host();
+        self.interrupt_if_owed();
+    }
+
+    /// Gives the policy what the host set in Feature 08h, if the policy is `nvme:host=on`.
+    fn heed_host(&mut self) {
+        let now = self.now();
+        if self.delivery.policy().spec().is_by_host()
+            && let Some(source) = self.state.completing()
+        {
+            let aggregation = source.aggregation();
+            let decided = self.delivery.set_by_host(source, now, aggregation);
+            self.note_decided(now, decided.map(Some));
+        }
+    }
+
+    fn change(&mut self, part: Part, change: Change<S>) {
+        if part == Part::Kick {
+            self.disarm_kick();
+        }
+        if let Some(source) = self.state.source_mut() {
+            change(source);
+        }
+        match part {
+            Part::Interrupt => self.interrupt_if_owed(),
+            Part::Holding => {
+                self.flush();
+                self.heed_host();
+            }
+            Part::Kick | Part::Other => {}
+        }
+    }
+
+    /// Completes the requests in flight, delivers everything held, and drops the source. Returns its position or that
+    /// of the last one.
+    fn stop(&mut self) -> Option<S::Position> {
+        if let State::Stopped(position) = self.state {
+            return position;
+        }
+        while self.requests.in_flight() > 0 {
+            while let Some(command) = self.inbox.next_about_policy() {
+                self.execute(command);
+            }
+            if !self.resume_postponed() {
+                self.reactor.arm_wake();
+                let now = self.now();
+                self.reactor.wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(now)));
+            }
+            self.reap();
+            self.end_batch();
+        }
+        self.flush();
+        self.disarm_kick();
+        if let Some(recording) = &mut self.recording {
+            recording.hand_over();
+        }
+        let now = self.now();
+        self.delivery.forget(now);
+        self.count_up();
+        self.state.stop()
+    }
+
+    fn flush(&mut self) {
+        let now = self.now();
+        if let Some(source) = self.state.completing() {
+            let decided = self.delivery.flush(source, now);
+            self.note_decided(now, decided.map(Some));
+        }
+    }
+
+    /// Records a decision that no completion caused, or notes that the ring is broken.
+    fn note_decided(&mut self, now: u64, decided: Result<Option<Decision>, S::Broken>) {
+        if let (Ok(decision), Some(recording)) = (&decided, &mut self.recording) {
+            recording.decide(now, *decision);
+        }
+        self.note(decided.map(drop));
+    }
+
+    fn interrupt_if_owed(&mut self) {
+        if let Some(source) = self.state.source_mut().filter(|source| source.owes_interrupt()) {
+            self.delivery.interrupt(source);
+        }
+    }
+
+    /// Waits until io_uring no longer polls for kicks.
+    fn disarm_kick(&mut self) {
+        self.reactor.disarm_kick();
+        while self.reactor.is_kick_armed() {
+            self.reactor.wait(None);
+            self.reap();
+        }
+        self.reactor.next_kick();
+    }
+
+    /// Handles the result of a ring operation. The guest may break its ring at any time.
+    fn note(&mut self, ring: Result<(), S::Broken>) {
+        if let Err(why) = ring
+            && self.state.set_broken()
+        {
+            warn!(disk = self.disk.name, queue = self.index as u64, "the ring is broken: {why}");
+            self.stats.broken_rings += 1;
+            let now = self.now();
+            if let Some(source) = self.state.source_mut() {
+                self.delivery.abandon(source, now);
+                source.report_broken();
+            }
+        }
+    }
+
+    /// Takes the submitted requests, and begins them. Returns whether there were any.
+    fn take_requests(&mut self) -> bool {
+        let is_whole = self.take_batch();
+        let batch = std::mem::take(&mut self.batch);
+        self.record_batch(&batch);
+        let now = self.now();
+        for (i, &id) in batch.iter().enumerate() {
+            self.mark(now, id, batch.len(), is_whole && i + 1 == batch.len());
+        }
+        for &id in &batch {
+            let step = self.requests.begin(id, &self.disk.backend);
+            self.proceed(id, step);
+        }
+        self.batch = batch;
+        !self.batch.is_empty()
+    }
+
+    /// Takes the submitted requests. Returns false if some may be left.
+    fn take_batch(&mut self) -> bool {
+        self.batch.clear();
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES_MAX {
+            let State::Running(source) = &mut self.state else { return false };
+            if self.requests.is_full() {
+                self.log_full();
+                return false;
+            }
+            match self.requests.take(&mut **source, &self.disk) {
+                Ok(Some(taken)) => {
+                    let slot = self.requests.get(taken.id);
+                    bytes += slot.bytes;
+                    self.stats.malformed += u64::from(slot.task == Task::Malformed);
+                    self.stats.taken_over += u64::from(taken.is_resumed);
+                    self.batch.push(taken.id);
+                }
+                Ok(None) => return true,
+                Err(broken) => {
+                    self.note(Err(broken));
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Logs that the queue is full, once for each source.
+    fn log_full(&mut self) {
+        if !std::mem::replace(&mut self.is_full_logged, true) {
+            let (disk, queue) = (&self.disk.name, self.index as u64);
+            info!(disk, queue, "the queue is full: further requests wait until some in flight complete");
+        }
+    }
+
+    fn record_batch(&mut self, batch: &[usize]) {
+        if self.recording.is_none() {
+            return;
+        }
+        let now = self.now();
+        for &id in batch {
+            let &Slot { task, bytes, ioprio, .. } = self.requests.get(id);
+            if let Some(recording) = &mut self.recording {
+                recording.submit(now, id, operation(&task).copied(), bytes, ioprio);
+            }
+        }
+    }
+
+    fn mark(&mut self, now: u64, id: usize, batch_len: usize, last_of_batch: bool) {
+        let outstanding = self.cif() + self.unreaped();
+        let slot = self.requests.get_mut(id);
+        let operation = operation(&slot.task);
+        self.stats.realtime += u64::from(slot.ioprio >> 13 == 1);
+        let clues = Clues {
+            flush: matches!(operation, Some(Operation::Flush)),
+            durable: matches!(operation, Some(Operation::Write { durable: true, .. })),
+            ioprio: slot.ioprio,
+            hint: self.delivery.policy().spec().hint(slot.hint_dwords),
+            group: slot.group,
+            batch_len,
+            last_of_batch,
+            outstanding,
+            before: 0,
+        };
+        slot.mark = self.delivery.on_submit(now, &clues);
+    }
+
+    /// Requests that have completed and that the guest has not reaped.
+    fn unreaped(&self) -> u32 {
+        self.state.source().map_or(0, Source::unreaped) + self.delivery.unposted() as u32
+    }
+
+    /// Commands in flight: requests that are taken or wait to be taken.
+    fn cif(&self) -> u32 {
+        let backlog = self.state.source().and_then(|source| source.backlog().ok()).unwrap_or(0);
+        self.requests.in_flight() as u32 + backlog
+    }
+
+    fn proceed(&mut self, id: usize, mut step: Step) {
+        while matches!(step, Step::Ended(Outcome::Ok)) && self.advance(id) {
+            step = self.requests.begin(id, &self.disk.backend);
+        }
+        match step {
+            Step::Ended(outcome) => self.end(id, outcome),
+            // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and
+            // been reaped. The disk keeps its descriptors open.
+            Step::Submit(entry) => unsafe { self.reactor.push(id, entry) },
+            Step::Again => self.requests.postpone(id),
+        }
+    }
+
+    /// Moves a request to its next operation. Returns false if it has none.
+    fn advance(&mut self, id: usize) -> bool {
+        self.state.source_mut().is_some_and(|source| self.requests.advance(id, source))
+    }
+
+    /// Resumes the next postponed request. Returns whether there was one.
+    fn resume_postponed(&mut self) -> bool {
+        let Some(id) = self.requests.next_postponed() else { return false };
+        self.resume(id, 0);
+        true
+    }
+
+    fn resume(&mut self, id: usize, result: i32) {
+        if let Some(step) = self.requests.resume(id, &self.disk.backend, result) {
+            self.proceed(id, step);
+        }
+    }
+
+    /// Completes a request, and lets the policy decide about its interrupt.
+    fn end(&mut self, id: usize, outcome: Outcome) {
+        let Some(Ended { task, bytes, mark, token }) = self.requests.end(id) else { return };
+        self.count(&task, bytes, outcome);
+        let class = if outcome == Outcome::Ok { Class::Io } else { Class::Failed };
+        let cif = self.cif() + 1; // its slot is free already
+        let outstanding = cif + self.unreaped();
+        let completion = Completion { mark, cif, outstanding, class, ..Completion::default() };
+        let hint = self.delivery.policy().hint_of(mark, cif);
+        let now = self.now();
+        let Some(source) = self.state.completing() else { return };
+        let entry = source.complete(token, outcome);
+        let decided = self.delivery.complete(source, now, entry, &completion);
+        if let Some(recording) = &mut self.recording {
+            recording.complete(now, id, outcome != Outcome::Ok, hint, decided.as_ref().ok().copied());
+        }
+        self.note(decided.map(drop));
+    }
+
+    fn count(&mut self, task: &Task, bytes: u64, outcome: Outcome) {
+        let stats = &mut self.stats;
+        let counter = match operation(task) {
+            Some(Operation::Read { .. }) => &mut stats.reads,
+            Some(Operation::Write { .. }) => &mut stats.writes,
+            Some(Operation::Flush) => &mut stats.flushes,
+            Some(Operation::Discard { .. } | Operation::WriteZeroes { .. }) | None => &mut stats.others,
+        };
+        *counter += 1;
+        match outcome {
+            Outcome::Ok => stats.bytes += bytes,
+            Outcome::Error => stats.failed += 1,
+        }
+    }
+
+    /// Ends a batch of completions, and handles a deadline that has passed.
+    fn end_batch(&mut self) {
+        let now = self.now();
+        let Some(source) = self.state.completing() else { return };
+        let mut decided = self.delivery.on_batch_end(source, now);
+        if decided.is_ok() && self.delivery.deadline().is_some_and(|deadline| deadline <= now) {
+            decided = self.delivery.on_deadline(source, now).map(Some);
+        }
+        self.note_decided(now, decided);
+        if self.delivery.policy().held() > 0 && self.must_deliver() {
+            self.flush();
+        }
+    }
+
+    /// Answers the command that waits until nothing is in flight.
+    fn end_drain(&mut self) {
+        if self.requests.in_flight() == 0
+            && let Some(drained) = self.draining.take()
+        {
+            let _ = drained.send(());
+        }
+    }
+
+    /// Whether what is held must be delivered now. After the last request in flight of a disabled source no completion
+    /// follows, even if more requests wait to be taken. And a source may come to forbid holds while some are held.
+    fn must_deliver(&self) -> bool {
+        match &self.state {
+            State::Disabled(_) if self.requests.in_flight() == 0 => true,
+            State::Disabled(source) | State::Running(source) => !source.may_hold(),
+            State::Stopped(_) | State::Broken(_) => false,
+        }
+    }
+
+    /// Handles the events of io_uring. Returns whether there were any.
+    fn reap(&mut self) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        self.reactor.reap(&mut events);
+        let busy = !events.is_empty();
+        for event in events.drain(..) {
+            match event {
+                Event::Done { id, result } => self.resume(id, result),
+                Event::Kick => self.stats.kicks += 1,
+                Event::Other => {}
+            }
+        }
+        self.events = events;
+        busy
+    }
+
+    /// Waits for work: polls for a while, then sleeps until an event or the deadline.
+    fn wait(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.hand_over();
+        }
+        let start = self.now();
+        let Some(polled_ns) = self.poll_for_work(start) else { return self.poll.paid() };
+        match self.taking().map_or(Ok(false), Source::enable_kicks) {
+            Ok(false) => {}
+            Ok(true) => return,
+            Err(broken) => self.note(Err(broken)),
+        }
+        self.reactor.arm_wake();
+        if let Some(kick) = self.state.source().and_then(Source::kick) {
+            self.reactor.arm_kick(kick);
+        }
+        let before = self.now();
+        self.reactor.wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(before)));
+        let slept_ns = self.now() - before;
+        self.poll.slept(polled_ns, slept_ns);
+        let ring = self.taking().map_or(Ok(()), Source::disable_kicks);
+        self.note(ring);
+    }
+
+    /// The source, if requests may be taken.
+    fn taking(&mut self) -> Option<&mut S> {
+        match &mut self.state {
+            State::Running(source) if !self.requests.is_full() => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Polls for work. Returns `None` if there is some, and otherwise the time spent, in ns. It polls until a near
+    /// deadline, because a sleep would overshoot it.
+    fn poll_for_work(&mut self, start: u64) -> Option<u64> {
+        let mut end = start + self.poll.length_ns();
+        let deadline = self.delivery.deadline();
+        if let Some(deadline) = deadline.filter(|&deadline| deadline <= start + self.poll.max_ns()) {
+            end = end.max(deadline);
+        }
+        let mut now = start;
+        while now < end {
+            let is_due = deadline.is_some_and(|deadline| deadline <= now);
+            let has_request = self.taking().is_some_and(|source| !matches!(source.backlog(), Ok(0)));
+            if is_due || has_request || self.reactor.has_events() {
+                return None;
+            }
+            std::hint::spin_loop();
+            now = self.now();
+        }
+        Some(now - start)
+    }
+}
+
+const fn operation(task: &Task) -> Option<&Operation> {
+    match task {
+        Task::Operation(operation) => Some(operation),
+        Task::Answer(_) | Task::Malformed => None,
+    }
+}

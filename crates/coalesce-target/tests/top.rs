@@ -1,0 +1,92 @@
+//! `coalesce-target top`, beside targets that are loaded meanwhile.
+
+mod raw;
+
+use raw::*;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A load that lasts longer than the test, and has begun.
+fn load(target: &Target, disk: &str) -> Program {
+    let mut bench = Command::new(BINARY);
+    bench.args(["bench", "--depth", "16", "--event-idx", "off", "--seconds", "600", "--socket"]).arg(target.path(disk));
+    let program = Program(bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_until("the load begins", || target.count(disk, 0, "completions") > 0);
+    program
+}
+
+fn top(arguments: &[&str], controls: &[&Path]) -> Output {
+    Command::new(BINARY).arg("top").args(arguments).arg("--control").args(controls).output().unwrap()
+}
+
+#[test]
+fn each_disk_and_queue_of_several_targets_is_shown_with_what_it_did() {
+    let one = Target::start(&[Disk::memory("plain", "1M").policy("none"), Disk::memory("idle", "1M").queues(3)]);
+    let other = Target::start(&[Disk::memory("held", "1M").policy("nvme:time=20ms"), Disk::memory("auto", "1M")]);
+    assert_serves(&one.path("idle")); // before the interval
+    let _loads = [load(&one, "plain"), load(&other, "held"), load(&other, "auto")];
+    let controls = [one.path("control"), other.path("control")];
+    let controls = [controls[0].as_path(), controls[1].as_path()];
+
+    let output = top(&["--once", "--json", "--interval=200ms"], &controls);
+    let targets: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let row = |target: usize, index: usize| &targets[target]["rows"][index];
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"));
+    assert_eq!(targets[0]["rows"].as_array().unwrap().len(), 3, "a queue that does nothing has no row: {}", targets[0]);
+    for (row, name, queue) in [
+        (row(0, 0), "plain", Value::Null),
+        (row(0, 1), "plain", 0.into()),
+        (row(0, 2), "idle", Value::Null),
+        (row(1, 0), "held", Value::Null),
+        (row(1, 1), "held", 0.into()),
+    ] {
+        assert_eq!((&row["ctrlr"], &row["queue"]), (&name.into(), &queue));
+        assert_eq!(number(row, "iops") > 0.0, name != "idle", "{row}");
+    }
+    for plain in [row(0, 0), row(0, 1)] {
+        assert_eq!((number(plain, "interrupts_per_io"), number(plain, "added_ns")), (1.0, 0.0), "{plain}");
+        assert!(plain.get("budget_percent").is_none(), "{plain}");
+    }
+    let held = row(1, 0);
+    assert!(number(held, "interrupts_per_io") < 0.5 && number(held, "added_ns") > 0.0, "{held}");
+    assert!(held["delivered"].as_object().unwrap().values().all(|count| count.as_u64() > Some(0)), "{held}");
+    assert_eq!(row(1, 2)["budget_percent"][1], 5.0, "auto: {}", row(1, 2));
+
+    let table = String::from_utf8(top(&["--once", "--interval=200ms"], &controls).stdout).unwrap();
+    for part in ["interrupts/IO", "plain   all", " 1.000 ", " of 5 ", controls[1].to_str().unwrap()] {
+        assert!(table.contains(part), "{part} is missing:\n{table}");
+    }
+}
+
+#[test]
+fn a_table_follows_the_other_and_a_target_that_ends_is_said_to() {
+    let mut target = Target::start(&[Disk::memory("disk", "1M")]);
+    let control = target.path("control");
+    let mut command = Command::new(BINARY);
+    command.args(["top", "--json", "--interval", "10ms", "--control"]).arg(&control).stdout(Stdio::piped());
+    let mut program = Program(command.spawn().unwrap());
+    let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!([next(), next()].map(|line| line[0]["rows"][0]["ctrlr"].clone()), ["disk", "disk"]);
+    target.kill();
+    wait_until("it says so", || next()[0]["error"].as_str().is_some_and(|error| error.contains("control socket")));
+
+    let output = top(&["--once"], &[&control]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.starts_with(&format!("coalesce-target: control socket {}", control.display())), "{said}");
+    let output = top(&["--interval=1ms"], &[&control]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("interval 1ms is out of range; allowed: 10ms to 3600s"));
+}

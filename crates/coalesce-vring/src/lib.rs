@@ -1,0 +1,31 @@
+//! Interrupt coalescing for devices that are built on `vhost-user-backend`.
+//!
+//! [`CoalescedVring`] takes the place of `VringMutex` or `VringRwLock`. Nothing else of a device changes:
+//!
+//! ```
+//! type Vring = coalesce_vring::CoalescedVring; // in its VhostUserBackend or VhostUserBackendMut
+//! ```
+//!
+//! The device adds used descriptors and calls `signal_used_queue`, as before. The vring counts what was added since the last
+//! call, asks its policy, and signals or holds. The policy is `auto` until [`CoalescedVring::set_policy`].
+//!
+//! **The deadline is in the device's own event loop.** The kick that the vring gives to the loop is an epoll descriptor of the front
+//! end's kick and a timer. The loop calls `read_kick` when either fires. If it was the timer alone, the vring delivers what it holds,
+//! and the loop does not call the device.
+//!
+//! **Asked last.** `needs_notification` says yes while something is undecided. The guest is asked (EVENT_IDX) only when the policy has
+//! decided to deliver, as its answer is valid only then.
+//!
+//! It holds only while the loop watches it: a ring that is stopped, disabled or has no kick is signalled at once, and stopping or
+//! disabling it delivers what it holds. Every error signals, too.
+//!
+//! It knows no hints: all completions are Plain, and strict Barriers are refused. Commands in flight are those that the guest has made
+//! available and that are not used yet.
+
+#![forbid(unsafe_code)]
+
+mod vring;
+mod watch;
+
+pub use coalesce_policy::{Spec, SpecError, Stats};
+pub use vring::CoalescedVring;

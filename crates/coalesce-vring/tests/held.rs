@@ -1,0 +1,131 @@
+//! What is held is delivered when nobody would meet its deadline any more.
+
+use coalesce_vring::CoalescedVring;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+use vhost_user_backend::VringT as _;
+use vm_memory::{Bytes as _, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap};
+
+const DESCRIPTORS: u64 = 0;
+const AVAIL: u64 = 0x1000;
+const USED: u64 = 0x2000;
+
+struct Ring {
+    vring: CoalescedVring,
+    mem: GuestMemoryMmap,
+    kick: EventFd,
+    call: EventFd,
+}
+
+fn eventfd() -> EventFd {
+    EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap()
+}
+
+fn file(eventfd: &EventFd) -> File {
+    eventfd.as_fd().try_clone_to_owned().unwrap().into()
+}
+
+impl Ring {
+    /// A running ring of a policy that holds for 25 ms, or until five completions.
+    fn new() -> Self {
+        let mem = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x4000)]).unwrap();
+        let vring = CoalescedVring::new(GuestMemoryAtomic::new(mem.clone()), 16).unwrap();
+        let ring = Self { vring, mem, kick: eventfd(), call: eventfd() };
+        ring.vring.set_policy("nvme:thr=4,time=25ms".parse().unwrap()).unwrap();
+        ring.vring.set_queue_size(16);
+        ring.vring.set_queue_info(DESCRIPTORS, AVAIL, USED).unwrap();
+        ring.vring.set_kick(Some(file(&ring.kick)));
+        ring.vring.set_call(Some(file(&ring.call)));
+        ring.vring.set_queue_ready(true);
+        ring.vring.set_enabled(true);
+        ring
+    }
+
+    /// One of eight requests completes.
+    fn complete(&self) {
+        self.mem.write_obj(8_u16, GuestAddress(AVAIL + 2)).unwrap();
+        self.vring.add_used(0, 1).unwrap();
+        assert!(self.vring.needs_notification().unwrap());
+        self.vring.signal_used_queue().unwrap();
+        assert!(!self.vring.needs_notification().unwrap(), "it is decided");
+    }
+
+    /// Signals since this was asked last.
+    fn signals(&self) -> u64 {
+        self.call.read().unwrap_or(0)
+    }
+}
+
+#[test]
+fn a_running_ring_holds_until_its_count_or_its_deadline() {
+    let ring = Ring::new();
+    (0..4).for_each(|_| ring.complete());
+    assert_eq!(ring.signals(), 0);
+    ring.complete();
+    assert_eq!(ring.signals(), 1);
+
+    ring.complete();
+    std::thread::sleep(Duration::from_millis(26));
+    assert!(!ring.vring.read_kick().unwrap(), "the timer is no kick");
+    assert_eq!(ring.signals(), 1);
+
+    ring.kick.write(1).unwrap();
+    assert!(ring.vring.read_kick().unwrap());
+    assert_eq!(ring.signals(), 0);
+}
+
+#[test]
+fn a_ring_that_stops_delivers_what_it_holds() {
+    type Stop = fn(&Ring);
+    let stops: [(&str, Stop); 4] = [
+        ("stopped", |ring| ring.vring.set_queue_ready(false)),
+        ("disabled", |ring| ring.vring.set_enabled(false)),
+        ("without a kick", |ring| ring.vring.set_kick(None)),
+        ("another policy", |ring| ring.vring.set_policy("none".parse().unwrap()).unwrap()),
+    ];
+    for (what, stop) in stops {
+        let ring = Ring::new();
+        ring.complete();
+        assert_eq!(ring.signals(), 0, "{what}");
+        stop(&ring);
+        assert_eq!(ring.signals(), 1, "{what}");
+        ring.complete();
+        assert_eq!(ring.signals(), 1, "{what}: nothing is held any more");
+    }
+}
+
+/// What was used before the ring came here needs no decision.
+#[test]
+fn a_ring_that_goes_on_begins_at_its_used_index() {
+    let ring = Ring::new();
+    ring.vring.set_queue_next_used(5);
+    assert!(!ring.vring.needs_notification().unwrap());
+    (0..4).for_each(|_| ring.complete());
+    assert_eq!(ring.signals(), 0, "five, as it counts to");
+}
+
+/// A new descriptor gets nothing of what the old one was owed.
+#[test]
+fn a_call_that_is_replaced_is_signalled_before() {
+    let ring = Ring::new();
+    ring.complete();
+    ring.vring.set_call(Some(file(&eventfd())));
+    assert_eq!(ring.signals(), 1);
+}
+
+#[test]
+fn a_ring_that_cannot_be_read_is_signalled() {
+    let ring = Ring::new();
+    ring.vring.add_used(0, 1).unwrap();
+    ring.vring.set_queue_info(DESCRIPTORS, 0x10_0000, USED).unwrap(); // beyond the guest's memory
+    ring.vring.signal_used_queue().unwrap();
+    assert_eq!(ring.signals(), 1);
+}
+
+#[test]
+fn strict_barriers_are_refused() {
+    let error = Ring::new().vring.set_policy("cint:barrier=strict".parse().unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "cint: barrier=strict is not possible on a vring; allowed: relaxed");
+}

@@ -1,0 +1,130 @@
+//! Three lines that need no knowledge of the field.
+
+use coalesce_demo::paired::{Interval, Verdict};
+
+use crate::jobs::Job;
+use crate::options::Policies;
+use crate::place::Place;
+use crate::results::{Measured, Noise, Section, What};
+
+/// The noise, what is saved where much is in flight, and what that costs who waits for each request.
+pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noise) -> Vec<String> {
+    let mut lines = vec![format!(
+        "The noise here: half of the time, two turns of the same thing differ by more than {} in speed. Other virtual machines took {} \
+         of the CPU time.",
+        percent(noise.rate),
+        percent(noise.lost)
+    )];
+    if let Some(waited) = noise.waited {
+        lines[0] += &format!(" Client and disk waited for a CPU {} of the time that they could run.", percent(waited));
+    }
+    // The guest, if there is one: it is what most people have.
+    let found = |job| {
+        let of = |place| {
+            sections.iter().find(|(at, _)| *at == place).and_then(|(_, section)| Some((place, section.job(job)?)))
+        };
+        of(Place::Guest).or_else(|| of(Place::Native))
+    };
+    let judged = policies
+        .others()
+        .position(|policy| policy.label == "auto")
+        .or_else(|| policies.others().count().checked_sub(1));
+    let Some((nth, policy)) = judged.and_then(|nth| Some((nth, policies.others().nth(nth)?))) else { return lines };
+    let baseline = match policies.baseline().text.as_str() {
+        "none" => "an interrupt for each completion",
+        other => other,
+    };
+    let numbers =
+        [("interrupts", What::Interrupts), ("CPU time per read", What::Cpu), ("reads per second", What::Rate(0))];
+    let changes = |measured: &Measured| {
+        let changes =
+            numbers.map(|(name, what)| format!("{name} {}", change(measured.compare(what).verdicts.get(nth))));
+        changes.join(", ")
+    };
+    if let Some((place, deep)) = found(Job::Depth32) {
+        let (policy, who) = (&policy.label, who(place));
+        lines.push(format!("{policy} instead of {baseline}, {who} with 32 reads in flight: {}.", changes(deep)));
+    }
+    if let Some((place, single)) = found(Job::Depth1) {
+        let who = who(place);
+        lines
+            .push(format!("The same where nothing can be saved, {who} that waits for each read: {}.", changes(single)));
+    }
+    lines
+}
+
+const fn who(place: Place) -> &'static str {
+    match place {
+        Place::Native => "a program on the host",
+        Place::Guest | Place::Nvme => "a Linux guest",
+    }
+}
+
+/// "−79 % (−81 to −77 %)".
+fn change(verdict: Option<&Verdict>) -> String {
+    match verdict {
+        Some(Verdict::Differs(Interval { median, low, high })) => {
+            format!("{} % ({} to {} %)", signed(*median), signed(*low), signed(*high))
+        }
+        Some(Verdict::CannotTell(Interval { low, high, .. })) if signed(*low) == signed(*high) => {
+            "unchanged".to_owned()
+        }
+        Some(Verdict::CannotTell(Interval { low, high, .. })) => {
+            format!("no difference seen ({} to {} %)", signed(*low), signed(*high))
+        }
+        Some(Verdict::TooNoisy) => "too noisy to tell".to_owned(),
+        Some(Verdict::TooFew) | None => "too few turns to tell".to_owned(),
+    }
+}
+
+/// What a ratio adds, in percent.
+fn signed(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    let digits = usize::from(percent.abs() < 9.95);
+    format!("{percent:+.digits$}").replace('-', "−")
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent >= 9.95 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Policy;
+    use crate::results::tests::measured;
+
+    #[test]
+    fn it_says_what_was_measured() {
+        let policies = ["none", "auto"].map(|label| Policy { label: label.into(), text: label.into(), style: 0 });
+        let jobs = vec![
+            measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1500, 250)]),
+            measured(Job::Depth1, &[(1000, 1000), (1000, 1000), (1000, 1000)]),
+        ];
+        let section = Section { jobs, ..Section::default() };
+        let sections = [(Place::Native, &section)];
+        let noise = Noise::of(sections.iter().map(|(_, section)| *section));
+        let lines = headline(&sections, &Policies(policies.into()), &noise);
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].contains("took 1.0 % of the CPU"), "{}", lines[0]);
+        assert!(lines[0].ends_with("waited for a CPU 20 % of the time that they could run."), "{}", lines[0]);
+        assert_eq!(
+            lines[1],
+            "auto instead of an interrupt for each completion, a program on the host with 32 reads in flight: \
+             interrupts −83 % (−83 to −83 %), CPU time per read −83 % (−83 to −83 %), reads per second +50 % (+50 to +50 %)."
+        );
+        assert!(
+            lines[2]
+                .ends_with("each read: interrupts unchanged, CPU time per read unchanged, reads per second unchanged.")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not_told() {
+        let told = |verdict| change(Some(&verdict));
+        let interval = Interval { median: 0.98, low: 0.901, high: 1.03 };
+        assert_eq!(told(Verdict::CannotTell(interval)), "no difference seen (−9.9 to +3.0 %)");
+        assert_eq!(told(Verdict::TooNoisy), "too noisy to tell");
+    }
+}

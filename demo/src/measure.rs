@@ -1,0 +1,89 @@
+//! Blocks of turns of one job at one place.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use coalesce_demo::paired::{Block, Plan, measure};
+use coalesce_policy::Spec;
+use nix::unistd::Pid;
+
+use crate::counts::Counts;
+use crate::jobs::Job;
+use crate::options::{Options, Policy};
+use crate::probe::Probe;
+use crate::process::Stop;
+use crate::progress::Progress;
+use crate::results::{self, ERROR, Measured};
+use crate::target::Target;
+
+/// Not measured, after each change of the policy: for `auto` to learn the depth of a guest, for instance.
+const SETTLE: Duration = Duration::from_millis(50);
+/// A load that does nothing for so long has failed.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Blocks after which it is asked whether they are enough: the fewest whose interval leaves out more than the two outermost
+/// ones, and more than any time allows.
+const LOOKS: [usize; 2] = [14, 100_000];
+
+/// How the turns of a run are arranged.
+pub const fn plan(policies: usize, seed: u64) -> Plan<'static> {
+    // The baseline twice; it is compared with every other one.
+    let comparisons = if policies > 1 { policies - 1 } else { 1 };
+    Plan { variants: policies + 1, looks: &LOOKS, error: ERROR, comparisons, seed }
+}
+
+/// Measures a job under every policy while `client` loads the disk with it. `is_alive`: an error if the load has ended.
+pub fn measure_job(
+    (job, options): (Job, &Options),
+    (target, disk, client): (&Target, &str, Pid),
+    stop: &Arc<Stop>,
+    progress: &Progress,
+    mut is_alive: impl FnMut() -> Result<()>,
+) -> Result<Measured> {
+    let probe = Probe::new(target, disk, client)?;
+    begun(&probe, stop, &mut is_alive)?;
+    let policies = options.policies.with_control();
+    let (begin, length) = (Instant::now(), options.seconds * job.length());
+    let turn_length = Duration::from_secs_f64(options.turn * job.turn_length());
+    let plan = plan(options.policies.0.len(), options.seed);
+    let mut blocks = 0;
+    let turn = |variant: usize| -> Result<(Counts, f64)> {
+        stop.check()?;
+        is_alive()?;
+        let policy = policies[variant];
+        target.set_policy(disk, policy)?;
+        std::thread::sleep(settle(policy)?);
+        probe.turn(turn_length)
+    };
+    let late = || {
+        blocks += 1;
+        progress.at(begin.elapsed().as_secs_f64() / length, &format!("{} block {blocks}", job.name()));
+        begin.elapsed().as_secs_f64() >= length
+    };
+    let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, blocks, plan.error_each());
+    let blocks = measure(&plan, turn, late, enough)?;
+    Ok(Measured { job, blocks, error_each: plan.error_each() })
+}
+
+/// Waits until the load has begun.
+fn begun(probe: &Probe, stop: &Stop, is_alive: &mut impl FnMut() -> Result<()>) -> Result<()> {
+    let (begin, before) = (Instant::now(), probe.completions()?);
+    while probe.completions()? < before + 100 {
+        stop.check()?;
+        is_alive()?;
+        if begin.elapsed() > BEGIN_TIMEOUT {
+            bail!("the load does not begin");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// vIC has no rate to go by before the end of its first epoch.
+fn settle(policy: &Policy) -> Result<Duration> {
+    let spec: Spec = policy.text.parse().with_context(|| policy.text.clone())?;
+    Ok(match spec {
+        Spec::Vic(params) => SETTLE + Duration::from_nanos(params.epoch_ns),
+        _ => SETTLE,
+    })
+}

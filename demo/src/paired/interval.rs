@@ -1,0 +1,95 @@
+//! The confidence interval of a median.
+
+/// A median, and where it may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Of the values.
+    pub median: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// The interval between two order statistics that misses the true median with a probability of at most `error`, in
+    /// (0, 1), for any continuous distribution: David and Nagaraja, Order Statistics, 3rd edition, section 7.1.
+    ///
+    /// None: there are too few values (fewer than 6 for an error of 0.05), or one is not a number.
+    pub fn of_median(values: &[f64], error: f64) -> Option<Self> {
+        if values.iter().any(|value| value.is_nan()) {
+            return None;
+        }
+        let left_out = left_out(values.len(), error)?;
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (middle, last) = (sorted.len() / 2, sorted.len() - 1);
+        let median = f64::midpoint(sorted[middle], sorted[last - middle]);
+        Some(Self { median, low: sorted[left_out], high: sorted[last - left_out] })
+    }
+
+    /// Whether the interval has this value in it.
+    pub fn contains(&self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+
+    /// Whether the interval lies between 1 / `factor` and `factor`.
+    pub fn is_within(&self, factor: f64) -> bool {
+        self.low >= 1.0 / factor && self.high <= factor
+    }
+}
+
+/// How many of `n` values can be left out at each end: the largest m with 2 P(X <= m) <= `error`, X of n coins.
+fn left_out(n: usize, error: f64) -> Option<usize> {
+    // In logarithms, because 0.5^n is 0 for n > 1074.
+    let mut ln_probability = -(n as f64) * std::f64::consts::LN_2;
+    let mut below = 0.0;
+    let mut found = None;
+    for m in 0..n.div_ceil(2) {
+        below += ln_probability.exp();
+        if 2.0 * below > error {
+            break;
+        }
+        found = Some(m);
+        ln_probability += ((n - m) as f64).ln() - ((m + 1) as f64).ln();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_those_of_the_binomial_distribution() {
+        // 2 P(X <= m): 0.0625 for (5, 0), 0.031 for (6, 0), 0.021 for (10, 1), 0.109 for (10, 2), 0.041 for (20, 5).
+        for (n, error, expected) in [
+            (0, 0.05, None),
+            (5, 0.05, None),
+            (6, 0.05, Some(0)),
+            (10, 0.05, Some(1)),
+            (10, 0.11, Some(2)),
+            (20, 0.05, Some(5)),
+            (2000, 0.05, Some(955)),
+        ] {
+            assert_eq!(left_out(n, error), expected, "{n} {error}");
+        }
+    }
+
+    #[test]
+    fn an_interval_has_its_median_inside() {
+        let values: Vec<f64> = (1..=10).rev().map(f64::from).collect();
+        assert_eq!(Interval::of_median(&values, 0.05), Some(Interval { median: 5.5, low: 2.0, high: 9.0 }));
+        assert_eq!(Interval::of_median(&values[1..], 0.05), Some(Interval { median: 5.0, low: 2.0, high: 8.0 }));
+        assert_eq!(Interval::of_median(&values[..5], 0.05), None);
+    }
+
+    #[test]
+    fn a_turn_without_any_request_is_a_value_and_nothing_by_nothing_is_none() {
+        let mut values = [1.0; 8];
+        values[3] = f64::INFINITY;
+        assert_eq!(Interval::of_median(&values, 0.05), Some(Interval { median: 1.0, low: 1.0, high: f64::INFINITY }));
+        values[3] = f64::NAN;
+        assert_eq!(Interval::of_median(&values, 0.05), None);
+    }
+}

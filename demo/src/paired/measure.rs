@@ -1,0 +1,142 @@
+//! The order of turns: random within each block, repeated where too much time was stolen, until it is enough.
+
+use fastrand::Rng;
+
+/// A turn that lost a larger share of its CPU time to the hypervisor is repeated.
+const LOST_MAX: f64 = 0.05;
+/// So often at most; then the one that lost least counts.
+const REPEATS_MAX: u32 = 2;
+
+/// How much is measured, and how sure the result must be.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// Number of variants, with the baseline's two.
+    pub variants: usize,
+    /// The numbers of blocks after which the intervals are looked at, ascending; the last one ends the measurement.
+    pub looks: &'a [usize],
+    /// The probability that any comparison at any look reports a difference that does not exist, in (0, 1).
+    pub error: f64,
+    /// How many comparisons are made at each look: variants beyond the control, times numbers of each, times workloads.
+    pub comparisons: usize,
+    /// Another seed, other orders.
+    pub seed: u64,
+}
+
+impl Plan<'_> {
+    /// What each interval may err (Bonferroni): stopping when the intervals please would otherwise make them too narrow.
+    pub const fn error_each(&self) -> f64 {
+        self.error / (self.comparisons * self.looks.len()) as f64
+    }
+}
+
+/// What one turn gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn<T> {
+    /// The measurement.
+    pub value: T,
+    /// The share of CPU time that was stolen meanwhile.
+    pub lost: f64,
+    /// How many more turns were made because too much was stolen.
+    pub repeats: u32,
+}
+
+/// A turn of each variant, in the order of the variants.
+pub type Block<T> = Vec<Turn<T>>;
+
+/// Measures block by block, until `enough` of them at a look, or `late` after a block, or the last look.
+///
+/// `turn` runs a variant, and says which share of CPU time was stolen. Its first error ends the measurement.
+pub fn measure<T, E>(
+    plan: &Plan,
+    mut turn: impl FnMut(usize) -> Result<(T, f64), E>,
+    mut late: impl FnMut() -> bool,
+    mut enough: impl FnMut(&[Block<T>]) -> bool,
+) -> Result<Vec<Block<T>>, E> {
+    let mut random = Rng::with_seed(plan.seed);
+    let mut order: Vec<_> = (0..plan.variants).collect();
+    let mut blocks = Vec::new();
+    let last = plan.looks.last().copied().unwrap_or(0);
+    while blocks.len() < last {
+        random.shuffle(&mut order);
+        let turns: Result<Vec<_>, E> =
+            order.iter().map(|&variant| Ok((variant, undisturbed(|| turn(variant))?))).collect();
+        let mut turns = turns?;
+        turns.sort_by_key(|&(variant, _)| variant);
+        blocks.push(turns.into_iter().map(|(_, turn)| turn).collect());
+        if late() || plan.looks.contains(&blocks.len()) && enough(&blocks) {
+            break;
+        }
+    }
+    Ok(blocks)
+}
+
+/// Repeats a turn that lost too much.
+fn undisturbed<T, E>(mut run: impl FnMut() -> Result<(T, f64), E>) -> Result<Turn<T>, E> {
+    let (mut value, mut lost) = run()?;
+    let mut repeats = 0;
+    while lost > LOST_MAX && repeats < REPEATS_MAX {
+        repeats += 1;
+        let again = run()?;
+        if again.1 < lost {
+            (value, lost) = again;
+        }
+    }
+    Ok(Turn { value, lost, repeats })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: Plan<'_> = Plan { variants: 4, looks: &[8, 16, 400], error: 0.05, comparisons: 2, seed: 1 };
+
+    #[test]
+    fn every_variant_has_every_place_equally_often() {
+        let mut order = Vec::new();
+        let run = |variant| {
+            order.push(variant);
+            Ok::<_, ()>((variant, 0.0))
+        };
+        let blocks = measure(&PLAN, run, || false, |_| false).unwrap();
+        assert_eq!(blocks.len(), 400);
+        assert!(blocks.iter().all(|block| block.iter().map(|turn| turn.value).eq(0..4)));
+        for (place, variant) in (0..4).flat_map(|place| (0..4).map(move |variant| (place, variant))) {
+            let times = order.iter().skip(place).step_by(4).filter(|&&v| v == variant).count();
+            assert!((70..130).contains(&times), "variant {variant} was {times} of 400 times at place {place}");
+        }
+    }
+
+    #[test]
+    fn it_ends_when_enough_or_late_or_wrong() {
+        let run = |_| Ok::<_, ()>(((), 0.0));
+        let mut asked = Vec::new();
+        let mut enough = |blocks: &[Block<()>]| {
+            asked.push(blocks.len());
+            blocks.len() > 8
+        };
+        assert_eq!(measure(&PLAN, run, || false, &mut enough).unwrap().len(), 16);
+        assert_eq!(asked, [8, 16]);
+        let mut left = 3;
+        let late = || {
+            left -= 1;
+            left == 0
+        };
+        assert_eq!(measure(&PLAN, run, late, |_| false).unwrap().len(), 3);
+        assert_eq!(
+            measure(&PLAN, |variant| if variant == 2 { Err(7) } else { Ok(((), 0.0)) }, || false, |_| true),
+            Err(7)
+        );
+        assert!((PLAN.error_each() - 0.05 / 6.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_turn_that_lost_too_much_is_repeated() {
+        let turn = |lost: &[f64]| {
+            let mut runs = lost.iter().copied().enumerate();
+            undisturbed(|| runs.next().ok_or("asked too often")).unwrap()
+        };
+        assert_eq!(turn(&[0.05]), Turn { value: 0, lost: 0.05, repeats: 0 });
+        assert_eq!(turn(&[0.2, 0.01]), Turn { value: 1, lost: 0.01, repeats: 1 });
+        assert_eq!(turn(&[0.2, 0.1, 0.3]), Turn { value: 1, lost: 0.1, repeats: 2 });
+    }
+}

@@ -1,0 +1,50 @@
+//! Where the jobs run.
+
+/// A place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a client on the host.
+    Native,
+    /// In a Linux guest with a virtio-blk disk.
+    Guest,
+    /// In a Linux guest with an NVMe disk.
+    Nvme,
+}
+
+impl Place {
+    /// Its name: of its disk, of its part of the page, of its part of the JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Guest => "guest",
+            Self::Nvme => "nvme",
+        }
+    }
+
+    /// Its heading.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Native => "Native client",
+            Self::Guest => "Linux guest, virtio-blk",
+            Self::Nvme => "Linux guest, NVMe",
+        }
+    }
+
+    /// Which numbers these are.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Native => {
+                "The built-in client plays a guest's driver over vhost-user, and sleeps until it is interrupted. EVENT_IDX is \
+                 off, as NVMe has nothing like it: the device alone decides. Client CPU is that of the client's process."
+            }
+            Self::Guest => {
+                "An unmodified Linux under QEMU, with fio. EVENT_IDX is on, as Linux negotiates it, so the guest itself \
+                 suppresses interrupts while it is busy, under none as well. Client CPU is that of the whole virtual machine."
+            }
+            Self::Nvme => {
+                "The same with a disk that is an NVMe controller: its driver cannot suppress an interrupt. Client CPU is that \
+                 of the whole virtual machine."
+            }
+        }
+    }
+}

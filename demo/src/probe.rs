@@ -1,0 +1,188 @@
+//! What is counted of a turn, by the target and by the kernel, from outside of both.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use coalesce_demo::paired::CpuTime;
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+
+use crate::counts::Counts;
+use crate::target::Target;
+
+/// Seconds without a completion after which a turn ends nevertheless.
+const STALL_MAX: f64 = 10.0;
+
+/// Looks at a disk and at its client.
+#[derive(Debug)]
+pub struct Probe<'a> {
+    target: &'a Target,
+    disk: &'a str,
+    server: Pid,
+    client: Pid,
+    epoch: Instant,
+}
+
+impl<'a> Probe<'a> {
+    /// For a disk of the target, loaded by this process.
+    pub fn new(target: &'a Target, disk: &'a str, client: Pid) -> Result<Self> {
+        Ok(Self { target, disk, server: target.pid(disk)?, client, epoch: Instant::now() })
+    }
+
+    /// What happened so far, since some time in the past; without what is counted by thread.
+    fn now(&self) -> Result<Counts> {
+        let queues = self.target.stats(self.disk)?;
+        let seconds = self.epoch.elapsed().as_secs_f64();
+        let sum = |pointer: &str| {
+            let counts = queues.iter().map(|queue| queue.pointer(pointer).and_then(serde_json::Value::as_u64));
+            counts.sum::<Option<u64>>().with_context(|| format!("the target's statistics have no {pointer}"))
+        };
+        let interrupts = sum("/interrupts")?;
+        Ok(Counts {
+            seconds,
+            completions: sum("/completions")?,
+            reads: sum("/device/reads")?,
+            writes: sum("/device/writes")?,
+            flushes: sum("/device/flushes")?,
+            realtime: sum("/device/realtime")?,
+            interrupts,
+            system_calls: sum("/device/enters")? + interrupts,
+            client_cpu_ns: cpu_ns(self.client)?,
+            target_cpu_ns: cpu_ns(self.server)?,
+            ..Counts::default()
+        })
+    }
+
+    /// Requests that completed so far.
+    pub fn completions(&self) -> Result<u64> {
+        Ok(self.now()?.completions)
+    }
+
+    /// What happens in a turn of this length, or until something completes: a busy machine may stop a guest for longer than a
+    /// turn. And the share of CPU time that is stolen meanwhile.
+    pub fn turn(&self, length: Duration) -> Result<(Counts, f64)> {
+        let (cpu, threads, before) = (machine_cpu()?, self.threads()?, self.now()?);
+        let after = loop {
+            std::thread::sleep(length);
+            let after = self.now()?;
+            if after.completions > before.completions || after.seconds > before.seconds + STALL_MAX {
+                break after;
+            }
+        };
+        // A thread that has ended meanwhile has taken its count with it.
+        let since = |(path, now): (PathBuf, Thread)| now.since(threads.get(&path).copied().unwrap_or_default());
+        let passed: Vec<_> = self.threads()?.into_iter().map(since).collect();
+        let counts = Counts {
+            context_switches: passed.iter().map(|thread| thread.switches).sum(),
+            waited_ns: passed.iter().filter_map(|thread| thread.waited_ns).reduce(|a, b| a + b),
+            ..after.since(&before)
+        };
+        Ok((counts, machine_cpu()?.lost_since(cpu)))
+    }
+
+    /// The threads of client and target.
+    fn threads(&self) -> Result<BTreeMap<PathBuf, Thread>> {
+        Ok([self.server, self.client]
+            .map(threads)
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?
+            .concat()
+            .into_iter()
+            .collect())
+    }
+}
+
+fn machine_cpu() -> Result<CpuTime> {
+    CpuTime::parse(&fs::read_to_string("/proc/stat").context("/proc/stat")?).context("/proc/stat has no CPU times")
+}
+
+/// CPU time of a process so far, of its threads that have ended, too.
+fn cpu_ns(process: Pid) -> Result<u64> {
+    let time = clock_getcpuclockid(process).and_then(clock_gettime);
+    let time = time.with_context(|| format!("the CPU time of process {process}"))?;
+    Ok(Duration::from(time).as_nanos() as u64)
+}
+
+/// What the kernel has counted of a thread so far.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    /// Voluntary context switches.
+    switches: u64,
+    /// Time on a run queue without a CPU.
+    waited_ns: Option<u64>,
+}
+
+/// A thread that has not begun.
+impl Default for Thread {
+    fn default() -> Self {
+        Self { switches: 0, waited_ns: Some(0) }
+    }
+}
+
+impl Thread {
+    /// None: it has ended.
+    fn now(path: &Path) -> Option<Self> {
+        let status = fs::read_to_string(path.join("status")).ok()?;
+        let switches =
+            status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()?;
+        let waited_ns = waited_ns(&fs::read_to_string(path.join("schedstat")).unwrap_or_default());
+        Some(Self { switches, waited_ns })
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        let waited = self.waited_ns.zip(earlier.waited_ns);
+        Self {
+            switches: self.switches.saturating_sub(earlier.switches),
+            waited_ns: waited.map(|(now, earlier)| now.saturating_sub(earlier)),
+        }
+    }
+}
+
+/// Of a thread's /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst): time on a CPU, time on a run queue, time
+/// slices. Without CONFIG_SCHED_INFO there is no such file, or it has zeroes; so has that of a thread that has never run.
+fn waited_ns(schedstat: &str) -> Option<u64> {
+    let fields: Vec<_> = schedstat.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    match fields[..] {
+        [_, waited, slices] if slices > 0 => Some(waited),
+        _ => None,
+    }
+}
+
+/// A process's threads.
+fn threads(process: Pid) -> Result<Vec<(PathBuf, Thread)>> {
+    let threads = format!("/proc/{process}/task");
+    let threads = fs::read_dir(&threads).with_context(|| threads)?;
+    let threads = threads.filter_map(|thread| Some(thread.ok()?.path()));
+    Ok(threads.filter_map(|path| Thread::now(&path).map(|thread| (path, thread))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The calling thread: other tests' threads come and go.
+    fn this() -> Thread {
+        Thread::now(Path::new("/proc/thread-self")).unwrap()
+    }
+
+    #[test]
+    fn waiting_costs_a_switch_and_no_cpu_time_and_computing_the_other_way_round() {
+        let (before, cpu) = (this().switches, cpu_ns(Pid::this()).unwrap());
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(this().switches > before);
+        while cpu_ns(Pid::this()).unwrap() < cpu + 1_000_000 {}
+        assert!(threads(Pid::this()).unwrap().iter().any(|(_, thread)| thread.switches > before));
+    }
+
+    #[test]
+    fn waiting_is_the_second_field_of_what_has_run() {
+        for (text, waited) in
+            [("43996478 48388169 134\n", Some(48_388_169)), ("0 0 1\n", Some(0)), ("0 0 0\n", None), ("", None)]
+        {
+            assert_eq!(waited_ns(text), waited, "{text}");
+        }
+    }
+}

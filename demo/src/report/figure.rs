@@ -1,0 +1,69 @@
+//! The picture: what each policy saves, against what it costs who waits.
+
+use coalesce_charts::chart::{Head, Point, Spread, X_RANGE, Y_RANGE, points};
+use coalesce_charts::html::figure;
+use coalesce_charts::scale::Scale;
+use coalesce_charts::series::Series;
+use coalesce_demo::paired::{Interval, Verdict};
+
+use crate::demo::Demo;
+use crate::jobs::Job;
+use crate::results::{Measured, What};
+use crate::table::told;
+
+/// What is saved, by panel.
+const SAVED: [(What, &str); 2] = [(What::Interrupts, "interrupts per I/O"), (What::Cpu, "CPU time per I/O")];
+/// Axes do not show more than this: beyond it lies noise.
+const RATIO_MAX: f64 = 4.0;
+
+/// A panel for each place, each job with many requests in flight, and each of what is saved.
+pub fn price(demo: &Demo) -> String {
+    let panels = demo.sections().into_iter().flat_map(|(place, section)| {
+        let jobs =
+            section.jobs.iter().filter(|measured| matches!(measured.job, Job::Depth8 | Job::Depth32 | Job::Sqlite));
+        jobs.flat_map(move |measured| {
+            SAVED.map(|saved| panel(demo, &format!("{}: {}", place.title(), measured.job.name()), measured, saved))
+        })
+    });
+    let caption = "Left is faster, and down is less: a policy in the lower left corner wins in both. The dashed lines are the \
+                   baseline, crosses are the intervals. Hollow: on neither axis a difference can be told. Both axes are \
+                   logarithmic ratios.";
+    let panels: Vec<_> = panels.flatten().collect();
+    if panels.is_empty() {
+        String::new()
+    } else {
+        figure("price", "What is saved, and what it costs who waits", caption, &panels)
+    }
+}
+
+fn panel(demo: &Demo, title: &str, measured: &Measured, (what, name): (What, &str)) -> Option<String> {
+    let (rates, saved) = (measured.compare(What::Rate(0)), measured.compare(what));
+    let policies = &demo.options.policies;
+    let differs = |verdicts: &[Verdict], nth: usize| matches!(verdicts[nth], Verdict::Differs(_));
+    let marks = policies.others().enumerate().filter_map(|(nth, policy)| {
+        let (rate, y) = (rates.ratios[nth]?, saved.ratios[nth]?);
+        let x = Interval { median: 1.0 / rate.median, low: 1.0 / rate.high, high: 1.0 / rate.low };
+        let hover = format!("{}: latency {}, {name} {}", policy.label, told(&x), told(&y));
+        let is_sure = differs(&rates.verdicts, nth) || differs(&saved.verdicts, nth);
+        let series = Series { label: &policy.label, style: policy.style };
+        Some(Point { series, hover, x: spread(x), y: spread(y), is_sure })
+    });
+    let marks: Vec<_> = marks.collect();
+    if marks.is_empty() {
+        return None;
+    }
+    let ends = |of: fn(&Point) -> Spread| {
+        let ends = marks.iter().map(of).flat_map(|(low, _, high)| [low, high]);
+        ends.fold((1.0, 1.0), |(min, max): (f64, f64), end| (min.min(end), max.max(end.min(RATIO_MAX))))
+    };
+    let ((x_min, x_max), (y_min, y_max)) = (ends(|point| point.x), ends(|point| point.y));
+    let unit = measured.job.rates()[0].name.trim_end_matches("s/s");
+    let (axis, y_axis) = (format!("latency of a {unit} / baseline's"), format!("{name} / baseline's"));
+    let head = Head { title, about: name, axis: &axis };
+    let scales = (&Scale::ratio(x_min, x_max, X_RANGE), &Scale::ratio(y_min, y_max, Y_RANGE));
+    Some(points(&head, scales, &y_axis, &marks))
+}
+
+const fn spread(Interval { median, low, high }: Interval) -> Spread {
+    (low, median, high)
+}
