@@ -1,12 +1,15 @@
 # The short commands. Each calls a script or cargo.
 
 help:
-	@echo "make demo   serve a disk under every policy, load it natively and from a Linux guest: two tables, report.html; NVMe beside it"
+	@echo "make demo   one disk under every policy in turn, natively and in Linux guests: tables, report.html; four minutes (QUICK=1: one)"
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
+	@echo "make install-target [PREFIX=/usr/local] [UNITDIR=...] [DESTDIR=...]   install coalesce-target and coalesce-sim, with manual pages,"
+	@echo "            completions, systemd units; make uninstall-target"
 	@echo "make size   the bytes of libcoalesce, on x86-64 and on three bare-metal targets: a table"
 	@echo "make spdk [SPDK=PREFIX]   SPDK's target with our policies, from an installed SPDK: see spdk/README.md"
 	@echo "make firmware   the controller of firmware-demo on two emulated boards, in C and in Rust: tables and figures"
+	@echo "make site   the documentation as web pages: target/site/index.html"
 	@echo "make cost   instructions of a decision, beside the paper's algorithm in plain C"
 	@echo "make bench  time of a decision, the same comparison, over 1, 64 and 4096 queues: two minutes, on an idle machine"
 	@echo "make fmt    format the code"
@@ -16,8 +19,7 @@ demo: toolchain
 	-guest/packages.sh
 	@command -v cc > /dev/null || guest/packages.sh build-essential
 	cargo build --locked --release --package coalesce-target --package coalesce-demo
-	target/release/coalesce-demo
-	scripts/nvme-compare.sh --short
+	target/release/coalesce-demo $(if $(QUICK),--quick)
 
 test: toolchain
 	scripts/test.sh
@@ -31,6 +33,12 @@ install:
 uninstall:
 	scripts/install.sh uninstall
 
+install-target:
+	scripts/install-target.sh install
+
+uninstall-target:
+	scripts/install-target.sh uninstall
+
 size: toolchain
 	scripts/size.sh
 
@@ -40,6 +48,9 @@ spdk: toolchain
 firmware: toolchain
 	guest/packages.sh qemu-system-arm gcc-arm-none-eabi
 	scripts/firmware.sh
+
+site: toolchain
+	cargo run --quiet --locked --package coalesce-site -- target/site
 
 cost: toolchain
 	guest/packages.sh build-essential valgrind
@@ -59,4 +70,4 @@ lint: toolchain
 toolchain:
 	@command -v cargo > /dev/null || { echo "a Rust toolchain is missing (1.89 or newer): see https://rustup.rs" >&2; exit 1; }
 
-.PHONY: help demo test firmware cost bench libcoalesce install uninstall size spdk fmt lint toolchain
+.PHONY: help demo test firmware site cost bench libcoalesce install uninstall install-target uninstall-target size spdk fmt lint toolchain

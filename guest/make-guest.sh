@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the guest: an unmodified Debian (or Ubuntu) kernel and a small initramfs with fio, nvme-cli and busybox.
+# Make the guest: an unmodified Debian (or Ubuntu) kernel and a small initramfs with fio, nvme-cli, sqlite3, mke2fs and busybox.
 #
 #   make-guest.sh            prints the directory that holds vmlinuz and initrd
 #   KERNEL_META    kernel (meta) package; default: the first that exists of linux-image-cloud-amd64,
@@ -14,10 +14,10 @@
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin LC_ALL=C # depmod, modprobe
 metas=${KERNEL_META:-linux-image-cloud-amd64 linux-image-virtual linux-image-generic linux-image-amd64}
-modules="virtio_pci virtio_blk nvme"
-programs="fio nvme-cli"
+modules="virtio_pci virtio_blk nvme ext4"
+programs="fio nvme-cli sqlite3 e2fsprogs"
 # The libraries that the jobs use; the others that the programs are linked with are stubbed below.
-used='^(libc6|libaio1|libnuma1|zlib1g|libgcc-s1|libnvme1|libjson-c5)(t64)?$'
+used='^(libc6|libaio1|libnuma1|zlib1g|libgcc-s1|libnvme1|libjson-c5|libsqlite3-0|libreadline8|libext2fs2|libcom-err2|libblkid1|libuuid1)(t64)?$'
 
 say() { if [ -t 2 ]; then printf 'guest: %s\n' "$*" >&2; fi; }
 die() { printf 'make-guest: %s\n' "$*" >&2; exit 1; }
@@ -51,10 +51,10 @@ own_lists() {
   # shellcheck disable=SC2086 # a list of words
   apt_private "$tmp/apt" $suites > "$tmp/log" 2>&1
 }
-records() { # PACKAGE...: a line "package|version|depends" for the candidate of each that exists
+records() { # PACKAGE...: a line "package|version|dependencies" for the candidate of each that exists
   apt-cache -c "$apt_conf" show --no-all-versions "$@" 2> /dev/null | awk '
     { key = $1; sub(/^[^ ]* /, "") }
-    key == "Package:" { p = $0 } key == "Version:" { v = $0 } key == "Depends:" { d = $0 }
+    key == "Package:" { p = $0 } key == "Version:" { v = $0 } key ~ /^(Pre-)?Depends:$/ { d = d ", " $0 }
     /^$/ { if (p) print p "|" v "|" d; p = v = d = "" }' | awk -F'|' '!seen[$1]++' || true
 }
 names() { tr '|,' '\n' | awk '{ sub(/:.*/, "", $1); print $1 }'; } # the package names of a Depends field
@@ -122,11 +122,11 @@ for m in $modules; do modprobe -S "$release" -d "$root" --show-depends "$m"; don
 done
 touch "$fs/mods/order"
 
-# 4. busybox, fio and nvme. Debian links fio with some 60 libraries (Ceph, Gluster, RDMA, ICU, ...: 80 MB, and
-#    0.6 s of run-time linking per start under emulation) for engines that no job here uses, and nvme with some for
+# 4. busybox and the programs. Debian links fio with some 60 libraries (Ceph, Gluster, RDMA, ICU, ...: 80 MB, and
+#    0.6 s of run-time linking per start under emulation) for engines that no job here uses, nvme with some for
 #    fabrics. Those get stubs of the same name, with the symbols and versions that are asked for; calling one is SIGILL.
 cp -L "$(find_one bin/busybox)" "$fs/bin/busybox"
-cp -L "$(find_one bin/fio)" "$(find_one sbin/nvme)" "$fs/usr/bin/"
+cp -L "$(find_one bin/fio)" "$(find_one sbin/nvme)" "$(find_one bin/sqlite3)" "$(find_one sbin/mke2fs)" "$fs/usr/bin/"
 cp -L "$(find_one ld-linux-x86-64.so.2)" "$fs/lib64/"
 needed() { readelf -dW "$@" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u; }
 add_libs() { # FILE...: copy the libraries they need, as far as the packages above have them
@@ -156,9 +156,10 @@ for so in $(needed "${linked[@]}"); do
   ld -shared -soname "$so" ${versions:+--version-script "$tmp/stub.map"} -o "$fs/lib/$so" "$tmp/stub.o"
 done
 # With every symbol bound at the start: if they start at all, every symbol was found.
-for program in fio nvme; do
-  LD_BIND_NOW=1 "$fs/lib64/ld-linux-x86-64.so.2" --library-path "$fs/lib" "$fs/usr/bin/$program" --version > "$tmp/log" 2>&1 ||
-    { head -n 3 "$tmp/log" >&2; die "$program does not start with the libraries collected"; }
+for program in "$fs"/usr/bin/*; do
+  # mke2fs knows no such option: status 1.
+  LD_BIND_NOW=1 "$fs/lib64/ld-linux-x86-64.so.2" --library-path "$fs/lib" "$program" --version > "$tmp/log" 2>&1 || [ $? = 1 ] ||
+    { head -n 3 "$tmp/log" >&2; die "${program##*/} does not start with the libraries collected"; }
 done
 
 # 5. /init. It runs /job.sh, which run-guest.sh adds.

@@ -12,6 +12,7 @@
 #   MORE_DISKS   disks among the QEMU arguments      INITRD    one more archive (cpio) for the guest
 #   TIMEOUT      seconds, default 180 + SECONDS=...  APPEND    more kernel command line
 #   LOG          keep the whole console here
+#   INPUT        what the guest reads from its console: a file or a pipe, default nothing
 #   ON_STEP      command run here, with the step's name as one more argument, for every line
 #                "GUEST-STEP name" of the job: one after the other, in order; the guest does not wait.
 #                It finds QEMU's process id in GUEST_PID; what it prints goes to standard error.
@@ -82,7 +83,7 @@ append="console=ttyS0 panic=-1 quiet tsc=reliable clocksource=tsc mitigations=of
 exec {console}< <(exec timeout -k 5 "$timeout" "$qemu" -accel tcg,thread=multi -machine q35,memory-backend=mem \
   -cpu max -smp "${CPUS:-2}" -m "$mem" -object "memory-backend-memfd,id=mem,size=${mem}M,share=on" \
   -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$guest/vmlinuz" -initrd "$tmp/initrd" \
-  -append "${append//$'\n'/ }" "${disks[@]}" "$@" < /dev/null 2>&1)
+  -append "${append//$'\n'/ }" "${disks[@]}" "$@" < "${INPUT:-/dev/null}" 2>&1)
 pid=$! # of timeout, which passes a signal on to QEMU
 
 if [ -n "${ON_STEP:-}" ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the commands of README.md and of `coalesce-target serve --help` as they are typed, in an empty folder, with the programs of
-# a debug build.
+# Runs the commands of README.md, of docs/start.md and of `coalesce-target serve --help` as they are typed, in an empty folder, with
+# the programs of a debug build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'check-commands: %s\n' "$*" >&2; exit 1; }
@@ -14,15 +14,19 @@ ln -s "$PWD/crates" "$work/crates"
 
 # The commands of a section: what is built is built, what is in /tmp is here, and a scoreboard of a minute, which has a test of its
 # own, is shorter. A person takes a moment between two lines.
-section() { # TITLE
-  awk -v title="## $1" '/^## / { here = $0 == title } here && /^```/ { inside = $0 == "```sh"; next } here && inside' README.md |
+section() { # FILE TITLE
+  awk -v title="## $2" '/^## / { here = $0 == title } here && /^```/ { inside = $0 == "```sh"; next } here && inside' "$1" |
     sed -e 's/^cargo build .*/:/' -e 's|\(coalesce-sim score\) .*|\1 --workloads optane/depth1 --policies vic|' -e "s|/tmp/|$work/|g" -e 's/$/\nsleep 0.5/'
 }
-for title in "Serve a disk" "Simulate and replay"; do
-  section "$title" > "$work/commands"
-  [ "$(grep -c target/release "$work/commands")" -ge 3 ] || die "README.md has no commands under \"$title\""
-  (cd "$work" && bash -euo pipefail commands) > "$work/output" 2>&1 || { tail -n 20 "$work/output" >&2; die "\"$title\" of README.md fails"; }
-done
+check() { # FILE TITLE
+  section "$1" "$2" > "$work/commands"
+  [ "$(grep -c target/release "$work/commands")" -ge 3 ] || die "$1 has no commands under \"$2\""
+  (cd "$work" && bash -euo pipefail commands) > "$work/output" 2>&1 || { tail -n 20 "$work/output" >&2; die "\"$2\" of $1 fails"; }
+}
+check README.md "Serve a disk"
+check README.md "Simulate and replay"
+check docs/start.md "You run virtual machines"
+check docs/start.md "You study interrupts"
 
 # Each QEMU of the help is started on the disk that is served by the line before it.
 "$target/debug/coalesce-target" serve --help |
@@ -55,4 +59,4 @@ while read -r command; do
   esac
 done < "$work/help"
 kill "$served"; wait "$served" || die "$was: status $?"
-echo "check-commands: those of README.md and of the help do what they say"
+echo "check-commands: those of README.md, docs/start.md and the help do what they say"

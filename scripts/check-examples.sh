@@ -45,9 +45,18 @@ if ! command -v valgrind > /dev/null; then
   valgrind=()
 fi
 sanitize=(-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)
+{
+  printf '#include <coalesce.h>\nvoid fail(void); void interrupt(void); void snippet(uint64_t, uint32_t);\n'
+  # shellcheck disable=SC2016 # a fence of Markdown
+  printf 'void snippet(uint64_t now, uint32_t in_flight) {\n%s\n}\n' "$(sed -n '/^```c$/,/^```$/{//!p}' README.md)"
+} > "$work/readme.c"
 runs=0
 for c in "${compilers[@]}"; do
   case $c in gcc) cxx=g++ ;; clang) cxx=clang++ ;; esac
+  for how in "$c -x c -std=c99" "$cxx -x c++ -std=c++17"; do
+    read -ra compiler <<< "$how"
+    "${compiler[@]}" -Wall -Wextra -Wpedantic -Werror -I crates/ffi/include -c "$work/readme.c" -o /dev/null || die "README's C: $how"
+  done
   for name in "${names[@]}"; do
     for how in "$c -x c -std=c99" "$cxx -x c++ -std=c++17"; do
       read -ra compiler <<< "$how"

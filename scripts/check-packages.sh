@@ -13,7 +13,7 @@ target=${CARGO_TARGET_DIR:-target}
 mapfile -t allowed < <(sed -n '/^allow = \[/,/^\]/s/^ *"\(.*\)",.*/\1/p' deny.toml)
 [ ${#allowed[@]} -gt 0 ] || die "deny.toml allows no licence"
 excepted=$(sed -n 's/^ *{ crate = "\(.*\)", allow = \["\(.*\)"\] },.*/\1 \2/p' deny.toml)
-for manifest in Cargo.toml fuzz/Cargo.toml firmware-demo/rust/Cargo.toml; do
+for manifest in Cargo.toml fuzz/Cargo.toml firmware-demo/rust/Cargo.toml firmware-demo/embassy/Cargo.toml; do
   cargo tree --quiet --locked --manifest-path "$manifest" --workspace --prefix none --no-dedupe --format '{p}|{l}' |
     sed '/./!d; s/ .*|/|/'
 done | sort -u | awk -F '|' -v allowed="$(printf '%s|' "${allowed[@]}")" -v excepted="$excepted" '

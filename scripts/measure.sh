@@ -34,12 +34,12 @@ medians() {
       | $runs | map(.[$i] | tonumber) | median | short]) | @tsv' | column -t -s "$(printf '\t')"
 }
 
-# Real guest, every job of the demonstration, EVENT_IDX on: medians of its three rounds. First through the page cache,
-# which answers as fast as a fast drive, then what is behind it.
+# Real guest, every job of the demonstration, EVENT_IDX on. First through the page cache, which answers as fast as a fast drive,
+# then what is behind it.
 guest() {
   for direct in '' --direct; do
-    target/release/coalesce-demo --no-native --policies none,auto --guest-seconds "$((2 * each))" \
-      --image-dir "$images" $direct --out "$work/report.html" --json "$work/report.json"
+    target/release/coalesce-demo --no-native --no-nvme --policies none,auto --seconds "$((6 * rounds * each))" \
+      --jobs depth1,depth8,depth32,mixed,batch4,fsync,sqlite --image-dir "$images" $direct --out "$work/report.html" --json "$work/report.json"
   done
 }
 

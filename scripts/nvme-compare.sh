@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Our NVMe disk, our virtio-blk disk and QEMU's own nvme device side by side in one guest, in turns, under each policy.
 #
-#   nvme-compare.sh [--short]   about seven minutes; all disks are in memory, and no medium slows them down
+#   nvme-compare.sh   about seven minutes; all disks are in memory, and no medium slows them down
 #
-#   --short     what make demo shows: depth 1 and 32, none and auto, once, and no instructions; less than a minute
 #   ROUNDS=N    of all turns [2]       RUNTIME=S   seconds of each measurement [0.8]
 #   LOADS=A,B   [depth1,depth8,depth32,mixed,batch4,fsync]
 #   POLICIES=A,B   [none,vic,cint,auto]; "none" is measured twice: how far the two differ is noise
@@ -17,12 +16,6 @@
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; exit; }
 cd "$(dirname "$0")/.."
-short=
-if [ "${1:-}" = --short ]; then
-  short=1
-  export LOADS=depth1,depth32 POLICIES=none,auto ROUNDS=1
-  echo "NVMe beside virtio-blk in one Linux guest"
-fi
 missing=$(guest/ready.sh) || { echo "SKIPPED: NVMe in a guest: $missing"; exit; }
 QEMU=$(guest/make-qemu.sh 2>&1) || { echo "SKIPPED: NVMe in a guest: $QEMU"; exit; }
 export QEMU
@@ -97,9 +90,7 @@ run() { # NAME ROUNDS RUNTIME [QEMU-ARGUMENTS]: a guest; "$work/NAME" gets a lin
 }
 run times "${ROUNDS:-2}" "${RUNTIME:-0.8}"
 plugin=(-plugin "$work/count.so,out=$work/marks")
-if [ -n "$short" ]; then
-  : > "$work/counts"
-elif echo quit | "$QEMU" -machine none -display none -monitor stdio "${plugin[@]}" > "$work/plugin" 2>&1; then
+if echo quit | "$QEMU" -machine none -display none -monitor stdio "${plugin[@]}" > "$work/plugin" 2>&1; then
   INITRD=$work/mark.cpio run counts 1 0.4 "${plugin[@]}"
 else
   echo "SKIPPED: counting instructions: $(tail -n 1 "$work/plugin")"

@@ -7,17 +7,22 @@
 # Installs the Debian packages it needs, unless lint is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# The same random cases in each run: what fails was broken by the change. `cargo test` alone draws new ones.
+export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}"
 
 lint() {
   cargo fmt --all --check
   cargo clippy --quiet --locked --workspace --all-targets --features coalesce-benches/criterion -- -D warnings
   cargo fmt --manifest-path fuzz/Cargo.toml --check
   cargo fmt --manifest-path firmware-demo/rust/Cargo.toml --check
+  cargo fmt --manifest-path firmware-demo/embassy/Cargo.toml --check
   local features
   for features in "" only-budget only-cint only-vic; do
     cargo clippy --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --features "$features" \
       --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
   done
+  cargo clippy --quiet --locked --manifest-path firmware-demo/embassy/Cargo.toml --all-targets \
+    --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
   scripts/check-cycles.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
@@ -25,6 +30,7 @@ lint() {
   else
     echo "SKIPPED: lint of the scripts: no shellcheck"
   fi
+  if command -v jq > /dev/null; then scripts/results.sh --check; else echo "SKIPPED: docs/results.md beside its JSON: no jq"; fi
   # Each version formats a little differently.
   if clang-format --version 2> /dev/null | grep -q 'version 14\.'; then
     git ls-files -z '*.c' '*.h' ':!crates/ffi/include/coalesce.h' | xargs -0 clang-format --dry-run -Werror
@@ -60,7 +66,13 @@ bare_metal() {
 # Instructions of a decision.
 cost() { scripts/cost.sh; }
 examples() { scripts/check-examples.sh; }
-install() { scripts/check-install.sh; }
+# libcoalesce for C; coalesce-target with what surrounds it.
+install() {
+  scripts/check-install.sh
+  guest/packages.sh jq || true
+  scripts/check-install-target.sh
+  scripts/check-deb.sh
+}
 tests() { cargo test --quiet --locked --workspace; }
 # README.md and the help, as typed.
 commands() { scripts/check-commands.sh; }
@@ -69,10 +81,11 @@ loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package 
 # One minute of arbitrary bytes for each target: two at a time.
 fuzz() { scripts/fuzz.sh 60; }
 fuzz_build() { scripts/fuzz.sh --build; }
-# The controller of firmware-demo, in C and in Rust: here, under sanitizers, and on two emulated boards.
+# The controller of firmware-demo, in C and in Rust: here, under sanitizers, and on two emulated boards. The task of embassy.
 firmware() {
   firmware-demo/host.sh > target/firmware-host.log || { tail -n 20 target/firmware-host.log; return 1; }
   tail -n 1 target/firmware-host.log
+  cargo test --quiet --locked --manifest-path firmware-demo/embassy/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo"
   if guest/packages.sh qemu-system-arm gcc-arm-none-eabi && scripts/bare-metal.sh > /dev/null; then
     scripts/firmware.sh > target/firmware.log || { tail -n 20 target/firmware.log; return 1; }
     tail -n 3 target/firmware.log

@@ -1,25 +1,37 @@
 # shellcheck shell=dash
-# What coalescing changes: interrupts per I/O and latency, for each disk in turn.
-#   RUNTIME   seconds per measurement (or 500ms), default 2      SIZE   part of the disk that is used, default 64M
-#   ROUNDS    measurements of each job on each disk, default 1
-# Every round of a job visits all disks, each round another one first, so that a slow spell of the host hits all alike.
+# Loads, one after the other, on each disk.
+#   LOADS     names of lib.sh's loads, default depth1,depth8,depth32,mixed,batch4,fsync
+#   RUNTIME   seconds (or 500ms) of each. Without it each is printed as a step, and runs until the host writes a line to the
+#             console (INPUT of run-guest.sh); then GUEST-MEASURED.
+#   SIZE      part of the disk that is used, default 64M
 # The I/O is submitted on the CPU that the disk interrupts, as it is where each CPU has a queue: otherwise disks would
 # differ by where Linux happened to put their interrupts.
 # shellcheck source=/dev/null
 . /lib.sh
-global="--time_based --runtime=${RUNTIME:-2} --ramp_time=200ms --size=${SIZE:-64M}"
-
-for job in depth1 depth8 depth32 mixed batch4 fsync; do
-  # shellcheck disable=SC2086 # a list of words
-  set -- $DISK_LIST
-  for _ in $(seq "${ROUNDS:-1}"); do
-    for disk; do
-      use "$disk"
-      # shellcheck disable=SC2034 # for measure
-      GLOBAL="$global --cpus_allowed=$(irq_cpu)"
-      load "$job" || fail "$disk $job"
-    done
-    first=$1; shift; set -- "$@" "$first"
+# What prepares a load is no part of it.
+announced() { step "$load" > /dev/console; "$@"; }
+until_told() { # LOAD
+  WITH=announced load "$1" > out &
+  read -r _
+  kill "$(pidof fio | tr ' ' '\n' | sort -n | head -n 1)" # the process that began the others
+  wait
+  grep '^GUEST-INFO' out || true
+  # fio counts being told to end as an error of none of its jobs.
+  grep -q '"errors":0,"ios":[1-9]' out || { cat out; fail "$disk $1"; }
+  echo GUEST-MEASURED
+}
+for load in $(echo "${LOADS:-depth1,depth8,depth32,mixed,batch4,fsync}" | tr , ' '); do
+  for disk in $DISK_LIST; do
+    use "$disk"
+    global="--time_based --runtime=${RUNTIME:-1d} --size=${SIZE:-64M} --cpus_allowed=$(irq_cpu)"
+    # shellcheck disable=SC2034 # for measure
+    if [ -z "${RUNTIME:-}" ]; then
+      GLOBAL=$global
+      until_told "$load"
+    else
+      GLOBAL="$global --ramp_time=200ms"
+      load "$load" || fail "$disk $load"
+    fi
   done
 done
 show_irqs

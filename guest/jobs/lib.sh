@@ -109,6 +109,14 @@ read_pass() { # N NAME
   pass "$@" --verify_only=1 && [ $(($(requests) - before)) -ge $((${size%M} * 256)) ]
 }
 
+# transactions [N]: of one row each, N or without an end. A commit is one write and one flush where the log does not grow: after the
+# first checkpoint, which is early, if the log is kept.
+transactions() {
+  echo '.filectrl persist_wal 1'
+  echo 'PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 200;'
+  yes 'UPDATE t SET v = randomblob(100) WHERE id = (SELECT abs(random()) % 1000);' | if [ $# = 0 ]; then cat; else head -n "$1"; fi
+}
+
 # load NAME: measures 4 KiB requests of one kind, with GLOBAL's options.
 load() {
   case $1 in
@@ -120,6 +128,25 @@ load() {
     # Four reads at a time, and nothing until all four are back.
     batch4) measure batch4 --rw=randread --iodepth=4 --iodepth_batch_submit=4 --iodepth_batch_complete_min=4 \
       --iodepth_batch_complete_max=4 ;;
+    # SQLite transactions of one row on a file system in the first 64 MiB, beside a bulk reader of the next 64 MiB.
+    sqlite)
+      write_back
+      mkdir -p /mnt
+      # Not busybox's mke2fs, which makes no journal: without one not every fdatasync is a flush.
+      /usr/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 "$DEV" 64M > /dev/null && mount -t ext4 "$DEV" /mnt || return 1
+      sqlite3 /mnt/db 'PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); WITH RECURSIVE n (i) AS
+        (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999) INSERT INTO t SELECT i, randomblob(100) FROM n;' > /dev/null || return 1
+      transactions 400 | sqlite3 /mnt/db > /dev/null
+      f0=$(flushes)
+      transactions 200 | sqlite3 /mnt/db > /dev/null
+      echo "GUEST-INFO $(($(flushes) - f0)) flushes for 200 transactions"
+      transactions | sqlite3 /mnt/db > /dev/null &
+      database=$!
+      measure sqlite --rw=randread --iodepth=32 --offset=64M && rc=0 || rc=$?
+      kill "$database"
+      wait "$database" || true
+      umount /mnt
+      return "$rc" ;;
     fsync) write_back; measure fsync --rw=randwrite --ioengine=psync --fdatasync=1 ;;
     *) fail "no such load: $1" ;;
   esac
