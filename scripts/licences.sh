@@ -3,7 +3,8 @@
 #
 #   licences.sh CRATE...      prints each crate with its licence and origin, then every licence text once, with the crates that carry it
 #
-# Reads what cargo has downloaded; needs no network, but jq. A crate without a licence text in its package is listed as that.
+# Reads the packages of the crates, which cargo downloads where they are missing. Needs jq. A crate without a licence text in its
+# package is listed as that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'licences: %s\n' "$*" >&2; exit 1; }
@@ -16,7 +17,7 @@ mkdir "$work/texts"
 # What is linked: neither what builds and tests, nor what runs in the compiler, nor our own crates.
 cargo tree --quiet --locked --edges normal,no-proc-macro --prefix none --no-dedupe --format '{p}' "${@/#/--package=}" |
   awk 'NF == 2 { sub(/^v/, "", $2); print $1 "|" $2 }' | sort -u > "$work/linked"
-cargo metadata --quiet --locked --offline --format-version 1 |
+cargo metadata --quiet --locked --format-version 1 --filter-platform "$(rustc --version --verbose | sed -n "s/^host: //p")" |
   jq -r '.packages[] | select(.source != null) | [.name, .version, .license // "none", .repository // "", .manifest_path] | join("|")' | sort > "$work/known"
 
 while IFS='|' read -r name version licence origin manifest; do
