@@ -21,6 +21,15 @@ pub enum Task {
     Malformed,
 }
 
+/// What the guest of an NVMe disk has set about a vector's interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Feature 08h (Interrupt Coalescing). It counts under policy `nvme:host=on`.
+    pub aggregation: Aggregation,
+    /// Feature 09h (Coalescing Disable). It counts under every policy.
+    pub is_exempt: bool,
+}
+
 /// A request that was taken.
 #[derive(Debug)]
 pub struct Request<T> {
@@ -96,9 +105,9 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// The guest broke the ring.
     fn disable_kicks(&mut self) -> Result<(), Self::Broken>;
 
-    /// What the guest has asked for with NVMe's Feature 08h, if it can. It counts under policy `nvme:host=on`.
-    fn aggregation(&self) -> Aggregation {
-        Aggregation::default()
+    /// What the guest has set about interrupts, if its protocol lets it.
+    fn host_settings(&self) -> Option<HostSettings> {
+        None
     }
 
     /// Whether the guest may wait for an interrupt for a posted completion. An earlier process may have ended between

@@ -1,5 +1,6 @@
 //! The statistics of a queue, as the control socket and the metrics report them.
 
+use crate::source::HostSettings;
 use coalesce_delivery::DeliveryStats;
 use coalesce_policy::{HintCounts, Spent, Stats as PolicyStats};
 use hdrhistogram::Histogram;
@@ -108,6 +109,24 @@ impl From<Spent> for BudgetStats {
     }
 }
 
+/// What the guest of an NVMe disk has set about a vector's interrupts. The policy `nvme:host=on` coalesces where threshold and time
+/// are both above 0.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct HostStats {
+    /// Feature 08h: Aggregation Threshold, 0's based.
+    pub threshold: u8,
+    /// Feature 08h: Aggregation Time, in µs.
+    pub time_us: u32,
+    /// Feature 09h: Coalescing Disable.
+    pub coalescing_disable: bool,
+}
+
+impl From<HostSettings> for HostStats {
+    fn from(HostSettings { aggregation, is_exempt }: HostSettings) -> Self {
+        Self { threshold: aggregation.thr, time_us: u32::from(aggregation.time) * 100, coalescing_disable: is_exempt }
+    }
+}
+
 /// All statistics of one queue.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct QueueStats {
@@ -136,6 +155,9 @@ pub struct QueueStats {
     /// The latency budget; absent if the policy has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetStats>,
+    /// What the guest has set; absent if its protocol does not let it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostStats>,
     /// The times that completions were held.
     pub hold_ns: HoldTimes,
     /// The device side.
@@ -149,6 +171,7 @@ impl QueueStats {
     #[must_use]
     pub fn new(
         queue: usize,
+        host: Option<HostSettings>,
         (policy, held): (String, u64),
         in_flight: usize,
         (decisions, hints, spent): (&PolicyStats, &HintCounts, Option<Spent>),
@@ -168,6 +191,7 @@ impl QueueStats {
             holds: counted(decisions.held()),
             hints: counted(hints.by_source().into_iter()),
             budget: spent.map(Into::into),
+            host: host.map(Into::into),
             hold_ns: HoldTimes::new(delivery.hold_ns()),
             device,
             poll,

@@ -7,7 +7,7 @@ use super::rings::{BadValue, CompletionQueue, SubmissionQueue};
 use super::spec::{Cqe, Status};
 use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
-use crate::source::{Request, Source, Task};
+use crate::source::{HostSettings, Request, Source, Task};
 use crate::vfio_user::memory::DmaMemory;
 use coalesce_delivery::Ring;
 use coalesce_policy::Aggregation;
@@ -326,8 +326,8 @@ unsafe impl Source for Vector {
         Ok(())
     }
 
-    fn aggregation(&self) -> Aggregation {
-        self.aggregation
+    fn host_settings(&self) -> Option<HostSettings> {
+        Some(HostSettings { aggregation: self.aggregation, is_exempt: self.is_exempt })
     }
 
     fn owes_interrupt(&self) -> bool {

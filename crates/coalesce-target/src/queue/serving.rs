@@ -9,7 +9,7 @@ use crate::backend::{Operation, Outcome, Step};
 use crate::disk::Disk;
 use crate::poll::AdaptivePoll;
 use crate::record::Recording;
-use crate::source::{Source, Task};
+use crate::source::{HostSettings, Source, Task};
 use crate::stats::{DeviceStats, QueueStats};
 use anyhow::Result;
 use coalesce_delivery::Delivery;
@@ -143,6 +143,7 @@ impl<S: Source> Queue<S> {
         let policy = self.delivery.policy();
         QueueStats::new(
             self.index,
+            self.state.source().and_then(Source::host_settings),
             (policy.spec().to_string(), policy.held()),
             self.requests.in_flight(),
             (policy.stats(), policy.hints_counted(), policy.spent()),
@@ -164,8 +165,8 @@ impl<S: Source> Queue<S> {
         let now = self.now();
         if self.delivery.policy().spec().is_by_host()
             && let Some(source) = self.state.completing()
+            && let Some(HostSettings { aggregation, .. }) = source.host_settings()
         {
-            let aggregation = source.aggregation();
             let decided = self.delivery.set_by_host(source, now, aggregation);
             self.note_decided(now, decided.map(Some));
         }
