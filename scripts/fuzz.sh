@@ -30,17 +30,25 @@ table() {
 # One target. Where it fails: what went wrong, where, and the input.
 run() {
   local name=$1 learned=target/fuzz/corpus/$1 seeds=fuzz/corpus/$1 words=fuzz/dictionaries/$1 log=target/fuzz/$1.log
-  local inputs=("$learned") options=(-max_total_time="$seconds" -max_len=2048 -timeout=10 -malloc_limit_mb=512)
+  local program=target/fuzz/$host/release/$1 end=$((SECONDS + seconds)) found unsure=0
+  local inputs=("$learned") options=(-max_len=2048 -timeout=10 -malloc_limit_mb=512)
   mkdir -p "$learned"
   if [ -d "$seeds" ]; then inputs+=("$seeds"); fi
   if [ -e "$words" ]; then options+=(-dict="$words"); fi
-  "target/fuzz/$host/release/$name" "${inputs[@]}" "${options[@]}" \
-    -artifact_prefix="target/fuzz/$name-" -print_final_stats=1 2> "$log" || {
-    printf 'fuzz: %s FAILED, see %s\n' "$name" "$log" >&2
-    grep -aE -A 2 '^thread .* panicked|^==[0-9]*== ?ERROR' "$log" >&2
-    grep -aE ' in .*(/crates/|/fuzz_targets/)|^SUMMARY|Test unit written' "$log" >&2
-    return 1
-  }
+  while [ $SECONDS -lt $end ]; do
+    if "$program" "${inputs[@]}" "${options[@]}" -max_total_time=$((end - SECONDS)) \
+      -artifact_prefix="target/fuzz/$name-" -print_final_stats=1 2> "$log"; then return; fi
+    # The leak check stops all threads, but does not know one that is just starting, and reports what it owns (once in some
+    # 100 000 inputs of nvme, which starts threads). An input leaks if it does so again, or if there are many of them.
+    found=$(sed -n 's/.*Test unit written to //p' "$log")
+    if [[ $found != *-leak-* ]] || ((++unsure > 1 + seconds / 60)) || ! "$program" "$found" "$found" "$found" 2>> "$log"; then
+      printf 'fuzz: %s FAILED, see %s\n' "$name" "$log" >&2
+      grep -aE -A 2 '^thread .* panicked|^==[0-9]*== ?ERROR' "$log" >&2
+      grep -aE ' in .*(/crates/|/fuzz_targets/)|^SUMMARY|Test unit written' "$log" >&2
+      return 1
+    fi
+    printf 'fuzz: %s: a leak that its input does not repeat, see %s\n' "$name" "$found" >&2
+  done
 }
 
 mapfile -t all < <(basename --suffix=.rs --multiple fuzz/fuzz_targets/*.rs)
