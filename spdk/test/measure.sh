@@ -30,11 +30,7 @@ start() {
   for bdev in null null10 null80; do rpc bdev_null_create "$bdev" 1024 512; done > /dev/null
   rpc bdev_delay_create -b null10 -d delay10 -r 10 -t 30 -w 10 -n 30 > /dev/null
   rpc bdev_delay_create -b null80 -d delay80 -r 80 -t 240 -w 80 -n 240 > /dev/null
-  for bdev in null delay10 delay80; do
-    rpc vhost_create_blk_controller "$bdev.c" "$bdev"
-    "$here/mem_slots.py" "$work/$app/$bdev" "$work/$app/$bdev.c" & pids+=("$!")
-    wait_for test -S "$work/$app/$bdev"
-  done
+  for bdev in null delay10 delay80; do rpc vhost_create_blk_controller "$bdev.c" "$bdev"; done
 }
 # An application as it is to be measured: SPDK as it is, its own coalescing, or a policy.
 be() {
@@ -57,7 +53,7 @@ bench() {
   shift
   for try in 1 2 3 4 5; do
     from=$(used) wall=$(date +%s%3N)
-    taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev" --event-idx off --seconds "$each" \
+    taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev.c" --event-idx off --seconds "$each" \
       --warmup 2 --seed "$round" --quiet --json "$@" > "$work/result"
     [ $((($(used) - from) * 100)) -lt $((($(date +%s%3N) - wall) * 95)) ] || return 0
     printf '%s, %s: disturbed (%s)\n' "$app" "$bdev" "$try" >&2

@@ -9,7 +9,7 @@ app=$1 rpc_py=$2
 shift 2
 client=${CARGO_TARGET_DIR:-$root/target}/release/coalesce-target
 work=$(mktemp -d)
-pids=() proxies=()
+pids=()
 trap 'kill -9 "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
 export PYTHONPATH=$here/..${PYTHONPATH:+:$PYTHONPATH}
 
@@ -26,20 +26,12 @@ start() {
 }
 # SPDK hangs if a connection closes while it ends, so clients are gone by then.
 stop() {
-  [ ${#proxies[@]} = 0 ] || { kill "${proxies[@]}"; wait "${proxies[@]}" 2> /dev/null || true; }
-  proxies=()
-  rm -f "$work"/*.slots
   kill "$pid"
   for _ in $(seq 200); do kill -0 "$pid" 2> /dev/null || { wait "$pid"; return; }; sleep 0.1; done
   fail "it does not end"
 }
-connectable() {
-  "$here/mem_slots.py" "$work/$1.slots" "$work/$1" & pids+=("$!") proxies+=("$!")
-  for _ in $(seq 100); do [ -S "$work/$1.slots" ] && return; sleep 0.05; done
-  fail "no socket for $1"
-}
-controller() { rpc vhost_create_blk_controller "$1" "$2"; connectable "$1"; }
-bench() { local name=$1; shift; exec timeout 60 "$client" bench --socket "$work/$name.slots" --event-idx off --quiet --json "$@"; }
+controller() { rpc vhost_create_blk_controller "$1" "$2"; }
+bench() { local name=$1; shift; exec timeout 60 "$client" bench --socket "$work/$name" --event-idx off --quiet --json "$@"; }
 # The sums of the statistics of a controller's queues, as one object.
 stats() {
   rpc coalesce_get_stats -c "$1" | jq -c '.[0].queues | {queues: length, interrupts: (map(.interrupts) | add),
@@ -109,7 +101,7 @@ sessions() {
   local i client_pid
   for i in $(seq 25); do
     (bench c0 --ops 20 --warmup 0 --depth 8 --queues 2) > /dev/null || fail "session $i"
-    "$client" bench --socket "$work/c0.slots" --event-idx off --quiet --seconds 30 --depth 8 > /dev/null 2>&1 & client_pid=$!
+    "$client" bench --socket "$work/c0" --event-idx off --quiet --seconds 30 --depth 8 > /dev/null 2>&1 & client_pid=$!
     sleep 0.1
     kill -9 "$client_pid"
     wait "$client_pid" 2> /dev/null || true

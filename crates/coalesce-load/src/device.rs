@@ -15,8 +15,8 @@ pub struct Device<Q> {
     pub capacity_bytes: u64,
     /// Whether the device says at which entry it wants a kick: EVENT_IDX, or shadow doorbells.
     pub event_idx: bool,
-    /// The socket, which shows when the target closes the connection. `None` if it could not be found.
-    pub connection: Option<OwnedFd>,
+    /// The socket, which shows when the target closes the connection.
+    pub connection: OwnedFd,
 }
 
 impl<Q> Device<Q> {

@@ -12,7 +12,7 @@
 //! A run is a warm-up and a measurement with the same load. Each starts with empty queues and ends when every request
 //! has completed. The report covers every request of the measurement, and no other.
 //!
-//! With EVENT_IDX the driver does what Linux does. It disables interrupts while it reaps completions, sets `used_event`
+//! With EVENT_IDX the driver does what Linux does. It reaps completions without asking for another interrupt, sets `used_event`
 //! to the next completion, then checks the ring once more. Without EVENT_IDX it always wants every interrupt, whereas
 //! Linux would set `VRING_AVAIL_F_NO_INTERRUPT` in its handler. So each missing interrupt was suppressed by the target.
 //!
@@ -32,7 +32,6 @@ mod memory;
 mod nvme;
 mod options;
 mod pattern;
-mod protocol;
 mod queue;
 mod report;
 mod request;
@@ -90,7 +89,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Repo
         .map(|(index, queue)| Driver::new(options, index, queue, Blocks::new(options, index, blocks, this_run)))
         .collect();
 
-    let connection = device.connection.as_ref().map(AsFd::as_fd);
+    let connection = device.connection.as_fd();
     let mut run_phase = |phase: Phase, progress: &mut dyn FnMut(&Phase, u64)| -> Result<Report, Error> {
         for driver in &mut drivers {
             driver.begin(options, &phase)?;
@@ -117,7 +116,7 @@ fn serve_all(
     options: &Options,
     drivers: &mut [Driver],
     phase: &Phase,
-    connection: Option<BorrowedFd>,
+    connection: BorrowedFd,
     progress: &mut dyn FnMut(&Phase, u64),
 ) -> Result<Share, Error> {
     let completed = AtomicU64::new(0);

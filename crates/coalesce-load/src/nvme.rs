@@ -5,7 +5,6 @@
 
 mod client;
 mod controller;
-mod memory;
 mod queue;
 
 pub use controller::open;

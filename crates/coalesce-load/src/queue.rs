@@ -48,7 +48,7 @@ impl<T> Queue<T> {
     }
 
     /// The number of unreaped completions. Only for failure reports: a driver that waits for interrupts does not check.
-    pub fn unreaped(&mut self) -> u64 {
+    pub fn unreaped(&self) -> u64 {
         match self {
             Self::Virtio(queue) => queue.unreaped(),
             Self::Nvme(queue) => queue.unreaped(),

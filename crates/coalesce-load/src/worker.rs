@@ -45,7 +45,7 @@ pub fn serve(
     drivers: &mut [Driver],
     phase: &Phase,
     wait: Wait,
-    connection: Option<BorrowedFd>,
+    connection: BorrowedFd,
     completed: &AtomicU64,
 ) -> Result<Share, Error> {
     // The default timer slack of 50 µs would make every arrival of an open loop late, and would count as latency.
@@ -95,12 +95,12 @@ pub fn serve(
 struct Waiter<'a> {
     calls: Vec<OwnedFd>,
     mode: Wait,
-    connection: Option<BorrowedFd<'a>>,
+    connection: BorrowedFd<'a>,
     checked_ns: u64,
 }
 
 impl<'a> Waiter<'a> {
-    fn new(drivers: &[Driver], mode: Wait, connection: Option<BorrowedFd<'a>>) -> Result<Self, Error> {
+    fn new(drivers: &[Driver], mode: Wait, connection: BorrowedFd<'a>) -> Result<Self, Error> {
         let calls = drivers.iter().map(|driver| driver.queue.call()).collect::<Result<_, _>>()?;
         Ok(Self { calls, mode, connection, checked_ns: 0 })
     }
@@ -117,13 +117,13 @@ impl<'a> Waiter<'a> {
 
         let mut fds: Vec<_> = self.calls.iter().map(|call| PollFd::new(call.as_fd(), PollFlags::POLLIN)).collect();
         // No event needs to be requested: poll always reports a closed connection.
-        fds.extend(self.connection.map(|socket| PollFd::new(socket, PollFlags::empty())));
+        fds.push(PollFd::new(self.connection, PollFlags::empty()));
         match ppoll(&mut fds, Some(TimeSpec::nanoseconds(timeout_ns as i64)), None) {
             Ok(_) => {}
             Err(Errno::EINTR) => return Ok(true),
             Err(error) => return Err(error.into()),
         }
-        if fds.get(ready.len()).is_some_and(|socket| socket.any() == Some(true)) {
+        if fds[ready.len()].any() == Some(true) {
             return Err(Error::Closed);
         }
         for (ready, fd) in ready.iter_mut().zip(&fds) {

@@ -92,6 +92,43 @@ fn nvme_runs_every_job_and_both_sides_count_the_same() {
     }
 }
 
+/// The same of virtio-blk: every kind of load, with the most queues and requests in flight that there are.
+#[test]
+fn virtio_blk_runs_every_job_and_loses_nothing() {
+    let served = Served::new("none", |_, disk| disk.queues = 16);
+    let base = Options { queues: 16, ..served.options(1000) };
+    let bursts = Some(Bursts { requests: 16, gap_us: 50 });
+    for options in [
+        Options { depth: 1, event_idx: false, ..base.clone() },
+        Options { depth: 340, threads: Threads::PerQueue, ..base.clone() },
+        Options { job: Job::Sync, wait: Wait::Spin, ops: Some(100), ..base.clone() },
+        Options { job: Job::Mixed, depth: 8, ..base.clone() },
+        Options { job: Job::Batch, batch: 48, event_idx: false, ..base.clone() },
+        Options { bursts, ..base.clone() },
+        Options { rate_per_second: Some(5_000.0), poisson: true, ..base.clone() },
+        Options { rw: Rw::Randwrite, write_percent: Some(50), fsync_every: Some(8), verify: true, ..base.clone() },
+        Options { block_size_bytes: 512, rw: Rw::Write, ..base.clone() },
+        Options { queues: 1, depth: 32, ops: Some(70_000), ..base.clone() }, // the indices of the rings wrap
+        Options {
+            queues: 2,
+            block_size_bytes: 1 << 20,
+            depth: 8,
+            verify: true,
+            write_percent: Some(50),
+            ops: Some(50),
+            ..base
+        },
+    ] {
+        let (report, disk) = served.load(&options);
+        assert_eq!(report.event_idx, options.event_idx);
+        assert_eq!(report.total.total_ios, disk.iter().map(|queue| queue.completions).sum::<u64>(), "{options:?}");
+        assert!((1..=report.total.total_ios).contains(&report.total.interrupts), "{options:?}");
+        assert!((1..=report.total.total_ios).contains(&report.total.kicks), "{options:?}");
+        assert!(disk.iter().all(|queue| queue.device.malformed == 0 && queue.device.broken_rings == 0), "{options:?}");
+        assert!(!options.verify || report.total.verified > 0);
+    }
+}
+
 /// The mark of the synchronous requester is a hint on the wire.
 #[test]
 fn an_nvme_request_that_is_marked_is_urgent() {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::client::{Client, no_answer};
-use super::memory::{Memory, PAGE};
 use super::queue::{CQE_BYTES, Layout, NSID, NvmeQueue, SQE_BYTES, Shared};
 use crate::Error;
 use crate::device::{Device, QUEUE_ENTRIES_MIN, SETUP_TIMEOUT};
+use crate::memory::{FIRST_ADDRESS, Memory, PAGE, file};
 use crate::options::Options;
 
 /// Registers.
@@ -44,8 +44,6 @@ const ADMIN_ENTRIES: u16 = (PAGE / SQE_BYTES) as u16;
 const ADMIN_COMPLETIONS: usize = PAGE;
 const ADMIN_DATA: usize = 2 * PAGE;
 const ADMIN_BYTES: usize = 3 * PAGE;
-/// The first address that the controller sees. Not 0, which would hide a forgotten address.
-const FIRST_ADDRESS: u64 = 1 << 20;
 /// The pause between two looks at what the controller does.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -82,7 +80,7 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     client.configure(COMMAND, MEMORY_AND_MASTER)?;
     client.write32(CC, 0)?;
     wait_ready(&client, 0, deadline)?;
-    let memory = Memory::new(&client, FIRST_ADDRESS, ADMIN_BYTES)?;
+    let memory = share(&client, FIRST_ADDRESS, ADMIN_BYTES)?;
     client.write32(AQA, u32::from(ADMIN_ENTRIES - 1) << 16 | u32::from(ADMIN_ENTRIES - 1))?;
     client.write64(ASQ, memory.address(0))?;
     client.write64(ACQ, memory.address(ADMIN_COMPLETIONS))?;
@@ -102,7 +100,7 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
 
     let has_shadow = options.event_idx && controller[257] & 1 != 0;
     let shadow = if has_shadow {
-        let shadow = Memory::new(&shared.client, address, 2 * PAGE)?;
+        let shadow = share(&shared.client, address, 2 * PAGE)?;
         address += shadow.len();
         let pages = [shadow.address(0), shadow.address(PAGE)];
         admin.execute_at("shadow doorbells", DOORBELL_BUFFER_CONFIG, pages, &[])?;
@@ -114,7 +112,7 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let layout = Layout::new(entries, options.in_flight_max(), options.block_size_bytes);
     let mut parts = Vec::new();
     for id in 1..=options.queues {
-        let memory = Memory::new(&shared.client, address, layout.len())?;
+        let memory = share(&shared.client, address, layout.len())?;
         address += memory.len();
         let interrupts = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         shared.client.assign(id.into(), interrupts.as_fd())?;
@@ -131,7 +129,15 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let queue = |(id, memory, interrupts)| NvmeQueue::new(Arc::clone(&shared), memory, layout, id, interrupts);
     let queues = parts.into_iter().map(queue).collect();
     drop(admin);
-    Ok(Device { queues, capacity_bytes, event_idx: has_shadow, connection: Some(connection) })
+    Ok(Device { queues, capacity_bytes, event_idx: has_shadow, connection })
+}
+
+/// Shares memory with the controller, whose addresses of it begin at `address`.
+fn share(client: &Client, address: u64, bytes: usize) -> Result<Memory, Error> {
+    let len = bytes.next_multiple_of(PAGE);
+    let file = file(len)?;
+    client.map(address, file.as_fd(), len as u64)?;
+    Memory::map(&file, 0, len, address)
 }
 
 fn wait_ready(client: &Client, wanted: u32, deadline: Instant) -> Result<(), Error> {

@@ -8,8 +8,8 @@ use nix::errno::Errno;
 use nix::sys::eventfd::EventFd;
 
 use super::client::Client;
-use super::memory::{Memory, PAGE};
 use crate::Error;
+use crate::memory::{Memory, PAGE};
 use crate::request::{Kind, Request};
 
 pub const SQE_BYTES: usize = 64;
