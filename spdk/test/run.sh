@@ -31,7 +31,7 @@ stop() {
   fail "it does not end"
 }
 controller() { rpc vhost_create_blk_controller "$1" "$2"; }
-bench() { local name=$1; shift; exec timeout 60 "$client" bench --socket "$work/$name" --event-idx off --quiet --json "$@"; }
+bench() { local name=$1; shift; exec timeout 60 "$client" bench --socket "$work/$name" --quiet --json "$@"; }
 # The sums of the statistics of a controller's queues, as one object.
 stats() {
   rpc coalesce_get_stats -c "$1" | jq -c '.[0].queues | {queues: length, interrupts: (map(.interrupts) | add),
@@ -101,7 +101,7 @@ sessions() {
   local i client_pid
   for i in $(seq 25); do
     (bench c0 --ops 20 --warmup 0 --depth 8 --queues 2) > /dev/null || fail "session $i"
-    "$client" bench --socket "$work/c0" --event-idx off --quiet --seconds 30 --depth 8 > /dev/null 2>&1 & client_pid=$!
+    "$client" bench --socket "$work/c0" --quiet --seconds 30 --depth 8 > /dev/null 2>&1 & client_pid=$!
     sleep 0.1
     kill -9 "$client_pid"
     wait "$client_pid" 2> /dev/null || true
@@ -162,6 +162,50 @@ EOF
   stop
 }
 
+# An NVMe disk behind vfio-user, with these options of the transport: subsystem BDEV [OPTION...]
+nqn=nqn.2016-06.io.spdk:c0
+subsystem() {
+  rpc nvmf_create_transport -t VFIOUSER "${@:2}"
+  rpc nvmf_create_subsystem "$nqn" -a
+  rpc nvmf_subsystem_add_ns "$nqn" "$1" > /dev/null
+  mkdir -p "$work/nvme"
+  rpc nvmf_subsystem_add_listener "$nqn" -t VFIOUSER -a "$work/nvme" -s 0
+}
+has_nvme() { grep -qF __wrap_vfu_irq_trigger "$app" || { echo "SKIPPED: spdk, $1: this SPDK is configured without vfio-user"; return 1; }; }
+
+# The native client over vfio-user, with its three kinds of doorbells: counts agree, and data is correct while the policy changes.
+nvme() {
+  local how policy client_pid load="--device nvme --queues 2 --depth 32 --warmup 0 --ops 20000"
+  has_nvme "the native client over vfio-user" || return 0
+  for how in mapped shadow messages; do
+    case $how in
+      mapped) set -- ;;
+      shadow) set -- --disable-mappable-bar0 ;;
+      messages) set -- --disable-mappable-bar0 --disable-shadow-doorbells ;;
+    esac
+    start; bdevs; subsystem malloc0 "$@"
+    for policy in none auto vic cint; do
+      rpc coalesce_set_policy -q "$nqn" "$policy"
+      rpc coalesce_reset_stats -q "$nqn"
+      # shellcheck disable=SC2086 # a list of options
+      (bench nvme/cntrl $load) > "$work/result" || fail "$how, $policy"
+      rpc coalesce_get_stats -q "$nqn" | jq '[.[0].queues[] | select(.queue > 0)] | {completions: (map(.completions) | add),
+        interrupts: (map(.interrupts) | add), held: (map(.held) | add)}' > "$work/stats"
+      jq -se --arg how "$how" '.[0] as $client | .[1] | .held == 0 and .completions == 40000 and .interrupts == $client.interrupts
+        and $client.doorbells_mapped == ($how == "mapped") and $client.event_idx == ($how == "shadow")
+        and if $how == "mapped" then $client.kicks == 0 else $client.kicks > 0 end' "$work/result" "$work/stats" > /dev/null ||
+        fail "$how, $policy: $(jq -c '{interrupts, kicks, doorbells_mapped, event_idx}' "$work/result") but $(jq -c . "$work/stats")"
+    done
+    # shellcheck disable=SC2086 # a list of options
+    bench nvme/cntrl $load --rw randwrite --write-percent 50 --verify --fsync-every 16 > "$work/result" & client_pid=$!
+    while kill -0 "$client_pid" 2> /dev/null; do
+      for policy in auto vic none cint; do rpc coalesce_set_policy -q "$nqn" "$policy"; done
+    done
+    wait "$client_pid" || fail "$how: data"
+    stop
+  done
+}
+
 # A Linux guest, while the policy changes: data is correct, and at depth 1 every request interrupts once.
 switch_policies() { while true; do for policy in auto vic none cint; do rpc coalesce_set_policy "$@" "$policy" > /dev/null 2>&1; done; done; }
 guest() {
@@ -179,8 +223,8 @@ guest() {
 
 # The same over vfio-user: with adaptive interrupts, without, and in interrupt mode.
 guest_nvme() {
-  local nqn=nqn.2016-06.io.spdk:c0 qemu=${QEMU:-qemu-system-x86_64} how
-  grep -qF __wrap_vfu_irq_trigger "$app" || { echo "SKIPPED: spdk, a guest over vfio-user: this SPDK is configured without"; return; }
+  local qemu=${QEMU:-qemu-system-x86_64} how
+  has_nvme "a guest over vfio-user" || return 0
   [[ $("$qemu" -device vfio-user-pci,help 2>&1) == "vfio-user-pci options:"* ]] || # its exit status says nothing
     { echo "SKIPPED: spdk, a guest over vfio-user: $qemu has no vfio-user-pci (QEMU 10.1 or newer has; give QEMU)"; return; }
   for how in adaptive not-adaptive interrupt-mode; do
@@ -191,11 +235,7 @@ guest_nvme() {
       not-adaptive) set -- --disable-adaptive-irq ;;
       interrupt-mode) set -- --disable-mappable-bar0 ;;
     esac
-    rpc nvmf_create_transport -t VFIOUSER "$@"
-    rpc nvmf_create_subsystem "$nqn" -a
-    rpc nvmf_subsystem_add_ns "$nqn" malloc0 > /dev/null
-    mkdir -p "$work/nvme"
-    rpc nvmf_subsystem_add_listener "$nqn" -t VFIOUSER -a "$work/nvme" -s 0
+    subsystem malloc0 "$@"
     for policy in none auto vic; do
       rpc coalesce_set_policy -q "$nqn" "$policy"
       rpc coalesce_reset_stats -q "$nqn"
@@ -217,7 +257,7 @@ guest_nvme() {
   done
 }
 
-[ $# -gt 0 ] || set -- rpcs counts interrupt_mode coalesces data sessions sessions_interrupt_mode guest guest_nvme
+[ $# -gt 0 ] || set -- rpcs counts interrupt_mode coalesces data sessions sessions_interrupt_mode nvme guest guest_nvme
 for case; do
   before=$SECONDS
   "$case"

@@ -15,6 +15,8 @@ pub struct Device<Q> {
     pub capacity_bytes: u64,
     /// Whether the device says at which entry it wants a kick: EVENT_IDX, or shadow doorbells.
     pub event_idx: bool,
+    /// Whether kicks are stores to memory that the device polls: NVMe's doorbells, where they can be mapped.
+    pub is_mapped: bool,
     /// The socket, which shows when the target closes the connection.
     pub connection: OwnedFd,
 }
@@ -22,7 +24,7 @@ pub struct Device<Q> {
 impl<Q> Device<Q> {
     /// The same with other queues.
     pub fn map<R>(self, queue: impl Fn(Q) -> R) -> Device<R> {
-        let Self { queues, capacity_bytes, event_idx, connection } = self;
-        Device { queues: queues.into_iter().map(queue).collect(), capacity_bytes, event_idx, connection }
+        let Self { queues, capacity_bytes, event_idx, is_mapped, connection } = self;
+        Device { queues: queues.into_iter().map(queue).collect(), capacity_bytes, event_idx, is_mapped, connection }
     }
 }

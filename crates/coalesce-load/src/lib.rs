@@ -17,7 +17,7 @@
 //! Linux would set `VRING_AVAIL_F_NO_INTERRUPT` in its handler. So each missing interrupt was suppressed by the target.
 //!
 //! An NVMe driver cannot suppress interrupts, so each missing one is the target's decision. A kick is a doorbell that was a message;
-//! with shadow doorbells the controller says where it wants one.
+//! with shadow doorbells the controller says where it wants one, and doorbells that are mapped need none.
 
 mod arrivals;
 mod blocks;
@@ -95,7 +95,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Repo
             driver.begin(options, &phase)?;
         }
         let share = serve_all(options, &mut drivers, &phase.restarted(), connection, progress)?;
-        Ok(Report::new(options, device.event_idx, share, &drivers))
+        Ok(Report::new(options, device.event_idx, device.is_mapped, share, &drivers))
     };
 
     if options.warmup_seconds > 0.0 {

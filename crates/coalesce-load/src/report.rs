@@ -25,6 +25,8 @@ pub struct Report {
     pub options: Options,
     /// Whether EVENT_IDX was negotiated; over NVMe, whether shadow doorbells are used.
     pub event_idx: bool,
+    /// Whether doorbells are mapped, over NVMe: then none is a message.
+    pub doorbells_mapped: bool,
     /// Whether these are the numbers of the warm-up, because a request failed in it and the measurement did not run.
     pub warmup_failed: bool,
     /// Time from the start to the last completion, in seconds; at least the time that the options ask for.
@@ -48,7 +50,13 @@ impl Report {
         !self.failures.is_empty()
     }
 
-    pub(crate) fn new(options: &Options, event_idx: bool, share: Share, drivers: &[Driver]) -> Self {
+    pub(crate) fn new(
+        options: &Options,
+        event_idx: bool,
+        doorbells_mapped: bool,
+        share: Share,
+        drivers: &[Driver],
+    ) -> Self {
         let elapsed_s = share.elapsed_ns as f64 / 1e9;
         let queues: Vec<_> = (0..).zip(drivers).map(|(queue, driver)| QueueReport::new(queue, driver)).collect();
         let failures = (0..).zip(drivers).flat_map(|(queue, driver)| {
@@ -59,6 +67,7 @@ impl Report {
             socket: options.socket.display().to_string(),
             options: options.clone(),
             event_idx,
+            doorbells_mapped,
             warmup_failed: false,
             elapsed_s,
             jobs: job_reports(options, elapsed_s, drivers),

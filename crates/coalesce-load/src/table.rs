@@ -105,8 +105,9 @@ fn describe(report: &Report) -> String {
         (false, true) => "off (not offered)",
         (false, false) => "off",
     };
+    let kicks = if report.doorbells_mapped { "NVMe, doorbells mapped".into() } else { format!("{name} {event_idx}") };
     format!(
-        "{}: {queues} queue{plural}, {job} per queue{rate}, {rw}{writes} of {block_size_bytes} bytes, {name} {event_idx}, seed {seed}",
+        "{}: {queues} queue{plural}, {job} per queue{rate}, {rw}{writes} of {block_size_bytes} bytes, {kicks}, seed {seed}",
         report.socket
     )
 }

@@ -87,7 +87,7 @@ fn set_up<T>(options: &Options, connected: &Sender<UnixStream>) -> Result<Device
         Ok(queue)
     };
     let queues = (0..count).map(start).collect::<Result<_, Error>>()?;
-    Ok(Device { queues, capacity_bytes, event_idx, connection })
+    Ok(Device { queues, capacity_bytes, event_idx, is_mapped: false, connection })
 }
 
 /// Agrees on features. Returns those of virtio, and whether the target may have several queues.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::client::{Client, no_answer};
-use super::queue::{CQE_BYTES, Layout, NSID, NvmeQueue, SQE_BYTES, Shared};
+use super::queue::{CC, CQE_BYTES, DOORBELLS, Layout, NSID, NvmeQueue, SQE_BYTES, Shared};
 use crate::Error;
 use crate::device::{Device, QUEUE_ENTRIES_MIN, SETUP_TIMEOUT};
 use crate::memory::{FIRST_ADDRESS, Memory, PAGE, file};
@@ -16,7 +16,6 @@ use crate::options::Options;
 
 /// Registers.
 const CAP: u64 = 0x00;
-const CC: u64 = 0x14;
 const CSTS: u64 = 0x1c;
 const AQA: u64 = 0x24;
 const ASQ: u64 = 0x28;
@@ -71,8 +70,9 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let (cap_low, cap_high) = (client.read32(CAP)?, client.read32(CAP + 4)?);
     let entries_max = (cap_low & 0xffff) + 1;
     let stride = 4 << (cap_high & 0xf);
-    let doorbells_end = 0x1000 + (2 * u64::from(queues) + 2) * stride;
-    need(client.registers_len()? >= doorbells_end, "registers for all doorbells".into())?;
+    let registers = client.registers()?;
+    let doorbells = DOORBELLS..DOORBELLS + (2 * u64::from(queues) + 2) * stride;
+    need(registers.len >= doorbells.end, "registers for all doorbells".into())?;
     need(cap_high >> 5 & 1 != 0 && cap_high >> 16 & 0xf == 0, "the NVM command set and pages of 4 KiB".into())?;
     let entries = (options.in_flight_max() + 1).next_power_of_two().max(QUEUE_ENTRIES_MIN);
     need(u32::from(entries) <= entries_max, format!("queues of {entries} entries: its own have {entries_max}"))?;
@@ -87,7 +87,9 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     client.write32(CC, ENABLED)?;
     wait_ready(&client, READY, deadline)?;
 
-    let mut shared = Shared { client, shadow: None, stride, sectors_per_block: 1 };
+    let mapped = registers.map(doorbells)?;
+    let is_mapped = mapped.is_some();
+    let mut shared = Shared { client, mapped, shadow: None, stride, sectors_per_block: 1 };
     let mut address = FIRST_ADDRESS + memory.len();
     let mut admin = Admin { shared: &shared, memory, next: 0, deadline };
     let controller = admin.identify(1)?;
@@ -98,7 +100,7 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let granted = (granted & 0xffff).min(granted >> 16) + 1;
     need(granted >= queues, format!("{queues} queues: it has {granted}"))?;
 
-    let has_shadow = options.event_idx && controller[257] & 1 != 0;
+    let has_shadow = options.event_idx && !is_mapped && controller[257] & 1 != 0;
     let shadow = if has_shadow {
         let shadow = share(&shared.client, address, 2 * PAGE)?;
         address += shadow.len();
@@ -129,7 +131,7 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let queue = |(id, memory, interrupts)| NvmeQueue::new(Arc::clone(&shared), memory, layout, id, interrupts);
     let queues = parts.into_iter().map(queue).collect();
     drop(admin);
-    Ok(Device { queues, capacity_bytes, event_idx: has_shadow, connection })
+    Ok(Device { queues, capacity_bytes, event_idx: has_shadow, is_mapped, connection })
 }
 
 /// Shares memory with the controller, whose addresses of it begin at `address`.

@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use nix::errno::Errno;
 use nix::sys::eventfd::EventFd;
 
-use super::client::Client;
+use super::client::{Client, Mapped};
 use crate::Error;
 use crate::memory::{Memory, PAGE};
 use crate::request::{Kind, Request};
@@ -16,7 +16,9 @@ pub const SQE_BYTES: usize = 64;
 pub const CQE_BYTES: usize = 16;
 /// The only namespace that is used.
 pub const NSID: u32 = 1;
-const DOORBELLS: u64 = 0x1000;
+pub const DOORBELLS: u64 = 0x1000;
+/// The register Controller Configuration.
+pub const CC: u64 = 0x14;
 /// Real-time class, as Linux's I/O priority has it.
 const CLASS_RT: u32 = 1;
 /// Bits 17:16 of dword 12: somebody waits for this command (cinterrupts §4.2.1).
@@ -25,6 +27,8 @@ const URGENT: u32 = 1 << 16;
 /// What all queues of a controller have in common.
 pub struct Shared {
     pub client: Client,
+    /// The doorbells, where they need no message. `None`: they cannot be mapped.
+    pub mapped: Option<Mapped>,
     /// The pages of Doorbell Buffer Config: values, and behind them what the controller asks for. `None`: not used.
     pub shadow: Option<Memory>,
     /// Bytes from a doorbell to the next.
@@ -33,8 +37,17 @@ pub struct Shared {
     pub sectors_per_block: u64,
 }
 
+impl Drop for Shared {
+    /// Disables the controller, as a driver does at the end. SPDK (25.09-pre) crashes if a client with shadow doorbells just goes away
+    /// and its memory is not aligned to 2 MiB.
+    fn drop(&mut self) {
+        // It fails if the target is gone, and then there is nothing to do.
+        let _ = self.client.write32(CC, 0);
+    }
+}
+
 impl Shared {
-    /// Rings the doorbell at `index`, as Linux does: with shadow doorbells only where the controller asks for a message.
+    /// Rings the doorbell at `index`, as Linux does in a guest: with shadow doorbells only where the controller asks for it.
     /// Returns whether a message was sent.
     pub fn ring(&self, index: u16, value: u16) -> Result<bool, Error> {
         let offset = u64::from(index) * self.stride;
@@ -47,8 +60,11 @@ impl Shared {
                 return Ok(false);
             }
         }
-        self.client.write32(DOORBELLS + offset, value.into())?;
-        Ok(true)
+        match &self.mapped {
+            Some(mapped) => mapped.write32(DOORBELLS + offset, value.into()),
+            None => self.client.write32(DOORBELLS + offset, value.into())?,
+        }
+        Ok(self.mapped.is_none())
     }
 }
 
