@@ -1,7 +1,7 @@
 //! `coalesce-demo`: one disk under every policy in turn, natively and in Linux guests, and what each policy saved and cost.
 //!
 //! The order of things is in [`execute`]. What is run is in `jobs`, by whom in `native` and `guest`, how it is counted in `probe`,
-//! in which turns in `measure`, what is made of it in `results`, how it is shown in `headline`, `table` and `report`.
+//! in which turns in `measure`, what is made of it in `results`, how it is shown in `headline`, `job_table` and `report`.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ mod counts;
 mod demo;
 mod guest;
 mod headline;
+mod job_table;
 mod jobs;
 mod machine;
 mod measure;
@@ -20,7 +21,7 @@ mod process;
 mod progress;
 mod report;
 mod results;
-mod table;
+
 mod target;
 
 use std::fmt::Display;
@@ -132,7 +133,7 @@ fn show(place: Place, section: &Section, policies: &Policies) -> Result<()> {
     for measured in &section.jobs {
         let (job, blocks) = (measured.job, measured.blocks.len());
         say(format_args!("\n{}: {}; {blocks} blocks", job.name(), job.about()))?;
-        say(table::text(&table::table(measured, policies, false), styled).trim_end())?;
+        say(job_table::table(measured, policies, false).text(styled).trim_end())?;
     }
     if let Some(notice) = &section.notice {
         say(notice)?;

@@ -64,7 +64,7 @@ impl<'a> Probe<'a> {
     /// What happens in a turn of this length, or until something completes: a busy machine may stop a guest for longer than a
     /// turn. And the share of CPU time that is stolen meanwhile.
     pub fn turn(&self, length: Duration) -> Result<(Counts, f64)> {
-        let (cpu, threads, before) = (machine_cpu()?, self.threads()?, self.now()?);
+        let (cpu, threads, before) = (CpuTime::now()?, self.threads()?, self.now()?);
         let after = loop {
             std::thread::sleep(length);
             let after = self.now()?;
@@ -80,7 +80,7 @@ impl<'a> Probe<'a> {
             waited_ns: passed.iter().filter_map(|thread| thread.waited_ns).reduce(|a, b| a + b),
             ..after.since(&before)
         };
-        Ok((counts, machine_cpu()?.lost_since(cpu)))
+        Ok((counts, CpuTime::now()?.lost_since(cpu)))
     }
 
     /// The threads of client and target.
@@ -93,10 +93,6 @@ impl<'a> Probe<'a> {
             .into_iter()
             .collect())
     }
-}
-
-fn machine_cpu() -> Result<CpuTime> {
-    CpuTime::parse(&fs::read_to_string("/proc/stat").context("/proc/stat")?).context("/proc/stat has no CPU times")
 }
 
 /// CPU time of a process so far, of its threads that have ended, too.

@@ -7,10 +7,10 @@ use coalesce_charts::{CSS, chart};
 use coalesce_policy::Spec;
 
 use crate::demo::Demo;
+use crate::job_table::table;
 use crate::jobs::Job;
 use crate::place::Place;
 use crate::results::{Measured, Noise, Section};
-use crate::table::table;
 
 const HOW_TO_READ: &str = include_str!("report/how_to_read.html");
 

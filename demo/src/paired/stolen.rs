@@ -1,5 +1,7 @@
 //! The time that a hypervisor gave to others.
 
+use anyhow::{Context as _, Result};
+
 /// CPU time of the whole machine so far, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
@@ -8,6 +10,15 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
+    /// Of this machine.
+    ///
+    /// # Errors
+    /// /proc/stat cannot be read.
+    pub fn now() -> Result<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").context("/proc/stat")?)
+            .context("/proc/stat has no CPU times")
+    }
+
     /// Reads the text of /proc/stat; none: it has no line for all CPUs with a field for stolen time (Linux 2.6.11).
     pub fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;

@@ -9,7 +9,7 @@ use coalesce_demo::paired::{Interval, Verdict};
 use crate::demo::Demo;
 use crate::jobs::Job;
 use crate::results::{Measured, What};
-use crate::table::told;
+use coalesce_demo::table::told;
 
 /// What is saved, by panel.
 const SAVED: [(What, &str); 2] = [(What::Interrupts, "interrupts per I/O"), (What::Cpu, "CPU time per I/O")];

@@ -1,0 +1,193 @@
+//! The same client against several vhost-user-blk servers, in turns. `scripts/compare.sh` starts the servers.
+
+use std::fs;
+use std::io::{IsTerminal as _, Write as _, stdout};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, compare, measure};
+use coalesce_demo::table::Table;
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+/// Compare vhost-user-blk servers under one client, in randomised blocks of short turns
+///
+/// The first server runs twice in each block: how far it differs from itself is the machine's noise. Every other number is a ratio to
+/// it within a block: the median over blocks, with the interval of a sign test at an error of 5 % for each column.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Options {
+    /// Servers, as NAME=SOCKET,PID: its name in the table, its socket, and the process whose CPU time is the server's
+    #[arg(required = true, num_args = 2.., value_name = "NAME=SOCKET,PID")]
+    servers: Vec<Server>,
+
+    /// Program whose `bench` is the client
+    #[arg(long, value_name = "FILE", default_value = "target/release/coalesce-target")]
+    client: PathBuf,
+
+    /// Requests in flight for each queue
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,32,64")]
+    depth: Vec<u16>,
+
+    /// Numbers of queues
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,4")]
+    queues: Vec<u16>,
+
+    /// Open loop: arrivals per second and queue, --depth of them in flight at most
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<u64>,
+
+    /// Whether the client suppresses interrupts while it reaps, as Linux does
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    event_idx: String,
+
+    /// Seconds for each depth and number of queues
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
+    seconds: f64,
+
+    /// Seconds of one turn, after a quarter of it that is not measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.2)]
+    turn: f64,
+
+    /// All turns as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    name: String,
+    socket: PathBuf,
+    process: Pid,
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.rsplit_once(',')?)));
+        let Some((name, (socket, process))) = parts else { return Err("it is not NAME=SOCKET,PID".into()) };
+        let process = process.parse().map_err(|_| format!("{process} is not a process number"))?;
+        Ok(Self { name: name.into(), socket: socket.into(), process: Pid::from_raw(process) })
+    }
+}
+
+/// What a turn gave. The order is that of [`HEADS`].
+type Numbers = [f64; 6];
+
+const HEADS: [&str; 6] = ["IOPS", "p50 µs", "p99 µs", "client CPU µs/IO", "server CPU µs/IO", "interrupts/IO"];
+
+/// Looks after 14 blocks: the fewest whose interval leaves out more than the two outermost ones.
+const LOOKS: [usize; 2] = [14, 100_000];
+const ERROR: f64 = 0.05;
+/// It is enough when IOPS are known so well.
+const NARROW: f64 = 1.05;
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let mut rows = Vec::new();
+    for &queues in &options.queues {
+        for &depth in &options.depth {
+            let blocks = row(&options, depth, queues)?;
+            let count = blocks.len();
+            let loop_kind = options.rate.map_or(String::new(), |rate| format!(", {rate} arrivals per second"));
+            let queues_named = if queues == 1 { "1 queue".to_owned() } else { format!("{queues} queues") };
+            let title = format!("depth {depth}, {queues_named}{loop_kind}; {count} blocks");
+            writeln!(stdout(), "\n{title}\n{}", table(&options, &blocks).text(stdout().is_terminal()).trim_end())?;
+            rows.push(json!({ "depth": depth, "queues": queues, "blocks": blocks_as_json(&options, &blocks) }));
+        }
+    }
+    if let Some(path) = &options.json {
+        let rows = json!({ "numbers": HEADS, "event_idx": options.event_idx, "rate": options.rate, "rows": rows });
+        fs::write(path, format!("{rows:#}\n")).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn plan(options: &Options) -> Plan<'static> {
+    let comparisons = options.servers.len() - 1;
+    Plan { variants: options.servers.len() + 1, looks: &LOOKS, error: ERROR, comparisons, seed: 1 }
+}
+
+/// All blocks of one depth and number of queues.
+fn row(options: &Options, depth: u16, queues: u16) -> Result<Vec<Block<Numbers>>> {
+    let (begin, plan) = (Instant::now(), plan(options));
+    let turn = |variant: usize| {
+        let before = CpuTime::now()?;
+        let server = &options.servers[variant.saturating_sub(1)]; // 0 and 1 are the baseline
+        let numbers = turn(options, server, depth, queues).with_context(|| server.name.clone())?;
+        Ok((numbers, CpuTime::now()?.lost_since(before)))
+    };
+    let late = || begin.elapsed().as_secs_f64() >= options.seconds;
+    let enough = |blocks: &[Block<Numbers>]| {
+        let comparison = compared(blocks, 0, plan.error_each());
+        comparison.control.iter().chain(comparison.ratios.iter().flatten()).all(|ratio| ratio.high / ratio.low < NARROW)
+    };
+    measure(&plan, turn, late, enough)
+}
+
+fn turn(options: &Options, server: &Server, depth: u16, queues: u16) -> Result<Numbers> {
+    let (warmup, seconds) = (options.turn / 4.0, options.turn);
+    let mut command = Command::new(&options.client);
+    command.arg("bench").arg("--socket").arg(&server.socket).args(["--quiet", "--json", "--rw", "randread"]);
+    command.args(["--event-idx", &options.event_idx, "--depth", &depth.to_string(), "--queues", &queues.to_string()]);
+    command.args(["--warmup", &warmup.to_string(), "--seconds", &seconds.to_string()]);
+    if let Some(rate) = options.rate {
+        command.args(["--rate", &rate.to_string(), "--poisson"]);
+    }
+    let before = cpu_time(server.process)?;
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| options.client.display().to_string())?;
+    if !output.status.success() {
+        bail!("{}: {}", options.client.display(), output.status);
+    }
+    let server_cpu = cpu_time(server.process)?.saturating_sub(before).as_secs_f64();
+    let report: Value = serde_json::from_slice(&output.stdout).context("the client's report")?;
+    let number = |pointer: &str| report.pointer(pointer).and_then(Value::as_f64).with_context(|| pointer.to_owned());
+    let (iops, elapsed) = (number("/jobs/0/iops")?, number("/elapsed_s")?);
+    let count = (iops * elapsed).max(1.0);
+    let client_cpu = number("/cpu/usr")? + number("/cpu/sys")?;
+    Ok([
+        iops,
+        number("/jobs/0/clat_ns/percentile/50.000000")? / 1e3,
+        number("/jobs/0/clat_ns/percentile/99.000000")? / 1e3,
+        client_cpu * 1e6 / count,
+        // The server works during the warm-up, too.
+        server_cpu * 1e6 / (count * (elapsed + warmup) / elapsed),
+        number("/interrupts_per_io")?,
+    ])
+}
+
+/// CPU time of a process so far.
+fn cpu_time(process: Pid) -> Result<Duration> {
+    let time = clock_getcpuclockid(process).and_then(clock_gettime);
+    Ok(time.with_context(|| format!("the CPU time of process {process}"))?.into())
+}
+
+fn compared(blocks: &[Block<Numbers>], which: usize, error: f64) -> Comparison {
+    let values: Vec<_> = blocks.iter().map(|block| block.iter().map(|turn| turn.value[which]).collect()).collect();
+    compare(&values, error)
+}
+
+fn table(options: &Options, blocks: &[Block<Numbers>]) -> Table {
+    let [baseline, others @ ..] = options.servers.as_slice() else { unreachable!("two servers at least") };
+    let mut table = Table::new("server", &baseline.name, others.iter().map(|server| server.name.as_str()));
+    for (which, head) in HEADS.iter().enumerate() {
+        let mut values: Vec<_> = blocks.iter().map(|block| block[0].value[which]).collect();
+        values.sort_by(f64::total_cmp);
+        let comparison = compared(blocks, which, plan(options).error_each());
+        let is_exact = |ratio: &Interval| ratio.high / ratio.low < 1.001;
+        table.push(head, values[values.len() / 2], &comparison, is_exact);
+    }
+    table
+}
+
+fn blocks_as_json(options: &Options, blocks: &[Block<Numbers>]) -> Value {
+    let names = options.servers[..1].iter().chain(&options.servers).map(|server| server.name.as_str());
+    let turns = |variant: usize| blocks.iter().map(|block| json!(block[variant].value)).collect::<Vec<_>>();
+    names.enumerate().map(|(variant, name)| json!({ "server": name, "turns": turns(variant) })).collect()
+}

@@ -1,0 +1,53 @@
+//! The table of a job.
+
+use coalesce_demo::table::Table;
+
+use crate::options::Policies;
+use crate::results::{Measured, Metric, What, metrics};
+
+/// The numbers of one job under every policy. `all`: with the columns that a terminal has no room for.
+pub fn table(measured: &Measured, policies: &Policies, all: bool) -> Table {
+    let is_shown =
+        |metric: &Metric| all || !matches!(metric.what, What::ClientCpu | What::TargetCpu | What::ContextSwitches);
+    let others = policies.others().map(|policy| policy.label.as_str());
+    let mut table = Table::new("policy", &policies.baseline().label, others);
+    for metric in metrics(measured.job).iter().filter(|metric| is_shown(metric)) {
+        let comparison = measured.compare(metric.what);
+        table.push(metric.name, measured.baseline(metric.what), &comparison, |ratio| metric.is_exact(ratio));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::Job;
+    use crate::options::Policy;
+    use crate::results::tests::measured;
+
+    fn policies() -> Policies {
+        Policies(["none", "auto"].map(|label| Policy { label: label.into(), text: label.into(), style: 0 }).into())
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_grey() {
+        let table = table(&measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1000, 250)]), &policies(), false);
+        let shown = table.text(false);
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[0], "policy       interrupts/IO  system calls/IO         CPU µs/IO           reads/s");
+        assert!(lines[3].starts_with("auto            0.25 exact"), "{shown}");
+        let auto = &table.lines[2];
+        assert_eq!(
+            auto.iter().map(|cell| cell.is_grey).collect::<Vec<_>>(),
+            [false, false, true, false, true],
+            "{shown}"
+        );
+        assert!(!shown.contains('\x1b') && table.text(true).contains("\x1b[2m"));
+    }
+
+    #[test]
+    fn a_sixth_policy_fits_a_terminal() {
+        let table = table(&measured(Job::Sqlite, &[(1000, 1000); 6]), &policies(), false);
+        assert!(table.text(false).lines().all(|line| line.chars().count() <= 132));
+    }
+}

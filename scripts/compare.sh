@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Our target and the servers of others under one client, in randomised blocks of short turns: tables with intervals.
+#
+#   compare.sh [KIND...] [-- OPTIONS]      kinds: memory file direct spdk; memory, file and direct by default
+#
+#   memory   both copy 4 KiB of memory for each request: QEMU's daemon with a file in /dev/shm, ours with that and with --memory;
+#            beside them QEMU's null-co, which moves no data
+#   file     a file in the page cache;   direct   the same without the cache
+#   spdk     SPDK's vhost target with a malloc bdev, as it is, with its own coalescing, and with ours, on a CPU that it polls on:
+#            SPDK_TGT=coalesce_spdk_tgt, RPC=rpc.py
+#
+# OPTIONS are those of coalesce-compare (--help): --depth, --queues, --rate, --event-idx, --seconds, --json. Each kind takes
+# --seconds [20] for each of four depths and 1 and 4 queues. With --json FILE, FILE.KIND is written.
+# IMAGES=DIR for disk images [a temporary one]. Needs qemu-storage-daemon and jq.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+die() { printf 'compare: %s\n' "$*" >&2; exit 1; }
+kinds=() options=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) shift; options=("$@"); break ;;
+    memory | file | direct | spdk) kinds+=("$1") ;;
+    *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
+  esac
+  shift
+done
+[ ${#kinds[@]} -gt 0 ] || kinds=(memory file direct)
+for tool in qemu-storage-daemon jq; do command -v "$tool" > /dev/null || die "no $tool: guest/packages.sh"; done
+cargo build --quiet --locked --release --package coalesce-target --package coalesce-demo
+bin=${CARGO_TARGET_DIR:-target}/release
+work=$(mktemp -d)
+images=${IMAGES:-$work}
+shm=$(mktemp -d -p /dev/shm)
+pids=()
+end() { [ ${#pids[@]} -eq 0 ] || { kill "${pids[@]}" 2> /dev/null; wait; } || true; pids=(); }
+trap 'end; rm -rf "$work" "$shm"; rm -f "$images"/compare.img' EXIT
+wait_for() { for _ in $(seq 200); do [ -S "$1" ] && return; sleep 0.05; done; cat "$work"/log* >&2; die "no socket $1"; }
+
+servers=()
+qemu() { # NAME BLOCKDEV: QEMU's daemon with 4 queues
+  local socket=$work/${#servers[@]}
+  qemu-storage-daemon --blockdev "node-name=disk,$2" \
+    --export "type=vhost-user-blk,id=e,node-name=disk,addr.type=unix,addr.path=$socket,writable=on,num-queues=4" > "$work/log" 2>&1 &
+  pids+=("$!")
+  wait_for "$socket"
+  servers+=("$1=$socket,$!")
+}
+ours() { # NAME POLICY OPTION...: the disk's process is a child of the one that is started
+  local socket=$work/${#servers[@]} name=$1 policy=$2 control pid
+  control=$socket.control
+  shift 2
+  "$bin/coalesce-target" serve --socket "$socket" --control "$control" --policy "$policy" --queues 4 "$@" > "$work/log" 2>&1 &
+  pids+=("$!")
+  wait_for "$control"; wait_for "$socket"
+  pid=$("$bin/coalesce-target" call --control "$control" list | jq '.[0].pid')
+  servers+=("$name=$socket,$pid")
+}
+image() { head -c 64M /dev/urandom > "$1"; }
+
+for kind in "${kinds[@]}"; do
+  servers=()
+  case $kind in
+    memory)
+      image "$shm/a"; cp "$shm/a" "$shm/b"
+      qemu "QEMU, /dev/shm" "driver=file,filename=$shm/a,aio=io_uring"
+      ours "ours, none" none --memory 64M
+      ours "ours, auto" auto --memory 64M
+      ours "ours, auto, /dev/shm" auto --file "$shm/b"
+      qemu "QEMU, null-co" "driver=null-co,size=67108864"
+      ;;
+    file | direct)
+      image "$images/compare.img"
+      cache=off how=()
+      [ "$kind" = file ] || { cache=on how=(--direct); }
+      qemu "QEMU, io_uring" "driver=file,filename=$images/compare.img,cache.direct=$cache,aio=io_uring,locking=off"
+      qemu "QEMU, threads" "driver=file,filename=$images/compare.img,cache.direct=$cache,aio=threads,locking=off"
+      ours "ours, none" none --file "$images/compare.img" --read-only "${how[@]}"
+      ours "ours, auto" auto --file "$images/compare.img" --read-only "${how[@]}"
+      ;;
+    spdk)
+      if ! [ -x "${SPDK_TGT:-}" ] || ! [ -x "${RPC:-}" ]; then die "spdk needs SPDK_TGT=coalesce_spdk_tgt and RPC=rpc.py"; fi
+      "$SPDK_TGT" --no-huge -s 1024 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work" -r "$work/rpc" > "$work/log" 2>&1 &
+      pids+=("$!")
+      wait_for "$work/rpc"
+      rpc() { PYTHONPATH=spdk${PYTHONPATH:+:$PYTHONPATH} "$RPC" -t 30 -s "$work/rpc" --plugin coalesce_rpc "$@" > /dev/null; }
+      for name in plain own none auto; do
+        rpc bdev_malloc_create -b "$name" 64 512
+        rpc vhost_create_blk_controller "$name.c" "$name"
+      done
+      rpc vhost_controller_set_coalescing own.c 50 60000
+      rpc coalesce_set_policy -c none.c none
+      rpc coalesce_set_policy -c auto.c auto
+      servers=("SPDK=$work/plain.c,$!" "SPDK, 50 µs=$work/own.c,$!" "SPDK, our none=$work/none.c,$!" "SPDK, our auto=$work/auto.c,$!")
+      ;;
+  esac
+  printf '\n== %s\n' "$kind"
+  mine=()
+  for i in "${!options[@]}"; do
+    case ${options[i]} in
+      --json=*) mine+=("${options[i]}.$kind") ;;
+      *) if [ "$i" -gt 0 ] && [ "${options[i - 1]}" = --json ]; then mine+=("${options[i]}.$kind"); else mine+=("${options[i]}"); fi ;;
+    esac
+  done
+  "$bin/coalesce-compare" --client "$bin/coalesce-target" "${mine[@]}" "${servers[@]}"
+  end
+done
