@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Our NVMe disk, our virtio-blk disk and QEMU's own nvme device side by side in one guest, in turns, under each policy.
+# Our NVMe disk, our virtio-blk disk, QEMU's own nvme device and SPDK's side by side in one guest, in turns, under each policy.
 #
-#   nvme-compare.sh   about seven minutes; all disks are in memory, and no medium slows them down
+#   nvme-compare.sh   about seven minutes, 15 with SPDK; all disks are in memory, and no medium slows them down
 #
+#   SPDK_TGT=PROGRAM   coalesce_spdk_tgt, whose NVMe disks over vfio-user are measured, too: "spdk" in memory, and "spdk-null", a
+#                      null bdev. Policy "none" is SPDK as it is. It polls, so it is stopped during the other disks' turns
 #   ROUNDS=N    of all turns [2]       RUNTIME=S   seconds of each measurement [0.8]
 #   LOADS=A,B   [depth1,depth8,depth32,mixed,batch4,fsync]
 #   POLICIES=A,B   [none,vic,cint,auto]; "none" is measured twice: how far the two differ is noise
@@ -23,9 +25,14 @@ command -v cc > /dev/null || guest/packages.sh build-essential
 cargo build --quiet --locked --release --package coalesce-target
 program=$PWD/target/release/coalesce-target
 work=$(mktemp -d)
-target=''
+target='' spdk=''
 # shellcheck disable=SC2317 # called by trap
-cleanup() { [ -z "$target" ] || kill "$target" 2> /dev/null || true; wait; rm -rf "$work"; }
+cleanup() {
+  [ -z "$target" ] || kill "$target" 2> /dev/null || true
+  [ -z "$spdk" ] || kill -9 "$spdk" 2> /dev/null || true
+  wait
+  rm -rf "$work"
+}
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
@@ -52,31 +59,68 @@ TOML
 target=$!
 for _ in $(seq 200); do [ ! -S "$work/control" ] || break; sleep 0.05; done
 
-# At each step "disk:policy load": what the target has counted, then the policy. Policy "none2" is "none" once more.
+disks=(virtio nvme) sockets=("$work/virtio" "nvme:$work/nvme") with_spdk=()
+nqn=nqn.2016-06.io.spdk
+if [ -n "${SPDK_TGT:-}" ]; then
+  "$SPDK_TGT" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work" -r "$work/rpc" \
+    > "$work/spdk.log" 2>&1 &
+  spdk=$!
+  # SeaBIOS hangs with two controllers of SPDK. Their namespaces can be shared, and Linux would take them for multipath devices.
+  with_spdk=(-bios qboot.rom)
+  export APPEND=nvme_core.multipath=N
+  rpc() { "$program" call --control "$work/rpc" "$@"; } # SPDK's calls have the form of ours
+  for _ in $(seq 200); do if rpc spdk_get_version > /dev/null 2>&1; then break; fi; sleep 0.1; done
+  {
+    rpc bdev_malloc_create '{"name": "spdk", "num_blocks": 524288, "block_size": 512}'
+    rpc bdev_null_create '{"name": "spdk-null", "num_blocks": 524288, "block_size": 512}'
+    rpc nvmf_create_transport '{"trtype": "VFIOUSER"}'
+  } > /dev/null
+  for disk in spdk spdk-null; do
+    mkdir "$work/$disk"
+    {
+      rpc nvmf_create_subsystem "{\"nqn\": \"$nqn:$disk\", \"allow_any_host\": true, \"serial_number\": \"$disk\"}"
+      rpc nvmf_subsystem_add_ns "{\"nqn\": \"$nqn:$disk\", \"namespace\": {\"bdev_name\": \"$disk\"}}"
+      rpc nvmf_subsystem_add_listener "{\"nqn\": \"$nqn:$disk\",
+        \"listen_address\": {\"trtype\": \"VFIOUSER\", \"traddr\": \"$work/$disk\", \"trsvcid\": \"0\"}}"
+    } > /dev/null
+    disks+=("$disk") sockets+=("nvme:$work/$disk/cntrl")
+  done
+fi
+
+# At each step "disk:policy load": what the targets have counted, then the policy. Policy "none2" is "none" once more.
 cat > "$work/step" <<STEP
+[ -z "$spdk" ] || kill -CONT "$spdk"
 call() { "$program" call --control "$work/control" "\$@"; }
-call get_stats | jq -c --arg step "\$1" '{step: \$step, disks: .}' >> "\$STATS"
-policy=\${1#*:} policy=\${policy%% *}
+rpc() { if [ -n "$spdk" ]; then "$program" call --control "$work/rpc" "\$@"; else echo '[]'; fi; }
+{ call get_stats; rpc coalesce_get_stats | jq 'map(select(.nqn) | .ctrlr = (.nqn | sub(".*:"; "")))'; } |
+  jq -sc --arg step "\$1" '{step: \$step, disks: add}' >> "\$STATS"
+disk=\${1%%:*} policy=\${1#*:} policy=\${policy%% *}
 case \$1 in
-  virtio:* | nvme:*) call set_policy "{\"ctrlr\":\"\${1%%:*}\",\"policy\":\"\${policy%2}\"}" > /dev/null ;;
+  virtio:* | nvme:*) call set_policy "{\"ctrlr\":\"\$disk\",\"policy\":\"\${policy%2}\"}" > /dev/null ;;
+  spdk*) rpc coalesce_set_policy "{\"nqn\":\"$nqn:\$disk\",\"policy\":\"\${policy%2}\"}" > /dev/null ;;
 esac
+case \$1 in spdk* | end) ;; *) [ -z "$spdk" ] || kill -STOP "$spdk" ;; esac
 STEP
 turns=
-for disk in virtio nvme; do for policy in $(echo "${POLICIES:-none,vic,cint,auto},none2" | tr , ' '); do turns+="$disk:$policy,"; done; done
+for disk in "${disks[@]}"; do
+  for policy in $(echo "${POLICIES:-none,vic,cint,auto},none2" | tr , ' '); do turns+="$disk:$policy,"; done
+done
 turns+=qemu:own
 
 run() { # NAME ROUNDS RUNTIME [QEMU-ARGUMENTS]: a guest; "$work/NAME" gets a line for each turn
   local name=$1 rounds=$2 runtime=$3
   shift 3
   : > "$work/stats"
-  STATS=$work/stats ON_STEP="sh $work/step" QUEUES=2 MORE_DISKS=1 TIMEOUT=900 guest/run-guest.sh compare "$work/virtio" "nvme:$work/nvme" \
+  [ -z "$spdk" ] || kill -CONT "$spdk" # the guest looks at all disks
+  STATS=$work/stats ON_STEP="sh $work/step" QUEUES=2 MORE_DISKS=1 TIMEOUT=3000 guest/run-guest.sh compare "${sockets[@]}" \
     "TURNS=$turns" "ROUNDS=$rounds" "LOADS=${LOADS:-depth1,depth8,depth32,mixed,batch4,fsync}" "RUNTIME=$runtime" -- \
-    -drive driver=null-co,size=256M,read-zeroes=on,if=none,id=own -device nvme,serial=qemu,drive=own "$@" \
+    -drive driver=null-co,size=256M,read-zeroes=on,if=none,id=own -device nvme,serial=qemu,drive=own "${with_spdk[@]}" "$@" \
     > "$work/lines" 2> "$work/err" || { grep -E 'ERROR|FIO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }
   touch "$work/marks"
   # A turn is a step and the results after it; the k-th has the statistics k and k + 1, and the marks 2k and 2k + 1.
   jq -nRc --slurpfile stats "$work/stats" --slurpfile marks "$work/marks" '
-    def count(disk; f): [.disks[] | select(.ctrlr == disk) | .queues[] | f] | add;
+    # SPDK counts its admin queue, which is number 0 there, and no messages: QEMU maps its doorbells.
+    def count(disk; f): [.disks[] | select(.ctrlr == disk) | .queues[] | select(disk[:4] != "spdk" or .queue > 0) | f] | add;
     [(reduce inputs as $line ([];
       if $line | startswith("GUEST-STEP ") then . + [{step: $line[11:], results: []}]
       elif $line | startswith("RESULT ") then .[-1].results += [$line[7:] | fromjson] else . end))[] | select(.step != "end")]
@@ -85,7 +129,8 @@ run() { # NAME ROUNDS RUNTIME [QEMU-ARGUMENTS]: a guest; "$work/NAME" gets a lin
        p50: $first.lat_us_p50, p99: $first.lat_us_p99}
       + (if .disk == "qemu" then {} else
           .disk as $disk | def delta(f): ($stats[$k + 1] | count($disk; f)) - ($stats[$k] | count($disk; f));
-          delta(.completions) as $n | {device: (delta(.interrupts) / $n), messages: (delta(.device.kicks) / $n)} end)
+          delta(.completions) as $n | {device: (delta(.interrupts) / $n)}
+            + (if .disk[:4] == "spdk" then {} else {messages: (delta(.device.kicks) / $n)} end) end)
       + (if $marks == [] then {} else {instructions: ($marks[2 * $k + 1] - $marks[2 * $k])} end)' "$work/lines" > "$work/$name"
 }
 run times "${ROUNDS:-2}" "${RUNTIME:-0.8}"
