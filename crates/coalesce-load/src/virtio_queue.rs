@@ -107,8 +107,8 @@ pub struct VirtioQueue<T> {
 }
 
 impl<T> VirtioQueue<T> {
-    /// The driver's side of a queue in memory that is zero. Without EVENT_IDX interrupts stay enabled. So every suppressed interrupt
-    /// is the target's decision.
+    /// The driver's side of a queue in memory that is zero. Without EVENT_IDX interrupts stay enabled. So every suppressed
+    /// interrupt is the target's decision.
     pub fn new(memory: Memory, layout: Layout, event_idx: bool) -> Result<Self, Error> {
         Ok(Self {
             memory,
@@ -224,8 +224,8 @@ impl<T> VirtioQueue<T> {
             if !self.event_idx {
                 return Ok(());
             }
-            // Ask for the interrupt of the next completion, then check again: the device may have completed a request just before
-            // it could see that. Until then the device has no reason to signal, as it has passed the completion asked for.
+            // Ask for the interrupt of the next completion, then check again: the device may have completed a request just
+            // before it could see that. Until then it has no reason to signal, as it has passed the completion asked for.
             self.memory.half(self.layout.used_event()).store(self.reaped.to_le(), Ordering::Relaxed);
             fence(Ordering::SeqCst);
             if self.unreaped() == 0 {

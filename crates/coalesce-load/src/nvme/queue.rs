@@ -38,8 +38,8 @@ pub struct Shared {
 }
 
 impl Drop for Shared {
-    /// Disables the controller, as a driver does at the end. SPDK (25.09-pre) crashes if a client with shadow doorbells just goes away
-    /// and its memory is not aligned to 2 MiB.
+    /// Disables the controller, as a driver does at the end. SPDK (25.09-pre) crashes if a client with shadow doorbells just
+    /// goes away and its memory is not aligned to 2 MiB.
     fn drop(&mut self) {
         // It fails if the target is gone, and then there is nothing to do.
         let _ = self.client.write32(CC, 0);
