@@ -20,20 +20,9 @@ use tempfile::TempDir;
 const JOBS: [&str; 6] = ["depth1", "depth8", "depth32", "mixed", "batch4", "fsync"];
 const POLICIES: [&str; 5] = ["none", "nvme", "vic", "cint", "auto"];
 
-/// Cargo builds the programs of other packages for no test, so this asks it to.
-static TARGET: LazyLock<PathBuf> = LazyLock::new(|| {
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--profile", "test", "--package", "coalesce-target", "--bin", "coalesce-target"])
-        .args(["--quiet", "--locked", "--message-format", "json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    let lines = String::from_utf8(output.stdout).unwrap();
-    let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let executables: Vec<_> = messages.filter_map(|message| Some(message["executable"].as_str()?.into())).collect();
-    executables.into_iter().last().expect("cargo builds coalesce-target")
-});
+mod built;
+
+static TARGET: LazyLock<PathBuf> = LazyLock::new(built::target);
 
 /// A directory that has everything a run makes.
 struct Place(TempDir);
