@@ -42,7 +42,7 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
         changes.join(", ")
     };
     if let Some((place, deep)) = found(Job::Depth32) {
-        let (policy, who) = (&policy.label, who(place));
+        let (policy, who) = (&policy.text, who(place));
         lines.push(format!("{policy} instead of {baseline}, {who} with 32 reads in flight: {}.", changes(deep)));
     }
     if let Some((place, single)) = found(Job::Depth1) {
@@ -97,7 +97,11 @@ mod tests {
 
     #[test]
     fn it_says_what_was_measured() {
-        let policies = ["none", "auto"].map(|label| Policy { label: label.into(), text: label.into(), style: 0 });
+        let policies = [("none", "none"), ("auto", "auto:budget=2%")].map(|(label, text)| Policy {
+            label: label.into(),
+            text: text.into(),
+            style: 0,
+        });
         let jobs = vec![
             measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1500, 250)]),
             measured(Job::Depth1, &[(1000, 1000), (1000, 1000), (1000, 1000)]),
@@ -111,7 +115,7 @@ mod tests {
         assert!(lines[0].ends_with("waited for a CPU 20 % of the time that they could run."), "{}", lines[0]);
         assert_eq!(
             lines[1],
-            "auto instead of an interrupt for each completion, a program on the host with 32 reads in flight: \
+            "auto:budget=2% instead of an interrupt for each completion, a program on the host with 32 reads in flight: \
              interrupts −83 % (−83 to −83 %), CPU time per read −83 % (−83 to −83 %), reads per second +50 % (+50 to +50 %)."
         );
         assert!(

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let [folder] = arguments.as_slice() else { bail!("the folder is missing: coalesce-site FOLDER") };
+    let [folder] = arguments.as_slice() else { bail!("one folder is needed: coalesce-site FOLDER") };
+    if folder.as_encoded_bytes().starts_with(b"-") {
+        bail!("{} is an option, and there is none: coalesce-site FOLDER", folder.display());
+    }
     let folder = PathBuf::from(folder);
     let site = build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), CONTENTS)?;
     for (path, bytes) in &site {
