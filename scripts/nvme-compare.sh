@@ -3,7 +3,7 @@
 #
 #   nvme-compare.sh   about seven minutes, 15 with SPDK; all disks are in memory, and no medium slows them down
 #
-#   SPDK_TGT=PROGRAM   coalesce_spdk_tgt, whose NVMe disks over vfio-user are measured, too: "spdk" in memory, and "spdk-null", a
+#   SPDK_TGT=PROGRAM   coalesce_spdk_tgt, whose NVMe disks over vfio-user are measured, too: "spdk" in memory, "spdk-null", a
 #                      null bdev. Policy "none" is SPDK as it is. It polls, so it is stopped during the other disks' turns
 #   ROUNDS=N    of all turns [2]       RUNTIME=S   seconds of each measurement [0.8]
 #   LOADS=A,B   [depth1,depth8,depth32,mixed,batch4,fsync]
