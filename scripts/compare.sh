@@ -7,7 +7,7 @@
 #            beside them QEMU's null-co, which moves no data
 #   file     a file in the page cache;   direct   the same without the cache
 #   spdk     SPDK's vhost target with a malloc bdev, as it is, with its own coalescing, and with ours, on a CPU that it polls on:
-#            SPDK_TGT=coalesce_spdk_tgt, RPC=rpc.py
+#            SPDK_TGT=coalesce_spdk_tgt
 #
 # OPTIONS are those of coalesce-compare (--help): --depth, --queues, --rate, --event-idx, --seconds, --json. Each kind takes
 # --seconds [20] for each of four depths and 1 and 4 queues. With --json FILE, FILE.KIND is written.
@@ -78,17 +78,18 @@ for kind in "${kinds[@]}"; do
       ours "ours, auto" auto --file "$images/compare.img" --read-only "${how[@]}"
       ;;
     spdk)
-      if ! [ -x "${SPDK_TGT:-}" ] || ! [ -x "${RPC:-}" ]; then die "spdk needs SPDK_TGT=coalesce_spdk_tgt and RPC=rpc.py"; fi
+      [ -x "${SPDK_TGT:-}" ] || die "spdk needs SPDK_TGT=coalesce_spdk_tgt"
       "$SPDK_TGT" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work" -r "$work/rpc" > "$work/log" 2>&1 &
       pids+=("$!")
-      wait_for "$work/rpc"
-      rpc() { PYTHONPATH=spdk${PYTHONPATH:+:$PYTHONPATH} "$RPC" -t 30 -s "$work/rpc" --plugin coalesce_rpc "$@" > "$work/rpc.log" 2>&1 || { tail -n 3 "$work/rpc.log" >&2; die "SPDK refuses $*"; }; }
+      call() { "$bin/coalesce-target" call --control "$work/rpc" "$@" > "$work/rpc.log" 2>&1; } # SPDK's calls have the form of ours
+      rpc() { call "$@" || { tail -n 3 "$work/rpc.log" >&2; die "SPDK refuses $1"; }; }
+      for _ in $(seq 200); do if call spdk_get_version; then break; fi; sleep 0.1; done
       for name in plain own auto; do
-        rpc bdev_malloc_create -b "$name" 64 512
-        rpc vhost_create_blk_controller "$name.c" "$name"
+        rpc bdev_malloc_create "{\"name\": \"$name\", \"num_blocks\": 131072, \"block_size\": 512}"
+        rpc vhost_create_blk_controller "{\"ctrlr\": \"$name.c\", \"dev_name\": \"$name\"}"
       done
-      rpc vhost_controller_set_coalescing own.c 50 60000
-      rpc coalesce_set_policy -c auto.c auto
+      rpc vhost_controller_set_coalescing '{"ctrlr": "own.c", "delay_base_us": 50, "iops_threshold": 60000}'
+      rpc coalesce_set_policy '{"ctrlr": "auto.c", "policy": "auto"}'
       servers=("SPDK=$work/plain.c,$!" "SPDK, 50 µs=$work/own.c,$!" "SPDK, our auto=$work/auto.c,$!")
       ;;
   esac
