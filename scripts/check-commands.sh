@@ -6,7 +6,15 @@ cd "$(dirname "$0")/.."
 die() { printf 'check-commands: %s\n' "$*" >&2; exit 1; }
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
 work=$(mktemp -d)
-trap 'pkill -f "$work" || true; rm -rf "$work"' EXIT
+set -m # each command below in a process group of its own, which is ended with what it has started
+groups=()
+# shellcheck disable=SC2317 # called by trap
+end() {
+  local group
+  for group in "${groups[@]}"; do kill -- "-$group" 2> /dev/null || true; done
+  rm -rf "$work"
+}
+trap end EXIT
 cargo build --quiet --locked --package coalesce-target --package coalesce-sim
 mkdir "$work/target"
 ln -s "$target/debug" "$work/target/release"
@@ -21,7 +29,9 @@ section() { # FILE TITLE
 check() { # FILE TITLE
   section "$1" "$2" > "$work/commands"
   [ "$(grep -c target/release "$work/commands")" -ge 3 ] || die "$1 has no commands under \"$2\""
-  (cd "$work" && bash -euo pipefail commands) > "$work/output" 2>&1 || { tail -n 20 "$work/output" >&2; die "\"$2\" of $1 fails"; }
+  (cd "$work" && exec bash -euo pipefail commands) > "$work/output" 2>&1 &
+  groups+=("$!")
+  wait "$!" || { tail -n 20 "$work/output" >&2; die "\"$2\" of $1 fails"; }
 }
 check README.md "Serve a disk"
 check README.md "Simulate and replay"
@@ -40,6 +50,7 @@ while read -r command; do
       [ -z "${served:-}" ] || { kill "$served"; wait "$served" || die "$was: status $?"; }
       was=$command
       (cd "$work" && eval "exec $target/debug/$command" 2> "$work/log") & served=$!
+      groups+=("$served")
       sleep 1
       kill -0 "$served" 2> "$work/null" || { cat "$work/log" >&2; die "$command: has ended"; }
       ;;

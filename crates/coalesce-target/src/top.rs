@@ -127,14 +127,13 @@ fn rows_of(disk: &Disk, before: &[QueueStats], seconds: f64) -> Vec<Row> {
     let mut total = Sum::default();
     let mut rows = Vec::new();
     for queue in &disk.queues {
-        let mut sum = Sum::default();
-        sum.add(queue, 1.0);
+        let mut sum = Sum::of(queue);
         // Smaller counts are those of a new process, or were reset.
         let earlier = before.iter().find(|before| before.queue == queue.queue);
         if let Some(earlier) = earlier.filter(|earlier| earlier.completions <= queue.completions) {
-            sum.add(earlier, -1.0);
+            sum.add(&Sum::of(earlier), -1.0);
         }
-        total.merge(&sum);
+        total.add(&sum, 1.0);
         if sum.completions > 0.0 {
             rows.push(Row { queue: Some(queue.queue), policy: queue.policy.clone(), ..sum.row(disk, seconds) });
         }
@@ -156,30 +155,30 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, queue: &QueueStats, sign: f64) {
-        self.completions += sign * queue.completions as f64;
-        self.interrupts += sign * queue.interrupts as f64;
-        self.held_ns += sign * queue.hold_ns.mean * queue.hold_ns.count as f64;
-        if let Some(budget) = &queue.budget {
-            let [held, outstanding, limit] = self.budget.unwrap_or([0.0, 0.0, budget.limit_percent]);
-            let (more_held, more) = (sign * budget.held_ns as f64, sign * budget.outstanding_ns as f64);
-            self.budget = Some([held + more_held, outstanding + more, limit]);
-        }
-        for (reason, count) in &queue.delivered {
-            *self.delivered.entry(reason.clone()).or_default() += sign * *count as f64;
+    fn of(queue: &QueueStats) -> Self {
+        let budget = queue.budget.as_ref();
+        let delivered = queue.delivered.iter().map(|(reason, count)| (reason.clone(), *count as f64));
+        Self {
+            completions: queue.completions as f64,
+            interrupts: queue.interrupts as f64,
+            held_ns: queue.hold_ns.mean * queue.hold_ns.count as f64,
+            budget: budget.map(|b| [b.held_ns as f64, b.outstanding_ns as f64, b.limit_percent]),
+            delivered: delivered.collect(),
         }
     }
 
-    fn merge(&mut self, other: &Self) {
-        self.completions += other.completions;
-        self.interrupts += other.interrupts;
-        self.held_ns += other.held_ns;
-        if let Some([held, outstanding, limit]) = other.budget {
-            let [all_held, all, most] = self.budget.unwrap_or_default();
-            self.budget = Some([all_held + held, all + outstanding, most.max(limit)]);
+    /// Adds another one `sign` times. Of two budgets the larger limit counts; taking one away leaves the limit.
+    fn add(&mut self, other: &Self, sign: f64) {
+        self.completions += sign * other.completions;
+        self.interrupts += sign * other.interrupts;
+        self.held_ns += sign * other.held_ns;
+        if let Some([more_held, more, other_limit]) = other.budget {
+            let [held, outstanding, limit] = self.budget.unwrap_or_default();
+            let limit = if sign > 0.0 { limit.max(other_limit) } else { limit };
+            self.budget = Some([held + sign * more_held, outstanding + sign * more, limit]);
         }
         for (reason, count) in &other.delivered {
-            *self.delivered.entry(reason.clone()).or_default() += count;
+            *self.delivered.entry(reason.clone()).or_default() += sign * count;
         }
     }
 
