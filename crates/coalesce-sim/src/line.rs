@@ -255,7 +255,7 @@ impl<T> Line<T> {
         (self.completions() - self.held() as u64).saturating_sub(self.interrupts())
     }
 
-    /// From each completion to the interrupt that covers it, in ns.
+    /// From each completion to the interrupt that covers it, or until a consumer that is awake reaps it before, in ns.
     #[must_use]
     pub const fn delay(&self) -> &Histogram<u64> {
         &self.delay

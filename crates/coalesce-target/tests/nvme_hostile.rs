@@ -9,7 +9,7 @@ use coalesce_target::backend::{Buffers, Outcome};
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
 use coalesce_target::nvme::admin::Session;
-use coalesce_target::nvme::doorbell::{Doorbells, Line, Sleep};
+use coalesce_target::nvme::doorbell::{Doorbells, Register, Sleep};
 use coalesce_target::nvme::rings::{CompletionQueue, SubmissionQueue};
 use coalesce_target::nvme::vector::Vector;
 use coalesce_target::queue::Command;
@@ -641,7 +641,7 @@ fn session(admin_entries: usize) -> (DmaMemory, Arc<Session>, Arc<Doorbells>) {
     dma.map(&DmaMap { flags: both, offset: 0, address: 0, size: 0x4000 }, Some(memfd(0x4000).into())).unwrap();
     let doorbells = Arc::new(Doorbells::new(2));
     let entries = dma.slice(0, admin_entries * 16, Access::Write).unwrap();
-    let cq = CompletionQueue::new(0, 0, true, entries, Line::new(1, doorbells.clone(), None));
+    let cq = CompletionQueue::new(0, 0, true, entries, Register::new(1, doorbells.clone(), None));
     let session = Session::new(doorbells.clone(), Vectors::new(2, CallRings::new(0).unwrap()), cq, true);
     (dma, Arc::new(session), doorbells)
 }
@@ -664,11 +664,11 @@ fn a_command_without_room_that_comes_before_a_sleep_is_not_forgotten() {
     let (dma, session, doorbells) = session(2);
     let (disk, sleep, mut buffers) =
         (nvme_host::disk(&Setup::default()), Arc::new(Sleep::default()), Buffers::default());
-    let line = |index| Line::new(index, doorbells.clone(), None);
+    let register = |index| Register::new(index, doorbells.clone(), None);
     let mut vector = Vector::new(session, sleep.clone(), dma.clone(), false);
     let [sqes, cqes] = [(0x1000, 4 * 64), (0x2000, 2 * 16)].map(|(at, len)| dma.slice(at, len, Access::Write).unwrap());
-    vector.add_cq(CompletionQueue::new(1, 1, true, cqes, line(3)));
-    vector.add_sq(SubmissionQueue::new(1, 1, sqes, line(2)));
+    vector.add_cq(CompletionQueue::new(1, 1, true, cqes, register(3)));
+    vector.add_sq(SubmissionQueue::new(1, 1, sqes, register(2)));
     let ring = |index, value| sleep.ring(doorbells.get(index).unwrap(), value, index == 3);
     assert!(!ring(2, 1), "it is awake");
     let request = vector.take(&disk, &mut buffers).unwrap().unwrap();

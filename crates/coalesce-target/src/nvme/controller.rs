@@ -8,7 +8,7 @@
 mod commands;
 
 use super::admin::{ADMIN_VECTOR, Fault, Session};
-use super::doorbell::{Doorbells, Line, Shadow, Sleep};
+use super::doorbell::{Doorbells, Register, Shadow, Sleep};
 use super::features::Features;
 use super::rings::{BadValue, CompletionQueue, SubmissionQueue};
 use super::spec::{CAP, CQE_LEN, Cc, SQE_LEN, VERSION, csts, register};
@@ -236,9 +236,9 @@ impl Controller {
         let cq = self.memory.slice(self.acq, cq_entries * CQE_LEN, Access::Write)?;
         let admin = [range(self.asq, &sq), range(self.acq, &cq)];
         let doorbells = Arc::new(Doorbells::new(self.queues.len() + 1));
-        let line = |index| Line::new(index, doorbells.clone(), None);
-        let admin_sq = SubmissionQueue::new(0, 0, sq, line(0));
-        let cq = CompletionQueue::new(0, ADMIN_VECTOR, true, cq, line(1));
+        let register = |index| Register::new(index, doorbells.clone(), None);
+        let admin_sq = SubmissionQueue::new(0, 0, sq, register(0));
+        let cq = CompletionQueue::new(0, ADMIN_VECTOR, true, cq, register(1));
         let session = Arc::new(Session::new(doorbells, self.vectors.clone(), cq, self.is_bus_master));
         Some(Ready {
             session,
@@ -360,9 +360,9 @@ impl Ready {
     }
 
     /// The doorbell at `index` for a new queue.
-    fn line(&self, index: usize) -> Line {
+    fn register(&self, index: usize) -> Register {
         let shadow = self.shadow.as_ref().map(|(shadow, _)| shadow.clone());
-        Line::new(index, self.session.doorbells.clone(), shadow)
+        Register::new(index, self.session.doorbells.clone(), shadow)
     }
 
     /// Whether a queue lies in this memory.

@@ -60,7 +60,7 @@ impl Shadow {
 
 /// One doorbell, as the controller reads it.
 #[derive(Debug)]
-pub struct Line {
+pub struct Register {
     index: usize,
     registers: Arc<Doorbells>,
     shadow: Option<Arc<Shadow>>,
@@ -68,14 +68,14 @@ pub struct Line {
     is_shadow: bool, // the host uses the shadow of this doorbell
 }
 
-impl Line {
+impl Register {
     /// The doorbell at `index`, for a new queue.
     #[must_use]
     pub fn new(index: usize, registers: Arc<Doorbells>, shadow: Option<Arc<Shadow>>) -> Self {
-        let mut line = Self { index, registers, shadow: None, written: 0, is_shadow: false };
-        line.set_register(0);
-        line.set_shadow(shadow);
-        line
+        let mut register = Self { index, registers, shadow: None, written: 0, is_shadow: false };
+        register.set_register(0);
+        register.set_shadow(shadow);
+        register
     }
 
     fn set_register(&self, value: u32) {

@@ -1,6 +1,6 @@
 //! Submission and completion queues in guest memory (NVMe 1.4 §4.1), as the controller sees them.
 
-use super::doorbell::Line;
+use super::doorbell::Register;
 use super::spec::{CQE_LEN, Cqe, SQE_LEN, Sqe};
 use crate::vfio_user::memory::Slice;
 
@@ -11,14 +11,14 @@ pub struct BadValue;
 /// A value of a doorbell that is checked once, not each time that it is read.
 #[derive(Debug)]
 struct Doorbell {
-    line: Line,
+    register: Register,
     bad: Option<u32>,
 }
 
 impl Doorbell {
     /// The value, if it is one that `is_valid` allows. An error is returned once for each bad value.
     fn load(&mut self, is_valid: impl FnOnce(u32) -> bool) -> Result<Option<u16>, BadValue> {
-        let value = self.line.load();
+        let value = self.register.load();
         if is_valid(value) {
             self.bad = None;
             return Ok(u16::try_from(value).ok());
@@ -46,14 +46,14 @@ pub struct SubmissionQueue {
 impl SubmissionQueue {
     /// An empty queue in `entries`.
     #[must_use]
-    pub fn new(id: u16, cq: u16, entries: Slice, tail: Line) -> Self {
+    pub fn new(id: u16, cq: u16, entries: Slice, tail: Register) -> Self {
         let size = u16::try_from(entries.len() / SQE_LEN).unwrap_or(u16::MAX);
-        Self { id, cq, in_flight: 0, entries, size, head: 0, tail: 0, doorbell: Doorbell { line: tail, bad: None } }
+        Self { id, cq, in_flight: 0, entries, size, head: 0, tail: 0, doorbell: Doorbell { register: tail, bad: None } }
     }
 
     /// Its doorbell.
-    pub const fn line(&mut self) -> &mut Line {
-        &mut self.doorbell.line
+    pub const fn register(&mut self) -> &mut Register {
+        &mut self.doorbell.register
     }
 
     /// The entry that is fetched next.
@@ -79,7 +79,7 @@ impl SubmissionQueue {
     /// The number of entries that wait.
     #[must_use]
     pub fn waiting(&self) -> u16 {
-        let value = self.doorbell.line.value();
+        let value = self.doorbell.register.value();
         let tail = u16::try_from(value).ok().filter(|tail| *tail < self.size).unwrap_or(self.tail);
         distance(self.head, tail, self.size)
     }
@@ -87,7 +87,7 @@ impl SubmissionQueue {
     /// Whether [`look`](Self::look) would find something new: an entry, or a bad value.
     #[must_use]
     pub fn has_news(&self) -> bool {
-        let value = self.doorbell.line.value();
+        let value = self.doorbell.register.value();
         self.head == self.tail && value != u32::from(self.tail) && self.doorbell.bad != Some(value)
     }
 
@@ -98,14 +98,14 @@ impl SubmissionQueue {
         self.head = next(self.head, self.size);
         self.in_flight += 1;
         if is_half_way(self.head, self.size) {
-            self.doorbell.line.ask_at(before(self.head, self.size)); // see `is_half_way`
+            self.doorbell.register.ask_at(before(self.head, self.size)); // see `is_half_way`
         }
         Sqe::new(bytes)
     }
 
     /// Asks for a message when another entry comes.
     pub fn ask(&self) {
-        self.doorbell.line.ask_at(self.tail);
+        self.doorbell.register.ask_at(self.tail);
     }
 }
 
@@ -132,7 +132,7 @@ pub struct CompletionQueue {
 impl CompletionQueue {
     /// An empty queue in `entries`.
     #[must_use]
-    pub fn new(id: u16, vector: u16, interrupts: bool, entries: Slice, head: Line) -> Self {
+    pub fn new(id: u16, vector: u16, interrupts: bool, entries: Slice, head: Register) -> Self {
         let size = u16::try_from(entries.len() / CQE_LEN).unwrap_or(u16::MAX);
         Self {
             id,
@@ -145,13 +145,13 @@ impl CompletionQueue {
             tail: 0,
             phase: true,
             reserved: 0,
-            doorbell: Doorbell { line: head, bad: None },
+            doorbell: Doorbell { register: head, bad: None },
         }
     }
 
     /// Its doorbell.
-    pub const fn line(&mut self) -> &mut Line {
-        &mut self.doorbell.line
+    pub const fn register(&mut self) -> &mut Register {
+        &mut self.doorbell.register
     }
 
     /// Looks at the head.
@@ -170,7 +170,7 @@ impl CompletionQueue {
     /// Entries that are posted and not reaped.
     #[must_use]
     pub fn unreaped(&self) -> u16 {
-        let value = self.doorbell.line.value();
+        let value = self.doorbell.register.value();
         let is_valid = is_between(self.head, value, self.tail, self.size);
         distance(if is_valid { value as u16 } else { self.head }, self.tail, self.size)
     }
@@ -210,13 +210,13 @@ impl CompletionQueue {
         self.is_news = true;
         if is_half_way(self.tail, self.size) {
             let reaped = distance(0, self.tail, self.size) + self.size - self.unreaped();
-            self.doorbell.line.ask_at(before(reaped % self.size, self.size)); // see `is_half_way`
+            self.doorbell.register.ask_at(before(reaped % self.size, self.size)); // see `is_half_way`
         }
     }
 
     /// Asks for a message when the host makes room.
     pub fn ask(&self) {
-        self.doorbell.line.ask_at(self.head);
+        self.doorbell.register.ask_at(self.head);
     }
 }
 

@@ -109,8 +109,8 @@ impl Vector {
 
     /// Uses other shadow doorbells.
     pub fn set_shadow(&mut self, shadow: Option<&Arc<Shadow>>) {
-        self.sqs.iter_mut().for_each(|sq| sq.line().set_shadow(shadow.cloned()));
-        self.cqs.iter_mut().for_each(|cq| cq.line().set_shadow(shadow.cloned()));
+        self.sqs.iter_mut().for_each(|sq| sq.register().set_shadow(shadow.cloned()));
+        self.cqs.iter_mut().for_each(|cq| cq.register().set_shadow(shadow.cloned()));
     }
 
     /// Fetches no more, completes what is in flight, flushes the disk, and calls `done`.

@@ -85,7 +85,7 @@ impl Controller {
             return Err(Status::INVALID_VECTOR);
         }
         let thread = Self::thread_of(vector);
-        let cq = CompletionQueue::new(id, vector, interrupts, slice, ready.line(2 * usize::from(id) + 1));
+        let cq = CompletionQueue::new(id, vector, interrupts, slice, ready.register(2 * usize::from(id) + 1));
         self.queues[thread].change(Part::Holding, move |source| source.add_cq(cq));
         self.set_cq(id, Some(Cq { thread, entries, memory }));
         Ok(())
@@ -100,7 +100,7 @@ impl Controller {
             Some(known) if cq > 0 => known.as_ref().ok_or(Status::INVALID_CQ)?.thread,
             _ => return Err(Status::INVALID_QUEUE),
         };
-        let sq = SubmissionQueue::new(id, cq, slice, ready.line(2 * usize::from(id)));
+        let sq = SubmissionQueue::new(id, cq, slice, ready.register(2 * usize::from(id)));
         self.queues[thread].change(Part::Other, move |source| source.add_sq(sq));
         if let State::Ready(ready) = &mut self.state {
             ready.sqs[usize::from(id)] = Some(Sq { cq, entries, memory, is_deleting: false });
