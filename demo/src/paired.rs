@@ -7,12 +7,12 @@
 //! coin for each block, whatever the noise: heavy tails, drift, a first turn that is always fast. The interval of
 //! [`Interval::of_median`] assumes nothing else.
 
+mod cpu_time;
 mod interval;
 mod measure;
-mod stolen;
 mod verdict;
 
+pub use cpu_time::{CpuTime, cpu_time};
 pub use interval::Interval;
 pub use measure::{Block, Plan, Turn, measure};
-pub use stolen::CpuTime;
 pub use verdict::{Comparison, Verdict, compare};

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use coalesce_demo::paired::CpuTime;
-use nix::time::{clock_getcpuclockid, clock_gettime};
+use coalesce_demo::paired::{CpuTime, cpu_time};
 use nix::unistd::Pid;
 
 use crate::counts::Counts;
@@ -95,11 +94,8 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// CPU time of a process so far, of its threads that have ended, too.
 fn cpu_ns(process: Pid) -> Result<u64> {
-    let time = clock_getcpuclockid(process).and_then(clock_gettime);
-    let time = time.with_context(|| format!("the CPU time of process {process}"))?;
-    Ok(Duration::from(time).as_nanos() as u64)
+    Ok(cpu_time(process)?.as_nanos() as u64)
 }
 
 /// What the kernel has counted of a thread so far.

@@ -222,7 +222,7 @@ mod tests {
             of_shift[shift.map_or(6, usize::from)] += 1;
             shift.map_or(1000, |shift| 1000 + (200 >> shift))
         });
-        assert!(of_shift[2] > 3_500_000 && of_shift[0] > 0, "{of_shift:?}: a cut is taken back, but rarely");
+        assert!(of_shift[2] > 3_500_000 && of_shift[0] > 0, "{of_shift:?}: a cut is undone, but rarely");
     }
 
     #[test]

@@ -5,13 +5,12 @@ use std::io::{IsTerminal as _, Write as _, stdout};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, compare, measure};
+use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, compare, cpu_time, measure};
 use coalesce_demo::table::Table;
-use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -160,12 +159,6 @@ fn turn(options: &Options, server: &Server, depth: u16, queues: u16) -> Result<N
         server_cpu * 1e6 / (count * (elapsed + warmup) / elapsed),
         number("/interrupts_per_io")?,
     ])
-}
-
-/// CPU time of a process so far.
-fn cpu_time(process: Pid) -> Result<Duration> {
-    let time = clock_getcpuclockid(process).and_then(clock_gettime);
-    Ok(time.with_context(|| format!("the CPU time of process {process}"))?.into())
 }
 
 fn compared(blocks: &[Block<Numbers>], which: usize, error: f64) -> Comparison {

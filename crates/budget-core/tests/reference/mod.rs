@@ -323,7 +323,7 @@ impl Reference {
         self.learned.in_company = false;
     }
 
-    /// With so many outstanding something could be held.
+    /// With that number outstanding something could be held.
     fn saves(&self, found: i128) -> bool {
         2 * self.rules().epsilon() * found > WHOLE
     }

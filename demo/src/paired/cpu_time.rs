@@ -1,6 +1,10 @@
-//! The time that a hypervisor gave to others.
+//! CPU time: of the machine, what a hypervisor gave to others; of a process.
+
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 /// CPU time of the whole machine so far, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,15 @@ impl CpuTime {
         let stolen = self.stolen.saturating_sub(earlier.stolen);
         if wanted == 0 { 0.0 } else { stolen as f64 / wanted as f64 }
     }
+}
+
+/// CPU time of a process so far, of its threads that have ended, too.
+///
+/// # Errors
+/// There is no such process.
+pub fn cpu_time(process: Pid) -> Result<Duration> {
+    let time = clock_getcpuclockid(process).and_then(clock_gettime);
+    Ok(time.with_context(|| format!("the CPU time of process {process}"))?.into())
 }
 
 #[cfg(test)]
