@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Applications in a guest that has the driver with hints, on our NVMe disk: what each policy costs and saves them.
+#
+#   applications.sh        a table (docs/linux-hints.md); half an hour
+#
+#   LOADS=A,B      [sync,sync-bulk,sync-bulk256,bulk64,bulk256,batch4,batch16,sqlite,sqlite-bulk,rocksdb-write,rocksdb-read,
+#                  rocksdb-mixed,postgres]
+#   POLICIES=A,B   [none,nvme,vic,cint-plain,cint,cint-ooo,auto]; "none" is measured twice: how far the two differ is noise
+#                  nvme: 8 completions or 100 us, as Set Features 08h has it
+#                  cint-plain: without hints; cint: the driver's hints; cint-ooo: the driver takes urgent completions first, too
+#   ROUNDS=N       of all turns [6]        RUNTIME=S   seconds of each turn of fio [2]
+#   KERNEL         as for build.sh [6.1]   OUT=DIR     keeps what was measured
+#
+# Counts, per I/O or per transaction, are exact: interrupts, context switches, and instructions of all the guest's CPUs, which a
+# plugin of QEMU counts, without those of starting the programs. Times are of an emulated CPU (TCG): ratios to "none" of the
+# same round, their median, and between which the median of many rounds would be (sign test, 95 %; it needs six rounds).
+set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; exit; }
+cd "$(dirname "$0")/.."
+missing=$(guest/ready.sh) || { echo "SKIPPED: applications in a guest: $missing"; exit; }
+QEMU=$(guest/make-qemu.sh 2>&1) || { echo "SKIPPED: applications in a guest: $QEMU"; exit; }
+command -v cc > /dev/null || guest/packages.sh build-essential
+loads=${LOADS:-sync,sync-bulk,sync-bulk256,bulk64,bulk256,batch4,batch16}
+[ -n "${LOADS:-}" ] || loads+=,sqlite,sqlite-bulk,rocksdb-write,rocksdb-read,rocksdb-mixed,postgres
+packages=(dash util-linux)
+[[ $loads != *rocksdb* ]] || packages+=(rocksdb-tools)
+[[ $loads != *postgres* ]] || packages+=(postgresql)
+module=$(linux/build.sh "${KERNEL:-6.1}")
+tools=$(guest/make-tools.sh "${packages[@]}")
+cargo build --quiet --locked --release --package coalesce-target
+program=$(realpath "${CARGO_TARGET_DIR:-target}")/release/coalesce-target
+work=$(mktemp -d)
+# On the machine's own disk, past its page cache: completions come after a disk's time, one by one. Not in /tmp, which may be memory.
+image=$(mktemp -p target disk.XXXXXX)
+target=''
+trap '[ -z "$target" ] || kill "$target" 2> /dev/null || true; rm -rf "$work" "$image"' EXIT
+
+mkdir -p "$work/root/cint" "$work/root/mods"
+guest/plugin/build.sh "$work" "$work/root/mark"
+cp "$module" "$work/root/mods/nvme.ko"
+cp linux/guest/lib.sh "$work/root/cint"
+{ cat "$tools"; (cd "$work/root" && find . | cpio --quiet -o -H newc -R 0:0); } > "$work/initrd"
+
+truncate -s 1G "$image"
+"$program" serve --device nvme --socket "$work/nvme" --file "$image" --direct --queues 2 --control "$work/control" 2> "$work/log" &
+target=$!
+for _ in $(seq 100); do [ ! -S "$work/control" ] || break; sleep 0.05; done
+cat > "$work/step" <<STEP
+case \${1%% *} in
+  none* | start) policy=none ;;
+  nvme) policy=nvme:thr=8,time=100us ;;
+  cint-plain) policy=cint:hints=none,bits=none,ooo=off ;;
+  cint) policy=cint:ooo=off ;;
+  cint-ooo) policy=cint:ooo=on ;;
+  *) policy=\${1%% *} ;;
+esac
+[ "\$1" = end ] || "$program" call --control "$work/control" set_policy "{\"ctrlr\":\"nvme\",\"policy\":\"\$policy\"}" > /dev/null
+STEP
+# The kernel that the module is for.
+meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cut -d' ' -f1)
+touch "$work/marks"
+KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh linux/guest/applications.sh \
+  "nvme:$work/nvme" LOADS="$loads" POLICIES="${POLICIES:-none,nvme,vic,cint-plain,cint,cint-ooo,auto},none2" ROUNDS="${ROUNDS:-6}" \
+  RUNTIME="${RUNTIME:-2}" -- -plugin "$work/count.so,out=$work/marks" > "$work/lines" 2> "$work/err" ||
+  { grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }
+
+echo "$(date -u +%F), $("$QEMU" --version | sed -n '1s/.*version \([^ ]*\).*/QEMU \1/p'), $(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/lines")," \
+  "$(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), load $(cut -d' ' -f1 /proc/loadavg), $(git rev-parse --short HEAD)"
+linux/guest/applications.py "$work/lines" "$work/marks" | tee "$work/table"
+if [ -n "${OUT:-}" ]; then mkdir -p "$OUT"; cp "$work"/{lines,marks,table} "$OUT"; fi

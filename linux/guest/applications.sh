@@ -1,0 +1,147 @@
+# shellcheck shell=dash
+# Applications on the NVMe disk, in turns: each of LOADS under each of POLICIES, ROUNDS times, each round another policy first.
+# The host sets the device's policy at each step "POLICY LOAD"; what the driver does by it is set here.
+#
+# A turn executes /mark before and after, where the host counts instructions, and prints a RESULT: operations and how
+# long they took, latency of one in us where the load has it, and what the guest did meanwhile. Policy "start", before the
+# others, is none for a load of next to nothing: what its programs need to start.
+# shellcheck source=linux/guest/lib.sh
+. /cint/lib.sh
+# shellcheck disable=SC2086 # a list of words
+for dir in proc sys dev; do mount --bind /$dir /tools/$dir; done
+mount -t tmpfs tmp /tools/tmp
+mkdir -p /tools/dev/shm /tools/mnt /tools/etc
+mount -t tmpfs shm /tools/dev/shm
+chmod 1777 /tools/tmp /tools/dev/shm
+cp /etc/passwd /etc/group /tools/etc/
+ln -sf dash /tools/usr/bin/sh
+echo "nobody:x:65534:65534::/tmp:/bin/sh" >> /tools/etc/passwd
+inside() { env -i PATH=/usr/lib/postgresql/bin:/usr/sbin:/usr/bin HOME=/tmp LC_ALL=C chroot /tools "$@"; }
+nobody() { inside /usr/bin/setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+ln -s "$(cd /tools && echo usr/lib/postgresql/*/bin | sed 's,usr/lib/postgresql/,,')" /tools/usr/lib/postgresql/bin
+
+# A file system on the first half of the disk; the bulk reader has the second.
+half=$(($(cat "/sys/block/$DISK/size") / 4096))
+if ! { /usr/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 "$DEV" ${half}M && mount -t ext4 "$DEV" /tools/mnt; } > out 2>&1; then
+  fail "no file system: $(head -n 1 out)"
+fi
+chmod 1777 /tools/mnt
+cpu=$(irq_cpu)
+fio_load() { # NAME FIO-OPTIONS...
+  time="--time_based --runtime=${RUNTIME:-2}"
+  [ -z "$start" ] || time=--number_ios=1
+  GLOBAL="$time --offset=${half}M --size=64M" measure "$@" > out || fail "$1: $(grep GUEST-FIO out)"
+  grep '^RESULT' out > fio_result || fail "$1: no result"
+}
+from_fio() { sed -n "${2:-1}s/.*\"$1\":\([0-9.]*\).*/\1/p" fio_result; }
+bulk() { # beside what comes next, until end_bulk
+  fio --name=bulk --filename="$DEV" --bs=4k --direct=1 --ioengine=libaio --iodepth=32 --rw=randread --randrepeat=0 --disk_util=0 \
+    --time_based --runtime=1d --offset=${half}M --size=64M --cpus_allowed="$cpu" > /dev/null 2>&1 &
+  until pidof fio > /dev/null; do sleep 0.1; done
+  sleep 0.5
+}
+end_bulk() { killall fio; wait; }
+wrong() { cat "$@" | tail -n 5 | sed 's/^/GUEST-INFO /'; return 1; } # FILE...: what went wrong
+now() { cut -d' ' -f1 /proc/uptime; }
+
+# What has to be there before the first turn.
+prepare() {
+  case $1 in
+    sqlite*)
+      [ ! -e /tools/mnt/sqlite ] || return 0
+      sqlite3 /tools/mnt/sqlite 'PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); WITH RECURSIVE n (i) AS
+        (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999) INSERT INTO t SELECT i, randomblob(100) FROM n;' > /dev/null || return 1
+      transactions 400 | sqlite3 /tools/mnt/sqlite > /dev/null ;;
+    rocksdb*)
+      [ ! -e /tools/mnt/rocksdb ] || return 0
+      db_bench --benchmarks=fillrandom > out 2>&1 || wrong out ;;
+    postgres)
+      nobody initdb --no-sync --no-instructions -A trust -D /mnt/postgres > out 2>&1 || wrong out || return
+      nobody pg_ctl -w -D /mnt/postgres -l /tmp/log -o '-k /tmp -c shared_buffers=16MB -c jit=off -c listen_addresses=' start > out 2>&1 ||
+        wrong out /tools/tmp/log
+      nobody pgbench -h /tmp -i -q -s 2 postgres > out 2>&1 || wrong out ;;
+  esac
+}
+db_bench() {
+  inside db_bench --db=/mnt/rocksdb --num=40000 --value_size=400 --compression_type=none --cache_size=65536 --use_direct_reads=1 \
+    --use_direct_io_for_flush_and_compaction=1 --write_buffer_size=2097152 --target_file_size_base=2097152 --histogram=1 "$@"
+}
+# Runs a load; with "start" set to 1, its programs for next to nothing. Sets ops (what is counted), and where it is known seconds, p50 and p99 (us).
+run() {
+  seconds='' p50='' p99=''
+  case $1 in
+    # One reader that waits for each read, alone, and beside a bulk reader: its latency, and both readers' requests.
+    sync) fio_load sync --rw=randread --ioengine=psync ;;
+    sync-bulk) fio_load sync --rw=randread --ioengine=psync --name=bulk --rw=randread --iodepth=32 --cpus_allowed="$cpu" ;;
+    sync-bulk256) fio_load sync --rw=randread --ioengine=psync --name=bulk --rw=randread --iodepth=256 --iodepth_batch_submit=16 \
+      --iodepth_batch_complete_min=16 --iodepth_batch_complete_max=16 --cpus_allowed="$cpu" ;;
+    bulk256) fio_load bulk --rw=randread --iodepth=256 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16 \
+      --iodepth_batch_complete_max=16 --cpus_allowed="$cpu" ;;
+    # N reads at a time, and nothing until all are back.
+    batch*) n=${1#batch}; fio_load batch --rw=randread --iodepth="$n" --iodepth_batch_submit="$n" --iodepth_batch_complete_min="$n" \
+      --iodepth_batch_complete_max="$n" --cpus_allowed="$cpu" ;;
+    bulk64) fio_load bulk --rw=randread --iodepth=64 --cpus_allowed="$cpu" ;;
+    sqlite) ops=${start:-300}; transactions "$ops" | sqlite3 /tools/mnt/sqlite > /dev/null || return 1 ;;
+    sqlite-bulk) ops=${start:-300}; bulk; t0=$(now); transactions "$ops" | sqlite3 /tools/mnt/sqlite > /dev/null || return 1; t1=$(now); end_bulk
+      seconds=$(echo "$t0 $t1" | awk '{ print $2 - $1 }') ;;
+    rocksdb-write) rocksdb overwrite --num=${start:-20000} --use_existing_db=1 ;;
+    rocksdb-read) rocksdb readrandom --threads=4 --reads=${start:-1500} --use_existing_db=1 ;;
+    rocksdb-mixed) rocksdb readwhilewriting --threads=4 --reads=${start:-1000} --use_existing_db=1 ;;
+    postgres)
+      nobody pgbench -h /tmp -n -c 4 -t ${start:-75} -l --log-prefix=/tmp/pgbench postgres > out 2>&1 || wrong out || return
+      ops=$(sed -n 's,^number of transactions actually processed: \([0-9]*\).*,\1,p' out)
+      seconds=$(sed -n 's/^tps = \([0-9.]*\) .*/\1/p' out | awk -v ops="$ops" '{ print ops / $1 }')
+      # shellcheck disable=SC2046 # two words
+      set -- $(cat /tools/tmp/pgbench* | awk '{ print $3 }' | sort -n | awk '{ a[NR] = $1 } END { print a[int(NR / 2) + 1], a[int(NR * .99)] }')
+      p50=$1 p99=$2
+      rm /tools/tmp/pgbench* ;;
+    *) fail "no such load: $1"; return 1 ;;
+  esac
+  case $1 in sync* | bulk* | batch*)
+    ops=$(awk -F'"ios":' '{ sum += $2 } END { print sum }' fio_result) seconds=${RUNTIME:-2}
+    p50=$(from_fio lat_us_p50) p99=$(from_fio lat_us_p99) ;;
+  esac
+}
+rocksdb() { # BENCHMARK OPTIONS...
+  name=$1; shift
+  db_bench --benchmarks="$name" "$@" > out 2>&1 || wrong out || return
+  # NAME : X micros/op Y ops/sec Z seconds N operations; ...
+  # shellcheck disable=SC2046 # two words
+  set -- $(sed -n "s,^$name .* \([0-9.]*\) seconds \([0-9]*\) operations.*,\1 \2,p" out)
+  seconds=$1 ops=$2
+  p50=$(sed -n 's/^Percentiles: P50: \([0-9.]*\) .*/\1/p' out | head -n 1) p99=$(sed -n 's/^Percentiles: .* P99: \([0-9.]*\) .*/\1/p' out | head -n 1)
+}
+switches() { awk '$1 == "ctxt" { print $2 }' /proc/stat; }
+turn() { # POLICY LOAD
+  start=
+  case $1 in start) start=1 ;; esac
+  case $1 in cint | cint-ooo) wire=cdw12 ;; *) wire=none ;; esac
+  case $1 in cint-ooo) ooo=1 ;; *) ooo=0 ;; esac
+  # Each turn finds the same database.
+  case $2 in rocksdb*) db_bench --benchmarks=compact --use_existing_db=1 > out 2>&1 || { wrong out; fail "$*"; } ;; esac
+  sync
+  echo 3 > /proc/sys/vm/drop_caches
+  step "$1 $2"
+  sleep "${PAUSE:-0.3}"
+  set_parameter cint_wire $wire
+  set_parameter cint_ooo $ooo
+  n0=$(requests) i0=$(irqs) s0=$(switches) t=$(now)
+  /mark
+  run "$2" || fail "$*"
+  /mark
+  : "${seconds:=$(echo "$t $(now)" | awk '{ print $2 - $1 }')}"
+  echo "RESULT {\"policy\":\"$1\",\"load\":\"$2\",\"ops\":$ops,\"seconds\":$seconds,\"p50\":${p50:-null},\"p99\":${p99:-null},\"requests\":$(($(requests) - n0)),\"interrupts\":$(($(irqs) - i0)),\"switches\":$(($(switches) - s0))}"
+}
+for load in $(echo "${LOADS:?}" | tr , ' '); do
+  prepare "$load" || { fail "$load cannot be prepared"; continue; }
+  turn start "$load"
+  # shellcheck disable=SC2046 # a list of words
+  set -- $(echo "${POLICIES:?}" | tr , ' ')
+  for _ in $(seq "${ROUNDS:-1}"); do
+    for policy; do turn "$policy" "$load"; done
+    first=$1; shift; set -- "$@" "$first"
+  done
+done
+step end
+sleep "${PAUSE:-0.3}"
+finish
