@@ -30,7 +30,7 @@ tools=$(guest/make-tools.sh "${packages[@]}")
 cargo build --quiet --locked --release --package coalesce-target
 program=$(realpath "${CARGO_TARGET_DIR:-target}")/release/coalesce-target
 work=$(mktemp -d)
-# On the machine's own disk, past its page cache: completions come after a disk's time, one by one. Not in /tmp, which may be memory.
+# On the machine's own disk, past its page cache: completions come after a disk's time, one by one. /tmp may be memory.
 image=$(mktemp -p target disk.XXXXXX)
 target=''
 trap '[ -z "$target" ] || kill "$target" 2> /dev/null || true; rm -rf "$work" "$image"' EXIT
@@ -42,7 +42,8 @@ cp linux/guest/lib.sh "$work/root/cint"
 { cat "$tools"; (cd "$work/root" && find . | cpio --quiet -o -H newc -R 0:0); } > "$work/initrd"
 
 truncate -s 1G "$image"
-"$program" serve --device nvme --socket "$work/nvme" --file "$image" --direct --queues 2 --control "$work/control" 2> "$work/log" &
+"$program" serve --device nvme --socket "$work/nvme" --file "$image" --direct --queues 2 --control "$work/control" \
+  2> "$work/log" &
 target=$!
 for _ in $(seq 100); do [ ! -S "$work/control" ] || break; sleep 0.05; done
 cat > "$work/step" <<STEP
@@ -54,17 +55,21 @@ case \${1%% *} in
   cint-ooo) policy=cint:ooo=on ;;
   *) policy=\${1%% *} ;;
 esac
-[ "\$1" = end ] || "$program" call --control "$work/control" set_policy "{\"ctrlr\":\"nvme\",\"policy\":\"\$policy\"}" > /dev/null
+[ "\$1" = end ] || "$program" call --control "$work/control" set_policy \
+  "{\"ctrlr\":\"nvme\",\"policy\":\"\$policy\"}" > /dev/null
 STEP
 # The kernel that the module is for.
 meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cut -d' ' -f1)
 touch "$work/marks"
-KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh linux/guest/applications.sh \
-  "nvme:$work/nvme" LOADS="$loads" POLICIES="${POLICIES:-none,nvme,vic,cint-plain,cint,cint-ooo,auto},none2" ROUNDS="${ROUNDS:-6}" \
-  RUNTIME="${RUNTIME:-2}" -- -plugin "$work/count.so,out=$work/marks" > "$work/lines" 2> "$work/err" ||
+KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh \
+  linux/guest/applications.sh "nvme:$work/nvme" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" \
+  POLICIES="${POLICIES:-none,nvme,vic,cint-plain,cint,cint-ooo,auto},none2" -- -plugin "$work/count.so,out=$work/marks" \
+  > "$work/lines" 2> "$work/err" ||
   { grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }
 
-echo "$(date -u +%F), $("$QEMU" --version | sed -n '1s/.*version \([^ ]*\).*/QEMU \1/p'), $(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/lines")," \
-  "$(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), load $(cut -d' ' -f1 /proc/loadavg), $(git rev-parse --short HEAD)"
+echo "$(date -u +%F), $("$QEMU" --version | sed -n '1s/.*version \([^ ]*\).*/QEMU \1/p')," \
+  "$(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/lines")," \
+  "$(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), load $(cut -d' ' -f1 /proc/loadavg)," \
+  "$(git rev-parse --short HEAD)"
 linux/guest/applications.py "$work/lines" "$work/marks" | tee "$work/table"
 if [ -n "${OUT:-}" ]; then mkdir -p "$OUT"; cp "$work"/{lines,marks,table} "$OUT"; fi

@@ -37,8 +37,7 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 mkdir "$work/root"
-cc -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/count.so" guest/plugin/count.c
-as -o "$work/mark.o" guest/plugin/mark.s && ld -s -o "$work/root/mark" "$work/mark.o"
+guest/plugin/build.sh "$work" "$work/root/mark"
 (cd "$work/root" && echo mark | cpio --quiet -o -H newc -R 0:0) > "$work/mark.cpio"
 
 cat > "$work/disks.toml" <<TOML

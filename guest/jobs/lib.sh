@@ -109,6 +109,12 @@ read_pass() { # N NAME
   pass "$@" --verify_only=1 && [ $(($(requests) - before)) -ge $((${size%M} * 256)) ]
 }
 
+# new_database FILE: for transactions, which have filled its log once.
+new_database() {
+  sqlite3 "$1" 'PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); WITH RECURSIVE n (i) AS
+    (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999) INSERT INTO t SELECT i, randomblob(100) FROM n;' > /dev/null || return 1
+  transactions 400 | sqlite3 "$1" > /dev/null
+}
 # transactions [N]: of one row each, N or without an end. A commit is one write and one flush where the log does not grow: after the
 # first checkpoint, which is early, if the log is kept.
 transactions() {
@@ -134,9 +140,7 @@ load() {
       mkdir -p /mnt
       # Not busybox's mke2fs, which makes no journal: without one not every fdatasync is a flush.
       /usr/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 "$DEV" 64M > /dev/null && mount -t ext4 "$DEV" /mnt || return 1
-      sqlite3 /mnt/db 'PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); WITH RECURSIVE n (i) AS
-        (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999) INSERT INTO t SELECT i, randomblob(100) FROM n;' > /dev/null || return 1
-      transactions 400 | sqlite3 /mnt/db > /dev/null
+      new_database /mnt/db || return 1
       f0=$(flushes)
       transactions 200 | sqlite3 /mnt/db > /dev/null
       echo "GUEST-INFO $(($(flushes) - f0)) flushes for 200 transactions"

@@ -22,7 +22,8 @@ ln -s "$(cd /tools && echo usr/lib/postgresql/*/bin | sed 's,usr/lib/postgresql/
 
 # A file system on the first half of the disk; the bulk reader has the second.
 half=$(($(cat "/sys/block/$DISK/size") / 4096))
-if ! { /usr/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 "$DEV" ${half}M && mount -t ext4 "$DEV" /tools/mnt; } > out 2>&1; then
+if ! /usr/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 "$DEV" ${half}M > out 2>&1 ||
+  ! mount -t ext4 "$DEV" /tools/mnt > out 2>&1; then
   fail "no file system: $(head -n 1 out)"
 fi
 chmod 1777 /tools/mnt
@@ -35,8 +36,8 @@ fio_load() { # NAME FIO-OPTIONS...
 }
 from_fio() { sed -n "${2:-1}s/.*\"$1\":\([0-9.]*\).*/\1/p" fio_result; }
 bulk() { # beside what comes next, until end_bulk
-  fio --name=bulk --filename="$DEV" --bs=4k --direct=1 --ioengine=libaio --iodepth=32 --rw=randread --randrepeat=0 --disk_util=0 \
-    --time_based --runtime=1d --offset=${half}M --size=64M --cpus_allowed="$cpu" > /dev/null 2>&1 &
+  fio --name=bulk --filename="$DEV" --bs=4k --direct=1 --ioengine=libaio --iodepth=32 --rw=randread --randrepeat=0 \
+    --time_based --runtime=1d --offset=${half}M --size=64M --disk_util=0 --cpus_allowed="$cpu" > /dev/null 2>&1 &
   until pidof fio > /dev/null; do sleep 0.1; done
   sleep 0.5
 }
@@ -49,40 +50,44 @@ prepare() {
   case $1 in
     sqlite*)
       [ ! -e /tools/mnt/sqlite ] || return 0
-      sqlite3 /tools/mnt/sqlite 'PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); WITH RECURSIVE n (i) AS
-        (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999) INSERT INTO t SELECT i, randomblob(100) FROM n;' > /dev/null || return 1
-      transactions 400 | sqlite3 /tools/mnt/sqlite > /dev/null ;;
+      new_database /tools/mnt/sqlite ;;
     rocksdb*)
       [ ! -e /tools/mnt/rocksdb ] || return 0
       db_bench --benchmarks=fillrandom > out 2>&1 || wrong out ;;
     postgres)
       nobody initdb --no-sync --no-instructions -A trust -D /mnt/postgres > out 2>&1 || wrong out || return
-      nobody pg_ctl -w -D /mnt/postgres -l /tmp/log -o '-k /tmp -c shared_buffers=16MB -c jit=off -c listen_addresses=' start > out 2>&1 ||
-        wrong out /tools/tmp/log
+      nobody pg_ctl -w -D /mnt/postgres -l /tmp/log -o "-k /tmp -B 2048 -c jit=off -c listen_addresses=" start > out 2>&1 ||
+        wrong out /tools/tmp/log || return
       nobody pgbench -h /tmp -i -q -s 2 postgres > out 2>&1 || wrong out ;;
   esac
 }
 db_bench() {
-  inside db_bench --db=/mnt/rocksdb --num=40000 --value_size=400 --compression_type=none --cache_size=65536 --use_direct_reads=1 \
-    --use_direct_io_for_flush_and_compaction=1 --write_buffer_size=2097152 --target_file_size_base=2097152 --histogram=1 "$@"
+  inside db_bench --db=/mnt/rocksdb --num=40000 --value_size=400 --compression_type=none --cache_size=65536 \
+    --use_direct_reads=1 --use_direct_io_for_flush_and_compaction=1 --write_buffer_size=2097152 \
+    --target_file_size_base=2097152 --histogram=1 "$@"
 }
-# Runs a load; with "start" set to 1, its programs for next to nothing. Sets ops (what is counted), and where it is known seconds, p50 and p99 (us).
+# N at a time, submitted together and taken together, on the CPU that the disk interrupts.
+in_batches() {
+  echo --iodepth_batch_submit="$1" --iodepth_batch_complete_min="$1" --iodepth_batch_complete_max="$1" --cpus_allowed="$cpu"
+}
+# Runs a load; with "start" set to 1, its programs for next to nothing. Sets ops (what is counted), and where it is known
+# seconds, p50 and p99 (us).
 run() {
   seconds='' p50='' p99=''
+  # shellcheck disable=SC2046 # lists of words
   case $1 in
     # One reader that waits for each read, alone, and beside a bulk reader: its latency, and both readers' requests.
     sync) fio_load sync --rw=randread --ioengine=psync ;;
     sync-bulk) fio_load sync --rw=randread --ioengine=psync --name=bulk --rw=randread --iodepth=32 --cpus_allowed="$cpu" ;;
-    sync-bulk256) fio_load sync --rw=randread --ioengine=psync --name=bulk --rw=randread --iodepth=256 --iodepth_batch_submit=16 \
-      --iodepth_batch_complete_min=16 --iodepth_batch_complete_max=16 --cpus_allowed="$cpu" ;;
-    bulk256) fio_load bulk --rw=randread --iodepth=256 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16 \
-      --iodepth_batch_complete_max=16 --cpus_allowed="$cpu" ;;
+    sync-bulk256) fio_load sync --rw=randread --ioengine=psync --name=bulk --rw=randread --iodepth=256 $(in_batches 16) ;;
+    bulk256) fio_load bulk --rw=randread --iodepth=256 $(in_batches 16) ;;
     # N reads at a time, and nothing until all are back.
-    batch*) n=${1#batch}; fio_load batch --rw=randread --iodepth="$n" --iodepth_batch_submit="$n" --iodepth_batch_complete_min="$n" \
-      --iodepth_batch_complete_max="$n" --cpus_allowed="$cpu" ;;
+    batch*) fio_load batch --rw=randread --iodepth="${1#batch}" $(in_batches "${1#batch}") ;;
     bulk64) fio_load bulk --rw=randread --iodepth=64 --cpus_allowed="$cpu" ;;
     sqlite) ops=${start:-300}; transactions "$ops" | sqlite3 /tools/mnt/sqlite > /dev/null || return 1 ;;
-    sqlite-bulk) ops=${start:-300}; bulk; t0=$(now); transactions "$ops" | sqlite3 /tools/mnt/sqlite > /dev/null || return 1; t1=$(now); end_bulk
+    sqlite-bulk) ops=${start:-300}; bulk; t0=$(now)
+      transactions "$ops" | sqlite3 /tools/mnt/sqlite > /dev/null || return 1
+      t1=$(now); end_bulk
       seconds=$(echo "$t0 $t1" | awk '{ print $2 - $1 }') ;;
     rocksdb-write) rocksdb overwrite --num=${start:-20000} --use_existing_db=1 ;;
     rocksdb-read) rocksdb readrandom --threads=4 --reads=${start:-1500} --use_existing_db=1 ;;
@@ -91,8 +96,8 @@ run() {
       nobody pgbench -h /tmp -n -c 4 -t ${start:-75} -l --log-prefix=/tmp/pgbench postgres > out 2>&1 || wrong out || return
       ops=$(sed -n 's,^number of transactions actually processed: \([0-9]*\).*,\1,p' out)
       seconds=$(sed -n 's/^tps = \([0-9.]*\) .*/\1/p' out | awk -v ops="$ops" '{ print ops / $1 }')
-      # shellcheck disable=SC2046 # two words
-      set -- $(cat /tools/tmp/pgbench* | awk '{ print $3 }' | sort -n | awk '{ a[NR] = $1 } END { print a[int(NR / 2) + 1], a[int(NR * .99)] }')
+      set -- $(awk '{ print $3 }' /tools/tmp/pgbench* | sort -n |
+        awk '{ a[NR] = $1 } END { print a[int(NR / 2) + 1], a[int(NR * .99) + 1] }')
       p50=$1 p99=$2
       rm /tools/tmp/pgbench* ;;
     *) fail "no such load: $1"; return 1 ;;
@@ -109,7 +114,8 @@ rocksdb() { # BENCHMARK OPTIONS...
   # shellcheck disable=SC2046 # two words
   set -- $(sed -n "s,^$name .* \([0-9.]*\) seconds \([0-9]*\) operations.*,\1 \2,p" out)
   seconds=$1 ops=$2
-  p50=$(sed -n 's/^Percentiles: P50: \([0-9.]*\) .*/\1/p' out | head -n 1) p99=$(sed -n 's/^Percentiles: .* P99: \([0-9.]*\) .*/\1/p' out | head -n 1)
+  p50=$(sed -n 's/^Percentiles: P50: \([0-9.]*\) .*/\1/p' out | head -n 1)
+  p99=$(sed -n 's/^Percentiles: .* P99: \([0-9.]*\) .*/\1/p' out | head -n 1)
 }
 switches() { awk '$1 == "ctxt" { print $2 }' /proc/stat; }
 turn() { # POLICY LOAD
@@ -130,7 +136,9 @@ turn() { # POLICY LOAD
   run "$2" || fail "$*"
   /mark
   : "${seconds:=$(echo "$t $(now)" | awk '{ print $2 - $1 }')}"
-  echo "RESULT {\"policy\":\"$1\",\"load\":\"$2\",\"ops\":$ops,\"seconds\":$seconds,\"p50\":${p50:-null},\"p99\":${p99:-null},\"requests\":$(($(requests) - n0)),\"interrupts\":$(($(irqs) - i0)),\"switches\":$(($(switches) - s0))}"
+  printf 'RESULT {"policy":"%s","load":"%s","ops":%d,"seconds":%s,"p50":%s,"p99":%s,' \
+    "$1" "$2" "$ops" "$seconds" "${p50:-null}" "${p99:-null}"
+  printf '"requests":%d,"interrupts":%d,"switches":%d}\n' $(($(requests) - n0)) $(($(irqs) - i0)) $(($(switches) - s0))
 }
 for load in $(echo "${LOADS:?}" | tr , ' '); do
   prepare "$load" || { fail "$load cannot be prepared"; continue; }
