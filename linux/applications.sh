@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Applications in a guest that has the driver with hints, on our NVMe disk: what each policy costs and saves them.
 #
-#   applications.sh        a table (docs/linux-hints.md); half an hour
+#   applications.sh        a table (docs/linux-hints.md); three quarters of an hour
 #
 #   LOADS=A,B      [sync,sync-bulk,sync-bulk256,bulk64,bulk256,batch4,batch16,sqlite,sqlite-bulk,rocksdb-write,rocksdb-read,
 #                  rocksdb-mixed,postgres]
