@@ -31,7 +31,7 @@ cargo build --quiet --locked --release --package coalesce-target
 program=$(realpath "${CARGO_TARGET_DIR:-target}")/release/coalesce-target
 work=$(mktemp -d)
 # On the machine's own disk, past its page cache: completions come after a disk's time, one by one. /tmp may be memory.
-image=$(mktemp -p target disk.XXXXXX)
+image=$(mktemp -p "$(dirname "$program")" disk.XXXXXX)
 target=''
 trap '[ -z "$target" ] || kill "$target" 2> /dev/null || true; rm -rf "$work" "$image"' EXIT
 
