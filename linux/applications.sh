@@ -18,6 +18,8 @@ set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; exit; }
 cd "$(dirname "$0")/.."
 missing=$(guest/ready.sh) || { echo "SKIPPED: applications in a guest: $missing"; exit; }
+policies=${POLICIES:-none,nvme,vic,cint-plain,cint,cint-ooo,auto}
+[[ ,$policies, == *,none,* ]] || { echo "POLICIES=$policies: none is missing, to which the others are compared" >&2; exit 2; }
 QEMU=$(guest/make-qemu.sh 2>&1) || { echo "SKIPPED: applications in a guest: $QEMU"; exit; }
 command -v cc > /dev/null || guest/packages.sh build-essential
 loads=${LOADS:-sync,sync-bulk,sync-bulk256,bulk64,bulk256,batch4,batch16}
@@ -63,7 +65,7 @@ meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cu
 touch "$work/marks"
 KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh \
   linux/guest/applications.sh "nvme:$work/nvme" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" \
-  POLICIES="${POLICIES:-none,nvme,vic,cint-plain,cint,cint-ooo,auto},none2" -- -plugin "$work/count.so,out=$work/marks" \
+  POLICIES="$policies,none2" -- -plugin "$work/count.so,out=$work/marks" \
   > "$work/lines" 2> "$work/err" ||
   { grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }
 
