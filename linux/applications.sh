@@ -11,9 +11,10 @@
 #   ROUNDS=N       of all turns [6]        RUNTIME=S   seconds of each turn of fio [2]
 #   KERNEL         as for build.sh [6.1]   OUT=DIR     keeps what was measured
 #
-# Counts, per I/O or per transaction, are exact: interrupts, context switches, and instructions of all the guest's CPUs, which a
-# plugin of QEMU counts, without those of starting the programs. Times are of an emulated CPU (TCG): ratios to "none" of the
-# same round, their median, and between which the median of many rounds would be (sign test, 95 %; it needs six rounds).
+# Counts, per I/O or per transaction, are exact: signals that the disk sent, interrupts as the guest counts them, context
+# switches, and instructions of all the guest's CPUs, which a plugin of QEMU counts, without those of starting the programs.
+# Times are of an emulated CPU (TCG): ratios to "none" of the same round, their median, and between which the median of many
+# rounds would be (sign test, 95 %; it needs six rounds).
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; exit; }
 cd "$(dirname "$0")/.."
@@ -57,6 +58,7 @@ case \${1%% *} in
   cint-ooo) policy=cint:ooo=on ;;
   *) policy=\${1%% *} ;;
 esac
+"$program" call --control "$work/control" get_stats | jq -c 'map(.queues[] | {completions, signals: .interrupts})' >> "$work/stats"
 [ "\$1" = end ] || "$program" call --control "$work/control" set_policy \
   "{\"ctrlr\":\"nvme\",\"policy\":\"\$policy\"}" > /dev/null
 STEP
@@ -73,5 +75,5 @@ echo "$(date -u +%F), $("$QEMU" --version | sed -n '1s/.*version \([^ ]*\).*/QEM
   "$(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/lines")," \
   "$(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), load $(cut -d' ' -f1 /proc/loadavg)," \
   "$(git rev-parse --short HEAD)"
-linux/guest/applications.py "$work/lines" "$work/marks" | tee "$work/table"
-if [ -n "${OUT:-}" ]; then mkdir -p "$OUT"; cp "$work"/{lines,marks,table} "$OUT"; fi
+linux/guest/applications.py "$work/lines" "$work/marks" "$work/stats" | tee "$work/table"
+if [ -n "${OUT:-}" ]; then mkdir -p "$OUT"; cp "$work"/{lines,marks,stats,table} "$OUT"; fi

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""The table of applications.sh: the guest's lines, and the instructions at each mark."""
+"""The table of applications.sh: the guest's lines, the instructions at each mark, and what the disk counted at each step."""
 import collections, json, math, statistics, sys
 
-lines, marks = sys.argv[1:]
+lines, marks, stats = sys.argv[1:]
 turns = [json.loads(line[7:]) for line in open(lines) if line.startswith('RESULT {"policy"')]
 marks = [int(line) for line in open(marks)]
 if marks and len(marks) != 2 * len(turns):
     sys.exit(f"applications: {len(turns)} turns, but {len(marks)} marks")
 for turn, before, after in zip(turns, marks[::2], marks[1::2]):
     turn["instructions"] = after - before
+stats = [{key: sum(queue[key] for queue in json.loads(line)) for key in ("completions", "signals")} for line in open(stats)]
+if len(stats) != len(turns) + 1:
+    sys.exit(f"applications: {len(turns)} turns, but {len(stats)} statistics")
+for turn, before, after in zip(turns, stats, stats[1:]):
+    turn |= {key: after[key] - before[key] for key in after}
 
 
 def interval(ratios):
@@ -36,8 +41,8 @@ for turn in turns if marks else []:
 loads = collections.defaultdict(lambda: collections.defaultdict(list))
 for turn in turns:
     loads[turn["load"]][turn["policy"]].append(turn)
-print("| load | policy | interrupts/I/O | interrupts/op | instructions/op | to none | switches/op | ops/s | p50 | p99 |")
-print("| -- | -- | --: | --: | --: | --: | --: | --: | --: | --: |")
+print("| load | policy | signals/I/O | interrupts/I/O | interrupts/op | instructions/op | to none | switches/op | ops/s | p50 | p99 |")
+print("| -- | -- | --: | --: | --: | --: | --: | --: | --: | --: | --: |")
 for load, policies in loads.items():
     none = policies["none"]
     for policy, rounds in policies.items():
@@ -55,7 +60,7 @@ for load, policies in loads.items():
         rate = statistics.median(turn["ops"] / turn["seconds"] for turn in rounds)
         print("| " + " | ".join([
             load, {"none2": "none, again"}.get(policy, policy),
-            f"{per('interrupts', 'requests'):.3f}", f"{per('interrupts', 'ops'):.2f}",
+            f"{per('signals', 'completions'):.3f}", f"{per('interrupts', 'requests'):.3f}", f"{per('interrupts', 'ops'):.2f}",
             f"{per('instructions', 'ops'):.0f}" if marks else "-",
             to_none(lambda turn: turn["instructions"] / turn["ops"]) if marks else "-",
             f"{per('switches', 'ops'):.2f}",
