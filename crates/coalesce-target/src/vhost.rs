@@ -20,7 +20,7 @@ use crate::shared_memory::{Protection, SharedMapping};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use dirty_log::{DirtyLog, LOG_LEN_MAX, Logs};
 use inflight::{InflightRegion, region_len};
-use memory::{GuestMemory, GuestRegion};
+use memory::{GuestMemory, GuestRegion, Regions};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fmt::Display;
 use std::fs::File;
@@ -122,7 +122,7 @@ impl Connection {
             features: 0,
             front_end: Arc::new(Peer::new(stream)),
             mappings: Vec::new(),
-            memory: Arc::new(GuestMemory::new()),
+            memory: Arc::default(),
             rings,
             inflight: None,
             log: None,
@@ -172,7 +172,7 @@ impl Connection {
 
     /// The end of guest memory.
     fn end_of_memory(&self) -> u64 {
-        self.memory.iter().map(|region| region.start_addr().0 + region.len()).max().unwrap_or(0)
+        self.memory.regions().iter().map(|region| region.start_addr().0 + region.len()).max().unwrap_or(0)
     }
 
     /// What is logged of a ring's writes.
@@ -211,8 +211,8 @@ impl Connection {
 
     /// Changes the guest memory. Returns when every queue uses it, because the front end may unmap memory once it has
     /// the answer.
-    fn set_memory(&mut self, memory: GuestMemory) -> Result<()> {
-        self.memory = Arc::new(memory);
+    fn set_memory(&mut self, memory: Regions) -> Result<()> {
+        self.memory = Arc::new(memory.into());
         self.set_logs()?;
         for queue in self.queues.iter() {
             let memory = self.memory.clone();
@@ -403,7 +403,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
                 size += region.memory_size;
             }
             mapped.sort_unstable_by_key(|region| region.start_addr());
-            let memory = GuestMemory::from_regions(mapped)?;
+            let memory = Regions::from_regions(mapped)?;
             self.mappings = regions
                 .iter()
                 .map(|r| Mapping { front_end: r.user_addr, guest: r.guest_phys_addr, size: r.memory_size })
@@ -568,8 +568,8 @@ impl VhostUserBackendReqHandlerMut for Connection {
             if self.mappings.len() as u64 >= MEMORY_SLOTS {
                 bail!("guest memory already has {MEMORY_SLOTS} regions, which is the limit");
             }
-            let region_here = self.map(region, file, self.memory.iter().map(GuestRegion::len).sum())?;
-            let memory = self.memory.insert_region(Arc::new(region_here))?;
+            let region_here = self.map(region, file, self.memory.regions().iter().map(GuestRegion::len).sum())?;
+            let memory = self.memory.regions().insert_region(Arc::new(region_here))?;
             let (front_end, guest, size) = (region.user_addr, region.guest_phys_addr, region.memory_size);
             self.mappings.push(Mapping { front_end, guest, size });
             self.set_memory(memory)?;
@@ -580,7 +580,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
     fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Answer<()> {
         answer("REM_MEM_REG", || {
             let address = GuestAddress(region.guest_phys_addr);
-            let (memory, _) = self.memory.remove_region(address, region.memory_size)?;
+            let (memory, _) = self.memory.regions().remove_region(address, region.memory_size)?;
             self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
             self.set_memory(memory)
         })

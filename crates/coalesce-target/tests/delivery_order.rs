@@ -5,7 +5,7 @@ use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Mark, Policy as _, 
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
 use coalesce_target::shared_memory::{Protection, SharedMapping};
-use coalesce_target::vhost::memory::{GuestMemory, GuestRegion};
+use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, Regions};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};
 use nix::sys::eventfd::EfdFlags;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -37,7 +37,7 @@ fn guest_memory(size: u64) -> GuestMemory {
     let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
     file.set_len(size).unwrap();
     let mapping = SharedMapping::new(file, 0, size, Protection::ReadWrite, Arc::new(front_end)).unwrap();
-    GuestMemory::from_regions(vec![GuestRegion::new(mapping, GuestAddress(0)).unwrap()]).unwrap()
+    Regions::from_regions(vec![GuestRegion::new(mapping, GuestAddress(0)).unwrap()]).unwrap().into()
 }
 
 impl Wire {

@@ -10,7 +10,7 @@ use coalesce_target::shared_memory::{Protection, SharedMapping};
 use coalesce_target::source::Source as _;
 use coalesce_target::vhost::blk::{Request as Taken, Status, Task};
 use coalesce_target::vhost::inflight::{InflightRegion, region_len};
-use coalesce_target::vhost::memory::{GuestMemory, GuestRegion};
+use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, Regions};
 use coalesce_target::vhost::vring::{Broken, Entry, Popped, Setup, Vring};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::collections::BTreeSet;
@@ -118,7 +118,7 @@ impl Default for Host {
         });
         let memories = [2, 3].map(|elsewhere| {
             let parts = [0, 1, elsewhere].map(|i| shared[i].1.clone());
-            Arc::new(GuestMemory::from_arc_regions(parts.into()).unwrap())
+            Arc::new(Regions::from_arc_regions(parts.into()).unwrap().into())
         });
         Self {
             memories,

@@ -10,7 +10,7 @@ use virtio_bindings::bindings::virtio_blk::{
     VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
     VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
 };
-use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemoryBackend as _};
+use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemory as _, Permissions};
 
 /// Sectors are 512 bytes, whatever the block size.
 pub const SECTOR: u64 = 512;
@@ -160,7 +160,10 @@ impl Parser {
         if !ends {
             return Err(Malformed); // it loops or leaves its table
         }
-        let status = writable.take_last().filter(|status| memory.address_in_range(*status)).ok_or(Malformed)?;
+        let status = writable
+            .take_last()
+            .filter(|status| memory.check_range(*status, 1, Permissions::Write))
+            .ok_or(Malformed)?;
         let Some(header) = readable.read_front::<16>(memory) else {
             return Ok(Request { task: Task::Answer(Status::IoError), ioprio: 0, status, written: 0 });
         };
@@ -244,7 +247,8 @@ const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
 /// Puts the addresses of `data` in this process into `buffers`. Fails if a part of it is outside guest memory.
 fn map(memory: &GuestMemory, data: &Parts, buffers: &mut Buffers) -> Result<(), Status> {
     for &(address, len) in data.rest() {
-        for slice in memory.get_slices(address, usize::try_from(len).map_err(|_| Status::IoError)?) {
+        let len = usize::try_from(len).map_err(|_| Status::IoError)?;
+        for slice in memory.get_slices(address, len, Permissions::ReadWrite).map_err(|_| Status::IoError)? {
             let slice = slice.map_err(|_| Status::IoError)?;
             if buffers.rest().len() == PARTS_MAX {
                 return Err(Status::IoError);

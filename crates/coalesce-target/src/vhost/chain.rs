@@ -5,7 +5,7 @@
 
 use super::memory::GuestMemory;
 use virtio_queue::desc::split::Descriptor;
-use vm_memory::{Address as _, Bytes as _, GuestAddress};
+use vm_memory::{Address as _, GuestAddress};
 
 const DESCRIPTOR_LEN: u64 = size_of::<Descriptor>() as u64;
 
@@ -40,7 +40,7 @@ impl<'a> Chain<'a> {
             return None;
         }
         let address = self.table.checked_add(u64::from(self.next) * DESCRIPTOR_LEN)?;
-        self.memory.read_obj(address).ok()
+        self.memory.get(address)
     }
 
     /// Continues in the indirect table of a descriptor. `None` if an indirect table is not allowed here, or its length
