@@ -10,7 +10,7 @@ help:
 	@echo "make spdk [SPDK=PREFIX]   SPDK's target with our policies, from an installed SPDK: see spdk/README.md"
 	@echo "make firmware   the controller of firmware-demo on two emulated boards, in C and in Rust: tables and figures"
 	@echo "make site   the documentation as web pages: target/site/index.html"
-	@echo "make cost   instructions of a decision, beside the paper's algorithm in plain C"
+	@echo "make cost   instructions of a decision, beside the paper's algorithm in plain C, and of a request"
 	@echo "make bench  time of a decision, the same comparison, over 1, 64 and 4096 queues: two minutes, on an idle machine"
 	@echo "make fmt    format the code"
 	@echo "make lint   what the tests check before anything runs; installs nothing, says what is missing"
