@@ -10,7 +10,7 @@ target=${1:-x86_64-unknown-linux-gnu}
 
 build=${CARGO_TARGET_DIR:-target}/c-abi
 # Bare metal: one place with the compiler, whose core library the crates are built for.
-if [[ $target == *-none-* ]]; then
+if [[ $target == *-none* ]]; then
   RUSTC=$(scripts/bare-metal.sh "$target")
   export RUSTC
   build=${RUSTC%/bin/rustc}/build
