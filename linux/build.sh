@@ -3,6 +3,8 @@
 #
 #   build.sh [KERNEL]        version of a linux-source package [6.1]; prints the path of nvme.ko
 #   FLAVOUR   the kernel's flavour, as in linux-image-FLAVOUR   default: amd64 (the driver is a module there; in cloud-amd64 it is built in)
+#   GUEST_SUITES   Debian suites to take the kernel from, the last one first, as "trixie trixie-backports"; default: the
+#                  system's sources. The compiler that the headers ask for comes from there, too, and runs unpacked
 #
 # Source and headers are fetched with "apt-get download" and unpacked below ${XDG_CACHE_HOME:-~/.cache}/coalesce/linux:
 # nothing is installed but coccinelle and a compiler. The result is in target/linux/VERSION-FLAVOUR.
@@ -14,18 +16,37 @@ flavour=${FLAVOUR:-amd64}
 here=$PWD
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-../target}")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/coalesce/linux
+suites=${GUEST_SUITES:-}
 say() { printf 'linux: %s\n' "$*" >&2; }
 die() { say "$1"; exit "${2:-1}"; }
 
 [[ $kernel =~ ^[0-9]+\.[0-9]+$ ]] || die "KERNEL=$kernel is not a version such as 6.1"
 ../guest/packages.sh coccinelle build-essential bc >&2 || die "coccinelle, a compiler or bc is missing" 3
 
-# 1. Which packages: the source, and the headers of the same version.
+# 1. Which packages: the source, and the headers of the same version. Lists of other suites are kept for a day.
+mkdir -p "$cache"
+cache=$(realpath "$cache")
+exec {lock}> "$cache/lock"
+flock "$lock"
+apt_conf=/dev/null
+if [ -n "$suites" ]; then
+  # shellcheck source=guest/apt.sh
+  . ../guest/apt.sh
+  lists=$cache/lists-$(echo "$suites" | cat - ../guest/apt.sh | sha256sum | cut -c1-12)
+  if [ -n "$(find "$lists/fetched" -mmin -1440 2> /dev/null)" ]; then
+    apt_conf=$lists/conf
+  else
+    say "fetching the package lists of $suites"
+    # shellcheck disable=SC2086 # a list of words
+    apt_private "$lists" $suites || die "the package lists of $suites cannot be fetched"
+    touch "$lists/fetched"
+  fi
+fi
 field() { # PACKAGE FIELD: of apt's candidate
-  { apt-cache show --no-all-versions "$1" 2> /dev/null || true; } | sed -n "s/^$2: //p" | head -n 1
+  { apt-cache -c "$apt_conf" show --no-all-versions "$1" 2> /dev/null || true; } | sed -n "s/^$2: //p" | head -n 1
 }
 version=$(field "linux-source-$kernel" Version)
-[ -n "$version" ] || die "apt has no linux-source-$kernel: apt-get update, or another suite" 3
+[ -n "$version" ] || die "apt has no linux-source-$kernel: apt-get update, or another suite (GUEST_SUITES)" 3
 headers=''
 for meta in "linux-headers-$flavour" "linux-headers-$kernel-$flavour"; do
   [ "$(field "$meta" Version)" != "$version" ] || headers=$(field "$meta" Depends | grep -o 'linux-headers-[0-9][^ ,]*' | head -n 1)
@@ -38,20 +59,34 @@ if [ -f "$out/nvme.ko" ] && [ "$(cat "$out/inputs" 2> /dev/null)" = "$inputs" ];
 
 # 2. Fetch and unpack: once for each version.
 unpacked=$cache/$version-$flavour
-mkdir -p "$cache"
-exec {lock}> "$cache/lock"
-flock "$lock"
+root=$unpacked/root
 if [ ! -d "$unpacked" ]; then
   say "fetching linux-source-$kernel $version and $headers"
   new=$(mktemp -d "$cache/.new.XXXXXX")
   trap 'rm -rf "$new"' EXIT
-  (cd "$new" && apt-get -qq -o APT::Sandbox::User=root download "linux-source-$kernel" "$headers" "${others[@]}") > "$new/log" 2>&1 ||
+  # Of another suite the headers with all that they depend on: their compiler, and the libraries of both.
+  if [ -n "$suites" ]; then
+    mapfile -t others < <(apt-get -c "$apt_conf" -s -qq --no-install-recommends install "$headers" 2> "$new/log" |
+      awk -v headers="$headers" '$1 == "Inst" && $2 != headers { gsub(/[()]/, "", $3); print $2 "=" $3 }')
+  fi
+  (cd "$new" && apt-get -c "$apt_conf" -qq -o APT::Sandbox::User=root download "linux-source-$kernel" "$headers" "${others[@]}") > "$new/log" 2>&1 ||
     { tail -n 3 "$new/log" >&2; die "the packages cannot be fetched"; }
   for deb in "$new"/*.deb; do dpkg-deb -x "$deb" "$new/root"; done
   tar -C "$new" --strip-components=1 --wildcards -xJf "$new/root/usr/src/linux-source-$kernel.tar.xz" '*/drivers/nvme/host/*.[ch]'
   rm -rf "$new"/*.deb "$new/root/usr/src/linux-source-$kernel.tar.xz"
   # The headers name each other by where they would be installed.
-  echo "include $unpacked/root/usr/src/${others[0]}/Makefile" > "$new/root/usr/src/$headers/Makefile"
+  sed -i "s|/usr/src/|$root/usr/src/|" "$new/root/usr/src/$headers/Makefile"
+  # Programs of another suite run with its loader and its libraries.
+  if [ -n "$suites" ]; then
+    find "$new/root/usr/bin" "$new/root/usr/libexec" "$new/root/usr/lib" -type f -perm -100 ! -name '*.so*' | while read -r program; do
+      readelf -lW "$program" 2> /dev/null | grep -q 'Requesting program interpreter' || continue
+      mv "$program" "$program.elf"
+      # shellcheck disable=SC2016 # the wrapper's
+      printf '#!/bin/sh\nexec "%s" --argv0 "$0" --library-path "%s" "%s" "$@"\n' "$root/usr/lib64/ld-linux-x86-64.so.2" \
+        "$root/usr/lib/x86_64-linux-gnu" "$root/${program#"$new/root/"}.elf" > "$program"
+      chmod 755 "$program"
+    done
+  fi
   mv "$new" "$unpacked"
 fi
 
@@ -59,7 +94,8 @@ fi
 rm -rf "$out"
 mkdir -p "$out"
 cp "$unpacked"/drivers/nvme/host/*.h module/* "$out"
-spatch --very-quiet --sp-file nvme-cint.cocci -o "$out/pci.c" "$unpacked/drivers/nvme/host/pci.c" > "$out/spatch.log" 2>&1 ||
+echo '#define __context_unsafe(comment)' > "$out/macros.h" # Linux 7.3, between a function's head and body
+spatch --very-quiet --macro-file "$out/macros.h" --sp-file nvme-cint.cocci -o "$out/pci.c" "$unpacked/drivers/nvme/host/pci.c" > "$out/spatch.log" 2>&1 ||
   { tail -n 5 "$out/spatch.log" >&2; die "spatch failed"; }
 [ -f "$out/pci.c" ] || die "nothing of nvme-cint.cocci applies to pci.c of $version"
 missing=()
@@ -87,7 +123,8 @@ echo '#include "cint-pci.c"' >> "$out/pci.c"
 # 4. Build this module alone. Type information for BPF would need pahole.
 # shellcheck disable=SC2016 # $(src) is make's
 printf '%s\n' 'obj-m := nvme.o' 'nvme-y := pci.o' 'ccflags-y := -I$(src) -Werror' > "$out/Makefile"
-make -C "$unpacked/root/usr/src/$headers" M="$out" CONFIG_DEBUG_INFO_BTF_MODULES= modules > "$out/make.log" 2>&1 ||
+[ -z "$suites" ] || PATH=$root/usr/bin:$PATH
+make -C "$root/usr/src/$headers" M="$out" CONFIG_DEBUG_INFO_BTF_MODULES= modules > "$out/make.log" 2>&1 ||
   { grep -E 'error|Error' "$out/make.log" | head -n 20 >&2; die "the build failed: $out/make.log"; }
 echo "$inputs" > "$out/inputs"
 say "nvme.ko for ${headers#linux-headers-}, Debian's $version, from $here"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// Where the NVMe PCI driver calls module/cint-pci.c. generate.sh checks that each call is there.
+// Where the NVMe PCI driver calls module/cint-pci.c. build.sh checks that each call is there.
 
 @@
 @@
