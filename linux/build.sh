@@ -54,7 +54,7 @@ done
 [ -n "$headers" ] || die "apt has no headers of flavour $flavour for linux-source-$kernel $version" 3
 mapfile -t others < <(field "$headers" Depends | tr ',|' '\n' | grep -oE 'linux-(headers-[^ ]*-common|kbuild-[^ ]*)')
 out=$target/linux/$version-$flavour
-inputs=$(sha256sum nvme-cint.cocci module/* build.sh | sha256sum | cut -c1-16)
+inputs=$(sha256sum nvme-cint.cocci module/* test/*replay* ../vectors/consumer.txt build.sh | sha256sum | cut -c1-16)
 if [ -f "$out/nvme.ko" ] && [ "$(cat "$out/inputs" 2> /dev/null)" = "$inputs" ]; then echo "$out/nvme.ko"; exit; fi
 
 # 2. Fetch and unpack: once for each version.
@@ -93,7 +93,7 @@ fi
 # 3. Patch a copy. A call that is missing would be a request without its hint, or a queue that is not reset.
 rm -rf "$out"
 mkdir -p "$out"
-cp "$unpacked"/drivers/nvme/host/*.h module/* "$out"
+cp "$unpacked"/drivers/nvme/host/*.h module/* test/cint-replay.c test/replay.h ../vectors/consumer.txt "$out"
 echo '#define __context_unsafe(comment)' > "$out/macros.h" # Linux 7.3, between a function's head and body
 spatch --very-quiet --macro-file "$out/macros.h" --sp-file nvme-cint.cocci -o "$out/pci.c" "$unpacked/drivers/nvme/host/pci.c" > "$out/spatch.log" 2>&1 ||
   { tail -n 5 "$out/spatch.log" >&2; die "spatch failed"; }
@@ -120,9 +120,10 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 echo '#include "cint-pci.c"' >> "$out/pci.c"
 
-# 4. Build this module alone. Type information for BPF would need pahole.
+# 4. Build this module alone, and one that replays the golden traces in the kernel. Type information for BPF would need pahole.
 # shellcheck disable=SC2016 # $(src) is make's
-printf '%s\n' 'obj-m := nvme.o' 'nvme-y := pci.o' 'ccflags-y := -I$(src) -Werror' > "$out/Makefile"
+printf '%s\n' 'obj-m := nvme.o cint-replay.o' 'nvme-y := pci.o' 'ccflags-y := -I$(src) -Werror' \
+  "CFLAGS_cint-replay.o := -DCINT_REPLAY_VECTOR='\"$out/consumer.txt\"'" > "$out/Makefile"
 [ -z "$suites" ] || PATH=$root/usr/bin:$PATH
 make -C "$root/usr/src/$headers" M="$out" CONFIG_DEBUG_INFO_BTF_MODULES= modules > "$out/make.log" 2>&1 ||
   { grep -E 'error|Error' "$out/make.log" | head -n 20 >&2; die "the build failed: $out/make.log"; }

@@ -2,8 +2,8 @@
 # The driver with hints in a real guest, on our NVMe disk.
 #
 #   guest.sh hints      what the requests of each system call carry, by the device's record: a table (docs/linux-hints.md)
-#   guest.sh verify     data is right with out-of-order completions on and off, strict Barriers, and resets
-#   KERNEL      as for build.sh [6.1]
+#   guest.sh verify     data is right with out-of-order completions on and off, strict Barriers, and resets; golden traces
+#   KERNEL, GUEST_SUITES   as for build.sh [6.1]
 #   WIRE        cdw12 or cdw13 [cdw12]
 #
 # Needs target/release/coalesce-target.
@@ -20,9 +20,9 @@ trap '[ -z "$pid" ] || kill "$pid" 2> /dev/null || true; rm -rf "$tmp"' EXIT
 
 # Unpacked over the guest's own files: the module is loaded in the place of the kernel's.
 mkdir -p "$tmp/root/cint" "$tmp/root/mods"
-cp "$module" "$tmp/root/mods/nvme.ko"
+cp "$module" "${module%/*}/cint-replay.ko" "$tmp/root/mods"
 cp "$here/guest/lib.sh" "$tmp/root/cint"
-for program in examples/passthrough examples/priority guest/msync; do
+for program in examples/passthrough examples/priority guest/msync guest/batch; do
   cc -std=gnu11 -O2 -Wall -Wextra -Werror -static -o "$tmp/root/cint/${program##*/}" "linux/$program.c"
 done
 cargo rustc --quiet --locked --package coalesce-target --example nvme_hints -- -C target-feature=+crt-static
@@ -54,9 +54,12 @@ case $job in
       head -n "$(wc -l < "$tmp/table")" | diff - "$tmp/table" || { echo "guest.sh: docs/linux-hints.md has another table" >&2; exit 1; }
     ;;
   verify)
-    # A file's requests complete one by one, and not in their order.
-    truncate -s 256M "$tmp/disk"
-    disk=(--file "$tmp/disk")
+    # A file's requests complete one by one, and not in their order. Its last quarter has data; the rest are holes, which are
+    # read sooner than a disk answers.
+    truncate -s 192M "$tmp/disk"
+    head -c 64M /dev/urandom >> "$tmp/disk"
+    sync "$tmp/disk"
+    disk=(--file "$tmp/disk" --direct)
     serve cint 1 # urgent and other completions in one
     run
     ;;

@@ -8,7 +8,7 @@ mkdir -p "$target/linux"
 cc -std=c11 -g -O1 -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all -I module \
   -o "$target/linux/replay" test/replay.c
 "$target/linux/replay" ../vectors/consumer.txt
-for program in examples/passthrough examples/priority guest/msync; do
+for program in examples/passthrough examples/priority guest/msync guest/batch; do
   cc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$target/linux/${program##*/}" "$program.c"
 done
 status=0

@@ -33,11 +33,15 @@ module_param(cint_hold_us, uint, 0644);
 MODULE_PARM_DESC(cint_hold_us, "microseconds after which a completion that was left is taken");
 
 /* Counters for tests: sums over all queues, which do not exclude each other. */
-static unsigned long cint_early, cint_held, cint_timeouts;
+static unsigned long cint_early, cint_held, cint_torn, cint_timeouts;
 module_param(cint_early, ulong, 0444);
 MODULE_PARM_DESC(cint_early, "completions that were taken before an older one (read only)");
 module_param(cint_held, ulong, 0444);
 MODULE_PARM_DESC(cint_held, "interrupts that left completions of incomplete batches (read only)");
+module_param(cint_torn, ulong, 0444);
+MODULE_PARM_DESC(
+	cint_torn,
+	"completions of incomplete batches that an interrupt took: 0, or a bug (read only)");
 module_param(cint_timeouts, ulong, 0444);
 MODULE_PARM_DESC(cint_timeouts, "timers that took what was left (read only)");
 
@@ -112,40 +116,33 @@ static enum cint_hint nvme_cint_hint(struct nvme_queue *nvmeq, struct request *r
 		.read = req_op(req) == REQ_OP_READ,
 		.polled = (req->cmd_flags & REQ_POLLED) || test_bit(NVMEQ_POLLED, &nvmeq->flags),
 		.flush = req_op(req) == REQ_OP_FLUSH,
-		.fua = req->cmd_flags & REQ_FUA,
 		.last = last,
 	};
+	enum cint_hint hint = CINT_PLAIN;
 	struct bio *bio;
 
-	/* A merged request has the flags of its first part. */
+	if (!req->bio)
+		return cint_hint(nvme_cint_sources(), &clues);
+	/* The parts of a merged request. */
 	__rq_for_each_bio(bio, req)
 	{
-		clues.sync |= op_is_write(bio->bi_opf) && (bio->bi_opf & REQ_SYNC);
-		clues.nowait |= !!(bio->bi_opf & REQ_NOWAIT);
+		clues.sync = op_is_write(bio->bi_opf) && (bio->bi_opf & REQ_SYNC);
+		clues.nowait = bio->bi_opf & REQ_NOWAIT;
+		clues.fua = bio->bi_opf & REQ_FUA;
+		hint = cint_merge(hint, cint_hint(nvme_cint_sources(), &clues));
 	}
-	return cint_hint(nvme_cint_sources(), &clues);
+	return hint;
 }
 
-/* The batch of a command, which is counted. Called with the submission queue's lock. */
+/* The batch of a command. Called with the submission queue's lock. */
 static u8 nvme_cint_batch(struct nvme_cint_queue *cint, bool last)
 {
-	u8 batch = cint->open;
+	unsigned long flags;
+	u8 batch;
 
-	if (!batch && !last) {
-		u8 next = cint->newest % NVME_CINT_BATCHES + 1;
-
-		if (atomic_read(&cint->left[next]))
-			return 0;
-		atomic_set(&cint->left[next], 1);
-		cint->newest = cint->open = batch = next;
-	}
-	if (!batch)
-		return 0;
-	/* The last command takes the place of the open batch. */
-	if (last)
-		cint->open = 0;
-	else
-		atomic_inc(&cint->left[batch]);
+	spin_lock_irqsave(&cint->lock, flags);
+	batch = cint_batch_submit(&cint->batches, last);
+	spin_unlock_irqrestore(&cint->lock, flags);
 	return batch;
 }
 
@@ -184,8 +181,7 @@ static void nvme_cint_submit(struct nvme_queue *nvmeq, struct request *req, bool
 struct nvme_cint_pass {
 	struct nvme_queue *nvmeq;
 	struct io_comp_batch *iob;
-	bool only_urgent;
-	bool only_complete; /* batches */
+	enum cint_look look;
 	unsigned int taken;
 	unsigned int early;
 	unsigned int left;
@@ -199,13 +195,12 @@ static bool nvme_cint_is_new(void *context, u16 index, u16 phase)
 	return (le16_to_cpu(READ_ONCE(cqe->status)) & 1) == phase;
 }
 
-/* With strict Barriers an entry is taken only after it was seen: afterwards its request is another's. */
 static bool nvme_cint_may_take(void *context, u16 index, u16 phase)
 {
 	struct nvme_cint_pass *pass = context;
 	const struct nvme_cint_queue *cint = &pass->nvmeq->cint;
 
-	if (cint->strict && index == cint->seen.head && phase == cint->seen.phase)
+	if (cint->strict && cint_batch_is_unseen(&cint->batches, index, phase))
 		return false;
 	return nvme_cint_is_new(context, index, phase);
 }
@@ -224,21 +219,36 @@ static struct nvme_cint_request *nvme_cint_of(struct nvme_queue *nvmeq, u16 inde
 	return &iod->cint;
 }
 
+static u8 nvme_cint_batch_of(void *context, u16 index)
+{
+	struct nvme_cint_pass *pass = context;
+	struct nvme_cint_request *of;
+
+	dma_rmb(); /* the phase tag before the rest of the entry */
+	of = nvme_cint_of(pass->nvmeq, index);
+	return of ? of->batch : 0;
+}
+
 static bool nvme_cint_take(void *context, u16 index)
 {
 	struct nvme_cint_pass *pass = context;
 	struct nvme_queue *nvmeq = pass->nvmeq;
+	struct cint_batches *batches = &nvmeq->cint.batches;
 	struct nvme_cint_request *of = NULL;
 
 	dma_rmb(); /* the phase tag before the rest of the entry */
-	if (pass->only_urgent || pass->only_complete)
+	if (pass->look != CINT_LOOK_ALL || nvmeq->cint.strict)
 		of = nvme_cint_of(nvmeq, index);
-	if (of && of->hint != CINT_URGENT &&
-	    (pass->only_urgent || (of->batch && atomic_read(&nvmeq->cint.left[of->batch])))) {
-		pass->left++;
-		return false;
-	}
 	/* An entry without a request is nobody's: it is taken, with a warning, in any pass. */
+	if (of) {
+		if (!cint_takes(pass->look, of->hint, batches, of->batch)) {
+			pass->left++;
+			return false;
+		}
+		if (!cint_batch_take(batches, of->batch) && pass->look != CINT_LOOK_ALL &&
+		    of->hint != CINT_URGENT)
+			cint_torn++;
+	}
 	nvme_handle_cqe(nvmeq, pass->iob, index);
 	pass->taken++;
 	pass->early += pass->left > 0;
@@ -263,21 +273,12 @@ static void nvme_cint_pass(struct nvme_cint_pass *pass)
 	cint_early += pass->early;
 }
 
-/* Counts the entries that were not seen yet for their batches. */
 static void nvme_cint_see(struct nvme_queue *nvmeq)
 {
 	struct nvme_cint_pass pass = {.nvmeq = nvmeq};
-	struct cint_cursor *seen = &nvmeq->cint.seen;
-	struct nvme_cint_request *of;
-	u16 n;
 
-	for (n = 0; n < seen->size && nvme_cint_is_new(&pass, seen->head, seen->phase); n++) {
-		dma_rmb();
-		of = nvme_cint_of(nvmeq, seen->head);
-		if (of && of->batch)
-			atomic_dec_if_positive(&nvmeq->cint.left[of->batch]);
-		cint_advance(seen);
-	}
+	if (nvmeq->cint.strict)
+		cint_batch_see(&nvmeq->cint.batches, nvme_cint_is_new, nvme_cint_batch_of, &pass);
 }
 
 /* Takes everything. Returns how much that was. */
@@ -285,8 +286,7 @@ static int nvme_cint_reap_locked(struct nvme_queue *nvmeq, struct io_comp_batch 
 {
 	struct nvme_cint_pass pass = {.nvmeq = nvmeq, .iob = iob};
 
-	if (nvmeq->cint.strict)
-		nvme_cint_see(nvmeq);
+	nvme_cint_see(nvmeq);
 	nvme_cint_pass(&pass);
 	return pass.taken;
 }
@@ -323,15 +323,18 @@ static int nvme_cint_irq(struct nvme_queue *nvmeq, struct io_comp_batch *iob)
 	unsigned long flags;
 
 	spin_lock_irqsave(&cint->lock, flags);
-	if (cint->strict)
-		nvme_cint_see(nvmeq);
-	pass.only_urgent = READ_ONCE(cint_ooo) && nvmeq->qid;
-	if (pass.only_urgent)
+	nvme_cint_see(nvmeq);
+	if (READ_ONCE(cint_ooo) && nvmeq->qid) {
+		pass.look = CINT_LOOK_URGENT;
 		nvme_cint_pass(&pass);
+	}
 	if (!pass.taken) {
 		/* No urgent one: this interrupt is for the others. */
 		pass = (struct nvme_cint_pass){
-			.nvmeq = nvmeq, .iob = iob, .only_complete = cint->strict};
+			.nvmeq = nvmeq,
+			.iob = iob,
+			.look = cint->strict ? CINT_LOOK_COMPLETE : CINT_LOOK_ALL,
+		};
 		nvme_cint_pass(&pass);
 		cint_held += pass.left > 0;
 	}
@@ -363,9 +366,9 @@ static void nvme_cint_init(struct nvme_queue *nvmeq)
 
 	BUILD_BUG_ON(NVME_PCI_MAX_QUEUE_SIZE > NVME_CINT_ENTRIES);
 	memset(cint->taken, 0, sizeof(cint->taken));
-	memset(cint->left, 0, sizeof(cint->left));
-	cint->seen = (struct cint_cursor){.size = nvmeq->q_depth, .phase = 1};
-	cint->open = cint->newest = 0;
+	memset(&cint->batches, 0, sizeof(cint->batches));
+	cint->batches.seen = (struct cint_cursor){.size = nvmeq->q_depth, .phase = 1};
+	cint->batches.count = CINT_BATCHES;
 	cint->strict = cint_strict && nvmeq->qid;
 }
 

@@ -3,15 +3,12 @@
 #ifndef CINT_PCI_H
 #define CINT_PCI_H
 
-#include <linux/atomic.h>
 #include <linux/hrtimer.h>
 #include <linux/spinlock.h>
 #include "cint.h"
 
 /* The largest queue of pci.c has 4096 entries. */
 #define NVME_CINT_ENTRIES 4096
-/* Batches whose completions are outstanding; requests of more than these are not held back. */
-#define NVME_CINT_BATCHES 128
 
 struct nvme_cint_request {
 	u8 hint;
@@ -19,17 +16,13 @@ struct nvme_cint_request {
 };
 
 struct nvme_cint_queue {
-	spinlock_t lock; /* completions: the interrupt handler and the timer */
+	spinlock_t
+		lock; /* completions: the interrupt handler and the timer; batches, inside the submission queue's lock */
 	struct hrtimer timer;
 	bool armed;
 	bool strict; /* as it was when the queue was created */
 	u64 taken[NVME_CINT_ENTRIES / 64];
-
-	/* Strict Barriers: what was seen in the queue, and the commands of each batch that were not. */
-	struct cint_cursor seen;
-	atomic_t left[NVME_CINT_BATCHES + 1]; /* an open batch counts as one more */
-	u8 open;			      /* the batch that is being submitted; 0: none */
-	u8 newest;
+	struct cint_batches batches; /* for strict Barriers */
 };
 
 struct nvme_queue;

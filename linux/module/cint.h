@@ -41,7 +41,7 @@ enum cint_submitter {
 	CINT_SUBMITTER_BATCH, /* a task in a system call that submits, and waits elsewhere */
 };
 
-/* What the kernel tells about a request. For a merged request a flag is set if it is set for a part (§4.1.1). */
+/* What the kernel tells about a request, or about a part of a merged one: the request's hint is cint_merge() of its parts'. */
 struct cint_clues {
 	enum cint_submitter submitter;
 	u8 ioprio_class; /* 1: real time, 3: idle */
@@ -163,6 +163,98 @@ static inline bool cint_reap(struct cint_cursor *cursor, u64 *taken,
 		}
 	}
 	return cursor->head != before;
+}
+
+/*
+ * Strict Barriers in the driver (§4.3): a batch's completions are left in the queue until all of them are there. A batch is
+ * what is submitted up to a command that is the last. Calls are serialised by the caller.
+ */
+#define CINT_BATCHES 128
+
+struct cint_batch {
+	u16 missing; /* commands whose completion was not seen; one more while it is open */
+	u16 left;    /* commands whose completion was not taken */
+};
+
+struct cint_batches {
+	struct cint_cursor seen; /* the completions that were counted */
+	u8 count;		 /* 1 to CINT_BATCHES */
+	u8 open;		 /* the batch that is being submitted; 0: none */
+	u8 newest;
+	struct cint_batch batch[CINT_BATCHES + 1]; /* 0: of commands that are not held back */
+};
+
+/* The batch of a command that is submitted. 0: it is alone, or the next batch is not over yet. */
+static inline u8 cint_batch_submit(struct cint_batches *batches, bool last)
+{
+	u8 number = batches->open;
+	struct cint_batch *batch;
+
+	if (!number) {
+		if (last)
+			return 0;
+		number = batches->newest % batches->count + 1;
+		if (batches->batch[number].missing || batches->batch[number].left)
+			return 0;
+		batches->newest = batches->open = number;
+		batches->batch[number].missing = 1;
+	}
+	batch = &batches->batch[number];
+	batch->left++;
+	/* The last command takes the place of the open batch. */
+	if (last)
+		batches->open = 0;
+	else
+		batch->missing++;
+	return number;
+}
+
+/* Counts the new entries that were not seen yet. batch_of() returns the batch of an entry's command. */
+static inline void cint_batch_see(struct cint_batches *batches,
+				  bool (*is_new)(void *context, u16 index, u16 phase),
+				  u8 (*batch_of)(void *context, u16 index), void *context)
+{
+	struct cint_cursor *seen = &batches->seen;
+	u16 n;
+
+	for (n = 0; n < seen->size && is_new(context, seen->head, seen->phase); n++) {
+		u8 number = batch_of(context, seen->head);
+
+		if (number && batches->batch[number].missing)
+			batches->batch[number].missing--;
+		cint_advance(seen);
+	}
+}
+
+/* Whether an entry was not counted yet. It must not be taken: afterwards its command's identifier is another's. */
+static inline bool cint_batch_is_unseen(const struct cint_batches *batches, u16 index, u16 phase)
+{
+	return index == batches->seen.head && phase == batches->seen.phase;
+}
+
+/* Notes that a completion is taken. Returns whether its batch is complete. */
+static inline bool cint_batch_take(struct cint_batches *batches, u8 number)
+{
+	struct cint_batch *batch = &batches->batch[number];
+
+	if (number && batch->left)
+		batch->left--;
+	return !batch->missing;
+}
+
+/* What a look at the queue takes. */
+enum cint_look {
+	CINT_LOOK_ALL,
+	CINT_LOOK_COMPLETE, /* urgent completions, and those whose batch is complete */
+	CINT_LOOK_URGENT,
+};
+
+static inline bool cint_takes(enum cint_look look, enum cint_hint hint,
+			      const struct cint_batches *batches, u8 number)
+{
+	if (look == CINT_LOOK_ALL || hint == CINT_URGENT)
+		return true;
+	return look == CINT_LOOK_COMPLETE && !batches->batch[number].missing;
 }
 
 #endif

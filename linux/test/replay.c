@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
-/* Replays vectors/consumer.txt on module/cint.h: see crates/cint-core/tests/consumer_vector.rs for the lines. */
+/* Replays vectors/consumer.txt on module/cint.h in user space, and checks what the vector does not have. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "cint.h"
 
-struct entry {
-	u16 cid;
-	u16 phase;
-	bool urgent;
-};
+static void *replay_alloc(size_t count, size_t size)
+{
+	return calloc(count, size);
+}
 
-struct queue {
-	struct entry
-		*entries; /* as many as the size: what is read beyond is found by the sanitizer */
-	u64 *taken_bits;
-	struct cint_cursor cursor;
-	bool only_urgent;
-	char taken[65536]; /* " CID" for each */
-};
+static void replay_free(void *memory)
+{
+	free(memory);
+}
+
+#include "replay.h"
 
 static int line_number;
 
@@ -28,83 +24,9 @@ static void fail(const char *what, const char *line)
 	exit(1);
 }
 
-static bool is_new(void *context, u16 index, u16 phase)
-{
-	struct queue *queue = context;
-
-	return queue->entries[index].phase == phase;
-}
-
-static bool take(void *context, u16 index)
-{
-	struct queue *queue = context;
-	const struct entry *entry = &queue->entries[index];
-
-	if (queue->only_urgent && !entry->urgent)
-		return false;
-	sprintf(queue->taken + strlen(queue->taken), " %u", entry->cid);
-	return true;
-}
-
 static const char *name(enum cint_hint hint)
 {
 	return hint == CINT_URGENT ? "urgent" : hint == CINT_BARRIER ? "barrier" : "plain";
-}
-
-static enum cint_hint hint_of(const char *text)
-{
-	return !strcmp(text, "urgent")	  ? CINT_URGENT
-	       : !strcmp(text, "barrier") ? CINT_BARRIER
-					  : CINT_PLAIN;
-}
-
-/* What the kernel tells about a request of a call of Table 1. */
-static const struct {
-	const char *name;
-	struct cint_clues clues;
-} calls[] = {
-	{"read", {.submitter = CINT_SUBMITTER_BLOCKED, .read = true, .last = true}},
-	{"write_direct", {.submitter = CINT_SUBMITTER_BLOCKED, .sync = true, .last = true}},
-	{"preadv2", {.submitter = CINT_SUBMITTER_BLOCKED, .read = true, .last = true}},
-	{"preadv2_nowait",
-	 {.submitter = CINT_SUBMITTER_BLOCKED, .read = true, .nowait = true, .last = true}},
-	{"io_submit", {.submitter = CINT_SUBMITTER_BATCH, .read = true}},
-	{"io_submit_last", {.submitter = CINT_SUBMITTER_BATCH, .read = true, .last = true}},
-	{"fsync", {.submitter = CINT_SUBMITTER_BLOCKED, .sync = true}},
-	{"msync", {.submitter = CINT_SUBMITTER_BATCH, .sync = true}},
-	{"msync_last", {.submitter = CINT_SUBMITTER_BATCH, .sync = true, .last = true}},
-	{"msync_async", {.submitter = CINT_SUBMITTER_KERNEL, .last = true}},
-};
-
-static enum cint_hint hint_of_call(const char *call)
-{
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (!strcmp(call, calls[i].name))
-			return cint_hint(~0u, &calls[i].clues);
-	fail("no such call", call);
-	return CINT_PLAIN;
-}
-
-static void make(struct queue *queue, unsigned int size)
-{
-	free(queue->entries);
-	free(queue->taken_bits);
-	queue->entries = calloc(size, sizeof(*queue->entries));
-	queue->taken_bits = calloc((size + 63) / 64, sizeof(*queue->taken_bits));
-	queue->cursor = (struct cint_cursor){.size = size, .phase = 1};
-}
-
-static void reap(struct queue *queue, const char *line, unsigned int head, const char *expected)
-{
-	u16 before = queue->cursor.head;
-	bool moved;
-
-	queue->taken[0] = 0;
-	moved = cint_reap(&queue->cursor, queue->taken_bits, is_new, take, queue);
-	if (queue->cursor.head != head || moved != (head != before))
-		fail("another head", line);
-	if (strcmp(queue->taken, expected))
-		fail(queue->taken, line);
 }
 
 /* Each source gives its hint, and none when it is off. Idle and polled requests have none. */
@@ -184,10 +106,9 @@ static void check_end(void)
 
 int main(int argc, char **argv)
 {
-	static struct queue queue;
-	static char line[65536];
+	static struct replay replay;
+	static char line[REPLAY_LINE];
 	FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
-	int reaps = 0;
 
 	if (!file) {
 		fprintf(stderr, "replay VECTOR\n");
@@ -196,43 +117,16 @@ int main(int argc, char **argv)
 	check_sources();
 	check_end();
 	for (line_number = 1; fgets(line, sizeof(line), file); line_number++) {
-		unsigned int a, b, c, d;
-		char one[32], two[32], three[32];
-		int rest;
+		const char *what;
 
 		line[strcspn(line, "\n")] = 0;
-		if (sscanf(line, "queue %u", &a) == 1) {
-			make(&queue, a);
-		} else if (sscanf(line, "post %u %u %u %u", &a, &b, &c, &d) == 4 &&
-			   a < queue.cursor.size) {
-			queue.entries[a] = (struct entry){.cid = b, .phase = c, .urgent = d};
-		} else if (sscanf(line, "urgent %u%n", &a, &rest) == 1) {
-			queue.only_urgent = true;
-			reap(&queue, line, a, line + rest);
-			reaps++;
-		} else if (sscanf(line, "all %u%n", &a, &rest) == 1) {
-			queue.only_urgent = false;
-			reap(&queue, line, a, line + rest);
-			reaps++;
-		} else if (sscanf(line, "cdw12 %u %31s", &a, one) == 2) {
-			if (cint_from_cdw12(a) != hint_of(one))
-				fail(name(cint_from_cdw12(a)), line);
-		} else if (sscanf(line, "cdw13 %u %31s", &a, one) == 2) {
-			if (cint_from_cdw13(a) != hint_of(one))
-				fail(name(cint_from_cdw13(a)), line);
-		} else if (sscanf(line, "merge %31s %31s %31s", one, two, three) == 3) {
-			if (cint_merge(hint_of(one), hint_of(two)) != hint_of(three))
-				fail(name(cint_merge(hint_of(one), hint_of(two))), line);
-		} else if (sscanf(line, "call %31s %31s", one, two) == 2) {
-			if (hint_of_call(one) != hint_of(two))
-				fail(name(hint_of_call(one)), line);
-		} else {
-			fail("not understood", line);
-		}
+		what = replay_line(&replay, line);
+		if (what)
+			fail(what, line);
 	}
 	fclose(file);
-	free(queue.entries);
-	free(queue.taken_bits);
-	printf("replay: %d lines, %d looks at a queue, all as in Rust\n", line_number - 1, reaps);
-	return reaps ? 0 : 1;
+	replay_end(&replay);
+	printf("replay: %d lines, %u looks at a queue, all as in Rust\n", line_number - 1,
+	       replay.looks);
+	return replay.looks ? 0 : 1;
 }
