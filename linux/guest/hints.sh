@@ -38,6 +38,18 @@ row "io_submit of 16, O_DIRECT" batch --ioengine=libaio
 row "io_submit of 16 writes, O_DIRECT" batch --ioengine=libaio --rw=randwrite
 row "io_uring_enter of 16, O_DIRECT" batch --ioengine=io_uring
 row "io_uring_enter of 16, polled, O_DIRECT" batch --ioengine=io_uring --hipri=1
+# What the device takes at once: larger requests are split.
+parts() { echo "$1" > "/sys/block/$DISK/queue/max_sectors_kb" || fail "max_sectors_kb $1"; }
+largest=$(cat "/sys/block/$DISK/queue/max_sectors_kb")
+large() { io --bs=1m --size=4m --direct=1 --rw=read "$@"; }
+row "io_submit of 16 adjacent reads, O_DIRECT" batch --ioengine=libaio --rw=read
+parts 256
+row "pread of 1 MiB in parts of 256 KiB, O_DIRECT" large --ioengine=psync
+row "io_submit of one 1 MiB in parts of 256 KiB, O_DIRECT" large --ioengine=libaio --iodepth=1
+parts 64
+row "pread of 1 MiB in parts of 64 KiB, O_DIRECT" large --ioengine=psync
+row "io_submit of one 1 MiB in parts of 64 KiB, O_DIRECT" large --ioengine=libaio --iodepth=1
+parts "$largest"
 row "page fault" io --ioengine=mmap --rw=randread
 row "pwrite, then fsync" io --ioengine=psync --rw=randwrite --size=8M --number_ios=64 --end_fsync=1
 row "pwrite, then sync" io --ioengine=psync --rw=randwrite --size=8M --number_ios=64
@@ -58,6 +70,20 @@ row "io_uring passthrough, urgent" /cint/passthrough /dev/ng0n1 urgent 64
 row "io_uring passthrough, barrier at 16" /cint/passthrough /dev/ng0n1 barrier 64
 row "io_uring passthrough, plain" /cint/passthrough /dev/ng0n1 plain 64
 row "io_uring passthrough in Rust, barrier at 16" /cint/nvme_hints /dev/ng0n1 barrier 64
+# A file system without a journal: what it writes is the file's data, and its inode when the row is over.
+mke2fs -q -F -t ext4 -O ^has_journal -E nodiscard,lazy_itable_init=0 "$DEV" > out 2>&1 || fail "mke2fs: $(tail -n 1 out)"
+mkdir -p /mnt
+mount -t ext4 -o noatime "$DEV" /mnt || fail "mount"
+dd if=/dev/zero of=/mnt/file bs=256k count=1 conv=fsync 2> out || fail "$(cat out)"
+sync
+fua() { io --filename=/mnt/file --offset=0 --ioengine=psync --direct=1 --sync=dsync --rw=randwrite; }
+row "ext4: pwrite, O_DIRECT, O_DSYNC" fua
+set_parameter cint_sync 0
+row "ext4: the same, cint_sync off" fua
+set_parameter cint_fua 0
+row "ext4: the same, cint_sync and cint_fua off" fua
+umount /mnt
+row "ext4: umount" true
 for source in ioprio sync flush fua last; do set_parameter cint_$source 0; done
 row "all sources off: pread, O_DIRECT" io --ioengine=psync --direct=1 --rw=randread
 row "all sources off: io_submit of 16, O_DIRECT" batch --ioengine=libaio

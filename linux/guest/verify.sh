@@ -41,7 +41,7 @@ up_again
 set_parameter cint_ooo 0
 # Batches with a slow member, on the CPU of the interrupts. Coalescing Disable of vector 1: each completion may interrupt.
 rounds=200
-interrupt_each() { nvme set-feature /dev/nvme0 -f 9 -v 0x10001 > out 2>&1 || fail "Feature 09h: $(head -n 1 out)"; }
+interrupt_each() { nvme set-feature /dev/nvme0 --feature-id=9 --value=0x10001 > out 2>&1 || fail "Feature 09h: $(head -n 1 out)"; }
 slow_members() {
   irq=$(sed -n 's/^ *\([0-9]*\):.*nvme0q1$/\1/p' /proc/interrupts)
   whole=$(taskset -c "$(cat "/proc/irq/$irq/effective_affinity_list")" /cint/batch "$DEV" $rounds) || fail "$counted: batch"
