@@ -5,7 +5,7 @@
 . /cint/lib.sh
 load cint_wire="${WIRE:-cdw12}" poll_queues=1
 
-row() { # NAME COMMAND...
+row() { # NAME COMMAND...: a name of "-" is no row of the table
   name=$1; shift
   "$@" > out 2>&1 || { fail "$name: $(tail -n 1 out)"; tail -n 5 out; }
   sync
@@ -15,17 +15,18 @@ row() { # NAME COMMAND...
 # 64 requests of 4 KiB, at other places than the rows before.
 at=8
 io() {
-  at=$((at + 8))
+  at=$((at + 8)) offset=${at}M
+  [ -z "${FILE:-}" ] || offset=0
   echo 3 > /proc/sys/vm/drop_caches
   # shellcheck disable=SC2086 # a list of words
-  ${WITH:-} fio --name=row --filename="$DEV" --bs=4k --size=256k --offset=${at}M --disk_util=0 --thread=1 \
+  ${WITH:-} fio --name=row --filename="${FILE:-$DEV}" --bs=4k --size=256k --offset=$offset --disk_util=0 --thread=1 \
     --output-format=terse "$@"
 }
 batch() { io --iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16 --direct=1 --rw=randread "$@"; }
 # The last close of a disk writes what is dirty.
 exec 9< "$DEV"
 sync
-row begin true
+row - true
 row "pread, O_DIRECT" io --ioengine=psync --direct=1 --rw=randread
 row "pread" io --ioengine=psync --rw=randread
 row "pwrite, O_DIRECT" io --ioengine=psync --direct=1 --rw=randwrite
@@ -49,6 +50,7 @@ row "io_submit of one 1 MiB in parts of 256 KiB, O_DIRECT" large --ioengine=liba
 parts 64
 row "pread of 1 MiB in parts of 64 KiB, O_DIRECT" large --ioengine=psync
 row "io_submit of one 1 MiB in parts of 64 KiB, O_DIRECT" large --ioengine=libaio --iodepth=1
+row "io_submit of 4 of 1 MiB in parts of 64 KiB, O_DIRECT" large --ioengine=libaio --iodepth=4 --iodepth_batch_submit=4
 parts "$largest"
 row "page fault" io --ioengine=mmap --rw=randread
 row "pwrite, then fsync" io --ioengine=psync --rw=randwrite --size=8M --number_ios=64 --end_fsync=1
@@ -60,9 +62,12 @@ write_and_leave() {
   i=0
   while [ "$(awk '/^(Dirty|Writeback):/ { sum += $2 } END { print sum }' /proc/meminfo)" -gt 0 ] && [ $((i += 1)) -le 100 ]; do sleep 0.1; done
 }
-echo 10 > /proc/sys/vm/dirty_writeback_centisecs
-echo 10 > /proc/sys/vm/dirty_expire_centisecs
+for setting in writeback expire; do
+  cat /proc/sys/vm/dirty_${setting}_centisecs > $setting
+  echo 10 > /proc/sys/vm/dirty_${setting}_centisecs
+done
 row "pwrite, then the flusher" write_and_leave
+for setting in writeback expire; do cat $setting > /proc/sys/vm/dirty_${setting}_centisecs; done
 WITH="ionice -c1 -n0" row "io_submit of 16, real-time priority" batch --ioengine=libaio
 row "pread, O_DIRECT, real-time priority" /cint/priority "$DEV" realtime 64
 WITH="ionice -c3" row "pread, O_DIRECT, idle priority" io --ioengine=psync --direct=1 --rw=randread
@@ -71,19 +76,21 @@ row "io_uring passthrough, barrier at 16" /cint/passthrough /dev/ng0n1 barrier 6
 row "io_uring passthrough, plain" /cint/passthrough /dev/ng0n1 plain 64
 row "io_uring passthrough in Rust, barrier at 16" /cint/nvme_hints /dev/ng0n1 barrier 64
 # A file system without a journal: what it writes is the file's data, and its inode when the row is over.
-mke2fs -q -F -t ext4 -O ^has_journal -E nodiscard,lazy_itable_init=0 "$DEV" > out 2>&1 || fail "mke2fs: $(tail -n 1 out)"
+/usr/bin/mke2fs -q -F -t ext4 -O ^has_journal -E nodiscard,lazy_itable_init=0 "$DEV" > out 2>&1 || fail "mke2fs: $(tail -n 1 out)"
 mkdir -p /mnt
 mount -t ext4 -o noatime "$DEV" /mnt || fail "mount"
 dd if=/dev/zero of=/mnt/file bs=256k count=1 conv=fsync 2> out || fail "$(cat out)"
-sync
-fua() { io --filename=/mnt/file --offset=0 --ioengine=psync --direct=1 --sync=dsync --rw=randwrite; }
+row - true
+FILE=/mnt/file
+fua() { io --ioengine=psync --direct=1 --sync=dsync --rw=randwrite; }
 row "ext4: pwrite, O_DIRECT, O_DSYNC" fua
 set_parameter cint_sync 0
 row "ext4: the same, cint_sync off" fua
 set_parameter cint_fua 0
 row "ext4: the same, cint_sync and cint_fua off" fua
+FILE=''
 umount /mnt
-row "ext4: umount" true
+row - true
 for source in ioprio sync flush fua last; do set_parameter cint_$source 0; done
 row "all sources off: pread, O_DIRECT" io --ioengine=psync --direct=1 --rw=randread
 row "all sources off: io_submit of 16, O_DIRECT" batch --ioengine=libaio
