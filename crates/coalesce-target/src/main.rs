@@ -6,7 +6,7 @@ use coalesce_policy::Spec;
 use coalesce_target::backend_program::{self as backend, Backend};
 use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{
-    Config, Device, DiskConfig, Loopback, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
+    Config, Device, DiskConfig, Latency, Loopback, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
 };
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::top::{self, Top};
@@ -108,6 +108,10 @@ struct Serve {
     /// Serve a memory disk of this size instead: 64M, 1G; its data is lost when its process ends
     #[arg(long, value_name = "SIZE", conflicts_with = "config")]
     memory: Option<Size>,
+
+    /// Time that each operation of a memory disk takes, up to 1s, as on a real disk many at a time [default: none]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["file", "config"])]
+    latency: Option<Latency>,
 
     /// Queues that a front end may use, 1 to 16; QEMU asks for one for each CPU of its guest
     #[arg(long, value_name = "N", default_value_t = QUEUES_DEFAULT, value_parser = parse_queues, conflicts_with = "config")]
@@ -240,6 +244,7 @@ impl Serve {
                     socket_group: self.socket_group,
                     file: self.file,
                     memory: self.memory,
+                    latency: self.latency,
                     queues: self.queues,
                     policy: self.policy,
                     read_only: self.read_only,

@@ -89,7 +89,9 @@ impl<F: FrontEnd> DiskParts<F> {
                 let locking = if config.migratable { Locking::Claimed } else { Locking::Open };
                 Backend::File(FileBackend::open(path, config.read_only, config.direct, locking)?)
             }
-            (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size)?),
+            (None, Some(Size(size))) => {
+                Backend::Memory(MemoryBackend::new(size, config.latency.map_or(0, |time| time.0))?)
+            }
             _ => bail!("needs either a file or memory"),
         };
         let block_size = config.block_size.map_or(backend.block_size(), |Size(size)| size as u32);

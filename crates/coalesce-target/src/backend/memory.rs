@@ -2,15 +2,18 @@
 
 use super::{Buffers, Operation, Outcome, Step};
 use anyhow::{Context as _, Result, bail};
+use io_uring::{opcode, types::Timespec};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// Memory that reads as zeroes until it is written, and takes space only where it was written.
 #[derive(Debug)]
 pub struct MemoryBackend {
     base: NonNull<libc::c_void>,
     size: usize,
+    latency: Option<Timespec>, // the kernel reads it when a timeout is submitted
 }
 
 // SAFETY: the memory is only copied to and from. Overlapping requests race, as on any disk.
@@ -30,11 +33,11 @@ const fn range_piece(offset: u64) -> u64 {
 }
 
 impl MemoryBackend {
-    /// A disk of `size` bytes.
+    /// A disk of `size` bytes, each of whose operations takes at least `latency_ns`. Any number of them wait at a time.
     ///
     /// # Errors
     /// The size is 0, is not a multiple of 512, or is more than the system can map.
-    pub fn new(size: u64) -> Result<Self> {
+    pub fn new(size: u64, latency_ns: u64) -> Result<Self> {
         let Some(len) = usize::try_from(size).ok().and_then(NonZeroUsize::new).filter(|_| size.is_multiple_of(512))
         else {
             bail!("a memory disk of {size} bytes: the size must be a multiple of 512 and not 0");
@@ -43,7 +46,9 @@ impl MemoryBackend {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
         // SAFETY: a new mapping that overlaps no other.
         let base = unsafe { mmap_anonymous(None, len, protection, flags) };
-        Ok(Self { base: base.with_context(|| format!("a memory disk of {size} bytes"))?, size: len.get() })
+        let base = base.with_context(|| format!("a memory disk of {size} bytes"))?;
+        let latency = (latency_ns > 0).then(|| Timespec::from(Duration::from_nanos(latency_ns)));
+        Ok(Self { base, size: len.get(), latency })
     }
 
     pub(super) const fn size(&self) -> u64 {
@@ -51,6 +56,13 @@ impl MemoryBackend {
     }
 
     pub(super) fn begin(&self, operation: &Operation, buffers: &Buffers) -> Step {
+        match &self.latency {
+            Some(latency) => Step::Submit(opcode::Timeout::new(latency).build()),
+            None => self.start(operation, buffers),
+        }
+    }
+
+    fn start(&self, operation: &Operation, buffers: &Buffers) -> Step {
         let is_large = match *operation {
             Operation::Read { .. } | Operation::Write { .. } => buffers.len() > PIECE,
             Operation::Flush => false,
@@ -65,8 +77,11 @@ impl MemoryBackend {
         }
     }
 
-    /// Performs the next piece of a large operation.
-    pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers) -> Step {
+    /// Performs an operation after its wait, whose result is never 0, or the next piece of a large one.
+    pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
+        if result != 0 {
+            return self.start(operation, buffers);
+        }
         let Some(done) = self.perform(operation, buffers) else { return Step::Ended(Outcome::Error) };
         let is_done = match operation {
             Operation::Read { offset } | Operation::Write { offset, .. } => {

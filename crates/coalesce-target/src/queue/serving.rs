@@ -369,7 +369,7 @@ impl<S: Source> Queue<S> {
         match step {
             Step::Ended(outcome) => self.end(id, outcome),
             // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and
-            // been reaped. The disk keeps its descriptors open.
+            // been reaped. The disk keeps its descriptors and its latency.
             Step::Submit(entry) => unsafe { self.reactor.push(id, entry) },
             Step::Again => self.requests.postpone(id),
         }
