@@ -2,7 +2,7 @@
 # Our NVMe disk, our virtio-blk disk, QEMU's own nvme device and SPDK's side by side in one guest, in turns, under each policy.
 #
 #   nvme-compare.sh   about seven minutes, 15 with SPDK; all disks are in memory, and no medium slows them down, but for:
-#   LATENCY=TIME      that each request of our own disks takes, as 1ms, so that many are in flight [none]
+#   LATENCY=TIME      that each request of our own disks takes, as 1ms or 500us..2ms, so that many are in flight [none]
 #
 #   SPDK_TGT=PROGRAM   coalesce_spdk_tgt, whose NVMe disks over vfio-user are measured, too: "spdk" in memory, "spdk-null", a
 #                      null bdev. Policy "none" is SPDK as it is. It polls, so it is stopped during the other disks' turns
@@ -41,19 +41,20 @@ mkdir "$work/root"
 guest/plugin/build.sh "$work" "$work/root/mark"
 (cd "$work/root" && echo mark | cpio --quiet -o -H newc -R 0:0) > "$work/mark.cpio"
 
+takes=${LATENCY:+latency = \'$LATENCY\'}
 cat > "$work/disks.toml" <<TOML
 [[disk]]
 device = "virtio-blk"
 socket = "$work/virtio"
 memory = "256M"
-${LATENCY:+latency = "$LATENCY"}
+$takes
 queues = 2
 serial = "virtio"
 [[disk]]
 device = "nvme"
 socket = "$work/nvme"
 memory = "256M"
-${LATENCY:+latency = "$LATENCY"}
+$takes
 queues = 2
 serial = "nvme"
 TOML

@@ -65,7 +65,7 @@ pub struct DiskConfig {
     pub file: Option<PathBuf>,
     /// Size of a memory disk, instead of an image.
     pub memory: Option<Size>,
-    /// Time that each operation of a memory disk takes.
+    /// Time that each operation of a memory disk takes; none if not given.
     pub latency: Option<Latency>,
     /// Number of queues that a front end may use.
     #[serde(default = "most", deserialize_with = "queues")]
@@ -275,16 +275,26 @@ impl Serialize for Poll {
     }
 }
 
-/// The time that each operation of a memory disk takes, in ns.
+/// The time that each operation of a memory disk takes, or the bounds between which it differs, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Latency(pub u64);
+pub struct Latency {
+    /// The shortest.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
 
 impl FromStr for Latency {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let ns = coalesce_policy::parse_duration(text).map_err(|problem| format!("latency {text} {problem}"))?;
-        if ns > 1_000_000_000 { Err(format!("latency {text} is out of range; allowed: 0 to 1s")) } else { Ok(Self(ns)) }
+        let ns = |part| coalesce_policy::parse_duration(part).map_err(|problem| format!("latency {part} {problem}"));
+        let (min, max) = text.split_once("..").unwrap_or((text, text));
+        let latency = Self { min_ns: ns(min)?, max_ns: ns(max)? };
+        if latency.min_ns <= latency.max_ns && latency.max_ns <= 1_000_000_000 {
+            return Ok(latency);
+        }
+        Err(format!("latency {text} is out of range; allowed: 0 to 1s, as 1ms or as 500us..2ms"))
     }
 }
 
@@ -296,7 +306,7 @@ impl<'de> Deserialize<'de> for Latency {
 
 impl Serialize for Latency {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        to_text(&format!("{}ns", self.0), serializer)
+        to_text(&format!("{}ns..{}ns", self.min_ns, self.max_ns), serializer)
     }
 }
 
@@ -501,7 +511,7 @@ mod tests {
             socket = '/run/b.sock'
             socket_mode = '660'
             memory = '64M'
-            latency = '500us'
+            latency = '500us..1ms'
             policy = 'vic:cif_threshold=2'
             poll = '20us'
             queues = 3

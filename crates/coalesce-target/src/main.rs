@@ -80,7 +80,11 @@ const CALL_EXAMPLES: &str = "\
 EXAMPLES
       coalesce-target call --control /tmp/control list
       coalesce-target call --control /tmp/control get_stats
-      coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'";
+      coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'
+  The guest has its CPU for the next 5 ms, of which policy vic makes use; with
+  \"running\": false it has lost it. After that time, at most 1 s, the target
+  knows nothing about it again:
+      coalesce-target call --control /tmp/control set_running '{\"ctrlr\": \"s\", \"running\": true, \"for_us\": 5000}'";
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("disks").required(true).args(["socket", "config"]))]
@@ -109,7 +113,7 @@ struct Serve {
     #[arg(long, value_name = "SIZE", conflicts_with = "config")]
     memory: Option<Size>,
 
-    /// Time that each operation of a memory disk takes, up to 1s, as on a real disk many at a time [default: none]
+    /// Time that each operation of a memory disk takes, many at once, up to 1s: 500us; 500us..2ms: spread evenly [default: none]
     #[arg(long, value_name = "TIME", conflicts_with_all = ["file", "config"])]
     latency: Option<Latency>,
 
@@ -192,7 +196,7 @@ struct Call {
     #[arg(long, value_name = "PATH")]
     control: PathBuf,
 
-    /// list, get_policy, set_policy, get_stats, reset_stats, vhost_controller_set_coalescing
+    /// list, get_policy, set_policy, set_running, get_stats, reset_stats, vhost_controller_set_coalescing
     method: String,
 
     /// Parameters, as a JSON object

@@ -15,7 +15,7 @@ const REQUESTS: u16 = 32;
 fn recorded(drive: impl FnOnce(&mut Queue)) -> (BTreeMap<u64, u64>, Vec<(u64, u64)>) {
     let directory = TempDir::new().unwrap();
     // Without polls the disk takes what is published at once in one turn.
-    let disk = Disk::memory("disk", "64M").policy("none").line("latency = \"5ms\"").line("poll = \"0\"");
+    let disk = Disk::memory("disk", "64M").policy("none").line("latency = \"5ms..20ms\"").line("poll = \"0\"");
     write_config(&directory, &[disk]);
     let record = directory.path().join("record");
     let mut target = Target::spawn(directory, |command| command.arg("--record").arg(&record));
@@ -41,6 +41,8 @@ fn recorded(drive: impl FnOnce(&mut Queue)) -> (BTreeMap<u64, u64>, Vec<(u64, u6
 
 fn assert_all_took_their_time((submitted, completed): (BTreeMap<u64, u64>, Vec<(u64, u64)>)) {
     assert_eq!((submitted.len(), completed.len()), (usize::from(REQUESTS), usize::from(REQUESTS)));
+    let order: Vec<_> = completed.iter().map(|&(id, _)| id).collect();
+    assert!(!order.is_sorted(), "they take different times: {order:?}");
     for (id, end) in completed {
         assert!(end - submitted[&id] >= LATENCY_NS, "{id}: {} ns", end - submitted[&id]);
     }
