@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Our NVMe disk, our virtio-blk disk, QEMU's own nvme device and SPDK's side by side in one guest, in turns, under each policy.
 #
-#   nvme-compare.sh   about seven minutes, 15 with SPDK; all disks are in memory, and no medium slows them down
+#   nvme-compare.sh   about seven minutes, 15 with SPDK; all disks are in memory, and no medium slows them down, but for:
+#   LATENCY=TIME      that each request of our own disks takes, as 1ms or 500us..2ms, so that many are in flight [none]
 #
 #   SPDK_TGT=PROGRAM   coalesce_spdk_tgt, whose NVMe disks over vfio-user are measured, too: "spdk" in memory, "spdk-null", a
 #                      null bdev. Policy "none" is SPDK as it is. It polls, so it is stopped during the other disks' turns
@@ -40,17 +41,20 @@ mkdir "$work/root"
 guest/plugin/build.sh "$work" "$work/root/mark"
 (cd "$work/root" && echo mark | cpio --quiet -o -H newc -R 0:0) > "$work/mark.cpio"
 
+takes=${LATENCY:+latency = \'$LATENCY\'}
 cat > "$work/disks.toml" <<TOML
 [[disk]]
 device = "virtio-blk"
 socket = "$work/virtio"
 memory = "256M"
+$takes
 queues = 2
 serial = "virtio"
 [[disk]]
 device = "nvme"
 socket = "$work/nvme"
 memory = "256M"
+$takes
 queues = 2
 serial = "nvme"
 TOML
@@ -123,7 +127,7 @@ run() { # NAME ROUNDS RUNTIME [QEMU-ARGUMENTS]: a guest; "$work/NAME" gets a lin
     [(reduce inputs as $line ([];
       if $line | startswith("GUEST-STEP ") then . + [{step: $line[11:], results: []}]
       elif $line | startswith("RESULT ") then .[-1].results += [$line[7:] | fromjson] else . end))[] | select(.step != "end")]
-    | to_entries[] | .key as $k | .value | (.step | capture("(?<disk>.*):(?<policy>.*) (?<load>.*)")) + . | .results[0] as $first
+    | to_entries[] | .key as $k | .value | (.step | capture("(?<disk>[^:]*):(?<policy>.*) (?<load>.*)")) + . | .results[0] as $first
     | {disk, policy, load, requests: $first.requests, guest: $first.irqs_per_io, iops: ([.results[].iops] | add),
        p50: $first.lat_us_p50, p99: $first.lat_us_p99}
       + (if .disk == "qemu" then {} else

@@ -141,7 +141,7 @@ struct Target {
 impl Default for Target {
     fn default() -> Self {
         bus_error::survive().unwrap();
-        let backend = Backend::Memory(MemoryBackend::new(DISK_LEN).unwrap());
+        let backend = Backend::Memory(MemoryBackend::new(DISK_LEN, 0..=0).unwrap());
         let limits = Limits {
             size: DISK_LEN,
             block_size: 512,

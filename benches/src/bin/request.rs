@@ -31,6 +31,7 @@ fn main() {
         socket_group: None,
         file: None,
         memory: Some(Size(64 << 20)),
+        latency: None,
         queues: 1,
         policy: policy.parse().expect("a policy"),
         read_only: false,

@@ -203,7 +203,7 @@ impl Backend {
     pub fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
         match self {
             Self::File(file) => file.resume(operation, buffers, result),
-            Self::Memory(memory) => memory.resume(operation, buffers),
+            Self::Memory(memory) => memory.resume(operation, buffers, result),
         }
     }
 }

@@ -65,6 +65,8 @@ pub struct DiskConfig {
     pub file: Option<PathBuf>,
     /// Size of a memory disk, instead of an image.
     pub memory: Option<Size>,
+    /// Time that each operation of a memory disk takes; none if not given.
+    pub latency: Option<Latency>,
     /// Number of queues that a front end may use.
     #[serde(default = "most", deserialize_with = "queues")]
     pub queues: u16,
@@ -273,6 +275,41 @@ impl Serialize for Poll {
     }
 }
 
+/// The time that each operation of a memory disk takes, or the bounds between which it differs, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// The shortest.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl FromStr for Latency {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ns = |part| coalesce_policy::parse_duration(part).map_err(|problem| format!("latency {part} {problem}"));
+        let (min, max) = text.split_once("..").unwrap_or((text, text));
+        let latency = Self { min_ns: ns(min)?, max_ns: ns(max)? };
+        if latency.min_ns <= latency.max_ns && latency.max_ns <= 1_000_000_000 {
+            return Ok(latency);
+        }
+        Err(format!("latency {text} is out of range; allowed: 0 to 1s, as 1ms or as 500us..2ms"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Latency {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl Serialize for Latency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        to_text(&format!("{}ns..{}ns", self.min_ns, self.max_ns), serializer)
+    }
+}
+
 /// The longest time of an orderly stop, in ns. It is bounded because a medium may be stuck. The default is below the 90
 /// s that service managers wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -407,6 +444,9 @@ impl DiskConfig {
         if self.direct && self.memory.is_some() {
             bail!("direct is for files: a memory disk has no page cache to bypass");
         }
+        if self.latency.is_some() && self.memory.is_none() {
+            bail!("latency is for memory disks: a file takes the time of its medium");
+        }
         if self.migratable && (self.memory.is_some() || self.device == Device::Nvme) {
             bail!(
                 "migratable is for virtio-blk disks over a file: no other target can reach a memory disk, and NVMe has no dirty log"
@@ -471,6 +511,7 @@ mod tests {
             socket = '/run/b.sock'
             socket_mode = '660'
             memory = '64M'
+            latency = '500us..1ms'
             policy = 'vic:cif_threshold=2'
             poll = '20us'
             queues = 3
@@ -523,12 +564,14 @@ mod tests {
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1Z\"", ["line 3", "unknown unit Z"]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nqueues = 17", ["line 4", "queues is 17; allowed: 1 to 16"]),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npoll = \"1\"", ["line 4", "has no unit"]),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nlatency = \"2s\"", ["line 4", "allowed: 0 to 1s"]),
         ] {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         }
         for (text, part) in [
             ("[[disk]]\nsocket = \"s\"", "either a file or memory"),
+            ("[[disk]]\nsocket = \"s\"\nfile = \"f\"\nlatency = \"1ms\"", "takes the time of its medium"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\ndevice = \"nvme\"\nevent_idx = false", "a part of virtio"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"nvme:host=on\"", "only an NVMe disk has"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),

@@ -100,8 +100,11 @@ pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
     })
 }
 
-const METHODS: [&str; 6] =
-    ["list", "get_policy", "set_policy", "get_stats", "reset_stats", "vhost_controller_set_coalescing"];
+const METHODS: [&str; 7] =
+    ["list", "get_policy", "set_policy", "set_running", "get_stats", "reset_stats", "vhost_controller_set_coalescing"];
+
+/// The longest time for which a statement about the guest's CPUs holds, in us. It bounds the harm of one that is wrong.
+const FOR_US_MAX: u32 = 1_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,6 +122,15 @@ struct SetPolicy {
     ctrlr: String,
     queue: Option<usize>,
     policy: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetRunning {
+    ctrlr: String,
+    queue: Option<usize>,
+    running: bool,
+    for_us: u32,
 }
 
 #[derive(Deserialize)]
@@ -151,6 +163,14 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
         "set_policy" => {
             let SetPolicy { ctrlr, queue, policy } = parse(params)?;
             one(disks, &ctrlr)?.set_policy(queue, &policy.parse::<Spec>()?)?;
+            true.into()
+        }
+        "set_running" => {
+            let SetRunning { ctrlr, queue, running, for_us } = parse(params)?;
+            if !(1..=FOR_US_MAX).contains(&for_us) {
+                bail!("for_us is {for_us}; allowed: 1 to {FOR_US_MAX}");
+            }
+            one(disks, &ctrlr)?.set_running(queue, running, Duration::from_micros(for_us.into()))?;
             true.into()
         }
         "get_stats" => {

@@ -38,6 +38,17 @@ pub struct PolicyChange {
     pub policy: String,
 }
 
+/// Whether the guest's CPUs that a queue interrupts run, and until when this is known.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SliceChange {
+    /// The queue's index; all queues if not given.
+    pub queue: Option<usize>,
+    /// Whether they run.
+    pub running: bool,
+    /// The end of their time slice, or of the pause, in ns of the system's monotonic clock.
+    pub until_ns: u64,
+}
+
 /// The user that a disk's process switches to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Identity {
@@ -87,6 +98,8 @@ pub enum Request {
     ResetStats,
     /// Change the policy.
     SetPolicy(PolicyChange),
+    /// Note whether the guest runs.
+    SetRunning(SliceChange),
     /// Complete what is in flight, deliver what is held, and end.
     Stop,
 }

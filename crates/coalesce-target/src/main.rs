@@ -6,7 +6,7 @@ use coalesce_policy::Spec;
 use coalesce_target::backend_program::{self as backend, Backend};
 use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{
-    Config, Device, DiskConfig, Loopback, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
+    Config, Device, DiskConfig, Latency, Loopback, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
 };
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::top::{self, Top};
@@ -80,7 +80,11 @@ const CALL_EXAMPLES: &str = "\
 EXAMPLES
       coalesce-target call --control /tmp/control list
       coalesce-target call --control /tmp/control get_stats
-      coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'";
+      coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'
+  The guest has its CPU for the next 5 ms, of which policy vic makes use; with
+  \"running\": false it has lost it. After that time, at most 1 s, the target
+  knows nothing about it again:
+      coalesce-target call --control /tmp/control set_running '{\"ctrlr\": \"s\", \"running\": true, \"for_us\": 5000}'";
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("disks").required(true).args(["socket", "config"]))]
@@ -108,6 +112,10 @@ struct Serve {
     /// Serve a memory disk of this size instead: 64M, 1G; its data is lost when its process ends
     #[arg(long, value_name = "SIZE", conflicts_with = "config")]
     memory: Option<Size>,
+
+    /// Time that each operation of a memory disk takes, many at once, up to 1s: 500us; 500us..2ms: spread evenly [default: none]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["file", "config"])]
+    latency: Option<Latency>,
 
     /// Queues that a front end may use, 1 to 16; QEMU asks for one for each CPU of its guest
     #[arg(long, value_name = "N", default_value_t = QUEUES_DEFAULT, value_parser = parse_queues, conflicts_with = "config")]
@@ -188,7 +196,7 @@ struct Call {
     #[arg(long, value_name = "PATH")]
     control: PathBuf,
 
-    /// list, get_policy, set_policy, get_stats, reset_stats, vhost_controller_set_coalescing
+    /// list, get_policy, set_policy, set_running, get_stats, reset_stats, vhost_controller_set_coalescing
     method: String,
 
     /// Parameters, as a JSON object
@@ -240,6 +248,7 @@ impl Serve {
                     socket_group: self.socket_group,
                     file: self.file,
                     memory: self.memory,
+                    latency: self.latency,
                     queues: self.queues,
                     policy: self.policy,
                     read_only: self.read_only,

@@ -7,7 +7,7 @@ mod requests;
 mod serving;
 mod state;
 
-pub use mailbox::{Change, Command, Part};
+pub use mailbox::{Change, Command, Part, Slice};
 
 use crate::disk::Disk;
 use crate::record::Recorder;

@@ -145,7 +145,9 @@ fn append_lines(from: &mut impl Read, mut file: &File) -> std::io::Result<()> {
     }
 }
 
-fn monotonic_ns() -> u64 {
+/// The time of the system's monotonic clock, in ns.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(std::time::Duration::from).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,10 +2,10 @@
 
 use crate::backend::{Backend, FileBackend, Locking, MemoryBackend};
 use crate::call::CallRings;
-use crate::config::{DiskConfig, Size};
+use crate::config::{DiskConfig, Latency, Size};
 use crate::disk::{Disk, Limits, SERIAL_LEN};
 use crate::front_end::FrontEnd;
-use crate::queue::{Command, QueueConfig, QueueParts, QueueThread};
+use crate::queue::{Command, QueueConfig, QueueParts, QueueThread, Slice};
 use crate::record::Recorder;
 use crate::socket::{Door, accepted};
 use crate::stats::QueueStats;
@@ -84,12 +84,13 @@ impl<F: FrontEnd> DiskParts<F> {
     }
 
     fn try_open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
+        let latency = config.latency.map_or(0..=0, |Latency { min_ns, max_ns }| min_ns..=max_ns);
         let backend = match (&config.file, config.memory) {
             (Some(path), None) => {
                 let locking = if config.migratable { Locking::Claimed } else { Locking::Open };
                 Backend::File(FileBackend::open(path, config.read_only, config.direct, locking)?)
             }
-            (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size)?),
+            (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size, latency)?),
             _ => bail!("needs either a file or memory"),
         };
         let block_size = config.block_size.map_or(backend.block_size(), |Size(size)| size as u32);
@@ -187,19 +188,28 @@ impl<F: FrontEnd> DiskServer<F> {
     /// # Errors
     /// There is no such queue, or the policy is refused.
     pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
-        let queues = match queue {
-            None => &self.queues[..],
-            Some(index) => std::slice::from_ref(
-                self.queues
-                    .get(index)
-                    .ok_or_else(|| anyhow!("queue is {index}; allowed: 0 to {}", self.queues.len() - 1))?,
-            ),
-        };
-        for queue in queues {
+        for queue in self.chosen(queue)? {
             let answer = queue.ask(|answer| Command::SetPolicy(policy.clone(), answer));
             answer.context("the queue has ended")??;
         }
         Ok(())
+    }
+
+    /// Notes for one queue, or for all, whether the guest runs, and until when.
+    ///
+    /// # Errors
+    /// There is no such queue.
+    pub fn set_running(&self, queue: Option<usize>, slice: Slice) -> Result<()> {
+        for queue in self.chosen(queue)? {
+            queue.ask(|answer| Command::SetRunning(slice, answer)).context("the queue has ended")?;
+        }
+        Ok(())
+    }
+
+    fn chosen(&self, queue: Option<usize>) -> Result<&[QueueThread<F::Source>]> {
+        let Some(index) = queue else { return Ok(&self.queues) };
+        let chosen = self.queues.get(index).map(std::slice::from_ref);
+        chosen.ok_or_else(|| anyhow!("queue is {index}; allowed: 0 to {}", self.queues.len() - 1))
     }
 
     /// Completes the requests in flight, delivers the held completions, then closes the connection. The order matters:

@@ -2,7 +2,7 @@
 //! questions, restarts and stops these processes. It maps no guest memory, opens no image, and reads from no front end.
 
 use crate::config::{Config, DiskConfig, Sandbox};
-use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Request, Setup};
+use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Request, Setup, SliceChange};
 use crate::log;
 use crate::record::{self, Gatherer};
 use crate::server::DiskInfo;
@@ -122,6 +122,17 @@ impl Disk {
             self.state().policies = policies;
         }
         self.named(outcome)
+    }
+
+    /// Notes for one queue, or for all, that the guest runs, or does not, for this time. Lost if the disk's process ends.
+    ///
+    /// # Errors
+    /// There is no such queue, or the disk's process does not answer.
+    pub fn set_running(&self, queue: Option<usize>, running: bool, time: Duration) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let until_ns = record::monotonic_ns() + u64::try_from(time.as_nanos())?;
+        let change = Request::SetRunning(SliceChange { queue, running, until_ns });
+        self.named(self.begin(change).and_then(|pending| pending.wait(deadline)))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::config::Device;
 use crate::front_end::FrontEnd;
-use crate::link::{DiskStats, Questions, Request, Setup};
+use crate::link::{DiskStats, Questions, Request, Setup, SliceChange};
 use crate::nvme::front_end::NvmeUser;
-use crate::record::Writer;
+use crate::queue::Slice;
+use crate::record::{Writer, monotonic_ns};
 use crate::server::{DiskParts, DiskServer};
 use crate::vhost::front_end::VhostUserBlk;
 use crate::{bus_error, log, record, sandbox};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use std::io::PipeWriter;
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
 /// The most descriptors that come with the first byte: the socket and, if there is a record, a pipe to it.
@@ -139,6 +141,10 @@ fn answer(disk: &DiskServer<impl FrontEnd>, request: Request) -> Result<Value> {
             Ok(Value::Null)
         }
         Request::SetPolicy(change) => disk.set_policy(change.queue, &change.policy.parse()?).map(|()| Value::Null),
+        Request::SetRunning(SliceChange { queue, running, until_ns }) => {
+            let until = Instant::now() + Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
+            disk.set_running(queue, Slice { running, until }).map(|()| Value::Null)
+        }
         Request::Start(_) | Request::Stop => bail!("the disk is already served"),
     }
 }

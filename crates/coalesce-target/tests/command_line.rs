@@ -136,6 +136,7 @@ fn every_subcommand_explains_itself() {
                 "--socket <PATH>",
                 "--file <IMG>",
                 "--memory <SIZE>",
+                "--latency <TIME>",
                 "--queues <N>",
                 "--policy <TEXT>",
                 "--control <PATH>",
@@ -152,7 +153,7 @@ fn every_subcommand_explains_itself() {
         ),
         (&["bench", "--help"], &["--socket <PATH>", "--depth", "--seconds", "--json", "[default: 32]"]),
         (&["policies", "--help"], &["policy"]),
-        (&["call", "--help"], &["--control <PATH>", "get_stats", "set_policy", "get_policy", "list"]),
+        (&["call", "--help"], &["--control <PATH>", "get_stats", "set_policy", "set_running", "get_policy", "list"]),
         (&["help", "serve"], &["--socket <PATH>"]),
     ] {
         let ended = run(&directory, arguments);
@@ -319,6 +320,11 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
         (&more, &["--poll", "1"], &["--poll <TIME>", "poll 1 has no unit", "1us"]),
         (&more, &["--poll", "1h"], &["--poll <TIME>", "poll 1h has an unknown unit", "ns, us, ms, s"]),
         (&more, &["--poll", "11ms"], &["--poll <TIME>", "allowed: 0 to 10ms"]),
+        (&more, &["--latency", "1"], &["--latency <TIME>", "latency 1 has no unit", "1us"]),
+        (&more, &["--latency", "1001ms"], &["--latency <TIME>", "allowed: 0 to 1s"]),
+        (&more, &["--latency", "2ms..1ms"], &["--latency <TIME>", "2ms..1ms is out of range"]),
+        (&["serve", "--socket", "s", "--file", "f"], &["--latency", "1ms"], &["--latency <TIME>", "--file"]),
+        (&["serve", "--config", "c"], &["--latency", "1ms"], &["--config", "--latency"]),
         (&more, &["--metrics", "0.0.0.0:9100"], &["--metrics", "not a loopback address", "127.0.0.0/8", "[::1]"]),
         (&more, &["--metrics", "[::]:9100"], &["--metrics", "not a loopback address", "127.0.0.0/8", "[::1]"]),
         (&more, &["--metrics", "192.0.2.1:9100"], &["--metrics", "not a loopback address"]),
@@ -746,7 +752,7 @@ fn errors_of_the_control_socket_have_the_codes_of_json_rpc_and_say_what_is_allow
             r#"{"jsonrpc": "2.0", "id": "a", "method": "get_status"}"#,
             METHOD_NOT_FOUND,
             json!("a"),
-            &["\"get_status\"", "list, get_policy, set_policy, get_stats"],
+            &["\"get_status\"", "list, get_policy, set_policy, set_running, get_stats"],
         ),
         (
             r#"{"jsonrpc": "2.0", "id": null, "method": "list", "params": {"ctrlr": "s"}}"#,
@@ -783,6 +789,24 @@ fn errors_of_the_control_socket_have_the_codes_of_json_rpc_and_say_what_is_allow
             INVALID_PARAMS,
             json!(1),
             &["thr=256", "0 to 255"],
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "set_running", "params": {"ctrlr": "s", "running": true, "for_us": 0}}"#,
+            INVALID_PARAMS,
+            json!(1),
+            &["for_us is 0", "1 to 1000000"],
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "set_running", "params": {"ctrlr": "s", "running": true}}"#,
+            INVALID_PARAMS,
+            json!(1),
+            &["missing field `for_us`"],
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "set_running", "params": {"ctrlr": "s", "queue": 2, "running": true, "for_us": 1}}"#,
+            INVALID_PARAMS,
+            json!(1),
+            &["queue is 2", "0 to 1"],
         ),
     ] {
         let answer = control(&target.path("control"), format!("{request}\n").as_bytes());

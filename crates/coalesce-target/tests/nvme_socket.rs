@@ -161,6 +161,7 @@ fn served(policy: &str) -> (TempDir, DiskServer<NvmeUser>) {
         socket_group: None,
         file: None,
         memory: Some(Size(SIZE)),
+        latency: None,
         queues: 2,
         policy: policy.parse().unwrap(),
         read_only: false,

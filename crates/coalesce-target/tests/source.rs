@@ -4,8 +4,9 @@ use coalesce_delivery::Ring;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome};
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
-use coalesce_target::queue::{Command, Part, QueueConfig, QueueParts, QueueThread};
+use coalesce_target::queue::{Command, Part, QueueConfig, QueueParts, QueueThread, Slice};
 use coalesce_target::source::{Request, Source, Task};
+use coalesce_target::stats::QueueStats;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -171,7 +172,7 @@ impl Bench {
     }
 
     fn with_policy(policy: &str, room: usize) -> Self {
-        let backend = Backend::Memory(MemoryBackend::new(1 << 20).unwrap());
+        let backend = Backend::Memory(MemoryBackend::new(1 << 20, 0..=0).unwrap());
         let limits =
             Limits { size: 1 << 20, block_size: 512, read_only: false, serial: [0; SERIAL_LEN], max_memory: 0 };
         let disk = Arc::new(Disk {
@@ -269,24 +270,98 @@ fn a_broken_source_is_reported_and_rests() {
     assert_eq!((stats.completions, stats.device.broken_rings), (0, 1));
 }
 
+const HOLDING: &str = "vic:max_hold=off,iops_threshold=0,cif_threshold=2,epoch=1ms";
+
 /// A queue that holds completions, and has nothing in flight. vIC without `max_hold` has no deadline: it relies on the next
 /// completion.
 fn that_holds() -> Bench {
-    let bench = Bench::with_policy("vic:max_hold=off,iops_threshold=0,cif_threshold=2,epoch=1ms", usize::MAX);
+    let bench = Bench::with_policy(HOLDING, usize::MAX);
     bench.host.lock().unwrap().takes = Some(0);
     (0..64).for_each(|command| bench.submit(0, command, READ, Some(&block(0))));
-    let start = Instant::now();
-    for taken in 64.. {
-        assert!(start.elapsed() < PATIENCE, "it holds nothing");
-        bench.host.lock().unwrap().takes = Some(1);
-        bench.submit(0, taken, READ, Some(&block(0))); // 64 wait while this one completes
-        while bench.queue.ask(Command::GetStats).unwrap().completions < u64::from(taken) - 63 {}
-        if bench.queue.ask(Command::GetStats).unwrap().held > 0 {
-            break;
+    bench.complete_until_held();
+    bench
+}
+
+impl Bench {
+    /// Completes one more, while 64 wait.
+    fn complete_one(&self) -> QueueStats {
+        let completions = self.queue.ask(Command::GetStats).unwrap().completions;
+        self.host.lock().unwrap().takes = Some(1);
+        self.submit(0, 64, READ, Some(&block(0)));
+        loop {
+            let stats = self.queue.ask(Command::GetStats).unwrap();
+            if stats.completions > completions {
+                return stats;
+            }
         }
     }
-    while bench.interrupts.try_recv().is_ok() {}
-    bench
+
+    /// Completes some until one is held, and forgets the interrupts.
+    fn complete_until_held(&self) {
+        let start = Instant::now();
+        while self.complete_one().held == 0 {
+            assert!(start.elapsed() < PATIENCE, "it holds nothing");
+        }
+        while self.interrupts.try_recv().is_ok() {}
+    }
+
+    /// Says whether the guest runs, and that this holds for the time.
+    fn set_running(&self, running: bool, time: Duration) {
+        let slice = Slice { running, until: Instant::now() + time };
+        self.queue.ask(|answer| Command::SetRunning(slice, answer));
+    }
+}
+
+/// Longer than any test.
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_guest_that_loses_its_cpu_or_gets_it_back_has_what_is_held() {
+    for running in [false, true] {
+        let bench = that_holds();
+        bench.set_running(running, HOUR);
+        bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
+        assert_eq!(bench.queue.ask(Command::GetStats).unwrap().held, 0);
+    }
+}
+
+/// So nothing is late if the one who says so ends.
+#[test]
+fn for_a_guest_that_has_no_cpu_nothing_is_held() {
+    let bench = that_holds();
+    bench.set_running(false, HOUR);
+    bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
+    for _ in 0..64 {
+        assert_eq!(bench.complete_one().held, 0);
+        bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
+    }
+    bench.set_running(true, Duration::ZERO);
+    bench.complete_until_held();
+}
+
+#[test]
+fn what_is_said_about_a_guest_counts_for_nothing_when_its_time_is_over() {
+    let bench = that_holds();
+    bench.set_running(false, Duration::from_millis(20));
+    bench.complete_until_held();
+}
+
+#[test]
+fn completions_are_delivered_near_the_end_of_a_time_slice() {
+    let bench = that_holds();
+    let set = |answer| Command::SetPolicy(format!("{HOLDING},margin=100ms").parse().unwrap(), answer);
+    bench.queue.ask(set).unwrap().unwrap();
+    let ends = || bench.queue.ask(Command::GetStats).unwrap().delivered.get("slice_end").copied();
+    let start = Instant::now();
+    while ends().is_none() {
+        assert!(start.elapsed() < PATIENCE, "none is delivered for the end of the slice");
+        bench.set_running(true, Duration::from_millis(90));
+        bench.complete_one();
+    }
+    let before = ends();
+    bench.set_running(true, HOUR);
+    bench.complete_until_held();
+    assert_eq!(ends(), before, "an end that is far says nothing");
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl Default for Host {
             memories,
             regions: shared.map(|(span, _)| span),
             record: Arc::new(share(RECORD_LEN as u64)),
-            disk: Backend::Memory(MemoryBackend::new(DISK_LEN).unwrap()),
+            disk: Backend::Memory(MemoryBackend::new(DISK_LEN, 0..=0).unwrap()),
             kick: EventFd::new(EFD_NONBLOCK).unwrap(),
         }
     }

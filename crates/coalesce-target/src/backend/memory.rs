@@ -2,15 +2,21 @@
 
 use super::{Buffers, Operation, Outcome, Step};
 use anyhow::{Context as _, Result, bail};
+use io_uring::{opcode, types::Timespec};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Memory that reads as zeroes until it is written, and takes space only where it was written.
 #[derive(Debug)]
 pub struct MemoryBackend {
     base: NonNull<libc::c_void>,
     size: usize,
+    latencies: Vec<Timespec>, // taken in turn; the kernel reads one when its timeout is submitted
+    next: AtomicUsize,
 }
 
 // SAFETY: the memory is only copied to and from. Overlapping requests race, as on any disk.
@@ -29,12 +35,23 @@ const fn range_piece(offset: u64) -> u64 {
     RANGE_PIECE - offset % PAGE
 }
 
+/// [`TIMES`] times, evenly spread, in an order in which neighbours differ: operations that begin together then end one by
+/// one, as on a real disk. If they ended together, their guest would begin the next ones together, too.
+fn spread(ns: &RangeInclusive<u64>) -> Vec<Timespec> {
+    let time = |i: u64| ns.start() + (ns.end() - ns.start()) * (i * STRIDE % TIMES) / (TIMES - 1);
+    (0..TIMES).map(|i| Timespec::from(Duration::from_nanos(time(i)))).collect()
+}
+
+/// A prime.
+const TIMES: u64 = 251;
+const STRIDE: u64 = 97;
+
 impl MemoryBackend {
-    /// A disk of `size` bytes.
+    /// A disk of `size` bytes, each of whose operations takes a time in this range, or longer. Any number of them wait at once.
     ///
     /// # Errors
     /// The size is 0, is not a multiple of 512, or is more than the system can map.
-    pub fn new(size: u64) -> Result<Self> {
+    pub fn new(size: u64, latency_ns: RangeInclusive<u64>) -> Result<Self> {
         let Some(len) = usize::try_from(size).ok().and_then(NonZeroUsize::new).filter(|_| size.is_multiple_of(512))
         else {
             bail!("a memory disk of {size} bytes: the size must be a multiple of 512 and not 0");
@@ -43,7 +60,9 @@ impl MemoryBackend {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
         // SAFETY: a new mapping that overlaps no other.
         let base = unsafe { mmap_anonymous(None, len, protection, flags) };
-        Ok(Self { base: base.with_context(|| format!("a memory disk of {size} bytes"))?, size: len.get() })
+        let base = base.with_context(|| format!("a memory disk of {size} bytes"))?;
+        let latencies = if *latency_ns.end() > 0 { spread(&latency_ns) } else { Vec::new() };
+        Ok(Self { base, size: len.get(), latencies, next: AtomicUsize::new(0) })
     }
 
     pub(super) const fn size(&self) -> u64 {
@@ -51,6 +70,14 @@ impl MemoryBackend {
     }
 
     pub(super) fn begin(&self, operation: &Operation, buffers: &Buffers) -> Step {
+        if self.latencies.is_empty() {
+            return self.start(operation, buffers);
+        }
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.latencies.len();
+        Step::Submit(opcode::Timeout::new(&self.latencies[next]).build())
+    }
+
+    fn start(&self, operation: &Operation, buffers: &Buffers) -> Step {
         let is_large = match *operation {
             Operation::Read { .. } | Operation::Write { .. } => buffers.len() > PIECE,
             Operation::Flush => false,
@@ -65,8 +92,11 @@ impl MemoryBackend {
         }
     }
 
-    /// Performs the next piece of a large operation.
-    pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers) -> Step {
+    /// Performs an operation after its wait, whose result is never 0, or the next piece of a large one.
+    pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
+        if result != 0 {
+            return self.start(operation, buffers);
+        }
         let Some(done) = self.perform(operation, buffers) else { return Step::Ended(Outcome::Error) };
         let is_done = match operation {
             Operation::Read { offset } | Operation::Write { offset, .. } => {

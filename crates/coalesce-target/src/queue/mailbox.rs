@@ -7,6 +7,7 @@ use coalesce_policy::{Spec, SpecError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Instant;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// The most waiting commands. A sender blocks while this many wait.
@@ -28,10 +29,21 @@ pub enum Command<S: Source> {
     End,
     /// Change the policy.
     SetPolicy(Spec, Sender<Result<(), SpecError>>),
+    /// Note whether the guest runs.
+    SetRunning(Slice, Sender<()>),
     /// Report the statistics.
     GetStats(Sender<QueueStats>),
     /// Reset the statistics.
     ResetStats(Sender<()>),
+}
+
+/// Whether the guest runs, as somebody says who sees its scheduler. Once the time is over, nothing is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Whether the CPUs that the queue interrupts run.
+    pub running: bool,
+    /// When they stop, or run again.
+    pub until: Instant,
 }
 
 /// Changes a source. It runs on the queue's thread.
@@ -53,7 +65,7 @@ pub enum Part {
 impl<S: Source> Command<S> {
     /// Whether it is about the policy and what was counted, and not about the source, which can take long to stop.
     const fn is_about_policy(&self) -> bool {
-        matches!(self, Self::SetPolicy(..) | Self::GetStats(_) | Self::ResetStats(_))
+        matches!(self, Self::SetPolicy(..) | Self::SetRunning(..) | Self::GetStats(_) | Self::ResetStats(_))
     }
 }
 

@@ -11,12 +11,13 @@ use tracing::error;
 use vmm_sys_util::eventfd::EventFd;
 
 /// Operations that the io_uring of a queue may perform.
-const OPERATIONS: [u8; 7] = [
+const OPERATIONS: [u8; 8] = [
     opcode::Readv::CODE,
     opcode::Writev::CODE,
     opcode::Write::CODE,
     opcode::Fsync::CODE,
     opcode::Fallocate::CODE,
+    opcode::Timeout::CODE,
     opcode::PollAdd::CODE,
     opcode::AsyncCancel::CODE,
 ];
@@ -72,7 +73,7 @@ impl Reactor {
     /// Queues an operation for the next [`submit`](Self::submit) or [`wait`](Self::wait).
     ///
     /// # Safety
-    /// The operation's buffers stay mapped, and its descriptor open, until its completion has been reaped.
+    /// What the operation points to stays mapped, and its descriptor open, until its completion has been reaped.
     pub unsafe fn push(&mut self, id: usize, entry: squeue::Entry) {
         // SAFETY: as the caller promises.
         unsafe { self.push_entry(&entry.user_data(id as u64)) }

@@ -1,7 +1,7 @@
 //! The thread's loop: takes requests, has them performed, delivers their completions, and sleeps.
 
 use super::QueueConfig;
-use super::mailbox::{Change, Command, Inbox, Part};
+use super::mailbox::{Change, Command, Inbox, Part, Slice};
 use super::reactor::{Event, Reactor};
 use super::requests::{Ended, Requests, Slot};
 use super::state::State;
@@ -16,6 +16,7 @@ use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 use tracing::{info, warn};
 
 /// The approximate limit of the data in one batch, in bytes. A memory disk performs a whole batch before the queue handles anything
@@ -36,6 +37,7 @@ pub(super) struct Queue<S: Source> {
     delivery: Delivery<S::Entry>,
     stats: DeviceStats,
     poll: AdaptivePoll,
+    slice: Option<Slice>,
     draining: Option<Sender<()>>,
     recording: Option<Recording>,
 }
@@ -57,6 +59,7 @@ impl<S: Source> Queue<S> {
             delivery: Delivery::new(config.policy.clone())?,
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
+            slice: None,
             draining: None,
             recording,
         })
@@ -120,6 +123,10 @@ impl<S: Source> Queue<S> {
                 let _ = answer.send(outcome.map(|decided| self.note_decided(now, decided.map(Some))));
                 self.heed_host();
             }
+            Command::SetRunning(slice, answer) => {
+                self.set_running(slice);
+                let _ = answer.send(());
+            }
             Command::GetStats(answer) => {
                 let _ = answer.send(self.query());
             }
@@ -131,6 +138,35 @@ impl<S: Source> Queue<S> {
                 let _ = answer.send(());
             }
         }
+    }
+
+    /// Passes on whether the guest runs, and delivers what is held. Without a source there is nothing to decide.
+    fn set_running(&mut self, slice: Slice) {
+        let now = self.now();
+        let Some(source) = self.state.completing() else { return };
+        self.slice = Some(slice);
+        let decided = match slice.running {
+            true => self.delivery.on_schedule(source, now),
+            false => self.delivery.on_deschedule(source, now),
+        };
+        self.note_decided(now, decided.map(Some));
+    }
+
+    /// Whether the guest is said not to run. If nobody says when it runs again, it does so when the time is over.
+    fn is_stopped(&mut self) -> bool {
+        let Some(slice) = self.slice.filter(|slice| !slice.running) else { return false };
+        if slice.until > Instant::now() {
+            return true;
+        }
+        self.set_running(Slice { running: true, ..slice });
+        false
+    }
+
+    /// The end of the guest's time slice, if it is known and not over.
+    fn slice_end(&self) -> Option<u64> {
+        let slice = self.slice.filter(|slice| slice.running)?;
+        let end = slice.until.saturating_duration_since(self.disk.epoch).as_nanos();
+        u64::try_from(end).ok()
     }
 
     /// Adds what others counted to the statistics.
@@ -369,7 +405,7 @@ impl<S: Source> Queue<S> {
         match step {
             Step::Ended(outcome) => self.end(id, outcome),
             // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and
-            // been reaped. The disk keeps its descriptors open.
+            // been reaped. The disk keeps its descriptors and its latency.
             Step::Submit(entry) => unsafe { self.reactor.push(id, entry) },
             Step::Again => self.requests.postpone(id),
         }
@@ -400,7 +436,8 @@ impl<S: Source> Queue<S> {
         let class = if outcome == Outcome::Ok { Class::Io } else { Class::Failed };
         let cif = self.cif() + 1; // its slot is free already
         let outstanding = cif + self.unreaped();
-        let completion = Completion { mark, cif, outstanding, class, ..Completion::default() };
+        let slice_end = self.slice_end();
+        let completion = Completion { mark, cif, outstanding, class, slice_end, ..Completion::default() };
         let hint = self.delivery.policy().hint_of(mark, cif);
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
@@ -436,7 +473,9 @@ impl<S: Source> Queue<S> {
             decided = self.delivery.on_deadline(source, now).map(Some);
         }
         self.note_decided(now, decided);
-        if self.delivery.policy().held() > 0 && self.must_deliver() {
+        // A guest that does not run takes all interrupts as one when it does, so that a hold would only be in its way.
+        let is_stopped = self.is_stopped();
+        if self.delivery.policy().held() > 0 && (is_stopped || self.must_deliver()) {
             self.flush();
         }
     }

@@ -205,7 +205,7 @@ pub fn regions(ram: &File) -> [(u64, u64, Option<File>, bool); 3] {
 
 pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
     let backend = match setup.file {
-        None => Backend::Memory(MemoryBackend::new(setup.size).unwrap()),
+        None => Backend::Memory(MemoryBackend::new(setup.size, 0..=0).unwrap()),
         Some(path) => Backend::File(FileBackend::open(path, setup.read_only, false, Locking::Open).unwrap()),
     };
     let mut serial = [0; SERIAL_LEN];

@@ -45,6 +45,7 @@ impl<F: FrontEnd> Served<F> {
             socket_group: None,
             file: None,
             memory: Some(Size(64 << 20)),
+            latency: None,
             queues: 1,
             policy: policy.parse().unwrap(),
             read_only: false,
