@@ -14,7 +14,7 @@ use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 #[repr(C)] // small fields first, where small processors reach them with short instructions
 pub struct Budget {
     pub(crate) flags: Flags,
-    pub(crate) back: u8,         // submissions since a probe found a depth, up to BACK
+    pub(crate) back: u8,         // submissions since a probe found a depth; BACK: enough
     pub(crate) vain: u8,         // probes in a row that found nothing to save
     pub(crate) skip_bits: u8,    // after the next hold that nothing joins, 2^skip_bits - 1 completions are not held
     pub(crate) skip: u16,        // completions to be delivered at once while nothing is in flight
@@ -185,6 +185,8 @@ impl Flags {
     pub(crate) const PROBE: u8 = 16;
     /// What is held is due, and waits for the storm guard.
     pub(crate) const PUT_OFF: u8 = 32;
+    /// The last probe did not find a depth, as the requesters came back too fast.
+    pub(crate) const MISLED: u8 = 64;
 
     pub(crate) const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

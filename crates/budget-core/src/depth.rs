@@ -1,7 +1,7 @@
 //! The depth: the commands that the requesters submit before they wait for us. Only a hold that lasts can show it.
 
 use crate::algorithm::{Budget, Flags, commands};
-use crate::credit::cost_of;
+use crate::credit::{cost_of, times};
 use coalesce_decision::{Decision, Reason};
 
 /// Completions before the first probe.
@@ -10,7 +10,7 @@ pub(crate) const FIRST_PROBE: u16 = 16;
 const VAIN_MAX: u8 = 6;
 /// At most 2^10 - 1 completions are skipped.
 const SKIP_BITS_MAX: u8 = 10;
-/// Submissions that show how the requesters come back after a probe.
+/// Submissions that show how the requesters come back after a probe, at most.
 pub(crate) const BACK: u8 = 6;
 
 impl Budget {
@@ -54,6 +54,7 @@ impl Budget {
     /// The depth moves only as far as two probes agree, so that a single pause of the guest does not change it.
     fn learn(&mut self, found: u16) {
         let last = core::mem::replace(&mut self.found, found);
+        let last = if self.flags.has(Flags::MISLED) { 0 } else { last };
         self.depth = self.depth.max(last.min(found)).min(last.max(found));
         if found > 0 && found != self.depth {
             self.until_probe = commands(u32::from(found) << 3 | 1); // look again soon
@@ -63,9 +64,10 @@ impl Budget {
         self.flags.set(Flags::SEVERAL, false);
     }
 
-    /// `count` commands are submitted: after a probe that found a depth, the first come back. Where six arrive within two usual gaps,
-    /// requests had been waiting to be submitted, as in an open loop that ran into its limit. Or all come back at once, and
-    /// are in flight. In both cases the device sees what is outstanding, and earns with nothing else.
+    /// `count` commands are submitted: after a probe that found a depth, the first come back, up to six. Where their gaps are
+    /// less than two fifths of the usual one, requests had been waiting to be submitted, as in an open loop that ran into its
+    /// limit. Or all come back at once, and are in flight. In both cases the device sees what is outstanding, and earns with
+    /// nothing else. Then the find does not count, nor does it agree with the next one.
     pub(crate) fn note_return(&mut self, count: u16) {
         if self.back == BACK {
             return;
@@ -74,12 +76,19 @@ impl Budget {
             self.oldest = 0;
         }
         #[expect(clippy::cast_possible_truncation, reason = "BACK at most")]
-        let more = count.min(BACK.into()) as u8;
-        self.back = self.back.wrapping_add(more).min(BACK);
-        if self.back == BACK && self.oldest < self.gap8 >> 2 {
+        let (more, all) = (count.min(BACK.into()) as u8, self.found.clamp(2, BACK.into()) as u8);
+        self.back = self.back.wrapping_add(more);
+        if self.back < all {
+            return;
+        }
+        self.back = BACK;
+        let gaps = i64::from(all.wrapping_sub(1));
+        let is_misled = times(5, self.oldest) < times(gaps, self.gap8 >> 2);
+        self.flags.set(Flags::MISLED, is_misled);
+        if is_misled {
             self.depth = 0;
             self.rest(self.found, true);
-        } else if self.back == BACK && self.find_saves() {
+        } else if self.find_saves() {
             self.vain = 0;
         }
     }

@@ -122,6 +122,14 @@ fn held_time(budget: &Budget) -> u64 {
     budget.spent().0
 }
 
+/// Nothing has to be learned where the device sees what is outstanding.
+#[test]
+fn the_first_completion_with_many_in_flight_is_held() {
+    let mut budget = Budget::new(config(PARAMS));
+    (1..=64).for_each(|outstanding| budget.on_submit(10, outstanding));
+    assert_eq!(budget.on_completion(100, Plain, 64, 64), Hold(Company));
+}
+
 /// A quarter of the budget is a quarter of the time held, and the whole of it afterwards the whole.
 #[test]
 fn a_budget_may_be_lowered_and_restored() {

@@ -80,7 +80,7 @@ enum Said {
 struct Learned {
     /// What every probe found.
     found: Vec<i128>,
-    /// So many of them were found to mislead.
+    /// So many of them count no more, because the last of these was found to mislead.
     misled: usize,
     /// When those who come back from a probe submitted. `None`: none came back, or enough did.
     back: Option<Vec<Instant>>,
@@ -113,9 +113,8 @@ impl Learned {
 
     /// Moves only as far as two probes in a row agree.
     fn depth(&self) -> i128 {
-        let before = std::iter::once(&0).chain(&self.found);
-        let pairs = before.zip(&self.found).skip(self.misled);
-        pairs.fold(0, |depth, (&one, &two)| depth.clamp(one.min(two), one.max(two)))
+        let finds = std::iter::once(&0).chain(&self.found[self.misled..]);
+        finds.clone().zip(finds.skip(1)).fold(0, |depth, (&one, &two)| depth.clamp(one.min(two), one.max(two)))
     }
 }
 
@@ -334,16 +333,17 @@ impl Reference {
         self.learned.until_probe = (((128 * held) << self.learned.vain) + 1).min(65_535);
     }
 
-    /// The sixth submission after a probe tells whether those who come back had to queue.
+    /// The first submissions after a probe tell whether those who come back had to queue.
     fn came_back(&mut self) {
         let now = self.now;
         let Some(back) = &mut self.learned.back else { return };
         back.push(now);
-        if back.len() == 6 {
+        let found = self.learned.found.last().copied().unwrap_or(0);
+        let gaps = back.len() as i128 - 1;
+        if gaps + 1 == found.clamp(2, 6) {
             let took = now - back[0];
-            let found = self.learned.found.last().copied().unwrap_or(0);
             self.learned.back = None;
-            if took < self.eight_gaps / 4 {
+            if 5 * took < gaps * (self.eight_gaps / 4) {
                 self.rest(found, true);
                 self.learned.misled = self.learned.found.len();
             } else if self.saves(found) {
