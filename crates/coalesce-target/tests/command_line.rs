@@ -258,7 +258,7 @@ fn what_cannot_be_served_is_one_clear_line_that_names_it() {
         (&["--socket", "s", "--file", "pipe", "--read-only"], &["image pipe", "neither a file nor a block device"]),
         (&["--socket", "s", "--file", "/dev/null"], &["image /dev/null", "neither a file nor a block device"]),
         (&["--socket", "s", "--file", "odd"], &["image odd is 1000 bytes long, not a multiple of 512"]),
-        (&["--socket", "s", "--file", "empty"], &["image empty is 0 bytes long"]),
+        (&["--socket", "s", "--file", "empty"], &["image empty is empty; allowed: a multiple of 512 bytes, not 0"]),
         (&["--socket", "s", "--file", "image", "--block-size", "65537"], &["block_size is 65537", "512 to 65536"]),
         (&["--socket", "s", "--file", "image", "--block-size", "1000"], &["block_size is 1000", "powers of two"]),
         (&["--socket", "s", "--memory", "512", "--block-size", "4K"], &["block_size is 4096", "divide 512"]),
