@@ -2,6 +2,7 @@
 
 use crate::{print, say};
 use clap::Args;
+use coalesce_load::counted;
 use coalesce_load::{Error, Options, Progress, run, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
@@ -63,7 +64,7 @@ fn execute(bench: &Bench) -> Result<bool, Error> {
     let bar = progress_bar(bench);
     let result = run(&bench.options, |Progress { done, total_ios }| {
         bar.set_position((done * 1000.0) as u64);
-        bar.set_message(format!("{total_ios} requests"));
+        bar.set_message(counted(total_ios, "request"));
     });
     bar.finish_and_clear();
     let report = result?;

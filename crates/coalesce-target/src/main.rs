@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
+use coalesce_load::counted;
 use coalesce_policy::Spec;
 use coalesce_target::backend_program::{self as backend, Backend};
 use coalesce_target::bench::{self, Bench};
@@ -298,8 +299,8 @@ fn serve(options: Serve) -> Result<()> {
                 "the machine has {memory} bytes of memory: a guest that writes more than is free ends the disk"
             );
         }
-        let (data, s) = (about.file.as_deref().unwrap_or("memory"), if about.queues == 1 { "" } else { "s" });
-        info!(disk = about.ctrlr, "{data}, {} bytes, {} queue{s}, at {}", about.size, about.queues, about.socket);
+        let (data, queues) = (about.file.as_deref().unwrap_or("memory"), counted(about.queues as u64, "queue"));
+        info!(disk = about.ctrlr, "{data}, {} bytes, {queues}, at {}", about.size, about.socket);
     }
 
     let signal = supervisor.run(&signals)?;
