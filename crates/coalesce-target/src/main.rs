@@ -24,7 +24,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// Serve block devices to virtual machines over vhost-user or vfio-user, with a choice of interrupt coalescing policies
 #[derive(Parser)]
 #[command(version = coalesce_cli::VERSION, propagate_version = true, arg_required_else_help = true)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = EXPLAIN)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -52,7 +52,17 @@ enum Command {
     /// Serve one disk: `serve` starts this process for each disk
     #[command(hide = true)]
     Worker,
+    /// Another program does this
+    #[command(hide = true)]
+    Explain {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
+
+const EXPLAIN: &str = "\
+What a policy decided about each completion of a trace that `serve --record FILE` wrote, and why:
+    coalesce-sim explain FILE --policy auto";
 
 const SERVE_EXAMPLES: &str = "\
 EXAMPLES
@@ -68,7 +78,8 @@ EXAMPLES
           -chardev socket,id=d,path=/tmp/s \\
           -device vhost-user-blk-pci,chardev=d
   The chardev takes reconnect-ms=500 (before QEMU 9.2: reconnect=1), for a
-  target that is restarted.
+  target that is restarted. Rings are split: with packed=on the device
+  negotiates them back.
   A disk as an NVMe controller, for QEMU 10.1 or newer:
       coalesce-target serve --device nvme --socket /tmp/n --memory 1G
       qemu-system-x86_64 -smp 4 -m 1G -machine q35,memory-backend=m \\
@@ -81,7 +92,8 @@ const CALL_EXAMPLES: &str = "\
 EXAMPLES
       coalesce-target call --control /tmp/control list
       coalesce-target call --control /tmp/control get_stats
-      coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'";
+      coalesce-target call --control /tmp/control set_policy \\
+          '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'";
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("disks").required(true).args(["socket", "config"]))]
@@ -208,6 +220,9 @@ fn main() -> ExitCode {
         Some(Command::Man(options)) => options.run::<Cli>().map_err(Into::into),
         Some(Command::Completions(options)) => print(&options.script::<Cli>()).context("standard output"),
         Some(Command::Worker) => worker::run(),
+        Some(Command::Explain { arguments }) => {
+            Err(anyhow::anyhow!("another program does this: coalesce-sim explain {}", arguments.join(" ")))
+        }
         None if backend.print_capabilities => print(backend::CAPABILITIES).context("standard output"),
         None => serve(Serve::from(&backend)),
     };

@@ -109,7 +109,8 @@ EXAMPLES
   A disk of this machine for ten seconds, under every policy:
       blktrace -d /dev/nvme0n1 -w 10 -o - | blkparse -i - | coalesce-sim replay -
   Three policies only:
-      coalesce-sim replay disk.trace --policy none --policy nvme:thr=7,time=100us --policy cint:delta=6us
+      coalesce-sim replay disk.trace --policy none --policy nvme:thr=7,time=100us \\
+          --policy cint:delta=6us
   A trace that a running target recorded:
       coalesce-target serve --socket /tmp/s --memory 1G --record disk.jsonl
       coalesce-sim replay disk.jsonl
