@@ -65,7 +65,7 @@ EXAMPLES
       coalesce-sim explain disk.jsonl --policy vic --at 1250ms --for 10ms --queue s/2
   Every hold of more than 100 us:
       coalesce-sim explain disk.jsonl --json | \\
-          jq 'select(.deadline_ns - .time_ns > 100000)'
+          jq 'select((.deadline_ns // 0) - .time_ns > 100000)'
   The same stretch as a figure, beside other policies:
       coalesce-sim replay disk.jsonl --at 60s --html page.html
 
