@@ -157,11 +157,11 @@ examples() { # PROGRAM SUBCOMMAND
 }
 coalesce-target serve --socket "$work/s" --control "$work/control" --memory 64M 2> "$work/log" & groups+=("$!")
 coalesce-target serve --device nvme --socket "$work/n" --memory 64M 2> "$work/log-nvme" & groups+=("$!")
-served=("$!" "${groups[-2]}")
+beside=("$!" "${groups[-2]}")
 # A disk's queue, busy in the second after the first minute.
 awk 'BEGIN { for (ms = 0; ms < 62000; ms++) { if (ms > 1300 && ms < 59990) continue
-  for (i = 0; i < 4; i++) printf "{\"time_ns\":%d,\"disk\":\"s\",\"queue\":2,\"event\":\"submit\",\"id\":%d}\n", ms * 1e6 + i, ms * 4 + i
-  for (i = 0; i < 4; i++) printf "{\"time_ns\":%d,\"disk\":\"s\",\"queue\":2,\"event\":\"complete\",\"id\":%d}\n", ms * 1e6 + 1e5 + i * 2000, ms * 4 + i } }' > "$work/disk.jsonl"
+  for (i = 0; i < 4; i++) printf "{\"time_ns\":%.0f,\"disk\":\"s\",\"queue\":2,\"event\":\"submit\",\"id\":%d}\n", ms * 1e6 + i, ms * 4 + i
+  for (i = 0; i < 4; i++) printf "{\"time_ns\":%.0f,\"disk\":\"s\",\"queue\":2,\"event\":\"complete\",\"id\":%d}\n", ms * 1e6 + 1e5 + i * 2000, ms * 4 + i } }' > "$work/disk.jsonl"
 cp "$work/disk.jsonl" "$work/load.trace"
 cp "$work/disk.jsonl" "$work/disk.trace"
 sleep 1
@@ -179,7 +179,8 @@ for of in "coalesce-target bench" "coalesce-target call" "coalesce-sim "{run,sco
   done < "$work/examples"
   run "the help of $of" "$work/commands"
 done
-kill "${served[@]}"
+kill "${beside[@]}"
+wait "${beside[@]}"
 
 # Each QEMU of the help is started on the disk that is served by the line before it.
 examples coalesce-target serve | sed -e "s|/tmp/|$work/|g" > "$work/help"
