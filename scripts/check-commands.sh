@@ -22,6 +22,8 @@ docs/install.md | make install | scripts/check-install-target.sh, scripts/check-
 docs/install.md | systemctl | needs systemd as the first process; scripts/check-install-target.sh checks the units and serves on their socket
 docs/install.md | coalesce-target --fd | needs an open descriptor; crates/coalesce-target/tests/backend_program.rs
 docs/install.md | virsh | needs libvirt; tried by hand, as that section says
+docs/hooks.md | export RUSTC_BOOTSTRAP | the library for a kernel: needs the source of the standard library; tried by hand
+docs/hooks.md | scripts/bare-library.sh | the same
 docs/start.md | make -C spdk | needs an installed SPDK; the stage spdk of scripts/test.sh
 docs/start.md | make -C firmware-demo | scripts/firmware.sh, on every board
 ARCHITECTURE.md | coalesce-target serve | a drawing
