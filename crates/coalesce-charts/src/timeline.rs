@@ -1,5 +1,6 @@
 //! Time lines of completions, holds and interrupts, with one lane for each policy.
 
+use crate::counted;
 use crate::scale::Scale;
 use crate::series::Series;
 use crate::svg::{BOTTOM, Head, Svg};
@@ -59,7 +60,9 @@ pub struct Interrupt {
 pub fn timeline(head: &Head, x: &Scale, lanes: &[Lane]) -> String {
     let bottom = TOP + LANE * lanes.len() as f64;
     let in_words = |lane: &Lane| {
-        format!("{}: {} completions, {} interrupts", lane.series.label, lane.completions.len(), lane.interrupts.len())
+        let completions = counted(lane.completions.len() as u64, "completion");
+        let interrupts = counted(lane.interrupts.len() as u64, "interrupt");
+        format!("{}: {completions}, {interrupts}", lane.series.label)
     };
     let numbers: Vec<_> = lanes.iter().map(in_words).collect();
     let mut svg = Svg::new("strip", head, (WIDTH, bottom + BOTTOM), &numbers);

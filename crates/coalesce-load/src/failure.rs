@@ -1,5 +1,6 @@
 //! Failures of single requests.
 
+use crate::counted;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -61,8 +62,7 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.count == 1 { "" } else { "s" };
-        write!(f, "queue {}: {} request{plural}: {}", self.queue, self.count, self.cause)
+        write!(f, "queue {}: {}: {}", self.queue, counted(self.count, "request"), self.cause)
     }
 }
 

@@ -73,6 +73,20 @@ pub struct Progress {
     pub total_ios: u64,
 }
 
+/// A count with its noun, which has an "s" unless there is one.
+///
+/// ```
+/// # use coalesce_load::counted;
+/// assert_eq!([0_u64, 1, 2].map(|count| counted(count, "queue")), ["0 queues", "1 queue", "2 queues"]);
+/// ```
+#[must_use]
+pub fn counted(count: impl Into<u64>, noun: &str) -> String {
+    match count.into() {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}
+
 /// Runs the load that `options` describe. Calls `progress` about ten times per second.
 ///
 /// A request that failed or never completed is not an `Err`: see [`Report::failed`].

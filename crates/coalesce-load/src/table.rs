@@ -1,5 +1,6 @@
 //! The report as text tables.
 
+use crate::counted;
 use std::fmt::{Display, Write};
 
 use crate::options::{Device, Job, Options};
@@ -93,7 +94,7 @@ fn describe(report: &Report) -> String {
         Job::Batch => format!("batches of {batch}"),
     };
     let rate = report.options.rate_per_second.map_or_else(String::new, |rate| format!(", open loop at {rate}/s"));
-    let plural = if queues == 1 { "" } else { "s" };
+    let queues = counted(queues, "queue");
     let rw = format!("{rw:?}").to_lowercase();
     let writes = report.options.write_percent.map_or_else(String::new, |percent| format!(" with {percent} % writes"));
     let name = match report.options.device {
@@ -107,7 +108,7 @@ fn describe(report: &Report) -> String {
     };
     let kicks = if report.doorbells_mapped { "NVMe, doorbells mapped".into() } else { format!("{name} {event_idx}") };
     format!(
-        "{}: {queues} queue{plural}, {job} per queue{rate}, {rw}{writes} of {block_size_bytes} bytes, {kicks}, seed {seed}",
+        "{}: {queues}, {job} per queue{rate}, {rw}{writes} of {block_size_bytes} bytes, {kicks}, seed {seed}",
         report.socket
     )
 }

@@ -1,5 +1,6 @@
 //! Connects to a virtio-blk target over vhost-user, negotiates features, and sets up its queues.
 
+use crate::counted;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
@@ -182,7 +183,7 @@ fn check_device(
     let queue_blocks = capacity_bytes / u64::from(options.block_size_bytes) / u64::from(options.queues);
 
     need(features & VERSION_1 != 0, "VIRTIO_F_VERSION_1".into())?;
-    need(u64::from(options.queues) <= offered, format!("{} queues: it has {offered}", options.queues))?;
+    need(u64::from(options.queues) <= offered, format!("{}: it has {offered}", counted(options.queues, "queue")))?;
     let writes = options.write_share_percent() > 0;
     need(!(writes && features & READ_ONLY != 0), "writing: it is read-only".into())?;
     let flush = options.fsync_every.is_none() || features & FLUSH != 0;

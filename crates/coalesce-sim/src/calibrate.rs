@@ -18,6 +18,7 @@ use crate::replay::trace::{Moment, Trace};
 use crate::replay::{self, replay};
 use crate::units::Time;
 use anyhow::{Result, bail};
+use coalesce_charts::counted;
 use hdrhistogram::Histogram;
 
 /// Values of thr that are tried, as the paper sweeps them.
@@ -124,7 +125,7 @@ pub fn gaps_of_trace(trace: &mut Trace) -> Result<Gaps> {
         }
     }
     if completions < 2 {
-        bail!("{completions} completions are too few");
+        bail!("too few: {}", counted(completions, "completion"));
     }
     gaps.alone_percent = 100.0 * alone as f64 / completions as f64;
     Ok(gaps)

@@ -1,6 +1,7 @@
 //! Checks a line from its events alone: nothing lost, nothing covered twice, no empty interrupt, bounds kept.
 
 use crate::event::{Event, What};
+use coalesce_charts::counted;
 use coalesce_policy::Spent;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -170,7 +171,10 @@ impl Checker {
     pub fn finish(&mut self, at: u64) {
         if let Some(since) = self.since.front() {
             let held = self.since.len();
-            self.wrong(at, format!("{held} completions are lost: all is quiet, and they are held since {since}"));
+            self.wrong(
+                at,
+                format!("lost: {}, held since {since}, and all is quiet", counted(held as u64, "completion")),
+            );
         }
         let gone = self.covered + self.consumed + self.since.len() as u64;
         if gone != self.completions {

@@ -30,6 +30,7 @@ use crate::event::{Event as LineEvent, Timeline};
 use crate::line::Line;
 use crate::outcome::Outcome;
 use crate::plan::{Hypervisor, Point};
+use coalesce_charts::counted;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vic_core::IpiGate;
 
@@ -232,7 +233,7 @@ impl World {
         }
         match self.requests.len() {
             0 => {}
-            n => verdict.wrong(self.now, format!("{n} commands are never answered")),
+            n => verdict.wrong(self.now, format!("never answered: {}", counted(n as u64, "command"))),
         }
         verdict
     }

@@ -14,6 +14,7 @@ use crate::plan::Wrong;
 use crate::report::text;
 use crate::run::Job;
 use crate::units::Time;
+use coalesce_charts::counted;
 use coalesce_policy::Spec;
 use serde::Serialize;
 
@@ -202,7 +203,8 @@ impl Board {
             }
         }
         let seeds = if *seeds > 1 { format!("seeds 1 to {seeds}") } else { "seed 1".into() };
-        let about = format!("{workloads} workloads, {seeds}, {duration} of each; all over {BASELINE}");
+        let about =
+            format!("{}, {seeds}, {duration} of each; all over {BASELINE}", counted(*workloads as u64, "workload"));
         format!(
             "{about}\n\ngeometric means\n{}\nworst cases\n{}",
             text::aligned(&heads(""), &means),

@@ -97,6 +97,13 @@ fn a_log_of_submission_latencies_is_refused_by_its_name() {
     }
 }
 
+#[test]
+fn one_of_a_kind_is_not_many() {
+    let text = stdout(&["replay", "-", "--optimum"], "0, 8287, 0, 4096, 0, 0, 2405\n");
+    assert!(text.starts_with("fio: 1 line, 1 completion in "), "{text}");
+    assert!(text.contains(" s, 1 queue, at most 1 in flight") && text.contains(" it is 1 interrupt\n"), "{text}");
+}
+
 /// What is printed without it stays as it is.
 #[test]
 fn the_optimum_is_added_to_what_is_printed() {

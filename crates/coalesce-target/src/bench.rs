@@ -2,6 +2,7 @@
 
 use crate::{print, say};
 use clap::Args;
+use coalesce_load::counted;
 use coalesce_load::{Error, Options, Progress, run, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
@@ -13,7 +14,8 @@ EXAMPLES
   How many interrupts does a target send for 32 requests in flight on each of two queues?
       coalesce-target bench --socket /tmp/s --queues 2 --depth 32 --seconds 5
   The same without EVENT_IDX: every interrupt saved is then the target's own decision.
-      coalesce-target bench --socket /tmp/s --queues 2 --depth 32 --seconds 5 --event-idx off
+      coalesce-target bench --socket /tmp/s --queues 2 --depth 32 --seconds 5 \\
+          --event-idx off
   What does coalescing cost a synchronous requester beside a busy one, with and without a mark?
       coalesce-target bench --socket /tmp/s --job mixed --sync-ioprio rt
       coalesce-target bench --socket /tmp/s --job mixed --sync-ioprio none
@@ -22,7 +24,8 @@ EXAMPLES
   Latency under an open loop: 20000 arrivals per second, Poisson.
       coalesce-target bench --socket /tmp/s --rate 20000 --poisson --depth 128
   Is the data right? (overwrites the device)
-      coalesce-target bench --socket /tmp/s --rw randwrite --write-percent 50 --verify --ops 100000
+      coalesce-target bench --socket /tmp/s --rw randwrite --write-percent 50 \\
+          --verify --ops 100000
 
 The client reaps completions only after an interrupt, so the completion latency (clat) includes the time that the target
 holds them. Exit status: 0; 1 if a request failed or never completed, or the target cannot be used; 2 for wrong usage.";
@@ -63,7 +66,7 @@ fn execute(bench: &Bench) -> Result<bool, Error> {
     let bar = progress_bar(bench);
     let result = run(&bench.options, |Progress { done, total_ios }| {
         bar.set_position((done * 1000.0) as u64);
-        bar.set_message(format!("{total_ios} requests"));
+        bar.set_message(counted(total_ios, "request"));
     });
     bar.finish_and_clear();
     let report = result?;

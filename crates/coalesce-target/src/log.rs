@@ -8,6 +8,7 @@
 //! A disk's process logs to a pipe of its own, and the supervisor copies its lines ([`relay`]). So no disk writes to
 //! the standard error that all disks share.
 
+use coalesce_load::counted;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -83,7 +84,7 @@ pub fn relay(disk: &str, from: impl Read) {
         if !write_line(&line) {
             limit.dropped += dropped + 1;
         } else if dropped > 0 {
-            warn!(disk, "{dropped} lines that its process logged were dropped");
+            warn!(disk, "dropped: {} that its process logged", counted(dropped, "line"));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
+use coalesce_load::counted;
 use coalesce_policy::Spec;
 use coalesce_target::backend_program::{self as backend, Backend};
 use coalesce_target::bench::{self, Bench};
@@ -23,7 +24,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// Serve block devices to virtual machines over vhost-user or vfio-user, with a choice of interrupt coalescing policies
 #[derive(Parser)]
 #[command(version = coalesce_cli::VERSION, propagate_version = true, arg_required_else_help = true)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = EXPLAIN)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -51,7 +52,17 @@ enum Command {
     /// Serve one disk: `serve` starts this process for each disk
     #[command(hide = true)]
     Worker,
+    /// Another program does this
+    #[command(hide = true)]
+    Explain {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
+
+const EXPLAIN: &str = "\
+What a policy decided about each completion of a trace that `serve --record FILE` wrote, and why:
+    coalesce-sim explain FILE --policy auto";
 
 const SERVE_EXAMPLES: &str = "\
 EXAMPLES
@@ -67,7 +78,8 @@ EXAMPLES
           -chardev socket,id=d,path=/tmp/s \\
           -device vhost-user-blk-pci,chardev=d
   The chardev takes reconnect-ms=500 (before QEMU 9.2: reconnect=1), for a
-  target that is restarted.
+  target that is restarted. Rings are split: with packed=on the device
+  negotiates them back.
   A disk as an NVMe controller, for QEMU 10.1 or newer:
       coalesce-target serve --device nvme --socket /tmp/n --memory 1G
       qemu-system-x86_64 -smp 4 -m 1G -machine q35,memory-backend=m \\
@@ -80,11 +92,13 @@ const CALL_EXAMPLES: &str = "\
 EXAMPLES
       coalesce-target call --control /tmp/control list
       coalesce-target call --control /tmp/control get_stats
-      coalesce-target call --control /tmp/control set_policy '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'
+      coalesce-target call --control /tmp/control set_policy \\
+          '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'
   The guest has its CPU for the next 5 ms, of which policy vic makes use; with
   \"running\": false it has lost it. After that time, at most 1 s, the target
   knows nothing about it again:
-      coalesce-target call --control /tmp/control set_running '{\"ctrlr\": \"s\", \"running\": true, \"for_us\": 5000}'";
+      coalesce-target call --control /tmp/control set_running \\
+          '{\"ctrlr\": \"s\", \"running\": true, \"for_us\": 5000}'";
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("disks").required(true).args(["socket", "config"]))]
@@ -215,6 +229,9 @@ fn main() -> ExitCode {
         Some(Command::Man(options)) => options.run::<Cli>().map_err(Into::into),
         Some(Command::Completions(options)) => print(&options.script::<Cli>()).context("standard output"),
         Some(Command::Worker) => worker::run(),
+        Some(Command::Explain { arguments }) => {
+            Err(anyhow::anyhow!("another program does this: coalesce-sim explain {}", arguments.join(" ")))
+        }
         None if backend.print_capabilities => print(backend::CAPABILITIES).context("standard output"),
         None => serve(Serve::from(&backend)),
     };
@@ -307,8 +324,8 @@ fn serve(options: Serve) -> Result<()> {
                 "the machine has {memory} bytes of memory: a guest that writes more than is free ends the disk"
             );
         }
-        let (data, s) = (about.file.as_deref().unwrap_or("memory"), if about.queues == 1 { "" } else { "s" });
-        info!(disk = about.ctrlr, "{data}, {} bytes, {} queue{s}, at {}", about.size, about.queues, about.socket);
+        let (data, queues) = (about.file.as_deref().unwrap_or("memory"), counted(about.queues as u64, "queue"));
+        info!(disk = about.ctrlr, "{data}, {} bytes, {queues}, at {}", about.size, about.socket);
     }
 
     let signal = supervisor.run(&signals)?;

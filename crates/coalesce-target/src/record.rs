@@ -8,6 +8,7 @@
 
 use crate::backend::Operation;
 use anyhow::{Context as _, Result, bail};
+use coalesce_load::counted;
 use coalesce_policy::{Decision, Hint};
 use nix::time::{ClockId, clock_gettime};
 use std::fs::{File, OpenOptions};
@@ -188,7 +189,7 @@ impl Writer {
         }
         let lost = self.recorder.lost.load(Ordering::Relaxed);
         if lost > 0 {
-            warn!("record: {lost} events are lost: they came faster than they could be written");
+            warn!("record: {} lost: they came faster than they could be written", counted(lost, "event"));
         }
         Ok(())
     }

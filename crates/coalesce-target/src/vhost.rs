@@ -18,6 +18,7 @@ use crate::disk::Disk;
 use crate::queue::{Command, Part, QueueThread};
 use crate::shared_memory::{Protection, SharedMapping};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use coalesce_load::counted;
 use dirty_log::{DirtyLog, LOG_LEN_MAX, Logs};
 use inflight::{InflightRegion, region_len};
 use memory::{GuestMemory, GuestRegion, Regions};
@@ -242,7 +243,7 @@ impl Connection {
         vring.set_error(eventfds.error.take());
         let to_take_over = vring.to_take_over();
         if to_take_over > 0 {
-            info!(disk = disk.name, queue = u64::from(index), "takes over {to_take_over} requests");
+            info!(disk = disk.name, queue = u64::from(index), "takes over {}", counted(to_take_over as u64, "request"));
         }
         queue.tell(Command::Start(Box::new(vring), ring.is_enabled));
         ring.phase = Phase::Running;

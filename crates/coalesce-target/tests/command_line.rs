@@ -5,6 +5,7 @@ mod raw;
 use coalesce_policy::Spec;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
+use promql_parser::parser::{Expr, LabelModifier, VectorSelector};
 use raw::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -259,7 +260,7 @@ fn what_cannot_be_served_is_one_clear_line_that_names_it() {
         (&["--socket", "s", "--file", "pipe", "--read-only"], &["image pipe", "neither a file nor a block device"]),
         (&["--socket", "s", "--file", "/dev/null"], &["image /dev/null", "neither a file nor a block device"]),
         (&["--socket", "s", "--file", "odd"], &["image odd is 1000 bytes long, not a multiple of 512"]),
-        (&["--socket", "s", "--file", "empty"], &["image empty is 0 bytes long"]),
+        (&["--socket", "s", "--file", "empty"], &["image empty is empty; allowed: a multiple of 512 bytes, not 0"]),
         (&["--socket", "s", "--file", "image", "--block-size", "65537"], &["block_size is 65537", "512 to 65536"]),
         (&["--socket", "s", "--file", "image", "--block-size", "1000"], &["block_size is 1000", "powers of two"]),
         (&["--socket", "s", "--memory", "512", "--block-size", "4K"], &["block_size is 4096", "divide 512"]),
@@ -1051,7 +1052,7 @@ fn metrics_are_well_formed_and_agree_with_get_stats() {
     assert!(get(&address, "/").0.starts_with("HTTP/1.1 404"));
 }
 
-/// What the dashboard asks for exists, and the labels by which it asks.
+/// The dashboard's queries are PromQL; what they ask for exists, and the labels by which they ask.
 fn check_dashboard(page: &Page) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/grafana-dashboard.json");
     let Ok(text) = std::fs::read_to_string(path) else { return }; // a published crate has no dashboard
@@ -1070,17 +1071,83 @@ fn check_dashboard(page: &Page) {
         exist.entry(name).or_default().extend(labels.keys().map(String::as_str).chain(of_buckets));
     }
     for query in queries.into_iter().map(|query| query.as_str().unwrap()) {
-        let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let metrics: Vec<_> = words.filter(|word| word.starts_with("coalesce_")).collect();
-        assert!(!metrics.is_empty(), "{query}");
-        let known: Vec<_> = metrics.iter().map(|name| exist.get(*name)).collect();
-        let grouped = query.split("by (").skip(1).flat_map(|rest| rest.split(')').next().unwrap().split(", "));
-        let chosen = query.split('{').skip(1).map(|rest| rest.split('=').next().unwrap());
-        for label in grouped.chain(chosen) {
-            let is_known = known.iter().any(|labels| labels.is_some_and(|labels| labels.contains(label)));
-            assert!(is_known, "{query}: no label {label}");
+        // What Grafana puts in for its variables, and its own function for a variable's values.
+        let text = query.replace("$__rate_interval", "1m").replace("$ctrlr", "one|two");
+        let values = text.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')')?.split_once(", "));
+        let (text, label) = values.map_or((text.as_str(), None), |(text, label)| (text, Some(label)));
+        let parsed = promql_parser::parser::parse(text).unwrap_or_else(|error| panic!("{query}: {error}"));
+        let mut asked = Asked { exist: &exist, query, metrics: 0 };
+        let labels = asked.ask(&parsed);
+        assert!(asked.metrics > 0 && label.is_none_or(|label| labels.contains(label)), "{query}");
+    }
+}
+
+/// Walks through a PromQL query.
+struct Asked<'a> {
+    /// The labels of each metric.
+    exist: &'a BTreeMap<String, BTreeSet<&'a str>>,
+    query: &'a str,
+    /// How many of them the query asks for.
+    metrics: usize,
+}
+
+impl Asked<'_> {
+    /// Checks an expression, and returns the labels that it has.
+    fn ask(&mut self, expr: &Expr) -> BTreeSet<String> {
+        let query = self.query;
+        match expr {
+            Expr::VectorSelector(selector) => self.select(selector),
+            Expr::MatrixSelector(matrix) => self.select(&matrix.vs),
+            Expr::Paren(inner) => self.ask(&inner.expr),
+            Expr::NumberLiteral(_) => BTreeSet::new(),
+            Expr::Aggregate(aggregate) => {
+                let labels = self.ask(&aggregate.expr);
+                let Some(modifier) = &aggregate.modifier else { return BTreeSet::new() };
+                let LabelModifier::Include(by) = modifier else { panic!("{query}: without") };
+                let by: BTreeSet<_> = by.labels.iter().cloned().collect();
+                assert!(by.is_subset(&labels), "{query}: {by:?} of {labels:?}");
+                by
+            }
+            Expr::Call(call) => {
+                let mut labels = BTreeSet::new();
+                for arg in &call.args.args {
+                    if let Expr::MatrixSelector(matrix) = &**arg {
+                        let name = matrix.vs.name.as_deref().unwrap_or_default();
+                        let is_counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|end| name.ends_with(end));
+                        assert!(call.func.name == "rate" && is_counter, "{query}: {} of {name}", call.func.name);
+                    }
+                    labels.extend(self.ask(arg));
+                }
+                if call.func.name == "histogram_quantile" {
+                    assert!(labels.remove("le"), "{query}: no buckets");
+                }
+                labels
+            }
+            Expr::Binary(binary) => {
+                let [left, right] = [&binary.lhs, &binary.rhs].map(|side| self.ask(side));
+                match binary.modifier.as_ref().and_then(|modifier| modifier.matching.as_ref()) {
+                    Some(LabelModifier::Exclude(ignored)) => {
+                        assert!(ignored.labels.iter().all(|label| left.contains(label)), "{query}: {ignored:?}");
+                        let rest = left.iter().filter(|label| !ignored.labels.contains(label));
+                        assert!(rest.eq(&right), "{query}: {left:?} and {right:?}");
+                    }
+                    Some(on) => panic!("{query}: {on:?}"),
+                    None => assert_eq!(left, right, "{query}: both sides match"),
+                }
+                left
+            }
+            other => panic!("{query}: {other:?}"),
         }
-        assert!(known.iter().all(Option::is_some), "{query}: not all of {metrics:?} exist");
+    }
+
+    fn select(&mut self, selector: &VectorSelector) -> BTreeSet<String> {
+        let (query, name) = (self.query, selector.name.as_deref().unwrap_or_default());
+        let labels = self.exist.get(name).unwrap_or_else(|| panic!("{query}: no metric {name:?}"));
+        for matcher in &selector.matchers.matchers {
+            assert!(labels.contains(matcher.name.as_str()), "{query}: {name} has no label {}", matcher.name);
+        }
+        self.metrics += 1;
+        labels.iter().map(|&label| label.into()).collect()
     }
 }
 

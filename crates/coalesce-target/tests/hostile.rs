@@ -1313,6 +1313,46 @@ fn only_memory_files_are_taken_as_guest_memory() {
     arena.assert_unharmed();
 }
 
+/// What QEMU does without share=on, release by release; and what an administrator reads.
+#[test]
+fn guest_memory_that_is_not_shared_is_named() {
+    let target = Target::start(&[Disk::memory("a", "1M"), Disk::memory("b", "1M")]);
+    let hint = "needs share=on for its memory backend";
+    let says = |disk: &str, what: &str| {
+        wait_until(what, || {
+            let log = target.log();
+            log.lines().any(|line| line.contains(&format!("{disk}: ")) && line.contains(what) && line.contains(hint))
+        });
+    };
+    let connect = |disk: &str| {
+        let wire = Wire::connect(&target.path(disk));
+        wire.negotiate(!0).unwrap();
+        wire
+    };
+    let region = Region::new(GUEST, 1 << 20);
+
+    let wire = connect("a"); // QEMU 11, whose memory has no file
+    let _ = wire.tell(ADD_MEM_REG, &[u64s(&[0]), region.payload()].concat(), &[]);
+    says("a", "its guest memory is not shared");
+
+    let at = |offset: u64| FRONT_END + GUEST + offset;
+    let addresses = [u32s(&[0, 0]), u64s(&[at(0), at(0x2000), at(0x1000), 0])].concat();
+    let wire = connect("b"); // QEMU 7.2, the same
+    assert!(wire.tell(SET_VRING_ADDR, &addresses, &[]).is_err());
+    says("b", "is outside the memory that the front end shares");
+}
+
+#[test]
+fn why_a_second_front_end_is_refused_is_said() {
+    let arena = Arena::new("none");
+    let first = arena.driver(16);
+    Wire::connect(&arena.target.path("victim")).wait_closed();
+    wait_until("it is said", || {
+        arena.target.log().contains("victim: refused a second connection: a disk serves one front end at a time")
+    });
+    drop(first);
+}
+
 /// A sparse file takes no space where it is, but address space and page tables here.
 #[test]
 fn more_guest_memory_than_a_disk_allows_is_refused() {

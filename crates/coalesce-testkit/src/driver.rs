@@ -480,7 +480,7 @@ impl<P: Policy> Driver<P> {
         if self.held.is_empty() {
             return Ok(());
         }
-        Err(self.violation("a flush covers everything", format!("{event} left {} completions held", self.held.len())))
+        Err(self.violation("a flush covers everything", format!("{event}; completions left held: {}", self.held.len())))
     }
 
     /// What must hold after every call.

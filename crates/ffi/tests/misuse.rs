@@ -112,6 +112,37 @@ fn a_state_of_another_machine_gives_an_error() {
     }
 }
 
+/// As a checkpoint or a migration would carry it: the bytes alone.
+#[test]
+fn a_state_goes_on_where_its_bytes_are_copied_and_one_of_another_version_is_refused() {
+    let [mut here, mut there] = [Memory([0; 256]), Memory([0xFF; 256])];
+    let decide = |memory: &mut Memory, now: u64| {
+        let state = memory.0.as_mut_ptr().cast::<budget_state>();
+        // SAFETY: the memory is ours, and larger than a state.
+        unsafe {
+            budget_on_submit(state, now, 32);
+            let status = budget_on_completion(state, now + 300, COALESCE_HINT_PLAIN, 32, 32);
+            (status, budget_reason(state), budget_deadline(state))
+        }
+    };
+    // SAFETY: as above, and the configuration is large enough.
+    unsafe {
+        let mut config = std::mem::zeroed::<budget_config>();
+        budget_config_default(&raw mut config, size_of::<budget_config>(), 1_000_000_000);
+        let state = here.0.as_mut_ptr().cast();
+        assert_eq!(budget_init(state, size_of::<budget_state>(), &raw const config, null_mut()), COALESCE_OK);
+    }
+    let learned: Vec<_> = (1..2000).map(|i| decide(&mut here, i * 1000)).collect();
+    assert!(learned.iter().any(|(status, ..)| *status == COALESCE_HOLD), "there is something to carry");
+    let size = size_of::<budget_state>();
+    there.0[..size].copy_from_slice(&here.0[..size]);
+    for i in 2000..4000 {
+        assert_eq!(decide(&mut there, i * 1000), decide(&mut here, i * 1000), "completion {i}");
+    }
+    there.0[0] = there.0[0].wrapping_add(1); // COALESCE_ABI_VERSION
+    assert_eq!(decide(&mut there, 4_000_000), (COALESCE_E_STATE, COALESCE_REASON_NONE, COALESCE_NEVER));
+}
+
 #[test]
 fn an_invalid_configuration_gives_its_field_and_bounds() {
     type Change = fn(&mut vic_config);

@@ -1,5 +1,6 @@
 //! Enables a controller, and creates its queues (NVMe 1.4 §7.6.1).
 
+use crate::counted;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,7 +66,11 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let queues = u32::from(options.queues);
     need(
         queues < vectors,
-        format!("{queues} queues: it has {} interrupt vectors for them", vectors.saturating_sub(1)),
+        format!(
+            "{}: it has {} for them",
+            counted(queues, "queue"),
+            counted(vectors.saturating_sub(1), "interrupt vector")
+        ),
     )?;
     let (cap_low, cap_high) = (client.read32(CAP)?, client.read32(CAP + 4)?);
     let entries_max = (cap_low & 0xffff) + 1;
@@ -98,7 +103,7 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let granted =
         admin.execute("the number of queues", SET_FEATURES, &[(10, 7), (11, (queues - 1) << 16 | (queues - 1))])?;
     let granted = (granted & 0xffff).min(granted >> 16) + 1;
-    need(granted >= queues, format!("{queues} queues: it has {granted}"))?;
+    need(granted >= queues, format!("{}: it has {granted}", counted(queues, "queue")))?;
 
     let has_shadow = options.event_idx && !is_mapped && controller[257] & 1 != 0;
     let shadow = if has_shadow {

@@ -4,6 +4,7 @@ use super::plan;
 use crate::run::run;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use coalesce_charts::counted;
 use std::num::NonZero;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -48,9 +49,10 @@ impl Command {
             println!("seed {seed}: {what}");
         }
         if !broken.is_empty() {
-            bail!("{} of {simulations} plans break a rule; `--first SEED --seeds 1 --print` shows one", broken.len());
+            let plans = counted(simulations as u64, "plan");
+            bail!("{} of {plans} break a rule; `--first SEED --seeds 1 --print` shows one", broken.len());
         }
-        println!("{simulations} plans keep every rule");
+        println!("no rule is broken by {}", counted(simulations as u64, "plan"));
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use crate::report::page::picture;
 use crate::report::{Entry, Outputs, Percentiles, Report, Section, write};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use coalesce_charts::counted;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -108,7 +109,8 @@ EXAMPLES
   A disk of this machine for ten seconds, under every policy:
       blktrace -d /dev/nvme0n1 -w 10 -o - | blkparse -i - | coalesce-sim replay -
   Three policies only:
-      coalesce-sim replay disk.trace --policy none --policy nvme:thr=7,time=100us --policy cint:delta=6us
+      coalesce-sim replay disk.trace --policy none --policy nvme:thr=7,time=100us \\
+          --policy cint:delta=6us
   A trace that a running target recorded:
       coalesce-target serve --socket /tmp/s --memory 1G --record disk.jsonl
       coalesce-sim replay disk.jsonl
@@ -138,7 +140,7 @@ impl Command {
         };
         let replay = replay.with_context(|| format!("trace {name}"))?;
         if trace.counts().completions == 0 {
-            bail!("trace {name}: no completion in {} lines", trace.counts().lines);
+            bail!("trace {name}: no completion in {}", counted(trace.counts().lines, "line"));
         }
         let report = report(&trace, &replay, &name.to_string());
         self.outputs.write(&report)?;
@@ -159,10 +161,12 @@ pub fn about(trace: &Trace, span_ns: u64) -> String {
     let Counts { lines, completions, in_flight_max, .. } = trace.counts();
     let queues = trace.queues().len();
     format!(
-        "{}: {lines} lines, {completions} completions in {:.3} s, {queues} {}, at most {in_flight_max} in flight",
+        "{}: {}, {} in {:.3} s, {}, at most {in_flight_max} in flight",
         trace.format().map_or("unknown", name_of),
+        counted(lines, "line"),
+        counted(completions, "completion"),
         span_ns as f64 / 1e9,
-        if queues == 1 { "queue" } else { "queues" },
+        counted(queues as u64, "queue"),
     )
 }
 
@@ -312,8 +316,9 @@ fn optimum_table(optimum: &Optimum, replay: &Replay) -> String {
     let longest =
         wanted.max_hold.map_or_else(String::new, |ns| format!(", nothing longer than {:.1} us", ns as f64 / 1e3));
     format!(
-        "\noptimum for the time that each policy held; at {}{longest} it is {interrupts} interrupts\n",
-        wanted.budget
+        "\noptimum for the time that each policy held; at {}{longest} it is {}\n",
+        wanted.budget,
+        counted(*interrupts, "interrupt"),
     ) + &crate::report::text::aligned(&heads, &replay.outcomes.iter().map(line).collect::<Vec<_>>())
 }
 

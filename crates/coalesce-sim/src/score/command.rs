@@ -57,11 +57,13 @@ EXAMPLES
   Every policy, as the tests compare it:
       coalesce-sim score
   Two policies over the guests, a line for each of them:
-      coalesce-sim score --policies vic,cint:delta=6us,thr=16 --workloads guest --detail
+      coalesce-sim score --policies vic,cint:delta=6us,thr=16 \\
+          --workloads guest --detail
   The results of docs/score.md:
       coalesce-sim score --seeds 3 --duration 500ms
   The frontier of the latency budget among the others, as a picture:
-      coalesce-sim score --policies auto:budget=1%,auto,auto:budget=20%,vic,cint,nvme --plot frontier.svg
+      coalesce-sim score --policies auto:budget=1%,auto,auto:budget=20%,vic,cint,nvme \\
+          --plot frontier.svg
 
 The same arguments give the same bytes on every machine, with any --jobs.";
 

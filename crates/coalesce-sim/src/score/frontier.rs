@@ -2,6 +2,7 @@
 
 use super::{Board, Summary, TABLE};
 use coalesce_charts::chart::{Head, Line, WIDTH, X_RANGE, Y_RANGE, plot, standalone};
+use coalesce_charts::counted;
 use coalesce_charts::scale::Scale;
 use coalesce_charts::series::{Series, styles};
 
@@ -43,7 +44,7 @@ pub fn picture(board: &Board) -> Option<String> {
     });
     let lines: Vec<_> = lines.collect();
     let dearest = lines.iter().flat_map(|line| &line.points).map(|point| point.0).fold(1.0, f64::max);
-    let about = format!("{} workloads, geometric means over none", board.workloads);
+    let about = format!("{}, geometric means over none", counted(board.workloads as u64, "workload"));
     let head = Head { title: "What a policy saves, and its price", about: &about, axis: "mean latency" };
     let (x, y) = (Scale::log(1.0, dearest, X_RANGE), Scale::linear(1.0, Y_RANGE));
     Some(standalone(&plot(&head, (&x, &y), TABLE[SAVED].head, &lines, None), WIDTH))

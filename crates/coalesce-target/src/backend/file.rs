@@ -83,7 +83,10 @@ impl FileBackend {
         }
         let size = file.seek(SeekFrom::End(0)).with_context(named)?;
         let block_size = direct.as_ref().map_or(512, |direct| direct.offset_align.max(512));
-        if size == 0 || size % block_size != 0 {
+        if size == 0 {
+            bail!("{} is empty; allowed: a multiple of {block_size} bytes, not 0", named());
+        }
+        if size % block_size != 0 {
             bail!("{} is {size} bytes long, not a multiple of {block_size}", named());
         }
         let block_size = u32::try_from(block_size).with_context(named)?;

@@ -64,7 +64,8 @@ EXAMPLES
   Why did that read wait? The ten milliseconds around it, on its queue:
       coalesce-sim explain disk.jsonl --policy vic --at 1250ms --for 10ms --queue s/2
   Every hold of more than 100 us:
-      coalesce-sim explain disk.jsonl --json | jq 'select(.deadline_ns - .time_ns > 100000)'
+      coalesce-sim explain disk.jsonl --json | \\
+          jq 'select((.deadline_ns // 0) - .time_ns > 100000)'
   The same stretch as a figure, beside other policies:
       coalesce-sim replay disk.jsonl --at 60s --html page.html
 

@@ -3,11 +3,16 @@
 //! The time is in ms, which is too coarse for anything that coalescing is about. With `log_issue_time=1` (and
 //! `log_offset=1`), the clat log has the time of issue in ns: completion is then issue time plus latency, exactly.
 //! Averages (`log_avg_msec`) are not commands and cannot be told from them.
+//!
+//! The slat log has the same fields. Its lines are written when the command is submitted, so that issue time plus value, which is
+//! no completion, can be later than the ms in which the line was written. In a clat log it cannot.
 
 use super::text::number;
 use super::{Op, Request, Sink};
 
 const MS: u64 = 1_000_000;
+/// fio rounds the time of a line to µs on its way to ms.
+const ROUNDING: u64 = 1000;
 
 /// Whether this is a line of such a log.
 pub fn is_sample(line: &str) -> bool {
@@ -53,7 +58,17 @@ pub fn line(line: &str, sink: &mut Sink) -> Result<u64, String> {
     };
     let at = match issue {
         Some(0) => return Err("issue time is 0: use the clat log".into()),
-        Some(issue) => issue.saturating_add(latency),
+        Some(issue) => {
+            let at = issue.saturating_add(latency);
+            if at > time.saturating_add(1).saturating_mul(MS).saturating_add(ROUNDING) {
+                return Err(format!(
+                    "was logged at {time} ms, before its issue time and its value are over ({:.3} ms): it is of a slat or lat \
+                     log; replay the clat log",
+                    at as f64 / MS as f64
+                ));
+            }
+            at
+        }
         None => time.checked_mul(MS).ok_or("time is too large")?,
     };
     let queue = sink.queue("fio");
