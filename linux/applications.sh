@@ -14,6 +14,8 @@
 #   LATENCY=TIME   the disk is memory that takes TIME for a command, for many at once, instead of a file
 #   SCALE=N        times the times of nvme, adaptive, paper and paper-ooo: they are for a disk of 10 us (LATENCY=1ms: 100) [1]
 #   ROUNDS=N       of all turns [6]        RUNTIME=S   seconds of each turn of fio [2]
+#   KVELL=PROGRAM  a statically linked KVell, for the loads kvell and kvell-rocksdb: arguments disks, workers, requests, and its files in
+#                  /mnt
 #   KERNEL         as for build.sh [6.1]   OUT=DIR     keeps what was measured
 #
 # Counts, per I/O or per transaction, are exact: signals that the disk sent, interrupts as the guest counts them, context
@@ -45,6 +47,7 @@ trap '[ -z "$target" ] || kill "$target" 2> /dev/null || true; rm -rf "$work" "$
 
 mkdir -p "$work/root/cint" "$work/root/mods"
 guest/plugin/build.sh "$work" "$work/root/mark"
+if [ -n "${KVELL:-}" ]; then install -D "$KVELL" "$work/root/tools/usr/bin/kvell"; fi
 cp "$module" "$work/root/mods/nvme.ko"
 cp linux/guest/lib.sh "$work/root/cint"
 { cat "$tools"; (cd "$work/root" && find . | cpio --quiet -o -H newc -R 0:0); } > "$work/initrd"

@@ -56,6 +56,10 @@ prepare() {
     rocksdb*)
       [ ! -e /tools/mnt/rocksdb ] || return 0
       db_bench --benchmarks=fillrandom > out 2>&1 || wrong out ;;
+    kvell)
+      [ -x /tools/usr/bin/kvell ] || { fail "kvell needs KVELL=PROGRAM"; return 1; }
+      inside kvell 1 1 1 > out 2>&1 || wrong out ;;
+    kvell-rocksdb) prepare kvell && prepare rocksdb ;;
     postgres)
       nobody initdb --no-sync --no-instructions -A trust -D /mnt/postgres > out 2>&1 || wrong out || return
       nobody pg_ctl -w -D /mnt/postgres -l /tmp/log -o "-k /tmp -B 2048 -c jit=off -c listen_addresses=" start > out 2>&1 ||
@@ -102,6 +106,22 @@ run() {
     rocksdb-write) rocksdb overwrite --num=${start:-20000} --use_existing_db=1 ;;
     rocksdb-read) rocksdb readrandom --threads=4 --reads=${start:-1500} --use_existing_db=1 ;;
     rocksdb-mixed) rocksdb readwhilewriting --threads=4 --reads=${start:-1000} --use_existing_db=1 ;;
+    # Reads of 1 KiB, 64 at a time, by one worker that submits in batches.
+    kvell)
+      inside kvell 1 1 ${start:-8000} > out 2>&1 || wrong out || return
+      set -- "$1" $(sed -n 's,^.* - \([0-9]*\) requests (\([0-9]*\) req/s).*,\1 \2,p' out | tail -n 1)
+      ops=$2 seconds=$(awk -v ops="$2" -v rate="$3" 'BEGIN { print ops / rate }')
+      p99=$(sed -n 's/.*99p - \([0-9]*\) us.*/\1/p' out | tail -n 1) ;;
+    # Four threads of RocksDB beside it, who wait for each read.
+    kvell-rocksdb)
+      inside kvell 1 1 1000000000 > kvell_out 2>&1 &
+      until grep -q 'Init found' kvell_out; do sleep 0.1; done
+      sleep 0.5
+      rocksdb readrandom --threads=4 --reads=${start:-1500} --use_existing_db=1
+      rc=$?
+      killall kvell
+      wait
+      return $rc ;;
     postgres)
       nobody pgbench -h /tmp -n -c 4 -t ${start:-75} -l --log-prefix=/tmp/pgbench postgres > out 2>&1 || wrong out || return
       ops=$(sed -n 's,^number of transactions actually processed: \([0-9]*\).*,\1,p' out)
@@ -148,7 +168,7 @@ turn() { # POLICY LOAD
   case $1 in urgent*) last=0 ;; *) last=1 ;; esac
   case $1 in *-ooo) ooo=1 ;; *) ooo=0 ;; esac
   # Each turn finds the same database.
-  case $2 in rocksdb-fill) ;; rocksdb*) db_bench --benchmarks=compact --use_existing_db=1 > out 2>&1 || { wrong out; fail "$*"; } ;; esac
+  case $2 in rocksdb-fill) ;; *rocksdb*) db_bench --benchmarks=compact --use_existing_db=1 > out 2>&1 || { wrong out; fail "$*"; } ;; esac
   sync
   echo 3 > /proc/sys/vm/drop_caches
   step "$1 $2"
