@@ -5,7 +5,7 @@
 #   GUEST_SUITES   as for make-guest.sh; default: trixie
 #
 # In the guest they are below /tools, to be entered by chroot. Nothing is configured: alternatives as awk are missing.
-# It is kept below ${XDG_CACHE_HOME:-~/.cache}/coalesce/tools until it is asked for other packages.
+# It is kept below ${XDG_CACHE_HOME:-~/.cache}/coalesce/tools for a day after it was made, until others are asked for.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +20,8 @@ out=$cache/$(printf '%s\n' "$suites" "$@" | cat - "$here/make-tools.sh" "$here/a
 if [ -f "$out" ]; then echo "$out"; exit; fi
 mkdir -p "$cache"
 exec {lock}> "$cache/lock"; flock "$lock"
-rm -rf "$cache"/.new.* "$cache"/*.cpio; tmp=$(mktemp -d "$cache/.new.XXXXXX"); trap 'rm -rf "$tmp"' EXIT
+rm -rf "$cache"/.new.*; find "$cache" -name "*.cpio" -mmin +1440 -delete # somebody may be about to read a newer one
+tmp=$(mktemp -d "$cache/.new.XXXXXX"); trap 'rm -rf "$tmp"' EXIT
 fail() { tail -n 3 "$tmp/log" >&2; die "cannot get the packages"; }
 
 # shellcheck disable=SC2086 # a list of words

@@ -4,11 +4,18 @@
 #   applications.sh        a table (docs/linux-hints.md); three quarters of an hour
 #
 #   LOADS=A,B      [sync,sync-bulk,sync-bulk256,bulk64,bulk256,batch4,batch16,sqlite,sqlite-bulk,rocksdb-write,rocksdb-read,
-#                  rocksdb-mixed,postgres]
+#                  rocksdb-mixed,postgres]; all: linux/guest/applications.sh
 #   POLICIES=A,B   [none,nvme,vic,cint-plain,cint,cint-ooo,auto]; "none" is measured twice: how far the two differ is noise
 #                  nvme: 8 completions or 100 us, as Set Features 08h has it
 #                  cint-plain: without hints; cint: the driver's hints; cint-ooo: the driver takes urgent completions first, too
+#                  adaptive, paper, paper-ooo: the same three, as the paper has them: no rule on commands in flight, thr=32;
+#                  adaptiveN: thr=N; urgent, urgent-ooo: without Barriers; storm: with the storm guard; nvmeN: N us, or 32;
+#                  paper-idle: RocksDB's own threads with I/O priority idle, for which there is no hint
+#   LATENCY=TIME   the disk is memory that takes TIME for a command, for many at once, instead of a file
+#   SCALE=N        times the times of nvme, adaptive, paper and paper-ooo: they are for a disk of 10 us (LATENCY=1ms: 100) [1]
 #   ROUNDS=N       of all turns [6]        RUNTIME=S   seconds of each turn of fio [2]
+#   KVELL=PROGRAM  a statically linked KVell, for the loads kvell and kvell-rocksdb: arguments disks, workers, requests, and its files in
+#                  /mnt
 #   KERNEL         as for build.sh [6.1]   OUT=DIR     keeps what was measured
 #
 # Counts, per I/O or per transaction, are exact: signals that the disk sent, interrupts as the guest counts them, context
@@ -40,23 +47,34 @@ trap '[ -z "$target" ] || kill "$target" 2> /dev/null || true; rm -rf "$work" "$
 
 mkdir -p "$work/root/cint" "$work/root/mods"
 guest/plugin/build.sh "$work" "$work/root/mark"
+if [ -n "${KVELL:-}" ]; then install -D "$KVELL" "$work/root/tools/usr/bin/kvell"; fi
 cp "$module" "$work/root/mods/nvme.ko"
 cp linux/guest/lib.sh "$work/root/cint"
 { cat "$tools"; (cd "$work/root" && find . | cpio --quiet -o -H newc -R 0:0); } > "$work/initrd"
 
 truncate -s 1G "$image"
-"$program" serve --device nvme --socket "$work/nvme" --file "$image" --direct --queues 2 --control "$work/control" \
+scale=${SCALE:-1}
+disk=(--file "$image" --direct)
+[ -z "${LATENCY:-}" ] || disk=(--memory 1G --latency "$LATENCY")
+paper=in_flight=off,delta=$((6 * scale))us,max_hold=off
+"$program" serve --device nvme --socket "$work/nvme" "${disk[@]}" --queues 2 --control "$work/control" \
   2> "$work/log" &
 target=$!
 for _ in $(seq 100); do [ ! -S "$work/control" ] || break; sleep 0.05; done
 cat > "$work/step" <<STEP
-case \${1%% *} in
+name=\${1%% *}
+case \$name in
   none* | start) policy=none ;;
-  nvme) policy=nvme:thr=8,time=100us ;;
+  nvme) policy=nvme:thr=8,time=$((100 * scale))us ;;
+  nvme*) policy=nvme:thr=32,time=\$((\${name#nvme} * $scale))us ;;
   cint-plain) policy=cint:hints=none,bits=none,ooo=off ;;
   cint) policy=cint:ooo=off ;;
   cint-ooo) policy=cint:ooo=on ;;
-  *) policy=\${1%% *} ;;
+  adaptive*) thr=\${name#adaptive}; policy=cint:hints=none,bits=none,ooo=off,thr=\${thr:-32},$paper ;;
+  storm) policy=cint:ooo=off,storm=$((150000 / scale)),$paper ;;
+  paper | paper-idle | urgent) policy=cint:ooo=off,$paper ;;
+  paper-ooo | urgent-ooo) policy=cint:ooo=on,$paper ;;
+  *) policy=\$name ;;
 esac
 "$program" call --control "$work/control" get_stats | jq -c 'map(.queues[] | {completions, signals: .interrupts})' >> "$work/stats"
 [ "\$1" = end ] || "$program" call --control "$work/control" set_policy \
@@ -66,7 +84,7 @@ STEP
 meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cut -d' ' -f1)
 touch "$work/marks"
 KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh \
-  linux/guest/applications.sh "nvme:$work/nvme" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" \
+  linux/guest/applications.sh "nvme:$work/nvme" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" SCALE="$scale" \
   POLICIES="$policies,none2" -- -plugin "$work/count.so,out=$work/marks" \
   > "$work/lines" 2> "$work/err" ||
   { grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }

@@ -49,6 +49,7 @@ show_irqs() { grep -E -- '-req\.|nvme[0-9]+q' /proc/interrupts | sed 's/^/IRQ /'
 #                     the doorbell is slow under emulation, and the completion can come meanwhile.
 #   requests          reads, writes and flushes the disk completed meanwhile, in the ramp time, too, and in all jobs
 #   irqs, flushes     the disk's, meanwhile; irqs_per_io is irqs / requests
+#   cpu               what the job used of one CPU, in percent
 #   errors            fio's error number, 0 if there was none, -1 if fio said nothing
 measure() {
   name=$1; shift
@@ -69,6 +70,7 @@ measure() {
       printf ",\"lat_us_mean\":%.1f,\"lat_us_p50\":%.1f,\"lat_us_p90\":%.1f,\"lat_us_p99\":%.1f,\"lat_us_p99_9\":%.1f",
         v[d ".lat_ns.mean"] / 1000, v[d ".lat_ns.percentile.50.000000"] / 1000, v[d ".lat_ns.percentile.90.000000"] / 1000,
         v[d ".lat_ns.percentile.99.000000"] / 1000, v[d ".lat_ns.percentile.99.900000"] / 1000
+      printf ",\"cpu\":%.1f", v["usr_cpu"] + v["sys_cpu"]
       printf ",\"irqs\":%d,\"irqs_per_io\":%.4f,\"flushes\":%d,\"requests\":%d}\n", irqs, n ? irqs / n : 0, flushes, n
       seen = 1
     }

@@ -33,6 +33,12 @@ def ratio(of, one):
     return f"{statistics.median(ratios):.2f}" + (f" ({between[0]:.2f}-{between[1]:.2f})" if between else "")
 
 
+def share(rounds):
+    """Of the CPU time of two jobs, the first one's."""
+    both = [(turn["cpu"], turn["cpu2"]) for turn in rounds if turn.get("cpu2")]
+    return f"{statistics.median(a / (a + b) for a, b in both):.2f}" if both else "-"
+
+
 start = {turn["load"]: turn["instructions"] for turn in turns if turn["policy"] == "start"} if marks else {}
 turns = [turn for turn in turns if turn["policy"] != "start"]
 for turn in turns if marks else []:
@@ -41,8 +47,8 @@ for turn in turns if marks else []:
 loads = collections.defaultdict(lambda: collections.defaultdict(list))
 for turn in turns:
     loads[turn["load"]][turn["policy"]].append(turn)
-print("| load | policy | signals/I/O | interrupts/I/O | interrupts/op | instructions/op | to none | switches/op | ops/s | p50 | p99 |")
-print("| -- | -- | --: | --: | --: | --: | --: | --: | --: | --: | --: |")
+print("| load | policy | signals/I/O | interrupts/I/O | interrupts/op | instructions/op | to none | switches/op | ops/s | p50 | p99 | share |")
+print("| -- | -- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |")
 for load, policies in loads.items():
     none = policies["none"]
     for policy, rounds in policies.items():
@@ -65,5 +71,5 @@ for load, policies in loads.items():
             to_none(lambda turn: turn["instructions"] / turn["ops"]) if marks else "-",
             f"{per('switches', 'ops'):.2f}",
             f"{rate:.0f}" if policy == "none" else to_none(lambda turn: turn["ops"] / turn["seconds"]),
-            time("p50"), time("p99"),
+            time("p50"), time("p99"), share(rounds),
         ]) + " |")

@@ -28,6 +28,7 @@ if ! /usr/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 "$D
 fi
 chmod 1777 /tools/mnt
 cpu=$(irq_cpu)
+set_parameter cint_hold_us $((200 * ${SCALE:-1}))
 fio_load() { # NAME FIO-OPTIONS...
   time="--time_based --runtime=${RUNTIME:-2}"
   [ -z "$start" ] || time=--number_ios=1
@@ -51,9 +52,14 @@ prepare() {
     sqlite*)
       [ ! -e /tools/mnt/sqlite ] || return 0
       new_database /tools/mnt/sqlite ;;
+    rocksdb-fill) ;;
     rocksdb*)
       [ ! -e /tools/mnt/rocksdb ] || return 0
       db_bench --benchmarks=fillrandom > out 2>&1 || wrong out ;;
+    kvell)
+      [ -x /tools/usr/bin/kvell ] || { fail "kvell needs KVELL=PROGRAM"; return 1; }
+      inside kvell 1 1 1 > out 2>&1 || wrong out ;;
+    kvell-rocksdb) prepare kvell && prepare rocksdb ;;
     postgres)
       nobody initdb --no-sync --no-instructions -A trust -D /mnt/postgres > out 2>&1 || wrong out || return
       nobody pg_ctl -w -D /mnt/postgres -l /tmp/log -o "-k /tmp -B 2048 -c jit=off -c listen_addresses=" start > out 2>&1 ||
@@ -73,13 +79,20 @@ in_batches() {
 # Runs a load; with "start" set to 1, its programs for next to nothing. Sets ops (what is counted), and where it is known
 # seconds, p50 and p99 (us).
 run() {
-  seconds='' p50='' p99=''
+  seconds='' p50='' p99='' cpu_first='' cpu_second=''
   # shellcheck disable=SC2046 # lists of words
   case $1 in
     # One reader that waits for each read, alone, and beside a bulk reader: its latency, and both readers' requests.
     sync) fio_load sync --rw=randread --ioengine=psync ;;
     sync-bulk) fio_load sync --rw=randread --ioengine=psync --name=bulk --rw=randread --iodepth=32 --cpus_allowed="$cpu" ;;
     sync-bulk256) fio_load sync --rw=randread --ioengine=psync --name=bulk --rw=randread --iodepth=256 $(in_batches 16) ;;
+    # As the paper's Figures 10 and 11 have it: both on one CPU, and each of the bulk reader's requests submitted by itself.
+    mixed[0-9]*) fio_load sync --rw=randread --ioengine=psync --cpus_allowed="$cpu" \
+      --name=bulk --rw=randread --iodepth="${1#mixed}" --cpus_allowed="$cpu" ;;
+    # Figure 17: four that wait for each read, on one CPU.
+    sync4) fio_load sync --rw=randread --ioengine=psync --numjobs=4 --group_reporting --cpus_allowed="$cpu" ;;
+    # Figure 12: threads of one CPU with a batch each.
+    batch4x[0-9]) fio_load batch --rw=randread --iodepth=4 --numjobs="${1#batch4x}" --group_reporting $(in_batches 4) ;;
     bulk256) fio_load bulk --rw=randread --iodepth=256 $(in_batches 16) ;;
     # N reads at a time, and nothing until all are back.
     batch*) fio_load batch --rw=randread --iodepth="${1#batch}" $(in_batches "${1#batch}") ;;
@@ -89,9 +102,26 @@ run() {
       transactions "$ops" | sqlite3 /tools/mnt/sqlite > /dev/null || return 1
       t1=$(now); end_bulk
       seconds=$(echo "$t0 $t1" | awk '{ print $2 - $1 }') ;;
+    rocksdb-fill) rocksdb fillrandom --db=/mnt/fill --num=${start:-20000} ;;
     rocksdb-write) rocksdb overwrite --num=${start:-20000} --use_existing_db=1 ;;
     rocksdb-read) rocksdb readrandom --threads=4 --reads=${start:-1500} --use_existing_db=1 ;;
     rocksdb-mixed) rocksdb readwhilewriting --threads=4 --reads=${start:-1000} --use_existing_db=1 ;;
+    # Reads of 1 KiB, 64 at a time, by one worker that submits in batches.
+    kvell)
+      inside kvell 1 1 ${start:-8000} > out 2>&1 || wrong out || return
+      set -- "$1" $(sed -n 's,^.* - \([0-9]*\) requests (\([0-9]*\) req/s).*,\1 \2,p' out | tail -n 1)
+      ops=$2 seconds=$(awk -v ops="$2" -v rate="$3" 'BEGIN { print ops / rate }')
+      p99=$(sed -n 's/.*99p - \([0-9]*\) us.*/\1/p' out | tail -n 1) ;;
+    # Four threads of RocksDB beside it, who wait for each read.
+    kvell-rocksdb)
+      inside kvell 1 1 1000000000 > kvell_out 2>&1 &
+      until grep -q 'Init found' kvell_out; do sleep 0.1; done
+      sleep 0.5
+      rocksdb readrandom --threads=4 --reads=${start:-1500} --use_existing_db=1
+      rc=$?
+      killall kvell
+      wait
+      return $rc ;;
     postgres)
       nobody pgbench -h /tmp -n -c 4 -t ${start:-75} -l --log-prefix=/tmp/pgbench postgres > out 2>&1 || wrong out || return
       ops=$(sed -n 's,^number of transactions actually processed: \([0-9]*\).*,\1,p' out)
@@ -102,13 +132,26 @@ run() {
       rm /tools/tmp/pgbench* ;;
     *) fail "no such load: $1"; return 1 ;;
   esac
-  case $1 in sync* | bulk* | batch*)
+  case $1 in sync* | mixed* | bulk* | batch*)
     ops=$(awk -F'"ios":' '{ sum += $2 } END { print sum }' fio_result) seconds=${RUNTIME:-2}
-    p50=$(from_fio lat_us_p50) p99=$(from_fio lat_us_p99) ;;
+    p50=$(from_fio lat_us_p50) p99=$(from_fio lat_us_p99) cpu_first=$(from_fio cpu) cpu_second=$(from_fio cpu 2) ;;
   esac
+}
+# The threads that flush and compact get I/O priority idle, by which the driver's hints know that nobody waits for them.
+mark_background() {
+  until pidof db_bench > /dev/null; do sleep 0.05; done
+  while pidof db_bench > /dev/null; do
+    for comm in /proc/"$(pidof db_bench | cut -d' ' -f1)"/task/*/comm; do
+      case $(cat "$comm" 2> /dev/null) in
+        rocksdb:*) comm=${comm%/comm}; ionice -c 3 -p "${comm##*/}" 2> /dev/null ;;
+      esac
+    done
+    sleep 0.2
+  done
 }
 rocksdb() { # BENCHMARK OPTIONS...
   name=$1; shift
+  case $policy in *-idle) mark_background & ;; esac
   db_bench --benchmarks="$name" "$@" > out 2>&1 || wrong out || return
   # NAME : X micros/op Y ops/sec Z seconds N operations; ...
   # shellcheck disable=SC2046 # two words
@@ -119,17 +162,19 @@ rocksdb() { # BENCHMARK OPTIONS...
 }
 switches() { awk '$1 == "ctxt" { print $2 }' /proc/stat; }
 turn() { # POLICY LOAD
-  start=
+  policy=$1 start=
   case $1 in start) start=1 ;; esac
-  case $1 in cint | cint-ooo) wire=cdw12 ;; *) wire=none ;; esac
-  case $1 in cint-ooo) ooo=1 ;; *) ooo=0 ;; esac
+  case $1 in cint | cint-ooo | paper* | urgent* | storm) wire=cdw12 ;; *) wire=none ;; esac
+  case $1 in urgent*) last=0 ;; *) last=1 ;; esac
+  case $1 in *-ooo) ooo=1 ;; *) ooo=0 ;; esac
   # Each turn finds the same database.
-  case $2 in rocksdb*) db_bench --benchmarks=compact --use_existing_db=1 > out 2>&1 || { wrong out; fail "$*"; } ;; esac
+  case $2 in rocksdb-fill) ;; *rocksdb*) db_bench --benchmarks=compact --use_existing_db=1 > out 2>&1 || { wrong out; fail "$*"; } ;; esac
   sync
   echo 3 > /proc/sys/vm/drop_caches
   step "$1 $2"
   sleep "${PAUSE:-0.3}"
   set_parameter cint_wire $wire
+  set_parameter cint_last $last
   set_parameter cint_ooo $ooo
   n0=$(requests) i0=$(irqs) s0=$(switches) t=$(now)
   /mark
@@ -138,6 +183,7 @@ turn() { # POLICY LOAD
   : "${seconds:=$(echo "$t $(now)" | awk '{ print $2 - $1 }')}"
   printf 'RESULT {"policy":"%s","load":"%s","ops":%d,"seconds":%s,"p50":%s,"p99":%s,' \
     "$1" "$2" "$ops" "$seconds" "${p50:-null}" "${p99:-null}"
+  printf '"cpu":%s,"cpu2":%s,' "${cpu_first:-null}" "${cpu_second:-null}"
   printf '"requests":%d,"interrupts":%d,"switches":%d}\n' $(($(requests) - n0)) $(($(irqs) - i0)) $(($(switches) - s0))
 }
 for load in $(echo "${LOADS:?}" | tr , ' '); do
