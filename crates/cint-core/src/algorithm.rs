@@ -358,7 +358,7 @@ impl Cint {
     const fn reset_coalesced(&mut self) {
         self.coalesced = 0;
         self.thr = self.config.thr as u32;
-        self.quiet = 0;
+        self.quiet = 0; // cint Alg. 2 l.19: timeout = now + delta
         self.put_off = false;
     }
 

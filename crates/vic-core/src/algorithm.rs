@@ -98,7 +98,7 @@ impl Vic {
     /// future counts as unknown, and so does `u64::MAX`.
     #[inline(always)]
     pub(crate) fn decide(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
-        self.advance(now);
+        self.advance(now); // Xen Alg. 1 l.1
         let expired = self.expired(); // ours: checked first, because that interrupt covers this completion too
         self.count_completion(); // Xen §3, next_iops
 
@@ -119,19 +119,19 @@ impl Vic {
             self.deliver(Reason::SliceEnd) // Xen Alg. 1 l.13-14
         } else if cif < u32::from(self.config.cif_threshold) {
             self.set_counter(1); // vIC Alg. 2 l.8-9; Xen Alg. 1 l.20-21
-            self.deliver(Reason::LowCif) // vIC Alg. 2 l.10
+            self.deliver(Reason::LowCif) // vIC Alg. 2 l.10; Xen Alg. 1 l.29
         } else if self.counter() < self.count_up {
             self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.11-12; Xen Alg. 1 l.22-23
-            self.deliver(Reason::Ratio) // vIC Alg. 2 l.13
+            self.deliver(Reason::Ratio) // vIC Alg. 2 l.13; Xen Alg. 1 l.29
         } else if self.counter() >= self.skip_up {
             self.set_counter(1); // vIC Alg. 2 l.14-15; Xen Alg. 1 l.24-25
             let always = self.skip_up == 1;
-            self.deliver(if always { Reason::Always } else { Reason::Ratio }) // vIC Alg. 2 l.16
+            self.deliver(if always { Reason::Always } else { Reason::Ratio }) // vIC Alg. 2 l.16; Xen Alg. 1 l.29
         } else if self.is_clamped(cif) {
             self.set_counter(1); // ours: the live clamp
             self.deliver(Reason::LiveClamp)
         } else {
-            self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.17-18; Xen Alg. 1 l.27 prints 1
+            self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.17-18; Xen Alg. 1 l.26-27, which prints 1
             self.hold(remaining) // vIC Alg. 2 l.19; Xen Alg. 1 l.28
         }
         // vIC Alg. 2 l.20-21 is `IpiGate::delivered`. A caller with a gate calls it.
@@ -146,10 +146,10 @@ impl Vic {
         let ratio = if self.is_low_rate(completions, elapsed) {
             Ratio::ONE // vIC Alg. 1 l.5-8
         } else {
-            Ratio::for_cif(cif, self.config.cif_threshold, self.config.max_skip) // vIC Alg. 1 l.5-24
+            Ratio::for_cif(cif, self.config.cif_threshold, self.config.max_skip) // vIC Alg. 1
         };
         (self.count_up, self.skip_up) = (u16::from(ratio.count_up), ratio.skip_up);
-        self.window = Window::between_interrupts(ratio, elapsed, completions); // Xen Alg. 1 l.6-12
+        self.window = Window::between_interrupts(ratio, elapsed, completions); // Xen §4
         self.epoch_completions = 0;
         self.start_epoch(); // Xen Alg. 1 l.19
     }
@@ -244,15 +244,15 @@ impl Ratio {
     pub const fn for_cif(cif: u32, cif_threshold: u16, max_skip: u16) -> Self {
         let t = cif_threshold as u32;
         if cif < t {
-            Self::ONE
+            Self::ONE // vIC Alg. 1 l.5-8
         } else if cif < t.saturating_mul(2) {
-            Self { count_up: 4, skip_up: 5 }
+            Self { count_up: 4, skip_up: 5 } // vIC Alg. 1 l.9-12
         } else if cif < t.saturating_mul(3) {
-            Self { count_up: 3, skip_up: 4 }
+            Self { count_up: 3, skip_up: 4 } // vIC Alg. 1 l.13-16
         } else if cif < t.saturating_mul(4) {
-            Self { count_up: 2, skip_up: 3 }
+            Self { count_up: 2, skip_up: 3 } // vIC Alg. 1 l.17-20
         } else {
-            // The only 32-bit division, once per epoch.
+            // vIC Alg. 1 l.21-24. The only 32-bit division, once per epoch.
             let cycle = divide(cif as u64, (t as u64).saturating_mul(2));
             #[expect(clippy::cast_possible_truncation, reason = "below max_skip")]
             Self { count_up: 1, skip_up: if cycle < max_skip as u64 { cycle as u16 } else { max_skip } }
