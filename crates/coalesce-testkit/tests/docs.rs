@@ -431,7 +431,7 @@ fn rows_of_papers_md_and_the_cores_cite_the_same_lines() {
     assert!(wrong.is_empty(), "docs/papers.md and the code differ:\n{}", wrong.join("\n"));
 }
 
-/// Whoever knows a paper finds each of its lines in `algorithm.rs`.
+/// A reader who knows a paper finds each of its lines in `algorithm.rs`.
 #[test]
 fn algorithm_rs_cites_every_line_of_its_papers() {
     for (krate, paper) in CORES {
