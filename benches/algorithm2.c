@@ -1,4 +1,4 @@
-// What a C programmer writes who has the paper at hand: Algorithms 1 and 2 of vIC, and no more. Against libcoalesce it lacks a
+// What a C programmer with the paper at hand writes: Algorithms 1 and 2 of vIC, and no more. Against libcoalesce it lacks a
 // bound on holding, a clock that goes back, a check of the state, reasons, the live clamp, and the guest's timeslices.
 #include <stdint.h>
 

@@ -2,7 +2,7 @@
 # Both firmwares as programs of this machine (board/host.c): the C one under sanitizers, the Rust one with its debug
 # assertions. Their decisions must be the same, whatever time their code takes.
 #
-#   host.sh [RUNS]     so many runs with time that passes at random, besides the one where it passes in sleep alone [8]
+#   host.sh [RUNS]     the number of runs in which time passes at random, besides the one where it passes in sleep alone [8]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-8}

@@ -16,7 +16,7 @@ echo '#include "coalesce.h"' | tee "$work/header.c" > "$work/header.cpp"
 warnings=(-Wall -Wextra -Wpedantic -Werror -I crates/ffi/include)
 cc -std=c99 "${warnings[@]}" -c "$work/header.c" -o "$work/header.o"
 c++ -std=c++17 "${warnings[@]}" -c "$work/header.cpp" -o "$work/header.o"
-# Who drops a decision is warned.
+# The compiler warns of a decision that is dropped.
 printf '#include "coalesce.h"\nvoid drop(vic_state *s) { vic_flush(s, 1); }\n' > "$work/drop.c"
 ! cc -std=c99 "${warnings[@]}" -c "$work/drop.c" -o "$work/drop.o" 2> /dev/null || die "a decision may be dropped without a warning"
 

@@ -3,7 +3,9 @@
 # licences inside, and its library and programs compile from what is in the package. Nothing else is ever published.
 # And every crate that this project builds on has a licence that deny.toml allows.
 #
-# Needs no network. What only a registry knows stays unchecked: whether a name is free, and whether a category exists.
+# Needs no network, and so does not run `cargo publish --dry-run`: it asks the registry even with --offline, for a crate
+# without dependencies too, and fails (cargo 1.95). What only a registry knows stays unchecked: whether a name is free, and
+# whether a category exists.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'check-packages: %s\n' "$*" >&2; exit 1; }

@@ -30,7 +30,7 @@ lint() {
   else
     echo "SKIPPED: lint of the scripts: no shellcheck"
   fi
-  if command -v jq > /dev/null; then scripts/results.sh --check; else echo "SKIPPED: docs/results.md beside its JSON: no jq"; fi
+  if command -v jq > /dev/null; then scripts/results.sh --check; else echo "SKIPPED: docs/results.md and docs/results-tables.md beside their JSON: no jq"; fi
   # Each version formats a little differently.
   if clang-format --version 2> /dev/null | grep -q 'version 14\.'; then
     git ls-files -z '*.c' '*.h' ':!crates/ffi/include/coalesce.h' | xargs -0 clang-format --dry-run -Werror

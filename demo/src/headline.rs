@@ -7,7 +7,7 @@ use crate::options::Policies;
 use crate::place::Place;
 use crate::results::{Measured, Noise, Section, What};
 
-/// The noise, what is saved where much is in flight, and what that costs who waits for each request.
+/// The noise, what is saved where much is in flight, and what that costs a requester that waits for each request.
 pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noise) -> Vec<String> {
     let mut lines = vec![format!(
         "The noise here: half of the time, two turns of the same thing differ by more than {} in speed. Other virtual machines took {} \
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not_told() {
+    fn a_difference_within_the_noise_is_not_claimed() {
         let told = |verdict| change(Some(&verdict));
         let interval = Interval { median: 0.98, low: 0.901, high: 1.03 };
         assert_eq!(told(Verdict::CannotTell(interval)), "no difference seen (−9.9 to +3.0 %)");

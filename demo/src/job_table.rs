@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_grey() {
+    fn a_difference_within_the_noise_is_grey() {
         let table = table(&measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1000, 250)]), &policies(), false);
         let shown = table.text(false);
         let lines: Vec<_> = shown.lines().collect();

@@ -14,9 +14,9 @@ use std::os::unix::process::CommandExt as _;
 /// A child that was asked to end is killed after this time: the target finishes what is in flight, QEMU just ends.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Whether a signal asked this program to end, and whom to tell.
+/// Whether a signal asked this program to end, and the processes that it must reach.
 ///
-/// Nothing here unwinds a thread: the children end, whoever waits for them sees an error, and the way out is the
+/// Nothing here unwinds a thread: the children end, their parents see an error, and the way out is the
 /// ordinary one, which removes every file.
 #[derive(Debug, Default)]
 pub struct Stop {

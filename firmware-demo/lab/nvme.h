@@ -62,10 +62,12 @@ extern struct registers registers;
 #define IO_WRITE 0x01u
 #define IO_READ 0x02u
 
-// Command Dword 12 of a read or write: number of blocks 15:0, 0's based, and the hint in 17:16. Dword 13: the access
-// latency in 5:4.
-#define CDW12_URGENT (1u << 16)
-#define CDW12_BARRIER (1u << 17)
+// Command Dword 12 of a read or write: number of blocks 15:0, 0's based, and the hint in two bits from HINT_SHIFT on (in Rust
+// also in command.rs). A controller with Key Per I/O needs other bits: NVMe calls 19:16 CETYPE. Dword 13: the access latency
+// in 5:4.
+#define HINT_SHIFT 16
+#define CDW12_URGENT (1u << HINT_SHIFT)
+#define CDW12_BARRIER (2u << HINT_SHIFT)
 #define CDW13_LOW_LATENCY (3u << 4)
 
 // Features. In Set and Get Features, Command Dword 10 has the feature's number in 7:0 and "save" in 31, Dword 11 the

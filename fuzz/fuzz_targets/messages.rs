@@ -38,7 +38,7 @@ const QUEUES: usize = 2;
 const MEMORY_LEN: u64 = 0x10_000;
 /// Where the front end has guest address 0 in its own address space.
 const FRONT_END: u64 = 0x5000_0000_0000;
-/// After so many inputs the next front end is a sound one.
+/// Of this many front ends, one is sound.
 const SOUND_EVERY: u32 = 32;
 
 const GET_FEATURES: u8 = 1;

@@ -1,7 +1,7 @@
 //! Arbitrary bytes as a trace. The first of them says how it is read: `@` in the format that is found out, `A` to `D` as
 //! blkparse, biosnoop, fio and JSON; 8 more is lenient, 16 more has a queue for each CPU.
 //!
-//! What is read is in order of time and adds up, strict and lenient readers agree, and every policy announces what completed,
+//! What is read is in order of time and adds up, strict and lenient readers agree, and every policy interrupts for what completed,
 //! once and in time.
 #![no_main]
 

@@ -9,9 +9,9 @@
 # shellcheck source=/dev/null
 . /lib.sh
 # What prepares a load is no part of it.
-announced() { step "$load" > /dev/console; "$@"; }
+on_console() { step "$load" > /dev/console; "$@"; }
 until_told() { # LOAD
-  WITH=announced load "$1" > out &
+  WITH=on_console load "$1" > out &
   read -r _
   kill "$(pidof fio | tr ' ' '\n' | sort -n | head -n 1)" # the process that began the others
   wait

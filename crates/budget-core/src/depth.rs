@@ -14,8 +14,8 @@ const SKIP_BITS_MAX: u8 = 10;
 pub(crate) const BACK: u8 = 6;
 
 impl Budget {
-    /// Whether completions are held to learn the depth: until nobody submits any more, as all of them wait for us. Who is
-    /// alone does not wait; who has others to reap does not wait for us; and in a storm nothing can be learned.
+    /// Whether completions are held to learn the depth: until nobody submits any more, as all of them wait for us. A requester
+    /// that is alone does not wait; one that has completions to reap does not wait for us; in a storm nothing can be learned.
     pub(crate) fn probes(&mut self) -> bool {
         self.until_probe = self.until_probe.saturating_sub(1);
         let is_alone = !self.flags.has(Flags::SEVERAL) && self.depth <= 1;

@@ -1,4 +1,4 @@
-//! Everything but completions: what else a machine is told, and what it can be asked.
+//! Every event but completions, and the queries.
 
 use crate::algorithm::{Budget, Flags, commands};
 use crate::config::{AGE_MAX, Config};

@@ -36,9 +36,9 @@ enum Call {
     Complete(Event),
     /// A command is aborted; an error: one that there is not.
     Cancel(Event),
-    /// The consumer reaps what was announced.
+    /// The consumer reaps what interrupts cover.
     Reap,
-    /// The consumer reaps what is posted, announced or not.
+    /// The consumer reaps what is posted, whether an interrupt covers it or not.
     Poll,
     Flush,
     /// The queue is reset, and its consumer takes what is posted.
@@ -73,8 +73,8 @@ struct Queue {
     now: u64,
     in_flight: u32,
     held: u32,
-    passed: u32,    // Urgents that interrupted alone since the first was held
-    announced: u32, // and not reaped
+    passed: u32,  // Urgents that interrupted alone since the first was held
+    covered: u32, // by interrupts, and not reaped
     held_since: u64,
     interrupted: Option<u64>, // when last
     held_time: u128,          // requests * ticks
@@ -93,7 +93,7 @@ impl Queue {
             in_flight: 0,
             held: 0,
             passed: 0,
-            announced: 0,
+            covered: 0,
             held_since: 0,
             interrupted: None,
             held_time: 0,
@@ -105,7 +105,7 @@ impl Queue {
     }
 
     const fn outstanding(&self) -> u32 {
-        self.in_flight + self.held + self.announced
+        self.in_flight + self.held + self.covered
     }
 
     /// Before this instant the storm guard allows no interrupt.
@@ -144,7 +144,7 @@ impl Queue {
             Decision::DeliverUrgent => 1,
             Decision::Hold(_) => return,
         };
-        (self.announced, self.held) = (self.announced + covered, self.held - covered);
+        (self.covered, self.held) = (self.covered + covered, self.held - covered);
         if self.held == 0 {
             self.passed = 0;
         }
@@ -180,10 +180,10 @@ impl Queue {
                 assert_eq!(decision, expected);
                 self.decided(decision);
             }
-            Call::Reap => self.announced = 0,
+            Call::Reap => self.covered = 0,
             Call::Poll => {
                 self.budget.on_consumed(self.now);
-                (self.held, self.passed, self.announced) = (0, 0, 0);
+                (self.held, self.passed, self.covered) = (0, 0, 0);
             }
             Call::Flush => {
                 let decision = self.budget.flush(self.now);
@@ -194,7 +194,7 @@ impl Queue {
                 self.budget.forget();
                 let decision = self.budget.flush(self.now);
                 self.decided(decision);
-                (self.in_flight, self.announced) = (0, 0);
+                (self.in_flight, self.covered) = (0, 0);
             }
             Call::EarlyDeadline => {
                 let before = self.budget.held();
@@ -228,7 +228,10 @@ impl Queue {
             self.passed += 1;
             assert!(self.budget.deadline() == deadline || self.budget.is_storming(), "it disturbs those that are held");
         }
-        assert!(decision.is_deliver() || is_paced || self.most > 1, "who is alone does not wait: {decision:?}");
+        assert!(
+            decision.is_deliver() || is_paced || self.most > 1,
+            "a requester that is alone does not wait: {decision:?}"
+        );
         self.decided(decision);
     }
 
@@ -362,11 +365,11 @@ fn a_busy_guest_is_interrupted_once_for_several_requests() {
         let mut queue = Queue::new(Params { tick_hz: TICK_HZ, ..Params::DEFAULT });
         let (mut interrupts, mut requests, mut waiting) = (0_u32, 0_u32, 0);
         while requests < 100_000 {
-            let is_blocked = waiting == depth && queue.announced == 0;
+            let is_blocked = waiting == depth && queue.covered == 0;
             queue.pass(if is_blocked { 400 } else { 25 }, 0);
             if waiting == depth {
-                assert!(queue.announced > 0, "it is delivered at last");
-                waiting -= queue.announced;
+                assert!(queue.covered > 0, "it is delivered at last");
+                waiting -= queue.covered;
                 queue.call(Call::Reap);
             } else {
                 (waiting, requests) = (waiting + 1, requests + 1);
@@ -377,9 +380,9 @@ fn a_busy_guest_is_interrupted_once_for_several_requests() {
                 }
                 queue.pass(2, 0);
                 while queue.in_flight > 0 {
-                    let before = queue.announced;
+                    let before = queue.covered;
                     queue.call(Call::Complete(Event::Plain));
-                    interrupts += u32::from(queue.announced > before);
+                    interrupts += u32::from(queue.covered > before);
                 }
             }
             queue.check();

@@ -64,13 +64,13 @@ struct Guest {
     depth: u32,
     now: u64,
     steps: u32,
-    waiting: u32,   // submitted and not reaped
-    announced: u32, // of them, those that an interrupt covers
+    waiting: u32, // submitted and not reaped
+    covered: u32, // of them, those that an interrupt covers
 }
 
 impl Guest {
     fn new(params: Params, depth: u32) -> Self {
-        Self { budget: Budget::new(config(params)), depth, now: 0, steps: 0, waiting: 0, announced: 0 }
+        Self { budget: Budget::new(config(params)), depth, now: 0, steps: 0, waiting: 0, covered: 0 }
     }
 
     /// Time passes, in which deadlines are met.
@@ -78,7 +78,7 @@ impl Guest {
         let end = self.now + ticks;
         while let Some(deadline) = self.budget.deadline().filter(|deadline| *deadline <= end) {
             assert!(self.budget.on_deadline(deadline).is_deliver());
-            self.announced = self.waiting;
+            self.covered = self.waiting;
         }
         self.now = end;
     }
@@ -96,11 +96,11 @@ impl Guest {
 
     /// It waits for an interrupt, and takes its time.
     fn reap(&mut self) {
-        while self.announced == 0 {
+        while self.covered == 0 {
             self.pass(100);
         }
         self.pass(300);
-        self.waiting -= std::mem::take(&mut self.announced);
+        self.waiting -= std::mem::take(&mut self.covered);
     }
 
     /// Requests are submitted at once, and complete.
@@ -112,7 +112,7 @@ impl Guest {
         self.pass(2);
         for cif in (1..=count).rev() {
             if self.budget.on_completion(self.now, Plain, cif, self.waiting).is_deliver() {
-                self.announced = self.waiting + 1 - cif;
+                self.covered = self.waiting + 1 - cif;
             }
         }
     }
@@ -213,7 +213,7 @@ fn an_urgent_does_not_disturb_a_probe() {
                 guest.pass(2);
                 match guest.budget.on_completion(guest.now, Urgent, 1, guest.waiting + 1) {
                     DeliverUrgent => {}
-                    Deliver(_) => guest.announced = guest.waiting,
+                    Deliver(_) => guest.covered = guest.waiting,
                     Hold(reason) => panic!("{reason:?}"),
                 }
             }
@@ -231,7 +231,7 @@ fn an_open_loop_that_runs_into_its_limit_is_not_taken_for_a_guest_that_waits() {
     for _ in 0..20_000 {
         if guest.waiting < guest.depth {
             guest.step();
-            held += u64::from(guest.announced < guest.waiting);
+            held += u64::from(guest.covered < guest.waiting);
         } else {
             let since = guest.now;
             guest.reap();
@@ -240,8 +240,8 @@ fn an_open_loop_that_runs_into_its_limit_is_not_taken_for_a_guest_that_waits() {
             }
             finds += 1;
         }
-        if guest.announced > 0 {
-            guest.waiting -= std::mem::take(&mut guest.announced);
+        if guest.covered > 0 {
+            guest.waiting -= std::mem::take(&mut guest.covered);
         }
     }
     assert!((2..50).contains(&finds), "{finds} probes find an end");

@@ -3,21 +3,13 @@
 //!
 //! `cint Alg. 2 l.7` cites a line of the paper, `§3.5` a section. "Ours" marks what is in no paper. `docs/papers.md`
 //! lists the deviations.
+//!
+//! One helper is elsewhere: `advance` in [`events`](crate::events) sets the time of a call and adds the time since the last
+//! one to every age. For speed there are only the field `fast_for` and two calls of `open_fast_path`: six events may deliver,
+//! and a call in each of them would be more code.
 
-use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
-use crate::hint::Hint;
-use coalesce_decision::{Average, ConfigError, Decision, Event, Field, HoldReason, Reason};
-
-impl From<Hint> for Event {
-    #[inline]
-    fn from(hint: Hint) -> Self {
-        match hint {
-            Hint::Plain => Self::Plain,
-            Hint::Urgent => Self::Urgent,
-            Hint::Barrier => Self::Barrier,
-        }
-    }
-}
+use crate::config::Config;
+use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 
 /// A cinterrupts machine for one interrupt vector: plain data of fixed size, no pointers.
 ///
@@ -26,10 +18,10 @@ impl From<Hint> for Event {
 #[repr(C)] // bytes first, where small processors reach them with short instructions
 pub struct Cint {
     pub(crate) storming: bool,
-    put_off: bool,     // the held completions were due, and wait for the storm guard
-    interrupted: bool, // there was an interrupt, so `gap` is valid
-    filler: [u8; 3],   // no padding: a state may be written to a file, so every byte must be defined
-    times_back: u16,
+    pub(crate) put_off: bool,     // the held completions were due, and wait for the storm guard
+    pub(crate) interrupted: bool, // there was an interrupt, so `gap` is valid
+    pub(crate) filler: [u8; 3],   // no padding: a state may be written to a file, so every byte must be defined
+    pub(crate) times_back: u16,
     pub(crate) last: u64, // the time of the last call; all other times are ages, so that the clock may go back
     // Ages in ticks; they saturate at AGE_MAX
     pub(crate) oldest: u32,    // of the oldest held completion
@@ -38,14 +30,11 @@ pub struct Cint {
     pub(crate) fast_for: u32,  // the fast path may answer until this many ticks after `last`
     pub(crate) coalesced: u32, // held completions: `coalesced` of cint Alg. 2
     pub(crate) thr: u32,       // `thr` of cint Alg. 2, minus the Urgents that interrupted alone while others were held
-    average: Average,
+    pub(crate) average: Average,
     pub(crate) config: Config,
 }
 
 const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with a word that a C caller adds");
-
-/// The number of commands in flight is unknown.
-pub const CIF_UNKNOWN: u32 = u32::MAX;
 
 /// The algorithm: cint Alg. 2, one completion at a time.
 impl Cint {
@@ -85,7 +74,7 @@ impl Cint {
 
     /// Fires the IRQ and resets `coalesced`.
     #[inline(never)]
-    fn deliver(&mut self, reason: Reason) -> Decision {
+    pub(crate) fn deliver(&mut self, reason: Reason) -> Decision {
         self.reset_coalesced(); // cint Alg. 2 l.11, l.13, l.16, l.18
         self.interrupt();
         Decision::Deliver(reason)
@@ -111,7 +100,7 @@ impl Cint {
 
     /// The reason to deliver, if a deadline has passed.
     #[inline(always)]
-    const fn expired(&self) -> Option<Reason> {
+    pub(crate) const fn expired(&self) -> Option<Reason> {
         if self.coalesced == 0 {
             return None; // cint Alg. 2 l.17
         }
@@ -123,7 +112,7 @@ impl Cint {
 
     /// Ticks until the held completions are due, and the reason to deliver them.
     #[inline(never)]
-    const fn next_deadline(&self) -> (i32, Reason) {
+    pub(crate) const fn next_deadline(&self) -> (i32, Reason) {
         let own = self.own_deadline();
         if self.storming {
             let pace = left(self.config.storm_interval, self.gap);
@@ -135,14 +124,14 @@ impl Cint {
     }
 
     /// [`next_deadline`](Self::next_deadline) without the storm guard.
-    const fn own_deadline(&self) -> (i32, Reason) {
+    pub(crate) const fn own_deadline(&self) -> (i32, Reason) {
         let max_hold = left(self.config.max_hold, self.oldest); // ours
         let delta = left(self.config.delta, self.quiet); // cint Alg. 2 l.6: timeout - now
         if max_hold < delta { (max_hold, Reason::MaxHold) } else { (delta, Reason::Delta) }
     }
 
     /// §4.3 storm guard: whether there is a storm, and the last interrupt is too recent for another one.
-    const fn is_paced(&self) -> bool {
+    pub(crate) const fn is_paced(&self) -> bool {
         self.storming && self.gap < self.config.storm_interval
     }
 
@@ -153,212 +142,11 @@ impl Cint {
         let per_held = self.config.in_flight_per_held;
         if held == 1 { per_held >> 1 } else { per_held.wrapping_mul(held) }
     }
-}
 
-/// The other events and the queries.
-impl Cint {
-    /// A machine in its initial state. Usable in a `static`.
-    #[must_use]
-    pub const fn new(config: Config) -> Self {
-        Self {
-            config,
-            last: 0,
-            oldest: 0,
-            quiet: 0,
-            gap: 0,
-            fast_for: 0,
-            coalesced: 0,
-            thr: config.thr as u32,
-            average: Average::cold(config.storm_interval),
-            storming: false,
-            put_off: false,
-            interrupted: false,
-            filler: [0; 3],
-            times_back: 0,
-        }
-    }
-
-    /// Decides about a completed command. `cif` is the number of commands in flight, including this one, for the
-    /// `in_flight` rule; `None`: the rule is off for this completion.
-    #[inline]
-    pub fn on_completion(&mut self, now: u64, event: impl Into<Event>, cif: Option<u32>) -> Decision {
-        let event = event.into();
-        let cif = cif.unwrap_or(CIF_UNKNOWN);
-        let decision = if event == Event::Plain { self.on_completion_fast(now, cif) } else { None };
-        decision.unwrap_or_else(|| self.on_event(now, event, cif))
-    }
-
-    /// The instant, in ticks, at which to call [`on_deadline`](Self::on_deadline). Every call that takes `&mut self`
-    /// may change it. A timer that is armed for an earlier instant can stay armed.
-    #[inline]
-    #[must_use]
-    pub const fn deadline(&self) -> Option<u64> {
-        if self.coalesced == 0 {
-            return None;
-        }
-        let (left, _) = if self.storming { self.next_deadline() } else { self.own_deadline() };
-        if left > LEFT_MAX {
-            return None;
-        }
-        #[expect(clippy::cast_sign_loss, reason = "compared")]
-        let left = if left > 0 { left as u64 } else { 0 };
-        Some(self.last.saturating_add(left))
-    }
-
-    /// Decides at the deadline. Early, late and repeated calls are harmless.
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        match self.expired() {
-            Some(reason) => self.deliver(reason),
-            None => self.nothing_due(HoldReason::Early),
-        }
-    }
-
-    /// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst.
-    pub fn on_batch_end(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if let Some(reason) = self.expired() {
-            return self.deliver(reason);
-        }
-        if self.config.delta != NEVER {
-            return self.nothing_due(HoldReason::Early);
-        }
-        self.deliver_held_paced(Reason::BatchEnd)
-    }
-
-    /// Delivers everything held, even in a storm: for a queue stop, a reset and a migration.
-    pub fn flush(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if self.coalesced > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
-    }
-
-    /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals
-    /// the posted index, both read inside the serialisation that protects the machine.
-    pub fn on_consumed(&mut self, now: u64) {
-        self.advance(now);
-        self.reset_coalesced();
-    }
-
-    /// Notes that a command was aborted and will not complete. `event` is the result of
-    /// [`Tracker::cancel`](crate::Tracker::cancel).
-    pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
-        self.advance(now);
-        if self.coalesced == 0 {
-            return Decision::Hold(HoldReason::NothingHeld);
-        }
-        if let Some(reason) = self.expired() {
-            return self.deliver(reason);
-        }
-        match event {
-            Event::Error => self.deliver(Reason::Error),
-            Event::Barrier => self.deliver_held_paced(Reason::Barrier),
-            Event::Plain | Event::Urgent => Decision::Hold(HoldReason::Cancelled),
-        }
-    }
-
-    /// Changes the configuration, and applies it to the held completions. A storm guard with new parameters restarts.
-    /// What the guard had delayed is delivered. Rules that need a hint or the CIF apply from the next completion on.
-    ///
-    /// # Errors
-    /// `tick_hz` differs. Then nothing changes, and the call does not advance the time.
-    pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
-        let tick_hz = self.config.tick_hz;
-        if config.tick_hz != tick_hz {
-            return Err(ConfigError {
-                field: Field::TickHz,
-                value: config.tick_hz,
-                min: tick_hz,
-                max: tick_hz,
-                because: None,
-            });
-        }
-        self.advance(now);
-        if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
-            (self.average, self.storming) = (Average::cold(config.storm_interval), false);
-        }
-        let alone = u32::from(self.config.thr).wrapping_sub(self.thr);
-        self.thr = u32::from(config.thr).saturating_sub(alone);
-        self.config = config;
-        if self.coalesced == 0 {
-            return Ok(Decision::Hold(HoldReason::NothingHeld));
-        }
-        let (left, reason) = self.own_deadline();
-        Ok(if self.put_off {
-            self.deliver(Reason::Storm)
-        } else if left <= 0 {
-            self.deliver(reason)
-        } else if self.coalesced >= self.thr {
-            self.deliver(Reason::Count)
-        } else {
-            Decision::Hold(HoldReason::Reconfigured)
-        })
-    }
-
-    /// The configuration in force.
-    #[must_use]
-    pub const fn config(&self) -> Config {
-        self.config
-    }
-
-    /// The number of held completions: posted, and not covered by an interrupt. An Urgent that interrupted alone is not
-    /// held.
-    #[must_use]
-    pub const fn held(&self) -> u32 {
-        self.coalesced
-    }
-
-    /// Whether interrupts come faster than the storm guard allows, so that it paces them.
-    #[must_use]
-    pub const fn is_storming(&self) -> bool {
-        self.storming
-    }
-
-    /// How often the clock went back from one call to the next; saturates at 65535.
-    #[must_use]
-    pub const fn times_back(&self) -> u16 {
-        self.times_back
-    }
-
-    /// Sets the time of a call. If the clock went back, no time has passed.
-    #[inline(never)]
-    pub(crate) fn advance(&mut self, now: u64) {
-        let elapsed = match now.checked_sub(self.last) {
-            _ if now == u64::MAX => AGE_MAX, // at the end of the clock's range everything is due
-            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-            Some(elapsed) if elapsed < SPAN_MAX as u64 => elapsed as u32,
-            Some(_) => SPAN_MAX,
-            None => {
-                self.times_back = self.times_back.saturating_add(1);
-                0
-            }
-        };
-        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
-        (self.oldest, self.quiet, self.gap) = (older(self.oldest), older(self.quiet), older(self.gap));
-        self.last = now;
-        self.fast_for = 0;
-    }
-
-    /// Delivers everything held, unless the storm guard delays it.
-    #[inline(never)]
-    fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
-        if self.coalesced == 0 {
-            return Decision::Hold(HoldReason::NothingHeld);
-        }
-        if self.is_paced() {
-            self.put_off = true;
-            return Decision::Hold(HoldReason::Storm);
-        }
-        self.deliver(reason)
-    }
-
-    const fn nothing_due(&self, reason: HoldReason) -> Decision {
-        Decision::Hold(if self.coalesced > 0 { reason } else { HoldReason::NothingHeld })
-    }
-
-    const fn reset_coalesced(&mut self) {
+    pub(crate) const fn reset_coalesced(&mut self) {
         self.coalesced = 0;
         self.thr = self.config.thr as u32;
-        self.quiet = 0;
+        self.quiet = 0; // cint Alg. 2 l.19: timeout = now + delta
         self.put_off = false;
     }
 
@@ -375,9 +163,7 @@ impl Cint {
     }
 }
 
-/// Ticks until a span ends that began `age` ticks ago; more than LEFT_MAX for a span of NEVER.
+/// Ticks until a span ends that began `age` ticks ago; more than SPAN_MAX for a span of NEVER.
 const fn left(span: u32, age: u32) -> i32 {
     span.wrapping_sub(age).cast_signed()
 }
-
-const LEFT_MAX: i32 = SPAN_MAX.cast_signed();

@@ -1,5 +1,7 @@
 //! Hints of the requester about a command, and their encodings (cinterrupts §3.3, §3.4, §4.1).
 
+use coalesce_decision::Event;
+
 /// The requester's hint about a command, in the order of urgency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hint {
@@ -28,6 +30,17 @@ pub enum Barriers {
     Relaxed,
     /// When it and everything submitted before it have completed. Needs a [`Tracker`](crate::Tracker).
     Strict,
+}
+
+impl From<Hint> for Event {
+    #[inline]
+    fn from(hint: Hint) -> Self {
+        match hint {
+            Hint::Plain => Self::Plain,
+            Hint::Urgent => Self::Urgent,
+            Hint::Barrier => Self::Barrier,
+        }
+    }
 }
 
 impl Hint {

@@ -59,13 +59,15 @@
 mod algorithm;
 mod barrier;
 mod config;
+mod events;
 mod fast;
 mod hint;
 mod reaper;
 
-pub use algorithm::{CIF_UNKNOWN, Cint};
+pub use algorithm::Cint;
 pub use barrier::{Ticket, Tracker, Window, Word};
 pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats, StormParams};
 pub use config::{Config, Params};
+pub use fast::CIF_UNKNOWN;
 pub use hint::{Barriers, BothBits, Hint, SystemCall};
 pub use reaper::{Cursor, Entry, Reaper};

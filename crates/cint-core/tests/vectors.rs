@@ -39,7 +39,7 @@ fn from_json(value: &Value) -> Params {
 fn check(name: &str, configurations: &[Params], mix: &Mix) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name);
     let configurations: Vec<_> = configurations.iter().map(to_json).collect();
-    // The tracker of strict Barriers: so many groups, each with a window of 64 commands; 0: Barriers are relaxed.
+    // The tracker of strict Barriers: the number of groups, each with a window of 64 commands; 0: Barriers are relaxed.
     let header = json!({ "machine": "cint", "groups": mix.groups, "window": 64, "configurations": configurations });
     check_vector(&path, &header, mix, &mix.same_ops(400), |header| {
         let configurations = header["configurations"].as_array().expect("a list");

@@ -64,7 +64,7 @@ impl Stats {
     }
 }
 
-/// Below `NUMBERS`, which the mask tells the compiler.
+/// Below `NUMBERS`, which the mask shows the compiler.
 #[inline]
 const fn index(decision: Decision) -> usize {
     let number = match decision {

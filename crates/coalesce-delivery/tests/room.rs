@@ -13,7 +13,7 @@ struct Overrun;
 struct CompletionQueue {
     size: usize,
     posted: VecDeque<u32>,
-    announced: usize, // the oldest of those
+    covered: usize, // by interrupts, the oldest of those
     may_hold: bool,
 }
 
@@ -46,7 +46,7 @@ impl Ring for CompletionQueue {
     }
 
     fn interrupt(&mut self) -> bool {
-        self.announced = self.posted.len();
+        self.covered = self.posted.len();
         true
     }
 }
@@ -63,7 +63,7 @@ struct Controller {
 impl Controller {
     fn new(policy: &str, size: usize) -> Self {
         let delivery = Delivery::new(policy.parse().unwrap()).unwrap();
-        let queue = CompletionQueue { size, posted: VecDeque::new(), announced: 0, may_hold: true };
+        let queue = CompletionQueue { size, posted: VecDeque::new(), covered: 0, may_hold: true };
         Self { delivery, queue, now: 0, completed: 0, reaped: Vec::new() }
     }
 
@@ -84,8 +84,8 @@ impl Controller {
 
     /// The consumer reaps `count` completions, or all that an interrupt covered if those are fewer.
     fn reap(&mut self, count: usize) {
-        let count = count.min(self.queue.announced);
-        self.queue.announced -= count;
+        let count = count.min(self.queue.covered);
+        self.queue.covered -= count;
         self.reaped.extend(self.queue.posted.drain(..count));
         self.delivery.on_consumed(&mut self.queue, self.now);
     }
@@ -145,10 +145,10 @@ proptest! {
                 Step::Pass(ns) => controller.pass(ns),
             }
             let (posted, unposted) = (controller.queue.posted.len(), controller.delivery.unposted());
-            let unannounced = posted - controller.queue.announced + unposted;
+            let uncovered = posted - controller.queue.covered + unposted;
             prop_assert!(posted + unposted <= size);
-            prop_assert!(!controller.is_full() || unannounced == 0, "{} of {} are held", unannounced, size);
-            prop_assert!(controller.delivery.policy().held() >= unannounced as u64);
+            prop_assert!(!controller.is_full() || uncovered == 0, "{} of {} are held", uncovered, size);
+            prop_assert!(controller.delivery.policy().held() >= uncovered as u64);
         }
         let _ = controller.delivery.flush(&mut controller.queue, controller.now).unwrap();
         controller.reap(size);
@@ -159,14 +159,14 @@ proptest! {
 
 /// As after NVMe's Coalescing Disable.
 #[test]
-fn a_ring_that_may_not_hold_announces_every_completion_under_every_policy() {
+fn a_ring_that_may_not_hold_interrupts_for_every_completion_under_every_policy() {
     for policy in POLICIES {
         let mut controller = Controller::new(policy, 100);
         controller.queue.may_hold = false;
         for i in 0..100 {
             let hint = if i % 7 == 3 { Hint::Urgent } else { Hint::Plain };
             let _ = controller.complete(40, hint).unwrap();
-            assert_eq!((controller.queue.announced, controller.delivery.policy().held()), (i + 1, 0), "{policy}");
+            assert_eq!((controller.queue.covered, controller.delivery.policy().held()), (i + 1, 0), "{policy}");
             controller.pass(1_000);
         }
     }
@@ -178,6 +178,6 @@ fn an_urgent_completion_that_takes_the_last_room_is_not_delivered_alone() {
     let mut controller = Controller::new("cint:ooo=on,in_flight=off,delta=10us", 2);
     assert!(!controller.complete(9, Hint::Plain).unwrap().is_deliver());
     assert_eq!(controller.complete(9, Hint::Urgent), Some(Decision::Deliver(Reason::Flush)));
-    assert_eq!((&controller.queue.posted, controller.queue.announced), (&[1, 0].into(), 2));
+    assert_eq!((&controller.queue.posted, controller.queue.covered), (&[1, 0].into(), 2));
     assert_eq!(controller.delivery.deadline(), None);
 }

@@ -1,10 +1,11 @@
 //! The options of a run, with their defaults and bounds.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::Error;
 
@@ -73,9 +74,13 @@ pub struct Options {
     #[arg(long, value_name = "WRITES")]
     pub fsync_every: Option<u32>,
 
-    /// Mark of the synchronous requests: ioprio real time (0x2000; NVMe: hint Urgent in dword 12), or as all others
+    /// Mark of the synchronous requests: ioprio real time (0x2000; NVMe: hint Urgent, see --hint-bits), or as all others
     #[arg(long, value_enum, value_name = "CLASS", default_value_t = Self::default().sync_ioprio)]
     pub sync_ioprio: SyncIoprio,
+
+    /// NVMe: where hint Urgent is, as in the key `bits` of the target's policy; for example cdw12:16 or cdw13:8
+    #[arg(long, value_name = "DWORD:BIT", default_value_t = Self::default().hint_bits)]
+    pub hint_bits: HintBits,
 
     /// Open loop: arrivals per second and queue, at most --depth of them in flight (jobs async and mixed)
     #[arg(long = "rate", value_name = "PER_SECOND")]
@@ -127,6 +132,7 @@ impl Default for Options {
             write_percent: None,
             fsync_every: None,
             sync_ioprio: SyncIoprio::Rt,
+            hint_bits: HintBits::DEFAULT,
             rate_per_second: None,
             poisson: false,
             bursts: None,
@@ -181,8 +187,8 @@ impl Rw {
     }
 }
 
-/// The mark that synchronous requests carry: the `ioprio` in the virtio-blk header; over NVMe, where no `ioprio` is on the wire, the
-/// hint in dword 12.
+/// The mark that synchronous requests carry: the `ioprio` in the virtio-blk header; over NVMe, where no `ioprio` is on the wire, a
+/// hint at [`HintBits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncIoprio {
@@ -190,6 +196,46 @@ pub enum SyncIoprio {
     Rt,
     /// Not marked: best effort, 0x4004, as Linux sends by default; no hint
     None,
+}
+
+/// The bit of an NVMe command that says Urgent: by default the paper's, bit 16 of Command Dword 12 (cinterrupts §4.2.1). The next
+/// higher one says Barrier. For a controller with Key Per I/O, later versions of NVMe define bits 19:16 of that dword as CETYPE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HintBits {
+    /// 12 or 13.
+    pub dword: u8,
+    /// Dword 12: 16 to 30, above the number of blocks. Dword 13: 0 to 30.
+    pub bit: u8,
+}
+
+impl HintBits {
+    /// The paper's.
+    pub const DEFAULT: Self = Self { dword: 12, bit: 16 };
+}
+
+impl FromStr for HintBits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (dword, bit) = text.strip_prefix("cdw")?.split_once(':')?;
+            let (dword, bit) = (dword.parse().ok()?, bit.parse().ok()?);
+            matches!((dword, bit), (12, 16..=30) | (13, 0..=30)).then_some(Self { dword, bit })
+        };
+        parse().ok_or_else(|| "expected cdw12:16 to cdw12:30, or cdw13:0 to cdw13:30".into())
+    }
+}
+
+impl fmt::Display for HintBits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cdw{}:{}", self.dword, self.bit)
+    }
+}
+
+impl Serialize for HintBits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// How to wait for an interrupt.
@@ -340,6 +386,16 @@ mod tests {
         }
         assert!(Options { seconds: f64::NAN, ..valid() }.validate().is_err());
         assert!(Options { ops: Some(0), ..valid() }.validate().is_err());
+    }
+
+    #[test]
+    fn hint_bits_are_above_the_number_of_blocks() {
+        for text in ["cdw12:16", "cdw12:30", "cdw13:0", "cdw13:30"] {
+            assert_eq!(text.parse::<HintBits>().map(|bits| bits.to_string()).as_deref(), Ok(text));
+        }
+        for text in ["cdw12:15", "cdw12:31", "cdw13:31", "cdw14:0", "cdw12", "12:16", ""] {
+            assert!(text.parse::<HintBits>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::hinted::{Hinted, StrictTracker};
 use crate::hints::{Clues, HintCounts};
 use crate::machine::{Always, Machine};
 use crate::mark::Mark;
-use crate::policy::{Policy, Spent};
+use crate::policy::{Policy, Spent, Submissions};
 use crate::spec::Spec;
 use crate::{Decision, HoldReason, Reason, SpecError, Stats};
 use cint_core::{Cint, Hint};
@@ -105,17 +105,10 @@ impl AnyPolicy {
         call!(&self.machine, may_hold())
     }
 
-    /// Whether the shell must call [`on_submit`](Self::on_submit).
+    /// For which commands the shell must call [`on_submit`](Self::on_submit).
     #[must_use]
-    pub fn wants_submit(&self) -> bool {
+    pub fn wants_submit(&self) -> Submissions {
         call!(&self.machine, wants_submit())
-    }
-
-    /// Whether the shell must call [`on_submit`](Self::on_submit) for each command, as a strict Barrier needs. If not, commands
-    /// of which nothing is known need no call: [`Clues::outstanding`] of a later one counts them.
-    #[must_use]
-    pub fn wants_each_submit(&self) -> bool {
-        call!(&self.machine, wants_each_submit())
     }
 
     /// Decides about those before a completion. `None`: it holds them all.
@@ -173,7 +166,7 @@ impl AnyPolicy {
     }
 
     /// The host has set NVMe's Feature 08h. Under `nvme:host=on` what is held is delivered, and these parameters count from
-    /// now on; any other policy takes no notice. A policy that [`reconfigure`](Self::reconfigure) has made must be told again.
+    /// now on; any other policy takes no notice. [`reconfigure`](Self::reconfigure) forgets them.
     pub fn set_by_host(&mut self, now: u64, aggregation: Aggregation) -> Decision {
         let AnyMachine::Nvme(nvme) = &mut self.machine else { return Decision::Hold(HoldReason::NothingHeld) };
         if !nvme.is_by_host() {

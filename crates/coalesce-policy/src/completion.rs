@@ -1,4 +1,4 @@
-//! What a shell tells a policy about completions.
+//! What a shell knows about a completion, for a policy.
 
 use crate::mark::Mark;
 
@@ -25,7 +25,7 @@ pub struct Completion {
     pub outstanding: u32,
     /// What kind of command it was.
     pub class: Class,
-    /// When the guest's timeslice ends, in ticks, if the hypervisor tells.
+    /// When the guest's timeslice ends, in ticks, if it is known.
     pub slice_end: Option<u64>,
     /// How many plain commands of an I/O queue completed just before it and share its interrupt, if there is one: for a
     /// device that finds many at once. They have no marks.

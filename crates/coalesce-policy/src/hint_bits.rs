@@ -8,7 +8,8 @@ use std::fmt;
 ///
 /// NVM Command Set 1.0, and NVMe 1.0 to 1.4, reserve bits 19:16 of Command Dword 12. Later versions give them to CETYPE,
 /// which a host sets for a controller with Key Per I/O: such a host and its device agree on other bits. The text form is
-/// `cdw12:SHIFT` or `cdw13:SHIFT`, or `none`.
+/// `cdw12:SHIFT` or `cdw13:SHIFT`, or `none`. The bits below 16 of Command Dword 12 are the number of blocks, and cannot be
+/// hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintBits(Option<(Dword, u8)>);
 
@@ -20,26 +21,35 @@ enum Dword {
 
 /// The highest place of the lower bit.
 const SHIFT_MAX: u8 = 30;
+/// Command Dword 12: the first bit behind the number of blocks.
+const BLOCKS_END: u8 = 16;
 
 impl HintBits {
     /// The paper's: bits 17:16 of Command Dword 12.
     pub const DEFAULT: Self = Self(Some((Dword::Cdw12, 16)));
     /// The text forms.
-    pub(crate) const ALLOWED: &str = "cdw12:0 to cdw12:30, cdw13:0 to cdw13:30, none";
+    pub(crate) const ALLOWED: &str = "cdw12:16 to cdw12:30, cdw13:0 to cdw13:30, none";
 
-    /// Reads the text form; `None`: it names no bits.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Reads the text form.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        const UNKNOWN: &str = "is unknown";
         if text == "none" {
-            return Some(Self(None));
+            return Ok(Self(None));
         }
-        let (dword, shift) = text.split_once(':')?;
+        let (dword, shift) = text.split_once(':').ok_or(UNKNOWN)?;
         let dword = match dword {
             "cdw12" => Dword::Cdw12,
             "cdw13" => Dword::Cdw13,
-            _ => return None,
+            _ => return Err(UNKNOWN),
         };
-        let shift = shift.parse().ok().filter(|shift| *shift <= SHIFT_MAX)?;
-        Some(Self(Some((dword, shift))))
+        let shift = shift.parse().ok().filter(|shift| *shift <= SHIFT_MAX).ok_or(UNKNOWN)?;
+        if dword == Dword::Cdw12 && shift < BLOCKS_END {
+            return Err("is in the number of blocks, bits 15:0 of Command Dword 12");
+        }
+        Ok(Self(Some((dword, shift))))
     }
 
     /// The hint of a read or write, by its Command Dwords 12 and 13. Where these bits say nothing, the access latency of NVMe itself is read, bits 5:4 of
@@ -70,7 +80,7 @@ impl fmt::Display for HintBits {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hint, HintBits};
+    use super::{Hint, HintBits, SHIFT_MAX};
 
     #[test]
     fn the_text_says_which_bits_count() {
@@ -89,13 +99,21 @@ mod tests {
             let bits = HintBits::parse(text).unwrap();
             assert_eq!((bits.hint([cdw12, cdw13]), bits.to_string().as_str()), (hint, text), "{cdw12:#x} {cdw13:#x}");
         }
-        assert_eq!(HintBits::parse("cdw12:16"), Some(HintBits::DEFAULT));
+        assert_eq!(HintBits::parse("cdw12:16"), Ok(HintBits::DEFAULT));
     }
 
     #[test]
     fn other_texts_are_refused() {
         for text in ["", "cdw12", "cdw12:", "cdw12:31", "cdw12:-1", "cdw14:0", "cdw13:x", "NONE", "cdw12:999"] {
-            assert_eq!(HintBits::parse(text), None, "{text}");
+            assert_eq!(HintBits::parse(text), Err("is unknown"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_blocks_is_no_place_for_hints() {
+        for shift in 0..=SHIFT_MAX {
+            assert_eq!(HintBits::parse(&format!("cdw12:{shift}")).is_ok(), shift >= 16, "{shift}");
+            assert!(HintBits::parse(&format!("cdw13:{shift}")).is_ok(), "{shift}");
         }
     }
 }

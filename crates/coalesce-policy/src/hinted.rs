@@ -6,7 +6,7 @@ use crate::hint_spec::HintSpec;
 use crate::hints::{Clues, HintCounts, HintSources};
 use crate::machine::Machine;
 use crate::mark::Mark;
-use crate::policy::Spent;
+use crate::policy::{Spent, Submissions};
 use cint_core::{Barriers, Cint, Hint, Tracker};
 use coalesce_decision::{ConfigError, Event};
 
@@ -22,7 +22,7 @@ pub(crate) trait Core {
 
     fn reconfigure(&mut self, config: Self::Config, now: u64) -> Result<Decision, ConfigError>;
 
-    /// Whether it must be told of submissions although it tracks no strict Barriers and infers no hints.
+    /// Whether it needs submissions although it tracks no strict Barriers and infers no hints.
     const WANTS_SUBMIT: bool;
 
     /// `count` commands were submitted; `outstanding` are so after the last of them.
@@ -157,12 +157,12 @@ impl<C: Core> Machine for Hinted<C> {
         self.core.ride(now, left, event, last);
     }
 
-    fn wants_submit(&self) -> bool {
-        C::WANTS_SUBMIT || self.tracker.is_some() || self.sources != HintSources::NONE
-    }
-
-    fn wants_each_submit(&self) -> bool {
-        self.tracker.is_some()
+    fn wants_submit(&self) -> Submissions {
+        match &self.tracker {
+            Some(_) => Submissions::Each,
+            None if C::WANTS_SUBMIT || self.sources != HintSources::NONE => Submissions::Counted,
+            None => Submissions::None,
+        }
     }
 
     fn on_submit(&mut self, now: u64, clues: &Clues) -> Mark {

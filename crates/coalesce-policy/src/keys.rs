@@ -9,6 +9,7 @@ use crate::hint_spec::HintSpec;
 use crate::hints::{HintSource, HintSources};
 use crate::value::{Malformed, Value, duration, number, percent};
 use cint_core::Barriers;
+use coalesce_decision::ticks::TICKS_MAX;
 
 /// What a key takes.
 #[derive(Clone, Copy)]
@@ -28,6 +29,8 @@ pub(crate) enum Kind {
     Words(&'static [&'static str]),
     /// Bits of an NVMe command.
     HintBits,
+    /// What some clock allows; and what a clock in nanoseconds, the one that most have, allows.
+    OfClock(&'static Self, &'static Self),
 }
 
 const SWITCH: Kind = Kind::Choice(&["on", "off"]);
@@ -58,8 +61,11 @@ impl Kind {
                 None => Ok(Value::Word(text.into())),
                 Some(word) => Err(format!("has an unknown word \"{word}\"; allowed: {}", self.allowed())),
             },
-            Self::HintBits if HintBits::parse(text).is_some() => Ok(Value::Word(text.into())),
-            Self::HintBits => Err(format!("is unknown; allowed: {}", self.allowed())),
+            Self::HintBits => match HintBits::parse(text) {
+                Ok(_) => Ok(Value::Word(text.into())),
+                Err(problem) => Err(format!("{problem}; allowed: {}", self.allowed())),
+            },
+            Self::OfClock(some, _) => some.parse(text),
         }
     }
 
@@ -89,6 +95,7 @@ impl Kind {
             Self::Choice(words) => words.join(", "),
             Self::Words(words) => format!("{} joined by +, or all, or none", words.join(", ")),
             Self::HintBits => HintBits::ALLOWED.into(),
+            Self::OfClock(_, in_ns) => in_ns.allowed(),
         }
     }
 }
@@ -422,6 +429,8 @@ impl HasHints for BudgetSpec {
     }
 }
 
+const MAX_HOLD: (u64, u64) = cint_core::Field::MaxHold.range();
+
 const fn ooo<P: HasHints>() -> Key<P> {
     Key {
         name: "ooo",
@@ -445,7 +454,10 @@ const fn barrier<P: HasHints>() -> Key<P> {
 const fn storm<P: HasHints>() -> Key<P> {
     Key {
         name: "storm",
-        kind: count_or_off(cint_core::Field::StormMaxRate.range()),
+        kind: Kind::OfClock(
+            const { &count_or_off(cint_core::Field::StormMaxRate.range()) },
+            const { &count_or_off((8, 200_000_000)) },
+        ),
         about: "storm guard: rate limit, in interrupts per second; off: no limit",
         get: |p| off_or(p.hints().storm_max_rate.map(Value::Number)),
         set: |p, v| p.hints_mut().storm_max_rate = optional(v),
@@ -505,8 +517,8 @@ pub(crate) const CINT: &Family<CintSpec> = &Family {
         barrier(),
         Key {
             name: "max_hold",
-            kind: ns_or_off(cint_core::Field::MaxHold.range()),
-            about: "longest time that a completion may be held, at most 500 million ticks (500ms with a clock in ns); off: (thr - 1) * delta",
+            kind: Kind::OfClock(const { &ns_or_off(MAX_HOLD) }, const { &ns_or_off((MAX_HOLD.0, TICKS_MAX)) }),
+            about: "longest time that a completion may be held, at most 500 million ticks; off: (thr - 1) * delta",
             get: |p| off_or(p.max_hold_ns.map(Value::Duration)),
             set: |p, v| p.max_hold_ns = optional(v),
         },
@@ -534,8 +546,8 @@ const BUDGET_KEYS: &[Key<BudgetSpec>] = &[
     },
     Key {
         name: "max_hold",
-        kind: ns(budget_core::Field::MaxHold.range()),
-        about: "longest time that a completion may be held, at most 500 million ticks (500ms with a clock in ns)",
+        kind: Kind::OfClock(const { &ns(MAX_HOLD) }, const { &ns((MAX_HOLD.0, TICKS_MAX)) }),
+        about: "longest time that a completion may be held, at most 500 million ticks",
         get: |p| Value::Duration(p.max_hold_ns),
         set: |p, v| p.max_hold_ns = num(v),
     },

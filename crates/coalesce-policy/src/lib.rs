@@ -53,7 +53,7 @@ pub use hint_spec::HintSpec;
 pub use hints::{Clues, HintCounts, HintSource, HintSources};
 pub use keys::KeyInfo;
 pub use mark::{Mark, MarkParts};
-pub use policy::{Policy, Spent};
+pub use policy::{Policy, Spent, Submissions};
 pub use spec::{PolicyInfo, Spec};
 pub use value::parse_duration;
 

@@ -1,9 +1,9 @@
-//! What every policy can be told and asked.
+//! The events of every policy, and what it can be asked.
 
 use crate::completion::Completion;
 use crate::hints::{Clues, HintCounts};
 use crate::mark::Mark;
-use crate::policy::Spent;
+use crate::policy::{Spent, Submissions};
 use crate::{Decision, HoldReason};
 use cint_core::Hint;
 
@@ -36,12 +36,8 @@ pub(crate) trait Machine {
         true
     }
 
-    fn wants_submit(&self) -> bool {
-        false
-    }
-
-    fn wants_each_submit(&self) -> bool {
-        false
+    fn wants_submit(&self) -> Submissions {
+        Submissions::None
     }
 
     fn on_submit(&mut self, _now: u64, clues: &Clues) -> Mark {

@@ -20,9 +20,24 @@ pub struct Spent {
     pub learning: u64,
 }
 
+/// The submissions that a policy wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submissions {
+    /// None.
+    None,
+    /// Those of which something is known. Others need no call: [`Clues::outstanding`] of a later one counts them.
+    Counted,
+    /// Each, as a strict Barrier needs.
+    Each,
+}
+
 /// A policy for one interrupt vector, and what it decided so far. Times are in ticks of its clock.
 ///
-/// [`AnyPolicy`](crate::AnyPolicy) is any policy that users can choose. The simulator implements one more.
+/// The verbs are the events (`on_...`), `flush` and `reset_tracking`; a shell calls those whose events it has. `reset_stats`
+/// clears what was counted. All other methods are queries, and change nothing.
+///
+/// [`AnyPolicy`](crate::AnyPolicy) is any policy that users can choose, and adds the verbs and queries of a shell that changes
+/// its policy or does not always ask it. The simulator implements one more policy.
 pub trait Policy: Debug {
     /// A command is submitted. Its mark goes back with its completion, or with [`on_cancel`](Self::on_cancel).
     fn on_submit(&mut self, _now: u64, clues: &Clues) -> Mark {
@@ -76,8 +91,8 @@ pub trait Policy: Debug {
         self.flush(now)
     }
 
-    /// The queue was reset: what was submitted and has not completed never will. Tickets given before are not valid, and who
-    /// comes may be another than who was learned of.
+    /// The queue was reset: what was submitted and has not completed never will. Tickets given before are not valid, and the
+    /// next requester may be another than the one that was learned of.
     fn reset_tracking(&mut self) {}
 
     /// Whether held completions stay unposted, so that urgent ones overtake them (out-of-order Urgent).

@@ -294,7 +294,7 @@ fn completions_may_come_together() {
     });
 }
 
-/// Who comes back late, with a ticket of a policy before the last two, is nobody's command now.
+/// A command that completes late, with a ticket of a policy before the last two, is unknown.
 #[test]
 fn tickets_are_not_given_twice() {
     let [strict, relaxed] = ["cint:barrier=strict", "cint"].map(|text| text.parse::<Spec>().unwrap());

@@ -89,7 +89,11 @@ fn says_what_is_wrong_and_what_is_allowed() {
         ),
         (
             "cint:bits=cdw12:31",
-            "cint: bits=cdw12:31 is unknown; allowed: cdw12:0 to cdw12:30, cdw13:0 to cdw13:30, none",
+            "cint: bits=cdw12:31 is unknown; allowed: cdw12:16 to cdw12:30, cdw13:0 to cdw13:30, none",
+        ),
+        (
+            "auto:bits=cdw12:15",
+            "auto: bits=cdw12:15 is in the number of blocks, bits 15:0 of Command Dword 12; allowed: cdw12:16 to cdw12:30, cdw13:0 to cdw13:30, none",
         ),
         ("auto:budget=5", "auto: budget=5 has no unit; write 5%"),
         ("auto:budget=0%", "auto: budget=0% is out of range; allowed: 0.01% to 50%"),
@@ -130,6 +134,26 @@ fn a_slow_clock_has_bounds_of_its_own() {
     for tick_hz in [1_000, 32_768, 1_000_000, 9_999_999, 10_000_000_000] {
         assert!(Spec::parse("auto", tick_hz).is_ok(), "auto at {tick_hz} Hz");
     }
+}
+
+/// What `coalesce-target policies` prints is what it accepts: its clock counts nanoseconds.
+#[test]
+fn printed_ranges_are_those_of_a_clock_in_nanoseconds() {
+    let mut tried = 0;
+    for policy in Spec::policies() {
+        for key in policy.keys {
+            let allowed = key.allowed.trim_end_matches(", or off").trim_end_matches(" in steps of 100us");
+            let Some((min, max)) = allowed.split_once(" to ").filter(|_| !allowed.contains(',')) else { continue };
+            // The storm guard's interval may not exceed max_hold.
+            let room = if key.name == "storm" { "max_hold=500ms," } else { "" };
+            for value in [min, max] {
+                let text = format!("{}:{room}{}={value}", policy.name, key.name);
+                Spec::parse(&text, 1_000_000_000).unwrap_or_else(|error| panic!("{error}"));
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 40, "{tried}");
 }
 
 #[test]

@@ -147,7 +147,7 @@ impl Checker {
         }
     }
 
-    /// The policy believes that so many are held; the line knows of `held`. A consumer that took a part of them is
+    /// The policy counts `policy` held completions, the line `held`. A consumer that reaped a part of them is
     /// seen by the line alone.
     pub fn compare(&mut self, at: u64, policy: u64, held: usize) {
         if held != self.since.len() || policy < held as u64 {
@@ -272,7 +272,7 @@ mod tests {
 
     /// 100 ns held: what the policy says of it must be true, and paid for.
     #[test]
-    fn a_budget_that_is_exceeded_or_not_told_is_found() {
+    fn a_budget_that_is_exceeded_or_not_reported_is_found() {
         let sound = Spent { held: 100, outstanding: 1_000, budget: 500, learning: 50 };
         for (spent, is_excused, wrong) in [
             (sound, false, 0),

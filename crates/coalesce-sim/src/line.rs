@@ -1,6 +1,6 @@
 //! One interrupt line: runs the [`Delivery`] that targets run, over a simulated ring, and observes it.
 //!
-//! The engine and the replay of traces both tell a line what happens, and it says when to interrupt. All times are true
+//! The engine and the replay of traces both report events to a line, and it decides when to interrupt. All times are true
 //! ones, in ns; the clock that the delivery sees may jump.
 //!
 //! The completions that an interrupt covers are counted at the ring, and held ones at the ring and the policy. The
@@ -162,7 +162,7 @@ impl<T> Line<T> {
         self.call(now, What::Other, Delivery::reset)
     }
 
-    /// The consumer takes the next completion it was told of.
+    /// The consumer reaps the next completion that an interrupt covered.
     pub fn take(&mut self) -> Option<T> {
         self.ring.take_covered().map(|(_, entry)| entry)
     }

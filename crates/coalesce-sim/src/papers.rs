@@ -31,7 +31,7 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     [vic::EXPERIMENTS, cint::EXPERIMENTS, xen::EXPERIMENTS].into_iter().flatten()
 }
 
-/// Simulates what the rows need whose ids begin with one of `only`; none: all rows. `begin` is told how much time will be
+/// Simulates what the rows need whose ids begin with one of `only`; none: all rows. `begin` gets how much time will be
 /// simulated, in ns; `progress` how much of it has passed.
 ///
 /// # Errors

@@ -59,7 +59,7 @@ fn the_documentation_shows_what_is_printed() {
 }
 
 #[test]
-fn every_decision_is_told_and_their_numbers_are_those_of_the_replay() {
+fn every_decision_is_explained_and_their_numbers_are_those_of_the_replay() {
     for policy in ["none", "nvme", "dim", "vic:cif_threshold=2,epoch=1ms", "cint:ooo=on", "batch", "auto"] {
         let decisions = json(&[TRACE, "--policy", policy]);
         let replay = replayed(TRACE, policy);

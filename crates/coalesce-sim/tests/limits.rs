@@ -126,7 +126,7 @@ fn the_last_seeds_are_the_last() {
     assert_eq!(check(u64::MAX - 3..u64::MAX), (3, Vec::new()));
 }
 
-/// A command on each of so many queues.
+/// A command on each of `count` queues.
 fn queues(count: usize) -> String {
     let line = |i| format!("{{\"time_ns\":{i},\"event\":\"submit\",\"disk\":\"d\",\"queue\":{i},\"id\":1}}\n");
     (0..count).map(line).collect()

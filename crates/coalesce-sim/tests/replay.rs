@@ -374,7 +374,7 @@ fn what_is_far_out_of_order_is_late() {
 }
 
 #[test]
-fn two_commands_alike_and_a_requeued_one_are_told_apart() {
+fn two_equal_commands_and_a_requeued_one_are_distinguished() {
     let line = |time: u32, action: &str| {
         let tail = if action == "C" { "[0]" } else { "[x]" };
         format!("8,0 0 1 0.{time:09} 1 {action} R 8 + 8 {tail}\n")

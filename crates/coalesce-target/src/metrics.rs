@@ -126,7 +126,7 @@ impl Snapshot {
         Self { queues: queues.collect(), disks: about }
     }
 
-    /// One metric: a value for each queue, or several values that a label tells apart.
+    /// One metric: a value for each queue, or several values that a label distinguishes.
     fn family<'a, V>(
         &'a self,
         encoder: &mut DescriptorEncoder<'_>,

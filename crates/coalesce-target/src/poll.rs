@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn never_polls_if_told_so() {
+    fn never_polls_with_a_limit_of_zero() {
         let mut poll = AdaptivePoll::new(0);
         poll.slept(0, 0);
         assert_eq!(poll.length_ns(), 0);

@@ -72,8 +72,8 @@ impl<S: Source> QueueThread<S> {
     }
 
     /// Sends a command. Blocks while too many commands wait for the queue.
-    pub fn tell(&self, command: Command<S>) {
-        self.mailbox.tell(command);
+    pub fn send(&self, command: Command<S>) {
+        self.mailbox.send(command);
     }
 
     /// Sends a command, and waits for the answer. `None`: the thread has panicked.
@@ -99,7 +99,7 @@ impl<S: Source> QueueThread<S> {
 
 impl<S: Source> Drop for QueueThread<S> {
     fn drop(&mut self) {
-        self.tell(Command::End);
+        self.send(Command::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

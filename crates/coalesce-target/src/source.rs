@@ -99,7 +99,7 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// The guest broke the ring.
     fn enable_kicks(&mut self) -> Result<bool, Self::Broken>;
 
-    /// Tells the guest that no kick is needed, after a sleep.
+    /// Shows the guest that no kick is needed, after a sleep.
     ///
     /// # Errors
     /// The guest broke the ring.

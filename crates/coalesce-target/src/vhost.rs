@@ -112,7 +112,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A new connection over `stream`. `event_idx` tells whether to offer EVENT_IDX.
+    /// A new connection over `stream`. `event_idx`: whether to offer EVENT_IDX.
     #[must_use]
     pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread<Vring>]>, event_idx: bool, stream: OwnedFd) -> Self {
         let rings = queues.iter().map(|_| RingState::default()).collect();
@@ -199,7 +199,7 @@ impl Connection {
         })
     }
 
-    /// Tells every queue what it logs. Returns when all know, because the front end then reads the log.
+    /// Sets for every queue what it logs. Returns when all know, because the front end then reads the log.
     fn set_logs(&self) -> Result<()> {
         for (ring, queue) in self.rings.iter().zip(self.queues.iter()) {
             let logs = self.logs(ring)?;
@@ -245,7 +245,7 @@ impl Connection {
         if to_take_over > 0 {
             info!(disk = disk.name, queue = u64::from(index), "takes over {}", counted(to_take_over as u64, "request"));
         }
-        queue.tell(Command::Start(Box::new(vring), ring.is_enabled));
+        queue.send(Command::Start(Box::new(vring), ring.is_enabled));
         ring.phase = Phase::Running;
         Ok(())
     }

@@ -43,7 +43,7 @@ fn table_names_its_units() {
 }
 
 #[test]
-fn exit_status_and_message_tell_what_is_wrong() {
+fn exit_status_and_message_name_what_is_wrong() {
     let served = Served::new("none", |_, disk| disk.read_only = true);
     for (arguments, expected, part) in [
         (&["--queues", "3"][..], 1, "3 queues: it has 1"),
@@ -129,15 +129,21 @@ fn virtio_blk_runs_every_job_and_loses_nothing() {
     }
 }
 
-/// The mark of the synchronous requester is a hint on the wire.
+/// The mark of the synchronous requester is a hint on the wire, where requester and policy have agreed on its bits.
 #[test]
 fn an_nvme_request_that_is_marked_is_urgent() {
-    let served = Served::nvme("cint:ooo=off,in_flight=off,hints=none,thr=200,delta=10ms,max_hold=500ms", |_, _| ());
-    for (sync_ioprio, hinted) in [(SyncIoprio::Rt, 200), (SyncIoprio::None, 0)] {
-        let (report, disk) = served.load(&Options { job: Job::Sync, sync_ioprio, ..served.options(200) });
-        assert_eq!(report.jobs[0].jobname, JobName::Sync);
-        assert_eq!(report.jobs[0].queue, Queues::All);
-        assert_eq!(disk[0].delivered.get("urgent").copied().unwrap_or(0), hinted, "{:?}", disk[0].delivered);
+    for (bits, here, elsewhere) in [("cdw12:16", "cdw12:16", "cdw12:18"), ("cdw13:8", "cdw13:8", "cdw12:16")] {
+        let policy = format!("cint:ooo=off,in_flight=off,hints=none,thr=200,delta=10ms,max_hold=500ms,bits={bits}");
+        let served = Served::nvme(&policy, |_, _| ());
+        for (sync_ioprio, hint_bits, hinted) in
+            [(SyncIoprio::Rt, here, 20), (SyncIoprio::Rt, elsewhere, 0), (SyncIoprio::None, here, 0)]
+        {
+            let hint_bits = hint_bits.parse().unwrap();
+            let (report, disk) = served.load(&Options { job: Job::Sync, sync_ioprio, hint_bits, ..served.options(20) });
+            assert_eq!(report.jobs[0].jobname, JobName::Sync);
+            assert_eq!(report.jobs[0].queue, Queues::All);
+            assert_eq!(disk[0].delivered.get("urgent").copied().unwrap_or(0), hinted, "{:?}", disk[0].delivered);
+        }
     }
 }
 

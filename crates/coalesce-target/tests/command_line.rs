@@ -717,7 +717,7 @@ fn several_disks_of_one_configuration_are_each_their_own() {
 }
 
 #[test]
-fn a_read_only_disk_is_not_written_and_its_client_is_told() {
+fn a_read_only_disk_is_not_written_and_its_client_gets_an_error() {
     let directory = TempDir::new().unwrap();
     write(&directory, "image", vec![5; 1 << 20]);
     let target = serve(directory, &["--socket", "s", "--file", "image", "--read-only"]);

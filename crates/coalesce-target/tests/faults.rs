@@ -861,7 +861,7 @@ fn more_flushes_than_are_done_at_a_time_all_end() {
 
 /// What one queue is told about lost writes concerns every other one.
 #[test]
-fn a_flush_that_failed_is_told_to_every_queue_that_flushes() {
+fn a_failed_flush_fails_the_next_flush_of_every_queue() {
     let Some(medium) = Medium::new_or_skip("a flush that fails once", DISK_LEN) else { return };
     let mut target = Target::start(&[Disk::file("f", &medium.path()).queues(2), Disk::memory("other", "1M")]);
     let mut driver = Driver::start(&target.path("f"), &Setup::new(2, 16));

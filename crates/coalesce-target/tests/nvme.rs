@@ -538,7 +538,7 @@ fn features_are_read_back_as_they_were_set() {
 
 /// Feature 09h under a policy that would hold everything.
 #[test]
-fn coalescing_disable_announces_what_is_held_and_exempts_the_vector() {
+fn coalescing_disable_delivers_what_is_held_and_exempts_the_vector() {
     for policy in [EIGHT, HINTS] {
         calmly(policy, |host| {
             let (mut sq, mut cq) = host.pair(64);
@@ -603,7 +603,7 @@ fn the_host_decides_about_aggregation_where_the_policy_lets_it() {
             calm(host)?;
             assert_eq!(counted, each(outcome), "{value:#x}");
         }
-        // Held completions are announced when it changes.
+        // Held completions are delivered when it changes.
         let mut sq = pairs[0].0;
         host.put(&mut sq, read(0, 1));
         host.ring_sq(&sq);
@@ -686,7 +686,7 @@ fn what_the_host_has_reaped_is_known() {
 }
 
 #[test]
-fn a_queue_is_deleted_when_its_commands_have_completed_and_are_announced() {
+fn a_queue_is_deleted_after_the_interrupt_for_its_last_command() {
     calmly(EIGHT, |host| {
         let (mut sq, mut cq) = host.pair(64);
         for i in 0..5 {
@@ -780,7 +780,7 @@ fn a_temperature_threshold_that_is_reached_is_a_warning_and_an_event() {
 }
 
 #[test]
-fn a_shutdown_completes_what_is_in_flight_and_announces_it() {
+fn a_shutdown_completes_what_is_in_flight_and_interrupts_for_it() {
     calmly(EIGHT, shut_down);
 }
 

@@ -620,7 +620,7 @@ fn after_a_reset_nothing_is_posted_or_signalled() {
             reset(&mut host);
             assert_eq!(host.get32(0x1c), 0);
             let (interrupts, by_time) = (host.interrupts(1), host.stats(0).delivered.contains_key("time"));
-            assert!(large || by_time || interrupts == 0, "what was held was announced");
+            assert!(large || by_time || interrupts == 0, "what was held was delivered");
             host.write(cq.base, &[0x5c; 1024]);
             host.write(DATA, &[0x5c; 0x3000]);
             host.doorbell(2, 1);
@@ -734,7 +734,7 @@ fn release(go_on: Sender<()>) {
     });
 }
 
-/// A command is in flight when bus mastering ends. It is announced before that is answered. Then nothing reaches the host,
+/// A command is in flight when bus mastering ends. Its interrupt comes before the answer to that. Then nothing reaches the host,
 /// until bus mastering is on again.
 #[test]
 fn without_bus_mastering_nothing_is_posted_or_signalled() {

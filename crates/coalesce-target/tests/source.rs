@@ -190,7 +190,7 @@ impl Bench {
         let (sender, interrupts) = channel();
         let (host_too, doorbell_too) = (host.clone(), doorbell.clone());
         let pair = QueuePair { host: host_too, doorbell: doorbell_too, interrupts: sender, next: 0, taken: 0 };
-        queue.tell(Command::Start(Box::new(pair), true));
+        queue.send(Command::Start(Box::new(pair), true));
         Self { queue, host, doorbell, interrupts }
     }
 

@@ -532,7 +532,7 @@ fn a_client_that_others_wrote_is_served() {
 // ---------------------------------------------------------------------------------------------------------------------
 
 #[test]
-fn unmap_is_answered_when_requests_in_flight_have_ended() {
+fn unmap_is_answered_when_requests_in_flight_have_completed() {
     let mut bench = Bench::new();
     bench.client.map(0, 1 << 20, Some(&memfd(1 << 20))).unwrap();
     let in_flight = [0, 0x1000].map(|at| bench.memory.slice(at, 512, Access::Write).unwrap());

@@ -873,7 +873,7 @@ fn a_change_of_order_loses_nothing() {
 }
 
 #[test]
-fn another_call_eventfd_in_mid_hold_is_told_what_is_held() {
+fn a_call_eventfd_that_is_replaced_in_mid_hold_gets_the_interrupt_for_what_is_held() {
     for event_idx in [true, false] {
         let target = holding();
         let mut driver = held(&target, event_idx);
@@ -887,7 +887,7 @@ fn another_call_eventfd_in_mid_hold_is_told_what_is_held() {
 /// then get the one that interrupts the guest (`vhost_user_blk_start`: `vhost_dev_start`, then `vhost_virtqueue_mask`).
 /// What was answered in between, or is owed from before, has told nobody.
 #[test]
-fn another_call_eventfd_is_told_what_the_one_before_it_was_told() {
+fn a_new_call_eventfd_repeats_the_last_interrupt_of_the_one_before() {
     for event_idx in [true, false] {
         let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
         let mut driver = Driver::connect(&target.path("m"), &Setup::new(1, 256).event_idx(event_idx));
@@ -905,7 +905,7 @@ fn another_call_eventfd_is_told_what_the_one_before_it_was_told() {
 
 /// The same without any eventfd before it: a ring may be started without one, to be polled.
 #[test]
-fn a_call_eventfd_that_comes_late_is_told_what_was_missed() {
+fn a_late_call_eventfd_is_signalled_for_what_was_missed() {
     for (policy, event_idx) in [("none", true), ("none", false), ("auto", true), ("batch", true), ("nvme", false)] {
         let target = Target::start(&[Disk::memory("m", "1M").policy(policy)]);
         let mut driver = Driver::connect(&target.path("m"), &Setup::new(1, 256).event_idx(event_idx));
@@ -925,7 +925,7 @@ fn a_call_eventfd_that_comes_late_is_told_what_was_missed() {
 /// Without EVENT_IDX a used index of 0 is that of a new ring, or of one that has wrapped: only the new one is owed
 /// nothing.
 #[test]
-fn a_call_eventfd_that_comes_late_is_told_what_was_missed_where_the_used_index_wraps() {
+fn a_late_call_eventfd_is_signalled_for_what_was_missed_where_the_used_index_wraps() {
     let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
     let mut driver = Driver::connect(&target.path("m"), &Setup::new(1, 256).event_idx(false));
     driver.start_queue(0);

@@ -2,7 +2,7 @@
 
 use crate::{Completion, Decision, Policy, Promises, Submission};
 
-/// A machine and its reference, told the same and compared after every call: decision, reason, deadline, count, account and
+/// A machine and its reference, given the same events and compared after every call: decision, reason, deadline, count, account and
 /// promises.
 pub struct Lockstep<M, R> {
     machine: M,

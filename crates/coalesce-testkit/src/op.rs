@@ -91,7 +91,7 @@ pub struct Mix {
     pub consumed: bool,
     /// The consumer may leave for later what interrupts cover, so that it stays outstanding; traces then have submissions.
     pub reaping: bool,
-    /// The guest is scheduled and descheduled, and timeslices are told.
+    /// The guest is scheduled and descheduled, and the ends of timeslices are known.
     pub schedule: bool,
     /// Submitter groups that ask for tickets; 0: tickets are not used.
     pub groups: u8,

@@ -12,7 +12,7 @@ pub enum Hint {
     Barrier,
 }
 
-/// What the driver tells a policy about one finished command. A policy uses what it understands.
+/// What the driver knows about one completed command. A policy uses what it understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Commands in flight, counting the one that completes now: at least 1.
@@ -23,11 +23,11 @@ pub struct Completion {
     pub hint: Hint,
     /// What [`Policy::on_submit`] answered when the command was submitted.
     pub ticket: Option<u64>,
-    /// When the guest's timeslice ends, if the hypervisor told.
+    /// When the guest's timeslice ends, if it is known.
     pub slice_end: Option<u64>,
 }
 
-/// What the driver tells a policy about a command that is submitted.
+/// What the driver knows about a command that is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
     /// Submitter group.
@@ -99,7 +99,7 @@ pub struct Promises {
     pub needs_batch_end: bool,
 }
 
-/// A policy under test: a machine that is told what happens, and decides about interrupts.
+/// A policy under test: a machine that takes events and decides about interrupts.
 ///
 /// Time is an argument, in ticks. Four verbs suffice; the others have defaults for policies that lack them, and a
 /// [`Mix`](crate::Mix) generates only what is asked for.

@@ -151,7 +151,7 @@ pub fn replay(policy: &mut impl Policy, trace: &[Event]) -> Result<(), Box<(usiz
     Ok(())
 }
 
-/// A policy that records what it is told, so that a [`Driver`](crate::Driver) writes a trace.
+/// A policy that records its events, so that a [`Driver`](crate::Driver) writes a trace.
 pub struct Recorder<P> {
     policy: P,
     submissions: bool,

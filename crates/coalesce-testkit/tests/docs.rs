@@ -251,26 +251,56 @@ fn tests_named_in_robustness_md_exist() {
     }
 }
 
-/// What can be cited of a paper: its sections, and its algorithms with the lines that they have (0: no numbers).
+/// What can be cited of a paper: its sections and its algorithms.
 struct Paper {
     /// In `papers.md`; in sources also `cint`.
     name: &'static str,
     sections: usize,
-    algorithms: &'static [usize],
+    algorithms: &'static [Algorithm],
+}
+
+struct Algorithm {
+    lines: usize,
+    /// Lines without a rule: declarations, initial values, loops, a lone `else`. All others must be cited.
+    without_rule: &'static [usize],
+}
+
+impl Algorithm {
+    const fn new(lines: usize, without_rule: &'static [usize]) -> Self {
+        Self { lines, without_rule }
+    }
 }
 
 const PAPERS: [Paper; 3] = [
-    Paper { name: "vIC", sections: 8, algorithms: &[24, 21] }, // printed lines, declarations and comments included
-    Paper { name: "cinterrupts", sections: 7, algorithms: &[11, 19] },
-    Paper { name: "Xen", sections: 6, algorithms: &[29] },
+    Paper {
+        name: "vIC", // its lines have no numbers: all that are printed count
+        sections: 8,
+        algorithms: &[Algorithm::new(24, &[1, 2, 3, 4]), Algorithm::new(21, &[1, 2, 3, 4])],
+    },
+    Paper {
+        name: "cinterrupts",
+        sections: 7,
+        algorithms: &[
+            Algorithm::new(11, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), // Algorithm 2 contains it
+            Algorithm::new(19, &[1, 2, 3, 5, 14]),
+        ],
+    },
+    Paper { name: "Xen", sections: 6, algorithms: &[Algorithm::new(29, &[])] },
 ];
 
 /// `§3.5` or `Alg. 2 l.17` of a paper.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Citation {
     paper: &'static str,
     part: String,
     line: usize, // 0: none
+}
+
+impl std::fmt::Display for Citation {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{} {}", self.paper, self.part)?;
+        if self.line > 0 { write!(f, " l.{}", self.line) } else { Ok(()) }
+    }
 }
 
 impl Citation {
@@ -281,14 +311,21 @@ impl Citation {
             number(section).is_some_and(|section| (1..=paper.sections).contains(&section))
         } else {
             let number = number(self.part.trim_start_matches("Alg. ")).unwrap_or(0);
-            let lines = number.checked_sub(1).and_then(|at| paper.algorithms.get(at));
-            lines.is_some_and(|&lines| self.line <= lines)
+            let algorithm = number.checked_sub(1).and_then(|at| paper.algorithms.get(at));
+            algorithm.is_some_and(|algorithm| self.line <= algorithm.lines)
         };
-        if is_there { Ok(()) } else { Err(format!("the paper has no such place: {self:?}")) }
+        if is_there { Ok(()) } else { Err(format!("the paper has no such place: {self}")) }
     }
 }
 
-/// The citations in a text. A paper that is named holds for the rest of its line.
+/// The lines of `12` or `12-15`.
+fn lines(text: &str) -> Option<std::ops::RangeInclusive<usize>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (0 < first && first <= last).then_some(first..=last)
+}
+
+/// The citations in a text, one for each line of an algorithm. A paper that is named holds for the rest of its line.
 fn citations(text: &str, paper_of_the_file: &'static str) -> Vec<Citation> {
     let mut found = vec![];
     for line in text.lines() {
@@ -302,6 +339,7 @@ fn citations(text: &str, paper_of_the_file: &'static str) -> Vec<Citation> {
                 PAPERS.iter().find(|paper| paper.name == word || paper.name.starts_with(word) && word == "cint")
             {
                 paper = named.name;
+                part.clear();
             } else if word.starts_with('§') {
                 found.push(Citation { paper, part: word.to_owned(), line: 0 });
             } else if word == "Alg"
@@ -309,9 +347,10 @@ fn citations(text: &str, paper_of_the_file: &'static str) -> Vec<Citation> {
             {
                 part = format!("Alg. {}", words[at + 1].trim_end_matches('.'));
                 found.push(Citation { paper, part: part.clone(), line: 0 });
-            } else if let Some(Ok(line)) = word.strip_prefix("l.").map(str::parse) {
-                assert!(!part.is_empty(), "a line of what? {text}");
-                found.push(Citation { paper, part: part.clone(), line });
+            } else if let Some(cited) = word.strip_prefix("l.") {
+                assert!(!part.is_empty(), "a line of what? {line}");
+                let lines = lines(cited).unwrap_or_else(|| panic!("which lines? {line}"));
+                found.extend(lines.map(|line| Citation { paper, part: part.clone(), line }));
             }
         }
     }
@@ -340,30 +379,73 @@ fn citations_in_papers_md_are_places_of_the_papers() {
     assert!(cited > 25, "{cited}");
 }
 
-/// A rule with a citation has a row: of the section or one below or above it, or of the algorithm.
-#[test]
-fn citations_in_the_cores_have_a_row_in_papers_md() {
-    let page = page("papers.md");
-    let rows: Vec<_> = rows(&page).iter().flat_map(|row| citations(&row.cited, paper_under(&row.heading))).collect();
-    let has_row = |cited: &Citation| {
-        rows.iter().filter(|row| row.paper == cited.paper).any(|row| {
-            let below = |part: &str, of: &str| {
-                part.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            };
-            below(&row.part, &cited.part) || below(&cited.part, &row.part)
-        })
+/// The sources of a core that define a symbol of this row or name it.
+fn files_of<'a>(row: &Row, sources: &'a [Source]) -> Vec<&'a Source> {
+    let folders: Vec<_> = row.crates().iter().map(|krate| format!("{krate}/src/")).collect();
+    let has = |source: &Source, symbol: &str| {
+        source.text.contains(symbol)
+            || symbol
+                .split_once("::")
+                .is_some_and(|(name, item)| blocks_of(source, name).iter().any(|block| declares(block, item)))
     };
-    for (krate, paper) in [("vic-core", "vIC"), ("cint-core", "cinterrupts")] {
-        let mut lines = 0;
-        for source in sources().iter().filter(|source| source.path.starts_with(&format!("{krate}/src/"))) {
-            for cited in citations(&source.text, paper) {
-                cited.check().unwrap_or_else(|error| panic!("{}: {error}", source.path));
-                assert!(has_row(&cited), "{}: {cited:?} has no row in docs/papers.md", source.path);
-                lines += usize::from(cited.line > 0);
+    let of_the_core = sources.iter().filter(|source| folders.iter().any(|folder| source.path.starts_with(folder)));
+    of_the_core.filter(|source| quoted(&row.symbols).any(|symbol| has(source, symbol))).collect()
+}
+
+const CORES: [(&str, &str); 2] = [("vic-core", "vIC"), ("cint-core", "cinterrupts")];
+
+/// Every line that a row cites is cited in the code of its symbols; every line that the code cites is cited in a row with a symbol
+/// of that file; and a section that the code cites has a row, of itself or of one below or above it.
+#[test]
+fn rows_of_papers_md_and_the_cores_cite_the_same_lines() {
+    let (page, sources) = (page("papers.md"), sources());
+    let paper_of = |source: &Source| {
+        CORES.iter().find(|(krate, _)| source.path.starts_with(&format!("{krate}/src/"))).map(|&(_, paper)| paper)
+    };
+    let cited_by = |source: &Source| paper_of(source).map_or(vec![], |paper| citations(&source.text, paper));
+    let below =
+        |part: &str, of: &str| part.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let (mut of_rows, mut wrong) = (vec![], vec![]);
+    for row in rows(&page).iter().filter(|row| !row.cited.is_empty()) {
+        let files = files_of(row, &sources);
+        let in_files: Vec<_> = files.iter().flat_map(|source| cited_by(source)).collect();
+        for cited in citations(&row.cited, paper_under(&row.heading)) {
+            if cited.line > 0 && !in_files.contains(&cited) {
+                wrong.push(format!("{}: {cited} is not cited there", row.symbols));
             }
-            let is_the_algorithm = source.path.ends_with("/algorithm.rs");
-            assert!(!is_the_algorithm || source.text.contains(paper), "{}: which paper?", source.path);
-            assert!(!is_the_algorithm || lines >= 8 || paper == "vIC", "{}: {lines} lines are cited", source.path);
+            of_rows.push((cited, files.clone()));
+        }
+    }
+    for source in &sources {
+        for cited in cited_by(source) {
+            cited.check().unwrap_or_else(|error| panic!("{}: {error}", source.path));
+            let is_row = |(row, files): &(Citation, Vec<&Source>)| match cited.line {
+                0 => row.paper == cited.paper && (below(&row.part, &cited.part) || below(&cited.part, &row.part)),
+                _ => *row == cited && files.iter().any(|file| file.path == source.path),
+            };
+            if !of_rows.iter().any(is_row) {
+                wrong.push(format!("{}: {cited} has no row with a symbol of this file", source.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "docs/papers.md and the code differ:\n{}", wrong.join("\n"));
+}
+
+/// A reader who knows a paper finds each of its lines in `algorithm.rs`.
+#[test]
+fn algorithm_rs_cites_every_line_of_its_papers() {
+    for (krate, paper) in CORES {
+        let text = read_to_string(root().join("crates").join(krate).join("src/algorithm.rs")).unwrap();
+        let cited = citations(&text, paper);
+        for paper in PAPERS.iter().filter(|paper| cited.iter().any(|cited| cited.paper == paper.name)) {
+            for (at, algorithm) in paper.algorithms.iter().enumerate() {
+                let part = format!("Alg. {}", at + 1);
+                let missing: Vec<_> = (1..=algorithm.lines)
+                    .filter(|line| !algorithm.without_rule.contains(line))
+                    .filter(|&line| !cited.contains(&Citation { paper: paper.name, part: part.clone(), line }))
+                    .collect();
+                assert!(missing.is_empty(), "{krate}: {} {part}: lines {missing:?} are not cited", paper.name);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::watch::Watch;
 use coalesce_policy::{
-    AnyPolicy, Barriers, BudgetSpec, Clues, Completion, Decision, Policy as _, Spec, SpecError, Stats,
+    AnyPolicy, Barriers, BudgetSpec, Clues, Completion, Decision, Policy as _, Spec, SpecError, Stats, Submissions,
 };
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ struct Coalescer {
     policy: AnyPolicy,
     start: Instant,
     decided: u16, // the used index up to which the policy was asked
-    seen: u16,    // the avail index up to which the policy was told of submissions
+    seen: u16,    // the avail index up to which the policy knows the submissions
     is_enabled: bool,
     is_ready: bool,
     watch: Option<Watch>, // without one nobody would meet a deadline
@@ -55,9 +55,9 @@ impl Coalescer {
         self.is_enabled && self.is_ready && self.watch.is_some()
     }
 
-    /// Tells the policy of what the guest has made available.
+    /// Reports to the policy what the guest has made available.
     fn submitted(&mut self, avail: u16, used: u16) {
-        if self.policy.wants_submit() && avail != self.seen {
+        if self.policy.wants_submit() != Submissions::None && avail != self.seen {
             let held = u32::try_from(self.policy.held()).unwrap_or(u32::MAX);
             let outstanding = u32::from(avail.wrapping_sub(used)).saturating_add(held);
             let before = u32::from(avail.wrapping_sub(self.seen).saturating_sub(1));
@@ -96,7 +96,7 @@ impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
         let mut coalescer = self.lock();
         let now = coalescer.now();
         let decision = coalescer.policy.reconfigure(spec, now)?;
-        // An error of the call's descriptor is told by the next signal.
+        // The next signal reports an error of the call's descriptor.
         let _ = self.act(&mut coalescer, decision);
         Ok(())
     }

@@ -1008,9 +1008,9 @@ uint64_t coalesce_policy_deadline(const coalesce_policy *policy);
 // As `coalesce_policy_reconfigure`.
 COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *policy, uint64_t now);
 
-// Whether the policy may hold the next completion. If not, its decision needs no mark and no commands in flight, and
-// `coalesce_policy_on_submit` need not be called until that decision. The caller can also interrupt without asking,
-// and report later with `coalesce_policy_on_passed`. False with "none".
+// Whether the policy may hold the next completion. If not, the decision needs no mark and no commands in flight, and
+// the caller may leave out `coalesce_policy_on_submit` until that decision. The caller can also interrupt without
+// asking, and report later with `coalesce_policy_on_passed`. False with "none".
 //
 // Requires:
 // As `coalesce_policy_print`.

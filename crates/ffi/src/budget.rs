@@ -149,7 +149,7 @@ pub unsafe extern "C" fn budget_reconfigure(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_on_submit(state: *mut budget_state, now: u64, outstanding: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::tell(state, |budget| budget.on_submit(now, outstanding)) }
+    unsafe { State::apply(state, |budget| budget.on_submit(now, outstanding)) }
 }
 
 /// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn budget_flush(state: *mut budget_state, now: u64) -> coa
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::tell(state, |budget| budget.on_consumed(now)) }
+    unsafe { State::apply(state, |budget| budget.on_consumed(now)) }
 }
 
 /// Forgets what was learned about the requesters, because others may come: for a reset and a new driver. What is held
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_forget(state: *mut budget_state) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::tell(state, Budget::forget) }
+    unsafe { State::apply(state, Budget::forget) }
 }
 
 /// The state of a machine, for statistics. `held_time` is at most `outstanding_time` * budget / 10000 + `learning`,

@@ -254,7 +254,7 @@ pub unsafe extern "C" fn cint_flush(state: *mut cint_state, now: u64) -> coalesc
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cint_on_consumed(state: *mut cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::tell(state, |cint| cint.on_consumed(now)) }
+    unsafe { State::apply(state, |cint| cint.on_consumed(now)) }
 }
 
 /// The state of a machine, for statistics.

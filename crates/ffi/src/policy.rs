@@ -7,7 +7,8 @@ use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
 use ::coalesce_policy::{
-    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Policy as _, Spec, Spent, Ticket,
+    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Policy as _, Spec, Spent,
+    Submissions, Ticket,
 };
 use core::ffi::{c_char, c_void};
 use std::boxed::Box;
@@ -315,9 +316,9 @@ pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_polic
     unsafe { decide(policy, |policy| policy.on_deadline(now)) }
 }
 
-/// Whether the policy may hold the next completion. If not, its decision needs no mark and no commands in flight, and
-/// `coalesce_policy_on_submit` need not be called until that decision. The caller can also interrupt without asking,
-/// and report later with `coalesce_policy_on_passed`. False with "none".
+/// Whether the policy may hold the next completion. If not, the decision needs no mark and no commands in flight, and
+/// the caller may leave out `coalesce_policy_on_submit` until that decision. The caller can also interrupt without
+/// asking, and report later with `coalesce_policy_on_passed`. False with "none".
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -352,7 +353,7 @@ pub unsafe extern "C" fn coalesce_policy_on_passed(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_wants_submit(policy: *const coalesce_policy) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { look(policy, false, AnyPolicy::wants_submit) }
+    unsafe { look(policy, false, |policy| policy.wants_submit() != Submissions::None) }
 }
 
 /// Whether the policy wants `coalesce_policy_on_submit` for each request, as strict Barriers do. If not, of several
@@ -365,7 +366,7 @@ pub unsafe extern "C" fn coalesce_policy_wants_submit(policy: *const coalesce_po
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_wants_each_submit(policy: *const coalesce_policy) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { look(policy, false, AnyPolicy::wants_each_submit) }
+    unsafe { look(policy, false, |policy| policy.wants_submit() == Submissions::Each) }
 }
 
 /// Whether the policy wants `coalesce_policy_on_batch_end` after each poll of the device.

@@ -129,7 +129,7 @@ impl<T: Machine> Tagged<T> {
     ///
     /// # Safety
     /// `state` is null, or points to a state that nobody else uses during the call.
-    pub(crate) unsafe fn tell(state: *mut T::State, call: impl FnOnce(&mut T)) -> coalesce_status {
+    pub(crate) unsafe fn apply(state: *mut T::State, call: impl FnOnce(&mut T)) -> coalesce_status {
         // SAFETY: the caller's promise.
         match unsafe { Self::at(state) } {
             Ok(state) => {

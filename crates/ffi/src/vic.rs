@@ -259,7 +259,7 @@ pub unsafe extern "C" fn vic_on_deschedule(state: *mut vic_state, now: u64) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vic_on_consumed(state: *mut vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::tell(state, |vic| vic.on_consumed(now)) }
+    unsafe { State::apply(state, |vic| vic.on_consumed(now)) }
 }
 
 /// The state of a machine, for statistics.

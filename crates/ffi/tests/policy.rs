@@ -1,6 +1,6 @@
 //! A policy behind the C handle decides as the same policy in Rust.
 
-use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Policy as _, Ticket};
+use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Policy as _, Submissions, Ticket};
 use coalesce::hint::*;
 use coalesce::policy::*;
 use coalesce::status::*;
@@ -181,8 +181,8 @@ fn it_decides_as_in_rust() {
                 assert_eq!(coalesce_policy_max_hold(handle), twin.max_hold().unwrap_or(COALESCE_NEVER), "{text}");
                 assert_eq!(coalesce_policy_untracked(handle), twin.untracked(), "{text}");
                 assert_eq!(coalesce_policy_wants_batch_end(handle), twin.wants_batch_end());
-                assert_eq!(coalesce_policy_wants_submit(handle), twin.wants_submit());
-                assert_eq!(coalesce_policy_wants_each_submit(handle), twin.wants_each_submit());
+                assert_eq!(coalesce_policy_wants_submit(handle), twin.wants_submit() != Submissions::None);
+                assert_eq!(coalesce_policy_wants_each_submit(handle), twin.wants_submit() == Submissions::Each);
                 assert_eq!(coalesce_policy_may_hold(handle), twin.may_hold());
             }
             let mut counted = BTreeMap::<(bool, String), u64>::new();

@@ -4,8 +4,13 @@
 //! papers' order and words, and does nothing for speed: [`crate::fast`] answers the usual case before it. Line numbers count
 //! the printed lines of an algorithm, comments and declarations included. What no paper has is marked *ours*;
 //! `docs/papers.md` gives the reasons.
+//!
+//! Three helpers are in [`crate::time`]: `advance` sets the time of a call, `since` gives the ticks since an instant, and
+//! `expired` gives the reason to deliver if a deadline has passed. [`crate::cycle`] packs the counter and the number of held
+//! completions into one word.
 
 use crate::config::Config;
+use crate::cycle::{Bounds, Cycle};
 use coalesce_decision::ticks::{divide, divide_up};
 use coalesce_decision::{Decision, HoldReason, Reason};
 
@@ -26,79 +31,23 @@ pub struct Vic {
     pub(crate) epoch_completions: u32,
     pub(crate) first_held: u64, // when the oldest held completion was posted; valid while any is held
     // Xen Algorithm 1
-    window: Window, // the paper's nsecPerEvent
+    pub(crate) window: Window, // the paper's nsecPerEvent
     pub(crate) running: bool,
     // While running: the epoch's start, plus the time since then in which the guest did not run. Otherwise: the time in
     // the epoch in which the guest ran.
     pub(crate) run_start: u64,
     pub(crate) slice_known: bool, // the end of the timeslice was known at the newest held completion
-    // For fast.rs: below `low` commands in flight it delivers; above `high` the counter decides; between, `decide` does.
-    pub(crate) until: u64, // the first instant without the fast path; if `slice_known`: the slice deadline
-    pub(crate) low: u32,
-    pub(crate) high: u32,
+    pub(crate) fast: Bounds, // of fast.rs; if `slice_known`, the fast path is closed, and `until` is the slice deadline
 }
 
 const _: () = assert!(size_of::<Vic>() == 96, "the paper's figure is 104 bytes; a C caller adds a word to it");
 
-/// The position in a cycle of the delivery ratio: the paper's counter, from 1 to `skip_up`, and the number of held
-/// completions, at most `skip_up`. Two fields would cost the fast path three more instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cycle(u32);
-
-impl Cycle {
-    pub(crate) const START: Self = Self::new(1, 0);
-
-    pub(crate) const fn new(counter: u16, held: u16) -> Self {
-        Self(counter as u32 | (held as u32) << 16)
-    }
-
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
-    pub(crate) const fn counter(self) -> u16 {
-        self.0 as u16
-    }
-
-    #[inline(always)]
-    pub(crate) const fn held(self) -> u16 {
-        (self.0 >> 16) as u16
-    }
-
-    /// Advances the counter and holds one more. Requires a counter below `skip_up`, so neither half overflows.
-    #[inline(always)]
-    pub(crate) const fn and_one_held(self) -> Self {
-        Self(self.0.wrapping_add(0x0001_0001))
-    }
-}
-
 impl Vic {
-    /// A machine in its initial state: ratio 1, nothing held. Usable in a `static`.
-    #[must_use]
-    pub const fn new(config: Config) -> Self {
-        Self {
-            config,
-            last: 0,
-            times_back: 0,
-            cycle: Cycle::START,
-            count_up: 0,
-            skip_up: 1,
-            epoch_start: 0,
-            epoch_completions: 0,
-            first_held: 0,
-            window: Window::NONE,
-            running: true,
-            run_start: 0,
-            slice_known: false,
-            until: 0,
-            low: 0,
-            high: u32::MAX,
-        }
-    }
-
     /// Decides about a completion with `cif` commands in flight, including this one. A `slice_end` that is not in the
     /// future counts as unknown, and so does `u64::MAX`.
     #[inline(always)]
     pub(crate) fn decide(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
-        self.advance(now);
+        self.advance(now); // Xen Alg. 1 l.1
         let expired = self.expired(); // ours: checked first, because that interrupt covers this completion too
         self.count_completion(); // Xen §3, next_iops
 
@@ -112,26 +61,26 @@ impl Vic {
         let remaining = self.remaining(slice_end); // Xen Alg. 1 l.2-5
 
         if let Some(reason) = expired {
-            self.set_counter(1); // ours: the cycle restarts after every interrupt outside the ratio
+            self.cycle.set_counter(1); // ours: the cycle restarts after every interrupt outside the ratio
             self.deliver(reason)
         } else if self.window.reaches(remaining, self.config.margin) {
-            self.set_counter(1);
+            self.cycle.set_counter(1);
             self.deliver(Reason::SliceEnd) // Xen Alg. 1 l.13-14
         } else if cif < u32::from(self.config.cif_threshold) {
-            self.set_counter(1); // vIC Alg. 2 l.8-9; Xen Alg. 1 l.20-21
-            self.deliver(Reason::LowCif) // vIC Alg. 2 l.10
-        } else if self.counter() < self.count_up {
-            self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.11-12; Xen Alg. 1 l.22-23
-            self.deliver(Reason::Ratio) // vIC Alg. 2 l.13
-        } else if self.counter() >= self.skip_up {
-            self.set_counter(1); // vIC Alg. 2 l.14-15; Xen Alg. 1 l.24-25
+            self.cycle.set_counter(1); // vIC Alg. 2 l.8-9; Xen Alg. 1 l.20-21
+            self.deliver(Reason::LowCif) // vIC Alg. 2 l.10; Xen Alg. 1 l.29
+        } else if self.cycle.counter() < self.count_up {
+            self.cycle.set_counter(self.cycle.counter().wrapping_add(1)); // vIC Alg. 2 l.11-12; Xen Alg. 1 l.22-23
+            self.deliver(Reason::Ratio) // vIC Alg. 2 l.13; Xen Alg. 1 l.29
+        } else if self.cycle.counter() >= self.skip_up {
+            self.cycle.set_counter(1); // vIC Alg. 2 l.14-15; Xen Alg. 1 l.24-25
             let always = self.skip_up == 1;
-            self.deliver(if always { Reason::Always } else { Reason::Ratio }) // vIC Alg. 2 l.16
+            self.deliver(if always { Reason::Always } else { Reason::Ratio }) // vIC Alg. 2 l.16; Xen Alg. 1 l.29
         } else if self.is_clamped(cif) {
-            self.set_counter(1); // ours: the live clamp
+            self.cycle.set_counter(1); // ours: the live clamp
             self.deliver(Reason::LiveClamp)
         } else {
-            self.set_counter(self.counter().wrapping_add(1)); // vIC Alg. 2 l.17-18; Xen Alg. 1 l.27 prints 1
+            self.cycle.set_counter(self.cycle.counter().wrapping_add(1)); // vIC Alg. 2 l.17-18; Xen Alg. 1 l.26-27, which prints 1
             self.hold(remaining) // vIC Alg. 2 l.19; Xen Alg. 1 l.28
         }
         // vIC Alg. 2 l.20-21 is `IpiGate::delivered`. A caller with a gate calls it.
@@ -146,10 +95,10 @@ impl Vic {
         let ratio = if self.is_low_rate(completions, elapsed) {
             Ratio::ONE // vIC Alg. 1 l.5-8
         } else {
-            Ratio::for_cif(cif, self.config.cif_threshold, self.config.max_skip) // vIC Alg. 1 l.5-24
+            Ratio::for_cif(cif, self.config.cif_threshold, self.config.max_skip) // vIC Alg. 1
         };
         (self.count_up, self.skip_up) = (u16::from(ratio.count_up), ratio.skip_up);
-        self.window = Window::between_interrupts(ratio, elapsed, completions); // Xen Alg. 1 l.6-12
+        self.window = Window::between_interrupts(ratio, elapsed, completions); // Xen §4
         self.epoch_completions = 0;
         self.start_epoch(); // Xen Alg. 1 l.19
     }
@@ -165,44 +114,26 @@ impl Vic {
     /// Ours: whether holding this completion would exceed CIF / 2T held completions, as in vIC's Table 1 for the
     /// commands in flight now. A single completion may always be held.
     const fn is_clamped(&self, cif: u32) -> bool {
-        let would_hold = (self.held() as u64).wrapping_add(1);
+        let would_hold = (self.cycle.held() as u64).wrapping_add(1);
         let two_t = (self.config.cif_threshold as u64).wrapping_mul(2);
         self.config.live_clamp && would_hold > 1 && would_hold.wrapping_mul(two_t) > cif as u64
     }
 
-    const fn counter(&self) -> u16 {
-        self.cycle.counter()
-    }
-
-    pub(crate) const fn set_counter(&mut self, counter: u16) {
-        self.cycle = Cycle::new(counter, self.held());
-    }
-
-    /// The number of held completions: posted, and not covered by an interrupt.
-    #[must_use]
-    pub const fn held(&self) -> u16 {
-        self.cycle.held()
-    }
-
-    pub(crate) const fn set_held(&mut self, held: u16) {
-        self.cycle = Cycle::new(self.counter(), held);
-    }
-
     /// Delivers. The interrupt covers the held completions too.
     pub(crate) fn deliver(&mut self, reason: Reason) -> Decision {
-        self.set_held(0);
+        self.cycle.set_held(0);
         self.slice_known = false;
         Decision::Deliver(reason)
     }
 
     fn hold(&mut self, remaining: Option<u64>) -> Decision {
-        if self.held() == 0 {
+        if self.cycle.held() == 0 {
             self.first_held = self.last;
         }
-        self.set_held(self.held().wrapping_add(1));
+        self.cycle.set_held(self.cycle.held().wrapping_add(1));
         let slice_deadline = self.window.deadline(self.last, remaining, self.config.margin);
         self.slice_known = slice_deadline.is_some();
-        self.until = slice_deadline.unwrap_or(self.until);
+        self.fast.until = slice_deadline.unwrap_or(self.fast.until);
         Decision::Hold(HoldReason::Ratio)
     }
 
@@ -244,15 +175,15 @@ impl Ratio {
     pub const fn for_cif(cif: u32, cif_threshold: u16, max_skip: u16) -> Self {
         let t = cif_threshold as u32;
         if cif < t {
-            Self::ONE
+            Self::ONE // vIC Alg. 1 l.5-8
         } else if cif < t.saturating_mul(2) {
-            Self { count_up: 4, skip_up: 5 }
+            Self { count_up: 4, skip_up: 5 } // vIC Alg. 1 l.9-12
         } else if cif < t.saturating_mul(3) {
-            Self { count_up: 3, skip_up: 4 }
+            Self { count_up: 3, skip_up: 4 } // vIC Alg. 1 l.13-16
         } else if cif < t.saturating_mul(4) {
-            Self { count_up: 2, skip_up: 3 }
+            Self { count_up: 2, skip_up: 3 } // vIC Alg. 1 l.17-20
         } else {
-            // The only 32-bit division, once per epoch.
+            // vIC Alg. 1 l.21-24. The only 32-bit division, once per epoch.
             let cycle = divide(cif as u64, (t as u64).saturating_mul(2));
             #[expect(clippy::cast_possible_truncation, reason = "below max_skip")]
             Self { count_up: 1, skip_up: if cycle < max_skip as u64 { cycle as u16 } else { max_skip } }

@@ -1,10 +1,32 @@
-//! The other events of a machine: deadlines, a queue's stop, the guest's scheduling, a new configuration.
+//! Every event but completions, and the queries.
 
-use crate::algorithm::{Ratio, Vic};
+use crate::algorithm::{Ratio, Vic, Window};
 use crate::config::Config;
+use crate::cycle::{Bounds, Cycle};
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason};
 
 impl Vic {
+    /// A machine in its initial state: ratio 1, nothing held. Usable in a `static`.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self {
+            config,
+            last: 0,
+            times_back: 0,
+            cycle: Cycle::START,
+            count_up: 0,
+            skip_up: 1,
+            epoch_start: 0,
+            epoch_completions: 0,
+            first_held: 0,
+            window: Window::NONE,
+            running: true,
+            run_start: 0,
+            slice_known: false,
+            fast: Bounds::CLOSED,
+        }
+    }
+
     /// The instant, in ticks, at which to call [`on_deadline`](Self::on_deadline). Every call that takes `&mut self`
     /// may change it. A timer that is armed for an earlier instant can stay armed.
     #[inline]
@@ -32,7 +54,7 @@ impl Vic {
     /// posted index, both read inside the serialisation that protects the machine.
     pub const fn on_consumed(&mut self, now: u64) {
         self.advance(now);
-        self.set_held(0);
+        self.cycle.set_held(0);
     }
 
     /// Notes that the guest was scheduled on a CPU, and delivers everything held. Until the first
@@ -71,8 +93,8 @@ impl Vic {
         }
         self.advance(now);
         if self.slice_known {
-            let without_margin = self.until.saturating_add(u64::from(self.config.margin));
-            self.until = without_margin.saturating_sub(u64::from(config.margin));
+            let without_margin = self.fast.until.saturating_add(u64::from(self.config.margin));
+            self.fast.until = without_margin.saturating_sub(u64::from(config.margin));
         }
         self.close_fast_path();
         self.config = config;
@@ -83,6 +105,12 @@ impl Vic {
     #[must_use]
     pub const fn config(&self) -> Config {
         self.config
+    }
+
+    /// The number of held completions: posted, and not covered by an interrupt.
+    #[must_use]
+    pub const fn held(&self) -> u16 {
+        self.cycle.held()
     }
 
     /// The delivery ratio in force.
@@ -113,7 +141,7 @@ impl Vic {
         if self.held() == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
         }
-        self.set_counter(1);
+        self.cycle.set_counter(1);
         self.deliver(reason)
     }
 }

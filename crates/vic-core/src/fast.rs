@@ -7,7 +7,8 @@
 //! Then the decision and the state are those of the slow path; `tests/fast_path` compares them. The fast path takes 13
 //! to 17 instructions on x86-64, inlined (`scripts/cost.sh`).
 
-use crate::algorithm::{Cycle, Vic};
+use crate::algorithm::Vic;
+use crate::cycle::{Bounds, Cycle};
 use coalesce_decision::{Decision, HoldReason, Reason};
 
 impl Vic {
@@ -34,12 +35,12 @@ impl Vic {
     /// does not apply, and nothing has changed; call `on_completion`.
     #[inline(always)]
     pub fn on_completion_fast(&mut self, now: u64, cif: u32) -> Option<Decision> {
-        if now < self.last || now >= self.until {
+        if now < self.last || now >= self.fast.until {
             None
-        } else if cif > self.high {
+        } else if cif > self.fast.high {
             self.count(now);
             Some(self.next_in_cycle())
-        } else if cif < self.low {
+        } else if cif < self.fast.low {
             self.count(now);
             self.cycle = Cycle::START;
             Some(Decision::Deliver(Reason::LowCif))
@@ -66,7 +67,7 @@ impl Vic {
         }
         if self.held() == 0 {
             if self.cycle.counter() < self.count_up {
-                self.set_counter(self.cycle.counter().wrapping_add(1));
+                self.cycle.set_counter(self.cycle.counter().wrapping_add(1));
                 return Decision::Deliver(Reason::Ratio);
             }
             self.first_held = self.last;
@@ -88,27 +89,26 @@ impl Vic {
         if self.held() == 0 {
             self.first_held = self.last; // at the earliest
         }
-        self.until = self.hold_deadline().map_or(epoch_end, |hold| hold.min(epoch_end));
+        self.fast.until = self.hold_deadline().map_or(epoch_end, |hold| hold.min(epoch_end));
 
-        self.low = u32::from(self.config.cif_threshold);
+        self.fast.low = u32::from(self.config.cif_threshold);
         // With at least 2T commands in flight for each completion that a cycle can hold, the live clamp does not act.
         let most = u32::from(self.skip_up).saturating_sub(u32::from(self.count_up));
         let clamps = self.config.live_clamp && most > 1;
         if self.skip_up == 1 {
-            self.high = u32::MAX; // the counter has nothing to decide
+            self.fast.high = u32::MAX; // the counter has nothing to decide
             return;
         }
-        let enough = if clamps { self.low.wrapping_mul(2).checked_mul(most) } else { Some(self.low) };
-        self.high = enough.map_or(u32::MAX, |enough| enough.wrapping_sub(1)); // an overflow means that no CIF is enough
+        let enough = if clamps { self.fast.low.wrapping_mul(2).checked_mul(most) } else { Some(self.fast.low) };
+        self.fast.high = enough.map_or(u32::MAX, |enough| enough.wrapping_sub(1)); // an overflow means that no CIF is enough
     }
 
-    /// Closes the fast path until the next full decision. With these values of `low` and `high` it answers only at a
-    /// ratio of 1, and `until` = 0 prevents that too. If a slice deadline is set, `until` keeps it: then a completion
+    /// Closes the fast path until the next full decision. If a slice deadline is set, `until` keeps it: then a completion
     /// is held, so the ratio is below 1.
     pub(crate) const fn close_fast_path(&mut self) {
-        (self.low, self.high) = (0, u32::MAX);
+        (self.fast.low, self.fast.high) = (Bounds::CLOSED.low, Bounds::CLOSED.high);
         if !self.slice_known {
-            self.until = 0;
+            self.fast.until = Bounds::CLOSED.until;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The gate for inter-processor interrupts (vIC §3.3).
+//! The gate for inter-processor interrupts (vIC §3.3; Alg. 2 l.20-21).
 
 use coalesce_decision::ticks::ticks_up;
 use coalesce_decision::{ConfigError, Field};

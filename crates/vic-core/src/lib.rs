@@ -61,6 +61,7 @@
 
 mod algorithm;
 mod config;
+mod cycle;
 mod events;
 mod fast;
 #[cfg(target_has_atomic = "64")]

@@ -1,4 +1,4 @@
-//! The picture: what each policy saves, against what it costs who waits.
+//! The picture: what each policy saves, against what it costs in latency.
 
 use coalesce_charts::chart::{Head, Point, Spread, X_RANGE, Y_RANGE, points};
 use coalesce_charts::html::figure;
@@ -32,7 +32,7 @@ pub fn price(demo: &Demo) -> String {
     if panels.is_empty() {
         String::new()
     } else {
-        figure("price", "What is saved, and what it costs who waits", caption, &panels)
+        figure("price", "What is saved, and what it costs in latency", caption, &panels)
     }
 }
 

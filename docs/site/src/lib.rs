@@ -34,6 +34,7 @@ pub const CONTENTS: &[Part] = &[
         "Results",
         &[
             ("Results", "docs/results.md"),
+            ("Results, all tables", "docs/results-tables.md"),
             ("Scoreboard", "docs/score.md"),
             ("Latency budget", "docs/budget.md"),
             ("Robustness", "docs/robustness.md"),

@@ -1,7 +1,7 @@
 //! An interrupt line with a deadline, as a task of embassy: any `embedded-hal` output pin, and any time driver.
 //!
-//! Who completes a command posts it to the completion queue first, and then sends it here. So the host finds what an
-//! interrupt is about.
+//! A task that completes a command posts it to the completion queue first, and then sends it here. So the host finds what
+//! an interrupt is about.
 
 #![no_std]
 

@@ -6,6 +6,8 @@ use cint_core::{BothBits, Hint};
 
 const WRITE: u32 = 0x01;
 const READ: u32 = 0x02;
+/// Where Command Dword 12 has its hint, as in `lab/nvme.h`.
+const HINT_SHIFT: u32 = 16;
 
 pub struct ReadOrWrite {
     pub is_write: bool,
@@ -41,5 +43,5 @@ impl TryFrom<&Entry> for ReadOrWrite {
 
 /// The requester's hint; of two hints the more urgent one.
 pub const fn hint(entry: &Entry) -> Hint {
-    Hint::from_cdw12(entry[12], BothBits::Urgent).merge(Hint::from_access_latency(entry[13]))
+    Hint::from_bits((entry[12] >> HINT_SHIFT) as u8, BothBits::Urgent).merge(Hint::from_access_latency(entry[13]))
 }

@@ -80,7 +80,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Its first descriptor, in a ring of so many entries.
+    /// Its first descriptor, in a ring of `ring_size` entries.
     pub fn head(&self, ring_size: u16) -> u16 {
         u16::from(self.head) % ring_size
     }

@@ -22,9 +22,9 @@ pub struct Params {
     pub tick_hz: u64,
     /// In 1/100 %.
     pub budget: u16,
-    /// So long after the first completion held.
+    /// From the first completion held to the deadline.
     pub max_hold: i128,
-    /// So many completions are behind one interrupt.
+    /// The most completions that one interrupt covers.
     pub thr: u16,
     /// Urgent completions interrupt alone.
     pub ooo: bool,
@@ -80,7 +80,7 @@ enum Said {
 struct Learned {
     /// What every probe found.
     found: Vec<i128>,
-    /// So many of them count no more, because the last of these was found to mislead.
+    /// How many of them no longer count, because the last of these was found to mislead.
     misled: usize,
     /// When those who come back from a probe submitted. `None`: none came back, or enough did.
     back: Option<Vec<Instant>>,

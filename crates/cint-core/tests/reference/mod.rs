@@ -22,13 +22,13 @@ pub struct Storm {
 pub struct Params {
     /// Ticks in a second; only compared.
     pub tick_hz: u64,
-    /// Burst detection: so long after the last completion; 0: no such deadline.
+    /// Burst detection: from the last completion to the deadline; 0: no such deadline.
     pub delta: u64,
-    /// So many completions make a batch.
+    /// The number of completions in a batch.
     pub thr: u16,
     /// Urgent completions interrupt alone.
     pub ooo: bool,
-    /// So long after the first completion held.
+    /// From the first completion held to the deadline.
     pub max_hold: Option<u64>,
     /// The storm guard.
     pub storm: Option<Storm>,

@@ -94,7 +94,8 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
 
     let mapped = registers.map(doorbells)?;
     let is_mapped = mapped.is_some();
-    let mut shared = Shared { client, mapped, shadow: None, stride, sectors_per_block: 1 };
+    let mut shared =
+        Shared { client, mapped, shadow: None, stride, sectors_per_block: 1, hint_bits: options.hint_bits };
     let mut address = FIRST_ADDRESS + memory.len();
     let mut admin = Admin { shared: &shared, memory, next: 0, deadline };
     let controller = admin.identify(1)?;

@@ -10,6 +10,7 @@ use nix::sys::eventfd::EventFd;
 use super::client::{Client, Mapped};
 use crate::Error;
 use crate::memory::{Memory, PAGE};
+use crate::options::HintBits;
 use crate::request::{Kind, Request};
 
 pub const SQE_BYTES: usize = 64;
@@ -21,8 +22,6 @@ pub const DOORBELLS: u64 = 0x1000;
 pub const CC: u64 = 0x14;
 /// Real-time class, as Linux's I/O priority has it.
 const CLASS_RT: u32 = 1;
-/// Bits 17:16 of dword 12: somebody waits for this command (cinterrupts §4.2.1).
-const URGENT: u32 = 1 << 16;
 
 /// What all queues of a controller have in common.
 pub struct Shared {
@@ -35,6 +34,7 @@ pub struct Shared {
     pub stride: u64,
     /// Units of 512 bytes in a block.
     pub sectors_per_block: u64,
+    pub hint_bits: HintBits,
 }
 
 impl Drop for Shared {
@@ -178,11 +178,14 @@ impl<T> NvmeQueue<T> {
             };
             let block = request.sector / self.shared.sectors_per_block;
             let blocks = layout.block_bytes as u64 / 512 / self.shared.sectors_per_block;
-            let hint = if request.ioprio >> 13 == CLASS_RT { URGENT } else { 0 };
             (dwords[6], dwords[7]) = (first as u32, (first >> 32) as u32);
             (dwords[8], dwords[9]) = (second as u32, (second >> 32) as u32);
             (dwords[10], dwords[11]) = (block as u32, (block >> 32) as u32);
-            dwords[12] = (blocks - 1) as u32 | hint;
+            dwords[12] = (blocks - 1) as u32;
+            if request.ioprio >> 13 == CLASS_RT {
+                let HintBits { dword, bit } = self.shared.hint_bits;
+                dwords[usize::from(dword)] |= 1 << bit;
+            }
         }
         let bytes: Vec<u8> = dwords.iter().flat_map(|dword| dword.to_le_bytes()).collect();
         self.memory.bytes(usize::from(self.tail) * SQE_BYTES, SQE_BYTES).copy_from_slice(&bytes);

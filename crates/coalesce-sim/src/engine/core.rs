@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// The end of the CPU's slice, as the policy is told it.
+    /// The end of the CPU's slice, as the policy sees it.
     pub(super) fn slice_end(&self, cpu: u32) -> Option<u64> {
         let hypervisor = self.hypervisor.filter(|hypervisor| hypervisor.tells_slice_end)?;
         let state = &self.cpus[cpu as usize];
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// Who is on the core makes room, and waits for its turn: at the end of the queue, or before all others.
+    /// The CPU or hog on the core makes room, and waits for its turn: at the end of the queue, or before all others.
     fn preempt(&mut self, core: u32, is_first: bool) {
         let state = &mut self.cores[core as usize];
         let Some(current) = state.current.take() else { return };

@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// vIC §3.3: the kernel has posted a completion for a monitor. Must it be told at once?
+    /// vIC §3.3: the kernel has posted a completion for a monitor. Must it get an IPI at once?
     pub(super) fn ask_gate(&mut self, cpu: u32) {
         let now = self.now;
         if !self.is_in_guest(cpu) {

@@ -22,7 +22,7 @@ pub(super) enum Event {
     Arrival { thread: u32 },
     /// A thread has slept long enough.
     Wake { thread: u32 },
-    /// The slice of who is on the core ends.
+    /// The slice on the core ends.
     Slice { core: u32, turn: u32 },
     /// It is time to ask the IPI gate again.
     Gate { cpu: u32 },

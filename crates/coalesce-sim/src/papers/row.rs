@@ -76,7 +76,7 @@ pub struct Row {
     pub unit: Unit,
     /// What is claimed about it.
     pub claim: Claim,
-    /// How the runs tell; `None`: the model cannot carry it.
+    /// How it follows from the runs; `None`: the model cannot carry it.
     pub simulated: Option<fn(&Runs) -> f64>,
     /// Why the figures differ, or why the model cannot carry this one.
     pub note: &'static str,

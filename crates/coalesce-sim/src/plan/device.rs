@@ -41,7 +41,7 @@ pub struct Device {
     /// What else a command takes, without keeping a channel busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<Time>,
-    /// The device, or who polls it, posts what is finished so long after the first of it; 0: each at once.
+    /// From the first finished command until the device, or the program that polls it, posts all that is finished; 0: each at once.
     #[serde(default)]
     pub gather: Time,
     /// Completions that are posted together, at most; 0: no limit.

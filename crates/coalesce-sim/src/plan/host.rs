@@ -66,11 +66,11 @@ pub struct Hypervisor {
     pub hogs: u32,
     /// A virtual CPU that wakes runs at once (Xen's BOOST); otherwise it waits for its turn.
     pub boost: bool,
-    /// The policy is told when the slice ends.
+    /// The policy knows when the slice ends.
     pub tells_slice_end: bool,
-    /// The policy is told when the guest is put on a core and taken off it.
+    /// The policy learns when the guest is put on a core and taken off it.
     pub tells_schedule: bool,
-    /// The slice's end is told so much later than it is: the error of the two clocks.
+    /// How much later than the true end of the slice the policy sees it: the error of the two clocks.
     pub clock_error: Time,
     /// vIC §3.3: completions reach a running guest's monitor by an inter-processor interrupt, unless the last virtual
     /// interrupt is not longer ago than this. None: the monitor sees each completion at once, at no cost.

@@ -146,7 +146,7 @@ pub struct Counts {
     pub out_of_order: u64,
     /// Of those, how many came too late to be put in order; they happen at the time of what came before.
     pub late: u64,
-    /// Interrupts that the trace itself tells of.
+    /// Interrupts that the trace itself contains.
     pub interrupts: u64,
     /// Most commands in flight, over all queues.
     pub in_flight_max: u64,
@@ -386,7 +386,7 @@ impl Trace {
         }
         let Some(first) = self.matched()? else { return Ok(None) };
         let is_submission = |step: &Step| matches!(step.what, Moment::Submit { .. });
-        // In our own lines, what is submitted at one instant came together. The clocks of other formats do not tell.
+        // In our own lines, what is submitted at one instant came together. The clocks of other formats do not show that.
         if self.format() != Some(Format::Json) || !is_submission(&first) {
             return Ok(Some(first));
         }

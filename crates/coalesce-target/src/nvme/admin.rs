@@ -13,7 +13,7 @@ pub const ADMIN_VECTOR: u16 = 0;
 /// Asynchronous Event Requests that may wait.
 pub const EVENT_REQUESTS_MAX: usize = 4;
 
-/// An error that the host is told of (§5.2, type 0).
+/// An error that is reported to the host (§5.2, type 0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It rang the doorbell of a queue that does not exist.
@@ -22,7 +22,7 @@ pub enum Fault {
     Value = 1,
 }
 
-/// What the host is told of (§5.2): once, until it reads the log page that describes it.
+/// What is reported to the host (§5.2): once, until it reads the log page that describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An error of the host.
@@ -145,13 +145,13 @@ impl Session {
         }
     }
 
-    /// Reports an error of the host about a queue. The host is told once, until it reads the log.
+    /// Reports an error of the host about a queue. It is reported once, until the host reads the log.
     pub fn report(&self, queue: u16, fault: Fault) {
         self.admin().report(queue, fault);
         self.post();
     }
 
-    /// Tells the host of an event.
+    /// Reports an event to the host.
     pub fn notify(&self, event: Event) {
         self.admin().notify(event);
         self.post();
@@ -202,11 +202,11 @@ impl Admin {
     fn notify(&mut self, event: Event) {
         if !self.is_masked[event.kind()] {
             self.events[event.kind()] = Some(event);
-            self.tell();
+            self.report_events();
         }
     }
 
-    fn tell(&mut self) {
+    fn report_events(&mut self) {
         for kind in 0..self.events.len() {
             if let Some(event) = self.events[kind]
                 && let Some(cid) = self.event_requests.pop_front()
@@ -226,7 +226,7 @@ impl Admin {
             return Err(Status::TOO_MANY_EVENT_REQUESTS);
         }
         self.event_requests.push_back(cid);
-        self.tell();
+        self.report_events();
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl Admin {
         (self.faults, self.last_fault)
     }
 
-    /// The host has read a log page: it is told of the next event there.
+    /// The host has read a log page: the next event of it is reported.
     pub fn clear_events(&mut self, page: u8) {
         if let Some(kind) = LOGS.iter().position(|log| *log == page) {
             self.is_masked[kind] = false;

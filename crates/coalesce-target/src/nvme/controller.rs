@@ -210,7 +210,7 @@ impl Controller {
                 for (at, (queue, sleep)) in self.queues.iter().zip(&self.sleeps).enumerate() {
                     let is_exempt = self.features.is_exempt(at as u16 + 1);
                     let vector = Vector::new(ready.session.clone(), sleep.clone(), self.memory.clone(), is_exempt);
-                    queue.tell(Command::Start(Box::new(vector), self.is_bus_master));
+                    queue.send(Command::Start(Box::new(vector), self.is_bus_master));
                 }
                 self.state = State::Ready(Box::new(ready));
             }

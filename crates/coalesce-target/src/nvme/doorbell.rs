@@ -53,7 +53,7 @@ pub struct Shadow {
 
 impl Shadow {
     /// Asks for a message when the host passes `value`.
-    fn tell(&self, index: usize, value: u32) {
+    fn ask_for_message_at(&self, index: usize, value: u32) {
         let _ = self.events.store_u32(4 * index, value.to_le()); // it is inside
     }
 }
@@ -93,7 +93,7 @@ impl Register {
         let value = self.value();
         self.set_register(value); // what the shadow before said
         if let Some(shadow) = &shadow {
-            shadow.tell(self.index, value);
+            shadow.ask_for_message_at(self.index, value);
             let _ = shadow.values.store_u32(4 * self.index, value.to_le()); // it is inside
         }
         (self.shadow, self.written, self.is_shadow) = (shadow, value, false);
@@ -125,7 +125,7 @@ impl Register {
     /// Asks for a message when the host passes `value`.
     pub fn ask_at(&self, value: u16) {
         if let Some(shadow) = &self.shadow {
-            shadow.tell(self.index, value.into());
+            shadow.ask_for_message_at(self.index, value.into());
         }
     }
 }

@@ -50,7 +50,7 @@ pub enum Effect {
     Exempt(u16, bool),
     /// How completions are aggregated has changed.
     Aggregate,
-    /// The controller's health may have become critical, or the host may want to be told of it now.
+    /// The controller's health may have become critical, or the host may want an event for it now.
     Health,
 }
 
@@ -102,7 +102,7 @@ impl Features {
         KELVIN >= over || KELVIN <= under
     }
 
-    /// Whether the host wants to be told that [`is_hot`](Self::is_hot) (Asynchronous Event Configuration).
+    /// Whether the host wants an event when [`is_hot`](Self::is_hot) (Asynchronous Event Configuration).
     #[must_use]
     pub const fn wants_health_event(&self) -> bool {
         self.is_hot() && self.events & HOT != 0

@@ -95,7 +95,7 @@ pub fn mailbox<S: Source>() -> Result<(Mailbox<S>, Inbox<S>)> {
 
 impl<S: Source> Mailbox<S> {
     /// Sends a command.
-    pub fn tell(&self, command: Command<S>) {
+    pub fn send(&self, command: Command<S>) {
         let _ = self.commands.send(command); // fails only after a panic of the thread
         self.wake();
     }
@@ -108,7 +108,7 @@ impl<S: Source> Mailbox<S> {
     /// Sends a command, without waiting for the answer.
     pub fn begin<T>(&self, command: impl FnOnce(Sender<T>) -> Command<S>) -> Receiver<T> {
         let (sender, receiver) = channel();
-        self.tell(command(sender));
+        self.send(command(sender));
         receiver
     }
 }

@@ -64,9 +64,9 @@ pub struct Connection<D: PciDevice> {
 /// Why a message has no answer with a result.
 #[derive(Debug)]
 enum Failure {
-    /// The client is told.
+    /// The client gets an error.
     Refused(Refused),
-    /// The client is told, and the connection ends.
+    /// The client gets an error, and the connection ends.
     Fatal(Refused),
 }
 

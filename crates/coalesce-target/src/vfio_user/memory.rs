@@ -39,7 +39,7 @@ struct Inner {
     max_len: u64,
 }
 
-/// Guest memory that the client has announced at once.
+/// Guest memory that the client has mapped in one message.
 #[derive(Debug)]
 struct Region {
     range: Range<u64>,
@@ -95,7 +95,7 @@ impl DmaMemory {
         is_allowed.then(|| Slice { region: region.clone(), offset, len, access })
     }
 
-    /// Adds a region. Without a file it is announced, but cannot be accessed.
+    /// Adds a region. Without a file it is known, but cannot be accessed.
     ///
     /// # Errors
     /// It is not aligned, overlaps another, or exceeds a limit; or the file is unsuitable.

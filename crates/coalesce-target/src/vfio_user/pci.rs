@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_tell_their_size() {
+    fn bars_report_their_size() {
         let mut space = space();
         assert_eq!([0x10, 0x14, 0x20].map(|at| u32_at(&space, at)), [4, 0, 0], "64 bits, 32 bits");
         for at in (0x10..0x28).step_by(4).chain([0x30]) {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn bus_master_changes_are_told_once() {
+    fn each_bus_master_change_is_reported_once() {
         let mut space = space();
         let on = |on| Effect { bus_master: Some(on), reset: false };
         assert_eq!(space.write(4, &[0xFF, 0xFF]), on(true));

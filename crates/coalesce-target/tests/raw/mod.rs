@@ -405,7 +405,7 @@ impl Wire {
         (&self.stream).write_all(&bytes[sent..])
     }
 
-    /// A message that need not be sound.
+    /// Any message, sound or not.
     pub fn send(&self, message: u32, flags: u32, payload: &[u8], files: &[RawFd]) -> io::Result<()> {
         let mut bytes = u32s(&[message, flags, payload.len() as u32]);
         bytes.extend(payload);

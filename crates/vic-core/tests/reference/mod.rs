@@ -16,7 +16,7 @@ pub struct Params {
     pub iops_threshold: u32,
     /// The ratio is decided anew when more than this has passed.
     pub epoch: u64,
-    /// At most one in so many completions stays the worst ratio.
+    /// Of this many completions at least one interrupts, whatever the ratio.
     pub max_skip: u16,
     /// From the first held completion.
     pub max_hold: Option<u64>,

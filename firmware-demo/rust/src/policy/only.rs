@@ -2,9 +2,8 @@
 //! of it is inlined, so that its instructions can be counted.
 
 use crate::decision::Completed;
-#[cfg_attr(feature = "only-budget", path = "only_budget.rs")]
-#[cfg_attr(feature = "only-cint", path = "only_cint.rs")]
 #[cfg_attr(feature = "only-vic", path = "only_vic.rs")]
+#[cfg_attr(not(feature = "only-vic"), path = "only_guarded.rs")]
 mod machine;
 
 use cint_core::Ticket;

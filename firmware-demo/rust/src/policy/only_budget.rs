@@ -1,32 +1,10 @@
-//! A latency budget, for the clock of mps2-an386.
+//! A latency budget.
 
 use crate::decision::Completed;
-pub use budget_core::{Budget as Machine, Decision};
-use budget_core::{Config, Params, StormParams};
+pub use budget_core::{Budget as Machine, Config, Decision, Params, StormParams};
 
-const PARAMS: Params = Params { tick_hz: 25_000_000, max_hold_ns: 200_000, ..Params::DEFAULT };
-const CALM: Config = checked(PARAMS);
-const STORM_RATE: u32 = 20_000;
-const GUARDED: Config =
-    checked(Params { storm: Some(StormParams { max_rate: STORM_RATE as u64, shift: 5 }), ..PARAMS });
-
-const fn checked(params: Params) -> Config {
-    match Config::new(params) {
-        Ok(config) => config,
-        Err(_) => panic!("a parameter is out of range"),
-    }
-}
-
-pub const OFF: Machine = Machine::new(CALM);
-
-/// A machine with the storm guard, or without.
-pub fn choose(choice: u32, storm_rate: u32) -> Result<Machine, ()> {
-    match (choice, storm_rate) {
-        (4, 0) => Ok(OFF),
-        (4, STORM_RATE) => Ok(Machine::new(GUARDED)),
-        _ => Err(()),
-    }
-}
+pub const CHOICE: u32 = 4;
+pub const PARAMS: Params = Params { tick_hz: 25_000_000, max_hold_ns: 200_000, ..Params::DEFAULT };
 
 #[inline(never)]
 pub fn on_submit(budget: &mut Machine, now: u64, outstanding: u32) {

@@ -2,7 +2,7 @@
 //!
 //! The time is in ms, which is too coarse for anything that coalescing is about. With `log_issue_time=1` (and
 //! `log_offset=1`), the clat log has the time of issue in ns: completion is then issue time plus latency, exactly.
-//! Averages (`log_avg_msec`) are not commands and cannot be told from them.
+//! Averages (`log_avg_msec`) are not commands and cannot be distinguished from them.
 //!
 //! The slat log has the same fields. Its lines are written when the command is submitted, so that issue time plus value, which is
 //! no completion, can be later than the ms in which the line was written. In a clat log it cannot.

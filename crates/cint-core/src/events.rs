@@ -1,0 +1,195 @@
+//! Every event but completions, and the queries.
+
+use crate::algorithm::Cint;
+use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
+use coalesce_decision::{Average, ConfigError, Decision, Event, Field, HoldReason, Reason};
+
+impl Cint {
+    /// A machine in its initial state. Usable in a `static`.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self {
+            config,
+            last: 0,
+            oldest: 0,
+            quiet: 0,
+            gap: 0,
+            fast_for: 0,
+            coalesced: 0,
+            thr: config.thr as u32,
+            average: Average::cold(config.storm_interval),
+            storming: false,
+            put_off: false,
+            interrupted: false,
+            filler: [0; 3],
+            times_back: 0,
+        }
+    }
+
+    /// The instant, in ticks, at which to call [`on_deadline`](Self::on_deadline). Every call that takes `&mut self`
+    /// may change it. A timer that is armed for an earlier instant can stay armed.
+    #[inline]
+    #[must_use]
+    pub const fn deadline(&self) -> Option<u64> {
+        if self.coalesced == 0 {
+            return None;
+        }
+        let (left, _) = if self.storming { self.next_deadline() } else { self.own_deadline() };
+        if left > SPAN_MAX.cast_signed() {
+            return None;
+        }
+        #[expect(clippy::cast_sign_loss, reason = "compared")]
+        let left = if left > 0 { left as u64 } else { 0 };
+        Some(self.last.saturating_add(left))
+    }
+
+    /// Decides at the deadline. Early, late and repeated calls are harmless.
+    pub fn on_deadline(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        match self.expired() {
+            Some(reason) => self.deliver(reason),
+            None => self.nothing_due(HoldReason::Early),
+        }
+    }
+
+    /// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst.
+    pub fn on_batch_end(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        if let Some(reason) = self.expired() {
+            return self.deliver(reason);
+        }
+        if self.config.delta != NEVER {
+            return self.nothing_due(HoldReason::Early);
+        }
+        self.deliver_held_paced(Reason::BatchEnd)
+    }
+
+    /// Delivers everything held, even in a storm: for a queue stop, a reset and a migration.
+    pub fn flush(&mut self, now: u64) -> Decision {
+        self.advance(now);
+        if self.coalesced > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
+    }
+
+    /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals
+    /// the posted index, both read inside the serialisation that protects the machine.
+    pub fn on_consumed(&mut self, now: u64) {
+        self.advance(now);
+        self.reset_coalesced();
+    }
+
+    /// Notes that a command was aborted and will not complete. `event` is the result of
+    /// [`Tracker::cancel`](crate::Tracker::cancel).
+    pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
+        self.advance(now);
+        if self.coalesced == 0 {
+            return Decision::Hold(HoldReason::NothingHeld);
+        }
+        if let Some(reason) = self.expired() {
+            return self.deliver(reason);
+        }
+        match event {
+            Event::Error => self.deliver(Reason::Error),
+            Event::Barrier => self.deliver_held_paced(Reason::Barrier),
+            Event::Plain | Event::Urgent => Decision::Hold(HoldReason::Cancelled),
+        }
+    }
+
+    /// Changes the configuration, and applies it to the held completions. A storm guard with new parameters restarts.
+    /// What the guard had delayed is delivered. Rules that need a hint or the CIF apply from the next completion on.
+    ///
+    /// # Errors
+    /// `tick_hz` differs. Then nothing changes, and the call does not advance the time.
+    pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
+        let tick_hz = self.config.tick_hz;
+        if config.tick_hz != tick_hz {
+            return Err(ConfigError {
+                field: Field::TickHz,
+                value: config.tick_hz,
+                min: tick_hz,
+                max: tick_hz,
+                because: None,
+            });
+        }
+        self.advance(now);
+        if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
+            (self.average, self.storming) = (Average::cold(config.storm_interval), false);
+        }
+        let alone = u32::from(self.config.thr).wrapping_sub(self.thr);
+        self.thr = u32::from(config.thr).saturating_sub(alone);
+        self.config = config;
+        if self.coalesced == 0 {
+            return Ok(Decision::Hold(HoldReason::NothingHeld));
+        }
+        let (left, reason) = self.own_deadline();
+        Ok(if self.put_off {
+            self.deliver(Reason::Storm)
+        } else if left <= 0 {
+            self.deliver(reason)
+        } else if self.coalesced >= self.thr {
+            self.deliver(Reason::Count)
+        } else {
+            Decision::Hold(HoldReason::Reconfigured)
+        })
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub const fn config(&self) -> Config {
+        self.config
+    }
+
+    /// The number of held completions: posted, and not covered by an interrupt. An Urgent that interrupted alone is not
+    /// held.
+    #[must_use]
+    pub const fn held(&self) -> u32 {
+        self.coalesced
+    }
+
+    /// Whether interrupts come faster than the storm guard allows, so that it paces them.
+    #[must_use]
+    pub const fn is_storming(&self) -> bool {
+        self.storming
+    }
+
+    /// How often the clock went back from one call to the next; saturates at 65535.
+    #[must_use]
+    pub const fn times_back(&self) -> u16 {
+        self.times_back
+    }
+
+    /// Sets the time of a call. If the clock went back, no time has passed.
+    #[inline(never)]
+    pub(crate) fn advance(&mut self, now: u64) {
+        let elapsed = match now.checked_sub(self.last) {
+            _ if now == u64::MAX => AGE_MAX, // at the end of the clock's range everything is due
+            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
+            Some(elapsed) if elapsed < SPAN_MAX as u64 => elapsed as u32,
+            Some(_) => SPAN_MAX,
+            None => {
+                self.times_back = self.times_back.saturating_add(1);
+                0
+            }
+        };
+        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
+        (self.oldest, self.quiet, self.gap) = (older(self.oldest), older(self.quiet), older(self.gap));
+        self.last = now;
+        self.fast_for = 0;
+    }
+
+    /// Delivers everything held, unless the storm guard delays it.
+    #[inline(never)]
+    fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
+        if self.coalesced == 0 {
+            return Decision::Hold(HoldReason::NothingHeld);
+        }
+        if self.is_paced() {
+            self.put_off = true;
+            return Decision::Hold(HoldReason::Storm);
+        }
+        self.deliver(reason)
+    }
+
+    const fn nothing_due(&self, reason: HoldReason) -> Decision {
+        Decision::Hold(if self.coalesced > 0 { reason } else { HoldReason::NothingHeld })
+    }
+}
