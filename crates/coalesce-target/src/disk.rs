@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::call::CallRings;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -15,6 +16,9 @@ pub const SERIAL_LEN: usize = 20;
 pub struct Disk {
     /// The name in the log.
     pub name: String,
+    /// The absolute path of its image or, of a memory disk, of its socket. Links stay: the name of a block device behind one
+    /// can change.
+    pub place: PathBuf,
     /// The data.
     pub backend: Backend,
     /// The limits for a front end.

@@ -107,7 +107,16 @@ impl<F: FrontEnd> DiskParts<F> {
         };
         let write_back = AtomicBool::new(true);
         let call_rings = CallRings::new(F::eventfds(config.queues.into())).context("io_uring")?;
-        let disk = Disk { name: name.clone(), backend, limits, call_rings, write_back, epoch: Instant::now() };
+        let place = std::path::absolute(config.file.as_ref().unwrap_or(&config.socket))?;
+        let disk = Disk {
+            name: name.clone(),
+            place,
+            backend,
+            limits,
+            call_rings,
+            write_back,
+            epoch: Instant::now(),
+        };
         let disk = Arc::new(disk);
         let queue = QueueConfig {
             policy: config.policy.clone(),

@@ -222,6 +222,22 @@ fn a_disk_is_served_to_one_client_after_the_other() {
     }
 }
 
+/// A guest refuses a controller with the subsystem and the identifier of another.
+#[test]
+fn disks_whose_sockets_have_the_same_name_are_not_the_same_disk() {
+    let ids = |path: &Path| {
+        let mut host = host(path, 2).0;
+        host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(10, 1));
+        let subsystem = host.bytes(DATA + 768, 256);
+        host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(1, 1));
+        (subsystem, host.bytes(DATA + 104, 16))
+    };
+    let (one, other) = (served("none"), served("none"));
+    let [one, again, other] = [&one, &one, &other].map(|served| ids(&served.0.path().join("socket")));
+    assert_eq!(one, again);
+    assert!(one.0 != other.0 && one.1 != other.1, "{one:x?}");
+}
+
 #[test]
 fn every_kind_of_reset_leaves_a_controller_that_can_be_enabled() {
     let (directory, _disk) = served("auto");

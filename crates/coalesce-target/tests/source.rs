@@ -176,6 +176,7 @@ impl Bench {
             Limits { size: 1 << 20, block_size: 512, read_only: false, serial: [0; SERIAL_LEN], max_memory: 0 };
         let disk = Arc::new(Disk {
             name: "pair".into(),
+            place: "/nvme".into(),
             backend,
             limits,
             call_rings: CallRings::new(0).unwrap(),

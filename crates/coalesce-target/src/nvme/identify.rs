@@ -4,6 +4,7 @@ use super::admin::{EVENT_REQUESTS_MAX, Fault};
 use super::features::{CRITICAL_KELVIN, HOT, KELVIN, WARNING_KELVIN};
 use super::spec::{MDTS, NSID, VERSION, admin, log, nvm};
 use crate::disk::Disk;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// PCI vendor and device. Nobody has assigned them to us; drivers bind to the class.
 pub const VENDOR: u16 = 0x1cc0;
@@ -49,11 +50,13 @@ impl Page {
     }
 }
 
-/// A number that another disk is unlikely to have, and that this one keeps: FNV-1a of its name and serial number.
+/// A number that another disk is unlikely to have, and that this one keeps: FNV-1a of its name, serial number and place.
+/// A guest refuses the second of two controllers with the same number.
 fn unique_id(disk: &Disk) -> [u8; 16] {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let bytes = disk.name.bytes().chain([0]).chain(disk.limits.serial);
+    let place = disk.place.as_os_str().as_bytes();
+    let bytes = disk.name.bytes().chain([0]).chain(disk.limits.serial).chain(place.iter().copied());
     bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)).to_be_bytes()
 }
 

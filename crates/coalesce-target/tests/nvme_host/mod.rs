@@ -214,6 +214,7 @@ pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
     let limits = Limits { size: setup.size, block_size, read_only, serial, max_memory: 1 << 40 };
     Arc::new(Disk {
         name: "nvme".into(),
+        place: "/nvme".into(),
         backend,
         limits,
         call_rings: CallRings::new(setup.queues + 1 + FILES_MAX).unwrap(),
