@@ -274,6 +274,26 @@ fn a_queue_without_interrupts_on_the_admin_vector_leaves_others_coalesced() {
             calm(host, 0)?;
             assert_eq!((counted, host.interrupts(1)), (expected, expected), "interrupts: {interrupts}");
             Some(())
+/// As Linux polls: queues without interrupts on vector 0, which have the thread of vector 1.
+#[test]
+fn what_a_host_polls_is_posted_while_other_completions_are_held() {
+    calmly(&HINTS.replace("ooo=off", "ooo=on"), |host| {
+        let mut polled = host.create_cq(2, 16, 0, false);
+        let mut polled_sq = host.create_sq(2, 16, 2);
+        let (mut sq, mut cq) = host.pair(16);
+        host.put(&mut sq, read(0, 1));
+        host.put(&mut sq, read(1, 1));
+        host.ring_sq(&sq);
+        host.completed(0, 2);
+        let cid = host.submit(&mut polled_sq, read(2, 1));
+        host.completed(0, 3);
+        let seen = (host.peek(&mut polled).map(|cqe| (cqe.cid, cqe.status)), host.peek(&mut cq), host.interrupts(1));
+        calm(host, 0)?;
+        assert_eq!(seen, (Some((cid, 0)), None, 0), "the other two are held");
+        Some(())
+    });
+}
+
         });
     }
 }

@@ -257,6 +257,12 @@ unsafe impl Source for Vector {
     fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Token>>, Infallible> {
         if self.session.is_over() {
             return Ok(None);
+    /// The host polls a queue without interrupts. A queue with interrupts may share this thread.
+    fn is_polled(&self, Entry(entry): &Entry) -> bool {
+        let sq = entry.as_ref().and_then(|(id, ..)| self.sqs.iter().find(|sq| sq.id == *id));
+        sq.is_some_and(|sq| self.cqs.iter().any(|cq| cq.id == sq.cq && !cq.interrupts))
+    }
+
         }
         self.end_deletions();
         if self.shutdown.is_some() {
