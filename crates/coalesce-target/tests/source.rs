@@ -213,7 +213,7 @@ impl Bench {
 }
 
 const WRITE: Task = Task::Operation(Operation::Write { offset: 512, durable: false });
-const READ: Task = Task::Operation(Operation::Read { offset: 512 });
+const READ: Task = Task::Operation(Operation::Read { offset: 512, durable: false });
 
 #[test]
 fn two_submission_queues_share_one_completion_queue_and_its_interrupt() {

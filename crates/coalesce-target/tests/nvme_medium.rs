@@ -1,0 +1,64 @@
+//! The NVMe controller over a medium that remembers what it was asked: what is durable.
+
+mod medium;
+mod nvme_host;
+
+use medium::{Call, Event, Fault, Medium};
+use nvme_host::{DATA, Host, READ, SIZE, Setup, Sqe, WRITE};
+
+const FUA: u32 = 1 << 30;
+const WRITE_ZEROES: u8 = 8;
+
+fn read(lba: u64) -> Sqe {
+    Sqe::io(READ).blocks(lba, 8).prps(DATA, 0)
+}
+
+fn write(lba: u64) -> Sqe {
+    Sqe::io(WRITE).blocks(lba, 8).prps(DATA, 0)
+}
+
+fn zero(lba: u64) -> Sqe {
+    Sqe::io(WRITE_ZEROES).blocks(lba, 8)
+}
+
+fn fua(sqe: Sqe) -> Sqe {
+    sqe.dword(12, sqe.0[12] | FUA)
+}
+
+/// What is on the medium when each command has completed: Force Unit Access, and Feature 06h.
+#[test]
+fn what_must_be_durable_is_on_the_medium_when_it_completes() {
+    let Some(medium) = Medium::new_or_skip("durable commands", SIZE as usize) else { return };
+    let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
+    let (mut sq, mut cq) = host.pair(8);
+    for (has_cache, sqe, is_durable) in [
+        (true, write(0), false),
+        (true, fua(write(0)), true),
+        (true, zero(8), false),
+        (true, fua(zero(8)), true),
+        (true, read(0), false),
+        (true, fua(read(0)), true),
+        (false, write(0), true),
+        (false, zero(8), true),
+        (false, read(0), false),
+        (false, fua(read(0)), false), // everything is on the medium already
+    ] {
+        assert_eq!(host.set_feature(6, u32::from(has_cache)), (0, 0));
+        host.write(DATA, &[0x5a; 4096]);
+        medium.state().log.clear();
+        assert_eq!(host.io((&mut sq, &mut cq), sqe), 0);
+        let log = medium.state().log.clone();
+        let writes = log.iter().filter(|event| matches!(event, Event::Write { .. })).count();
+        let reached = log.iter().any(|event| matches!(event, Event::Flush | Event::Write { durable: true, .. }));
+        let is_read = sqe.0[0] as u8 == READ;
+        assert!(!is_read || writes == 0);
+        assert_eq!(reached, is_durable, "cache: {has_cache}, {sqe:x?}: {log:x?}");
+    }
+    medium.plan(|call| match call {
+        Call::Flush => Fault::Error(nix::errno::Errno::EIO, 0),
+        _ => Fault::None,
+    });
+    assert_eq!(host.set_feature(6, 1), (0, 0));
+    assert_eq!(host.io((&mut sq, &mut cq), read(0)), 0);
+    assert_eq!(host.io((&mut sq, &mut cq), fua(read(0))) & 0xfff, 0x281, "Unrecovered Read Error");
+}
