@@ -48,6 +48,10 @@ quiet nvme write-zeroes "$DEV" -s 0 -c $((blocks - 1)); same zeros
 quiet nvme dsm "$DEV" -d -s 0 -b $blocks; same zeros
 refused nvme read "$DEV" -s 0xffffffffff -c 0 -z 4096 -d old
 
+# What was counted: SMART / Health Information.
+health() { nvme smart-log "$CTRL" -o json | tr -d ' ,"' | sed -n "s/^$1://p"; }
+[ "$(health host_write_commands)" -ge 1 ] && [ "$(health data_units_read)" -ge 1 ] || fail "smart-log: $(health host_write_commands)"
+
 write() { passes=$((passes + 1)); write_pass $passes "$1" || fail "$1"; }
 # What the last pass wrote is there.
 read_back() { read_pass $passes "$1" || fail "$1"; }

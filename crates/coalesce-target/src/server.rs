@@ -3,7 +3,7 @@
 use crate::backend::{Backend, FileBackend, Locking, MemoryBackend};
 use crate::call::CallRings;
 use crate::config::{DiskConfig, Size};
-use crate::disk::{Disk, Limits, SERIAL_LEN};
+use crate::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use crate::front_end::FrontEnd;
 use crate::queue::{Command, QueueConfig, QueueParts, QueueThread};
 use crate::record::Recorder;
@@ -116,6 +116,7 @@ impl<F: FrontEnd> DiskParts<F> {
             call_rings,
             write_back,
             epoch: Instant::now(),
+            totals: Totals::default(),
         };
         let disk = Arc::new(disk);
         let queue = QueueConfig {

@@ -665,7 +665,7 @@ fn a_command_without_room_that_comes_before_a_sleep_is_not_forgotten() {
     let (disk, sleep, mut buffers) =
         (nvme_host::disk(&Setup::default()), Arc::new(Sleep::default()), Buffers::default());
     let register = |index| Register::new(index, doorbells.clone(), None);
-    let mut vector = Vector::new(session, sleep.clone(), dma.clone(), false);
+    let mut vector = Vector::new((disk.clone(), 0), session, sleep.clone(), dma.clone(), false);
     let [sqes, cqes] = [(0x1000, 4 * 64), (0x2000, 2 * 16)].map(|(at, len)| dma.slice(at, len, Access::Write).unwrap());
     vector.add_cq(CompletionQueue::new(1, 1, true, cqes, register(3)));
     vector.add_sq(SubmissionQueue::new(1, 1, sqes, register(2)));

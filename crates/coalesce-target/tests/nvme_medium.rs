@@ -61,4 +61,6 @@ fn what_must_be_durable_is_on_the_medium_when_it_completes() {
     assert_eq!(host.set_feature(6, 1), (0, 0));
     assert_eq!(host.io((&mut sq, &mut cq), read(0)), 0);
     assert_eq!(host.io((&mut sq, &mut cq), fua(read(0))) & 0xfff, 0x281, "Unrecovered Read Error");
+    host.admin_ok(Sqe::new(2).prps(DATA, 0).dword(10, 2 | 127 << 16));
+    assert_eq!(host.bytes(DATA + 160, 1), [1], "an error of the medium, in SMART / Health Information");
 }

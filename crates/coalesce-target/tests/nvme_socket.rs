@@ -196,6 +196,12 @@ fn exercise(host: &mut Host, byte: u8) {
     assert_eq!((interrupts, host.interrupts(1)), (20, 0));
 }
 
+/// SMART / Health Information: units of 512 000 bytes read and written, commands of each kind, power cycles, unsafe shutdowns.
+fn health(host: &mut Host) -> [u64; 6] {
+    host.admin_ok(Sqe::new(2).prps(DATA, 0).dword(10, 2 | 127 << 16));
+    [32, 48, 64, 80, 112, 144].map(|at| u64::from_le_bytes(host.bytes(DATA + at, 8).try_into().unwrap()))
+}
+
 #[test]
 fn a_disk_is_served_to_one_client_after_the_other() {
     let (directory, disk) = served("none");
@@ -204,7 +210,10 @@ fn a_disk_is_served_to_one_client_after_the_other() {
         let (mut host, remote) = host(&path, 2);
         assert_eq!(remote.config(0xa), 0x0108, "class");
         exercise(&mut host, round << 4);
-        assert_eq!(disk.stats()[0].completions, 20 * (u64::from(round) + 1));
+        assert_eq!(disk.stats()[0].completions, 20);
+        disk.reset_stats();
+        let expected = [[1, 1, 10, 10, 1, 0], [1, 1, 20, 20, 2, 1], [2, 1, 1030, 30, 3, 2]];
+        assert_eq!(health(&mut host), expected[usize::from(round)]);
         if round == 1 {
             host.use_shadow(DATA + 0x40_0000, DATA + 0x40_1000);
             let mut cq = host.create_cq(2, 16, 2, true);

@@ -3,7 +3,7 @@
 use coalesce_delivery::Ring;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome};
 use coalesce_target::call::CallRings;
-use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
+use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::queue::{Command, Part, QueueConfig, QueueParts, QueueThread};
 use coalesce_target::source::{Request, Source, Task};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -182,6 +182,7 @@ impl Bench {
             call_rings: CallRings::new(0).unwrap(),
             write_back: AtomicBool::new(true),
             epoch: Instant::now(),
+            totals: Totals::default(),
         });
         let config = QueueConfig { policy: policy.parse().unwrap(), poll_ns: 0, size_max: 8, recorder: None };
         let queue = QueueThread::spawn(QueueParts::new(0, disk, &config).unwrap()).unwrap();

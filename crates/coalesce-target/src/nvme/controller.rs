@@ -39,6 +39,7 @@ pub struct Controller {
     is_fatal: bool,
     has_warned: bool,
     is_bus_master: bool,
+    owes_shutdown: bool, // a host that lets go without one loses power
     cc: Cc,
     aqa: u32,
     asq: u64,
@@ -94,6 +95,7 @@ impl Controller {
             is_fatal: false,
             has_warned: false,
             is_bus_master: false,
+            owes_shutdown: false,
             cc: Cc::default(),
             aqa: 0,
             asq: 0,
@@ -101,6 +103,7 @@ impl Controller {
             interrupt_mask: 0,
         };
         controller.forget_features();
+        controller.disk.totals.connections.add(1);
         controller
     }
 
@@ -209,10 +212,12 @@ impl Controller {
             Some(ready) => {
                 for (at, (queue, sleep)) in self.queues.iter().zip(&self.sleeps).enumerate() {
                     let is_exempt = self.features.is_exempt(at as u16 + 1);
-                    let vector = Vector::new(ready.session.clone(), sleep.clone(), self.memory.clone(), is_exempt);
+                    let (place, session) = ((self.disk.clone(), at), ready.session.clone());
+                    let vector = Vector::new(place, session, sleep.clone(), self.memory.clone(), is_exempt);
                     queue.tell(Command::Start(Box::new(vector), self.is_bus_master));
                 }
                 self.state = State::Ready(Box::new(ready));
+                self.owes_shutdown = true;
             }
             None => {
                 self.warn("the controller cannot be enabled: its configuration or its admin queues are not valid");
@@ -294,6 +299,7 @@ impl Controller {
         if std::mem::replace(&mut ready.is_shutting_down, true) {
             return;
         }
+        self.owes_shutdown = false;
         for queue in self.queues.iter() {
             let session = ready.session.clone();
             let shut_down = move |vector: &mut Vector| vector.shut_down(Box::new(move || session.shut_down()));
@@ -450,6 +456,7 @@ impl PciDevice for Controller {
 impl Drop for Controller {
     fn drop(&mut self) {
         self.reset();
+        self.disk.totals.lost.add(self.owes_shutdown.into());
     }
 }
 

@@ -5,7 +5,7 @@
 use coalesce_target::backend::{Backend, FileBackend, Locking, MemoryBackend};
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
-use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
+use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::nvme::controller::Controller;
 use coalesce_target::nvme::vector::Vector;
 use coalesce_target::queue::{Command, QueueConfig, QueueParts, QueueThread};
@@ -220,6 +220,7 @@ pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
         call_rings: CallRings::new(setup.queues + 1 + FILES_MAX).unwrap(),
         write_back: AtomicBool::new(true),
         epoch: Instant::now(),
+        totals: Totals::default(),
     })
 }
 
