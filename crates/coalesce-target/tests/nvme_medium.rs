@@ -4,7 +4,9 @@ mod medium;
 mod nvme_host;
 
 use medium::{Call, Event, Fault, Medium};
-use nvme_host::{DATA, Host, READ, SIZE, Setup, Sqe, WRITE};
+use nvme_host::{DATA, Host, PATIENCE, QUIET, READ, SIZE, Setup, Sqe, WRITE};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::sleep;
 
 const FUA: u32 = 1 << 30;
 const WRITE_ZEROES: u8 = 8;
@@ -63,4 +65,49 @@ fn what_must_be_durable_is_on_the_medium_when_it_completes() {
     assert_eq!(host.io((&mut sq, &mut cq), fua(read(0))) & 0xfff, 0x281, "Unrecovered Read Error");
     host.admin_ok(Sqe::new(2).prps(DATA, 0).dword(10, 2 | 127 << 16));
     assert_eq!(host.bytes(DATA + 160, 1), [1], "an error of the medium, in SMART / Health Information");
+}
+
+/// The first Write Zeroes waits until it may go on. Returns what says that it waits, and what lets it go on.
+fn stall(medium: &Medium) -> (Receiver<()>, Sender<()>) {
+    let (begun, has_begun) = channel();
+    let (go_on, may_go_on) = channel();
+    let mut is_first = true;
+    medium.plan(move |call| {
+        if matches!(call, Call::Allocate { .. }) && std::mem::replace(&mut is_first, false) {
+            begun.send(()).unwrap();
+            let _ = may_go_on.recv();
+        }
+        Fault::None
+    });
+    (has_begun, go_on)
+}
+
+/// The last flush of a shutdown needs no guest memory: it does not wait until bus mastering is on again.
+#[test]
+fn a_shutdown_ends_without_bus_mastering() {
+    let mut host = Host::new("none");
+    let (mut sq, mut cq) = host.pair(8);
+    host.controller.set_bus_master(false);
+    host.set32(0x14, 0x0046_4001);
+    host.wait_csts(0xc, 0x8);
+    assert_eq!(host.stats(0).device.flushes, 1);
+    host.submit(&mut sq, read(0));
+    sleep(QUIET);
+    assert_eq!((host.peek(&mut cq), host.admin_peek(), host.interrupts(1)), (None, None, 0));
+
+    // It has begun, and a command is in flight, when bus mastering ends.
+    let Some(medium) = Medium::new_or_skip("a shutdown while bus mastering ends", SIZE as usize) else { return };
+    let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
+    let (mut sq, _) = host.pair(8);
+    let (has_begun, go_on) = stall(&medium);
+    host.submit(&mut sq, zero(0));
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    host.set32(0x14, 0x0046_4001);
+    std::thread::spawn(move || {
+        sleep(QUIET);
+        let _ = go_on.send(());
+    });
+    host.controller.set_bus_master(false);
+    host.wait_csts(0xc, 0x8);
+    assert_eq!(medium.state().log.last(), Some(&Event::Flush));
 }

@@ -305,6 +305,17 @@ impl Controller {
             let shut_down = move |vector: &mut Vector| vector.shut_down(Box::new(move || session.shut_down()));
             drop(queue.begin(|answer| Command::Change(Part::Holding, Box::new(shut_down), answer)));
         }
+        self.end_shutdown_without_bus_master();
+    }
+
+    /// A vector that shuts down fetches nothing: its last flush needs no bus mastering.
+    fn end_shutdown_without_bus_master(&self) {
+        if let State::Ready(ready) = &self.state
+            && ready.is_shutting_down
+            && !self.is_bus_master
+        {
+            self.queues.iter().for_each(|queue| drop(queue.begin(|answer| Command::Enable(true, answer))));
+        }
     }
 
     fn ring(&mut self, index: usize, value: u32) {
@@ -419,6 +430,7 @@ impl PciDevice for Controller {
             State::Ready(ready) => {
                 wait_for(self.queues.iter().map(|queue| queue.begin(Command::Drain)).collect());
                 ready.session.set_bus_master(false);
+                self.end_shutdown_without_bus_master();
             }
             State::Draining(_) if !on => {
                 self.wait_for_drain();
