@@ -599,7 +599,9 @@ fn a_controller_that_is_switched_on_and_off_serves_in_the_end() {
 fn after_a_reset_nothing_is_posted_or_signalled() {
     let resets: [fn(&mut Host); 3] = [
         Host::disable,
-        |host| host.controller.reset(),
+        |host| {
+            host.controller.reset();
+        },
         |host| {
             host.set32(0x14, 0x0046_0000);
             host.controller.reset();
@@ -984,10 +986,14 @@ proptest! {
                     host.put(&mut sq, sqe);
                     host.ring_sq(&sq);
                 }
-                Step::BusMaster(on) => host.controller.set_bus_master(on),
+                Step::BusMaster(on) => {
+                    host.controller.set_bus_master(on);
+                }
                 Step::Unmap(start) => host.controller.unmap(start..start.saturating_add(4096)),
                 Step::Enable => host.set32(0x14, 0x0046_0001),
-                Step::Reset => host.controller.reset(),
+                Step::Reset => {
+                    host.controller.reset();
+                }
                 Step::Wait => std::thread::yield_now(),
             }
         }

@@ -1,12 +1,15 @@
-//! The NVMe controller over a medium that remembers what it was asked: what is durable.
+//! The NVMe controller over a medium that remembers what it was asked, and that can be slow: what is durable, and what waits
+//! for requests in flight.
 
 mod medium;
 mod nvme_host;
 
+use coalesce_target::vfio_user::PATIENCE as ANSWER_BY;
 use medium::{Call, Event, Fault, Medium};
 use nvme_host::{DATA, Host, PATIENCE, QUIET, READ, SIZE, Setup, Sqe, WRITE};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
+use std::time::Instant;
 
 const FUA: u32 = 1 << 30;
 const WRITE_ZEROES: u8 = 8;
@@ -80,6 +83,35 @@ fn stall(medium: &Medium) -> (Receiver<()>, Sender<()>) {
         Fault::None
     });
     (has_begun, go_on)
+}
+
+/// As QEMU resets a guest, or its driver lets go: an answer comes in time, and it does not say what is not so.
+#[test]
+fn what_waits_for_requests_in_flight_waits_only_for_a_while() {
+    let wait = |end: fn(&mut Host) -> bool| {
+        let Some(medium) = Medium::new_or_skip("a wait that ends", SIZE as usize) else { return };
+        let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
+        let (mut sq, _) = host.pair(8);
+        let (has_begun, go_on) = stall(&medium);
+        host.submit(&mut sq, zero(0));
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        let start = Instant::now();
+        assert!(!end(&mut host) && start.elapsed() >= ANSWER_BY);
+        go_on.send(()).unwrap();
+        assert!(host.controller.reset(), "now nothing is in flight");
+        host.enable();
+        host.assert_alive();
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| wait(|host| host.controller.reset()));
+        scope.spawn(|| wait(|host| host.controller.set_bus_master(false)));
+        scope.spawn(|| {
+            wait(|host| {
+                host.set32(0x14, 0x0046_0000); // disabled, and not drained
+                host.controller.set_bus_master(false)
+            });
+        });
+    });
 }
 
 /// The last flush of a shutdown needs no guest memory: it does not wait until bus mastering is on again.

@@ -128,8 +128,9 @@ impl PciDevice for Remote {
         Self::send(&self.0.lock().unwrap(), 10, NO_REPLY, &access, &[]);
     }
 
-    fn set_bus_master(&mut self, on: bool) {
+    fn set_bus_master(&mut self, on: bool) -> bool {
         self.configure(4, if on { 6 } else { 2 });
+        true
     }
 
     fn unmap(&mut self, range: Range<u64>) {
@@ -137,8 +138,9 @@ impl PciDevice for Remote {
         self.ask(3, &[&24_u32.to_le_bytes()[..], &[0; 4], &numbers].concat(), &[]);
     }
 
-    fn reset(&mut self) {
+    fn reset(&mut self) -> bool {
         self.ask(13, &[], &[]);
+        true
     }
 }
 
@@ -259,7 +261,9 @@ fn every_kind_of_reset_leaves_a_controller_that_can_be_enabled() {
         }
         host.ring_sq(&sq);
         match kind % 3 {
-            0 => host.controller.reset(),
+            0 => {
+                host.controller.reset();
+            }
             1 => remote.configure(express + 8, 1 << 15),
             _ => host.disable(),
         }
