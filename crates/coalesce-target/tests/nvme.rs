@@ -378,6 +378,87 @@ fn hints_on_the_wire_decide_about_interrupts() {
             calm(host, 0)?;
             assert_eq!((stats.interrupts, stats.held), (interrupts, 2 * (1 - interrupts)), "{bits} {sqe:x?}");
             Some(())
+/// The held completions are not in the queue yet: a driver that takes the queue in order takes the urgent one first.
+#[test]
+fn an_urgent_completion_is_posted_before_plain_ones_that_are_held() {
+    calmly(&HINTS.replace("ooo=off", "ooo=on"), |host| {
+        let (mut sq, mut cq) = host.pair(16);
+        let plain = [host.put(&mut sq, read(0, 1)), host.put(&mut sq, read(1, 1))];
+        let urgent = host.put(&mut sq, read(2, 1).dword(12, 1 << 16));
+        host.ring_sq(&sq);
+        let held = host.completed(0, 3).held;
+        let seen = [host.peek(&mut cq), host.peek(&mut cq)].map(|cqe| cqe.map(|cqe| cqe.cid));
+        let interrupts = host.interrupts(1);
+        calm(host, 0)?;
+        assert_eq!((held, seen, interrupts), (2, [Some(urgent), None], 1));
+        let rest = [host.next(&mut cq), host.next(&mut cq)].map(|cqe| cqe.cid);
+        assert_eq!((rest, host.interrupt(1)), (plain, 1), "their deadline passes");
+        Some(())
+    });
+}
+
+/// A strict Barrier waits for the commands before it in its own submission queue, not for those of another one. The commands
+/// before it each deallocate all of a large disk, in many turns of the thread.
+#[test]
+fn a_strict_barrier_waits_for_its_own_submission_queue() {
+    const LARGE: u64 = 64 << 30;
+    let policy = format!("{HINTS},barrier=strict");
+    for (own, interrupts) in [(1, 1), (0, 0)] {
+        calmly_with(&Setup { policy: &policy, size: LARGE, ..Setup::default() }, |host| {
+            host.create_cq(1, 64, 1, true);
+            let mut sqs = [1, 2].map(|id| host.create_sq(id, 32, 1));
+            let blocks = (LARGE / 512 / 32) as u32;
+            let range = |i: u64| [&[0; 4][..], &blocks.to_le_bytes(), &(i * u64::from(blocks)).to_le_bytes()].concat();
+            host.write(DATA + 4096, &(0..32).flat_map(range).collect::<Vec<_>>());
+            for _ in 0..20 {
+                host.put(&mut sqs[0], Sqe::io(9).prps(DATA + 4096, 0).dword(10, 31).dword(11, 4));
+            }
+            host.ring_sq(&sqs[0]);
+            host.put(&mut sqs[own], read(0, 1));
+            host.put(&mut sqs[own], read(1, 1).dword(12, 2 << 16));
+            host.ring_sq(&sqs[own]);
+            let stats = std::iter::repeat_with(|| host.stats(0)).find(|stats| stats.device.reads == 2)?;
+            let counted = host.interrupts(1);
+            calm(host, 0)?;
+            (stats.device.others == 0).then_some(())?; // else a command before it has ended already
+            assert_eq!(counted, interrupts, "queue {}", own + 1);
+            Some(())
+        });
+    }
+}
+
+/// Each clue that a host gives without knowing it, with the commands that give it. No other source may count.
+#[test]
+fn commands_give_clues_by_what_they_are_and_how_they_come() {
+    const FUA: u32 = 1 << 30;
+    let write = Sqe::io(WRITE).blocks(0, 1).prps(DATA, 0);
+    let plain = read(1, 1);
+    for (source, commands, count) in [
+        ("flush", &[plain, Sqe::io(FLUSH), plain][..], 1),
+        ("fua", &[plain, write.dword(12, FUA), write], 1),
+        ("fua", &[plain, plain.dword(12, FUA)], 0),
+        ("batch", &[plain, plain, plain], 1),
+        ("batch", &[plain], 0),
+        ("single", &[plain], 1),
+        ("single", &[plain, plain], 0),
+        ("idle", &[plain, plain, plain], 1),
+    ] {
+        let policy = HINTS.replace("hints=none", &format!("hints={source}"));
+        calmly(&policy, |host| {
+            let (mut sq, _) = host.pair(16);
+            for sqe in commands {
+                host.put(&mut sq, *sqe);
+            }
+            host.ring_sq(&sq);
+            let stats = host.completed(0, commands.len() as u64);
+            calm(host, 0)?;
+            let counted: Vec<_> = stats.hints.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+            assert_eq!(counted, if count > 0 { vec![(source, count)] } else { vec![] }, "{source} {commands:x?}");
+            Some(())
+        });
+    }
+}
+
         });
     }
 }
