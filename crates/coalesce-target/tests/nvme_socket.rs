@@ -249,6 +249,22 @@ fn disks_whose_sockets_have_the_same_name_are_not_the_same_disk() {
     assert!(one.0 != other.0 && one.1 != other.1, "{one:x?}");
 }
 
+/// A disk has one controller. Its client does not notice that others come.
+#[test]
+fn a_second_client_is_refused_while_one_is_connected() {
+    let (directory, _disk) = served("none");
+    let path = directory.path().join("socket");
+    let (mut host, _remote) = host(&path, 2);
+    for byte in 0..3 {
+        let mut second = UnixStream::connect(&path).unwrap();
+        second.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(second.read(&mut [0]).unwrap(), 0, "it is closed without an answer");
+        exercise(&mut host, byte);
+        host.disable();
+        host.enable();
+    }
+}
+
 #[test]
 fn every_kind_of_reset_leaves_a_controller_that_can_be_enabled() {
     let (directory, _disk) = served("auto");
