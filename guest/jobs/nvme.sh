@@ -95,13 +95,15 @@ unbind() { echo "$PCI" > /sys/bus/pci/drivers/nvme/unbind && echo "$PCI" > /sys/
 rescan() { echo 1 > "/sys/bus/pci/devices/$PCI/remove" && echo 1 > /sys/bus/pci/rescan; }
 for way in unbind rescan; do
   step $way
-  set_features
-  $way || fail $way
-  back
-  resets=$((resets + 1))
-  features 0 1
-  read_back $way-read
-  write $way-write
+  for _ in $(seq "${TIMES:-1}"); do
+    set_features
+    $way || fail $way
+    back
+    resets=$((resets + 1))
+    features 0 1
+    read_back $way-read
+    write $way-write
+  done
 done
 # shellcheck disable=SC2154 # bad: lib.sh
 printf 'RESULT {"disk":"%s","job":"nvme","rc":%d,"errors":%d,"commands":%d,"resets":%d,"passes":%d}\n' \
