@@ -50,7 +50,9 @@ refused nvme read "$DEV" -s 0xffffffffff -c 0 -z 4096 -d old
 
 # What was counted: SMART / Health Information.
 health() { nvme smart-log "$CTRL" -o json | tr -d ' ,"' | sed -n "s/^$1://p"; }
-[ "$(health host_write_commands)" -ge 1 ] && [ "$(health data_units_read)" -ge 1 ] || fail "smart-log: $(health host_write_commands)"
+for counter in host_write_commands data_units_read power_cycles; do
+  [ "$(health $counter)" -ge 1 ] || fail "smart-log: $counter: $(health $counter)"
+done
 
 write() { passes=$((passes + 1)); write_pass $passes "$1" || fail "$1"; }
 # What the last pass wrote is there.
