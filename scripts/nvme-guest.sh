@@ -7,16 +7,16 @@
 #   TIMES=N          of each reset, and suspends [20]
 #   GUEST_SUITES=S   kernel and programs of other Debian suites, as "trixie trixie-backports" [the system's sources]
 #   NVME_CLI=DIR     a checkout of linux-nvme/nvme-cli that has tests/tap_runner.py (v3.0-a.5)
-#   BLKTESTS=DIR     a checkout of osandov/blktests; TESTS="nvme/032 ..." of it
+#   BLKTESTS=DIR     a checkout of blktests, built by make; TESTS="nvme/032 ..." of it
 #
 # A line for each stage: ok, FAILED or SKIPPED, and what was counted. Exit status 1 if one failed.
 # shellcheck disable=SC2317 # the stages are called by name
 set -euo pipefail
 cd "$(dirname "$0")/.."
 stages=${*:-soak resets suspend reboot gone nvme_cli blktests}
-tests=${TESTS:-nvme/032 nvme/046 nvme/049 nvme/053 nvme/059 block/003 block/004 block/005 block/007 block/008 block/011 block/012 block/019}
+tests=${TESTS:-nvme/032 nvme/046 nvme/049 nvme/053 nvme/059 nvme/067 block/003 block/004 block/005 block/007 block/008 block/011 block/012 block/019 block/042}
 # What the suites of others need.
-packages="python3 bash coreutils gawk grep sed findutils util-linux fio nvme-cli pciutils udev kmod xfsprogs procps diffutils bsdextrautils gzip hostname"
+packages="python3 bash coreutils gawk grep sed findutils util-linux fio nvme-cli pciutils udev kmod xfsprogs procps diffutils bsdextrautils gzip hostname liburing2"
 
 missing=$(guest/ready.sh) || { echo "SKIPPED: NVMe in a guest: $missing"; exit; }
 QEMU=$(guest/make-qemu.sh 2>&1) || { echo "SKIPPED: NVMe in a guest: $QEMU"; exit; }

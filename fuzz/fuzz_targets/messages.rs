@@ -11,7 +11,7 @@ use arbitrary::Arbitrary;
 use coalesce_target::backend::{Backend, MemoryBackend};
 use coalesce_target::bus_error;
 use coalesce_target::call::CallRings;
-use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
+use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::queue::{QueueConfig, QueueParts, QueueThread};
 use coalesce_target::vhost::front_end::check_files;
 use coalesce_target::vhost::vring::Vring;
@@ -152,7 +152,7 @@ impl Default for Target {
         let name = "fuzz".into();
         let call_rings = CallRings::new(2 * QUEUES + 1).unwrap();
         let write_back = AtomicBool::new(true);
-        let disk = Arc::new(Disk { name, backend, limits, call_rings, write_back, epoch: Instant::now() });
+        let disk = Arc::new(Disk { name, place: "/".into(), backend, limits, call_rings, write_back, epoch: Instant::now(), totals: Totals::default() });
         let config =
             QueueConfig { policy: "auto".parse().unwrap(), poll_ns: 0, size_max: QUEUE_SIZE_MAX, recorder: None };
         let queue = |index| QueueThread::spawn(QueueParts::new(index, disk.clone(), &config).unwrap()).unwrap();

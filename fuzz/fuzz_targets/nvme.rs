@@ -122,14 +122,18 @@ fuzz_target!(|input: Input| {
                 host.put(&mut sq, command.into());
                 host.ring_sq(&sq);
             }
-            Step::BusMaster(on) => host.controller.set_bus_master(on),
+            Step::BusMaster(on) => {
+                host.controller.set_bus_master(on);
+            }
             Step::Unmap(address) => {
                 let start = u64::from(address);
                 host.controller.unmap(start..start.saturating_add(4096));
                 is_whole = false;
             }
             Step::Enable => host.set32(0x14, 0x0046_0001),
-            Step::Reset => host.controller.reset(),
+            Step::Reset => {
+                host.controller.reset();
+            }
             Step::Wait => std::thread::yield_now(),
         }
     }

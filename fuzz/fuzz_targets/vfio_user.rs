@@ -122,14 +122,17 @@ impl PciDevice for Device {
         check(offset, data);
     }
 
-    fn set_bus_master(&mut self, _: bool) {}
+    fn set_bus_master(&mut self, _: bool) -> bool {
+        true
+    }
 
     fn unmap(&mut self, range: Range<u64>) {
         self.0.borrow_mut().retain(|(address, _)| !range.contains(address));
     }
 
-    fn reset(&mut self) {
+    fn reset(&mut self) -> bool {
         self.0.borrow_mut().clear();
+        true
     }
 }
 

@@ -48,6 +48,12 @@ quiet nvme write-zeroes "$DEV" -s 0 -c $((blocks - 1)); same zeros
 quiet nvme dsm "$DEV" -d -s 0 -b $blocks; same zeros
 refused nvme read "$DEV" -s 0xffffffffff -c 0 -z 4096 -d old
 
+# What was counted: SMART / Health Information.
+health() { nvme smart-log "$CTRL" -o json | tr -d ' ,"' | sed -n "s/^$1://p"; }
+for counter in host_write_commands data_units_read power_cycles; do
+  [ "$(health $counter)" -ge 1 ] || fail "smart-log: $counter: $(health $counter)"
+done
+
 write() { passes=$((passes + 1)); write_pass $passes "$1" || fail "$1"; }
 # What the last pass wrote is there.
 read_back() { read_pass $passes "$1" || fail "$1"; }
@@ -91,13 +97,15 @@ unbind() { echo "$PCI" > /sys/bus/pci/drivers/nvme/unbind && echo "$PCI" > /sys/
 rescan() { echo 1 > "/sys/bus/pci/devices/$PCI/remove" && echo 1 > /sys/bus/pci/rescan; }
 for way in unbind rescan; do
   step $way
-  set_features
-  $way || fail $way
-  back
-  resets=$((resets + 1))
-  features 0 1
-  read_back $way-read
-  write $way-write
+  for _ in $(seq "${TIMES:-1}"); do
+    set_features
+    $way || fail $way
+    back
+    resets=$((resets + 1))
+    features 0 1
+    read_back $way-read
+    write $way-write
+  done
 done
 # shellcheck disable=SC2154 # bad: lib.sh
 printf 'RESULT {"disk":"%s","job":"nvme","rc":%d,"errors":%d,"commands":%d,"resets":%d,"passes":%d}\n' \

@@ -48,6 +48,12 @@ pub trait Ring {
         true
     }
 
+    /// Whether the consumer looks for this completion without being interrupted. Then it is posted at once, even under a policy
+    /// that posts late. The default is that it does not.
+    fn is_polled(&self, _entry: &Self::Entry) -> bool {
+        false
+    }
+
     /// Whether the consumer wants to be interrupted for what was posted since this was asked last.
     fn wants_interrupt(&mut self) -> bool;
 
@@ -64,7 +70,8 @@ pub struct Delivery<E, P: ?Sized = AnyPolicy> {
     unposted: VecDeque<E>,
     held_since: VecDeque<u64>,
     stats: DeliveryStats,
-    posts_late: bool, // what the policy's `posts_late` says
+    posts_late: bool,       // what the policy's `posts_late` says
+    is_newest_posted: bool, // whether the last completion was posted when it came
     policy: P,
 }
 
@@ -117,7 +124,7 @@ impl<E, P: Policy> Delivery<E, P> {
     #[must_use]
     pub fn with_policy(policy: P) -> Self {
         let (unposted, held_since, stats) = Default::default();
-        Self { unposted, held_since, stats, posts_late: policy.posts_late(), policy }
+        Self { unposted, held_since, stats, posts_late: policy.posts_late(), is_newest_posted: false, policy }
     }
 }
 
@@ -172,9 +179,11 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
     {
         self.stats.completions += 1;
         self.on_consumed(ring, now);
-        self.unposted.push_back(entry);
-        if !self.posts_late {
-            self.post_all(ring)?;
+        self.is_newest_posted = !self.posts_late || ring.is_polled(&entry);
+        if self.is_newest_posted {
+            ring.post(entry)?;
+        } else {
+            self.unposted.push_back(entry);
         }
         self.held_since.push_back(now);
         let decision = self.policy.on_completion(now, completion);
@@ -295,7 +304,9 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
             }
             Decision::DeliverUrgent => {
                 // The urgent one is the newest. Those before it stay held.
-                if let Some(urgent) = self.unposted.pop_back() {
+                if !self.is_newest_posted
+                    && let Some(urgent) = self.unposted.pop_back()
+                {
                     ring.post(urgent)?;
                 }
                 self.held_since.pop_back();

@@ -22,11 +22,12 @@ struct Slots {
     free: usize,
     wants_interrupt: bool,
     is_consumed: bool,
+    polled: Vec<u32>,
 }
 
 impl Default for Slots {
     fn default() -> Self {
-        Self { done: Vec::new(), free: 1000, wants_interrupt: true, is_consumed: false }
+        Self { done: Vec::new(), free: 1000, wants_interrupt: true, is_consumed: false, polled: Vec::new() }
     }
 }
 
@@ -45,6 +46,10 @@ impl Ring for Slots {
         self.free = self.free.checked_sub(1).ok_or(Full)?;
         self.done.push(Posted(entry));
         Ok(())
+    }
+
+    fn is_polled(&self, entry: &u32) -> bool {
+        self.polled.contains(entry)
     }
 
     fn wants_interrupt(&mut self) -> bool {
@@ -234,6 +239,19 @@ fn what_is_posted_and_held_stays_so_under_a_policy_that_posts_late() {
     assert_eq!(delivery.complete(&mut ring, 5000, 4, &URGENT), Ok(Decision::DeliverUrgent));
     assert_eq!(delivery.flush(&mut ring, 6000), Ok(FLUSH));
     assert_eq!(ring.done(), [Posted(4), Asked, Interrupted, Posted(3), Asked, Interrupted]);
+}
+
+#[test]
+fn what_the_consumer_polls_is_posted_at_once() {
+    let (mut delivery, mut ring) = (delivery(OUT_OF_ORDER), Slots { polled: vec![2, 3], ..Slots::default() });
+    assert_eq!(delivery.complete(&mut ring, 1000, 1, &PLAIN), Ok(BURST));
+    assert_eq!(delivery.complete(&mut ring, 2000, 2, &PLAIN), Ok(BURST));
+    assert_eq!((ring.done(), delivery.unposted()), (vec![Posted(2)], 1));
+    assert_eq!(delivery.complete(&mut ring, 3000, 3, &URGENT), Ok(Decision::DeliverUrgent));
+    assert_eq!((ring.done(), delivery.unposted()), (vec![Posted(3), Asked, Interrupted], 1), "not the one before it");
+    assert_eq!(delivery.complete(&mut ring, 4000, 4, &URGENT), Ok(Decision::DeliverUrgent));
+    assert_eq!(delivery.flush(&mut ring, 5000), Ok(FLUSH));
+    assert_eq!(ring.done(), [Posted(4), Asked, Interrupted, Posted(1), Asked, Interrupted]);
 }
 
 #[test]

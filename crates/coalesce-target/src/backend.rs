@@ -19,6 +19,8 @@ pub enum Operation {
     Read {
         /// The start of the range.
         offset: u64,
+        /// Whether what was written before must be on the medium first.
+        durable: bool,
     },
     /// Store the buffers.
     Write {

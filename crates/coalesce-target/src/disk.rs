@@ -2,7 +2,8 @@
 
 use crate::backend::Backend;
 use crate::call::CallRings;
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// The most queues of a disk.
@@ -15,6 +16,9 @@ pub const SERIAL_LEN: usize = 20;
 pub struct Disk {
     /// The name in the log.
     pub name: String,
+    /// The absolute path of its image or, of a memory disk, of its socket. Links stay: the name of a block device behind one
+    /// can change.
+    pub place: PathBuf,
     /// The data.
     pub backend: Backend,
     /// The limits for a front end.
@@ -25,6 +29,50 @@ pub struct Disk {
     pub write_back: AtomicBool,
     /// Start of the clock of all its queues.
     pub epoch: Instant,
+    /// What it has done, for a front end whose guest may ask for it.
+    pub totals: Totals,
+}
+
+/// What a disk has done since its process started. Unlike statistics nobody resets it.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Of each queue.
+    pub queues: [QueueTotals; QUEUES_MAX],
+    /// Front ends that have connected.
+    pub connections: Counter,
+    /// Front ends that went without a shutdown by their guests.
+    pub lost: Counter,
+}
+
+/// What a queue has done.
+#[derive(Debug, Default)]
+pub struct QueueTotals {
+    /// Reads that succeeded.
+    pub reads: Counter,
+    /// Their bytes.
+    pub bytes_read: Counter,
+    /// Writes that succeeded.
+    pub writes: Counter,
+    /// Their bytes.
+    pub bytes_written: Counter,
+    /// Errors of the medium.
+    pub errors: Counter,
+}
+
+/// A counter that one thread at a time increases.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Its value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// What a disk offers to a front end.

@@ -3,7 +3,7 @@
 use crate::backend::{Backend, FileBackend, Locking, MemoryBackend};
 use crate::call::CallRings;
 use crate::config::{DiskConfig, Latency, Size};
-use crate::disk::{Disk, Limits, SERIAL_LEN};
+use crate::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use crate::front_end::FrontEnd;
 use crate::queue::{Command, QueueConfig, QueueParts, QueueThread, Slice};
 use crate::record::Recorder;
@@ -108,7 +108,17 @@ impl<F: FrontEnd> DiskParts<F> {
         };
         let write_back = AtomicBool::new(true);
         let call_rings = CallRings::new(F::eventfds(config.queues.into())).context("io_uring")?;
-        let disk = Disk { name: name.clone(), backend, limits, call_rings, write_back, epoch: Instant::now() };
+        let place = std::path::absolute(config.file.as_ref().unwrap_or(&config.socket))?;
+        let disk = Disk {
+            name: name.clone(),
+            place,
+            backend,
+            limits,
+            call_rings,
+            write_back,
+            epoch: Instant::now(),
+            totals: Totals::default(),
+        };
         let disk = Arc::new(disk);
         let queue = QueueConfig {
             policy: config.policy.clone(),

@@ -14,10 +14,15 @@ pub mod pci;
 pub mod wire;
 
 use std::ops::Range;
+use std::time::Duration;
+
+/// How long an answer may wait for requests in flight. QEMU waits 5 s for it.
+pub const PATIENCE: Duration = Duration::from_secs(4);
 
 /// A PCI device with its registers in BAR 0. All calls come from the connection's thread, in the order of the messages.
 ///
-/// The client waits for each call except `write`, at most 5 s if it is QEMU.
+/// The client waits for each call except `write`, at most 5 s if it is QEMU. Two of them return false if requests in flight
+/// still use guest memory after [`PATIENCE`]. Then the connection ends: the client must not be told that they do not.
 pub trait PciDevice {
     /// Reads registers. `data` is not empty, and inside BAR 0.
     fn read(&mut self, offset: u64, data: &mut [u8]);
@@ -26,7 +31,7 @@ pub trait PciDevice {
     fn write(&mut self, offset: u64, data: &[u8]);
 
     /// Allows or forbids access to guest memory and interrupts: *Bus Master Enable* has changed. It is off at first.
-    fn set_bus_master(&mut self, on: bool);
+    fn set_bus_master(&mut self, on: bool) -> bool;
 
     /// The guest memory `range` goes away. It is no longer found ([`memory::DmaMemory::slice`]). The device stops using it,
     /// and drops its slices of it soon. The client gets its answer when all are dropped.
@@ -34,5 +39,5 @@ pub trait PciDevice {
 
     /// Everything becomes as after power-on, bus mastering off included. Guest memory and eventfds stay. After this call
     /// the device signals no vector for anything that came before it.
-    fn reset(&mut self);
+    fn reset(&mut self) -> bool;
 }

@@ -232,7 +232,8 @@ fn operations() -> impl Strategy<Value = (Operation, usize)> {
     };
     let bytes = |(first, sectors): (usize, usize)| (first as u64 * 512, sectors * 512);
     prop_oneof![
-        range(32).prop_map(bytes).prop_map(|(offset, len)| (Operation::Read { offset }, len)),
+        (range(32).prop_map(bytes), any::<bool>())
+            .prop_map(|((offset, len), durable)| (Operation::Read { offset, durable }, len)),
         (range(32).prop_map(bytes), any::<bool>())
             .prop_map(|((offset, len), durable)| (Operation::Write { offset, durable }, len)),
         Just((Operation::Flush, 0)),
@@ -260,7 +261,7 @@ fn in_pieces(memory: &mut [u8], random: &mut Random) -> Buffers {
 /// What an operation that ended means for the bytes of the disk.
 fn check(operation: Operation, data: &[u8], is_ok: bool, model: &mut Model) {
     match operation {
-        Operation::Read { offset } if is_ok => model.read(offset as usize, data, &format!("{operation:?}")),
+        Operation::Read { offset, .. } if is_ok => model.read(offset as usize, data, &format!("{operation:?}")),
         Operation::Write { offset, .. } => model.write(offset as usize, data, is_ok),
         Operation::Discard { offset, len } => model.write(offset as usize, &vec![0; len as usize], false),
         Operation::WriteZeroes { offset, len, .. } => model.write(offset as usize, &vec![0; len as usize], is_ok),
@@ -271,7 +272,7 @@ fn check(operation: Operation, data: &[u8], is_ok: bool, model: &mut Model) {
 /// The bytes that an operation has made durable if it went well.
 fn made_durable(operation: Operation, data: &[u8]) -> std::ops::Range<usize> {
     match operation {
-        Operation::Flush => 0..DISK_LEN,
+        Operation::Flush | Operation::Read { durable: true, .. } => 0..DISK_LEN,
         Operation::Write { offset, durable: true } => offset as usize..offset as usize + data.len(),
         Operation::WriteZeroes { offset, len, durable: true, .. } => offset as usize..(offset + len) as usize,
         _ => 0..0,

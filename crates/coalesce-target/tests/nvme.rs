@@ -2,12 +2,10 @@
 
 mod nvme_host;
 
-use coalesce_target::config::Device;
 use coalesce_target::queue::Command;
 use coalesce_target::stats::HostStats;
 use nvme_host::{BLOCKS, Cq, Cqe, DATA, DNR, FLUSH, Host, QUIET, READ, SIZE, Setup, Sq, Sqe, WRITE};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// The two pages of Doorbell Buffer Config.
 const SHADOW: u64 = DATA + 0x40_0000;
@@ -176,27 +174,25 @@ fn with_shadow_doorbells_no_command_is_lost() {
     }
 }
 
-/// A thread polls for as long as the host is usually away, and while it is awake it gets no messages, however often its queues
-/// wrap. The host may be held up for longer: one calm run is enough.
+/// While a thread is awake it gets no messages, however often its queues wrap. This one polls for as long as the host may be
+/// away, so it sleeps a few times at first: each time that it slept too early it polls at least twice as long.
 #[test]
 fn at_depth_8_few_doorbells_are_messages() {
-    const COMMANDS: u64 = 4000;
-    let messages = |poll_ns| {
-        let mut host = Host::with(&Setup { poll_ns, ..Setup::default() });
-        let (mut sq, mut cq) = host.pair(32);
-        host.use_shadow(SHADOW, SHADOW + 4096);
-        for _ in 0..COMMANDS / 8 {
-            for i in 0..8 {
-                host.submit(&mut sq, read(i, 1));
-            }
-            host.reap(&mut cq, 8);
-            let reaped = Instant::now();
-            while reaped.elapsed() < Duration::from_micros(20) {} // as a guest that handles an interrupt
+    const COMMANDS: u64 = 8000;
+    const FOR_EVER: u64 = 60_000_000_000;
+    let mut host = Host::with(&Setup { poll_ns: FOR_EVER, ..Setup::default() });
+    let (mut sq, mut cq) = host.pair(32);
+    host.use_shadow(SHADOW, SHADOW + 4096);
+    for _ in 0..COMMANDS / 8 {
+        for i in 0..8 {
+            host.submit(&mut sq, read(i, 1));
         }
-        assert_eq!(host.completed(0, COMMANDS).device.kicks, host.messages);
-        host.messages
-    };
-    assert!((0..500).any(|_| messages(Device::Nvme.poll().0) * 100 < COMMANDS));
+        host.reap(&mut cq, 8);
+    }
+    let stats = host.completed(0, COMMANDS);
+    assert_eq!(stats.device.kicks, host.messages);
+    let (messages, sleeps) = (host.messages, stats.poll.sleeps);
+    assert!(messages * 100 < COMMANDS && messages <= 2 * sleeps + 2, "{messages} messages, {sleeps} sleeps");
 }
 
 /// Hosts may offer shadow doorbells, and ring by messages all the same.
@@ -278,6 +274,26 @@ fn a_queue_without_interrupts_on_the_admin_vector_leaves_others_coalesced() {
     }
 }
 
+/// As Linux polls: queues without interrupts on vector 0, which have the thread of vector 1.
+#[test]
+fn what_a_host_polls_is_posted_while_other_completions_are_held() {
+    calmly(&HINTS.replace("ooo=off", "ooo=on"), |host| {
+        let mut polled = host.create_cq(2, 16, 0, false);
+        let mut polled_sq = host.create_sq(2, 16, 2);
+        let (mut sq, mut cq) = host.pair(16);
+        host.put(&mut sq, read(0, 1));
+        host.put(&mut sq, read(1, 1));
+        host.ring_sq(&sq);
+        host.completed(0, 2);
+        let cid = host.submit(&mut polled_sq, read(2, 1));
+        host.completed(0, 3);
+        let seen = (host.peek(&mut polled).map(|cqe| (cqe.cid, cqe.status)), host.peek(&mut cq), host.interrupts(1));
+        calm(host, 0)?;
+        assert_eq!(seen, (Some((cid, 0)), None, 0), "the other two are held");
+        Some(())
+    });
+}
+
 /// As Linux does with a single vector.
 #[test]
 fn the_vector_of_the_admin_queue_interrupts_for_io_and_is_never_coalesced() {
@@ -357,6 +373,87 @@ fn hints_on_the_wire_decide_about_interrupts() {
             let stats = host.completed(0, 2);
             calm(host, 0)?;
             assert_eq!((stats.interrupts, stats.held), (interrupts, 2 * (1 - interrupts)), "{bits} {sqe:x?}");
+            Some(())
+        });
+    }
+}
+
+/// The held completions are not in the queue yet: a driver that takes the queue in order takes the urgent one first.
+#[test]
+fn an_urgent_completion_is_posted_before_plain_ones_that_are_held() {
+    calmly(&HINTS.replace("ooo=off", "ooo=on"), |host| {
+        let (mut sq, mut cq) = host.pair(16);
+        let plain = [host.put(&mut sq, read(0, 1)), host.put(&mut sq, read(1, 1))];
+        let urgent = host.put(&mut sq, read(2, 1).dword(12, 1 << 16));
+        host.ring_sq(&sq);
+        let held = host.completed(0, 3).held;
+        let seen = [host.peek(&mut cq), host.peek(&mut cq)].map(|cqe| cqe.map(|cqe| cqe.cid));
+        let interrupts = host.interrupts(1);
+        calm(host, 0)?;
+        assert_eq!((held, seen, interrupts), (2, [Some(urgent), None], 1));
+        let rest = [host.next(&mut cq), host.next(&mut cq)].map(|cqe| cqe.cid);
+        assert_eq!((rest, host.interrupt(1)), (plain, 1), "their deadline passes");
+        Some(())
+    });
+}
+
+/// A strict Barrier waits for the commands before it in its own submission queue, not for those of another one. The commands
+/// before it each deallocate all of a large disk, in many turns of the thread.
+#[test]
+fn a_strict_barrier_waits_for_its_own_submission_queue() {
+    const LARGE: u64 = 64 << 30;
+    let policy = format!("{HINTS},barrier=strict");
+    for (own, interrupts) in [(1, 1), (0, 0)] {
+        calmly_with(&Setup { policy: &policy, size: LARGE, ..Setup::default() }, |host| {
+            host.create_cq(1, 64, 1, true);
+            let mut sqs = [1, 2].map(|id| host.create_sq(id, 32, 1));
+            let blocks = (LARGE / 512 / 32) as u32;
+            let range = |i: u64| [&[0; 4][..], &blocks.to_le_bytes(), &(i * u64::from(blocks)).to_le_bytes()].concat();
+            host.write(DATA + 4096, &(0..32).flat_map(range).collect::<Vec<_>>());
+            for _ in 0..20 {
+                host.put(&mut sqs[0], Sqe::io(9).prps(DATA + 4096, 0).dword(10, 31).dword(11, 4));
+            }
+            host.ring_sq(&sqs[0]);
+            host.put(&mut sqs[own], read(0, 1));
+            host.put(&mut sqs[own], read(1, 1).dword(12, 2 << 16));
+            host.ring_sq(&sqs[own]);
+            let stats = std::iter::repeat_with(|| host.stats(0)).find(|stats| stats.device.reads == 2)?;
+            let counted = host.interrupts(1);
+            calm(host, 0)?;
+            (stats.device.others == 0).then_some(())?; // else a command before it has ended already
+            assert_eq!(counted, interrupts, "queue {}", own + 1);
+            Some(())
+        });
+    }
+}
+
+/// Each clue that a host gives without knowing it, with the commands that give it. No other source may count.
+#[test]
+fn commands_give_clues_by_what_they_are_and_how_they_come() {
+    const FUA: u32 = 1 << 30;
+    let write = Sqe::io(WRITE).blocks(0, 1).prps(DATA, 0);
+    let plain = read(1, 1);
+    for (source, commands, count) in [
+        ("flush", &[plain, Sqe::io(FLUSH), plain][..], 1),
+        ("fua", &[plain, write.dword(12, FUA), write], 1),
+        ("fua", &[plain, plain.dword(12, FUA)], 0),
+        ("batch", &[plain, plain, plain], 1),
+        ("batch", &[plain], 0),
+        ("single", &[plain], 1),
+        ("single", &[plain, plain], 0),
+        ("idle", &[plain, plain, plain], 1),
+    ] {
+        let policy = HINTS.replace("hints=none", &format!("hints={source}"));
+        calmly(&policy, |host| {
+            let (mut sq, _) = host.pair(16);
+            for sqe in commands {
+                host.put(&mut sq, *sqe);
+            }
+            host.ring_sq(&sq);
+            let stats = host.completed(0, commands.len() as u64);
+            calm(host, 0)?;
+            let counted: Vec<_> = stats.hints.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+            assert_eq!(counted, if count > 0 { vec![(source, count)] } else { vec![] }, "{source} {commands:x?}");
             Some(())
         });
     }

@@ -599,7 +599,9 @@ fn a_controller_that_is_switched_on_and_off_serves_in_the_end() {
 fn after_a_reset_nothing_is_posted_or_signalled() {
     let resets: [fn(&mut Host); 3] = [
         Host::disable,
-        |host| host.controller.reset(),
+        |host| {
+            host.controller.reset();
+        },
         |host| {
             host.set32(0x14, 0x0046_0000);
             host.controller.reset();
@@ -665,7 +667,7 @@ fn a_command_without_room_that_comes_before_a_sleep_is_not_forgotten() {
     let (disk, sleep, mut buffers) =
         (nvme_host::disk(&Setup::default()), Arc::new(Sleep::default()), Buffers::default());
     let register = |index| Register::new(index, doorbells.clone(), None);
-    let mut vector = Vector::new(session, sleep.clone(), dma.clone(), false);
+    let mut vector = Vector::new((disk.clone(), 0), session, sleep.clone(), dma.clone(), false);
     let [sqes, cqes] = [(0x1000, 4 * 64), (0x2000, 2 * 16)].map(|(at, len)| dma.slice(at, len, Access::Write).unwrap());
     vector.add_cq(CompletionQueue::new(1, 1, true, cqes, register(3)));
     vector.add_sq(SubmissionQueue::new(1, 1, sqes, register(2)));
@@ -984,10 +986,14 @@ proptest! {
                     host.put(&mut sq, sqe);
                     host.ring_sq(&sq);
                 }
-                Step::BusMaster(on) => host.controller.set_bus_master(on),
+                Step::BusMaster(on) => {
+                    host.controller.set_bus_master(on);
+                }
                 Step::Unmap(start) => host.controller.unmap(start..start.saturating_add(4096)),
                 Step::Enable => host.set32(0x14, 0x0046_0001),
-                Step::Reset => host.controller.reset(),
+                Step::Reset => {
+                    host.controller.reset();
+                }
                 Step::Wait => std::thread::yield_now(),
             }
         }

@@ -1,7 +1,7 @@
 //! Shadow doorbells: whatever the order of both sides' steps, no command is slept through. Every interleaving, with every
 //! reordering that the memory model allows, by loom.
 
-use coalesce_target::nvme::doorbell::{prepare_sleep, ring};
+use coalesce_target::nvme::doorbell::{AWAKE, FOR_HEADS_TOO, FOR_TAILS, prepare_sleep, ring, wakes};
 use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
 use loom::thread;
 use std::sync::Arc;
@@ -85,4 +85,75 @@ fn without_the_controllers_barrier_one_is() {
 #[should_panic(expected = "slept through")]
 fn without_the_hosts_barrier_one_is() {
     host_and_controller(|| fence(Ordering::AcqRel), barrier);
+}
+
+/// One doorbell: the host's value, the value at which the controller wants a message, and the register.
+#[derive(Default)]
+struct Doorbell {
+    shadow: AtomicU32,
+    event: AtomicU32,
+    register: AtomicU32,
+}
+
+/// A host that submits a second command, and then takes the first one's completion out of a queue that it fills. The
+/// controller has room for the second command only then: it must not sleep through either.
+fn host_and_controller_without_room(controller_barrier: fn(), for_heads: u8) {
+    loom::model(move || {
+        let doorbells: Arc<[Doorbell; 2]> = Arc::default(); // tail, head
+        let sleeps = Arc::new(AtomicU8::new(AWAKE));
+        let is_woken = Arc::new(AtomicBool::new(false));
+        let (host, host_sleeps, host_wakes) = (doorbells.clone(), sleeps.clone(), is_woken.clone());
+        let host = thread::spawn(move || {
+            for (at, doorbell) in host.iter().enumerate() {
+                doorbell.shadow.store(1, Ordering::Release);
+                barrier();
+                if is_due(doorbell.event.load(Ordering::Relaxed), 1, 0) {
+                    let store = || doorbell.register.store(1, Ordering::Release);
+                    let wakes = || wakes(host_sleeps.load(Ordering::Relaxed), at == 1);
+                    if ring(store, controller_barrier, wakes) {
+                        host_wakes.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        let value = |at: usize| doorbells[at].shadow.load(Ordering::Acquire);
+        let is_done = loop {
+            let (has_command, has_room) = (value(0) == 1, value(1) == 1);
+            if has_command && has_room {
+                break true;
+            }
+            let waits_for_room = has_command;
+            let ask = || {
+                doorbells[0].event.store(u32::from(has_command), Ordering::Release);
+                if waits_for_room {
+                    doorbells[1].event.store(0, Ordering::Release);
+                }
+                sleeps.store(if waits_for_room { for_heads } else { FOR_TAILS }, Ordering::Relaxed);
+            };
+            let has_news = || value(0) != u32::from(has_command) || waits_for_room && value(1) == 1;
+            if !prepare_sleep(ask, controller_barrier, has_news) {
+                break false;
+            }
+            sleeps.store(AWAKE, Ordering::Relaxed);
+        };
+        host.join().unwrap();
+        assert!(is_done || is_woken.load(Ordering::Relaxed), "slept through room");
+    });
+}
+
+#[test]
+fn no_room_is_slept_through() {
+    host_and_controller_without_room(barrier, FOR_HEADS_TOO);
+}
+
+#[test]
+#[should_panic(expected = "slept through room")]
+fn without_the_controllers_barrier_room_is() {
+    host_and_controller_without_room(|| fence(Ordering::AcqRel), FOR_HEADS_TOO);
+}
+
+#[test]
+#[should_panic(expected = "slept through room")]
+fn without_a_wish_for_heads_room_is() {
+    host_and_controller_without_room(barrier, FOR_TAILS);
 }

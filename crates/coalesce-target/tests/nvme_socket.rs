@@ -128,8 +128,9 @@ impl PciDevice for Remote {
         Self::send(&self.0.lock().unwrap(), 10, NO_REPLY, &access, &[]);
     }
 
-    fn set_bus_master(&mut self, on: bool) {
+    fn set_bus_master(&mut self, on: bool) -> bool {
         self.configure(4, if on { 6 } else { 2 });
+        true
     }
 
     fn unmap(&mut self, range: Range<u64>) {
@@ -137,8 +138,9 @@ impl PciDevice for Remote {
         self.ask(3, &[&24_u32.to_le_bytes()[..], &[0; 4], &numbers].concat(), &[]);
     }
 
-    fn reset(&mut self) {
+    fn reset(&mut self) -> bool {
         self.ask(13, &[], &[]);
+        true
     }
 }
 
@@ -197,6 +199,12 @@ fn exercise(host: &mut Host, byte: u8) {
     assert_eq!((interrupts, host.interrupts(1)), (20, 0));
 }
 
+/// SMART / Health Information: units of 512 000 bytes read and written, commands of each kind, power cycles, unsafe shutdowns.
+fn health(host: &mut Host) -> [u64; 6] {
+    host.admin_ok(Sqe::new(2).prps(DATA, 0).dword(10, 2 | 127 << 16));
+    [32, 48, 64, 80, 112, 144].map(|at| u64::from_le_bytes(host.bytes(DATA + at, 8).try_into().unwrap()))
+}
+
 #[test]
 fn a_disk_is_served_to_one_client_after_the_other() {
     let (directory, disk) = served("none");
@@ -205,7 +213,10 @@ fn a_disk_is_served_to_one_client_after_the_other() {
         let (mut host, remote) = host(&path, 2);
         assert_eq!(remote.config(0xa), 0x0108, "class");
         exercise(&mut host, round << 4);
-        assert_eq!(disk.stats()[0].completions, 20 * (u64::from(round) + 1));
+        assert_eq!(disk.stats()[0].completions, 20);
+        disk.reset_stats();
+        let expected = [[1, 1, 10, 10, 1, 0], [1, 1, 20, 20, 2, 1], [2, 1, 1030, 30, 3, 2]];
+        assert_eq!(health(&mut host), expected[usize::from(round)]);
         if round == 1 {
             host.use_shadow(DATA + 0x40_0000, DATA + 0x40_1000);
             let mut cq = host.create_cq(2, 16, 2, true);
@@ -223,6 +234,38 @@ fn a_disk_is_served_to_one_client_after_the_other() {
     }
 }
 
+/// A guest refuses a controller with the subsystem and the identifier of another.
+#[test]
+fn disks_whose_sockets_have_the_same_name_are_not_the_same_disk() {
+    let ids = |path: &Path| {
+        let mut host = host(path, 2).0;
+        host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(10, 1));
+        let subsystem = host.bytes(DATA + 768, 256);
+        host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(1, 1));
+        (subsystem, host.bytes(DATA + 104, 16))
+    };
+    let (one, other) = (served("none"), served("none"));
+    let [one, again, other] = [&one, &one, &other].map(|served| ids(&served.0.path().join("socket")));
+    assert_eq!(one, again);
+    assert!(one.0 != other.0 && one.1 != other.1, "{one:x?}");
+}
+
+/// A disk has one controller. Its client does not notice that others come.
+#[test]
+fn a_second_client_is_refused_while_one_is_connected() {
+    let (directory, _disk) = served("none");
+    let path = directory.path().join("socket");
+    let (mut host, _remote) = host(&path, 2);
+    for byte in 0..3 {
+        let mut second = UnixStream::connect(&path).unwrap();
+        second.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(second.read(&mut [0]).unwrap(), 0, "it is closed without an answer");
+        exercise(&mut host, byte);
+        host.disable();
+        host.enable();
+    }
+}
+
 #[test]
 fn every_kind_of_reset_leaves_a_controller_that_can_be_enabled() {
     let (directory, _disk) = served("auto");
@@ -235,7 +278,9 @@ fn every_kind_of_reset_leaves_a_controller_that_can_be_enabled() {
         }
         host.ring_sq(&sq);
         match kind % 3 {
-            0 => host.controller.reset(),
+            0 => {
+                host.controller.reset();
+            }
             1 => remote.configure(express + 8, 1 << 15),
             _ => host.disable(),
         }
@@ -284,18 +329,25 @@ fn family(ancestor: u32) -> Vec<u32> {
     family
 }
 
-/// How often the threads of processes have slept or been interrupted.
-fn context_switches(processes: &[u32]) -> u64 {
+/// How often the threads of processes have slept or been interrupted, and for how long they have been on a CPU, in ticks of the
+/// clock (utime and stime) and in ns.
+fn activity(processes: &[u32]) -> [u64; 3] {
     let threads = processes.iter().flat_map(|pid| read_dir(format!("/proc/{pid}/task")).unwrap().flatten());
-    let statuses = threads.map(|thread| std::fs::read_to_string(thread.path().join("status")).unwrap());
-    let of = |status: String| {
+    threads.fold([0; 3], |[switches, ticks, ns], thread| {
+        let file = |name| std::fs::read_to_string(thread.path().join(name)).unwrap();
+        let (status, stat, schedstat) = (file("status"), file("stat"), file("schedstat"));
         let counts = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:\t"));
-        counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum::<u64>()
-    };
-    statuses.map(of).sum()
+        let (_, after_name) = stat.rsplit_once(") ").unwrap();
+        let times: Vec<_> = after_name.split(' ').skip(11).take(2).map(|time| time.parse::<u64>().unwrap()).collect();
+        [
+            switches + counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum::<u64>(),
+            ticks + times.iter().sum::<u64>(),
+            ns + schedstat.split(' ').next().unwrap().parse::<u64>().unwrap(),
+        ]
+    })
 }
 
-/// 64 disks, some of which have served a guest that is still there: nobody wakes up in a second.
+/// 64 disks, some of which have served a guest that is still there: nobody wakes up or is on a CPU in a second.
 #[test]
 fn idle_disks_use_no_cpu() {
     const DISKS: usize = 64;
@@ -316,9 +368,9 @@ fn idle_disks_use_no_cpu() {
     }
     let family = family(process.0.id());
     let is_quiet = || {
-        let before = context_switches(&family);
+        let before = activity(&family);
         sleep(Duration::from_secs(1));
-        context_switches(&family) == before
+        activity(&family) == before
     };
     assert!((0..20).any(|_| is_quiet()));
 }

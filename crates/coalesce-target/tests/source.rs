@@ -3,7 +3,7 @@
 use coalesce_delivery::Ring;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome};
 use coalesce_target::call::CallRings;
-use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
+use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::queue::{Command, Part, QueueConfig, QueueParts, QueueThread, Slice};
 use coalesce_target::source::{Request, Source, Task};
 use coalesce_target::stats::QueueStats;
@@ -177,11 +177,13 @@ impl Bench {
             Limits { size: 1 << 20, block_size: 512, read_only: false, serial: [0; SERIAL_LEN], max_memory: 0 };
         let disk = Arc::new(Disk {
             name: "pair".into(),
+            place: "/nvme".into(),
             backend,
             limits,
             call_rings: CallRings::new(0).unwrap(),
             write_back: AtomicBool::new(true),
             epoch: Instant::now(),
+            totals: Totals::default(),
         });
         let config = QueueConfig { policy: policy.parse().unwrap(), poll_ns: 0, size_max: 8, recorder: None };
         let queue = QueueThread::spawn(QueueParts::new(0, disk, &config).unwrap()).unwrap();
@@ -213,7 +215,7 @@ impl Bench {
 }
 
 const WRITE: Task = Task::Operation(Operation::Write { offset: 512, durable: false });
-const READ: Task = Task::Operation(Operation::Read { offset: 512 });
+const READ: Task = Task::Operation(Operation::Read { offset: 512, durable: false });
 
 #[test]
 fn two_submission_queues_share_one_completion_queue_and_its_interrupt() {

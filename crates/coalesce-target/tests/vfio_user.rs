@@ -21,6 +21,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -77,6 +79,7 @@ enum Told {
 struct Toy {
     registers: Vec<u8>,
     told: Sender<Told>,
+    hangs: Arc<AtomicBool>,
 }
 
 impl Toy {
@@ -96,17 +99,19 @@ impl PciDevice for Toy {
         self.registers[offset as usize..][..data.len()].copy_from_slice(data);
     }
 
-    fn set_bus_master(&mut self, on: bool) {
+    fn set_bus_master(&mut self, on: bool) -> bool {
         self.tell(Told::BusMaster(on));
+        !self.hangs.load(Ordering::Relaxed)
     }
 
     fn unmap(&mut self, range: Range<u64>) {
         self.tell(Told::Unmap(range));
     }
 
-    fn reset(&mut self) {
+    fn reset(&mut self) -> bool {
         self.tell(Told::Reset);
         self.registers.fill(0);
+        !self.hangs.load(Ordering::Relaxed)
     }
 }
 
@@ -118,6 +123,7 @@ struct Bench {
     memory: DmaMemory,
     vectors: Vectors,
     rings: CallRings,
+    hangs: Arc<AtomicBool>,
 }
 
 impl Bench {
@@ -139,7 +145,8 @@ impl Bench {
         let rings = CallRings::new(usize::from(VECTORS) + FILES_MAX).unwrap();
         let vectors = Vectors::new(VECTORS, rings.clone());
         let (sender, told) = channel();
-        let toy = Toy { registers: vec![0; BAR0_LEN], told: sender };
+        let hangs = Arc::new(AtomicBool::new(false));
+        let toy = Toy { registers: vec![0; BAR0_LEN], told: sender, hangs: hangs.clone() };
         let identity = Identity {
             vendor: 0x1B36,
             device: 0x0010,
@@ -155,7 +162,7 @@ impl Bench {
             Ok(())
         });
         client.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { client: Client { stream: client, id: 0 }, server, told, memory, vectors, rings }
+        Self { client: Client { stream: client, id: 0 }, server, told, memory, vectors, rings, hangs }
     }
 
     fn told(&self) -> Told {
@@ -273,8 +280,11 @@ impl Client {
     }
 
     fn write(&mut self, region: u32, offset: u64, data: &[u8]) {
-        let access = access(region, offset, data.len() as u32);
-        assert_eq!(self.call(REGION_WRITE, &[&access, data].concat()).unwrap(), access);
+        assert_eq!(self.try_write(region, offset, data).unwrap(), access(region, offset, data.len() as u32));
+    }
+
+    fn try_write(&mut self, region: u32, offset: u64, data: &[u8]) -> Result<Vec<u8>, i32> {
+        self.call(REGION_WRITE, &[&access(region, offset, data.len() as u32), data].concat())
     }
 
     /// A write that is not answered.
@@ -430,6 +440,28 @@ fn bus_master_and_function_level_reset_reach_the_device() {
     bench.client.call(RESET, &[]).unwrap();
     assert_eq!(bench.told(), Told::Reset);
     bench.end().unwrap();
+}
+
+/// Requests in flight still use guest memory: nobody may believe that they do not.
+#[test]
+fn a_reset_that_does_not_end_is_told_and_ends_the_connection() {
+    for way in ["reset", "function level reset", "bus mastering"] {
+        let mut bench = Bench::new();
+        let express = (0..3).fold(bench.client.read(CONFIG, 0x34, 1)[0], |at, _| {
+            let capability = bench.client.read(CONFIG, at.into(), 2);
+            if capability[0] == 0x10 { at } else { capability[1] }
+        });
+        bench.client.write(CONFIG, 4, &[6, 0]);
+        bench.hangs.store(true, Ordering::Relaxed);
+        let answer = match way {
+            "reset" => bench.client.call(RESET, &[]),
+            "function level reset" => bench.client.try_write(CONFIG, u64::from(express) + 9, &[0x80]),
+            _ => bench.client.try_write(CONFIG, 4, &[2, 0]),
+        };
+        assert_eq!(answer.map(drop), Err(libc::ETIMEDOUT), "{way}");
+        let reason = bench.closed();
+        assert!(reason.contains("requests in flight have used guest memory for 4s"), "{way}: {reason}");
+    }
 }
 
 #[test]

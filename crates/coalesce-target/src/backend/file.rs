@@ -139,7 +139,7 @@ impl FileBackend {
             Operation::Read { .. } | Operation::Write { .. } if buffers.is_empty() => {
                 return Step::Ended(Outcome::Ok);
             }
-            Operation::Read { offset } => {
+            Operation::Read { offset, .. } => {
                 opcode::Readv::new(self.fd_for(offset, iovecs), iovecs.as_ptr(), count).offset(offset).build()
             }
             Operation::Write { offset, durable } => {
@@ -165,17 +165,22 @@ impl FileBackend {
 
     pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
         if is_flush(operation) {
-            return match buffers.flush.take() {
+            let step = match buffers.flush.take() {
                 Some(file) => self.end_flush(file, buffers, result),
                 None => self.begin_flush(buffers), // it had to wait for another flush
             };
+            if let (Step::Ended(Outcome::Ok), Operation::Read { durable, .. }) = (&step, &mut *operation) {
+                *durable = false;
+                return self.begin(operation, buffers);
+            }
+            return step;
         }
         if result == -libc::EINTR || result == -libc::EAGAIN {
             return self.begin(operation, buffers);
         }
         let unsupported = result == -libc::EOPNOTSUPP || result == -libc::EINVAL;
         match operation {
-            Operation::Read { offset } | Operation::Write { offset, .. } if result > 0 => {
+            Operation::Read { offset, .. } | Operation::Write { offset, .. } if result > 0 => {
                 let bytes = result.unsigned_abs(); // may be fewer than requested; then the rest follows
                 *offset += u64::from(bytes);
                 buffers.advance(bytes as usize);
@@ -233,9 +238,12 @@ impl FileBackend {
     }
 }
 
-/// Whether only the flush of an operation is left, after its durable zeroes were written.
+/// Whether the next step of an operation is a flush: after its durable zeroes were written, or before it reads.
 const fn is_flush(operation: &Operation) -> bool {
-    matches!(operation, Operation::Flush | Operation::WriteZeroes { len: 0, durable: true, .. })
+    matches!(
+        operation,
+        Operation::Flush | Operation::Read { durable: true, .. } | Operation::WriteZeroes { len: 0, durable: true, .. }
+    )
 }
 
 fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entry {

@@ -99,7 +99,7 @@ impl MemoryBackend {
         }
         let Some(done) = self.perform(operation, buffers) else { return Step::Ended(Outcome::Error) };
         let is_done = match operation {
-            Operation::Read { offset } | Operation::Write { offset, .. } => {
+            Operation::Read { offset, .. } | Operation::Write { offset, .. } => {
                 *offset += done;
                 buffers.advance(done as usize);
                 buffers.is_empty()
@@ -117,7 +117,7 @@ impl MemoryBackend {
     /// Performs a piece from the start of the rest. Returns its number of bytes; `None` if it failed.
     fn perform(&self, operation: &Operation, buffers: &Buffers) -> Option<u64> {
         match *operation {
-            Operation::Read { offset } => self.copy(offset, buffers, |disk, guest, len| {
+            Operation::Read { offset, .. } => self.copy(offset, buffers, |disk, guest, len| {
                 // SAFETY: `copy` passes ranges inside the disk and inside guest memory, which never overlap.
                 unsafe { std::ptr::copy_nonoverlapping(disk, guest, len) }
             }),

@@ -90,7 +90,7 @@ impl Parser {
             nvm::READ => {
                 let (offset, len) = transfer(sqe, disk)?;
                 self.map(sqe, memory, len, Access::Write, buffers, data)?;
-                Operation::Read { offset }
+                Operation::Read { offset, durable: sqe.fua() && disk.write_back.load(Ordering::Relaxed) }
             }
             nvm::WRITE => {
                 let (offset, len) = transfer(sqe, disk)?;

@@ -15,13 +15,14 @@ use super::spec::{CAP, CQE_LEN, Cc, SQE_LEN, VERSION, csts, register};
 use super::vector::Vector;
 use crate::disk::Disk;
 use crate::queue::{Command, Part, QueueThread};
-use crate::vfio_user::PciDevice;
 use crate::vfio_user::irq::Vectors;
 use crate::vfio_user::memory::{Access, DmaMemory, PAGE, Slice};
+use crate::vfio_user::{PATIENCE, PciDevice};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Instant;
 use tracing::warn;
 
 /// Bytes of BAR 0: the registers and, behind them, the doorbells.
@@ -39,6 +40,7 @@ pub struct Controller {
     is_fatal: bool,
     has_warned: bool,
     is_bus_master: bool,
+    owes_shutdown: bool, // a host that lets go without one loses power
     cc: Cc,
     aqa: u32,
     asq: u64,
@@ -94,6 +96,7 @@ impl Controller {
             is_fatal: false,
             has_warned: false,
             is_bus_master: false,
+            owes_shutdown: false,
             cc: Cc::default(),
             aqa: 0,
             asq: 0,
@@ -101,6 +104,7 @@ impl Controller {
             interrupt_mask: 0,
         };
         controller.forget_features();
+        controller.disk.totals.connections.add(1);
         controller
     }
 
@@ -209,10 +213,12 @@ impl Controller {
             Some(ready) => {
                 for (at, (queue, sleep)) in self.queues.iter().zip(&self.sleeps).enumerate() {
                     let is_exempt = self.features.is_exempt(at as u16 + 1);
-                    let vector = Vector::new(ready.session.clone(), sleep.clone(), self.memory.clone(), is_exempt);
+                    let (place, session) = ((self.disk.clone(), at), ready.session.clone());
+                    let vector = Vector::new(place, session, sleep.clone(), self.memory.clone(), is_exempt);
                     queue.send(Command::Start(Box::new(vector), self.is_bus_master));
                 }
                 self.state = State::Ready(Box::new(ready));
+                self.owes_shutdown = true;
             }
             None => {
                 self.warn("the controller cannot be enabled: its configuration or its admin queues are not valid");
@@ -280,13 +286,26 @@ impl Controller {
         }
     }
 
-    /// Waits for what was in flight when the controller was disabled.
-    fn wait_for_drain(&mut self) {
-        if let State::Draining(answers) = &mut self.state {
-            for answer in answers.drain(..) {
-                let _ = answer.recv(); // a thread that has ended has nothing in flight
-            }
+    /// Waits for what was in flight when the controller was disabled, at most until `deadline`. Returns whether it has ended.
+    fn wait_for_drain(&mut self, deadline: Option<Instant>) -> bool {
+        let State::Draining(answers) = &mut self.state else { return true };
+        answers.retain(|answer| !is_answered(answer, deadline));
+        answers.is_empty()
+    }
+
+    /// As [`reset`](PciDevice::reset).
+    fn reset_by(&mut self, deadline: Option<Instant>) -> bool {
+        self.stop();
+        if !self.wait_for_drain(deadline) {
+            return false;
         }
+        self.state = State::Disabled;
+        self.forget_features();
+        self.is_fatal = false;
+        self.is_bus_master = false;
+        self.cc = Cc::default();
+        (self.aqa, self.asq, self.acq, self.interrupt_mask) = (0, 0, 0, 0);
+        true
     }
 
     fn shut_down(&mut self) {
@@ -294,10 +313,22 @@ impl Controller {
         if std::mem::replace(&mut ready.is_shutting_down, true) {
             return;
         }
+        self.owes_shutdown = false;
         for queue in self.queues.iter() {
             let session = ready.session.clone();
             let shut_down = move |vector: &mut Vector| vector.shut_down(Box::new(move || session.shut_down()));
             drop(queue.begin(|answer| Command::Change(Part::Holding, Box::new(shut_down), answer)));
+        }
+        self.end_shutdown_without_bus_master();
+    }
+
+    /// A vector that shuts down fetches nothing: its last flush needs no bus mastering.
+    fn end_shutdown_without_bus_master(&self) {
+        if let State::Ready(ready) = &self.state
+            && ready.is_shutting_down
+            && !self.is_bus_master
+        {
+            self.queues.iter().for_each(|queue| drop(queue.begin(|answer| Command::Enable(true, answer))));
         }
     }
 
@@ -400,7 +431,8 @@ impl PciDevice for Controller {
     }
 
     /// Without bus mastering there is no DMA and no interrupt: waits for what is in flight, which completes.
-    fn set_bus_master(&mut self, on: bool) {
+    fn set_bus_master(&mut self, on: bool) -> bool {
+        let deadline = Some(Instant::now() + PATIENCE);
         self.is_bus_master = on;
         match &self.state {
             State::Ready(ready) if on => {
@@ -409,16 +441,21 @@ impl PciDevice for Controller {
                     queue.ask(|answer| Command::Enable(true, answer));
                 }
                 self.run_admin();
+                true
             }
             State::Ready(ready) => {
-                wait_for(self.queues.iter().map(|queue| queue.begin(Command::Drain)).collect());
+                let drains: Vec<_> = self.queues.iter().map(|queue| queue.begin(Command::Drain)).collect();
+                let are_drained = drains.iter().all(|answer| is_answered(answer, deadline));
                 ready.session.set_bus_master(false);
+                self.end_shutdown_without_bus_master();
+                are_drained
             }
             State::Draining(_) if !on => {
-                self.wait_for_drain();
+                let is_drained = self.wait_for_drain(deadline);
                 self.settle();
+                is_drained
             }
-            State::Draining(_) | State::Disabled => {}
+            State::Draining(_) | State::Disabled => true,
         }
     }
 
@@ -435,27 +472,31 @@ impl PciDevice for Controller {
     }
 
     /// Resets the device, as after power-on. Waits for what is in flight.
-    fn reset(&mut self) {
-        self.stop();
-        self.wait_for_drain();
-        self.state = State::Disabled;
-        self.forget_features();
-        self.is_fatal = false;
-        self.is_bus_master = false;
-        self.cc = Cc::default();
-        (self.aqa, self.asq, self.acq, self.interrupt_mask) = (0, 0, 0, 0);
+    fn reset(&mut self) -> bool {
+        self.reset_by(Some(Instant::now() + PATIENCE))
     }
 }
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        self.reset();
+        self.reset_by(None); // the queues belong to the next client then
+        self.disk.totals.lost.add(self.owes_shutdown.into());
     }
+}
+
+/// Waits for an answer, at most until `deadline`. A thread that has ended has nothing to do.
+fn is_answered<T>(answer: &Receiver<T>, deadline: Option<Instant>) -> bool {
+    let Some(deadline) = deadline else {
+        let _ = answer.recv();
+        return true;
+    };
+    let left = deadline.saturating_duration_since(Instant::now());
+    !matches!(answer.recv_timeout(left), Err(RecvTimeoutError::Timeout))
 }
 
 fn wait_for(answers: Vec<Receiver<()>>) {
     for answer in answers {
-        let _ = answer.recv(); // a thread that has ended has nothing to do
+        is_answered(&answer, None);
     }
 }
 

@@ -137,9 +137,18 @@ pub struct Sleep {
     messages: AtomicU64,
 }
 
-const AWAKE: u8 = 0;
-const FOR_TAILS: u8 = 1;
-const FOR_HEADS_TOO: u8 = 2;
+/// The states of a thread: it is awake, or it sleeps and waits for these messages.
+pub const AWAKE: u8 = 0;
+/// As above.
+pub const FOR_TAILS: u8 = 1;
+/// As above.
+pub const FOR_HEADS_TOO: u8 = 2;
+
+/// Whether a message wakes a thread in this state.
+#[must_use]
+pub const fn wakes(state: u8, is_head: bool) -> bool {
+    state >= if is_head { FOR_HEADS_TOO } else { FOR_TAILS }
+}
 
 impl Sleep {
     /// The thread is about to sleep, after `ask` has asked for messages. It waits for tails; also for heads, if a submission
@@ -166,11 +175,7 @@ impl Sleep {
     pub fn ring(&self, register: &AtomicU32, value: u32, is_head: bool) -> bool {
         self.messages.fetch_add(1, Ordering::Relaxed);
         let store = || register.store(value, Ordering::Release);
-        ring(
-            store,
-            || fence(Ordering::SeqCst),
-            || self.state.load(Ordering::Relaxed) >= if is_head { FOR_HEADS_TOO } else { FOR_TAILS },
-        )
+        ring(store, || fence(Ordering::SeqCst), || wakes(self.state.load(Ordering::Relaxed), is_head))
     }
 
     /// Messages since this was asked last.

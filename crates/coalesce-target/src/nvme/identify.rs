@@ -3,7 +3,8 @@
 use super::admin::{EVENT_REQUESTS_MAX, Fault};
 use super::features::{CRITICAL_KELVIN, HOT, KELVIN, WARNING_KELVIN};
 use super::spec::{MDTS, NSID, VERSION, admin, log, nvm};
-use crate::disk::Disk;
+use crate::disk::{Counter, Disk, QueueTotals};
+use std::os::unix::ffi::OsStrExt as _;
 
 /// PCI vendor and device. Nobody has assigned them to us; drivers bind to the class.
 pub const VENDOR: u16 = 0x1cc0;
@@ -49,11 +50,13 @@ impl Page {
     }
 }
 
-/// A number that another disk is unlikely to have, and that this one keeps: FNV-1a of its name and serial number.
+/// A number that another disk is unlikely to have, and that this one keeps: FNV-1a of its name, serial number and place.
+/// A guest refuses the second of two controllers with the same number.
 fn unique_id(disk: &Disk) -> [u8; 16] {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let bytes = disk.name.bytes().chain([0]).chain(disk.limits.serial);
+    let place = disk.place.as_os_str().as_bytes();
+    let bytes = disk.name.bytes().chain([0]).chain(disk.limits.serial).chain(place.iter().copied());
     bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)).to_be_bytes()
 }
 
@@ -127,10 +130,10 @@ pub fn descriptors(disk: &Disk) -> Vec<u8> {
 /// A log page; `None`: there is no such page. `faults` are those of the host's doorbells. `is_hot`: the temperature has
 /// reached a threshold.
 #[must_use]
-pub fn log_page(page: u8, faults: (u64, Option<(u16, Fault)>), is_hot: bool) -> Option<Vec<u8>> {
+pub fn log_page(page: u8, disk: &Disk, faults: (u64, Option<(u16, Fault)>), is_hot: bool) -> Option<Vec<u8>> {
     match page {
         log::ERROR => Some(errors(faults)),
-        log::HEALTH => Some(health(faults.0, is_hot)),
+        log::HEALTH => Some(health(disk, faults.0, is_hot)),
         log::FIRMWARE => Some(firmware()),
         log::EFFECTS => Some(effects()),
         _ => None,
@@ -149,12 +152,29 @@ fn errors((count, last): (u64, Option<(u16, Fault)>)) -> Vec<u8> {
     page.0
 }
 
-fn health(errors: u64, is_hot: bool) -> Vec<u8> {
+/// SMART / Health Information. What it counts begins when the disk's process starts. A client that connects is a host that
+/// switches power on.
+fn health(disk: &Disk, errors: u64, is_hot: bool) -> Vec<u8> {
+    const UNIT: u64 = 512_000;
+    let totals = &disk.totals;
+    let sum = |of: fn(&QueueTotals) -> &Counter| totals.queues.iter().map(|queue| of(queue).get()).sum::<u64>();
     let mut page = Page::new(512);
+    for (offset, value) in [
+        (32, sum(|queue| &queue.bytes_read).div_ceil(UNIT)),
+        (48, sum(|queue| &queue.bytes_written).div_ceil(UNIT)),
+        (64, sum(|queue| &queue.reads)),
+        (80, sum(|queue| &queue.writes)),
+        (112, totals.connections.get()),
+        (128, disk.epoch.elapsed().as_secs() / 3600),
+        (144, totals.lost.get()),
+        (160, sum(|queue| &queue.errors)),
+        (176, errors),
+    ] {
+        page.put64(offset, value);
+    }
     page.0[0] = if is_hot { HOT as u8 } else { 0 };
     page.put16(1, KELVIN);
     page.put(3, &[100, 10]); // available spare and its threshold, in percent
-    page.put64(176, errors);
     page.0
 }
 

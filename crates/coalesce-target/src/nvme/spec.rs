@@ -156,6 +156,12 @@ impl Status {
         Self(code | 1 << 8 | Self::DNR)
     }
 
+    /// Whether its type is Media and Data Integrity Errors.
+    #[must_use]
+    pub const fn is_of_medium(self) -> bool {
+        self.0 >> 8 & 0b111 == 2
+    }
+
     /// It succeeded.
     pub const SUCCESS: Self = Self(0);
     /// Invalid Command Opcode.

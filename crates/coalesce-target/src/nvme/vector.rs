@@ -35,6 +35,8 @@ pub struct Vector {
     aggregation: Aggregation,
     waits_for_room: bool, // a command waits, because its completion queue is full
     parser: Parser,
+    disk: Arc<Disk>,
+    index: usize, // of its queue
 }
 
 struct Shutdown {
@@ -50,16 +52,29 @@ struct Issued {
     sq: u16,
     cid: u16,
     failure: Status,
+    transfer: Option<(Direction, u64)>, // bytes
     data: Data,
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
 }
 
 /// The completion of a command: its submission queue, its identifier, its status. `None`: of the last flush of a shutdown.
 pub struct Entry(Option<(u16, u16, Status)>);
 
 impl Vector {
-    /// A vector without queues.
+    /// A vector without queues, for queue number `index` of `disk`.
     #[must_use]
-    pub fn new(session: Arc<Session>, sleep: Arc<Sleep>, memory: DmaMemory, is_exempt: bool) -> Self {
+    pub fn new(
+        (disk, index): (Arc<Disk>, usize),
+        session: Arc<Session>,
+        sleep: Arc<Sleep>,
+        memory: DmaMemory,
+        is_exempt: bool,
+    ) -> Self {
         Self {
             session,
             sleep,
@@ -73,6 +88,25 @@ impl Vector {
             aggregation: Aggregation::default(),
             waits_for_room: false,
             parser: Parser::default(),
+            disk,
+            index,
+        }
+    }
+
+    /// Counts a command that has completed.
+    fn count(&self, issued: &Issued, outcome: Outcome) {
+        let totals = &self.disk.totals.queues[self.index];
+        match (outcome, issued.transfer) {
+            (Outcome::Error, _) => totals.errors.add(issued.failure.is_of_medium().into()),
+            (Outcome::Ok, Some((Direction::Read, bytes))) => {
+                totals.reads.add(1);
+                totals.bytes_read.add(bytes);
+            }
+            (Outcome::Ok, Some((Direction::Write, bytes))) => {
+                totals.writes.add(1);
+                totals.bytes_written.add(bytes);
+            }
+            (Outcome::Ok, None) => {}
         }
     }
 
@@ -223,6 +257,12 @@ impl Ring for Vector {
         !(self.is_exempt || is_held_up || has_admin) && can_interrupt
     }
 
+    /// The host polls a queue without interrupts. A queue with interrupts may share this thread.
+    fn is_polled(&self, Entry(entry): &Entry) -> bool {
+        let sq = entry.as_ref().and_then(|(id, ..)| self.sqs.iter().find(|sq| sq.id == *id));
+        sq.is_some_and(|sq| self.cqs.iter().any(|cq| cq.id == sq.cq && !cq.interrupts))
+    }
+
     fn wants_interrupt(&mut self) -> bool {
         self.cqs.iter_mut().filter(|cq| !cq.interrupts).for_each(|cq| cq.is_news = false);
         self.cqs.iter().any(|cq| cq.is_news)
@@ -266,7 +306,13 @@ unsafe impl Source for Vector {
         self.cqs[cq].reserve();
         let (sqe, id) = (self.sqs[sq].fetch(), self.sqs[sq].id);
         let command = self.parser.parse(&sqe, disk, &self.memory, buffers);
-        let issued = Issued { sq: id, cid: sqe.cid(), failure: command.failure, data: command.data };
+        let bytes = sqe.blocks() * u64::from(disk.limits.block_size);
+        let transfer = match command.task {
+            Task::Operation(Operation::Read { .. }) => Some((Direction::Read, bytes)),
+            Task::Operation(Operation::Write { .. }) => Some((Direction::Write, bytes)),
+            _ => None,
+        };
+        let issued = Issued { sq: id, cid: sqe.cid(), failure: command.failure, transfer, data: command.data };
         Ok(Some(Request {
             task: command.task,
             ioprio: 0,
@@ -283,13 +329,15 @@ unsafe impl Source for Vector {
     }
 
     fn complete(&mut self, Token(issued): Token, outcome: Outcome) -> Entry {
-        let Some(Issued { sq, cid, failure, .. }) = issued else {
+        let Some(issued) = issued else {
             if let Some(shutdown) = self.shutdown.take() {
                 (shutdown.done)();
                 self.shutdown = Some(Shutdown { is_flushing: true, done: Box::new(|| ()) });
             }
             return Entry(None);
         };
+        self.count(&issued, outcome);
+        let Issued { sq, cid, failure, .. } = issued;
         Entry(Some((sq, cid, if outcome == Outcome::Ok { Status::SUCCESS } else { failure })))
     }
 

@@ -3,7 +3,6 @@
 //! A message that asks for what it may not have is refused with an errno, and the connection goes on. It ends when the
 //! client breaks the rules so that its next message cannot be found, or cannot be understood.
 
-use super::PciDevice;
 use super::irq::Vectors;
 use super::memory::{DmaMemory, PAGE, REGIONS_MAX, Unmapped};
 use super::pci::{CONFIG_LEN, ConfigSpace, Effect, Identity, Table, table_bar_len};
@@ -11,6 +10,7 @@ use super::wire::{
     DmaMap, DmaUnmap, FILES_MAX, HEADER_LEN, Header, MESSAGE_MAX, Refused, RegionAccess, SetIrqs, TRANSFER_MAX,
     Version, command, device_info, flag, irq_info, parse_device_info, parse_irq_info, parse_region_info, region_info,
 };
+use super::{PATIENCE, PciDevice};
 use crate::received::receive;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nix::errno::Errno;
@@ -21,11 +21,8 @@ use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::warn;
-
-/// How long an unmap waits for requests in flight. QEMU waits 5 s for the answer.
-const UNMAP_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Regions of a PCI device, as VFIO numbers them.
 mod region {
@@ -170,6 +167,9 @@ impl<D: PciDevice> Connection<D> {
         let is_fatal = !self.is_negotiated || matches!(failure, Failure::Fatal(_));
         let (Failure::Refused(Refused { errno, why }) | Failure::Fatal(Refused { errno, why })) = failure;
         self.answer(header, Some(errno))?;
+        if is_fatal {
+            let _ = self.stream.shutdown(Shutdown::Both); // the device may take long to end
+        }
         ensure!(!is_fatal, "command {command}: {why:#}");
         // QEMU asks for interrupts on errors, which there are none of.
         let is_question = command == command::DEVICE_GET_IRQ_INFO;
@@ -250,11 +250,11 @@ impl<D: PciDevice> Connection<D> {
             command::REGION_WRITE => {
                 let access = RegionAccess::parse(payload).ok_or_else(short)?;
                 let (offset, count) = self.check_access(&access, access.count)?;
-                self.write(access.region, offset, &access.data[..count]);
+                self.write(access.region, offset, &access.data[..count])?;
                 self.put64s(&[access.offset]);
                 self.put32s(&[access.region, access.count]);
             }
-            command::DEVICE_RESET => self.reset(),
+            command::DEVICE_RESET => self.reset()?,
             _ => return Err(Refused::with(Errno::ENOTSUP, "it is not supported").into()),
         }
         Ok(())
@@ -300,13 +300,10 @@ impl<D: PciDevice> Connection<D> {
         for region in &unmapped {
             self.device.unmap(region.range.clone());
         }
-        let deadline = Instant::now() + UNMAP_PATIENCE;
+        let deadline = Instant::now() + PATIENCE;
         match unmapped.iter().find(|region| !region.wait(deadline)) {
             None => Ok(()),
-            Some(Unmapped { range, .. }) => {
-                let why = format!("requests in flight have used guest memory at {range:#x?} for {UNMAP_PATIENCE:?}");
-                Err(Failure::Fatal(Refused::with(Errno::ETIMEDOUT, why)))
-            }
+            Some(Unmapped { range, .. }) => Err(still_used(format_args!(" at {range:#x?}"))),
         }
     }
 
@@ -347,23 +344,29 @@ impl<D: PciDevice> Connection<D> {
         }
     }
 
-    fn write(&mut self, region: u32, offset: usize, data: &[u8]) {
+    fn write(&mut self, region: u32, offset: usize, data: &[u8]) -> Result<(), Failure> {
         match region {
             region::BAR0 => self.device.write(offset as u64, data),
             region::BAR4 => self.table.write(offset, data),
             _ => match self.config.write(offset, data) {
-                Effect { reset: true, .. } => self.reset(),
-                Effect { bus_master: Some(on), .. } => self.device.set_bus_master(on),
+                Effect { reset: true, .. } => self.reset()?,
+                Effect { bus_master: Some(on), .. } if !self.device.set_bus_master(on) => {
+                    return Err(still_used(format_args!("")));
+                }
                 Effect { .. } => {}
             },
         }
+        Ok(())
     }
 
-    fn reset(&mut self) {
-        self.device.reset();
+    fn reset(&mut self) -> Result<(), Failure> {
+        if !self.device.reset() {
+            return Err(still_used(format_args!("")));
+        }
         self.vectors.clear_pending();
         self.config.reset();
         self.table.reset();
+        Ok(())
     }
 
     /// The number of interrupts of a kind.
@@ -407,7 +410,7 @@ impl<D: PciDevice> Connection<D> {
 
 impl<D: PciDevice> Drop for Connection<D> {
     fn drop(&mut self) {
-        self.reset();
+        let _ = self.reset(); // what is still in flight keeps its memory mapped
         drop(self.memory.unmap_all());
         self.vectors.deassign(0..self.vectors.count());
         if let Some(what) = self.memory.client().lost() {
@@ -415,6 +418,11 @@ impl<D: PciDevice> Drop for Connection<D> {
         }
         let _ = self.stream.shutdown(Shutdown::Both); // requests in flight keep the socket open
     }
+}
+
+fn still_used(place: std::fmt::Arguments<'_>) -> Failure {
+    let why = format!("requests in flight have used guest memory{place} for {PATIENCE:?}");
+    Failure::Fatal(Refused::with(Errno::ETIMEDOUT, why))
 }
 
 fn check_version(version: &Version<'_>) -> Result<()> {

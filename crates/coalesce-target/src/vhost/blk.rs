@@ -197,7 +197,11 @@ impl Parser {
 
 fn read_task(sector: u64, readable: &Parts, writable: &Parts, limits: &Limits) -> Result<Task, Status> {
     let offset = transfer(sector, writable.len(), limits)?;
-    if readable.len() > 0 { Err(Status::IoError) } else { Ok(Task::Operation(Operation::Read { offset })) }
+    if readable.len() > 0 {
+        Err(Status::IoError)
+    } else {
+        Ok(Task::Operation(Operation::Read { offset, durable: false }))
+    }
 }
 
 fn write_task(sector: u64, readable: &Parts, writable: &Parts, limits: &Limits, durable: bool) -> Result<Task, Status> {

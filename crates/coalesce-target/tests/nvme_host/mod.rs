@@ -5,7 +5,7 @@
 use coalesce_target::backend::{Backend, FileBackend, Locking, MemoryBackend};
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
-use coalesce_target::disk::{Disk, Limits, SERIAL_LEN};
+use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::nvme::controller::Controller;
 use coalesce_target::nvme::vector::Vector;
 use coalesce_target::queue::{Command, QueueConfig, QueueParts, QueueThread};
@@ -214,11 +214,13 @@ pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
     let limits = Limits { size: setup.size, block_size, read_only, serial, max_memory: 1 << 40 };
     Arc::new(Disk {
         name: "nvme".into(),
+        place: "/nvme".into(),
         backend,
         limits,
         call_rings: CallRings::new(setup.queues + 1 + FILES_MAX).unwrap(),
         write_back: AtomicBool::new(true),
         epoch: Instant::now(),
+        totals: Totals::default(),
     })
 }
 

@@ -159,7 +159,7 @@ impl Controller {
         let dwords = u64::from(sqe.dword::<10>() >> 16) | u64::from(sqe.dword::<11>() & 0xffff) << 16;
         let offset = u64::from(sqe.dword::<12>()) | u64::from(sqe.dword::<13>()) << 32;
         let len = (dwords + 1) * 4;
-        let data = identify::log_page(page, ready.session.admin().errors(), self.features.is_hot());
+        let data = identify::log_page(page, &self.disk, ready.session.admin().errors(), self.features.is_hot());
         let data = data.ok_or(Status::INVALID_LOG_PAGE)?;
         let data = usize::try_from(offset).ok().and_then(|offset| data.get(offset..));
         let Some(data) = data.filter(|_| len <= TRANSFER_MAX && offset.is_multiple_of(4)) else {
