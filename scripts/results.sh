@@ -4,6 +4,8 @@
 #   results.sh [NAME=REPORT.json...]   takes new runs of make demo as docs/results/NAME.json, without their single turns
 #                                      and where they were written
 #   results.sh --check                 fails if docs/results.md is not what docs/results has
+#
+# Both fail if two runs say opposite things about one policy in the same regime: see contradictions.jq.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 page=docs/results.md
@@ -29,7 +31,7 @@ for run in docs/results/*.json; do
       (["native", "guest", "nvme"][] as $place | $run[$place] | select(.jobs != []) | .about as $about
         | .jobs[] | .metrics |= map(select(.name | IN("system calls/IO", "context switches/IO", "client", "target") | not)) | . as $job
         | "", "**\({native: "Native client", guest: "Linux guest, virtio-blk", nvme: "Linux guest, NVMe"}[$place]), \(.jobname)**: \(.about);",
-          "\(.blocks) blocks\(if $about == "" then "" else "; \($about)" end).", "",
+          "\(if .regime then "\(.regime.name); " else "" end)\(.blocks) blocks\(if $about == "" then "" else "; \($about)" end).", "",
           "| policy | \([.metrics[].name] | join(" | ")) |",
           "|---|\(.metrics | map("--:") | join("|"))|",
           "| \($run.baseline) | \([.metrics[].baseline | short] | join(" | ")) |",
@@ -38,6 +40,17 @@ for run in docs/results/*.json; do
             | "| \($policy) | \([$job.metrics[].policies[$policy] | told] | join(" | ")) |")),
       ""' "$run"
 done > "$work/part"
+jq --slurp --raw-output --from-file scripts/contradictions.jq docs/results/*.json > "$work/opposite"
+{
+  printf '### Between the runs\n\n'
+  if [ -s "$work/opposite" ]; then
+    printf 'These verdicts are opposite. Each holds in its regime only (the share of time without a CPU, whether the client sleeps):\n\n'
+    sed -n 's/^ACROSS /- /p' "$work/opposite"
+  else
+    printf 'No two runs have opposite verdicts.\n'
+  fi
+  echo
+} >> "$work/part"
 awk -v begin="$begin" -v end="$end" -v part="$work/part" '
   $0 == end { inside = 0 }
   !inside
@@ -48,3 +61,4 @@ if [ "${1:-}" = --check ]; then
 else
   cp "$work/page" "$page"
 fi
+if grep '^SAME ' "$work/opposite" >&2; then echo "results.sh: runs of the same regime contradict each other" >&2; exit 1; fi

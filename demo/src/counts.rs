@@ -23,6 +23,8 @@ pub struct Counts {
     pub system_calls: u64,
     /// Times that a thread of client or target gave up its CPU to wait.
     pub context_switches: u64,
+    /// Those of the threads that take the client's interrupts: all of the load generator, or the CPUs of the virtual machine.
+    pub client_sleeps: u64,
     /// Time that threads of client and target could run and had no CPU; none: the kernel does not count it.
     pub waited_ns: Option<u64>,
     /// CPU time of the client: the load generator, or all of the virtual machine.

@@ -136,6 +136,7 @@ impl Guest {
         let mut command = Command::new(kit("run-guest.sh"));
         command.arg("demo").arg(format!("{protocol}{}", target.socket(place.name()).display()));
         command.arg(format!("LOADS={}", names.join(","))).arg("--").arg("-pidfile").arg(&pid_file);
+        command.args(["-name", "guest,debug-threads=on"]); // for the probe to know the CPUs
         command.env("QEMU", qemu).env("INPUT", &fifo).env("TIMEOUT", lengths.ceil().to_string());
         command.env_remove("RUNTIME").env_remove("COUNT");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);

@@ -42,13 +42,18 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
         changes.join(", ")
     };
     if let Some((place, deep)) = found(Job::Depth32) {
-        let (policy, who) = (&policy.text, who(place));
-        lines.push(format!("{policy} instead of {baseline}, {who} with 32 reads in flight: {}.", changes(deep)));
+        let (policy, who, regime) = (&policy.text, who(place), deep.regime().name());
+        lines.push(format!(
+            "{policy} instead of {baseline}, {who} with 32 reads in flight ({regime}): {}.",
+            changes(deep)
+        ));
     }
     if let Some((place, single)) = found(Job::Depth1) {
-        let who = who(place);
-        lines
-            .push(format!("The same where nothing can be saved, {who} that waits for each read: {}.", changes(single)));
+        let (who, regime) = (who(place), single.regime().name());
+        lines.push(format!(
+            "The same where nothing can be saved, {who} that waits for each read ({regime}): {}.",
+            changes(single)
+        ));
     }
     lines
 }
@@ -115,12 +120,12 @@ mod tests {
         assert!(lines[0].ends_with("waited for a CPU 20 % of the time that they could run."), "{}", lines[0]);
         assert_eq!(
             lines[1],
-            "auto:budget=2% instead of an interrupt for each completion, a program on the host with 32 reads in flight: \
+            "auto:budget=2% instead of an interrupt for each completion, a program on the host with 32 reads in flight (CPUs contended, client awake): \
              interrupts −83 % (−83 to −83 %), CPU time per read −83 % (−83 to −83 %), reads per second +50 % (+50 to +50 %)."
         );
         assert!(
             lines[2]
-                .ends_with("each read: interrupts unchanged, CPU time per read unchanged, reads per second unchanged.")
+                .ends_with("each read (CPUs contended, client awake): interrupts unchanged, CPU time per read unchanged, reads per second unchanged.")
         );
     }
 

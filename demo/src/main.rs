@@ -19,6 +19,7 @@ mod place;
 mod probe;
 mod process;
 mod progress;
+mod regime;
 mod report;
 mod results;
 
@@ -132,7 +133,7 @@ fn show(place: Place, section: &Section, policies: &Policies) -> Result<()> {
     say(format_args!("\n== {}", place.title()))?;
     for measured in &section.jobs {
         let (job, blocks) = (measured.job, measured.blocks.len());
-        say(format_args!("\n{}: {}; {blocks} blocks", job.name(), job.about()))?;
+        say(format_args!("\n{}: {}; {blocks} blocks; {}", job.name(), job.about(), measured.regime()))?;
         say(job_table::table(measured, policies, false).text(styled).trim_end())?;
     }
     if let Some(notice) = &section.notice {

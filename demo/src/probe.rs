@@ -72,9 +72,18 @@ impl<'a> Probe<'a> {
             }
         };
         // A thread that has ended meanwhile has taken its count with it.
-        let since = |(path, now): (PathBuf, Thread)| now.since(threads.get(&path).copied().unwrap_or_default());
+        let since = |(path, now): (PathBuf, Thread)| match threads.get(&path) {
+            Some(earlier) => now.since(*earlier),
+            None => now,
+        };
         let passed: Vec<_> = self.threads()?.into_iter().map(since).collect();
+        let of_client = || passed.iter().filter(|thread| thread.process == self.client);
+        let is_machine = of_client().any(|thread| thread.is_cpu);
         let counts = Counts {
+            client_sleeps: of_client()
+                .filter(|thread| thread.is_cpu || !is_machine)
+                .map(|thread| thread.switches)
+                .sum(),
             context_switches: passed.iter().map(|thread| thread.switches).sum(),
             waited_ns: passed.iter().filter_map(|thread| thread.waited_ns).reduce(|a, b| a + b),
             ..after.since(&before)
@@ -101,27 +110,24 @@ fn cpu_ns(process: Pid) -> Result<u64> {
 /// What the kernel has counted of a thread so far.
 #[derive(Clone, Copy, Debug)]
 struct Thread {
+    process: Pid,
+    /// Whether it is a CPU of a virtual machine, by the name that QEMU's debug-threads=on gives it.
+    is_cpu: bool,
     /// Voluntary context switches.
     switches: u64,
     /// Time on a run queue without a CPU.
     waited_ns: Option<u64>,
 }
 
-/// A thread that has not begun.
-impl Default for Thread {
-    fn default() -> Self {
-        Self { switches: 0, waited_ns: Some(0) }
-    }
-}
-
 impl Thread {
     /// None: it has ended.
-    fn now(path: &Path) -> Option<Self> {
+    fn now(process: Pid, path: &Path) -> Option<Self> {
         let status = fs::read_to_string(path.join("status")).ok()?;
         let switches =
             status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()?;
         let waited_ns = waited_ns(&fs::read_to_string(path.join("schedstat")).unwrap_or_default());
-        Some(Self { switches, waited_ns })
+        let is_cpu = status.starts_with("Name:\tCPU ");
+        Some(Self { process, is_cpu, switches, waited_ns })
     }
 
     fn since(self, earlier: Self) -> Self {
@@ -129,6 +135,7 @@ impl Thread {
         Self {
             switches: self.switches.saturating_sub(earlier.switches),
             waited_ns: waited.map(|(now, earlier)| now.saturating_sub(earlier)),
+            ..self
         }
     }
 }
@@ -148,7 +155,7 @@ fn threads(process: Pid) -> Result<Vec<(PathBuf, Thread)>> {
     let threads = format!("/proc/{process}/task");
     let threads = fs::read_dir(&threads).with_context(|| threads)?;
     let threads = threads.filter_map(|thread| Some(thread.ok()?.path()));
-    Ok(threads.filter_map(|path| Thread::now(&path).map(|thread| (path, thread))).collect())
+    Ok(threads.filter_map(|path| Thread::now(process, &path).map(|thread| (path, thread))).collect())
 }
 
 #[cfg(test)]
@@ -157,7 +164,7 @@ mod tests {
 
     /// The calling thread: other tests' threads come and go.
     fn this() -> Thread {
-        Thread::now(Path::new("/proc/thread-self")).unwrap()
+        Thread::now(Pid::this(), Path::new("/proc/thread-self")).unwrap()
     }
 
     #[test]

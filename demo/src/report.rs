@@ -131,7 +131,8 @@ fn job_table(demo: &Demo, measured: &Measured) -> String {
 
 /// One line that says what a table shows.
 fn caption(measured: &Measured) -> String {
-    format!("{}: {}; {} blocks", measured.job.name(), measured.job.about(), measured.blocks.len())
+    let Measured { job, blocks, .. } = measured;
+    format!("{}: {}; {} blocks; {}", job.name(), job.about(), blocks.len(), measured.regime())
 }
 
 fn repeat(demo: &Demo) -> String {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::options::Policies;
+use crate::regime::Regime;
 
 /// The probability that a column of a table has a difference that does not exist.
 pub const ERROR: f64 = 0.05;
@@ -136,6 +137,11 @@ impl Measured {
         Interval::of_median(&all, 1.0).map_or(f64::NAN, |interval| interval.median)
     }
 
+    /// What client and CPUs were like under the baseline.
+    pub fn regime(&self) -> Regime {
+        Regime::of(self.blocks.iter().flat_map(|block| &block[..2]).map(|turn| &turn.value))
+    }
+
     /// Of the time that client and target wanted a CPU, what they waited for one, and all of it; none: the kernel does not say.
     fn waited(&self) -> Option<(u64, u64)> {
         let mut sum = (0, 0);
@@ -179,6 +185,7 @@ impl Measured {
             "jobname": self.job.name(),
             "about": self.job.about(),
             "blocks": self.blocks.len(),
+            "regime": self.regime().json(),
             "metrics": rows.collect::<Vec<_>>(),
             "turns": self.blocks.iter().map(|block| block.iter().map(|turn| {
                 let mut counts = json!(turn.value);
@@ -294,6 +301,7 @@ pub mod tests {
                 completions: wobble(completions),
                 reads: wobble(completions),
                 interrupts: interrupts * 100,
+                client_sleeps: interrupts * 5,
                 waited_ns: Some(250 * interrupts * 100),
                 client_cpu_ns: 1000 * interrupts * 100,
                 ..Counts::default()
