@@ -24,12 +24,6 @@ use crate::target::{Target, last_line};
 /// Booting under emulation and making a file system take no longer, even on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// The jobs that a guest runs at this place.
-fn jobs(options: &Options, place: Place) -> Vec<Job> {
-    let fits = |job: &Job| place == Place::Guest || matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32);
-    options.jobs.iter().copied().filter(fits).collect()
-}
-
 /// Runs the jobs in a guest, or says loudly why not: what was measured before is worth a report. An error: a signal.
 pub fn run(options: &Options, place: Place, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
     let mut section = Section::default();
@@ -90,7 +84,7 @@ fn measure(
     stop: &Arc<Stop>,
     section: &mut Section,
 ) -> Result<()> {
-    let jobs = jobs(options, place);
+    let jobs = options.jobs_at(place);
     if jobs.is_empty() {
         section.notice = Some(format!("Left out: {}: none of the jobs is for it", place.title()));
         return Ok(());

@@ -77,12 +77,7 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     }
     let images = options.image_dir.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::look(&images); // before the load average is our own
-    let places = [
-        (Place::Native, options.no_native),
-        (Place::Guest, options.no_guest),
-        (Place::Nvme, options.no_nvme || options.no_guest),
-    ];
-    let places: Vec<_> = places.into_iter().filter(|(_, is_left_out)| !is_left_out).map(|(place, _)| place).collect();
+    let places = options.places();
     let target = Target::start(options, &places, stop)?;
     let run = |place: Place, option: &str| {
         let section = match place {
@@ -134,6 +129,7 @@ fn show(place: Place, section: &Section, policies: &Policies) -> Result<()> {
     for measured in &section.jobs {
         let (job, blocks) = (measured.job, measured.blocks.len());
         say(format_args!("\n{}: {}; {blocks} blocks; {}", job.name(), job.about(), measured.regime()))?;
+        say(measured.smallest_effects())?;
         say(job_table::table(measured, policies, false).text(styled).trim_end())?;
     }
     if let Some(notice) = &section.notice {

@@ -18,7 +18,7 @@ use crate::target::{Target, last_line};
 /// Runs every job that the client has.
 pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
     let progress = Progress::begin("native client")?;
-    let jobs = options.jobs.iter().filter_map(|&job| Some((job, job.bench_arguments()?)));
+    let jobs = options.jobs_at(Place::Native).into_iter().filter_map(|job| Some((job, job.bench_arguments()?)));
     let measured = jobs.map(|(job, arguments)| {
         let log = target.work_dir().join("bench.log");
         let mut command = Command::new(options.target_path()?);

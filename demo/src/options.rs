@@ -8,6 +8,8 @@ use coalesce_policy::Spec;
 use coalesce_target::config::Size;
 
 use crate::jobs::Job;
+use crate::place::Place;
+use crate::results::metrics;
 
 /// Show what interrupt coalescing costs and saves on this machine
 ///
@@ -127,6 +129,33 @@ impl Options {
             anyhow::bail!("--image-size must be at least 128M for the guest, or give --no-guest");
         }
         Ok(())
+    }
+
+    /// The places where something is to run.
+    pub fn places(&self) -> Vec<Place> {
+        let places = [
+            (Place::Native, self.no_native),
+            (Place::Guest, self.no_guest),
+            (Place::Nvme, self.no_nvme || self.no_guest),
+        ];
+        places.into_iter().filter(|(_, is_left_out)| !is_left_out).map(|(place, _)| place).collect()
+    }
+
+    /// The jobs of a place.
+    pub fn jobs_at(&self, place: Place) -> Vec<Job> {
+        let fits = |job: &Job| match place {
+            Place::Native => job.bench_arguments().is_some(),
+            Place::Guest => true,
+            Place::Nvme => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32),
+        };
+        self.jobs.iter().copied().filter(fits).collect()
+    }
+
+    /// How many comparisons the page makes: each number of each policy beyond the baseline.
+    pub fn comparisons(&self) -> usize {
+        let jobs = self.places().into_iter().flat_map(|place| self.jobs_at(place));
+        let numbers: usize = jobs.map(|job| metrics(job).len()).sum();
+        numbers * self.policies.others().count().max(1)
     }
 
     /// Where coalesce-target is.

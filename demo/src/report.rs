@@ -132,7 +132,8 @@ fn job_table(demo: &Demo, measured: &Measured) -> String {
 /// One line that says what a table shows.
 fn caption(measured: &Measured) -> String {
     let Measured { job, blocks, .. } = measured;
-    format!("{}: {}; {} blocks; {}", job.name(), job.about(), blocks.len(), measured.regime())
+    let (regime, smallest) = (measured.regime(), measured.smallest_effects());
+    format!("{}: {}; {} blocks; {regime}; {smallest}", job.name(), job.about(), blocks.len())
 }
 
 fn repeat(demo: &Demo) -> String {

@@ -1,15 +1,12 @@
 //! What was measured: numbers of each turn, compared within their blocks.
 
-use coalesce_demo::paired::{Block, Comparison, Interval, Verdict, compare};
+use coalesce_demo::paired::{Block, Comparison, ERROR, Interval, Verdict, compare};
 use serde_json::{Value, json};
 
 use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::options::Policies;
 use crate::regime::Regime;
-
-/// The probability that a column of a table has a difference that does not exist.
-pub const ERROR: f64 = 0.05;
 
 /// An interval of a count with a smaller factor from end to end is exact: what is left is an interrupt at either end of a turn.
 const EXACT_MAX: f64 = 1.01;
@@ -113,11 +110,7 @@ pub fn metrics(job: Job) -> Vec<Metric> {
 
 /// Whether every interval of the first rate and of the CPU time is narrower than 5 %.
 pub fn are_narrow(job: Job, blocks: &[Block<Counts>], error_each: f64) -> bool {
-    let is_narrow = |verdict: &Verdict| match verdict {
-        Verdict::Differs(interval) | Verdict::CannotTell(interval) => interval.high / interval.low < 1.05,
-        Verdict::TooNoisy | Verdict::TooFew => false,
-    };
-    let narrow = |what| compare(&values(job, blocks, what), error_each).verdicts.iter().all(is_narrow);
+    let narrow = |what| compare(&values(job, blocks, what), error_each).verdicts.iter().all(Verdict::is_narrow);
     narrow(What::Rate(0)) && narrow(What::Cpu)
 }
 
@@ -135,6 +128,21 @@ impl Measured {
     pub fn baseline(&self, what: What) -> f64 {
         let all: Vec<_> = values(self.job, &self.blocks, what).iter().map(|block| block[0]).collect();
         Interval::of_median(&all, 1.0).map_or(f64::NAN, |interval| interval.median)
+    }
+
+    /// The smallest effects that could be seen: "CPU time from 12 % on, reads/s from 20 % on".
+    pub fn smallest_effects(&self) -> String {
+        let effect = |what| match self.compare(what).smallest_effect() {
+            Some(effect) if effect < 10.0 => format!("from {:.0} % on", effect * 100.0),
+            Some(_) => "none".to_owned(),
+            None => "too few turns".to_owned(),
+        };
+        format!(
+            "seen are effects on CPU time {}, on {} {}",
+            effect(What::Cpu),
+            self.job.rates()[0].name,
+            effect(What::Rate(0))
+        )
     }
 
     /// What client and CPUs were like under the baseline.
@@ -186,6 +194,7 @@ impl Measured {
             "about": self.job.about(),
             "blocks": self.blocks.len(),
             "regime": self.regime().json(),
+            "smallest_effects": self.smallest_effects(),
             "metrics": rows.collect::<Vec<_>>(),
             "turns": self.blocks.iter().map(|block| block.iter().map(|turn| {
                 let mut counts = json!(turn.value);
@@ -282,7 +291,7 @@ impl Noise {
     pub fn json(&self) -> Value {
         let Self { rate, lost, repeats, waited, controls: (controls, hold) } = self;
         json!({ "rate": rate, "lost": lost, "repeats": repeats, "waited": waited, "controls": controls,
-                "controls_with_1": hold, "error_of_a_column": ERROR })
+                "controls_with_1": hold, "error_of_the_page": ERROR })
     }
 }
 
@@ -334,6 +343,12 @@ pub mod tests {
             names.dedup();
             assert_eq!(names.len(), count, "{job:?}");
         }
+    }
+
+    #[test]
+    fn the_smallest_effects_are_those_of_the_control() {
+        let job = measured(Job::Depth32, &[(1000, 1000), (1100, 1000)]);
+        assert_eq!(job.smallest_effects(), "seen are effects on CPU time from 10 % on, on reads/s from 10 % on");
     }
 
     #[test]

@@ -24,7 +24,7 @@ fn contradictions(runs: &[Value]) -> Option<Vec<String>> {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/contradictions.jq");
     let mut jq = Command::new("jq");
     jq.args(["--slurp", "--raw-output", "--from-file", program]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let Ok(mut jq) = jq.spawn() else {
+    let Ok(jq) = jq.spawn() else {
         let _ = writeln!(std::io::stderr(), "SKIPPED: contradictions between runs: no jq"); // not captured
         return None;
     };
