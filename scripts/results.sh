@@ -28,15 +28,15 @@ for run in docs/results/*.json; do
       "`\(.command | sub("^[^ ]*/"; ""))`. \(.machine.cpu), \(.machine.cores) CPUs, \(.machine.kernel), load \(.machine.load) at the start;",
       "images on \(.machine.file_system). \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval.", "",
       (.headline[] | "- \(.)"),
-      (["native", "guest", "nvme"][] as $place | $run[$place] | select(.jobs != []) | .about as $about
+      (["native", "guest", "counted", "nvme"][] as $place | $run[$place] // empty | select(.jobs != []) | .about as $about
         | .jobs[] | .metrics |= map(select(.name | IN("system calls/IO", "context switches/IO", "client", "target") | not)) | . as $job
-        | "", "**\({native: "Native client", guest: "Linux guest, virtio-blk", nvme: "Linux guest, NVMe"}[$place]), \(.jobname)**: \(.about);",
+        | "", "**\({native: "Native client", guest: "Linux guest, virtio-blk", counted: "Linux guest, virtio-blk, its instructions counted", nvme: "Linux guest, NVMe"}[$place]), \(.jobname)**: \(.about);",
           "\(if .regime then "\(.regime.name); " else "" end)\(.blocks) blocks\(if $about == "" then "" else "; \($about)" end).", "",
           "| policy | \([.metrics[].name] | join(" | ")) |",
           "|---|\(.metrics | map("--:") | join("|"))|",
           "| \($run.baseline) | \([.metrics[].baseline | short] | join(" | ")) |",
           "| \($run.baseline), again | \([.metrics[] | if .exact then "\(.control.median | ratio) exact" elif .control == null then "–" else .control | interval end] | join(" | ")) |",
-          ($run.policies[].label | select(. != $run.baseline) | . as $policy
+          ($run.policies[].label | select(. != $run.baseline) | select($job.metrics[0].policies[.]) | . as $policy
             | "| \($policy) | \([$job.metrics[].policies[$policy] | told] | join(" | ")) |")),
       ""' "$run"
 done > "$work/part"

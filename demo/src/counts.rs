@@ -27,6 +27,10 @@ pub struct Counts {
     pub client_sleeps: u64,
     /// Time that threads of client and target could run and had no CPU; none: the kernel does not count it.
     pub waited_ns: Option<u64>,
+    /// Instructions of the guest's CPUs, where they are counted.
+    pub instructions: u64,
+    /// Those of its interrupts among them, from the interrupt to the return from it.
+    pub interrupt_instructions: u64,
     /// CPU time of the client: the load generator, or all of the virtual machine.
     pub client_cpu_ns: u64,
     /// CPU time of the disk's process.
@@ -45,6 +49,8 @@ impl Counts {
             realtime: self.realtime.saturating_sub(earlier.realtime),
             interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             system_calls: self.system_calls.saturating_sub(earlier.system_calls),
+            instructions: self.instructions.saturating_sub(earlier.instructions),
+            interrupt_instructions: self.interrupt_instructions.saturating_sub(earlier.interrupt_instructions),
             client_cpu_ns: self.client_cpu_ns.saturating_sub(earlier.client_cpu_ns),
             target_cpu_ns: self.target_cpu_ns.saturating_sub(earlier.target_cpu_ns),
             ..Self::default()

@@ -25,11 +25,7 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
         };
         of(Place::Guest).or_else(|| of(Place::Native))
     };
-    let judged = policies
-        .others()
-        .position(|policy| policy.label == "auto")
-        .or_else(|| policies.others().count().checked_sub(1));
-    let Some((nth, policy)) = judged.and_then(|nth| Some((nth, policies.others().nth(nth)?))) else { return lines };
+    let Some((nth, policy)) = policies.judged() else { return lines };
     let baseline = match policies.baseline().text.as_str() {
         "none" => "an interrupt for each completion",
         other => other,
@@ -43,8 +39,14 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
     };
     if let Some((place, deep)) = found(Job::Depth32) {
         let (policy, who, regime) = (&policy.text, who(place), deep.regime().name());
+        let counted = sections.iter().find(|(at, _)| *at == Place::Counted && place == Place::Guest);
+        let instructions =
+            counted.and_then(|(_, section)| section.job(Job::Depth32)).map_or_else(String::new, |counted| {
+                let told = counted.compare(What::Instructions).verdicts;
+                format!(", instructions of the guest per read {}", change(told.first()))
+            });
         lines.push(format!(
-            "{policy} instead of {baseline}, {who} with 32 reads in flight ({regime}): {}.",
+            "{policy} instead of {baseline}, {who} with 32 reads in flight ({regime}): {}{instructions}.",
             changes(deep)
         ));
     }
@@ -61,7 +63,7 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
 const fn who(place: Place) -> &'static str {
     match place {
         Place::Native => "a program on the host",
-        Place::Guest | Place::Nvme => "a Linux guest",
+        Place::Guest | Place::Counted | Place::Nvme => "a Linux guest",
     }
 }
 

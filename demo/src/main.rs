@@ -83,15 +83,16 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
         let section = match place {
             _ if !places.contains(&place) => Section::left_out(option),
             Place::Native => native::run(options, &target, stop)?,
-            Place::Guest | Place::Nvme => guest::run(options, place, &target, stop)?,
+            Place::Guest | Place::Counted | Place::Nvme => guest::run(options, place, &target, stop)?,
         };
-        show(place, &section, &options.policies)?;
+        show(place, &section, &options.policies_at(place))?;
         anyhow::Ok(section)
     };
     let native = run(Place::Native, "--no-native")?;
     let guest = run(Place::Guest, "--no-guest")?;
+    let counted = run(Place::Counted, if options.no_guest { "--no-guest" } else { "--no-count" })?;
     let nvme = run(Place::Nvme, if options.no_guest { "--no-guest" } else { "--no-nvme" })?;
-    let demo = Demo { machine, options: options.clone(), command: command_line(), native, guest, nvme };
+    let demo = Demo { machine, options: options.clone(), command: command_line(), native, guest, counted, nvme };
     for line in demo.headline() {
         say(format_args!("* {line}"))?;
     }

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::options::{Options, Policy};
+use crate::place::Place;
 use crate::probe::Probe;
 use crate::process::Stop;
 use crate::progress::Progress;
@@ -27,15 +28,17 @@ const LATE_MAX: f64 = 2.0;
 /// Measures a job under every policy while `client` loads the disk with it. `is_alive`: an error if the load has ended.
 pub fn measure_job(
     (job, options): (Job, &Options),
-    (target, disk, client): (&Target, &str, Pid),
+    (target, place, client): (&Target, Place, Pid),
     stop: &Arc<Stop>,
     progress: &Progress,
     mut is_alive: impl FnMut() -> Result<()>,
 ) -> Result<Measured> {
-    let probe = Probe::new(target, disk, client)?;
+    let disk = place.name();
+    let probe = Probe::new(target, place, client)?;
     begun(&probe, stop, &mut is_alive)?;
-    let policies = options.policies.with_control();
-    let (begin, length) = (Instant::now(), options.seconds * job.length());
+    let policies = options.policies_at(place);
+    let policies = policies.with_control();
+    let (begin, length) = (Instant::now(), options.seconds * job.length() * place.length());
     let turn_length = Duration::from_secs_f64(options.turn * job.turn_length());
     let of_block: Duration = policies.iter().map(|policy| Ok(settle(policy)? + turn_length)).sum::<Result<_>>()?;
     let fit = (length / of_block.as_secs_f64()) as usize;
@@ -55,9 +58,9 @@ pub fn measure_job(
         let times = begin.elapsed().as_secs_f64() / length;
         times >= 1.0 && blocks >= plan.looks[0] || times >= LATE_MAX
     };
-    let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, blocks, plan.error_each());
+    let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, place, blocks, plan.error_each());
     let blocks = measure(&plan, turn, late, enough)?;
-    Ok(Measured { job, blocks, error_each: plan.error_each() })
+    Ok(Measured { place, job, blocks, error_each: plan.error_each() })
 }
 
 /// Waits until the load has begun.

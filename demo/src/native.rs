@@ -34,7 +34,7 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Secti
             Some(status) => bail!("coalesce-target bench: {status}: {}", last_line(&log)),
             None => Ok(()),
         };
-        let served = (target, Place::Native.name(), pid);
+        let served = (target, Place::Native, pid);
         measure_job((job, options), served, stop, &progress, is_alive).with_context(|| format!("native {}", job.name()))
     });
     Ok(Section { jobs: measured.collect::<Result<_>>()?, ..Section::default() })

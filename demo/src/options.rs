@@ -27,7 +27,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", default_value = "report.json")]
     pub json: PathBuf,
 
-    /// A minute: --policies none,auto --jobs depth1,depth32 --seconds 7 --no-nvme
+    /// A minute: --policies none,auto --jobs depth1,depth32 --seconds 7 --no-count --no-nvme
     #[arg(long, conflicts_with_all = ["policies", "jobs", "seconds"])]
     pub quick: bool,
 
@@ -54,6 +54,10 @@ pub struct Options {
     /// Skip the guest with an NVMe disk
     #[arg(long)]
     pub no_nvme: bool,
+
+    /// Skip the guest whose instructions are counted
+    #[arg(long)]
+    pub no_count: bool,
 
     /// Skip the native client
     #[arg(long)]
@@ -116,7 +120,7 @@ impl Options {
         }
         let policies =
             Policies(options.policies.0.into_iter().filter(|p| ["none", "auto"].contains(&&*p.text)).collect());
-        Self { policies, jobs: vec![Job::Depth1, Job::Depth32], seconds: 7.0, no_nvme: true, ..options }
+        Self { policies, jobs: vec![Job::Depth1, Job::Depth32], seconds: 7.0, no_count: true, no_nvme: true, ..options }
     }
 
     /// Checks what depends on several options.
@@ -136,6 +140,7 @@ impl Options {
         let places = [
             (Place::Native, self.no_native),
             (Place::Guest, self.no_guest),
+            (Place::Counted, self.no_count || self.no_guest),
             (Place::Nvme, self.no_nvme || self.no_guest),
         ];
         places.into_iter().filter(|(_, is_left_out)| !is_left_out).map(|(place, _)| place).collect()
@@ -146,16 +151,26 @@ impl Options {
         let fits = |job: &Job| match place {
             Place::Native => job.bench_arguments().is_some(),
             Place::Guest => true,
-            Place::Nvme => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32),
+            Place::Counted | Place::Nvme => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32),
         };
         self.jobs.iter().copied().filter(fits).collect()
     }
 
     /// How many comparisons the page makes: each number of each policy beyond the baseline.
     pub fn comparisons(&self) -> usize {
-        let jobs = self.places().into_iter().flat_map(|place| self.jobs_at(place));
-        let numbers: usize = jobs.map(|job| metrics(job).len()).sum();
-        numbers * self.policies.others().count().max(1)
+        let at = |place| {
+            let numbers: usize = self.jobs_at(place).into_iter().map(|job| metrics(job, place).len()).sum();
+            numbers * self.policies_at(place).others().count()
+        };
+        self.places().into_iter().map(at).sum::<usize>().max(1)
+    }
+
+    /// The policies of a place: where instructions are counted, the baseline and the one that the headline is about.
+    pub fn policies_at(&self, place: Place) -> Policies {
+        match (place, self.policies.judged()) {
+            (Place::Counted, Some((_, judged))) => Policies(vec![self.policies.baseline().clone(), judged.clone()]),
+            _ => self.policies.clone(),
+        }
     }
 
     /// Where coalesce-target is.
@@ -195,6 +210,12 @@ impl Policies {
     /// The others, in order.
     pub fn others(&self) -> impl Iterator<Item = &Policy> {
         self.0.iter().filter(|policy| *policy != self.baseline())
+    }
+
+    /// The one that the headline is about, and its place among the others.
+    pub fn judged(&self) -> Option<(usize, &Policy)> {
+        let auto = self.others().enumerate().find(|(_, policy)| policy.label == "auto");
+        auto.or_else(|| self.others().enumerate().last())
     }
 
     /// The variants of a block: the baseline, the baseline again, the others.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use coalesce_demo::paired::{CpuTime, cpu_time};
 use nix::unistd::Pid;
 
 use crate::counts::Counts;
+use crate::place::Place;
 use crate::target::Target;
 
 /// Seconds without a completion after which a turn ends nevertheless.
@@ -19,16 +22,20 @@ const STALL_MAX: f64 = 10.0;
 #[derive(Debug)]
 pub struct Probe<'a> {
     target: &'a Target,
-    disk: &'a str,
+    disk: &'static str,
+    /// Where the guest's instructions are to be had.
+    counter: Option<PathBuf>,
     server: Pid,
     client: Pid,
     epoch: Instant,
 }
 
 impl<'a> Probe<'a> {
-    /// For a disk of the target, loaded by this process.
-    pub fn new(target: &'a Target, disk: &'a str, client: Pid) -> Result<Self> {
-        Ok(Self { target, disk, server: target.pid(disk)?, client, epoch: Instant::now() })
+    /// For the disk of a place, loaded by this process.
+    pub fn new(target: &'a Target, place: Place, client: Pid) -> Result<Self> {
+        let disk = place.name();
+        let counter = (place == Place::Counted).then(|| target.counter());
+        Ok(Self { target, disk, counter, server: target.pid(disk)?, client, epoch: Instant::now() })
     }
 
     /// What happened so far, since some time in the past; without what is counted by thread.
@@ -40,6 +47,10 @@ impl<'a> Probe<'a> {
             counts.sum::<Option<u64>>().with_context(|| format!("the target's statistics have no {pointer}"))
         };
         let interrupts = sum("/interrupts")?;
+        let (instructions, interrupt_instructions) = match &self.counter {
+            Some(counter) => instructions(counter).with_context(|| counter.display().to_string())?,
+            None => (0, 0),
+        };
         Ok(Counts {
             seconds,
             completions: sum("/completions")?,
@@ -49,6 +60,8 @@ impl<'a> Probe<'a> {
             realtime: sum("/device/realtime")?,
             interrupts,
             system_calls: sum("/device/enters")? + interrupts,
+            instructions,
+            interrupt_instructions,
             client_cpu_ns: cpu_ns(self.client)?,
             target_cpu_ns: cpu_ns(self.server)?,
             ..Counts::default()
@@ -101,6 +114,18 @@ impl<'a> Probe<'a> {
             .into_iter()
             .collect())
     }
+}
+
+/// What guest/plugin/count.c answers, over all CPUs: instructions, and those of interrupts.
+fn instructions(socket: &Path) -> Result<(u64, u64)> {
+    let mut answer = String::new();
+    UnixStream::connect(socket)?.read_to_string(&mut answer)?;
+    let lines = answer.lines().map(|line| {
+        let mut numbers = line.split(' ').map_while(|number| number.parse::<u64>().ok());
+        numbers.next().zip(numbers.next())
+    });
+    let sum = lines.reduce(|sum, line| sum.zip(line).map(|(sum, line)| (sum.0 + line.0, sum.1 + line.1)));
+    sum.flatten().with_context(|| format!("no numbers: {answer:?}"))
 }
 
 fn cpu_ns(process: Pid) -> Result<u64> {

@@ -124,7 +124,7 @@ fn part(demo: &Demo, place: Place, section: &Section) -> String {
 }
 
 fn job_table(demo: &Demo, measured: &Measured) -> String {
-    let shown = table(measured, &demo.options.policies, true);
+    let shown = table(measured, &demo.options.policies_at(measured.place), true);
     let heads: Vec<_> = shown.heads.iter().map(String::as_str).collect();
     html::table(&caption(measured), &heads, 1..heads.len(), &[shown.lines])
 }

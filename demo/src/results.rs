@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::options::Policies;
+use crate::place::Place;
 use crate::regime::Regime;
 
 /// An interval of a count with a smaller factor from end to end is exact: what is left is an interrupt at either end of a turn.
@@ -14,6 +15,8 @@ const EXACT_MAX: f64 = 1.01;
 /// One job, measured.
 #[derive(Clone, Debug)]
 pub struct Measured {
+    /// Where.
+    pub place: Place,
     /// The job.
     pub job: Job,
     /// A turn of each variant: the baseline, the baseline again, the other policies.
@@ -60,6 +63,10 @@ pub enum What {
     SystemCalls,
     /// Context switches of client and target per completion.
     ContextSwitches,
+    /// Instructions of the guest per completion.
+    Instructions,
+    /// Those of its interrupts among them.
+    InterruptInstructions,
     /// CPU time of client and target per completion, in µs.
     Cpu,
     /// The client's share of it.
@@ -81,6 +88,8 @@ impl What {
             Self::InterruptsPerUnit => per(counts.interrupts, work(0)),
             Self::SystemCalls => per_io(counts.system_calls),
             Self::ContextSwitches => per_io(counts.context_switches),
+            Self::Instructions => per_io(counts.instructions),
+            Self::InterruptInstructions => per_io(counts.interrupt_instructions),
             Self::Cpu => per_io(counts.client_cpu_ns + counts.target_cpu_ns) / 1e3,
             Self::ClientCpu => per_io(counts.client_cpu_ns) / 1e3,
             Self::TargetCpu => per_io(counts.target_cpu_ns) / 1e3,
@@ -90,10 +99,15 @@ impl What {
 }
 
 /// The numbers of a job, counts first.
-pub fn metrics(job: Job) -> Vec<Metric> {
+pub fn metrics(job: Job, place: Place) -> Vec<Metric> {
     let (count, time) =
         (|name, what| Metric { name, kind: Kind::Count, what }, |name, what| Metric { name, kind: Kind::Time, what });
     let mut metrics = vec![count("interrupts/IO", What::Interrupts)];
+    if place == Place::Counted {
+        metrics.push(count("instructions/IO", What::Instructions));
+        metrics.push(count("of interrupts", What::InterruptInstructions));
+        return metrics;
+    }
     if job == Job::Sqlite {
         metrics.push(count("interrupts/transaction", What::InterruptsPerUnit));
     }
@@ -108,10 +122,18 @@ pub fn metrics(job: Job) -> Vec<Metric> {
     metrics
 }
 
-/// Whether every interval of the first rate and of the CPU time is narrower than 5 %.
-pub fn are_narrow(job: Job, blocks: &[Block<Counts>], error_each: f64) -> bool {
+/// What must be known well for a measurement to end before its time.
+pub const fn decisive(place: Place) -> &'static [What] {
+    match place {
+        Place::Counted => &[What::Instructions],
+        _ => &[What::Rate(0), What::Cpu],
+    }
+}
+
+/// Whether every interval of what decides is narrow.
+pub fn are_narrow(job: Job, place: Place, blocks: &[Block<Counts>], error_each: f64) -> bool {
     let narrow = |what| compare(&values(job, blocks, what), error_each).verdicts.iter().all(Verdict::is_narrow);
-    narrow(What::Rate(0)) && narrow(What::Cpu)
+    decisive(place).iter().all(|what| narrow(*what))
 }
 
 fn values(job: Job, blocks: &[Block<Counts>], what: What) -> Vec<Vec<f64>> {
@@ -130,19 +152,20 @@ impl Measured {
         Interval::of_median(&all, 1.0).map_or(f64::NAN, |interval| interval.median)
     }
 
-    /// The smallest effects that could be seen: "CPU time from 12 % on, reads/s from 20 % on".
+    /// The smallest effects that could be seen: "seen are effects on reads/s from 20 % on, on CPU µs/IO from 12 % on".
     pub fn smallest_effects(&self) -> String {
         let effect = |what| match self.compare(what).smallest_effect() {
             Some(effect) if effect < 10.0 => format!("from {:.0} % on", effect * 100.0),
             Some(_) => "none".to_owned(),
             None => "too few turns".to_owned(),
         };
-        format!(
-            "seen are effects on CPU time {}, on {} {}",
-            effect(What::Cpu),
-            self.job.rates()[0].name,
-            effect(What::Rate(0))
-        )
+        let named = |what: &What| {
+            let metrics = metrics(self.job, self.place);
+            let name = metrics.iter().find(|metric| metric.what == *what).map_or("", |metric| metric.name);
+            format!("{name} {}", effect(*what))
+        };
+        let effects: Vec<_> = decisive(self.place).iter().map(named).collect();
+        format!("seen are effects on {}", effects.join(", on "))
     }
 
     /// What client and CPUs were like under the baseline.
@@ -173,7 +196,7 @@ impl Measured {
     }
 
     fn json(&self, policies: &Policies) -> Value {
-        let rows = metrics(self.job).into_iter().map(|metric| {
+        let rows = metrics(self.job, self.place).into_iter().map(|metric| {
             let Comparison { control, noise, ratios, verdicts } = self.compare(metric.what);
             let is_exact = |ratio: Option<Interval>| ratio.is_some_and(|ratio| metric.is_exact(&ratio));
             let told = verdicts.iter().zip(ratios).map(|(verdict, ratio)| told(*verdict, ratio, is_exact(ratio)));
@@ -271,12 +294,14 @@ impl Noise {
     /// Of everything that was measured.
     pub fn of<'a>(sections: impl Iterator<Item = &'a Section>) -> Self {
         let jobs: Vec<_> = sections.flat_map(|section| &section.jobs).collect();
-        let noises: Vec<_> = jobs.iter().map(|job| job.compare(What::Rate(0)).noise).collect();
+        let timed = jobs.iter().filter(|job| job.place != Place::Counted);
+        let noises: Vec<_> = timed.map(|job| job.compare(What::Rate(0)).noise).collect();
         let lost = jobs.iter().map(|job| job.lost());
         let (seconds, lost, repeats) = lost.fold((0.0, 0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
         let waited: Option<Vec<_>> = jobs.iter().map(|job| job.waited()).collect();
         let waited = waited.map(|jobs| jobs.into_iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)));
-        let controls = jobs.iter().flat_map(|job| metrics(job.job).into_iter().map(|m| job.compare(m.what).control));
+        let controls =
+            jobs.iter().flat_map(|job| metrics(job.job, job.place).into_iter().map(|m| job.compare(m.what).control));
         let controls: Vec<_> = controls.flatten().collect();
         Self {
             rate: Interval::of_median(&noises, 1.0).map_or(f64::NAN, |interval| interval.median),
@@ -318,7 +343,7 @@ pub mod tests {
             Turn { value, lost: 0.01, repeats: 0 }
         };
         let blocks = (0..20).map(|block| work.iter().map(|work| turn(block, work)).collect());
-        Measured { job, blocks: blocks.collect(), error_each: 0.01 }
+        Measured { place: Place::Guest, job, blocks: blocks.collect(), error_each: 0.01 }
     }
 
     #[test]
@@ -337,7 +362,7 @@ pub mod tests {
     fn every_metric_of_every_job_has_a_name_of_its_own() {
         use clap::ValueEnum as _;
         for job in Job::value_variants() {
-            let mut names: Vec<_> = metrics(*job).iter().map(|metric| metric.name).collect();
+            let mut names: Vec<_> = metrics(*job, Place::Guest).iter().map(|metric| metric.name).collect();
             let count = names.len();
             names.sort_unstable();
             names.dedup();
@@ -348,7 +373,7 @@ pub mod tests {
     #[test]
     fn the_smallest_effects_are_those_of_the_control() {
         let job = measured(Job::Depth32, &[(1000, 1000), (1100, 1000)]);
-        assert_eq!(job.smallest_effects(), "seen are effects on CPU time from 10 % on, on reads/s from 10 % on");
+        assert_eq!(job.smallest_effects(), "seen are effects on reads/s from 10 % on, on CPU µs/IO from 10 % on");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use coalesce_demo::paired::{Interval, Verdict};
 
 use crate::demo::Demo;
 use crate::jobs::Job;
+use crate::place::Place;
 use crate::results::{Measured, What};
 use coalesce_demo::table::told;
 
@@ -18,7 +19,8 @@ const RATIO_MAX: f64 = 4.0;
 
 /// A panel for each place, each job with many requests in flight, and each of what is saved.
 pub fn price(demo: &Demo) -> String {
-    let panels = demo.sections().into_iter().flat_map(|(place, section)| {
+    let timed = demo.sections().into_iter().filter(|(place, _)| *place != Place::Counted);
+    let panels = timed.flat_map(|(place, section)| {
         let jobs =
             section.jobs.iter().filter(|measured| matches!(measured.job, Job::Depth8 | Job::Depth32 | Job::Sqlite));
         jobs.flat_map(move |measured| {
