@@ -16,6 +16,7 @@ use crate::jobs::Job;
 use crate::measure::measure_job;
 use crate::options::Options;
 use crate::place::Place;
+use crate::probe::Client;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
 use crate::results::{Measured, Section};
@@ -203,7 +204,8 @@ impl Guest {
             bail!("the guest begins {step}");
         }
         let pid = fs::read_to_string(&self.pid_file).context("QEMU's process")?;
-        let served = (target, place, Pid::from_raw(pid.trim().parse().context("QEMU's process")?));
+        let process = Pid::from_raw(pid.trim().parse().context("QEMU's process")?);
+        let served = (target, place, Client { process, computed: None });
         let lines = &self.lines;
         let is_alive = || match lines.try_recv() {
             Ok(line) if line.starts_with("GUEST-INFO") => Ok(()),

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod compute;
 mod counts;
 mod demo;
 mod guest;

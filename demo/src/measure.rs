@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use coalesce_demo::paired::{Block, Plan, measure};
 use coalesce_policy::Spec;
-use nix::unistd::Pid;
 
 use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::options::{Options, Policy};
 use crate::place::Place;
-use crate::probe::Probe;
+use crate::probe::{Client, Probe};
 use crate::process::Stop;
 use crate::progress::Progress;
 use crate::results::{self, Measured};
@@ -28,7 +27,7 @@ const LATE_MAX: f64 = 2.0;
 /// Measures a job under every policy while `client` loads the disk with it. `is_alive`: an error if the load has ended.
 pub fn measure_job(
     (job, options): (Job, &Options),
-    (target, place, client): (&Target, Place, Pid),
+    (target, place, client): (&Target, Place, Client),
     stop: &Arc<Stop>,
     progress: &Progress,
     mut is_alive: impl FnMut() -> Result<()>,

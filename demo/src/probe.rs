@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -18,6 +20,15 @@ use crate::target::Target;
 /// Seconds without a completion after which a turn ends nevertheless.
 const STALL_MAX: f64 = 10.0;
 
+/// Who loads a disk.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// The load generator, or the virtual machine.
+    pub process: Pid,
+    /// What a loop beside it has computed.
+    pub computed: Option<Arc<AtomicU64>>,
+}
+
 /// Looks at a disk and at its client.
 #[derive(Debug)]
 pub struct Probe<'a> {
@@ -26,13 +37,13 @@ pub struct Probe<'a> {
     /// Where the guest's instructions are to be had.
     counter: Option<PathBuf>,
     server: Pid,
-    client: Pid,
+    client: Client,
     epoch: Instant,
 }
 
 impl<'a> Probe<'a> {
-    /// For the disk of a place, loaded by this process.
-    pub fn new(target: &'a Target, place: Place, client: Pid) -> Result<Self> {
+    /// For the disk of a place, loaded by this client.
+    pub fn new(target: &'a Target, place: Place, client: Client) -> Result<Self> {
         let disk = place.name();
         let counter = (place == Place::Counted).then(|| target.counter());
         Ok(Self { target, disk, counter, server: target.pid(disk)?, client, epoch: Instant::now() })
@@ -60,9 +71,10 @@ impl<'a> Probe<'a> {
             realtime: sum("/device/realtime")?,
             interrupts,
             system_calls: sum("/device/enters")? + interrupts,
+            computed: self.client.computed.as_ref().map_or(0, |computed| computed.load(Ordering::Relaxed)),
             instructions,
             interrupt_instructions,
-            client_cpu_ns: cpu_ns(self.client)?,
+            client_cpu_ns: cpu_ns(self.client.process)?,
             target_cpu_ns: cpu_ns(self.server)?,
             ..Counts::default()
         })
@@ -90,7 +102,7 @@ impl<'a> Probe<'a> {
             None => now,
         };
         let passed: Vec<_> = self.threads()?.into_iter().map(since).collect();
-        let of_client = || passed.iter().filter(|thread| thread.process == self.client);
+        let of_client = || passed.iter().filter(|thread| thread.process == self.client.process);
         let is_machine = of_client().any(|thread| thread.is_cpu);
         let counts = Counts {
             client_sleeps: of_client()
@@ -106,7 +118,7 @@ impl<'a> Probe<'a> {
 
     /// The threads of client and target.
     fn threads(&self) -> Result<BTreeMap<PathBuf, Thread>> {
-        Ok([self.server, self.client]
+        Ok([self.server, self.client.process]
             .map(threads)
             .into_iter()
             .collect::<Result<Vec<_>>>()?

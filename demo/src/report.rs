@@ -21,7 +21,7 @@ const LEAD: &str = "Each time a storage device completes a request it must decid
 /// Two panels beside each other belong together; tables have many columns.
 const CSS_PAGE: &str = "\
 .headline { padding-left: 1.2rem; font-size: 1.08rem } .headline li { max-width: 56rem; margin: .5rem 0 }
-@media (min-width: 40rem) { #price .panels { grid-template-columns: repeat(2, minmax(0, 460px)); gap: 1.8rem 4rem } }
+@media (min-width: 40rem) { .panels { grid-template-columns: repeat(2, minmax(0, 460px)); gap: 1.8rem 4rem } }
 table { font-size: .8rem } th, td { padding: .2rem .45rem }
 ";
 
@@ -37,10 +37,11 @@ pub fn page(demo: &Demo) -> String {
          <style>\n{CSS}{CSS_PAGE}</style>\n</head>\n<body>\n<main>\n\
          <header>\n<h1>Interrupt coalescing, measured</h1>\n<p class=\"lead\">{LEAD}</p>\n</header>\n{}\
          <nav><a href=\"#price\">What is saved</a> {nav}<a href=\"#read\">How to read this</a> <a href=\"#repeat\">Repeat it</a></nav>\n\
-         {}{parts}{}{}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
+         {}{parts}{}{}{}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
         escape(&demo.machine.date),
         headline(demo),
-        figure::price(demo),
+        figure::lead(demo),
+        figure::others(demo),
         policies(demo),
         machine(demo),
         repeat(demo),
