@@ -152,10 +152,11 @@ impl Measured {
         Interval::of_median(&all, 1.0).map_or(f64::NAN, |interval| interval.median)
     }
 
-    /// The smallest effects that could be seen: "seen are effects on reads/s from 20 % on, on CPU µs/IO from 12 % on".
+    /// The smallest effects that could be seen: "smallest effect seen: reads/s 20 %, CPU µs/IO a factor of 2.3".
     pub fn smallest_effects(&self) -> String {
         let effect = |what| match self.compare(what).smallest_effect() {
-            Some(effect) if effect < 10.0 => format!("from {:.0} % on", effect * 100.0),
+            Some(effect) if effect < 1.0 => format!("{:.0} %", effect * 100.0),
+            Some(effect) if effect < 9.0 => format!("a factor of {:.1}", 1.0 + effect),
             Some(_) => "none".to_owned(),
             None => "too few turns".to_owned(),
         };
@@ -165,7 +166,7 @@ impl Measured {
             format!("{name} {}", effect(*what))
         };
         let effects: Vec<_> = decisive(self.place).iter().map(named).collect();
-        format!("seen are effects on {}", effects.join(", on "))
+        format!("smallest effect seen: {}", effects.join(", "))
     }
 
     /// What client and CPUs were like under the baseline.
@@ -373,7 +374,7 @@ pub mod tests {
     #[test]
     fn the_smallest_effects_are_those_of_the_control() {
         let job = measured(Job::Depth32, &[(1000, 1000), (1100, 1000)]);
-        assert_eq!(job.smallest_effects(), "seen are effects on reads/s from 10 % on, on CPU µs/IO from 10 % on");
+        assert_eq!(job.smallest_effects(), "smallest effect seen: reads/s 10 %, CPU µs/IO 10 %");
     }
 
     #[test]
