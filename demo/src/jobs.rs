@@ -80,7 +80,8 @@ impl Job {
             Self::Depth1 | Self::Depth8 | Self::Depth32 | Self::Batch4 => &[READS],
             Self::Mixed => &[Rate { name: "synchronous reads/s", of: |counts| counts.realtime }, BULK],
             Self::Fsync => &[Rate { name: "writes/s", of: |counts| counts.writes }],
-            Self::Compute => &[Rate { name: "computations/s", of: |counts| counts.computed }, READS],
+            // Where others take all of the CPU a turn has none, and 0 / 0 is no ratio.
+            Self::Compute => &[Rate { name: "computations/s", of: |counts| counts.computed.max(1) }, READS],
             Self::Sqlite => &[Rate { name: "transactions/s", of: |counts| counts.flushes }, BULK],
         }
     }
