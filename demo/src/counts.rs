@@ -23,8 +23,16 @@ pub struct Counts {
     pub system_calls: u64,
     /// Times that a thread of client or target gave up its CPU to wait.
     pub context_switches: u64,
+    /// Those of the threads that take the client's interrupts: all of the load generator, or the CPUs of the virtual machine.
+    pub client_sleeps: u64,
     /// Time that threads of client and target could run and had no CPU; none: the kernel does not count it.
     pub waited_ns: Option<u64>,
+    /// Instructions of the guest's CPUs, where they are counted.
+    pub instructions: u64,
+    /// Those of its interrupts among them, from the interrupt to the return from it.
+    pub interrupt_instructions: u64,
+    /// Rounds of the loop that computes beside the client.
+    pub computed: u64,
     /// CPU time of the client: the load generator, or all of the virtual machine.
     pub client_cpu_ns: u64,
     /// CPU time of the disk's process.
@@ -43,6 +51,9 @@ impl Counts {
             realtime: self.realtime.saturating_sub(earlier.realtime),
             interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             system_calls: self.system_calls.saturating_sub(earlier.system_calls),
+            computed: self.computed.saturating_sub(earlier.computed),
+            instructions: self.instructions.saturating_sub(earlier.instructions),
+            interrupt_instructions: self.interrupt_instructions.saturating_sub(earlier.interrupt_instructions),
             client_cpu_ns: self.client_cpu_ns.saturating_sub(earlier.client_cpu_ns),
             target_cpu_ns: self.target_cpu_ns.saturating_sub(earlier.target_cpu_ns),
             ..Self::default()

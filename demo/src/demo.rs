@@ -21,14 +21,21 @@ pub struct Demo {
     pub native: Section,
     /// In one with a virtio-blk disk.
     pub guest: Section,
+    /// The same, with its instructions counted.
+    pub counted: Section,
     /// In one with an NVMe disk.
     pub nvme: Section,
 }
 
 impl Demo {
     /// All parts, in order.
-    pub const fn sections(&self) -> [(Place, &Section); 3] {
-        [(Place::Native, &self.native), (Place::Guest, &self.guest), (Place::Nvme, &self.nvme)]
+    pub const fn sections(&self) -> [(Place, &Section); 4] {
+        [
+            (Place::Native, &self.native),
+            (Place::Guest, &self.guest),
+            (Place::Counted, &self.counted),
+            (Place::Nvme, &self.nvme),
+        ]
     }
 
     /// Whether something failed.
@@ -65,7 +72,7 @@ impl Demo {
             "noise": self.noise().json(),
         });
         for (place, section) in self.sections() {
-            value[place.name()] = section.json(policies);
+            value[place.name()] = section.json(&self.options.policies_at(place));
         }
         value
     }

@@ -16,6 +16,7 @@ use crate::jobs::Job;
 use crate::measure::measure_job;
 use crate::options::Options;
 use crate::place::Place;
+use crate::probe::Client;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
 use crate::results::{Measured, Section};
@@ -23,12 +24,6 @@ use crate::target::{Target, last_line};
 
 /// Booting under emulation and making a file system take no longer, even on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_secs(150);
-
-/// The jobs that a guest runs at this place.
-fn jobs(options: &Options, place: Place) -> Vec<Job> {
-    let fits = |job: &Job| place == Place::Guest || matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32);
-    options.jobs.iter().copied().filter(fits).collect()
-}
 
 /// Runs the jobs in a guest, or says loudly why not: what was measured before is worth a report. An error: a signal.
 pub fn run(options: &Options, place: Place, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
@@ -67,17 +62,27 @@ fn prepare(place: Place, target: &Target, stop: &Arc<Stop>) -> Result<Result<Str
     }
     // Made beforehand, and not by run-guest.sh, to tell what is missing from what is broken.
     let _progress = Progress::begin("making the guest (the first time it downloads a kernel, fio and sqlite)")?;
-    if let Err(missing) = make("make-guest.sh", target, stop)? {
+    if let Err(missing) = make("make-guest.sh", &[], target, stop)? {
         return Ok(Err(missing));
     }
-    Ok(if place == Place::Nvme { make("make-qemu.sh", target, stop)? } else { Ok("qemu-system-x86_64".into()) })
+    match place {
+        Place::Native | Place::Guest => Ok(Ok("qemu-system-x86_64".into())),
+        Place::Nvme => make("make-qemu.sh", &[], target, stop),
+        Place::Counted => {
+            let work = target.work_dir();
+            match make("plugin/build.sh", &[work, &work.join("mark")], target, stop)? {
+                Ok(_) => make("make-qemu.sh", &[], target, stop),
+                missing => Ok(missing),
+            }
+        }
+    }
 }
 
 /// What a script of the kit prints, or its last complaint.
-fn make(script: &str, target: &Target, stop: &Arc<Stop>) -> Result<Result<String, String>> {
-    let [log, out] = ["log", "out"].map(|end| target.work_dir().join(format!("{script}.{end}")));
+fn make(script: &str, arguments: &[&Path], target: &Target, stop: &Arc<Stop>) -> Result<Result<String, String>> {
+    let [log, out] = ["log", "out"].map(|end| target.work_dir().join(format!("{}.{end}", script.replace('/', "-"))));
     let mut command = Command::new(kit(script));
-    command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&log)?);
+    command.args(arguments).stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&log)?);
     let status = Group::spawn(&mut command, stop)?.wait()?;
     stop.check()?;
     Ok(if status.success() { Ok(last_line(&out)) } else { Err(last_line(&log)) })
@@ -90,7 +95,7 @@ fn measure(
     stop: &Arc<Stop>,
     section: &mut Section,
 ) -> Result<()> {
-    let jobs = jobs(options, place);
+    let jobs = options.jobs_at(place);
     if jobs.is_empty() {
         section.notice = Some(format!("Left out: {}: none of the jobs is for it", place.title()));
         return Ok(());
@@ -136,6 +141,11 @@ impl Guest {
         let mut command = Command::new(kit("run-guest.sh"));
         command.arg("demo").arg(format!("{protocol}{}", target.socket(place.name()).display()));
         command.arg(format!("LOADS={}", names.join(","))).arg("--").arg("-pidfile").arg(&pid_file);
+        command.args(["-name", "guest,debug-threads=on"]); // for the probe to know the CPUs
+        if place == Place::Counted {
+            let plugin = target.work_dir().join("count.so");
+            command.arg("-plugin").arg(format!("{},socket={}", plugin.display(), target.counter().display()));
+        }
         command.env("QEMU", qemu).env("INPUT", &fifo).env("TIMEOUT", lengths.ceil().to_string());
         command.env_remove("RUNTIME").env_remove("COUNT");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
@@ -194,7 +204,8 @@ impl Guest {
             bail!("the guest begins {step}");
         }
         let pid = fs::read_to_string(&self.pid_file).context("QEMU's process")?;
-        let served = (target, place.name(), Pid::from_raw(pid.trim().parse().context("QEMU's process")?));
+        let process = Pid::from_raw(pid.trim().parse().context("QEMU's process")?);
+        let served = (target, place, Client { process, computed: None });
         let lines = &self.lines;
         let is_alive = || match lines.try_recv() {
             Ok(line) if line.starts_with("GUEST-INFO") => Ok(()),

@@ -25,30 +25,37 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
         };
         of(Place::Guest).or_else(|| of(Place::Native))
     };
-    let judged = policies
-        .others()
-        .position(|policy| policy.label == "auto")
-        .or_else(|| policies.others().count().checked_sub(1));
-    let Some((nth, policy)) = judged.and_then(|nth| Some((nth, policies.others().nth(nth)?))) else { return lines };
+    let Some((nth, policy)) = policies.judged() else { return lines };
     let baseline = match policies.baseline().text.as_str() {
         "none" => "an interrupt for each completion",
         other => other,
     };
     let numbers =
         [("interrupts", What::Interrupts), ("CPU time per read", What::Cpu), ("reads per second", What::Rate(0))];
-    let changes = |measured: &Measured| {
-        let changes =
-            numbers.map(|(name, what)| format!("{name} {}", change(measured.compare(what).verdicts.get(nth))));
-        changes.join(", ")
+    let verdicts = |measured: &Measured| {
+        numbers.map(|(name, what)| (name, measured.compare(what).verdicts.get(nth).copied())).to_vec()
     };
     if let Some((place, deep)) = found(Job::Depth32) {
-        let (policy, who) = (&policy.text, who(place));
-        lines.push(format!("{policy} instead of {baseline}, {who} with 32 reads in flight: {}.", changes(deep)));
+        let (policy, who, regime) = (&policy.text, who(place), deep.regime().name());
+        let counted = sections.iter().find(|(at, _)| *at == Place::Counted && place == Place::Guest);
+        let mut told = verdicts(deep);
+        if let Some(counted) = counted.and_then(|(_, section)| section.job(Job::Depth32)) {
+            told.push((
+                "instructions of the guest per read",
+                counted.compare(What::Instructions).verdicts.first().copied(),
+            ));
+        }
+        lines.push(format!(
+            "{policy} instead of {baseline}, {who} with 32 reads in flight ({regime}): {}.",
+            changes(&told)
+        ));
     }
     if let Some((place, single)) = found(Job::Depth1) {
-        let who = who(place);
-        lines
-            .push(format!("The same where nothing can be saved, {who} that waits for each read: {}.", changes(single)));
+        let (who, regime) = (who(place), single.regime().name());
+        lines.push(format!(
+            "The same where nothing can be saved, {who} that waits for each read ({regime}): {}.",
+            changes(&verdicts(single))
+        ));
     }
     lines
 }
@@ -56,8 +63,21 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
 const fn who(place: Place) -> &'static str {
     match place {
         Place::Native => "a program on the host",
-        Place::Guest | Place::Nvme => "a Linux guest",
+        Place::Guest | Place::Counted | Place::Nvme => "a Linux guest",
     }
+}
+
+/// Each number with its change; then, together, those of which nothing can be told.
+fn changes(verdicts: &[(&str, Option<Verdict>)]) -> String {
+    let is_noisy = |verdict: &Option<Verdict>| matches!(verdict, Some(Verdict::TooNoisy));
+    let told = verdicts.iter().filter(|(_, verdict)| !is_noisy(verdict));
+    let mut told: Vec<_> = told.map(|(name, verdict)| format!("{name} {}", change(verdict.as_ref()))).collect();
+    let noisy = verdicts.iter().filter(|(_, verdict)| is_noisy(verdict)).map(|(name, _)| *name);
+    let noisy: Vec<_> = noisy.collect();
+    if !noisy.is_empty() {
+        told.push(format!("too noisy to tell: {}", noisy.join(", ")));
+    }
+    told.join("; ")
 }
 
 /// "−79 % (−81 to −77 %)".
@@ -115,12 +135,12 @@ mod tests {
         assert!(lines[0].ends_with("waited for a CPU 20 % of the time that they could run."), "{}", lines[0]);
         assert_eq!(
             lines[1],
-            "auto:budget=2% instead of an interrupt for each completion, a program on the host with 32 reads in flight: \
-             interrupts −83 % (−83 to −83 %), CPU time per read −83 % (−83 to −83 %), reads per second +50 % (+50 to +50 %)."
+            "auto:budget=2% instead of an interrupt for each completion, a program on the host with 32 reads in flight (CPUs contended, client awake): \
+             interrupts −83 % (−83 to −83 %); CPU time per read −83 % (−83 to −83 %); reads per second +50 % (+50 to +50 %)."
         );
         assert!(
             lines[2]
-                .ends_with("each read: interrupts unchanged, CPU time per read unchanged, reads per second unchanged.")
+                .ends_with("each read (CPUs contended, client awake): interrupts unchanged; CPU time per read unchanged; reads per second unchanged.")
         );
     }
 
@@ -129,6 +149,10 @@ mod tests {
         let told = |verdict| change(Some(&verdict));
         let interval = Interval { median: 0.98, low: 0.901, high: 1.03 };
         assert_eq!(told(Verdict::CannotTell(interval)), "no difference seen (−9.9 to +3.0 %)");
-        assert_eq!(told(Verdict::TooNoisy), "too noisy to tell");
+        let (less, noisy) = (Verdict::Differs(Interval { median: 0.5, low: 0.4, high: 0.6 }), Verdict::TooNoisy);
+        assert_eq!(
+            changes(&[("a", Some(noisy)), ("b", Some(less)), ("c", Some(noisy))]),
+            "b −50 % (−60 to −40 %); too noisy to tell: a, c"
+        );
     }
 }

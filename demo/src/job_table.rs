@@ -11,7 +11,7 @@ pub fn table(measured: &Measured, policies: &Policies, all: bool) -> Table {
         |metric: &Metric| all || !matches!(metric.what, What::ClientCpu | What::TargetCpu | What::ContextSwitches);
     let others = policies.others().map(|policy| policy.label.as_str());
     let mut table = Table::new("policy", &policies.baseline().label, others);
-    for metric in metrics(measured.job).iter().filter(|metric| is_shown(metric)) {
+    for metric in metrics(measured.job, measured.place).iter().filter(|metric| is_shown(metric)) {
         let comparison = measured.compare(metric.what);
         table.push(metric.name, measured.baseline(metric.what), &comparison, |ratio| metric.is_exact(ratio));
     }

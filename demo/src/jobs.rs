@@ -22,6 +22,8 @@ pub enum Job {
     Batch4,
     /// One write at a time, a flush after each
     Fsync,
+    /// Natively: reads at a fixed rate beside a loop that computes on the client's CPU
+    Compute,
     /// In the guest: SQLite transactions beside 32 reads in flight
     Sqlite,
 }
@@ -48,6 +50,7 @@ impl Job {
             Self::Mixed => "mixed",
             Self::Batch4 => "batch4",
             Self::Fsync => "fsync",
+            Self::Compute => "compute",
             Self::Sqlite => "sqlite",
         }
     }
@@ -63,17 +66,22 @@ impl Job {
             }
             Self::Batch4 => "four random reads, wait for all four",
             Self::Fsync => "random writes, one at a time, a flush after each",
+            Self::Compute => {
+                "50 000 random reads per second, and a loop that computes in the time that the client leaves of its CPU"
+            }
             Self::Sqlite => "SQLite transactions (WAL, one flush each) beside a bulk reader with 32 in flight",
         }
     }
 
     /// The work that it gets done. The first is that of a requester that waits: its latency is in proportion to 1 / rate, as the
-    /// loop is closed (Little's law).
+    /// loop is closed (Little's law); or that of the loop beside an open one.
     pub const fn rates(self) -> &'static [Rate] {
         match self {
             Self::Depth1 | Self::Depth8 | Self::Depth32 | Self::Batch4 => &[READS],
             Self::Mixed => &[Rate { name: "synchronous reads/s", of: |counts| counts.realtime }, BULK],
             Self::Fsync => &[Rate { name: "writes/s", of: |counts| counts.writes }],
+            // Where others take all of the CPU a turn has none, and 0 / 0 is no ratio.
+            Self::Compute => &[Rate { name: "computations/s", of: |counts| counts.computed.max(1) }, READS],
             Self::Sqlite => &[Rate { name: "transactions/s", of: |counts| counts.flushes }, BULK],
         }
     }
@@ -81,8 +89,8 @@ impl Job {
     /// How many times longer than others it is measured: longest where most is to be said.
     pub const fn length(self) -> f64 {
         match self {
-            Self::Depth32 => 2.0,
-            Self::Sqlite => 2.5,
+            Self::Depth32 => 1.5,
+            Self::Sqlite => 2.0,
             _ => 1.0,
         }
     }
@@ -105,6 +113,7 @@ impl Job {
             Self::Batch4 => Some("--job batch --batch 4 --event-idx off"),
             // Not marked: that nobody else is in flight is for the policy to see.
             Self::Fsync => Some("--job sync --sync-ioprio none --rw randwrite --fsync-every 1 --event-idx off"),
+            Self::Compute => Some("--depth 32 --rate 50000 --poisson --event-idx off"),
             Self::Sqlite => None,
         }
     }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod compute;
 mod counts;
 mod demo;
 mod guest;
@@ -19,6 +20,7 @@ mod place;
 mod probe;
 mod process;
 mod progress;
+mod regime;
 mod report;
 mod results;
 
@@ -76,26 +78,22 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     }
     let images = options.image_dir.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::look(&images); // before the load average is our own
-    let places = [
-        (Place::Native, options.no_native),
-        (Place::Guest, options.no_guest),
-        (Place::Nvme, options.no_nvme || options.no_guest),
-    ];
-    let places: Vec<_> = places.into_iter().filter(|(_, is_left_out)| !is_left_out).map(|(place, _)| place).collect();
+    let places = options.places();
     let target = Target::start(options, &places, stop)?;
     let run = |place: Place, option: &str| {
         let section = match place {
             _ if !places.contains(&place) => Section::left_out(option),
             Place::Native => native::run(options, &target, stop)?,
-            Place::Guest | Place::Nvme => guest::run(options, place, &target, stop)?,
+            Place::Guest | Place::Counted | Place::Nvme => guest::run(options, place, &target, stop)?,
         };
-        show(place, &section, &options.policies)?;
+        show(place, &section, &options.policies_at(place))?;
         anyhow::Ok(section)
     };
     let native = run(Place::Native, "--no-native")?;
     let guest = run(Place::Guest, "--no-guest")?;
+    let counted = run(Place::Counted, if options.no_guest { "--no-guest" } else { "--no-count" })?;
     let nvme = run(Place::Nvme, if options.no_guest { "--no-guest" } else { "--no-nvme" })?;
-    let demo = Demo { machine, options: options.clone(), command: command_line(), native, guest, nvme };
+    let demo = Demo { machine, options: options.clone(), command: command_line(), native, guest, counted, nvme };
     for line in demo.headline() {
         say(format_args!("* {line}"))?;
     }
@@ -132,7 +130,8 @@ fn show(place: Place, section: &Section, policies: &Policies) -> Result<()> {
     say(format_args!("\n== {}", place.title()))?;
     for measured in &section.jobs {
         let (job, blocks) = (measured.job, measured.blocks.len());
-        say(format_args!("\n{}: {}; {blocks} blocks", job.name(), job.about()))?;
+        say(format_args!("\n{}: {}; {blocks} blocks; {}", job.name(), job.about(), measured.regime()))?;
+        say(measured.smallest_effects())?;
         say(job_table::table(measured, policies, false).text(styled).trim_end())?;
     }
     if let Some(notice) = &section.notice {

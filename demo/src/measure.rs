@@ -6,46 +6,42 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use coalesce_demo::paired::{Block, Plan, measure};
 use coalesce_policy::Spec;
-use nix::unistd::Pid;
 
 use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::options::{Options, Policy};
-use crate::probe::Probe;
+use crate::place::Place;
+use crate::probe::{Client, Probe};
 use crate::process::Stop;
 use crate::progress::Progress;
-use crate::results::{self, ERROR, Measured};
+use crate::results::{self, Measured};
 use crate::target::Target;
 
 /// Not measured, after each change of the policy: for `auto` to learn the depth of a guest, for instance.
 const SETTLE: Duration = Duration::from_millis(50);
 /// A load that does nothing for so long has failed.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// Blocks after which it is asked whether they are enough: the fewest whose interval leaves out more than the two outermost
-/// ones, and more than any time allows.
-const LOOKS: [usize; 2] = [14, 100_000];
-
-/// How the turns of a run are arranged.
-pub const fn plan(policies: usize, seed: u64) -> Plan<'static> {
-    // The baseline twice; it is compared with every other one.
-    let comparisons = if policies > 1 { policies - 1 } else { 1 };
-    Plan { variants: policies + 1, looks: &LOOKS, error: ERROR, comparisons, seed }
-}
+/// A job of which the machine is too slow to make the blocks of the first look ends after so many times its length.
+const LATE_MAX: f64 = 2.0;
 
 /// Measures a job under every policy while `client` loads the disk with it. `is_alive`: an error if the load has ended.
 pub fn measure_job(
     (job, options): (Job, &Options),
-    (target, disk, client): (&Target, &str, Pid),
+    (target, place, client): (&Target, Place, Client),
     stop: &Arc<Stop>,
     progress: &Progress,
     mut is_alive: impl FnMut() -> Result<()>,
 ) -> Result<Measured> {
-    let probe = Probe::new(target, disk, client)?;
+    let disk = place.name();
+    let probe = Probe::new(target, place, client)?;
     begun(&probe, stop, &mut is_alive)?;
-    let policies = options.policies.with_control();
-    let (begin, length) = (Instant::now(), options.seconds * job.length());
+    let policies = options.policies_at(place);
+    let policies = policies.with_control();
+    let (begin, length) = (Instant::now(), options.seconds * job.length() * place.length());
     let turn_length = Duration::from_secs_f64(options.turn * job.turn_length());
-    let plan = plan(options.policies.0.len(), options.seed);
+    let of_block: Duration = policies.iter().map(|policy| Ok(settle(policy)? + turn_length)).sum::<Result<_>>()?;
+    let fit = (length / of_block.as_secs_f64()) as usize;
+    let plan = Plan::of_page(policies.len(), options.comparisons(), fit, options.seed);
     let mut blocks = 0;
     let turn = |variant: usize| -> Result<(Counts, f64)> {
         stop.check()?;
@@ -58,11 +54,12 @@ pub fn measure_job(
     let late = || {
         blocks += 1;
         progress.at(begin.elapsed().as_secs_f64() / length, &format!("{} block {blocks}", job.name()));
-        begin.elapsed().as_secs_f64() >= length
+        let times = begin.elapsed().as_secs_f64() / length;
+        times >= 1.0 && blocks >= plan.looks[0] || times >= LATE_MAX
     };
-    let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, blocks, plan.error_each());
+    let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, place, blocks, plan.error_each());
     let blocks = measure(&plan, turn, late, enough)?;
-    Ok(Measured { job, blocks, error_each: plan.error_each() })
+    Ok(Measured { place, job, blocks, error_each: plan.error_each() })
 }
 
 /// Waits until the load has begun.

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use nix::unistd::Pid;
 
+use crate::compute::Computation;
+use crate::jobs::Job;
 use crate::measure::measure_job;
 use crate::options::Options;
 use crate::place::Place;
+use crate::probe::Client;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
 use crate::results::Section;
@@ -18,7 +21,7 @@ use crate::target::{Target, last_line};
 /// Runs every job that the client has.
 pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
     let progress = Progress::begin("native client")?;
-    let jobs = options.jobs.iter().filter_map(|&job| Some((job, job.bench_arguments()?)));
+    let jobs = options.jobs_at(Place::Native).into_iter().filter_map(|job| Some((job, job.bench_arguments()?)));
     let measured = jobs.map(|(job, arguments)| {
         let log = target.work_dir().join("bench.log");
         let mut command = Command::new(options.target_path()?);
@@ -34,7 +37,9 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Secti
             Some(status) => bail!("coalesce-target bench: {status}: {}", last_line(&log)),
             None => Ok(()),
         };
-        let served = (target, Place::Native.name(), pid);
+        let loop_beside = (job == Job::Compute).then(|| Computation::beside(pid)).transpose()?;
+        let computed = loop_beside.as_ref().map(Computation::rounds);
+        let served = (target, Place::Native, Client { process: pid, computed });
         measure_job((job, options), served, stop, &progress, is_alive).with_context(|| format!("native {}", job.name()))
     });
     Ok(Section { jobs: measured.collect::<Result<_>>()?, ..Section::default() })

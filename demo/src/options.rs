@@ -8,6 +8,8 @@ use coalesce_policy::Spec;
 use coalesce_target::config::Size;
 
 use crate::jobs::Job;
+use crate::place::Place;
+use crate::results::metrics;
 
 /// Show what interrupt coalescing costs and saves on this machine
 ///
@@ -25,11 +27,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE", default_value = "report.json")]
     pub json: PathBuf,
 
-    /// A minute: --policies none,auto --jobs depth1,depth32 --seconds 7 --no-nvme
+    /// A minute: --policies none,auto --jobs depth1,depth32 --seconds 7 --no-count --no-nvme
     #[arg(long, conflicts_with_all = ["policies", "jobs", "seconds"])]
     pub quick: bool,
 
-    /// Seconds for each job at each place (depth32 twice, sqlite 2.5 times that); a job ends earlier if every interval is narrow
+    /// Seconds for each job at each place (depth32 1.5 times, sqlite twice that); a job ends earlier if every interval is narrow
     #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = parse_seconds)]
     pub seconds: f64,
 
@@ -42,7 +44,13 @@ pub struct Options {
     pub policies: Policies,
 
     /// Jobs to run
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "depth1,depth32,sqlite")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "depth1,depth32,compute,sqlite"
+    )]
     pub jobs: Vec<Job>,
 
     /// Skip the guests
@@ -52,6 +60,10 @@ pub struct Options {
     /// Skip the guest with an NVMe disk
     #[arg(long)]
     pub no_nvme: bool,
+
+    /// Skip the guest whose instructions are counted
+    #[arg(long)]
+    pub no_count: bool,
 
     /// Skip the native client
     #[arg(long)]
@@ -95,6 +107,7 @@ WHAT IS RUN
   mixed                     one synchronous reader with real-time priority beside one with 32 in flight
   batch4                    four reads at a time, the next four when all have completed
   fsync                     4 KiB random writes one at a time, a flush after each
+  compute                   natively: 50 000 reads per second, and a loop that computes on the client's CPU when it has nothing to do
   sqlite                    in the guest: SQLite transactions beside a reader with 32 in flight
   Natively EVENT_IDX is off, as with NVMe: the device alone decides. In the guest it is on, as Linux negotiates it.
   With an NVMe disk, which carries no I/O priority, the guest runs those of depth1 and depth32 that are among the jobs.
@@ -114,7 +127,7 @@ impl Options {
         }
         let policies =
             Policies(options.policies.0.into_iter().filter(|p| ["none", "auto"].contains(&&*p.text)).collect());
-        Self { policies, jobs: vec![Job::Depth1, Job::Depth32], seconds: 7.0, no_nvme: true, ..options }
+        Self { policies, jobs: vec![Job::Depth1, Job::Depth32], seconds: 7.0, no_count: true, no_nvme: true, ..options }
     }
 
     /// Checks what depends on several options.
@@ -127,6 +140,44 @@ impl Options {
             anyhow::bail!("--image-size must be at least 128M for the guest, or give --no-guest");
         }
         Ok(())
+    }
+
+    /// The places where something is to run.
+    pub fn places(&self) -> Vec<Place> {
+        let places = [
+            (Place::Native, self.no_native),
+            (Place::Guest, self.no_guest),
+            (Place::Counted, self.no_count || self.no_guest),
+            (Place::Nvme, self.no_nvme || self.no_guest),
+        ];
+        places.into_iter().filter(|(_, is_left_out)| !is_left_out).map(|(place, _)| place).collect()
+    }
+
+    /// The jobs of a place.
+    pub fn jobs_at(&self, place: Place) -> Vec<Job> {
+        let fits = |job: &Job| match place {
+            Place::Native => job.bench_arguments().is_some(),
+            Place::Guest => *job != Job::Compute,
+            Place::Counted | Place::Nvme => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32),
+        };
+        self.jobs.iter().copied().filter(fits).collect()
+    }
+
+    /// How many comparisons the page makes: each number of each policy beyond the baseline.
+    pub fn comparisons(&self) -> usize {
+        let at = |place| {
+            let numbers: usize = self.jobs_at(place).into_iter().map(|job| metrics(job, place).len()).sum();
+            numbers * self.policies_at(place).others().count()
+        };
+        self.places().into_iter().map(at).sum::<usize>().max(1)
+    }
+
+    /// The policies of a place: where instructions are counted, the baseline and the one that the headline is about.
+    pub fn policies_at(&self, place: Place) -> Policies {
+        match (place, self.policies.judged()) {
+            (Place::Counted, Some((_, judged))) => Policies(vec![self.policies.baseline().clone(), judged.clone()]),
+            _ => self.policies.clone(),
+        }
     }
 
     /// Where coalesce-target is.
@@ -166,6 +217,12 @@ impl Policies {
     /// The others, in order.
     pub fn others(&self) -> impl Iterator<Item = &Policy> {
         self.0.iter().filter(|policy| *policy != self.baseline())
+    }
+
+    /// The one that the headline is about, and its place among the others.
+    pub fn judged(&self) -> Option<(usize, &Policy)> {
+        let auto = self.others().enumerate().find(|(_, policy)| policy.label == "auto");
+        auto.or_else(|| self.others().enumerate().last())
     }
 
     /// The variants of a block: the baseline, the baseline again, the others.

@@ -14,5 +14,5 @@ mod verdict;
 
 pub use cpu_time::{CpuTime, cpu_time};
 pub use interval::Interval;
-pub use measure::{Block, Plan, Turn, measure};
+pub use measure::{Block, ERROR, Plan, Turn, measure};
 pub use verdict::{Comparison, Verdict, compare};

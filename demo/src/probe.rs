@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -10,25 +14,39 @@ use coalesce_demo::paired::{CpuTime, cpu_time};
 use nix::unistd::Pid;
 
 use crate::counts::Counts;
+use crate::place::Place;
 use crate::target::Target;
 
 /// Seconds without a completion after which a turn ends nevertheless.
 const STALL_MAX: f64 = 10.0;
 
+/// Who loads a disk.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// The load generator, or the virtual machine.
+    pub process: Pid,
+    /// What a loop beside it has computed.
+    pub computed: Option<Arc<AtomicU64>>,
+}
+
 /// Looks at a disk and at its client.
 #[derive(Debug)]
 pub struct Probe<'a> {
     target: &'a Target,
-    disk: &'a str,
+    disk: &'static str,
+    /// Where the guest's instructions are to be had.
+    counter: Option<PathBuf>,
     server: Pid,
-    client: Pid,
+    client: Client,
     epoch: Instant,
 }
 
 impl<'a> Probe<'a> {
-    /// For a disk of the target, loaded by this process.
-    pub fn new(target: &'a Target, disk: &'a str, client: Pid) -> Result<Self> {
-        Ok(Self { target, disk, server: target.pid(disk)?, client, epoch: Instant::now() })
+    /// For the disk of a place, loaded by this client.
+    pub fn new(target: &'a Target, place: Place, client: Client) -> Result<Self> {
+        let disk = place.name();
+        let counter = (place == Place::Counted).then(|| target.counter());
+        Ok(Self { target, disk, counter, server: target.pid(disk)?, client, epoch: Instant::now() })
     }
 
     /// What happened so far, since some time in the past; without what is counted by thread.
@@ -40,6 +58,10 @@ impl<'a> Probe<'a> {
             counts.sum::<Option<u64>>().with_context(|| format!("the target's statistics have no {pointer}"))
         };
         let interrupts = sum("/interrupts")?;
+        let (instructions, interrupt_instructions) = match &self.counter {
+            Some(counter) => instructions(counter).with_context(|| counter.display().to_string())?,
+            None => (0, 0),
+        };
         Ok(Counts {
             seconds,
             completions: sum("/completions")?,
@@ -49,7 +71,10 @@ impl<'a> Probe<'a> {
             realtime: sum("/device/realtime")?,
             interrupts,
             system_calls: sum("/device/enters")? + interrupts,
-            client_cpu_ns: cpu_ns(self.client)?,
+            computed: self.client.computed.as_ref().map_or(0, |computed| computed.load(Ordering::Relaxed)),
+            instructions,
+            interrupt_instructions,
+            client_cpu_ns: cpu_ns(self.client.process)?,
             target_cpu_ns: cpu_ns(self.server)?,
             ..Counts::default()
         })
@@ -72,9 +97,18 @@ impl<'a> Probe<'a> {
             }
         };
         // A thread that has ended meanwhile has taken its count with it.
-        let since = |(path, now): (PathBuf, Thread)| now.since(threads.get(&path).copied().unwrap_or_default());
+        let since = |(path, now): (PathBuf, Thread)| match threads.get(&path) {
+            Some(earlier) => now.since(*earlier),
+            None => now,
+        };
         let passed: Vec<_> = self.threads()?.into_iter().map(since).collect();
+        let of_client = || passed.iter().filter(|thread| thread.process == self.client.process);
+        let is_machine = of_client().any(|thread| thread.is_cpu);
         let counts = Counts {
+            client_sleeps: of_client()
+                .filter(|thread| thread.is_cpu || !is_machine)
+                .map(|thread| thread.switches)
+                .sum(),
             context_switches: passed.iter().map(|thread| thread.switches).sum(),
             waited_ns: passed.iter().filter_map(|thread| thread.waited_ns).reduce(|a, b| a + b),
             ..after.since(&before)
@@ -84,7 +118,7 @@ impl<'a> Probe<'a> {
 
     /// The threads of client and target.
     fn threads(&self) -> Result<BTreeMap<PathBuf, Thread>> {
-        Ok([self.server, self.client]
+        Ok([self.server, self.client.process]
             .map(threads)
             .into_iter()
             .collect::<Result<Vec<_>>>()?
@@ -94,6 +128,18 @@ impl<'a> Probe<'a> {
     }
 }
 
+/// What guest/plugin/count.c answers, over all CPUs: instructions, and those of interrupts.
+fn instructions(socket: &Path) -> Result<(u64, u64)> {
+    let mut answer = String::new();
+    UnixStream::connect(socket)?.read_to_string(&mut answer)?;
+    let lines = answer.lines().map(|line| {
+        let mut numbers = line.split(' ').map_while(|number| number.parse::<u64>().ok());
+        numbers.next().zip(numbers.next())
+    });
+    let sum = lines.reduce(|sum, line| sum.zip(line).map(|(sum, line)| (sum.0 + line.0, sum.1 + line.1)));
+    sum.flatten().with_context(|| format!("no numbers: {answer:?}"))
+}
+
 fn cpu_ns(process: Pid) -> Result<u64> {
     Ok(cpu_time(process)?.as_nanos() as u64)
 }
@@ -101,27 +147,24 @@ fn cpu_ns(process: Pid) -> Result<u64> {
 /// What the kernel has counted of a thread so far.
 #[derive(Clone, Copy, Debug)]
 struct Thread {
+    process: Pid,
+    /// Whether it is a CPU of a virtual machine, by the name that QEMU's debug-threads=on gives it.
+    is_cpu: bool,
     /// Voluntary context switches.
     switches: u64,
     /// Time on a run queue without a CPU.
     waited_ns: Option<u64>,
 }
 
-/// A thread that has not begun.
-impl Default for Thread {
-    fn default() -> Self {
-        Self { switches: 0, waited_ns: Some(0) }
-    }
-}
-
 impl Thread {
     /// None: it has ended.
-    fn now(path: &Path) -> Option<Self> {
+    fn now(process: Pid, path: &Path) -> Option<Self> {
         let status = fs::read_to_string(path.join("status")).ok()?;
         let switches =
             status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()?;
         let waited_ns = waited_ns(&fs::read_to_string(path.join("schedstat")).unwrap_or_default());
-        Some(Self { switches, waited_ns })
+        let is_cpu = status.starts_with("Name:\tCPU ");
+        Some(Self { process, is_cpu, switches, waited_ns })
     }
 
     fn since(self, earlier: Self) -> Self {
@@ -129,6 +172,7 @@ impl Thread {
         Self {
             switches: self.switches.saturating_sub(earlier.switches),
             waited_ns: waited.map(|(now, earlier)| now.saturating_sub(earlier)),
+            ..self
         }
     }
 }
@@ -148,7 +192,7 @@ fn threads(process: Pid) -> Result<Vec<(PathBuf, Thread)>> {
     let threads = format!("/proc/{process}/task");
     let threads = fs::read_dir(&threads).with_context(|| threads)?;
     let threads = threads.filter_map(|thread| Some(thread.ok()?.path()));
-    Ok(threads.filter_map(|path| Thread::now(&path).map(|thread| (path, thread))).collect())
+    Ok(threads.filter_map(|path| Thread::now(process, &path).map(|thread| (path, thread))).collect())
 }
 
 #[cfg(test)]
@@ -157,7 +201,7 @@ mod tests {
 
     /// The calling thread: other tests' threads come and go.
     fn this() -> Thread {
-        Thread::now(Path::new("/proc/thread-self")).unwrap()
+        Thread::now(Pid::this(), Path::new("/proc/thread-self")).unwrap()
     }
 
     #[test]

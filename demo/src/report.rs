@@ -21,8 +21,10 @@ const LEAD: &str = "Each time a storage device completes a request it must decid
 /// Two panels beside each other belong together; tables have many columns.
 const CSS_PAGE: &str = "\
 .headline { padding-left: 1.2rem; font-size: 1.08rem } .headline li { max-width: 56rem; margin: .5rem 0 }
-@media (min-width: 40rem) { #price .panels { grid-template-columns: repeat(2, minmax(0, 460px)); gap: 1.8rem 4rem } }
-table { font-size: .8rem } th, td { padding: .2rem .45rem }
+@media (min-width: 40rem) { .panels { grid-template-columns: repeat(2, minmax(0, 460px)); gap: 1.8rem 4rem } }
+table { font-size: .78rem } th, td { padding: .2rem .4rem } .wide { margin-bottom: .4rem }
+.below { color: var(--muted); font-size: .9rem; margin: 0 0 1.6rem; max-width: none }
+@media print { .wide { break-inside: avoid; break-after: avoid } table { font-size: 6.5pt } th, td { padding: .15rem .25rem } }
 ";
 
 /// The whole page.
@@ -37,10 +39,11 @@ pub fn page(demo: &Demo) -> String {
          <style>\n{CSS}{CSS_PAGE}</style>\n</head>\n<body>\n<main>\n\
          <header>\n<h1>Interrupt coalescing, measured</h1>\n<p class=\"lead\">{LEAD}</p>\n</header>\n{}\
          <nav><a href=\"#price\">What is saved</a> {nav}<a href=\"#read\">How to read this</a> <a href=\"#repeat\">Repeat it</a></nav>\n\
-         {}{parts}{}{}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
+         {}{parts}{}{}{}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
         escape(&demo.machine.date),
         headline(demo),
-        figure::price(demo),
+        figure::lead(demo),
+        figure::others(demo),
         policies(demo),
         machine(demo),
         repeat(demo),
@@ -124,14 +127,16 @@ fn part(demo: &Demo, place: Place, section: &Section) -> String {
 }
 
 fn job_table(demo: &Demo, measured: &Measured) -> String {
-    let shown = table(measured, &demo.options.policies, true);
+    let shown = table(measured, &demo.options.policies_at(measured.place), true);
     let heads: Vec<_> = shown.heads.iter().map(String::as_str).collect();
-    html::table(&caption(measured), &heads, 1..heads.len(), &[shown.lines])
+    let (table, regime) = (html::table(&caption(measured), &heads, 1..heads.len(), &[shown.lines]), measured.regime());
+    format!("{table}<p class=\"below\">{}; {}</p>\n", escape(&regime.to_string()), escape(&measured.smallest_effects()))
 }
 
 /// One line that says what a table shows.
 fn caption(measured: &Measured) -> String {
-    format!("{}: {}; {} blocks", measured.job.name(), measured.job.about(), measured.blocks.len())
+    let Measured { job, blocks, .. } = measured;
+    format!("{}: {}; {} blocks", job.name(), job.about(), blocks.len())
 }
 
 fn repeat(demo: &Demo) -> String {

@@ -1,14 +1,13 @@
 //! What was measured: numbers of each turn, compared within their blocks.
 
-use coalesce_demo::paired::{Block, Comparison, Interval, Verdict, compare};
+use coalesce_demo::paired::{Block, Comparison, ERROR, Interval, Verdict, compare};
 use serde_json::{Value, json};
 
 use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::options::Policies;
-
-/// The probability that a column of a table has a difference that does not exist.
-pub const ERROR: f64 = 0.05;
+use crate::place::Place;
+use crate::regime::Regime;
 
 /// An interval of a count with a smaller factor from end to end is exact: what is left is an interrupt at either end of a turn.
 const EXACT_MAX: f64 = 1.01;
@@ -16,6 +15,8 @@ const EXACT_MAX: f64 = 1.01;
 /// One job, measured.
 #[derive(Clone, Debug)]
 pub struct Measured {
+    /// Where.
+    pub place: Place,
     /// The job.
     pub job: Job,
     /// A turn of each variant: the baseline, the baseline again, the other policies.
@@ -62,6 +63,10 @@ pub enum What {
     SystemCalls,
     /// Context switches of client and target per completion.
     ContextSwitches,
+    /// Instructions of the guest per completion.
+    Instructions,
+    /// Those of its interrupts among them.
+    InterruptInstructions,
     /// CPU time of client and target per completion, in µs.
     Cpu,
     /// The client's share of it.
@@ -83,6 +88,8 @@ impl What {
             Self::InterruptsPerUnit => per(counts.interrupts, work(0)),
             Self::SystemCalls => per_io(counts.system_calls),
             Self::ContextSwitches => per_io(counts.context_switches),
+            Self::Instructions => per_io(counts.instructions),
+            Self::InterruptInstructions => per_io(counts.interrupt_instructions),
             Self::Cpu => per_io(counts.client_cpu_ns + counts.target_cpu_ns) / 1e3,
             Self::ClientCpu => per_io(counts.client_cpu_ns) / 1e3,
             Self::TargetCpu => per_io(counts.target_cpu_ns) / 1e3,
@@ -92,10 +99,15 @@ impl What {
 }
 
 /// The numbers of a job, counts first.
-pub fn metrics(job: Job) -> Vec<Metric> {
+pub fn metrics(job: Job, place: Place) -> Vec<Metric> {
     let (count, time) =
         (|name, what| Metric { name, kind: Kind::Count, what }, |name, what| Metric { name, kind: Kind::Time, what });
     let mut metrics = vec![count("interrupts/IO", What::Interrupts)];
+    if place == Place::Counted {
+        metrics.push(count("instructions/IO", What::Instructions));
+        metrics.push(count("of interrupts", What::InterruptInstructions));
+        return metrics;
+    }
     if job == Job::Sqlite {
         metrics.push(count("interrupts/transaction", What::InterruptsPerUnit));
     }
@@ -110,14 +122,18 @@ pub fn metrics(job: Job) -> Vec<Metric> {
     metrics
 }
 
-/// Whether every interval of the first rate and of the CPU time is narrower than 5 %.
-pub fn are_narrow(job: Job, blocks: &[Block<Counts>], error_each: f64) -> bool {
-    let is_narrow = |verdict: &Verdict| match verdict {
-        Verdict::Differs(interval) | Verdict::CannotTell(interval) => interval.high / interval.low < 1.05,
-        Verdict::TooNoisy | Verdict::TooFew => false,
-    };
-    let narrow = |what| compare(&values(job, blocks, what), error_each).verdicts.iter().all(is_narrow);
-    narrow(What::Rate(0)) && narrow(What::Cpu)
+/// What must be known well for a measurement to end before its time.
+pub const fn decisive(place: Place) -> &'static [What] {
+    match place {
+        Place::Counted => &[What::Instructions],
+        _ => &[What::Rate(0), What::Cpu],
+    }
+}
+
+/// Whether every interval of what decides is narrow.
+pub fn are_narrow(job: Job, place: Place, blocks: &[Block<Counts>], error_each: f64) -> bool {
+    let narrow = |what| compare(&values(job, blocks, what), error_each).verdicts.iter().all(Verdict::is_narrow);
+    decisive(place).iter().all(|what| narrow(*what))
 }
 
 fn values(job: Job, blocks: &[Block<Counts>], what: What) -> Vec<Vec<f64>> {
@@ -134,6 +150,28 @@ impl Measured {
     pub fn baseline(&self, what: What) -> f64 {
         let all: Vec<_> = values(self.job, &self.blocks, what).iter().map(|block| block[0]).collect();
         Interval::of_median(&all, 1.0).map_or(f64::NAN, |interval| interval.median)
+    }
+
+    /// The smallest effects that could be seen: "smallest effect seen: reads/s 20 %, CPU µs/IO a factor of 2.3".
+    pub fn smallest_effects(&self) -> String {
+        let effect = |what| match self.compare(what).smallest_effect() {
+            Some(effect) if effect < 1.0 => format!("{:.0} %", effect * 100.0),
+            Some(effect) if effect < 9.0 => format!("a factor of {:.1}", 1.0 + effect),
+            Some(_) => "none".to_owned(),
+            None => "too few turns".to_owned(),
+        };
+        let named = |what: &What| {
+            let metrics = metrics(self.job, self.place);
+            let name = metrics.iter().find(|metric| metric.what == *what).map_or("", |metric| metric.name);
+            format!("{name} {}", effect(*what))
+        };
+        let effects: Vec<_> = decisive(self.place).iter().map(named).collect();
+        format!("smallest effect seen: {}", effects.join(", "))
+    }
+
+    /// What client and CPUs were like under the baseline.
+    pub fn regime(&self) -> Regime {
+        Regime::of(self.blocks.iter().flat_map(|block| &block[..2]).map(|turn| &turn.value))
     }
 
     /// Of the time that client and target wanted a CPU, what they waited for one, and all of it; none: the kernel does not say.
@@ -159,7 +197,7 @@ impl Measured {
     }
 
     fn json(&self, policies: &Policies) -> Value {
-        let rows = metrics(self.job).into_iter().map(|metric| {
+        let rows = metrics(self.job, self.place).into_iter().map(|metric| {
             let Comparison { control, noise, ratios, verdicts } = self.compare(metric.what);
             let is_exact = |ratio: Option<Interval>| ratio.is_some_and(|ratio| metric.is_exact(&ratio));
             let told = verdicts.iter().zip(ratios).map(|(verdict, ratio)| told(*verdict, ratio, is_exact(ratio)));
@@ -179,6 +217,8 @@ impl Measured {
             "jobname": self.job.name(),
             "about": self.job.about(),
             "blocks": self.blocks.len(),
+            "regime": self.regime().json(),
+            "smallest_effects": self.smallest_effects(),
             "metrics": rows.collect::<Vec<_>>(),
             "turns": self.blocks.iter().map(|block| block.iter().map(|turn| {
                 let mut counts = json!(turn.value);
@@ -255,12 +295,14 @@ impl Noise {
     /// Of everything that was measured.
     pub fn of<'a>(sections: impl Iterator<Item = &'a Section>) -> Self {
         let jobs: Vec<_> = sections.flat_map(|section| &section.jobs).collect();
-        let noises: Vec<_> = jobs.iter().map(|job| job.compare(What::Rate(0)).noise).collect();
+        let timed = jobs.iter().filter(|job| job.place != Place::Counted);
+        let noises: Vec<_> = timed.map(|job| job.compare(What::Rate(0)).noise).collect();
         let lost = jobs.iter().map(|job| job.lost());
         let (seconds, lost, repeats) = lost.fold((0.0, 0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
         let waited: Option<Vec<_>> = jobs.iter().map(|job| job.waited()).collect();
         let waited = waited.map(|jobs| jobs.into_iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)));
-        let controls = jobs.iter().flat_map(|job| metrics(job.job).into_iter().map(|m| job.compare(m.what).control));
+        let controls =
+            jobs.iter().flat_map(|job| metrics(job.job, job.place).into_iter().map(|m| job.compare(m.what).control));
         let controls: Vec<_> = controls.flatten().collect();
         Self {
             rate: Interval::of_median(&noises, 1.0).map_or(f64::NAN, |interval| interval.median),
@@ -275,7 +317,7 @@ impl Noise {
     pub fn json(&self) -> Value {
         let Self { rate, lost, repeats, waited, controls: (controls, hold) } = self;
         json!({ "rate": rate, "lost": lost, "repeats": repeats, "waited": waited, "controls": controls,
-                "controls_with_1": hold, "error_of_a_column": ERROR })
+                "controls_with_1": hold, "error_of_the_page": ERROR })
     }
 }
 
@@ -294,6 +336,7 @@ pub mod tests {
                 completions: wobble(completions),
                 reads: wobble(completions),
                 interrupts: interrupts * 100,
+                client_sleeps: interrupts * 5,
                 waited_ns: Some(250 * interrupts * 100),
                 client_cpu_ns: 1000 * interrupts * 100,
                 ..Counts::default()
@@ -301,7 +344,7 @@ pub mod tests {
             Turn { value, lost: 0.01, repeats: 0 }
         };
         let blocks = (0..20).map(|block| work.iter().map(|work| turn(block, work)).collect());
-        Measured { job, blocks: blocks.collect(), error_each: 0.01 }
+        Measured { place: Place::Guest, job, blocks: blocks.collect(), error_each: 0.01 }
     }
 
     #[test]
@@ -320,12 +363,18 @@ pub mod tests {
     fn every_metric_of_every_job_has_a_name_of_its_own() {
         use clap::ValueEnum as _;
         for job in Job::value_variants() {
-            let mut names: Vec<_> = metrics(*job).iter().map(|metric| metric.name).collect();
+            let mut names: Vec<_> = metrics(*job, Place::Guest).iter().map(|metric| metric.name).collect();
             let count = names.len();
             names.sort_unstable();
             names.dedup();
             assert_eq!(names.len(), count, "{job:?}");
         }
+    }
+
+    #[test]
+    fn the_smallest_effects_are_those_of_the_control() {
+        let job = measured(Job::Depth32, &[(1000, 1000), (1100, 1000)]);
+        assert_eq!(job.smallest_effects(), "smallest effect seen: reads/s 10 %, CPU µs/IO 10 %");
     }
 
     #[test]

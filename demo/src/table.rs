@@ -31,7 +31,7 @@ impl Table {
         let cells = cells.chain(comparison.verdicts.iter().map(|verdict| match verdict {
             Verdict::Differs(ratio) => exact(ratio).unwrap_or_else(|| plain(&told(ratio))),
             Verdict::CannotTell(ratio) => unsure(ratio),
-            Verdict::TooNoisy => grey("too noisy to tell"),
+            Verdict::TooNoisy => grey("too noisy"),
             Verdict::TooFew => grey("too few turns"),
         }));
         self.lines.iter_mut().zip(cells).for_each(|(line, cell)| line.push(cell));

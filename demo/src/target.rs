@@ -94,6 +94,11 @@ impl Target {
         self.work.path()
     }
 
+    /// The socket of the plugin that counts a guest's instructions.
+    pub fn counter(&self) -> PathBuf {
+        socket(self.work.path(), "counter")
+    }
+
     fn call(&self, method: &str, params: &Value) -> Result<Value> {
         control::request(&control_socket(self.work.path()), method, params)
     }

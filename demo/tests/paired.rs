@@ -2,6 +2,7 @@
 
 use coalesce_demo::paired::{Comparison, Plan, Verdict, compare, measure};
 use fastrand::Rng;
+use serde_json::Value;
 
 const RUNS: u64 = 100;
 /// Of 100 runs, those that must be right.
@@ -49,12 +50,11 @@ const WILD: f64 = 0.16;
 /// Half of all blocks have two turns of the same thing that differ by more than 7 %.
 const USUAL: f64 = 0.048;
 /// One measurement on a machine of this noise. The last policy has `effect` times the baseline's speed, the others have the
-/// same. It
-/// stops early if every interval is narrower than 4 %.
+/// same. It stops early if every interval is narrower than 4 %.
 fn run(scale: f64, effect: f64, seed: u64) -> (Comparison, Vec<Vec<f64>>) {
     let mut machine = Machine::new(scale, seed);
-    let plan =
-        Plan { variants: POLICIES + 2, looks: &[16, 64, 400], error: 0.05, comparisons: POLICIES, seed: seed + 1000 };
+    let looks = vec![16, 64, 400];
+    let plan = Plan { variants: POLICIES + 2, looks, error: 0.05, comparisons: POLICIES, seed: seed + 1000 };
     let turn = |variant| Ok::<_, ()>((machine.speed() * if variant == POLICIES + 1 { effect } else { 1.0 }, 0.0));
     let values = |blocks: &[Vec<_>]| -> Vec<Vec<f64>> {
         blocks
@@ -119,4 +119,83 @@ fn five_percent_are_found_in_a_noise_of_seven() {
 fn a_half_is_found_on_a_wild_machine() {
     let times = count(WILD, 0.5, |verdicts| differs(&verdicts[POLICIES - 1]));
     assert!(times >= RIGHT_MIN, "found in {times} of {RUNS}");
+}
+
+/// The jobs of a page: how many numbers each has of a policy, and the blocks that its time has room for.
+const PAGE: [(usize, usize); 7] = [(7, 14), (7, 28), (7, 14), (7, 28), (9, 20), (7, 14), (7, 28)];
+
+/// A page of policies of which the last one has `effect` times the baseline's numbers: the comparisons, and those of the last job alone.
+fn page(scale: f64, effect: f64, seed: u64) -> Vec<Comparison> {
+    let comparisons = PAGE.iter().map(|(numbers, _)| numbers * POLICIES).sum();
+    let mut told = Vec::new();
+    for (job, &(numbers, fit)) in PAGE.iter().enumerate() {
+        let seed = (seed * PAGE.len() as u64 + job as u64) * 10;
+        let mut machines: Vec<_> = (0..numbers).map(|number| Machine::new(scale, seed + number as u64)).collect();
+        let plan = Plan::of_page(POLICIES + 2, comparisons, fit, seed);
+        let turn = |variant| {
+            let of_policy = if variant == POLICIES + 1 { effect } else { 1.0 };
+            Ok::<_, ()>((machines.iter_mut().map(|machine| machine.speed() * of_policy).collect::<Vec<_>>(), 0.0))
+        };
+        let compared = |blocks: &[Vec<coalesce_demo::paired::Turn<Vec<f64>>>]| -> Vec<_> {
+            let number =
+                |n: usize| blocks.iter().map(|block| block.iter().map(|turn| turn.value[n]).collect()).collect();
+            (0..numbers).map(|n| compare(&number(n) as &Vec<Vec<f64>>, plan.error_each())).collect()
+        };
+        let (mut blocks, first) = (0, plan.looks[0]);
+        let late = || {
+            blocks += 1;
+            blocks >= fit.max(first)
+        };
+        let enough =
+            |blocks: &[Vec<_>]| compared(blocks).iter().all(|number| number.verdicts.iter().all(Verdict::is_narrow));
+        told.extend(compared(&measure(&plan, turn, late, enough).unwrap()));
+    }
+    told
+}
+
+/// The noise of the committed runs: by how much two turns of the same thing differ.
+fn committed_noises() -> Vec<f64> {
+    let runs = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results")).unwrap();
+    let runs = runs.map(|run| std::fs::read_to_string(run.unwrap().path()).unwrap());
+    runs.map(|run| serde_json::from_str::<Value>(&run).unwrap()["noise"]["rate"].as_f64().unwrap()).collect()
+}
+
+/// The scale of the noise of a machine of which half of all pairs of turns differ by more than this share.
+fn scale_of(noise: f64) -> f64 {
+    // Half of the differences of two Laplace variables are beyond 1.15 times their scale, and the other noise adds to that.
+    (1.0 + noise).ln() / 1.4
+}
+
+#[test]
+fn a_page_without_an_effect_reports_none() {
+    for noise in committed_noises() {
+        let scale = scale_of(noise);
+        let (mut silent, mut noises) = (0, Vec::new());
+        for seed in 0..RUNS {
+            let page = page(scale, 1.0, seed);
+            silent += usize::from(!page.iter().any(|number| number.verdicts.iter().any(differs)));
+            noises.extend(page.iter().map(|number| number.noise));
+        }
+        noises.sort_by(f64::total_cmp);
+        let fitted = noises[noises.len() / 2];
+        assert!((fitted / noise - 1.0).abs() < 0.15, "the machine has {fitted} instead of {noise}");
+        assert!(silent >= RIGHT_MIN, "noise {noise}: {silent} of {RUNS} pages without a false difference");
+    }
+}
+
+#[test]
+fn a_page_sees_what_is_well_above_the_smallest_effect_that_it_names() {
+    for noise in committed_noises() {
+        let scale = scale_of(noise);
+        let mut smallest: Vec<_> = page(scale, 1.0, 0).iter().filter_map(Comparison::smallest_effect).collect();
+        smallest.sort_by(f64::total_cmp);
+        let named = smallest[smallest.len() / 2];
+        let seen = |effect: f64| {
+            let numbers: Vec<_> = (0..10).flat_map(|seed| page(scale, effect, seed)).collect();
+            let seen = numbers.iter().filter(|number| number.verdicts.last().is_some_and(differs)).count();
+            seen as f64 / numbers.len() as f64
+        };
+        let (below, above) = (seen(1.0 + named / 3.0), seen((1.0 + named).powi(2)));
+        assert!(below < 0.2 && above > 0.9, "noise {noise}, smallest effect {named}: seen {below}, {above}");
+    }
 }

@@ -108,9 +108,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn plan(options: &Options) -> Plan<'static> {
+fn plan(options: &Options) -> Plan {
     let comparisons = options.servers.len() - 1;
-    Plan { variants: options.servers.len() + 1, looks: &LOOKS, error: ERROR, comparisons, seed: 1 }
+    Plan { variants: options.servers.len() + 1, looks: LOOKS.into(), error: ERROR, comparisons, seed: 1 }
 }
 
 /// All blocks of one depth and number of queues.

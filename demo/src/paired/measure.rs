@@ -7,24 +7,46 @@ const LOST_MAX: f64 = 0.05;
 /// So often at most; then the one that lost least counts.
 const REPEATS_MAX: u32 = 2;
 
+/// The probability that a page reports a difference that does not exist: in any number of any policy, at any look.
+pub const ERROR: f64 = 0.05;
+/// Fewer blocks are not worth a look.
+const FIRST_LOOK_MIN: usize = 14;
+/// So often the blocks are looked at, the end included.
+const LOOKS_MAX: usize = 4;
+/// More blocks than any time allows.
+const END: usize = 100_000;
+
 /// How much is measured, and how sure the result must be.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+#[derive(Clone, Debug)]
+pub struct Plan {
     /// Number of variants, with the baseline's two.
     pub variants: usize,
     /// The numbers of blocks after which the intervals are looked at, ascending; the last one ends the measurement.
-    pub looks: &'a [usize],
+    pub looks: Vec<usize>,
     /// The probability that any comparison at any look reports a difference that does not exist, in (0, 1).
     pub error: f64,
-    /// How many comparisons are made at each look: variants beyond the control, times numbers of each, times workloads.
+    /// How many comparisons the page makes: variants beyond the control, times numbers of each, over all workloads.
     pub comparisons: usize,
     /// Another seed, other orders.
     pub seed: u64,
 }
 
-impl Plan<'_> {
-    /// What each interval may err (Bonferroni): stopping when the intervals please would otherwise make them too narrow.
-    pub const fn error_each(&self) -> f64 {
+impl Plan {
+    /// A plan for one workload of a page, about as many blocks of which `fit` its time.
+    ///
+    /// It looks first when there are enough blocks for an interval, again when there are twice as many, and so on, and at the end.
+    pub fn of_page(variants: usize, comparisons: usize, fit: usize, seed: u64) -> Self {
+        // The interval between the outermost of n values misses with a probability of 2 / 2^n.
+        let enough = (2.0 * (comparisons * LOOKS_MAX) as f64 / ERROR).log2().ceil() as usize;
+        let first = enough.max(FIRST_LOOK_MIN);
+        let doubled = (0..LOOKS_MAX - 1).map(|nth| first << nth);
+        let looks = doubled.filter(|&look| look == first || look < fit).chain([END]).collect();
+        Self { variants, looks, error: ERROR, comparisons, seed }
+    }
+
+    /// What each interval may err (Bonferroni): stopping when the intervals please would otherwise make them too narrow, and so
+    /// would looking at many numbers.
+    pub fn error_each(&self) -> f64 {
         self.error / (self.comparisons * self.looks.len()) as f64
     }
 }
@@ -88,7 +110,24 @@ fn undisturbed<T, E>(mut run: impl FnMut() -> Result<(T, f64), E>) -> Result<Tur
 mod tests {
     use super::*;
 
-    const PLAN: Plan<'_> = Plan { variants: 4, looks: &[8, 16, 400], error: 0.05, comparisons: 2, seed: 1 };
+    fn plan() -> Plan {
+        Plan { variants: 4, looks: vec![8, 16, 400], error: 0.05, comparisons: 2, seed: 1 }
+    }
+
+    #[test]
+    fn it_looks_as_soon_as_there_is_an_interval_and_each_time_there_are_twice_as_many() {
+        let looks = |comparisons, fit| Plan::of_page(6, comparisons, fit, 1).looks;
+        assert_eq!(looks(4, 10), [14, END]);
+        assert_eq!(looks(4, 28), [14, END]);
+        assert_eq!(looks(4, 29), [14, 28, END]);
+        assert_eq!(looks(4, 5000), [14, 28, 56, END]);
+        for comparisons in [1, 10, 204, 1000, 5000] {
+            let plan = Plan::of_page(6, comparisons, 5000, 1);
+            let first = plan.looks[0];
+            let has_interval = |n| crate::paired::Interval::of_median(&vec![1.0; n], plan.error_each()).is_some();
+            assert!(has_interval(first) && (first == FIRST_LOOK_MIN || !has_interval(first - 1)), "{plan:?}");
+        }
+    }
 
     #[test]
     fn every_variant_has_every_place_equally_often() {
@@ -97,7 +136,7 @@ mod tests {
             order.push(variant);
             Ok::<_, ()>((variant, 0.0))
         };
-        let blocks = measure(&PLAN, run, || false, |_| false).unwrap();
+        let blocks = measure(&plan(), run, || false, |_| false).unwrap();
         assert_eq!(blocks.len(), 400);
         assert!(blocks.iter().all(|block| block.iter().map(|turn| turn.value).eq(0..4)));
         for (place, variant) in (0..4).flat_map(|place| (0..4).map(move |variant| (place, variant))) {
@@ -114,19 +153,19 @@ mod tests {
             asked.push(blocks.len());
             blocks.len() > 8
         };
-        assert_eq!(measure(&PLAN, run, || false, &mut enough).unwrap().len(), 16);
+        assert_eq!(measure(&plan(), run, || false, &mut enough).unwrap().len(), 16);
         assert_eq!(asked, [8, 16]);
         let mut left = 3;
         let late = || {
             left -= 1;
             left == 0
         };
-        assert_eq!(measure(&PLAN, run, late, |_| false).unwrap().len(), 3);
+        assert_eq!(measure(&plan(), run, late, |_| false).unwrap().len(), 3);
         assert_eq!(
-            measure(&PLAN, |variant| if variant == 2 { Err(7) } else { Ok(((), 0.0)) }, || false, |_| true),
+            measure(&plan(), |variant| if variant == 2 { Err(7) } else { Ok(((), 0.0)) }, || false, |_| true),
             Err(7)
         );
-        assert!((PLAN.error_each() - 0.05 / 6.0).abs() < 1e-12);
+        assert!((plan().error_each() - 0.05 / 6.0).abs() < 1e-12);
     }
 
     #[test]

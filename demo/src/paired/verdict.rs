@@ -18,6 +18,19 @@ pub enum Verdict {
     TooFew,
 }
 
+/// An interval of which one end is no further from the other is narrow.
+const NARROW: f64 = 1.05;
+
+impl Verdict {
+    /// Whether more blocks would say little more.
+    pub fn is_narrow(&self) -> bool {
+        match self {
+            Self::Differs(interval) | Self::CannotTell(interval) => interval.high / interval.low < NARROW,
+            Self::TooNoisy | Self::TooFew => false,
+        }
+    }
+}
+
 /// One number of every variant, relative to the baseline.
 #[derive(Clone, Debug)]
 pub struct Comparison {
@@ -29,6 +42,14 @@ pub struct Comparison {
     pub ratios: Vec<Option<Interval>>,
     /// Of the variants from 2 on.
     pub verdicts: Vec<Verdict>,
+}
+
+impl Comparison {
+    /// The smallest effect that this could see: 0.2 is a fifth more. A smaller one, of a policy as noisy as the baseline, has an
+    /// interval with 1 in it, or could be the baseline's. None: too few blocks.
+    pub fn smallest_effect(&self) -> Option<f64> {
+        self.control.map(|control| control.high.max(1.0 / control.low).max(1.0) - 1.0)
+    }
 }
 
 /// Compares the variants' values (positive: operations per second, time per operation), a row by block.
@@ -104,6 +125,7 @@ mod tests {
         let comparison = compare(&blocks, 0.05);
         assert!((comparison.control.unwrap().median - 1.1).abs() < 1e-9 && (comparison.noise - 0.1).abs() < 1e-9);
         assert_eq!(comparison.verdicts, [Verdict::TooNoisy]);
+        assert!((comparison.smallest_effect().unwrap() - 0.1).abs() < 1e-9);
         assert_eq!(compare(&blocks[..3], 0.05).verdicts, [Verdict::TooFew]);
         assert!(compare(&[], 0.05).verdicts.is_empty());
     }

@@ -8,6 +8,7 @@ use coalesce_demo::paired::{Interval, Verdict};
 
 use crate::demo::Demo;
 use crate::jobs::Job;
+use crate::place::Place;
 use crate::results::{Measured, What};
 use coalesce_demo::table::told;
 
@@ -16,24 +17,38 @@ const SAVED: [(What, &str); 2] = [(What::Interrupts, "interrupts per I/O"), (Wha
 /// Axes do not show more than this: beyond it lies noise.
 const RATIO_MAX: f64 = 4.0;
 
-/// A panel for each place, each job with many requests in flight, and each of what is saved.
-pub fn price(demo: &Demo) -> String {
-    let panels = demo.sections().into_iter().flat_map(|(place, section)| {
-        let jobs =
-            section.jobs.iter().filter(|measured| matches!(measured.job, Job::Depth8 | Job::Depth32 | Job::Sqlite));
-        jobs.flat_map(move |measured| {
-            SAVED.map(|saved| panel(demo, &format!("{}: {}", place.title(), measured.job.name()), measured, saved))
-        })
-    });
+/// The headline's job, in the guest if there is one: a panel for each of what is saved.
+pub fn lead(demo: &Demo) -> String {
+    let panels = chosen(demo).map_or_else(Vec::new, |measured| panels(demo, measured));
+    draw("price", "What is saved, and what it costs who waits", &panels)
+}
+
+/// The same of the other jobs with many requests in flight.
+pub fn others(demo: &Demo) -> String {
+    let chosen = chosen(demo).map(|measured| (measured.place, measured.job));
+    let jobs = demo.sections().into_iter().flat_map(|(_, section)| &section.jobs);
+    let fits = |measured: &&Measured| {
+        let is_deep = matches!(measured.job, Job::Depth8 | Job::Depth32 | Job::Sqlite);
+        is_deep && measured.place != Place::Counted && Some((measured.place, measured.job)) != chosen
+    };
+    let panels: Vec<_> = jobs.filter(fits).flat_map(|measured| panels(demo, measured)).collect();
+    draw("others", "The other jobs in the same way", &panels)
+}
+
+fn chosen(demo: &Demo) -> Option<&Measured> {
+    [&demo.guest, &demo.native, &demo.nvme].into_iter().find_map(|section| section.job(Job::Depth32))
+}
+
+fn panels(demo: &Demo, measured: &Measured) -> Vec<String> {
+    let title = format!("{}: {}", measured.place.title(), measured.job.name());
+    SAVED.into_iter().filter_map(|saved| panel(demo, &title, measured, saved)).collect()
+}
+
+fn draw(id: &str, title: &str, panels: &[String]) -> String {
     let caption = "Left is faster, and down is less: a policy in the lower left corner wins in both. The dashed lines are the \
                    baseline, crosses are the intervals. Hollow: on neither axis a difference can be told. Both axes are \
                    logarithmic ratios.";
-    let panels: Vec<_> = panels.flatten().collect();
-    if panels.is_empty() {
-        String::new()
-    } else {
-        figure("price", "What is saved, and what it costs in latency", caption, &panels)
-    }
+    if panels.is_empty() { String::new() } else { figure(id, title, caption, panels) }
 }
 
 fn panel(demo: &Demo, title: &str, measured: &Measured, (what, name): (What, &str)) -> Option<String> {
