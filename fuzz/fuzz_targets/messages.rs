@@ -152,7 +152,16 @@ impl Default for Target {
         let name = "fuzz".into();
         let call_rings = CallRings::new(2 * QUEUES + 1).unwrap();
         let write_back = AtomicBool::new(true);
-        let disk = Arc::new(Disk { name, place: "/".into(), backend, limits, call_rings, write_back, epoch: Instant::now(), totals: Totals::default() });
+        let disk = Arc::new(Disk {
+            name,
+            place: "/".into(),
+            backend,
+            limits,
+            call_rings,
+            write_back,
+            epoch: Instant::now(),
+            totals: Totals::default(),
+        });
         let config =
             QueueConfig { policy: "auto".parse().unwrap(), poll_ns: 0, size_max: QUEUE_SIZE_MAX, recorder: None };
         let queue = |index| QueueThread::spawn(QueueParts::new(index, disk.clone(), &config).unwrap()).unwrap();

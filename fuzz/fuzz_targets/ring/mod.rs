@@ -395,7 +395,10 @@ impl Run<'_> {
         let len = buffers.len() as u64;
         let inside = |offset: u64, len: u64| offset.checked_add(len).is_some_and(|end| end <= DISK_LEN);
         let (is_inside, written, writes) = match request.task {
-            Task::Operation(Operation::Read { offset, durable: false }) => (inside(offset, len), len, false),
+            Task::Operation(Operation::Read { offset, durable }) => {
+                assert!(!durable);
+                (inside(offset, len), len, false)
+            }
             Task::Operation(Operation::Write { offset, durable }) => {
                 assert_eq!(durable, self.durable);
                 (inside(offset, len), 0, true)

@@ -49,10 +49,10 @@ impl Command {
             println!("seed {seed}: {what}");
         }
         if !broken.is_empty() {
-            let plans = counted(simulations as u64, "plan");
+            let plans = counted(simulations, "plan");
             bail!("{} of {plans} break a rule; `--first SEED --seeds 1 --print` shows one", broken.len());
         }
-        println!("no rule is broken by {}", counted(simulations as u64, "plan"));
+        println!("no rule is broken by {}", counted(simulations, "plan"));
         Ok(())
     }
 }
