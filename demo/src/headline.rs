@@ -3,8 +3,8 @@
 use coalesce_demo::paired::{Interval, Verdict};
 
 use crate::jobs::Job;
-use crate::options::Policies;
 use crate::place::Place;
+use crate::policies::Policies;
 use crate::results::{Measured, Noise, Section, What};
 
 /// The noise, what is saved where much is in flight, and what that costs a requester that waits for each request.
@@ -112,7 +112,7 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Policy;
+    use crate::policies::Policy;
     use crate::results::tests::measured;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use coalesce_demo::table::Table;
 
-use crate::options::Policies;
+use crate::policies::Policies;
 use crate::results::{Measured, Metric, What, metrics};
 
 /// The numbers of one job under every policy. `all`: with the columns that a terminal has no room for.
@@ -22,7 +22,7 @@ pub fn table(measured: &Measured, policies: &Policies, all: bool) -> Table {
 mod tests {
     use super::*;
     use crate::jobs::Job;
-    use crate::options::Policy;
+    use crate::policies::Policy;
     use crate::results::tests::measured;
 
     fn policies() -> Policies {

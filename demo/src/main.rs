@@ -17,6 +17,7 @@ mod measure;
 mod native;
 mod options;
 mod place;
+mod policies;
 mod probe;
 mod process;
 mod progress;
@@ -38,8 +39,9 @@ use anyhow::{Context as _, Result};
 
 use demo::Demo;
 use machine::Machine;
-use options::{Options, Policies};
+use options::Options;
 use place::Place;
+use policies::Policies;
 use process::Stop;
 use results::Section;
 use target::Target;

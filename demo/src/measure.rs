@@ -9,8 +9,9 @@ use coalesce_policy::Spec;
 
 use crate::counts::Counts;
 use crate::jobs::Job;
-use crate::options::{Options, Policy};
+use crate::options::Options;
 use crate::place::Place;
+use crate::policies::Policy;
 use crate::probe::{Client, Probe};
 use crate::process::Stop;
 use crate::progress::Progress;

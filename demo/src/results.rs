@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::counts::Counts;
 use crate::jobs::Job;
-use crate::options::Policies;
 use crate::place::Place;
+use crate::policies::Policies;
 use crate::regime::Regime;
 
 /// An interval of a count with a smaller factor from end to end is exact: what is left is an interrupt at either end of a turn.

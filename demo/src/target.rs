@@ -16,8 +16,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::options::{Options, Policy};
+use crate::options::Options;
 use crate::place::Place;
+use crate::policies::Policy;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
 
