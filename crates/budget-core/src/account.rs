@@ -1,7 +1,7 @@
-//! The account: what completions that wait cost, and what they may cost.
+//! The account: the cost of held completions, and the credit that pays for it.
 //!
 //! By Little's law the time that all requests spend is the integral of *outstanding*, and the part of it that holding adds
-//! is the integral of *held*. The credit is the difference of the two.
+//! is the integral of *held*. The credit is ε times the first minus the second, with an upper limit.
 
 use crate::algorithm::{Budget, Flags};
 use crate::config::{AGE_MAX, SPAN_MAX};
@@ -10,7 +10,7 @@ use crate::credit::{cost_of, times};
 impl Budget {
     /// Settles the account for the time since the last call. `outstanding`: at the end of that time.
     pub(crate) fn advance(&mut self, now: u64, outstanding: u16) {
-        // The load goes on for sixteen usual gaps. Until then the depth is outstanding, though the device may see less of it.
+        // Until sixteen usual gaps after a completion the depth counts as outstanding, even if the device sees fewer.
         let going_on = self.gap8.wrapping_mul(2).saturating_sub(self.quiet);
         let paced = self.paced();
         let elapsed = self.elapsed(now);
@@ -21,7 +21,7 @@ impl Budget {
         let earned = earned_by(seen, elapsed).wrapping_add(earned_by(unseen, going_on));
         // While the storm guard allows no interrupt, holding is not our choice.
         let net = earned.wrapping_sub(times(cost_of(self.held), elapsed.wrapping_sub(paced)));
-        // What was not needed for long is forfeited, or the first burst after an idle hour could spend it all.
+        // The credit is limited, or the first burst after an idle hour could spend all that the hour has earned.
         let rate = if going_on > 0 { seen.max(self.depth) } else { seen };
         let most = self.credit.max(earned_by(rate, self.config.max_hold).wrapping_mul(4));
         let credit = self.credit.saturating_add(net);
@@ -60,8 +60,8 @@ impl Budget {
         }
     }
 
-    /// A completion ends a gap, unless the requesters had to wait for us. No gap counts for more than an eighth of `max_hold`:
-    /// nobody is held for longer than eight.
+    /// A completion ends a gap, unless the requesters were waiting for held completions. A gap counts for at most an eighth
+    /// of `max_hold`, because a hold waits for eight gaps and never longer than `max_hold`.
     pub(crate) fn note_gap(&mut self) {
         let gap = self.quiet.min(self.config.max_hold >> 3);
         if self.flags.has(Flags::BUSY) {

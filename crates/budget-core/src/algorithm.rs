@@ -1,7 +1,7 @@
 //! The decision: hold a completion if others are expected to join it and the account can pay for the wait.
 //!
-//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, `depth.rs` learns when others are to be expected,
-//! `storm.rs` may delay a delivery.
+//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, `depth.rs` learns whether more completions can be
+//! expected, and `storm.rs` may delay a delivery.
 
 use crate::config::Config;
 use crate::credit::{cost_of, times};
@@ -14,10 +14,10 @@ use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 #[repr(C)] // small fields first, where small processors reach them with short instructions
 pub struct Budget {
     pub(crate) flags: Flags,
-    pub(crate) back: u8,         // submissions since a probe found a depth; BACK: enough
-    pub(crate) vain: u8,         // probes in a row that found nothing to save
+    pub(crate) back: u8,         // submissions since a probe found a depth; at BACK the count ends
+    pub(crate) vain: u8,         // probes since one whose depth allows holds; limited
     pub(crate) skip_bits: u8,    // after the next hold that nothing joins, 2^skip_bits - 1 completions are not held
-    pub(crate) skip: u16,        // completions to be delivered at once while nothing is in flight
+    pub(crate) skip: u16,        // completions to deliver at once while nothing else is in flight
     pub(crate) until_probe: u16, // completions; 0: a probe is due
     // Commands
     pub(crate) outstanding: u16, // submitted and not reaped, as of the last submission or completion
@@ -36,7 +36,7 @@ pub struct Budget {
     pub(crate) last: u64, // the time of the last call; all other time is an age, so that a clock may go back
     pub(crate) credit: i64, // what may still be spent, in requests * ticks * 2^SHIFT
     pub(crate) held_time: u64, // the integral of `held`, in requests * ticks
-    pub(crate) outstanding_time: u64, // the integral of what earned the credit, in requests * ticks
+    pub(crate) outstanding_time: u64, // the integral of `outstanding`, or of the depth, in requests * ticks
 }
 
 const _: () = assert!(size_of::<Budget>() == 96);
@@ -80,11 +80,11 @@ impl Budget {
             _ => {}
         }
         if self.held.saturating_add(self.alone).saturating_add(1) >= self.config.thr {
-            return Decision::Deliver(Reason::Count); // Urgents that interrupted alone count too, so that held ones do not block a queue
+            return Decision::Deliver(Reason::Count); // Urgents that interrupted alone count too: held completions must not block a queue
         }
         let allowed = if is_company { Decision::Hold(HoldReason::Company) } else { Decision::DeliverUrgent };
         let held = self.held.saturating_add(is_company.into());
-        // The next completion usually comes within a gap. Eight of them must be affordable.
+        // The next completion usually comes within one usual gap. The account must be able to pay for eight gaps.
         let silence = self.silence();
         let cost = times(cost_of(held), silence);
         if self.probes() {
@@ -94,9 +94,10 @@ impl Budget {
         if self.sees_return() || held >= self.outstanding.max(self.depth) || self.skips(cif) {
             return Decision::Deliver(Reason::LowCif); // no other completion would join
         }
-        // What is in flight or held stays outstanding until we deliver, so that this much is earned for certain.
+        // What is in flight or held stays outstanding until we deliver, so at least this much is earned.
         let earned = self.config.earned_by(self.in_flight.saturating_add(held).max(self.depth));
-        // Of what is outstanding, at most 2 ε are held. Completions of one tick count as one, as a poll finds them together.
+        // At most 2 ε of the outstanding commands are held. A completion in the same tick as the last is exempt: one poll
+        // found both.
         let is_fair = self.flags.has(Flags::TOGETHER) || cost_of(self.held) < earned.wrapping_mul(2);
         let is_affordable = cost.saturating_sub(times(earned, silence)) <= self.credit;
         if is_fair && is_affordable { allowed } else { Decision::Deliver(Reason::Budget) }
@@ -148,7 +149,7 @@ impl Budget {
         Decision::Deliver(reason)
     }
 
-    /// Interrupts for an Urgent alone: what is held stays held, and its account goes on.
+    /// Interrupts for an Urgent alone: what is held stays held, and still costs.
     fn deliver_urgent(&mut self) -> Decision {
         self.alone = self.alone.saturating_add((self.held > 0).into());
         self.interrupt();

@@ -1,4 +1,4 @@
-//! The depth: the commands that the requesters submit before they wait for us. Only a hold that lasts can show it.
+//! The depth: the commands that the requesters submit before they wait for a completion. Only a long hold can show it.
 
 use crate::algorithm::{Budget, Flags, commands};
 use crate::credit::{cost_of, times};
@@ -6,16 +6,17 @@ use coalesce_decision::{Decision, Reason};
 
 /// Completions before the first probe.
 pub(crate) const FIRST_PROBE: u16 = 16;
-/// The interval between probes doubles so often, at most.
+/// The most times that the interval between probes doubles.
 const VAIN_MAX: u8 = 6;
 /// At most 2^10 - 1 completions are skipped.
 const SKIP_BITS_MAX: u8 = 10;
-/// Submissions that show how the requesters come back after a probe, at most.
+/// The most submissions after a probe that are observed, to see how fast the requesters submit again.
 pub(crate) const BACK: u8 = 6;
 
 impl Budget {
-    /// Whether completions are held to learn the depth: until nobody submits any more, as all of them wait for us. A requester
-    /// that is alone does not wait; one that has completions to reap does not wait for us; in a storm nothing can be learned.
+    /// Whether completions are held to learn the depth, until all requesters wait for a completion and none submits. No
+    /// probe begins if a requester is alone, because it must not wait; if there are completions to reap, because their
+    /// requester does not wait for held ones; or in a storm, because nothing can be learned then.
     pub(crate) fn probes(&mut self) -> bool {
         self.until_probe = self.until_probe.saturating_sub(1);
         let is_alone = !self.flags.has(Flags::SEVERAL) && self.depth <= 1;
@@ -64,10 +65,11 @@ impl Budget {
         self.flags.set(Flags::SEVERAL, false);
     }
 
-    /// `count` commands are submitted: after a probe that found a depth, the first come back, up to six. Where their gaps are
-    /// less than two fifths of the usual one, requests had been waiting to be submitted, as in an open loop that ran into its
-    /// limit. Or all come back at once, and are in flight. In both cases the device sees what is outstanding, and earns with
-    /// nothing else. Then the find does not count, nor does it agree with the next one.
+    /// Notes `count` submissions. After a probe that found a depth, the first of them (up to six) are observed. If their
+    /// gaps are less than two fifths of the usual gap, the probe misled: either requests were queued in the guest, as in an
+    /// open loop that has reached its limit, or all were submitted at once and are in flight. In both cases the device sees
+    /// all that is outstanding, and only that earns credit. So the depth is unknown again, and the next probe cannot agree
+    /// with this one.
     pub(crate) fn note_return(&mut self, count: u16) {
         if self.back == BACK {
             return;
@@ -93,7 +95,7 @@ impl Budget {
         }
     }
 
-    /// Whether it is still to be seen how the requesters come back after a probe. Until then nothing is held.
+    /// Whether the submissions after a probe are still being observed. Meanwhile nothing is held.
     pub(crate) const fn sees_return(&self) -> bool {
         self.back < BACK
     }
@@ -103,14 +105,14 @@ impl Budget {
         self.config.earned_by(self.found).wrapping_mul(2) > cost_of(1)
     }
 
-    /// The next probe comes late after one of `held` completions; later after each that was in vain.
+    /// Schedules the next probe: 128 times `held` completions from now, doubled for each probe in vain.
     fn rest(&mut self, held: u16, in_vain: bool) {
         self.vain = self.vain.wrapping_add(in_vain.into()).min(VAIN_MAX);
         // An odd number of completions, or each probe would begin at the same command of a batch.
         self.until_probe = commands((u32::from(held) << 7).wrapping_shl(self.vain.into()) | 1);
     }
 
-    /// Whether this completion is delivered although the depth promises company, because the last time nobody came.
+    /// Whether this completion is delivered although the depth lets us expect more, because none joined the last such hold.
     pub(crate) const fn skips(&mut self, cif: u16) -> bool {
         let skips = cif <= 1 && self.skip > 0;
         self.skip = self.skip.wrapping_sub(skips as u16);

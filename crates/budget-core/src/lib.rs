@@ -10,11 +10,12 @@
     clippy::panic,
     clippy::unwrap_used
 )]
-//! A latency budget: interrupt now, or wait for company? As few interrupts as a stated share of the requests' time buys.
+//! A latency budget decides whether a completion interrupts now or waits for more completions. It interrupts as rarely as
+//! a stated share of added latency allows.
 //!
-//! One parameter, ε, for example 5 %: of the time your requests spend, at most 5 % is added by waiting for company; within
-//! that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than
-//! `max_hold`. A storm guard, if there is one, may make all of them wait for the end of its interval.
+//! It has one main parameter, ε. With ε = 5 %, holding completions adds at most 5 % of the time that the requests spend,
+//! and within this limit there are as few interrupts as possible. An urgent request is not held, nor is one that is alone.
+//! No hold is longer than `max_hold`. A storm guard, if there is one, may hold any completion until its interval ends.
 //!
 //! # Terms
 //!
@@ -23,7 +24,7 @@
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
 //! - *alone*: no more than one command was outstanding at any time since the last probe.
-//! - *depth*: the commands that the requesters submit before they wait for us.
+//! - *depth*: the number of commands that the requesters submit before they wait for a completion.
 //! - *OOO*: an Urgent interrupts alone, out of order; held completions stay held.
 //! - *storm*: interrupts faster than a limit; the *storm guard* paces them.
 //! - *tick*: one unit of the caller's monotonic clock.
@@ -35,33 +36,33 @@
 //!
 //! > integral of held ≤ ε · integral of outstanding + C0
 //!
-//! at every moment, for any device and any load: it holds a completion only if eight usual gaps between completions are
-//! paid for. C0, [`Config::learning`], is what it costs to learn; it does not grow. Two things come to it: what a late timer
-//! adds, and what is held while the storm guard allows no interrupt, because both are somebody else's choice.
-//! [`Budget::spent`] counts them.
+//! at every moment, for any device and any load: it holds a completion only if the account can pay for a hold of eight usual
+//! gaps between completions. C0, [`Config::learning`], is the constant cost of learning. Two costs are not covered by the
+//! bound, because the machine does not choose them: the delay of a late timer, and holds while the storm guard allows no
+//! interrupt. [`Budget::spent`] counts them too.
 //!
 //! A device that is faster than its guest never sees what the guest could have outstanding: it sees one command at a time.
-//! So now and then the machine holds one completion after the other until the guest falls silent: a *probe*. What is held
-//! then is the depth; it moves only as far as two probes in a row agree. While the load goes on, until sixteen usual gaps
-//! after the last completion, the depth counts as outstanding: the requester counts its commands from its own call, also
-//! those that have not reached the device. An open load never falls silent, so it has no depth. Probes that find nothing to
-//! save become rare. The number of completions from one to the next is odd, so that they do not all begin at the same command
-//! of a batch.
+//! So from time to time the machine holds every completion until the guest submits nothing more: a *probe*. The number then
+//! held is the depth that the probe found. The known depth changes only as far as two consecutive probes agree. The depth
+//! counts as outstanding until sixteen usual gaps after the last completion, because for a requester a command is
+//! outstanding from its own call on, even before it reaches the device. An open-loop load never stops submitting, so it has
+//! no depth. Probes become rare if they find that holding cannot save interrupts. The number of completions from one probe
+//! to the next is odd, so that they do not all begin at the same command of a batch.
 //!
-//! With OOO, an Urgent leaves the others as they are: their deadline, their account, the usual gap, a probe. If they can no
-//! longer be paid for, because fewer commands are outstanding without it, its interrupt covers them too. Each Urgent that
-//! goes past them counts towards `thr`, so that they do not block a queue.
+//! With OOO, an Urgent does not affect the held completions: their deadline, their cost, the usual gap and a probe stay. If
+//! the account can no longer pay for them, because without the Urgent fewer commands are outstanding, its interrupt covers
+//! them too. Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
 //!
-//! In a storm, what is due waits until the interval since the last interrupt is over, also an Urgent or a Barrier. Then one
-//! interrupt covers all. [`Event::Error`], [`Budget::flush`] and a new configuration do not wait.
+//! In a storm, everything that is due, even an Urgent or a Barrier, waits until the interval since the last interrupt is
+//! over. Then one interrupt covers all of it. [`Event::Error`], [`Budget::flush`] and a new configuration do not wait.
 //!
 //! # Contract
 //!
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
-//! 2. Time is an argument, of one clock, in ticks. One caller at a time: a machine is serialised by its owner.
+//! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
 //! 3. Call [`Budget::on_submit`] for each command when it is submitted.
 //! 4. Arm a timer, relative to now, for [`Budget::deadline`] and call [`Budget::on_deadline`].
-//! 5. A failed command is [`Event::Error`] or [`Event::Urgent`]. On stop, reset and migration call [`Budget::flush`].
+//! 5. Report a failed command as [`Event::Error`] or [`Event::Urgent`]. Call [`Budget::flush`] on stop, reset and migration.
 //!
 //! ```
 //! use budget_core::{Budget, Config, Decision, Event, HoldReason, Params, Reason};
@@ -69,7 +70,7 @@
 //! let mut budget = Budget::new(Config::new(Params::DEFAULT)?); // 5 %; a tick is a nanosecond
 //! budget.on_submit(1_000, 1);
 //! assert_eq!(budget.on_completion(9_000, Event::Plain, 1, 1), Decision::Deliver(Reason::LowCif));
-//! // 64 outstanding, and a completion every 1 µs: holding earns more than it costs.
+//! // 64 outstanding, and a completion every 1 µs: the outstanding commands earn more than holding one costs.
 //! for at in 10..74 {
 //!     budget.on_submit(at * 1_000, (at - 9).try_into()?);
 //! }

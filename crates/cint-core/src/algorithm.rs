@@ -1,12 +1,12 @@
-//! The slow path: Algorithm 2 of the cinterrupts paper, with deadlines and the storm guard. It makes every decision;
-//! [`fast`](crate::fast) makes the usual one in fewer instructions.
+//! The slow path: Algorithm 2 of the cinterrupts paper, with deadlines and the storm guard. It can make every
+//! decision; [`fast`](crate::fast) makes the usual one in fewer instructions.
 //!
 //! `cint Alg. 2 l.7` cites a line of the paper, `§3.5` a section. "Ours" marks what is in no paper. `docs/papers.md`
 //! lists the deviations.
 //!
 //! One helper is elsewhere: `advance` in [`events`](crate::events) sets the time of a call and adds the time since the last
-//! one to every age. For speed there are only the field `fast_for` and two calls of `open_fast_path`: six events may deliver,
-//! and a call in each of them would be more code.
+//! one to every age. Only the field `fast_for` and the two calls of `open_fast_path` serve the fast path. The calls are here
+//! because six events may deliver, and a call in each of them would be more code.
 
 use crate::config::Config;
 use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
@@ -23,9 +23,9 @@ pub struct Cint {
     pub(crate) filler: [u8; 3],   // no padding: a state may be written to a file, so every byte must be defined
     pub(crate) times_back: u16,
     pub(crate) last: u64, // the time of the last call; all other times are ages, so that the clock may go back
-    // Ages in ticks; they saturate at AGE_MAX
+    // Ages in ticks; `advance` saturates them at AGE_MAX
     pub(crate) oldest: u32,    // of the oldest held completion
-    pub(crate) quiet: u32,     // of the last completion; at delta, `timeout` of cint Alg. 2 expires
+    pub(crate) quiet: u32,     // of the last completion or delivery; at delta, `timeout` of cint Alg. 2 expires
     pub(crate) gap: u32,       // of the last interrupt
     pub(crate) fast_for: u32,  // the fast path may answer until this many ticks after `last`
     pub(crate) coalesced: u32, // held completions: `coalesced` of cint Alg. 2
@@ -163,7 +163,7 @@ impl Cint {
     }
 }
 
-/// Ticks until a span ends that began `age` ticks ago; more than SPAN_MAX for a span of NEVER.
+/// Ticks until the end of a span that began `age` ticks ago; more than SPAN_MAX for a span of NEVER.
 const fn left(span: u32, age: u32) -> i32 {
     span.wrapping_sub(age).cast_signed()
 }

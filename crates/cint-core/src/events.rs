@@ -52,7 +52,7 @@ impl Cint {
         }
     }
 
-    /// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst.
+    /// Notes that the device has posted every completion that is ready. With Δ = 0 this ends the burst.
     pub fn on_batch_end(&mut self, now: u64) -> Decision {
         self.advance(now);
         if let Some(reason) = self.expired() {

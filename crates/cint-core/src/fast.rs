@@ -124,7 +124,7 @@ mod tests {
         ]
     }
 
-    /// A state without the differences that no later call sees: every slow call begins with `advance`, which closes the
+    /// Removes the differences that cannot affect a later call: every slow call begins with `advance`, which closes the
     /// fast path, and an age above SPAN_MAX is past every deadline.
     fn as_later_calls_see_it(mut cint: Cint) -> Cint {
         cint.advance(cint.last);

@@ -35,7 +35,7 @@
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
 //! 3. Arm a timer for [`Cint::deadline`], and call [`Cint::on_deadline`] when it fires. With Δ = 0 and no `max_hold`,
-//!    call [`Cint::on_batch_end`] whenever the device has posted everything that it had to post.
+//!    call [`Cint::on_batch_end`] whenever the device has posted every completion that is ready.
 //! 4. CIF is optional. To get it, decrement your counter of commands in flight. Then, inside that serialisation, load
 //!    the counter and add one.
 //! 5. Report a failed command as Urgent. Call [`Cint::flush`] on stop, reset and migration.

@@ -1,12 +1,12 @@
-//! The one place that decides about interrupts, and owns their order:
+//! The one place from which interrupts are sent. It fixes the order of the steps:
 //!
 //! 1. a completion is *posted*: the consumer can see it;
 //! 2. the policy decides;
 //! 3. only if it delivers, the consumer is asked whether it wants to be interrupted (EVENT_IDX, `NO_INTERRUPT`);
 //! 4. if it does, it is.
 //!
-//! To ask first and then to hold loses an interrupt: the consumer's wish is for the *next* completion posted, and the
-//! answer is given once.
+//! If the consumer were asked before the policy decides to hold, an interrupt would be lost: its wish is for the *next*
+//! completion posted, and it answers only once.
 //!
 //! Every front end runs this code over its own [`Ring`], and the simulator over a simulated one. Each call
 //! returns the decision after it has acted on it, so the caller has nothing left to do.
@@ -48,13 +48,13 @@ pub trait Ring {
         true
     }
 
-    /// Whether the consumer looks for this completion without being interrupted. Then it is posted at once, even under a policy
-    /// that posts late. The default is that it does not.
+    /// Whether the consumer polls for this completion. Then it is posted at once, even under a policy that posts late. The
+    /// default is that it does not.
     fn is_polled(&self, _entry: &Self::Entry) -> bool {
         false
     }
 
-    /// Whether the consumer wants to be interrupted for what was posted since this was asked last.
+    /// Whether the consumer wants to be interrupted for what was posted since the last call of this function.
     fn wants_interrupt(&mut self) -> bool;
 
     /// Whether the consumer has reaped everything that was posted, and waits for more.
@@ -79,7 +79,7 @@ impl<E> Delivery<E> {
     /// A queue with nothing in it.
     ///
     /// # Errors
-    /// A parameter that a clock in nanoseconds cannot carry.
+    /// A parameter is out of range for a clock in nanoseconds.
     pub fn new(spec: Spec) -> Result<Self, SpecError> {
         AnyPolicy::new(spec, 1_000_000_000).map(Self::with_policy)
     }
@@ -153,17 +153,17 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.policy.deadline()
     }
 
-    /// A request is submitted. Its mark goes back when it completes or is cancelled.
+    /// A request is submitted. Returns its mark, which the caller passes when the request completes or is cancelled.
     pub fn on_submit(&mut self, now: u64, clues: &Clues) -> Mark {
         self.policy.on_submit(now, clues)
     }
 
-    /// Interrupts for what was posted before there was this policy.
+    /// Interrupts without a decision, for completions that were posted earlier, for example by an earlier process.
     pub fn interrupt<R: Ring<Entry = E>>(&mut self, ring: &mut R) {
         self.stats.interrupts += u64::from(ring.interrupt());
     }
 
-    /// A request completed. Where completions may not be held, or leave the ring no room, they are delivered.
+    /// A request completed. If the ring forbids holds, or has no room for more unposted completions, all are delivered.
     ///
     /// # Errors
     /// The ring cannot be used any more.
@@ -203,7 +203,7 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.act(ring, now, decision)
     }
 
-    /// Everything that had completed is posted. Returns `None` if the policy has no rule for the end of a batch.
+    /// A batch of completions has ended. Returns `None` if the policy has no rule for the end of a batch.
     ///
     /// # Errors
     /// The ring cannot be used any more.

@@ -44,7 +44,7 @@ impl<S: Source> QueueParts<S> {
     /// Queue number `index` of a disk.
     ///
     /// # Errors
-    /// There is no io_uring, or the policy has a parameter that a clock in nanoseconds cannot carry.
+    /// There is no io_uring, or a parameter of the policy is out of range for a clock in nanoseconds.
     pub fn new(index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
         let (mailbox, inbox) = mailbox()?;
         let name = format!("{}-{index}", disk.name);

@@ -111,7 +111,7 @@ impl Vic {
         }
     }
 
-    /// Ours: whether holding this completion would exceed CIF / 2T held completions, as in vIC's Table 1 for the
+    /// Ours: whether with this completion more than CIF / 2T would be held, the cycle length in vIC's Table 1 for the
     /// commands in flight now. A single completion may always be held.
     const fn is_clamped(&self, cif: u32) -> bool {
         let would_hold = (self.cycle.held() as u64).wrapping_add(1);
@@ -183,7 +183,7 @@ impl Ratio {
         } else if cif < t.saturating_mul(4) {
             Self { count_up: 2, skip_up: 3 } // vIC Alg. 1 l.17-20
         } else {
-            // vIC Alg. 1 l.21-24. The only 32-bit division, once per epoch.
+            // vIC Alg. 1 l.21-24. The first of the two divisions per epoch.
             let cycle = divide(cif as u64, (t as u64).saturating_mul(2));
             #[expect(clippy::cast_possible_truncation, reason = "below max_skip")]
             Self { count_up: 1, skip_up: if cycle < max_skip as u64 { cycle as u16 } else { max_skip } }
@@ -194,8 +194,8 @@ impl Ratio {
 /// Scheduler awareness (Xen §4). An interrupt for a guest that is off its CPU waits until the guest runs again. So held
 /// completions are delivered before the timeslice ends.
 ///
-/// The time between two interrupts under the delivery ratio, 1 / (R * IOPS), stored in ticks plus 1; 0: unknown. It is
-/// the paper's nsecPerEvent (Xen §4, Alg. 1 l.12).
+/// The window is the time between two interrupts under the delivery ratio, 1 / (R * IOPS). It is stored in ticks plus 1;
+/// 0: unknown. It is the paper's nsecPerEvent (Xen §4, Alg. 1 l.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window(u32);
 
@@ -212,14 +212,14 @@ impl Window {
         // Above R = 1/2 an interrupt covers one completion or two; two is the worst case.
         let double = (ratio.count_up as u16).wrapping_mul(2);
         let io_per_event = if ratio.skip_up < double { 2 } else { ratio.skip_up }; // Xen Alg. 1 l.8-11
-        // The only 64-by-32-bit division, once per epoch: Xen Alg. 1 l.7 and l.12 in one.
+        // The second of the two divisions per epoch: Xen Alg. 1 l.7 and l.12 in one.
         let ticks = divide_up(elapsed.saturating_mul(io_per_event as u64), completions as u64);
         #[expect(clippy::cast_possible_truncation, reason = "below 2^32")]
         if ticks < Self::UNBOUNDED.0 as u64 { Self((ticks as u32).wrapping_add(1)) } else { Self::UNBOUNDED }
     }
 
-    /// Whether the timeslice ends within this window plus `margin`, from now on (Xen Alg. 1 l.13). An unknown end is
-    /// not within it.
+    /// Whether the timeslice ends within this window plus `margin` from now (Xen Alg. 1 l.13). False if the end or the
+    /// window is unknown.
     pub(crate) fn reaches(self, remaining: Option<u64>, margin: u32) -> bool {
         match (self, remaining) {
             (_, None) | (Self::NONE, _) => false,
@@ -228,8 +228,8 @@ impl Window {
         }
     }
 
-    /// The instant at which the end of the timeslice comes within the window plus `margin`. Requires that it is not
-    /// [within](Self::reaches) it yet.
+    /// The instant from which on the window plus `margin` [reaches](Self::reaches) the end of the timeslice. Requires
+    /// that it does not reach it yet.
     pub(crate) fn deadline(self, now: u64, remaining: Option<u64>, margin: u32) -> Option<u64> {
         let (ticks, remaining) = (self.0.checked_sub(1)?, remaining?);
         Some(now.wrapping_add(remaining).wrapping_sub(u64::from(ticks)).wrapping_sub(u64::from(margin)))

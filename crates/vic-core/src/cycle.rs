@@ -1,4 +1,4 @@
-//! What the fast path wants of the state: a counter that one addition advances, and bounds that it may compare with.
+//! State laid out for the fast path: a counter that one addition advances, and bounds for the time and the CIF.
 
 /// The position in a cycle of the delivery ratio: the paper's counter, from 1 to `skip_up`, and the number of held
 /// completions, at most `skip_up`. Two fields would cost the fast path three more instructions.
@@ -38,7 +38,8 @@ impl Cycle {
     }
 }
 
-/// Below `low` commands in flight the fast path delivers; above `high` the counter decides; between, the slow path does.
+/// With a CIF below `low` the fast path delivers; above `high` the counter decides. Between them the fast path applies
+/// only if the ratio is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) until: u64, // the first instant without the fast path
@@ -47,6 +48,6 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Only a ratio of 1 is answered, and `until` prevents that too.
+    /// The fast path never applies: no CIF is below `low` or above `high`, and `until` excludes a ratio of 1 as well.
     pub(crate) const CLOSED: Self = Self { until: 0, low: 0, high: u32::MAX };
 }

@@ -103,8 +103,8 @@ impl Vic {
         self.fast.high = enough.map_or(u32::MAX, |enough| enough.wrapping_sub(1)); // an overflow means that no CIF is enough
     }
 
-    /// Closes the fast path until the next full decision. If a slice deadline is set, `until` keeps it: then a completion
-    /// is held, so the ratio is below 1.
+    /// Closes the fast path until the next full decision. A slice deadline stays in `until`. That is safe: only a hold sets
+    /// one, so the ratio is below 1, and the bounds of the CIF close the fast path.
     pub(crate) const fn close_fast_path(&mut self) {
         (self.fast.low, self.fast.high) = (Bounds::CLOSED.low, Bounds::CLOSED.high);
         if !self.slice_known {

@@ -19,7 +19,7 @@ pub enum Command<S: Source> {
     Start(Box<S>, bool),
     /// Start or stop taking requests.
     Enable(bool, Sender<()>),
-    /// Stop taking requests. The answer comes when none is in flight, and what they held is delivered.
+    /// Stop taking requests. The answer comes when none is in flight and their held completions are delivered.
     Drain(Sender<()>),
     /// Change this part of the source, if there is one.
     Change(Part, Change<S>, Sender<()>),
@@ -37,7 +37,7 @@ pub enum Command<S: Source> {
     ResetStats(Sender<()>),
 }
 
-/// Whether the guest runs, as somebody says who sees its scheduler. Once the time is over, nothing is known.
+/// Whether the guest runs, as reported by an observer of the host's scheduler. After `until` nothing is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// Whether the CPUs that the queue interrupts run.
@@ -63,7 +63,7 @@ pub enum Part {
 }
 
 impl<S: Source> Command<S> {
-    /// Whether it is about the policy and what was counted, and not about the source, which can take long to stop.
+    /// Whether it concerns only the policy or the statistics, so that it need not wait while a source stops.
     const fn is_about_policy(&self) -> bool {
         matches!(self, Self::SetPolicy(..) | Self::SetRunning(..) | Self::GetStats(_) | Self::ResetStats(_))
     }
@@ -102,7 +102,7 @@ impl<S: Source> Mailbox<S> {
 
     /// Ends a wait of the queue.
     pub fn wake(&self) {
-        let _ = self.wake.write(1); // fails only if it is readable already
+        let _ = self.wake.write(1); // fails only at the counter's maximum; then it is readable
     }
 
     /// Sends a command, without waiting for the answer.
@@ -119,7 +119,7 @@ impl<S: Source> Inbox<S> {
         self.deferred.pop_front().or_else(|| self.commands.try_recv().ok())
     }
 
-    /// The next command about the policy and what was counted, if there is one. Those about the source stay, in their order.
+    /// The next command about the policy or the statistics, if there is one. The commands before it keep their order.
     pub fn next_about_policy(&mut self) -> Option<Command<S>> {
         while self.deferred.len() < COMMANDS_MAX {
             let command = self.commands.try_recv().ok()?;

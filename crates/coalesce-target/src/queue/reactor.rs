@@ -106,7 +106,7 @@ impl Reactor {
         });
     }
 
-    /// Calls io_uring_enter. After an error there is no event, and the queued operations stay queued.
+    /// Calls io_uring_enter. After an error it returns, perhaps without an event, and the queued operations stay queued.
     fn enter(&mut self, enter: impl FnOnce(&IoUring) -> std::io::Result<usize>) {
         self.enters += 1;
         let expected = [libc::ETIME, libc::EINTR, libc::EAGAIN, libc::EBUSY];
@@ -120,7 +120,7 @@ impl Reactor {
         }
     }
 
-    /// Calls of io_uring_enter since this was asked last.
+    /// Calls of io_uring_enter since the last call of this function.
     pub const fn take_enters(&mut self) -> u64 {
         std::mem::replace(&mut self.enters, 0)
     }

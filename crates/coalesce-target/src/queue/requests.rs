@@ -6,8 +6,8 @@ use crate::source::{Source, Task};
 use coalesce_policy::Mark;
 use std::collections::VecDeque;
 
-/// About the most buffers of all requests in flight on a queue. A Linux guest with this many has at least 128 MiB in
-/// flight.
+/// The approximate limit of the buffers of all requests in flight on a queue. A Linux guest with this many has at least
+/// 128 MiB in flight.
 const BUFFERS_MAX: usize = 32 << 10;
 
 /// A request in flight, or a free slot.
@@ -17,7 +17,7 @@ pub struct Slot<T> {
     pub task: Task,
     /// I/O priority: class in bits 15:13.
     pub ioprio: u16,
-    /// Where its requester may say a hint.
+    /// The dwords of the command in which its requester may give a hint.
     pub hint_dwords: [u32; 2],
     /// Its submitter group.
     pub group: u8,

@@ -140,7 +140,7 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Passes on whether the guest runs, and delivers what is held. Without a source there is nothing to decide.
+    /// Tells the policy whether the guest runs, which delivers what is held. Without a source there is nothing to decide.
     fn set_running(&mut self, slice: Slice) {
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
@@ -152,7 +152,7 @@ impl<S: Source> Queue<S> {
         self.note_decided(now, decided.map(Some));
     }
 
-    /// Whether the guest is said not to run. If nobody says when it runs again, it does so when the time is over.
+    /// Whether the last report says that the guest does not run. Without a new report it counts as running after `until`.
     fn is_stopped(&mut self) -> bool {
         let Some(slice) = self.slice.filter(|slice| !slice.running) else { return false };
         if slice.until > Instant::now() {
@@ -169,7 +169,7 @@ impl<S: Source> Queue<S> {
         u64::try_from(end).ok()
     }
 
-    /// Adds what others counted to the statistics.
+    /// Adds the counts of the reactor and of the source to the statistics.
     fn count_up(&mut self) {
         self.stats.enters += self.reactor.take_enters();
         self.stats.kicks += self.state.source_mut().map_or(0, Source::count_kicks);
@@ -405,7 +405,7 @@ impl<S: Source> Queue<S> {
         match step {
             Step::Ended(outcome) => self.end(id, outcome),
             // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and
-            // been reaped. The disk keeps its descriptors and its latency.
+            // been reaped. The disk keeps its descriptors open, and the latencies to which a timeout points in memory.
             Step::Submit(entry) => unsafe { self.reactor.push(id, entry) },
             Step::Again => self.requests.postpone(id),
         }
@@ -473,7 +473,7 @@ impl<S: Source> Queue<S> {
             decided = self.delivery.on_deadline(source, now).map(Some);
         }
         self.note_decided(now, decided);
-        // A guest that does not run takes all interrupts as one when it does, so that a hold would only be in its way.
+        // A guest that does not run takes all pending interrupts as one when it runs again, so a hold would save nothing.
         let is_stopped = self.is_stopped();
         if self.delivery.policy().held() > 0 && (is_stopped || self.must_deliver()) {
             self.flush();
@@ -490,7 +490,7 @@ impl<S: Source> Queue<S> {
     }
 
     /// Whether what is held must be delivered now. After the last request in flight of a disabled source no completion
-    /// follows, even if more requests wait to be taken. And a source may come to forbid holds while some are held.
+    /// follows, even if more requests wait to be taken. And a source may begin to forbid holds while completions are held.
     fn must_deliver(&self) -> bool {
         match &self.state {
             State::Disabled(_) if self.requests.in_flight() == 0 => true,
