@@ -1,7 +1,7 @@
 //! The depth: the commands that the requesters submit before they wait for a completion. Only a long hold can show it.
 
 use crate::algorithm::{Budget, Flags, commands};
-use crate::credit::{cost_of, times};
+use crate::credit::cost_of;
 use coalesce_decision::{Decision, Reason};
 
 /// Completions before the first probe.
@@ -52,12 +52,14 @@ impl Budget {
     }
 
     /// Learns from a probe. `found`: the commands that were outstanding when the requesters fell silent; 0: they did not.
-    /// The depth moves only as far as two probes agree, so that a single pause of the guest does not change it.
+    /// The depth moves only as far as two probes agree, so that a single pause of the guest does not change it. A third must
+    /// agree before the next one is late: arrivals at random can come back as a closed loop does twice in a row.
     fn learn(&mut self, found: u16) {
         let last = core::mem::replace(&mut self.found, found);
         let last = if self.flags.has(Flags::MISLED) { 0 } else { last };
-        self.depth = self.depth.max(last.min(found)).min(last.max(found));
-        if found > 0 && found != self.depth {
+        let before = self.depth;
+        self.depth = before.max(last.min(found)).min(last.max(found));
+        if found > 0 && (found != self.depth || self.depth != before) {
             self.until_probe = commands(u32::from(found) << 3 | 1); // look again soon
         } else {
             self.rest(self.held, !self.find_saves());
@@ -84,8 +86,9 @@ impl Budget {
             return;
         }
         self.back = BACK;
-        let gaps = i64::from(all.wrapping_sub(1));
-        let is_misled = times(5, self.oldest) < times(gaps, self.gap8 >> 2);
+        let gaps = u32::from(all.wrapping_sub(1));
+        let took = self.oldest.min(self.gap8); // below 2^29, as max_hold
+        let is_misled = took.wrapping_mul(5) < (self.gap8 >> 2).wrapping_mul(gaps);
         self.flags.set(Flags::MISLED, is_misled);
         if is_misled {
             self.depth = 0;

@@ -312,8 +312,9 @@ impl Reference {
 
     /// A probe has `found` this number of commands; 0: it found no end.
     fn probed(&mut self, found: i128) {
+        let before = self.learned.depth();
         self.learned.found.push(found);
-        let is_settled = found == 0 || found == self.learned.depth();
+        let is_settled = found == 0 || (found == self.learned.depth() && found == before);
         if is_settled {
             self.rest(self.held_count(), !self.saves(found));
         } else {
