@@ -112,8 +112,7 @@ STEP
 meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cut -d' ' -f1)
 touch "$work/marks"
 KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh \
-  linux/guest/applications.sh "nvme:$socket" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" \
-  linux/guest/applications.sh "nvme:$work/nvme" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" SCALE="$scale" \
+  linux/guest/applications.sh "nvme:$socket" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" SCALE="$scale" \
   POLICIES="$policies,none2" -- -plugin "$work/count.so,out=$work/marks" \
   > "$work/lines" 2> "$work/err" ||
   { grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }
