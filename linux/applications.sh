@@ -57,14 +57,14 @@ cp linux/guest/lib.sh "$work/root/cint"
 truncate -s 1G "$image"
 call() { "$program" call --control "$work/control" "$@"; } # SPDK's calls have the form of ours
 if [ -z "${SPDK_TGT:-}" ]; then
-  socket=$work/nvme disk='"ctrlr": "nvme"' prefix='' queues='.queues[]'
+  socket=$work/nvme named='"ctrlr": "nvme"' prefix='' queues='.queues[]'
   "$program" serve --device nvme --socket "$socket" --file "$image" --direct --queues 2 --control "$work/control" 2> "$work/log" &
   target=$!
   for _ in $(seq 100); do [ ! -S "$work/control" ] || break; sleep 0.05; done
 else
   # Its queue 0 is the admin queue.
   nqn=nqn.2016-06.io.spdk:nvme
-  socket=$work/disk/cntrl disk="\"nqn\": \"$nqn\"" prefix=coalesce_ queues='.queues[] | select(.queue > 0)'
+  socket=$work/disk/cntrl named="\"nqn\": \"$nqn\"" prefix=coalesce_ queues='.queues[] | select(.queue > 0)'
   signal=KILL # asked to end, it hangs while a connection closes
   "$SPDK_TGT" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work" -r "$work/control" > "$work/log" 2>&1 &
   target=$!
@@ -73,9 +73,9 @@ else
   {
     call bdev_aio_create "{\"name\": \"file\", \"filename\": \"$image\", \"block_size\": 512}"
     call nvmf_create_transport '{"trtype": "VFIOUSER"}'
-    call nvmf_create_subsystem "{$disk, \"allow_any_host\": true}"
-    call nvmf_subsystem_add_ns "{$disk, \"namespace\": {\"bdev_name\": \"file\"}}"
-    call nvmf_subsystem_add_listener "{$disk,
+    call nvmf_create_subsystem "{$named, \"allow_any_host\": true}"
+    call nvmf_subsystem_add_ns "{$named, \"namespace\": {\"bdev_name\": \"file\"}}"
+    call nvmf_subsystem_add_listener "{$named,
       \"listen_address\": {\"trtype\": \"VFIOUSER\", \"traddr\": \"$work/disk\", \"trsvcid\": \"0\"}}"
   } > /dev/null
   # Its namespaces can be shared, and Linux would take them for multipath devices.
@@ -106,7 +106,7 @@ case \$name in
 esac
 call() { "$program" call --control "$work/control" "\$@"; }
 call ${prefix}get_stats | jq -c 'map($queues | {completions, signals: .interrupts})' >> "$work/stats"
-[ "\$1" = end ] || call ${prefix}set_policy '{$disk, "policy": "'"\$policy"'"}' > /dev/null
+[ "\$1" = end ] || call ${prefix}set_policy '{$named, "policy": "'"\$policy"'"}' > /dev/null
 STEP
 # The kernel that the module is for.
 meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cut -d' ' -f1)
