@@ -58,7 +58,9 @@ truncate -s 1G "$image"
 call() { "$program" call --control "$work/control" "$@"; } # SPDK's calls have the form of ours
 if [ -z "${SPDK_TGT:-}" ]; then
   socket=$work/nvme named='"ctrlr": "nvme"' prefix='' queues='.queues[]'
-  "$program" serve --device nvme --socket "$socket" --file "$image" --direct --queues 2 --control "$work/control" 2> "$work/log" &
+  disk=(--file "$image" --direct)
+  [ -z "${LATENCY:-}" ] || disk=(--memory 1G --latency "$LATENCY")
+  "$program" serve --device nvme --socket "$socket" "${disk[@]}" --queues 2 --control "$work/control" 2> "$work/log" &
   target=$!
   for _ in $(seq 100); do [ ! -S "$work/control" ] || break; sleep 0.05; done
 else
@@ -82,13 +84,7 @@ else
   export APPEND="nvme_core.multipath=N${APPEND:+ $APPEND}"
 fi
 scale=${SCALE:-1}
-disk=(--file "$image" --direct)
-[ -z "${LATENCY:-}" ] || disk=(--memory 1G --latency "$LATENCY")
 paper=in_flight=off,delta=$((6 * scale))us,max_hold=off
-"$program" serve --device nvme --socket "$work/nvme" "${disk[@]}" --queues 2 --control "$work/control" \
-  2> "$work/log" &
-target=$!
-for _ in $(seq 100); do [ ! -S "$work/control" ] || break; sleep 0.05; done
 cat > "$work/step" <<STEP
 name=\${1%% *}
 case \$name in
