@@ -11,7 +11,10 @@ mkdir -p /dev/shm
 mount -t tmpfs shm /dev/shm
 cd /dev/shm || exit
 dmesg -n 1 # kernel messages would garble the job's lines; they are shown below if it fails
-while read -r m; do insmod "/mods/$m" || echo "GUEST-ERROR insmod $m failed"; done < /mods/order
+# Parameters of modules on the command line: modprobe reads them, insmod does not.
+params() { tr ' ' '\n' < /proc/cmdline | sed -n "s/^$(basename "$1" .ko | tr - _)[.]//p"; }
+# shellcheck disable=SC2046 # a list of words
+while read -r m; do insmod "/mods/$m" $(params "$m") || echo "GUEST-ERROR insmod $m failed"; done < /mods/order
 up() { cut -d' ' -f1 /proc/uptime; }
 disks() { for d in /sys/block/vd* /sys/block/nvme*n*; do [ ! -e "$d" ] || printf '%s ' "${d##*/}"; done; }
 i=0

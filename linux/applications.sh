@@ -17,6 +17,8 @@
 #   KVELL=PROGRAM  a statically linked KVell, for the loads kvell and kvell-rocksdb: arguments disks, workers, requests, and its files in
 #                  /mnt
 #   KERNEL         as for build.sh [6.1]   OUT=DIR     keeps what was measured
+#   SPDK_TGT=PROGRAM   coalesce_spdk_tgt, whose NVMe disk over vfio-user is used instead of ours, on the same file. Policy
+#                  "none" is SPDK as it is. It polls, and takes a CPU
 #
 # Counts, per I/O or per transaction, are exact: signals that the disk sent, interrupts as the guest counts them, context
 # switches, and instructions of all the guest's CPUs, which a plugin of QEMU counts, without those of starting the programs.
@@ -42,8 +44,8 @@ program=$(realpath "${CARGO_TARGET_DIR:-target}")/release/coalesce-target
 work=$(mktemp -d)
 # On the machine's own disk, past its page cache: completions come after a disk's time, one by one. /tmp may be memory.
 image=$(mktemp -p "$(dirname "$program")" disk.XXXXXX)
-target=''
-trap '[ -z "$target" ] || kill "$target" 2> /dev/null || true; rm -rf "$work" "$image"' EXIT
+target='' signal=TERM
+trap '[ -z "$target" ] || kill -"$signal" "$target" 2> /dev/null || true; rm -rf "$work" "$image"' EXIT
 
 mkdir -p "$work/root/cint" "$work/root/mods"
 guest/plugin/build.sh "$work" "$work/root/mark"
@@ -53,14 +55,36 @@ cp linux/guest/lib.sh "$work/root/cint"
 { cat "$tools"; (cd "$work/root" && find . | cpio --quiet -o -H newc -R 0:0); } > "$work/initrd"
 
 truncate -s 1G "$image"
+call() { "$program" call --control "$work/control" "$@"; } # SPDK's calls have the form of ours
+if [ -z "${SPDK_TGT:-}" ]; then
+  socket=$work/nvme named='"ctrlr": "nvme"' prefix='' queues='.queues[]'
+  disk=(--file "$image" --direct)
+  [ -z "${LATENCY:-}" ] || disk=(--memory 1G --latency "$LATENCY")
+  "$program" serve --device nvme --socket "$socket" "${disk[@]}" --queues 2 --control "$work/control" 2> "$work/log" &
+  target=$!
+  for _ in $(seq 100); do [ ! -S "$work/control" ] || break; sleep 0.05; done
+else
+  # Its queue 0 is the admin queue.
+  nqn=nqn.2016-06.io.spdk:nvme
+  socket=$work/disk/cntrl named="\"nqn\": \"$nqn\"" prefix=coalesce_ queues='.queues[] | select(.queue > 0)'
+  signal=KILL # asked to end, it hangs while a connection closes
+  "$SPDK_TGT" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work" -r "$work/control" > "$work/log" 2>&1 &
+  target=$!
+  for _ in $(seq 200); do if call spdk_get_version > /dev/null 2>&1; then break; fi; sleep 0.1; done
+  mkdir "$work/disk"
+  {
+    call bdev_aio_create "{\"name\": \"file\", \"filename\": \"$image\", \"block_size\": 512}"
+    call nvmf_create_transport '{"trtype": "VFIOUSER"}'
+    call nvmf_create_subsystem "{$named, \"allow_any_host\": true}"
+    call nvmf_subsystem_add_ns "{$named, \"namespace\": {\"bdev_name\": \"file\"}}"
+    call nvmf_subsystem_add_listener "{$named,
+      \"listen_address\": {\"trtype\": \"VFIOUSER\", \"traddr\": \"$work/disk\", \"trsvcid\": \"0\"}}"
+  } > /dev/null
+  # Its namespaces can be shared, and Linux would take them for multipath devices.
+  export APPEND="nvme_core.multipath=N${APPEND:+ $APPEND}"
+fi
 scale=${SCALE:-1}
-disk=(--file "$image" --direct)
-[ -z "${LATENCY:-}" ] || disk=(--memory 1G --latency "$LATENCY")
 paper=in_flight=off,delta=$((6 * scale))us,max_hold=off
-"$program" serve --device nvme --socket "$work/nvme" "${disk[@]}" --queues 2 --control "$work/control" \
-  2> "$work/log" &
-target=$!
-for _ in $(seq 100); do [ ! -S "$work/control" ] || break; sleep 0.05; done
 cat > "$work/step" <<STEP
 name=\${1%% *}
 case \$name in
@@ -76,15 +100,15 @@ case \$name in
   paper-ooo | urgent-ooo) policy=cint:ooo=on,$paper ;;
   *) policy=\$name ;;
 esac
-"$program" call --control "$work/control" get_stats | jq -c 'map(.queues[] | {completions, signals: .interrupts})' >> "$work/stats"
-[ "\$1" = end ] || "$program" call --control "$work/control" set_policy \
-  "{\"ctrlr\":\"nvme\",\"policy\":\"\$policy\"}" > /dev/null
+call() { "$program" call --control "$work/control" "\$@"; }
+call ${prefix}get_stats | jq -c 'map($queues | {completions, signals: .interrupts})' >> "$work/stats"
+[ "\$1" = end ] || call ${prefix}set_policy '{$named, "policy": "'"\$policy"'"}' > /dev/null
 STEP
 # The kernel that the module is for.
 meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cut -d' ' -f1)
 touch "$work/marks"
 KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh \
-  linux/guest/applications.sh "nvme:$work/nvme" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" SCALE="$scale" \
+  linux/guest/applications.sh "nvme:$socket" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" SCALE="$scale" \
   POLICIES="$policies,none2" -- -plugin "$work/count.so,out=$work/marks" \
   > "$work/lines" 2> "$work/err" ||
   { grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }

@@ -11,7 +11,7 @@
 #   POLICIES=A,B   [none,vic,cint,auto]; "none" is measured twice: how far the two differ is noise
 #   OUT=DIR     keeps what was measured
 #
-# Two guests: one for times and interrupts, and one, with one round of 0.4 s each, whose instructions a plugin of QEMU counts. Counts carry
+# Two guests: one for times and interrupts, and one, with one round of 2 s each, whose instructions a plugin of QEMU counts. Counts carry
 # over to other machines; times under emulation (TCG) do not. Columns, medians over the rounds:
 #   irq/IO guest   /proc/interrupts       irq/IO dev, msg/IO   the target's own: signals, and doorbells that came as messages
 #   instr/IO       the guest's, all CPUs, without those of starting fio
@@ -139,7 +139,7 @@ run() { # NAME ROUNDS RUNTIME [QEMU-ARGUMENTS]: a guest; "$work/NAME" gets a lin
 run times "${ROUNDS:-2}" "${RUNTIME:-0.8}"
 plugin=(-plugin "$work/count.so,out=$work/marks")
 if echo quit | "$QEMU" -machine none -display none -monitor stdio "${plugin[@]}" > "$work/plugin" 2>&1; then
-  INITRD=$work/mark.cpio run counts 1 0.4 "${plugin[@]}"
+  INITRD=$work/mark.cpio run counts 1 2 "${plugin[@]}"
 else
   echo "SKIPPED: counting instructions: $(tail -n 1 "$work/plugin")"
   : > "$work/counts"

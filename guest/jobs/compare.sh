@@ -18,7 +18,7 @@ turn() { # DISK:POLICY LOAD
   use "$(find_disk "${1%%:*}")"
   # shellcheck disable=SC2034 # for measure
   if [ "$2" = empty ]; then GLOBAL="--size=64M --number_ios=1"; else
-    GLOBAL="--time_based --runtime=${RUNTIME:-1} --size=64M --cpus_allowed=$(irq_cpu)"
+    GLOBAL="$(for_seconds "${RUNTIME:-1}") --size=64M --cpus_allowed=$(irq_cpu)"
   fi
   mark
   load "$2" || fail "$*"

@@ -41,6 +41,9 @@ write_back() {
 # The request queues' lines themselves, for a look at the spread over CPUs and queues.
 show_irqs() { grep -E -- '-req\.|nvme[0-9]+q' /proc/interrupts | sed 's/^/IRQ /'; }
 
+# for_seconds S: fio's options to run that long. S may have a fraction; fio's own seconds may not, and it says nothing.
+for_seconds() { awk -v s="$1" 'BEGIN { printf "--time_based --runtime=%dms\n", s * 1000 }'; }
+
 # measure NAME FIO-OPTIONS...: run fio on the disk, print one RESULT line per fio job, return fio's
 # status. More jobs for the same run: ... --name=OTHER FIO-OPTIONS. GLOBAL has options for
 # all of them, WITH a command to run fio under.

@@ -30,7 +30,7 @@ chmod 1777 /tools/mnt
 cpu=$(irq_cpu)
 set_parameter cint_hold_us $((200 * ${SCALE:-1}))
 fio_load() { # NAME FIO-OPTIONS...
-  time="--time_based --runtime=${RUNTIME:-2}"
+  time=$(for_seconds "${RUNTIME:-2}")
   [ -z "$start" ] || time=--number_ios=1
   GLOBAL="$time --offset=${half}M --size=64M" measure "$@" > out || fail "$1: $(grep GUEST-FIO out)"
   grep '^RESULT' out > fio_result || fail "$1: no result"

@@ -242,7 +242,8 @@ guest_nvme() {
     for policy in none auto vic; do
       rpc coalesce_set_policy -q "$nqn" "$policy"
       rpc coalesce_reset_stats -q "$nqn"
-      QEMU=$qemu "$root/guest/run-guest.sh" "$here/nvme.sh" "$work/c0" -- \
+      # SPDK's namespaces can be shared: without multipath=N Linux has two block devices for one.
+      MORE_DISKS=1 APPEND=nvme_core.multipath=N QEMU=$qemu "$root/guest/run-guest.sh" "$here/nvme.sh" "$work/c0" -- \
         -device "{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$work/nvme/cntrl\"}}" \
         > "$work/result" 2>&1 || fail "nvme: $(tail -n 30 "$work/result")"
       sed -n 's/^RESULT //p' "$work/result" | jq -c --arg policy "$policy" --arg how "$how" \
