@@ -25,7 +25,7 @@ done | sort -u | awk -F '|' -v allowed="$(printf '%s|' "${allowed[@]}")" -v exce
   }
   # Every part of a conjunction must have an alternative that is allowed.
   {
-    gsub("/", " OR ", $2); gsub(/[()]/, "", $2)
+    gsub("/", " OR ", $2); gsub(/[()]/, "", $2); gsub(/ +/, " ", $2)
     parts = split($2, part, " AND "); good = parts > 0
     for (i = 1; i <= parts; i++) {
       either = 0

@@ -10,12 +10,12 @@
     clippy::panic,
     clippy::unwrap_used
 )]
-//! A latency budget decides whether a completion interrupts now or waits for more completions. It interrupts as rarely as
-//! a stated share of added latency allows.
+//! A latency budget decides whether a completion interrupts now or waits for more completions:
 //!
-//! It has one main parameter, ε. With ε = 5 %, holding completions adds at most 5 % of the time that the requests spend,
-//! and within this limit there are as few interrupts as possible. An urgent request is not held, nor is one that is alone.
-//! No hold is longer than `max_hold`. A storm guard, if there is one, may hold any completion until its interval ends.
+//! Of the time your requests spend, at most 5 % is added by waiting for company; within that, as few interrupts as it buys;
+//! nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than `max_hold`.
+//!
+//! The share, ε, is its main parameter. A storm guard, if there is one, may hold any completion until its interval ends.
 //!
 //! # Terms
 //!
