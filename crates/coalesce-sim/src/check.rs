@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn what_is_wrong() {
         for (events, expected) in [
-            (&[COMPLETION, HOLD][..], "1 completions are lost"),
+            (&[COMPLETION, HOLD][..], "lost: 1 completion, held since 0"),
             (&[COMPLETION, COMPLETION, interrupt(2)], "no decision about the first"),
             (&[interrupt(0)], "covers nothing"),
             (&[COMPLETION, HOLD, interrupt(2)], "covers 2 of 1 completions"),
