@@ -17,11 +17,11 @@ check=
 if [ "${1:-}" = --check ]; then
   check=1
 else
-  for run; do jq -S '.command |= gsub(" --(out|json) [^ ]+"; "") | del(.[]? | .jobs? | .[]?.turns) | walk(if type == "number" then . * 1e4 | round / 1e4 else . end)' "${run#*=}" > "docs/results/${run%%=*}.json"; done
+  for run; do jq -S '.command |= (gsub(" --(out|json) [^ ]+"; "") | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | walk(if type == "number" then . * 1e4 | round / 1e4 else . end)' "${run#*=}" > "docs/results/${run%%=*}.json"; done
 fi
 # shellcheck disable=SC2016 # jq's
 defs='
-  def run_of: "`\(.command | sub("^[^ ]*/"; ""))`. \(.machine.cpu), \(.machine.cores) CPUs, \(.machine.kernel), load \(.machine.load) at the start";
+  def run_of: "`\(.command)`. \(.machine.cpu), \(.machine.cores) CPUs, \(.machine.kernel), load \(.machine.load) at the start";
   def digits(n): . * pow(10; n) | round | tostring | if n == 0 then . else ("0" * (n + 1 - length) // "") + . | .[:-n] + "." + .[-n:] end;
   def short: if . >= 100 then digits(0) elif . >= 10 then digits(1) elif . >= 1 then digits(2) else digits(3) end;
   def ratio: if . == null then "∞" elif . >= 10 then digits(0) elif . >= 2 then digits(1) else digits(2) end;
