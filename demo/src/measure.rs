@@ -22,7 +22,7 @@ use crate::target::Target;
 const SETTLE: Duration = Duration::from_millis(50);
 /// A load that does nothing for so long has failed.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// A job of which the machine is too slow to make the blocks of the first look ends after so many times its length.
+/// Where the machine is too slow for the blocks of the first look, a job ends after this multiple of its length.
 const LATE_MAX: f64 = 2.0;
 
 /// Measures a job under every policy while `client` loads the disk with it. `is_alive`: an error if the load has ended.

@@ -8,7 +8,7 @@ use crate::counts::Counts;
 
 /// From this share on the CPUs are contended.
 const CONTENDED_MIN: f64 = 0.2;
-/// From so many sleeps for an interrupt on the client sleeps.
+/// From this number of sleeps for each interrupt on, the regime is that the client sleeps.
 const SLEEPS_MIN: f64 = 0.1;
 
 /// Of one job, under the baseline: what a policy changes is its effect, and no condition of it.

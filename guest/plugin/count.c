@@ -3,8 +3,8 @@
 //     -plugin count.so,out=FILE
 //     -plugin count.so,socket=PATH
 //
-// Each time the guest executes the instruction of mark.s, FILE gets a line with the number so far. Whoever connects to the Unix
-// socket gets a line for each CPU: its instructions, those of its interrupts, and its interrupts. An interrupt lasts until the iretq
+// Each time the guest executes the instruction of mark.s, FILE gets a line with the number so far. A client of the Unix socket
+// gets a line for each CPU: its instructions, those of its interrupts, and its interrupts. An interrupt lasts until the iretq
 // that ends it, with the soft interrupts that are run before that; one that ends in another task, until that task leaves the
 // kernel or halts. A block of instructions counts as a whole when it begins, so one that an exception ends counts too many.
 #include <inttypes.h>

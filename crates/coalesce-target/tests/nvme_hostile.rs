@@ -26,7 +26,7 @@ use proptest::prelude::*;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -713,21 +713,6 @@ fn a_reset_does_not_wait_for_ranges_to_discard_that_have_not_begun() {
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 
-/// A file whose first Write Zeroes waits until it may go on: in a thread of the kernel's. Returns what says that it waits, and what lets it go on.
-fn stall_first_zeroing(medium: &Medium) -> (Receiver<()>, Sender<()>) {
-    let (begun, has_begun) = channel();
-    let (go_on, may_go_on) = channel();
-    let mut is_first = true;
-    medium.plan(move |call| {
-        if matches!(call, Call::Allocate { .. }) && std::mem::replace(&mut is_first, false) {
-            begun.send(()).unwrap();
-            let _ = may_go_on.recv();
-        }
-        Fault::None
-    });
-    (has_begun, go_on)
-}
-
 /// Lets it go on after a while.
 fn release(go_on: Sender<()>) {
     std::thread::spawn(move || {
@@ -745,7 +730,7 @@ fn without_bus_mastering_nothing_is_posted_or_signalled() {
     let (mut sq, mut cq) = host.pair(64);
     let event = host.admin_submit(Sqe::new(0x0c));
     host.interrupts(0);
-    let (has_begun, go_on) = stall_first_zeroing(&medium);
+    let (has_begun, go_on) = medium.stall_first_zeroing();
     host.submit(&mut sq, Sqe::io(8).blocks(0, 8));
     has_begun.recv_timeout(PATIENCE).unwrap();
     release(go_on);
@@ -766,7 +751,7 @@ fn bus_mastering_ends_after_what_a_reset_left_in_flight() {
     let Some(medium) = Medium::new_or_skip("bus mastering ends after a reset", SIZE as usize) else { return };
     let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
     let (mut sq, _) = host.pair(64);
-    let (has_begun, go_on) = stall_first_zeroing(&medium);
+    let (has_begun, go_on) = medium.stall_first_zeroing();
     host.submit(&mut sq, Sqe::io(8).blocks(0, 8));
     has_begun.recv_timeout(PATIENCE).unwrap();
     host.set32(0x14, 0x0046_0000);
@@ -805,7 +790,7 @@ fn a_queue_that_drains_answers_questions() {
     let Some(medium) = Medium::new_or_skip("questions while a queue drains", SIZE as usize) else { return };
     let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
     let (mut sq, _) = host.pair(64);
-    let (has_begun, go_on) = stall_first_zeroing(&medium);
+    let (has_begun, go_on) = medium.stall_first_zeroing();
     host.submit(&mut sq, Sqe::io(8).blocks(0, 8));
     has_begun.recv_timeout(PATIENCE).unwrap();
     host.set32(0x14, 0x0046_0000);

@@ -7,7 +7,6 @@ mod nvme_host;
 use coalesce_target::vfio_user::PATIENCE as ANSWER_BY;
 use medium::{Call, Event, Fault, Medium};
 use nvme_host::{DATA, Host, PATIENCE, QUIET, READ, SIZE, Setup, Sqe, WRITE};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -70,21 +69,6 @@ fn what_must_be_durable_is_on_the_medium_when_it_completes() {
     assert_eq!(host.bytes(DATA + 160, 1), [1], "an error of the medium, in SMART / Health Information");
 }
 
-/// The first Write Zeroes waits until it may go on. Returns what says that it waits, and what lets it go on.
-fn stall(medium: &Medium) -> (Receiver<()>, Sender<()>) {
-    let (begun, has_begun) = channel();
-    let (go_on, may_go_on) = channel();
-    let mut is_first = true;
-    medium.plan(move |call| {
-        if matches!(call, Call::Allocate { .. }) && std::mem::replace(&mut is_first, false) {
-            begun.send(()).unwrap();
-            let _ = may_go_on.recv();
-        }
-        Fault::None
-    });
-    (has_begun, go_on)
-}
-
 /// As QEMU resets a guest, or its driver lets go: an answer comes in time, and it does not say what is not so.
 #[test]
 fn what_waits_for_requests_in_flight_waits_only_for_a_while() {
@@ -92,7 +76,7 @@ fn what_waits_for_requests_in_flight_waits_only_for_a_while() {
         let Some(medium) = Medium::new_or_skip("a wait that ends", SIZE as usize) else { return };
         let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
         let (mut sq, _) = host.pair(8);
-        let (has_begun, go_on) = stall(&medium);
+        let (has_begun, go_on) = medium.stall_first_zeroing();
         host.submit(&mut sq, zero(0));
         has_begun.recv_timeout(PATIENCE).unwrap();
         let start = Instant::now();
@@ -131,7 +115,7 @@ fn a_shutdown_ends_without_bus_mastering() {
     let Some(medium) = Medium::new_or_skip("a shutdown while bus mastering ends", SIZE as usize) else { return };
     let mut host = Host::with(&Setup { file: Some(&medium.path()), ..Setup::default() });
     let (mut sq, _) = host.pair(8);
-    let (has_begun, go_on) = stall(&medium);
+    let (has_begun, go_on) = medium.stall_first_zeroing();
     host.submit(&mut sq, zero(0));
     has_begun.recv_timeout(PATIENCE).unwrap();
     host.set32(0x14, 0x0046_4001);

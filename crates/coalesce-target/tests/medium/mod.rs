@@ -11,6 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -97,6 +98,22 @@ impl Medium {
     /// From now on calls are done as `plan` says.
     pub fn plan(&self, plan: impl FnMut(&Call) -> Fault + Send + 'static) {
         self.state().plan = Box::new(plan);
+    }
+
+    /// The first Write Zeroes waits until it may go on, in a thread of the kernel's. Returns what says that it waits, and what lets
+    /// it go on.
+    pub fn stall_first_zeroing(&self) -> (Receiver<()>, Sender<()>) {
+        let (begun, has_begun) = channel();
+        let (go_on, may_go_on) = channel();
+        let mut is_first = true;
+        self.plan(move |call| {
+            if matches!(call, Call::Allocate { .. }) && std::mem::replace(&mut is_first, false) {
+                begun.send(()).unwrap();
+                let _ = may_go_on.recv();
+            }
+            Fault::None
+        });
+        (has_begun, go_on)
     }
 
     /// Puts a mark between what has happened and what comes.
