@@ -11,7 +11,7 @@ const REPEATS_MAX: u32 = 2;
 pub const ERROR: f64 = 0.05;
 /// Fewer blocks are not worth a look.
 const FIRST_LOOK_MIN: usize = 14;
-/// So often the blocks are looked at, the end included.
+/// The most looks at the blocks, the end included.
 const LOOKS_MAX: usize = 4;
 /// More blocks than any time allows.
 const END: usize = 100_000;
