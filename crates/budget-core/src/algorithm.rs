@@ -186,8 +186,6 @@ impl Flags {
     pub(crate) const PROBE: u8 = 16;
     /// What is held is due, and waits for the storm guard.
     pub(crate) const PUT_OFF: u8 = 32;
-    /// The last probe did not find a depth, as the requesters came back too fast.
-    pub(crate) const MISLED: u8 = 64;
 
     pub(crate) const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

@@ -12,6 +12,8 @@ const VAIN_MAX: u8 = 6;
 const SKIP_BITS_MAX: u8 = 10;
 /// The most submissions after a probe that are observed, to see how fast the requesters submit again.
 pub(crate) const BACK: u8 = 6;
+/// Instead of [`BACK`]: those submissions showed that the probe misled.
+const MISLED: u8 = BACK + 1;
 
 impl Budget {
     /// Whether completions are held to learn the depth, until all requesters wait for a completion and none submits. No
@@ -56,10 +58,10 @@ impl Budget {
     /// agree before the next one is late: arrivals at random can come back as a closed loop does twice in a row.
     fn learn(&mut self, found: u16) {
         let last = core::mem::replace(&mut self.found, found);
-        let last = if self.flags.has(Flags::MISLED) { 0 } else { last };
+        let last = if self.back == MISLED { 0 } else { last };
         let before = self.depth;
         self.depth = before.max(last.min(found)).min(last.max(found));
-        if found > 0 && (found != self.depth || self.depth != before) {
+        if found > 0 && found != before {
             self.until_probe = commands(u32::from(found) << 3 | 1); // look again soon
         } else {
             self.rest(self.held, !self.find_saves());
@@ -73,7 +75,7 @@ impl Budget {
     /// all that is outstanding, and only that earns credit. So the depth is unknown again, and the next probe cannot agree
     /// with this one.
     pub(crate) fn note_return(&mut self, count: u16) {
-        if self.back == BACK {
+        if !self.sees_return() {
             return;
         }
         if self.back == 0 {
@@ -89,9 +91,8 @@ impl Budget {
         let gaps = u32::from(all.wrapping_sub(1));
         let took = self.oldest.min(self.gap8); // below 2^29, as max_hold
         let is_misled = took.wrapping_mul(5) < (self.gap8 >> 2).wrapping_mul(gaps);
-        self.flags.set(Flags::MISLED, is_misled);
         if is_misled {
-            self.depth = 0;
+            (self.depth, self.back) = (0, MISLED);
             self.rest(self.found, true);
         } else if self.find_saves() {
             self.vain = 0;

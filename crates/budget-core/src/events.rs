@@ -136,7 +136,7 @@ impl Budget {
 
     /// Forgets what was learned about the requesters, as others may come. What is held stays held.
     pub fn forget(&mut self) {
-        self.flags.set(Flags::PROBE | Flags::SEVERAL | Flags::BUSY | Flags::MISLED, false);
+        self.flags.set(Flags::PROBE | Flags::SEVERAL | Flags::BUSY, false);
         (self.depth, self.found, self.back, self.until_probe, self.vain) = (0, 0, BACK, FIRST_PROBE, 0);
         (self.skip, self.skip_bits) = (0, 1);
         (self.in_flight, self.outstanding) = (0, self.held);
