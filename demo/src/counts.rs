@@ -31,8 +31,8 @@ pub struct Counts {
     pub instructions: u64,
     /// Those of its interrupts among them, from the interrupt to the return from it.
     pub interrupt_instructions: u64,
-    /// Rounds of the loop that computes beside the client.
-    pub computed: u64,
+    /// Rounds of the loop that computes beside the client; none: no loop does.
+    pub computed: Option<u64>,
     /// CPU time of the client: the load generator, or all of the virtual machine.
     pub client_cpu_ns: u64,
     /// CPU time of the disk's process.
@@ -51,7 +51,7 @@ impl Counts {
             realtime: self.realtime.saturating_sub(earlier.realtime),
             interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             system_calls: self.system_calls.saturating_sub(earlier.system_calls),
-            computed: self.computed.saturating_sub(earlier.computed),
+            computed: self.computed.zip(earlier.computed).map(|(now, earlier)| now.saturating_sub(earlier)),
             instructions: self.instructions.saturating_sub(earlier.instructions),
             interrupt_instructions: self.interrupt_instructions.saturating_sub(earlier.interrupt_instructions),
             client_cpu_ns: self.client_cpu_ns.saturating_sub(earlier.client_cpu_ns),

@@ -71,7 +71,7 @@ impl<'a> Probe<'a> {
             realtime: sum("/device/realtime")?,
             interrupts,
             system_calls: sum("/device/enters")? + interrupts,
-            computed: self.client.computed.as_ref().map_or(0, |computed| computed.load(Ordering::Relaxed)),
+            computed: self.client.computed.as_ref().map(|computed| computed.load(Ordering::Relaxed)),
             instructions,
             interrupt_instructions,
             client_cpu_ns: cpu_ns(self.client.process)?,
