@@ -4,7 +4,7 @@ mod raw;
 
 use raw::*;
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -89,4 +89,33 @@ fn a_table_follows_the_other_and_a_target_that_ends_is_said_to() {
     let output = top(&["--interval=1ms"], &[&control]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("interval 1ms is out of range; allowed: 10ms to 3600s"));
+}
+
+#[test]
+fn a_terminal_shows_the_tables_until_q_is_pressed_and_is_given_back() {
+    let target = Target::start(&[Disk::memory("disk", "1M")]);
+    let control = target.path("control");
+    for key in ["q", "\x03"] {
+        // util-linux's script gives it a terminal.
+        let run = format!("stty cols 90 rows 8; exec {BINARY} top --interval 10ms --control {}", control.display());
+        let mut command = Command::new("script");
+        command.args(["-qec", &run, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = Program(command.spawn().unwrap());
+        let (mut keys, mut screen) = (program.0.stdin.take().unwrap(), program.0.stdout.take().unwrap());
+        let mut seen = String::new();
+        let mut read_until = |word: &str| {
+            while !seen.contains(word) {
+                let mut bytes = [0; 4096];
+                let length = screen.read(&mut bytes).unwrap();
+                assert!(length > 0, "{word} is missing: {seen:?}");
+                seen.push_str(&String::from_utf8_lossy(&bytes[..length]));
+            }
+        };
+        for word in ["\x1b[?1049h", "q: quit", "interrupts/IO", " all "] {
+            read_until(word);
+        }
+        keys.write_all(key.as_bytes()).unwrap();
+        read_until("\x1b[?1049l");
+        assert!(program.0.wait().unwrap().success(), "{key:?}");
+    }
 }

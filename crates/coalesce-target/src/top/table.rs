@@ -1,0 +1,63 @@
+//! The tables of `top`: lines for a terminal, which are the text for a file.
+
+use super::Outcomes;
+use super::rates::Row;
+use ratatui::style::Stylize as _;
+use ratatui::text::Line;
+use std::collections::BTreeMap;
+
+/// A table for each target.
+pub(super) fn lines(outcomes: &Outcomes<'_>) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for (path, outcome) in outcomes {
+        match outcome {
+            Ok(rows) => {
+                lines.push(Line::from(path.display().to_string()).cyan());
+                lines.extend(table(rows));
+            }
+            Err(error) => lines.push(Line::from(format!("{error:#}")).red()),
+        }
+        lines.push(Line::default());
+    }
+    lines
+}
+
+/// The lines without their colours.
+pub(super) fn text(outcomes: &Outcomes<'_>) -> String {
+    lines(outcomes).iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn table(rows: &[Row]) -> Vec<Line<'static>> {
+    let wide = rows.iter().map(|row| row.ctrlr.chars().count()).max().unwrap_or(0).max("disk".len());
+    let line = |name: &str, queue: &str, numbers: [&str; 3], budget: &str, reasons: &str| {
+        let [iops, interrupts, added] = numbers;
+        format!("{name:wide$} {queue:>5} {iops:>9} {interrupts:>13} {added:>9} {budget:>12}  {reasons}")
+    };
+    let numbers = ["IOPS", "interrupts/IO", "added us"];
+    let mut lines = vec![Line::from(line("disk", "queue", numbers, "budget %", "delivered because")).bold()];
+    for row in rows {
+        if let Some(error) = &row.error {
+            lines.push(Line::from(format!("{:wide$} {error}", row.ctrlr)).red());
+            continue;
+        }
+        let numbers =
+            [format!("{:.0}", row.iops), format!("{:.3}", row.interrupts_per_io), format!("{:.2}", row.added_ns / 1e3)];
+        let numbers = numbers.each_ref().map(String::as_str);
+        let budget = row.budget_percent.map_or("-".to_owned(), |[spent, limit]| format!("{spent:.2} of {limit}"));
+        let reasons = reasons(&row.delivered);
+        lines.push(match row.queue {
+            None => Line::from(line(&row.ctrlr, "all", numbers, &budget, &reasons)).bold(),
+            Some(queue) => Line::from(line("", &queue.to_string(), numbers, &budget, &reasons)),
+        });
+    }
+    lines
+}
+
+/// The three most frequent reasons, with their shares.
+fn reasons(delivered: &BTreeMap<String, u64>) -> String {
+    let total: u64 = delivered.values().sum();
+    let mut counts: Vec<_> = delivered.iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let share = |(reason, count): &(&String, &u64)| format!("{reason} {:.0} %", 100.0 * **count as f64 / total as f64);
+    counts.iter().take(3).map(share).collect::<Vec<_>>().join(", ")
+}
