@@ -4,7 +4,7 @@
 #   guest.sh hints      what the requests of each system call carry, by the device's record: a table (docs/linux-hints.md)
 #   guest.sh verify     data is right with out-of-order completions on and off, strict Barriers, and resets; golden traces
 #   KERNEL, GUEST_SUITES   as for build.sh [6.1]
-#   WIRE        cdw12 or cdw13 [cdw12]
+#   WIRE        where hints are, as the parameter cint_wire [cdw12:16]
 #
 # Needs target/release/coalesce-target.
 set -euo pipefail
@@ -46,12 +46,15 @@ run() { APPEND="no_timer_check ${APPEND:-}" KERNEL_META=$meta INITRD=$tmp/initrd
 case $job in
   hints)
     # The device infers nothing: what it counts was on the wire.
-    serve cint:hints=none 3 # one for each CPU, and a polled one
-    run WIRE="${WIRE:-cdw12}" > "$tmp/rows" || { cat "$tmp/rows"; exit 1; }
+    wire=${WIRE:-cdw12:16}
+    bits=$wire
+    [ "$wire" != latency ] || bits=none # it needs no bits
+    serve "cint:hints=none,bits=$bits" 3 # one for each CPU, and a polled one
+    run WIRE="$wire" > "$tmp/rows" || { cat "$tmp/rows"; exit 1; }
     kill "$pid"; wait "$pid" || true; pid=''
     "$here/guest/table.py" "$tmp/record" "$tmp/rows" | tee "$tmp/table"
     # The page's table is with the defaults, of kernel 6.1.
-    [ "${WIRE:-cdw12} ${KERNEL:-6.1}" != "cdw12 6.1" ] || grep '^|' docs/linux-hints.md | sed '/^| system call | read/,/^$/!d' |
+    [ "$wire ${KERNEL:-6.1}" != "cdw12:16 6.1" ] || grep '^|' docs/linux-hints.md | sed '/^| system call | read/,/^$/!d' |
       head -n "$(wc -l < "$tmp/table")" | diff - "$tmp/table" || { echo "guest.sh: docs/linux-hints.md has another table" >&2; exit 1; }
     ;;
   verify)

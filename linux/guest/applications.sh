@@ -164,7 +164,7 @@ switches() { awk '$1 == "ctxt" { print $2 }' /proc/stat; }
 turn() { # POLICY LOAD
   policy=$1 start=
   case $1 in start) start=1 ;; esac
-  case $1 in cint | cint-ooo | paper* | urgent* | storm) wire=cdw12 ;; *) wire=none ;; esac
+  case $1 in cint | cint-ooo | paper* | urgent* | storm) wire=cdw12:16 ;; *) wire=none ;; esac
   case $1 in urgent*) last=0 ;; *) last=1 ;; esac
   case $1 in *-ooo) ooo=1 ;; *) ooo=0 ;; esac
   # Each turn finds the same database.

@@ -3,7 +3,7 @@
 # else has: the host splits the device's record at these.
 # shellcheck source=linux/guest/lib.sh
 . /cint/lib.sh
-load cint_wire="${WIRE:-cdw12}" poll_queues=1
+load cint_wire="${WIRE:-cdw12:16}" poll_queues=1
 
 row() { # NAME COMMAND...: a name of "-" is no row of the table
   name=$1; shift

@@ -45,23 +45,39 @@ MODULE_PARM_DESC(
 module_param(cint_timeouts, ulong, 0444);
 MODULE_PARM_DESC(cint_timeouts, "timers that took what was left (read only)");
 
-enum nvme_cint_wire { NVME_CINT_NONE, NVME_CINT_CDW12, NVME_CINT_CDW13 };
-static const char *const nvme_cint_wires[] = {"none", "cdw12", "cdw13"};
-static unsigned int cint_wire = NVME_CINT_CDW12;
+static struct cint_wire cint_wire = CINT_WIRE_DEFAULT;
 
 static int nvme_cint_wire_set(const char *text, const struct kernel_param *param)
 {
-	int wire = sysfs_match_string(nvme_cint_wires, text);
+	struct cint_wire wire = {CINT_NOWHERE, 0};
+	unsigned int dword, shift;
+	char end = '\n';
 
-	if (wire < 0)
-		return wire;
+	if (sscanf(text, "cdw%u:%u%c", &dword, &shift, &end) >= 2) {
+		if (!cint_has_room(dword, shift) || end != '\n')
+			return -EINVAL;
+		wire = (struct cint_wire){dword == 12 ? CINT_CDW12 : CINT_CDW13, shift};
+	} else if (sysfs_streq(text, "latency")) {
+		wire.place = CINT_LATENCY;
+	} else if (!sysfs_streq(text, "none")) {
+		return -EINVAL;
+	}
 	WRITE_ONCE(cint_wire, wire);
 	return 0;
 }
 
 static int nvme_cint_wire_get(char *buffer, const struct kernel_param *param)
 {
-	return sysfs_emit(buffer, "%s\n", nvme_cint_wires[READ_ONCE(cint_wire)]);
+	struct cint_wire wire = READ_ONCE(cint_wire);
+
+	switch (wire.place) {
+	case CINT_CDW12:
+	case CINT_CDW13:
+		return sysfs_emit(buffer, "cdw%u:%u\n", wire.place == CINT_CDW12 ? 12 : 13,
+				  wire.shift);
+	default:
+		return sysfs_emit(buffer, "%s\n", wire.place == CINT_LATENCY ? "latency" : "none");
+	}
 }
 
 static const struct kernel_param_ops nvme_cint_wire_ops = {
@@ -69,8 +85,10 @@ static const struct kernel_param_ops nvme_cint_wire_ops = {
 	.get = nvme_cint_wire_get,
 };
 module_param_cb(cint_wire, &nvme_cint_wire_ops, NULL, 0644);
-MODULE_PARM_DESC(cint_wire,
-		 "where hints are: cdw12 (bits 17:16), cdw13 (access latency, Urgent alone), none");
+MODULE_PARM_DESC(
+	cint_wire,
+	"where hints are: cdw12:16 to cdw12:24, cdw13:0 to cdw13:30 (the lower of two bits), "
+	"latency (access latency, Urgent alone), none");
 
 static unsigned int nvme_cint_sources(void)
 {
@@ -150,9 +168,10 @@ static u8 nvme_cint_batch(struct nvme_cint_queue *cint, bool last)
 static void nvme_cint_submit(struct nvme_queue *nvmeq, struct request *req, bool last)
 {
 	struct nvme_iod *iod = blk_mq_rq_to_pdu(req);
-	struct nvme_rw_command *rw = &iod->cmd.rw;
-	unsigned int wire = READ_ONCE(cint_wire);
-	bool has_bits = rw->opcode == nvme_cmd_read || rw->opcode == nvme_cmd_write;
+	struct nvme_common_command *command = &iod->cmd.common;
+	bool has_bits = command->opcode == nvme_cmd_read || command->opcode == nvme_cmd_write;
+	u32 cdw[2] = {le32_to_cpu(command->cdw12), le32_to_cpu(command->cdw13)};
+	struct cint_wire wire = READ_ONCE(cint_wire);
 	enum cint_hint hint = CINT_PLAIN;
 
 	iod->cint.hint = CINT_PLAIN;
@@ -163,16 +182,15 @@ static void nvme_cint_submit(struct nvme_queue *nvmeq, struct request *req, bool
 		iod->cint.batch = nvme_cint_batch(&nvmeq->cint, last);
 	if (blk_rq_is_passthrough(req)) {
 		/* What user space said stays; Urgent is to be known at its completion. */
-		if (has_bits && wire == NVME_CINT_CDW12)
-			hint = cint_from_cdw12((u32)le16_to_cpu(rw->control) << 16);
-		else if (has_bits && wire == NVME_CINT_CDW13)
-			hint = cint_from_cdw13(le32_to_cpu(rw->dsmgmt));
-	} else if (wire != NVME_CINT_NONE) {
+		if (has_bits)
+			hint = cint_get(wire, cdw);
+	} else if (wire.place != CINT_NOWHERE) {
 		hint = nvme_cint_hint(nvmeq, req, last);
-		if (has_bits && wire == NVME_CINT_CDW12)
-			rw->control |= cpu_to_le16(cint_to_cdw12(hint) >> 16);
-		else if (has_bits)
-			rw->dsmgmt |= cpu_to_le32(cint_to_cdw13(hint));
+		if (has_bits) {
+			cint_put(wire, hint, cdw);
+			command->cdw12 = cpu_to_le32(cdw[0]);
+			command->cdw13 = cpu_to_le32(cdw[1]);
+		}
 	}
 	iod->cint.hint = hint;
 }

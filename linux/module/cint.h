@@ -97,28 +97,54 @@ static inline enum cint_hint cint_hint(unsigned int sources, const struct cint_c
 	return CINT_PLAIN;
 }
 
-/* The hint in bits 17:16 of command dword 12 of a read or write; both bits are an Urgent request merged with a Barrier. */
-static inline u32 cint_to_cdw12(enum cint_hint hint)
+/* Where a read or write carries its hint: in two neighbouring bits of a command dword, or as its access latency. */
+enum cint_place { CINT_NOWHERE, CINT_CDW12, CINT_CDW13, CINT_LATENCY };
+
+struct cint_wire {
+	u8 place;
+	u8 shift; /* of the lower bit, in a command dword */
+};
+
+/* The paper's: bits 17:16 of command dword 12 (§4.2.1). */
+#define CINT_WIRE_DEFAULT ((struct cint_wire){CINT_CDW12, 16})
+/* The access latency of the command set: bits 5:4 of command dword 13, of which 11b is low latency. */
+#define CINT_LATENCY_SHIFT 4
+
+/*
+ * Whether two bits from this one on are free for a hint. Bits 15:0 of command dword 12 are the number of blocks, bits 31:26
+ * are protection information, forced unit access and limited retry.
+ */
+static inline bool cint_has_room(unsigned int dword, unsigned int shift)
 {
-	return (u32)hint << 16;
+	return dword == 12 ? shift >= 16 && shift <= 24 : dword == 13 && shift <= 30;
 }
 
-static inline enum cint_hint cint_from_cdw12(u32 cdw12)
+/* Puts a hint into command dwords 12 and 13. As access latency, Urgent is low latency, and a Barrier cannot be said. */
+static inline void cint_put(struct cint_wire wire, enum cint_hint hint, u32 cdw[2])
 {
-	u32 bits = cdw12 >> 16 & 3;
+	switch (wire.place) {
+	case CINT_CDW12:
+		cdw[0] |= (u32)hint << wire.shift;
+		break;
+	case CINT_CDW13:
+		cdw[1] |= (u32)hint << wire.shift;
+		break;
+	case CINT_LATENCY:
+		cdw[1] |= hint == CINT_URGENT ? 3 << CINT_LATENCY_SHIFT : 0;
+		break;
+	}
+}
 
+/* The hint in command dwords 12 and 13; both bits are an Urgent request merged with a Barrier. */
+static inline enum cint_hint cint_get(struct cint_wire wire, const u32 cdw[2])
+{
+	u32 bits = 0;
+
+	if (wire.place == CINT_LATENCY)
+		return (cdw[1] >> CINT_LATENCY_SHIFT & 3) == 3 ? CINT_URGENT : CINT_PLAIN;
+	if (wire.place != CINT_NOWHERE)
+		bits = cdw[wire.place == CINT_CDW13] >> wire.shift & 3;
 	return bits == 3 ? CINT_URGENT : (enum cint_hint)bits;
-}
-
-/* The hint as access latency, bits 5:4 of command dword 13: low latency is Urgent, and a Barrier cannot be said. */
-static inline u32 cint_to_cdw13(enum cint_hint hint)
-{
-	return hint == CINT_URGENT ? 3 << 4 : 0;
-}
-
-static inline enum cint_hint cint_from_cdw13(u32 cdw13)
-{
-	return (cdw13 >> 4 & 3) == 3 ? CINT_URGENT : CINT_PLAIN;
 }
 
 /* A position in a completion queue. */

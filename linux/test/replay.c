@@ -64,16 +64,44 @@ static void check_sources(void)
 		if (cint_hint(~0u, &clues) != CINT_PLAIN)
 			fail("idle", name(rows[i].hint));
 	}
-	/* What is written is read back, and the rest of the dword is not touched. */
-	for (enum cint_hint hint = CINT_PLAIN; hint <= CINT_BARRIER; hint++) {
-		u32 cdw12 = cint_to_cdw12(hint), cdw13 = cint_to_cdw13(hint);
+}
 
-		if (cint_from_cdw12(cdw12) != hint || (cdw12 & ~(3u << 16)))
-			fail("cdw12", name(hint));
-		if (cint_from_cdw13(cdw13) != (hint == CINT_URGENT ? hint : CINT_PLAIN) ||
-		    (cdw13 & ~(3u << 4)))
-			fail("cdw13", name(hint));
+/* What is written is read back, at every place that has room, and the other bits are not touched. */
+static void check_wire(struct cint_wire wire, u32 mask12, u32 mask13)
+{
+	for (enum cint_hint hint = CINT_PLAIN; hint <= CINT_BARRIER; hint++) {
+		u32 cdw[2] = {0xa5a5a5a5 & ~mask12, 0x5a5a5a5a & ~mask13};
+		bool is_said = wire.place == CINT_LATENCY ? hint == CINT_URGENT : mask12 | mask13;
+
+		cint_put(wire, hint, cdw);
+		if (cint_get(wire, cdw) != (is_said ? hint : CINT_PLAIN))
+			fail("what is read", name(hint));
+		if ((cdw[0] ^ 0xa5a5a5a5) & ~mask12 || (cdw[1] ^ 0x5a5a5a5a) & ~mask13)
+			fail("other bits", name(hint));
 	}
+}
+
+static void check_wires(void)
+{
+	const u32 both[2] = {3u << 16, 0};
+
+	for (unsigned int shift = 0; shift < 40; shift++) {
+		bool is_room[] = {shift >= 16 && shift <= 24, shift <= 30};
+
+		if (cint_has_room(12, shift) != is_room[0] ||
+		    cint_has_room(13, shift) != is_room[1] || cint_has_room(11, shift) ||
+		    cint_has_room(14, shift))
+			fail("room", "of a hint");
+		if (is_room[0])
+			check_wire((struct cint_wire){CINT_CDW12, shift}, 3u << shift, 0);
+		if (is_room[1])
+			check_wire((struct cint_wire){CINT_CDW13, shift}, 0, 3u << shift);
+	}
+	check_wire((struct cint_wire){CINT_LATENCY, 0}, 0, 3u << 4);
+	check_wire((struct cint_wire){CINT_NOWHERE, 0}, 0, 0);
+	if (CINT_WIRE_DEFAULT.place != CINT_CDW12 || CINT_WIRE_DEFAULT.shift != 16 ||
+	    cint_get(CINT_WIRE_DEFAULT, both) != CINT_URGENT)
+		fail("the paper's bits", name(CINT_URGENT));
 }
 
 static bool is_always_new(void *context, u16 index, u16 phase)
@@ -115,6 +143,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	check_sources();
+	check_wires();
 	check_end();
 	for (line_number = 1; fgets(line, sizeof(line), file); line_number++) {
 		const char *what;

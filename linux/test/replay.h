@@ -168,9 +168,13 @@ static const char *replay_line(struct replay *replay, const char *line)
 		if (sscanf(line, looks[i].format, &a, &rest) == 1)
 			return replay_look(replay, looks[i].look, a, line + rest) ? NULL : "a look";
 	if (sscanf(line, "cdw12 %u %15s", &a, one) == 2)
-		return cint_from_cdw12(a) == replay_hint(one) ? NULL : "CDW12";
+		return cint_get(CINT_WIRE_DEFAULT, (u32[]){a, 0}) == replay_hint(one) ? NULL
+										      : "CDW12";
 	if (sscanf(line, "cdw13 %u %15s", &a, one) == 2)
-		return cint_from_cdw13(a) == replay_hint(one) ? NULL : "CDW13";
+		return cint_get((struct cint_wire){CINT_LATENCY, 0}, (u32[]){0, a}) ==
+				       replay_hint(one)
+			       ? NULL
+			       : "CDW13";
 	if (sscanf(line, "merge %15s %15s %15s", one, two, three) == 3)
 		return cint_merge(replay_hint(one), replay_hint(two)) == replay_hint(three)
 			       ? NULL

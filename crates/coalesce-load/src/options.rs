@@ -204,7 +204,7 @@ pub enum SyncIoprio {
 pub struct HintBits {
     /// 12 or 13.
     pub dword: u8,
-    /// Dword 12: 16 to 30, above the number of blocks. Dword 13: 0 to 30.
+    /// Dword 12: 16 to 24, between the number of blocks and Protection Information. Dword 13: 0 to 30.
     pub bit: u8,
 }
 
@@ -220,9 +220,9 @@ impl FromStr for HintBits {
         let parse = || {
             let (dword, bit) = text.strip_prefix("cdw")?.split_once(':')?;
             let (dword, bit) = (dword.parse().ok()?, bit.parse().ok()?);
-            matches!((dword, bit), (12, 16..=30) | (13, 0..=30)).then_some(Self { dword, bit })
+            matches!((dword, bit), (12, 16..=24) | (13, 0..=30)).then_some(Self { dword, bit })
         };
-        parse().ok_or_else(|| "expected cdw12:16 to cdw12:30, or cdw13:0 to cdw13:30".into())
+        parse().ok_or_else(|| "expected cdw12:16 to cdw12:24, or cdw13:0 to cdw13:30".into())
     }
 }
 
@@ -389,11 +389,11 @@ mod tests {
     }
 
     #[test]
-    fn hint_bits_are_above_the_number_of_blocks() {
-        for text in ["cdw12:16", "cdw12:30", "cdw13:0", "cdw13:30"] {
+    fn hint_bits_are_where_nothing_else_is() {
+        for text in ["cdw12:16", "cdw12:24", "cdw13:0", "cdw13:30"] {
             assert_eq!(text.parse::<HintBits>().map(|bits| bits.to_string()).as_deref(), Ok(text));
         }
-        for text in ["cdw12:15", "cdw12:31", "cdw13:31", "cdw14:0", "cdw12", "12:16", ""] {
+        for text in ["cdw12:15", "cdw12:25", "cdw13:31", "cdw14:0", "cdw12", "12:16", ""] {
             assert!(text.parse::<HintBits>().is_err(), "{text}");
         }
     }

@@ -8,8 +8,8 @@ use std::fmt;
 ///
 /// NVM Command Set 1.0, and NVMe 1.0 to 1.4, reserve bits 19:16 of Command Dword 12. Later versions give them to CETYPE,
 /// which a host sets for a controller with Key Per I/O: such a host and its device agree on other bits. The text form is
-/// `cdw12:SHIFT` or `cdw13:SHIFT`, or `none`. The bits below 16 of Command Dword 12 are the number of blocks, and cannot be
-/// hints.
+/// `cdw12:SHIFT` or `cdw13:SHIFT`, or `none`. Bits 15:0 of Command Dword 12 are the number of blocks, and bits 31:26 are
+/// Protection Information, Force Unit Access and Limited Retry: they cannot be hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintBits(Option<(Dword, u8)>);
 
@@ -23,12 +23,14 @@ enum Dword {
 const SHIFT_MAX: u8 = 30;
 /// Command Dword 12: the first bit behind the number of blocks.
 const BLOCKS_END: u8 = 16;
+/// Command Dword 12: the first bit of Protection Information, Force Unit Access and Limited Retry.
+const FLAGS: u8 = 26;
 
 impl HintBits {
     /// The paper's: bits 17:16 of Command Dword 12.
     pub const DEFAULT: Self = Self(Some((Dword::Cdw12, 16)));
     /// The text forms.
-    pub(crate) const ALLOWED: &str = "cdw12:16 to cdw12:30, cdw13:0 to cdw13:30, none";
+    pub(crate) const ALLOWED: &str = "cdw12:16 to cdw12:24, cdw13:0 to cdw13:30, none";
 
     /// Reads the text form.
     ///
@@ -48,6 +50,11 @@ impl HintBits {
         let shift = shift.parse().ok().filter(|shift| *shift <= SHIFT_MAX).ok_or(UNKNOWN)?;
         if dword == Dword::Cdw12 && shift < BLOCKS_END {
             return Err("is in the number of blocks, bits 15:0 of Command Dword 12");
+        }
+        if dword == Dword::Cdw12 && shift + 1 >= FLAGS {
+            return Err(
+                "is in Protection Information, Force Unit Access or Limited Retry, bits 31:26 of Command Dword 12",
+            );
         }
         Ok(Self(Some((dword, shift))))
     }
@@ -89,7 +96,7 @@ mod tests {
             ("cdw12:16", 2 << 16, 0, Hint::Barrier),
             ("cdw12:16", 3 << 16, 0, Hint::Urgent),
             ("cdw12:16", 0xFFFC_FFFF, !(3 << 4), Hint::Plain),
-            ("cdw12:30", 2 << 30, 0, Hint::Barrier),
+            ("cdw12:24", 2 << 24, 0, Hint::Barrier),
             ("cdw13:8", 3 << 16, 2 << 8, Hint::Barrier),
             ("cdw13:8", 3 << 16, 0, Hint::Plain),
             ("cdw13:8", 0, 3 << 4, Hint::Urgent),
@@ -110,9 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_blocks_is_no_place_for_hints() {
+    fn what_has_a_meaning_in_command_dword_12_is_no_place_for_hints() {
         for shift in 0..=SHIFT_MAX {
-            assert_eq!(HintBits::parse(&format!("cdw12:{shift}")).is_ok(), shift >= 16, "{shift}");
+            assert_eq!(HintBits::parse(&format!("cdw12:{shift}")).is_ok(), (16..=24).contains(&shift), "{shift}");
             assert!(HintBits::parse(&format!("cdw13:{shift}")).is_ok(), "{shift}");
         }
     }

@@ -89,11 +89,15 @@ fn says_what_is_wrong_and_what_is_allowed() {
         ),
         (
             "cint:bits=cdw12:31",
-            "cint: bits=cdw12:31 is unknown; allowed: cdw12:16 to cdw12:30, cdw13:0 to cdw13:30, none",
+            "cint: bits=cdw12:31 is unknown; allowed: cdw12:16 to cdw12:24, cdw13:0 to cdw13:30, none",
         ),
         (
             "auto:bits=cdw12:15",
-            "auto: bits=cdw12:15 is in the number of blocks, bits 15:0 of Command Dword 12; allowed: cdw12:16 to cdw12:30, cdw13:0 to cdw13:30, none",
+            "auto: bits=cdw12:15 is in the number of blocks, bits 15:0 of Command Dword 12; allowed: cdw12:16 to cdw12:24, cdw13:0 to cdw13:30, none",
+        ),
+        (
+            "cint:bits=cdw12:25",
+            "cint: bits=cdw12:25 is in Protection Information, Force Unit Access or Limited Retry, bits 31:26 of Command Dword 12; allowed: cdw12:16 to cdw12:24, cdw13:0 to cdw13:30, none",
         ),
         ("auto:budget=5", "auto: budget=5 has no unit; write 5%"),
         ("auto:budget=0%", "auto: budget=0% is out of range; allowed: 0.01% to 50%"),
