@@ -78,8 +78,8 @@ tests() { cargo test --quiet --locked --workspace; }
 commands() { scripts/check-commands.sh; }
 # Every interleaving of two threads: its own build, as loom replaces the atomics.
 loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
-# One minute of arbitrary bytes for each target: two at a time.
-fuzz() { scripts/fuzz.sh 60; }
+# Half a minute of arbitrary bytes for each target: two at a time.
+fuzz() { scripts/fuzz.sh 30; }
 fuzz_build() { scripts/fuzz.sh --build; }
 # The controller of firmware-demo, in C and in Rust: here, under sanitizers, and on two emulated boards. The task of embassy.
 firmware() {
