@@ -81,7 +81,9 @@ impl Job {
             Self::Mixed => &[Rate { name: "synchronous reads/s", of: |counts| counts.realtime }, BULK],
             Self::Fsync => &[Rate { name: "writes/s", of: |counts| counts.writes }],
             // Where others take all of the CPU a turn has none, and 0 / 0 is no ratio.
-            Self::Compute => &[Rate { name: "computations/s", of: |counts| counts.computed.unwrap_or(0).max(1) }, READS],
+            Self::Compute => {
+                &[Rate { name: "computations/s", of: |counts| counts.computed.unwrap_or(0).max(1) }, READS]
+            }
             Self::Sqlite => &[Rate { name: "transactions/s", of: |counts| counts.flushes }, BULK],
         }
     }
