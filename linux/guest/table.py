@@ -2,7 +2,8 @@
 """The table of guest.sh hints: the device's record, split at the reads of 28 KiB, with the names of the rows."""
 import collections, json, sys
 
-VARIES = "pwrite, then sync"  # how much the kernel's threads write before the caller does
+# How much the kernel's threads write before the caller does; how many of the four fio submits together.
+VARY = ("pwrite, then sync", "io_submit of 4 of 1 MiB in parts of 64 KiB, O_DIRECT")
 record, rows = sys.argv[1:]
 names = [json.loads(line[7:])["name"] for line in open(rows) if line.startswith('RESULT {"job":"row"')]
 hints, parts = {}, [collections.Counter()]
@@ -24,7 +25,7 @@ for name, part in zip(names, parts):
     if name == "-":
         continue
     cells = []
-    if name == VARIES:
+    if name in VARY:
         part = collections.Counter({key: "some" for key in part})
     for op in ("read", "write", "flush"):
         cells.append(", ".join(f"{n} {hint}" for hint in ("urgent", "barrier", "plain") if (n := part[op, hint])))
