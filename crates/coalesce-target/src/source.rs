@@ -88,6 +88,11 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// [wakes](crate::queue::QueueThread::wake) the queue itself.
     fn kick(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Whether the guest has put nothing into its ring since the ring was made.
+    fn is_untouched(&self) -> bool {
+        false
+    }
+
     /// Kicks without the descriptor since this was asked last.
     fn count_kicks(&mut self) -> u64 {
         0

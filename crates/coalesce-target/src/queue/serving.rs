@@ -34,6 +34,7 @@ pub(super) struct Queue<S: Source> {
     requests: Requests<S::Token>,
     batch: Vec<usize>, // ids of requests just taken
     is_full_logged: bool,
+    kicks_of_nothing: u8, // at most 2, for each source
     delivery: Delivery<S::Entry>,
     stats: DeviceStats,
     poll: AdaptivePoll,
@@ -56,6 +57,7 @@ impl<S: Source> Queue<S> {
             requests: Requests::new(usize::from(config.size_max)),
             batch: Vec::new(),
             is_full_logged: false,
+            kicks_of_nothing: 0,
             delivery: Delivery::new(config.policy.clone())?,
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
@@ -193,6 +195,7 @@ impl<S: Source> Queue<S> {
         self.stop();
         self.state = State::new(source, is_enabled);
         self.is_full_logged = false;
+        self.kicks_of_nothing = 0;
         self.heed_host();
         self.interrupt_if_owed();
     }
@@ -355,6 +358,19 @@ impl<S: Source> Queue<S> {
         }
     }
 
+    /// Counts a kick. QEMU kicks once when it starts a ring; if the guest kicks too and the ring is still empty, the guest
+    /// probably writes to other memory: QEMU 7.2 sends a memfd that it does not share with the guest.
+    fn note_kick(&mut self) {
+        self.stats.kicks += 1;
+        if self.kicks_of_nothing < 2 && self.state.source().is_some_and(Source::is_untouched) {
+            self.kicks_of_nothing += 1;
+            if self.kicks_of_nothing == 2 {
+                let (disk, queue) = (&self.disk.name, self.index as u64);
+                warn!(disk, queue, "two kicks, but the ring is empty: QEMU needs share=on for its memory backend");
+            }
+        }
+    }
+
     fn record_batch(&mut self, batch: &[usize]) {
         if self.recording.is_none() {
             return;
@@ -507,7 +523,7 @@ impl<S: Source> Queue<S> {
         for event in events.drain(..) {
             match event {
                 Event::Done { id, result } => self.resume(id, result),
-                Event::Kick => self.stats.kicks += 1,
+                Event::Kick => self.note_kick(),
                 Event::Other => {}
             }
         }

@@ -387,6 +387,11 @@ unsafe impl Source for Vring {
         Some(unsafe { BorrowedFd::borrow_raw(self.kick.as_raw_fd()) })
     }
 
+    fn is_untouched(&self) -> bool {
+        let is_new = self.queue.next_avail() == 0 && !self.has_used;
+        is_new && self.queue.avail_idx(&*self.memory, Ordering::Acquire).is_ok_and(|available| available.0 == 0)
+    }
+
     fn enable_kicks(&mut self) -> Result<bool, Broken> {
         let has_more = self.queue.enable_notification(&*self.memory).map_err(|_| NO_USED_RING)?;
         // With EVENT_IDX the index of the next kick is behind the entries; else a flag is at the start.
