@@ -47,7 +47,7 @@ impl HintSources {
     pub const NONE: Self = Self(0);
     /// Every source.
     pub const ALL: Self = Self((1 << HintSource::ALL.len()) - 1);
-    /// What a guest says explicitly, not what is inferred.
+    /// What a guest says explicitly; the other sources are guesses.
     pub const EXPLICIT: Self = Self::NONE.with(HintSource::Flush).with(HintSource::Fua).with(HintSource::Ioprio);
 
     /// This set and one more.

@@ -575,7 +575,7 @@ pub(crate) const AUTO: &Family<BudgetSpec> = &Family {
 
 pub(crate) const BUDGET: &Family<BudgetSpec> = &Family {
     name: "budget",
-    about: "auto without inferred hints and slowdown guard: the core as firmware has it",
+    about: "auto without slowdown guard and without hints from flush, FUA and I/O priority: the core as firmware has it",
     profiles: &[("default", BudgetSpec::DEFAULT)],
     keys: BUDGET_KEYS,
 };

@@ -75,7 +75,7 @@ fn an_emulated_guest_suppresses_interrupts_by_itself() {
     }
 }
 
-/// A client whose CPU is slow to wake: a budget without the slowdown guard costs it a third of its throughput.
+/// A client whose CPU is slow to wake: a budget without the slowdown guard costs it a quarter of its throughput.
 #[test]
 fn holding_that_costs_a_sleeper_more_than_the_budget_is_suspended() {
     let policies = ["budget", "auto"].map(|policy| policy.parse().unwrap()).into();
