@@ -34,8 +34,8 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = parse_seconds)]
     pub seconds: f64,
 
-    /// Seconds of one turn
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = parse_seconds)]
+    /// Seconds of one turn of the native client; three times that in a guest
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.03, value_parser = parse_seconds)]
     pub turn: f64,
 
     /// Policies to compare, in any text form: none,vic,vic:cif_threshold=2,epoch=100ms (see coalesce-target policies)

@@ -42,6 +42,14 @@ impl Place {
         }
     }
 
+    /// How many times longer than natively its turns are: an emulated CPU completes fewer requests, from which `auto` learns.
+    pub const fn turn_length(self) -> f64 {
+        match self {
+            Self::Native => 1.0,
+            Self::Guest | Self::Counted | Self::Nvme => 3.0,
+        }
+    }
+
     /// Which numbers these are.
     pub const fn about(self) -> &'static str {
         match self {

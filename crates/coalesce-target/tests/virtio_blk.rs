@@ -1390,3 +1390,30 @@ fn an_orderly_stop_leaves_nothing_in_flight() {
     let bytes = std::fs::read(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
     assert!((0..64).all(|head| bytes[16 + 16 * head] == 0), "no request is marked as taken");
 }
+
+/// QEMU 7.2 sends a memfd that it does not share (`share=off`): the target sees kicks and an empty ring.
+#[test]
+fn a_ring_that_is_kicked_twice_and_stays_empty_is_a_warning() {
+    const WARNING: &str = "two kicks, but the ring is empty";
+    let target = Target::start(&[Disk::memory("m", "1M").queues(2)]);
+    let mut driver = Driver::start(&target.path("m"), &Setup::new(2, 16));
+    let kicked = |queue, kicks| {
+        wait_until("the kick is seen", || target.count("m", queue, "device/kicks") == kicks);
+    };
+    driver.queues[0].kick();
+    kicked(0, 1);
+    assert!(!target.log().contains(WARNING), "QEMU kicks a ring when it starts it");
+    for kicks in 2..5 {
+        driver.queues[0].kick();
+        kicked(0, kicks);
+    }
+    wait_until("it says so", || target.log().contains(WARNING));
+    // Once, and for no ring that is in use.
+    assert_eq!(driver.queues[1].run(Op::Flush).status, OK);
+    let before = target.count("m", 1, "device/kicks");
+    for kicks in 1..4 {
+        driver.queues[1].kick();
+        kicked(1, before + kicks);
+    }
+    assert_eq!(target.log().matches(WARNING).count(), 1, "{}", target.log());
+}
