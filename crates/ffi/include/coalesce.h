@@ -204,7 +204,8 @@
 // Delivered: the guest's timeslice ends before the next interrupt is expected.
 #define COALESCE_REASON_SLICE_END 2
 
-// Delivered: fewer than `cif_threshold` commands in flight.
+// Delivered: too few commands in flight to hold: fewer than `cif_threshold`; or no other completion is expected (latency
+// budget).
 #define COALESCE_REASON_LOW_CIF 3
 
 // Delivered: it is this completion's turn in a cycle of the delivery ratio.
@@ -213,7 +214,7 @@
 // Delivered: the delivery ratio is 1.
 #define COALESCE_REASON_ALWAYS 5
 
-// Delivered: another held completion would exceed what the commands in flight allow (the live clamp).
+// Delivered: with this completion, more than max(1, CIF / (2 * `cif_threshold`)) would be held (`live_clamp`).
 #define COALESCE_REASON_LIVE_CLAMP 6
 
 // Delivered: a flush.
@@ -228,13 +229,13 @@
 // Delivered: Δ passed without a completion.
 #define COALESCE_REASON_DELTA 10
 
-// Delivered: an interrupt that the storm guard had delayed.
+// Delivered: an interrupt that the storm guard had deferred.
 #define COALESCE_REASON_STORM 11
 
-// Delivered: a ticket or a hint is invalid.
+// Delivered: a ticket or a hint is invalid, or a command failed (`nvme`; other policies treat it as urgent or flush).
 #define COALESCE_REASON_ERROR 12
 
-// Delivered: a batch is complete.
+// Delivered: a Barrier has completed; if Barriers are strict, its whole batch.
 #define COALESCE_REASON_BARRIER 13
 
 // Delivered: somebody waits for this command.
@@ -243,7 +244,7 @@
 // Delivered: the burst has `thr` completions.
 #define COALESCE_REASON_COUNT 15
 
-// Delivered: another held completion would exceed what the commands in flight allow (the `in_flight` rule).
+// Delivered: the CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule).
 #define COALESCE_REASON_IN_FLIGHT 16
 
 // Delivered: the device has posted everything that it had to post.
@@ -261,13 +262,13 @@
 // Delivered: the command belongs to the admin queue.
 #define COALESCE_REASON_ADMIN 21
 
-// Delivered: another held completion would cost more than the latency budget has.
+// Delivered: the latency budget cannot pay for one more, or 2 ε of the outstanding commands are held already.
 #define COALESCE_REASON_BUDGET 22
 
 // Delivered: no completion came for eight times the usual gap (latency budget).
 #define COALESCE_REASON_SILENCE 23
 
-// Delivered: holding slows the requesters down, or it is being found out whether it does (`auto`).
+// Delivered: the slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
 #define COALESCE_REASON_SLOWDOWN 24
 
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
@@ -285,7 +286,7 @@
 // Held: the burst continues.
 #define COALESCE_REASON_HOLD_BURST 36
 
-// Held: an interrupt is due, and the storm guard delays it.
+// Held: an interrupt is due, and the storm guard defers it.
 #define COALESCE_REASON_HOLD_STORM 37
 
 // Held: the command was cancelled, and nothing is due.
@@ -297,7 +298,7 @@
 // Held: the poll continues.
 #define COALESCE_REASON_HOLD_BATCH 40
 
-// Held: more completions are expected, and the latency budget pays for the wait.
+// Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
 #define COALESCE_REASON_HOLD_COMPANY 41
 
 // No ticket. The command is not tracked, and its hint is used unchanged.
