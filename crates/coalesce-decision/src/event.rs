@@ -1,7 +1,7 @@
 //! What a completion means.
 
-/// What a machine, the state of a policy, must know about a completion or a cancellation. With relaxed Barriers a hint of the
-/// requester converts directly to an event. With strict Barriers a tracker converts it.
+/// What a machine, the state of a policy, must know about a completion or a cancellation. With relaxed Barriers a hint of
+/// the requester converts directly to an event. With strict Barriers a tracker converts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// No hint.
