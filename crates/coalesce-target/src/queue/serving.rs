@@ -141,12 +141,13 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Tells the policy whether the guest runs, which delivers what is held. Without a source there is nothing to decide.
-    fn set_running(&mut self, slice: RunReport) {
+    /// Stores the report, and tells the policy, which delivers everything held. Without a source, or with a broken ring,
+    /// the policy is told when the next source starts.
+    fn set_running(&mut self, report: RunReport) {
+        self.run_report = Some(report);
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
-        self.run_report = Some(slice);
-        let decided = match slice.running {
+        let decided = match report.running {
             true => self.delivery.on_schedule(source, now),
             false => self.delivery.on_deschedule(source, now),
         };
@@ -194,6 +195,9 @@ impl<S: Source> Queue<S> {
         self.stop();
         self.state = State::new(source, is_enabled);
         self.is_full_logged = false;
+        if let Some(report) = self.run_report {
+            self.set_running(report);
+        }
         self.apply_host_settings();
         self.interrupt_if_owed();
     }
