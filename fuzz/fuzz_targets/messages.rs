@@ -12,7 +12,7 @@ use coalesce_target::backend::{Backend, MemoryBackend};
 use coalesce_target::bus_error;
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
-use coalesce_target::queue::{QueueConfig, QueueParts, QueueThread};
+use coalesce_target::queue::{PreparedQueue, QueueConfig, QueueThread};
 use coalesce_target::vhost::front_end::check_files;
 use coalesce_target::vhost::vring::Vring;
 use coalesce_target::vhost::{Connection, QUEUE_SIZE_MAX};
@@ -164,7 +164,7 @@ impl Default for Target {
         });
         let config =
             QueueConfig { policy: "auto".parse().unwrap(), poll_ns: 0, size_max: QUEUE_SIZE_MAX, recorder: None };
-        let queue = |index| QueueThread::spawn(QueueParts::new(index, disk.clone(), &config).unwrap()).unwrap();
+        let queue = |index| QueueThread::spawn(PreparedQueue::new(index, disk.clone(), &config).unwrap()).unwrap();
         let queues = (0..QUEUES).map(queue).collect();
         Self { disk, queues, inputs: Cell::new(0), files: Cell::new(0) }
     }

@@ -11,26 +11,27 @@ impl Budget {
     /// Settles the account for the time since the last call. `outstanding`: at the end of that time.
     pub(crate) fn advance(&mut self, now: u64, outstanding: u16) {
         // Until sixteen usual gaps after a completion the depth counts as outstanding, even if the device sees fewer.
-        let going_on = self.gap8.wrapping_mul(2).saturating_sub(self.quiet);
+        let depth_ticks = self.gap8.wrapping_mul(2).saturating_sub(self.quiet);
         let paced = self.paced();
         let elapsed = self.elapsed(now);
-        let (going_on, paced) = (going_on.min(elapsed), paced.min(elapsed));
-        let seen = outstanding.min(self.outstanding); // it is not known when commands came or went
+        let (depth_ticks, paced) = (depth_ticks.min(elapsed), paced.min(elapsed));
+        // It is not known when commands came or went. The smaller number earns less, so it is safe.
+        let seen = outstanding.min(self.outstanding);
         let unseen = self.depth.saturating_sub(seen);
         let earned_by = |commands, ticks| times(self.config.earned_by(commands), ticks);
-        let earned = earned_by(seen, elapsed).wrapping_add(earned_by(unseen, going_on));
-        // While the storm guard allows no interrupt, holding is not our choice.
+        let earned = earned_by(seen, elapsed).wrapping_add(earned_by(unseen, depth_ticks));
+        // While the storm guard allows no interrupt, holding is not the machine's choice.
         let net = earned.wrapping_sub(times(cost_of(self.held), elapsed.wrapping_sub(paced)));
-        // The credit is limited, or the first burst after an idle hour could spend all that the hour has earned.
-        let rate = if going_on > 0 { seen.max(self.depth) } else { seen };
+        // The credit is limited, or a burst could spend all that an hour of light load has earned.
+        let rate = if depth_ticks > 0 { seen.max(self.depth) } else { seen };
         let most = self.credit.max(earned_by(rate, self.config.max_hold).wrapping_mul(4));
         let credit = self.credit.saturating_add(net);
         self.credit = if net > 0 { credit.min(most) } else { credit };
         let spent = |commands: u16, ticks: u32| u64::from(commands).wrapping_mul(ticks.into());
         self.held_time = self.held_time.saturating_add(spent(self.held, elapsed));
         let outstanding_time = self.outstanding_time.saturating_add(spent(seen, elapsed));
-        self.outstanding_time = outstanding_time.saturating_add(spent(unseen, going_on));
-        self.see(outstanding);
+        self.outstanding_time = outstanding_time.saturating_add(spent(unseen, depth_ticks));
+        self.set_outstanding(outstanding);
     }
 
     /// Ticks since the last call; makes all ages that much older. If the clock went back, no time has passed.
@@ -48,27 +49,28 @@ impl Budget {
         elapsed
     }
 
-    /// Commands that cannot have been reaped: in flight, or held.
-    pub(crate) const fn certain(&self) -> u16 {
+    /// Commands that count as outstanding, as far as the machine knows: in flight or held.
+    pub(crate) const fn known_outstanding(&self) -> u16 {
         self.in_flight.saturating_add(self.held)
     }
 
-    pub(crate) const fn see(&mut self, outstanding: u16) {
+    pub(crate) const fn set_outstanding(&mut self, outstanding: u16) {
         self.outstanding = outstanding;
         if outstanding > 1 {
             self.flags.set(Flags::SEVERAL, true);
         }
     }
 
-    /// A completion ends a gap, unless the requesters were waiting for held completions. A gap counts for at most an eighth
-    /// of `max_hold`, because a hold waits for eight gaps and never longer than `max_hold`.
+    /// A completion ends a gap, unless the last hold ended in silence with nothing in flight: then the requesters were
+    /// waiting. A gap counts for at most an eighth of `max_hold`, because a hold waits for eight gaps and never longer than
+    /// `max_hold`.
     pub(crate) fn note_gap(&mut self) {
         let gap = self.quiet.min(self.config.max_hold >> 3);
-        if self.flags.has(Flags::BUSY) {
+        if self.flags.has(Flags::GAP_COUNTS) {
             self.gap8 =
                 if self.gap8 == 0 { gap << 3 } else { self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> 3) };
         }
-        self.flags.set(Flags::BUSY, true);
+        self.flags.set(Flags::GAP_COUNTS, true);
         self.quiet = 0;
     }
 }

@@ -9,11 +9,12 @@ use coalesce_decision::{ConfigError, Field, StormParams, storm_and_hold};
 pub struct Params {
     /// Ticks of the caller's clock per second. 1 kHz to 10 GHz.
     pub tick_hz: u64,
-    /// ε: the part of the time that requests spend which holding may add, in 1/100 %. 1 to 5000.
+    /// ε: the largest share of the requests' time that holding may add, in basis points (1/100 %). 1 to 5000.
     pub budget: u16,
     /// How long a completion may be held, from the first one held. 1 ns to 1 s, and no more than 500 million ticks.
     pub max_hold_ns: u64,
-    /// The completions that an interrupt covers at most, if there is no storm. 1 to 65535; 1: no coalescing.
+    /// The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile count
+    /// too. 1 to 65535; 1: no coalescing.
     pub thr: u16,
     /// Out-of-order Urgent: the interrupt of an urgent completion covers it alone, and held completions stay held
     /// (cinterrupts §3.5). The Urgents that go past held completions count towards `thr`.
@@ -44,14 +45,14 @@ pub struct Config {
 
 const _: () = assert!(size_of::<Config>() == 20);
 
-/// No configured time is longer, and no more time passes between two calls.
+/// No configured time is longer, and no more is counted between two calls.
 pub(crate) const SPAN_MAX: u32 = 1 << 29;
 const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
 /// Ages saturate here: every span has expired by then.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
 
-/// What a probe may take beyond what was earned, in requests held for `max_hold`: 2^PROBE.
-const PROBE: u32 = 5;
+/// What a probe may take beyond what was earned, in requests held for `max_hold`: 2^PROBE_SHIFT.
+const PROBE_SHIFT: u32 = 5;
 
 impl Config {
     /// Checks `params` and converts them to ticks. `max_hold` is rounded down, the interval of the storm guard is rounded
@@ -95,7 +96,7 @@ impl Config {
 
     /// What a probe may take beyond what was earned, in requests * ticks * 2^SHIFT.
     pub(crate) const fn probe_credit(&self) -> i64 {
-        (self.max_hold as i64) << (SHIFT + PROBE)
+        (self.max_hold as i64) << (SHIFT + PROBE_SHIFT)
     }
 
     /// The longest time, in ticks, that a completion is held if deadlines are met on time.
@@ -110,13 +111,13 @@ impl Config {
         if self.storm_interval == 0 { None } else { Some(self.storm_interval as u64) }
     }
 
-    /// ε as the machine has it: the number of parts, rounded down, and the number of parts in a whole.
+    /// ε as a fraction: the numerator, rounded down, and the denominator.
     #[must_use]
     pub const fn epsilon(&self) -> (u64, u64) {
         (self.epsilon as u64, 1 << SHIFT)
     }
 
-    /// The same with a budget of 2^-`shift` of this one; with 0 from a `shift` of 16 on.
+    /// This configuration with ε divided by 2^`shift`, rounded down; 0 from a `shift` of 16 on.
     #[must_use]
     pub const fn lowered(self, shift: u8) -> Self {
         let epsilon = if shift < 16 { self.epsilon >> shift } else { 0 };
@@ -126,6 +127,6 @@ impl Config {
     /// C0: what probes may take beyond the budget, in requests * ticks.
     #[must_use]
     pub const fn learning(&self) -> u64 {
-        (self.max_hold as u64) << PROBE
+        (self.max_hold as u64) << PROBE_SHIFT
     }
 }

@@ -1,6 +1,6 @@
 //! The depth: the commands that the requesters submit before they wait for a completion. Only a long hold can show it.
 
-use crate::algorithm::{Budget, Flags, commands};
+use crate::algorithm::{Budget, Flags, saturated};
 use crate::credit::cost_of;
 use coalesce_decision::{Decision, Reason};
 
@@ -8,18 +8,19 @@ use coalesce_decision::{Decision, Reason};
 pub(crate) const FIRST_PROBE: u16 = 16;
 /// The most times that the interval between probes doubles.
 const VAIN_MAX: u8 = 6;
-/// At most 2^10 - 1 completions are skipped.
-const SKIP_BITS_MAX: u8 = 10;
+/// At most 2^10 - 1 completions in a row are not held.
+const NO_HOLD_BITS_MAX: u8 = 10;
 /// The most submissions after a probe that are observed, to see how fast the requesters submit again.
-pub(crate) const BACK: u8 = 6;
-/// Instead of [`BACK`]: those submissions showed that the probe misled.
-const MISLED: u8 = BACK + 1;
+pub(crate) const OBSERVED_MAX: u8 = 6;
+/// Instead of [`OBSERVED_MAX`]: those submissions showed that the probe misled.
+const MISLED: u8 = OBSERVED_MAX + 1;
 
 impl Budget {
-    /// Whether completions are held to learn the depth, until all requesters wait for a completion and none submits. No
-    /// probe begins if a requester is alone, because it must not wait; if there are completions to reap, because their
-    /// requester does not wait for held ones; or in a storm, because nothing can be learned then.
-    pub(crate) fn probes(&mut self) -> bool {
+    /// Counts down to the next probe, begins it when it is due, and returns whether one runs: completions are held to learn
+    /// the depth, until all requesters wait for a completion and none submits. None begins while something is held; while
+    /// a requester is alone, which must not wait; while posted completions are unreaped, because their requester is busy;
+    /// in a storm, when nothing can be learned; or with a credit below -C0 / 2.
+    pub(crate) fn probe_step(&mut self) -> bool {
         self.until_probe = self.until_probe.saturating_sub(1);
         let is_alone = !self.flags.has(Flags::SEVERAL) && self.depth <= 1;
         let reaps = self.outstanding > self.in_flight.saturating_add(1);
@@ -31,40 +32,41 @@ impl Budget {
         self.flags.has(Flags::PROBE)
     }
 
-    /// A probe costs too much.
+    /// Ends a probe that costs too much, without a result.
     pub(crate) fn end_probe(&mut self) -> Decision {
         self.learn(0);
         Decision::Deliver(Reason::Budget)
     }
 
-    /// A hold ends because a deadline passed.
+    /// Delivers because a deadline has passed, and learns from it.
     pub(crate) fn end_hold(&mut self, reason: Reason) -> Decision {
         let all_wait = self.in_flight == 0 && matches!(reason, Reason::Silence);
         if self.flags.has(Flags::PROBE) && !matches!(reason, Reason::Storm) {
             self.learn(if all_wait { self.held } else { 0 });
-            self.back = if all_wait { 0 } else { self.back };
+            self.observed = if all_wait { 0 } else { self.observed };
         } else if all_wait {
-            self.skip = 1_u16.wrapping_shl(self.skip_bits.into()).wrapping_sub(1);
-            self.skip_bits = self.skip_bits.wrapping_add(1).min(SKIP_BITS_MAX);
+            self.no_hold = 1_u16.wrapping_shl(self.no_hold_bits.into()).wrapping_sub(1);
+            self.no_hold_bits = self.no_hold_bits.wrapping_add(1).min(NO_HOLD_BITS_MAX);
         }
         if all_wait {
-            self.flags.set(Flags::BUSY, false);
+            self.flags.set(Flags::GAP_COUNTS, false);
         }
         self.deliver(reason)
     }
 
     /// Learns from a probe. `found`: the commands that were outstanding when the requesters fell silent; 0: they did not.
-    /// The depth moves only as far as two probes agree, so that a single pause of the guest does not change it. A third must
-    /// agree before the next one is late: arrivals at random can come back as a closed loop does twice in a row.
+    /// The depth moves only into the range between the results of the last two probes, so that one pause of the guest does
+    /// not change it. While a result differs from the depth, the next probe follows soon: two results in a row that look
+    /// like a closed loop can come from random arrivals.
     fn learn(&mut self, found: u16) {
         let last = core::mem::replace(&mut self.found, found);
-        let last = if self.back == MISLED { 0 } else { last };
+        let last = if self.observed == MISLED { 0 } else { last };
         let before = self.depth;
         self.depth = before.max(last.min(found)).min(last.max(found));
         if found > 0 && found != before {
-            self.until_probe = commands(u32::from(found) << 3 | 1); // look again soon
+            self.until_probe = saturated(u32::from(found) << 3 | 1); // look again soon
         } else {
-            self.rest(self.held, !self.find_saves());
+            self.schedule_probe(self.held, !self.allows_two_held());
         }
         self.flags.set(Flags::SEVERAL, false);
     }
@@ -74,52 +76,53 @@ impl Budget {
     /// open loop that has reached its limit, or all were submitted at once and are in flight. In both cases the device sees
     /// all that is outstanding, and only that earns credit. So the depth is unknown again, and the next probe cannot agree
     /// with this one.
-    pub(crate) fn note_return(&mut self, count: u16) {
-        if !self.sees_return() {
+    pub(crate) fn observe_submits(&mut self, count: u16) {
+        if !self.observes_submits() {
             return;
         }
-        if self.back == 0 {
+        if self.observed == 0 {
             self.oldest = 0;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "BACK at most")]
-        let (more, all) = (count.min(BACK.into()) as u8, self.found.clamp(2, BACK.into()) as u8);
-        self.back = self.back.wrapping_add(more);
-        if self.back < all {
+        #[expect(clippy::cast_possible_truncation, reason = "OBSERVED_MAX at most")]
+        let (more, all) = (count.min(OBSERVED_MAX.into()) as u8, self.found.clamp(2, OBSERVED_MAX.into()) as u8);
+        self.observed = self.observed.wrapping_add(more);
+        if self.observed < all {
             return;
         }
-        self.back = BACK;
+        self.observed = OBSERVED_MAX;
         let gaps = u32::from(all.wrapping_sub(1));
         let took = self.oldest.min(self.gap8); // below 2^29, as max_hold
         let is_misled = took.wrapping_mul(5) < (self.gap8 >> 2).wrapping_mul(gaps);
         if is_misled {
-            (self.depth, self.back) = (0, MISLED);
-            self.rest(self.found, true);
-        } else if self.find_saves() {
-            self.vain = 0;
+            (self.depth, self.observed) = (0, MISLED);
+            self.schedule_probe(self.found, true);
+        } else if self.allows_two_held() {
+            self.vain_probes = 0;
         }
     }
 
     /// Whether the submissions after a probe are still being observed. Meanwhile nothing is held.
-    pub(crate) const fn sees_return(&self) -> bool {
-        self.back < BACK
+    pub(crate) const fn observes_submits(&self) -> bool {
+        self.observed < OBSERVED_MAX
     }
 
-    /// Whether anything could be held with as many outstanding as the last probe found.
-    const fn find_saves(&self) -> bool {
+    /// Whether two completions could be held together with as many outstanding as the last probe found.
+    const fn allows_two_held(&self) -> bool {
         self.config.earned_by(self.found).wrapping_mul(2) > cost_of(1)
     }
 
     /// Schedules the next probe: 128 times `held` completions from now, doubled for each probe in vain.
-    fn rest(&mut self, held: u16, in_vain: bool) {
-        self.vain = self.vain.wrapping_add(in_vain.into()).min(VAIN_MAX);
+    fn schedule_probe(&mut self, held: u16, in_vain: bool) {
+        self.vain_probes = self.vain_probes.wrapping_add(in_vain.into()).min(VAIN_MAX);
         // An odd number of completions, or each probe would begin at the same command of a batch.
-        self.until_probe = commands((u32::from(held) << 7).wrapping_shl(self.vain.into()) | 1);
+        self.until_probe = saturated((u32::from(held) << 7).wrapping_shl(self.vain_probes.into()) | 1);
     }
 
-    /// Whether this completion is delivered although the depth lets us expect more, because none joined the last such hold.
-    pub(crate) const fn skips(&mut self, cif: u16) -> bool {
-        let skips = cif <= 1 && self.skip > 0;
-        self.skip = self.skip.wrapping_sub(skips as u16);
-        skips
+    /// Whether this completion is delivered although the depth promises more, because the last such hold ended in silence.
+    /// Counts it.
+    pub(crate) const fn take_exemption(&mut self, cif: u16) -> bool {
+        let is_exempt = cif <= 1 && self.no_hold > 0;
+        self.no_hold = self.no_hold.wrapping_sub(is_exempt as u16);
+        is_exempt
     }
 }

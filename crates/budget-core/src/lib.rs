@@ -23,11 +23,15 @@
 //!   completed before it. A completion is *held* while it is posted and no interrupt covers it.
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
-//! - *alone*: no more than one command was outstanding at any time since the last probe.
+//! - *alone*: no more than one command was outstanding at any time since the last probe, and the known depth is at most 1.
 //! - *depth*: the number of commands that the requesters submit before they wait for a completion.
+//! - *company*: completions that share an interrupt with a held one.
+//! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
+//!   requesters waited for held completions.
 //! - *OOO*: an Urgent interrupts alone, out of order; held completions stay held.
 //! - *storm*: interrupts faster than a limit; the *storm guard* paces them.
 //! - *tick*: one unit of the caller's monotonic clock.
+//! - *machine*: the state of this policy for one interrupt vector; plain data, a state machine.
 //!
 //! # How it works
 //!
@@ -42,12 +46,13 @@
 //! interrupt. [`Budget::spent`] counts them too.
 //!
 //! A device that is faster than its guest never sees what the guest could have outstanding: it sees one command at a time.
-//! So from time to time the machine holds every completion until the guest submits nothing more: a *probe*. The number then
-//! held is the depth that the probe found. The known depth changes only as far as two consecutive probes agree. The depth
-//! counts as outstanding until sixteen usual gaps after the last completion, because for a requester a command is
-//! outstanding from its own call on, even before it reaches the device. An open-loop load never stops submitting, so it has
-//! no depth. Probes become rare if they find that holding cannot save interrupts. The number of completions from one probe
-//! to the next is odd, so that they do not all begin at the same command of a batch.
+//! So from time to time the machine holds every completion until the guest submits nothing more: a *probe*. The number
+//! then held is the depth that the probe found. The known depth moves only into the range between the results of the
+//! last two probes. The depth counts as outstanding until sixteen usual gaps after the last completion, because for a
+//! requester a command is outstanding from its own call on, even before it reaches the device. An open-loop load never
+//! stops submitting, so it has no depth. Probes become rare if they find that holding cannot save interrupts. The
+//! number of completions from one probe to the next is odd, so that they do not all begin at the same command of a
+//! batch.
 //!
 //! With OOO, an Urgent does not affect the held completions: their deadline, their cost, the usual gap and a probe stay. If
 //! the account can no longer pay for them, because without the Urgent fewer commands are outstanding, its interrupt covers
@@ -61,8 +66,10 @@
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
 //! 3. Call [`Budget::on_submit`] for each command when it is submitted.
-//! 4. Arm a timer, relative to now, for [`Budget::deadline`] and call [`Budget::on_deadline`].
-//! 5. Report a failed command as [`Event::Error`] or [`Event::Urgent`]. Call [`Budget::flush`] on stop, reset and migration.
+//! 4. Arm a timer that fires in `deadline - now` ticks ([`Budget::deadline`]; at once if it has passed), and call
+//!    [`Budget::on_deadline`] when it does.
+//! 5. Report a failed command as [`Event::Urgent`], or as [`Event::Error`] if it must not wait in a storm. Call
+//!    [`Budget::flush`] on stop, reset and migration.
 //!
 //! ```
 //! use budget_core::{Budget, Config, Decision, Event, HoldReason, Params, Reason};

@@ -10,7 +10,7 @@ impl Budget {
         self.flags.has(Flags::STORM)
     }
 
-    /// Before this instant the storm guard allows no interrupt; `None`: it has nothing against one.
+    /// Before this instant the storm guard allows no interrupt; `None`: it allows one now.
     #[must_use]
     pub fn paced_until(&self) -> Option<u64> {
         let paced = self.paced();
@@ -23,7 +23,7 @@ impl Budget {
     }
 
     /// Holds a completion, whatever was decided: an interrupt would come too soon.
-    pub(crate) fn put_off(&mut self, decision: Decision) -> Decision {
+    pub(crate) fn defer(&mut self, decision: Decision) -> Decision {
         match decision {
             Decision::Hold(reason) => self.hold(reason),
             Decision::Deliver(_) | Decision::DeliverUrgent => {
@@ -33,10 +33,10 @@ impl Budget {
         }
     }
 
-    /// What is held is due, and waits for the storm guard alone.
+    /// What is held is due, and waits only for the storm guard.
     pub(crate) const fn wait_for_guard(&mut self) {
         self.flags.set(Flags::PROBE, false);
-        self.flags.set(Flags::PUT_OFF, true);
+        self.flags.set(Flags::DEFERRED, true);
     }
 
     /// Records an interrupt. It ends a gap, which is a sample of the average.

@@ -18,7 +18,7 @@ use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 #[repr(C)] // bytes first, where small processors reach them with short instructions
 pub struct Cint {
     pub(crate) storming: bool,
-    pub(crate) put_off: bool,     // the held completions were due, and wait for the storm guard
+    pub(crate) deferred: bool,    // the held completions are due, and wait for the storm guard
     pub(crate) interrupted: bool, // there was an interrupt, so `gap` is valid
     pub(crate) filler: [u8; 3],   // no padding: a state may be written to a file, so every byte must be defined
     pub(crate) times_back: u16,
@@ -29,7 +29,7 @@ pub struct Cint {
     pub(crate) gap: u32,       // of the last interrupt
     pub(crate) fast_for: u32,  // the fast path may answer until this many ticks after `last`
     pub(crate) coalesced: u32, // held completions: `coalesced` of cint Alg. 2
-    pub(crate) thr: u32,       // `thr` of cint Alg. 2, minus the Urgents that interrupted alone while others were held
+    pub(crate) thr_left: u32,  // `thr` of cint Alg. 2, minus the Urgents that interrupted alone while others were held
     pub(crate) average: Average,
     pub(crate) config: Config,
 }
@@ -52,13 +52,13 @@ impl Cint {
             Event::Urgent if !self.config.ooo => Decision::Deliver(Reason::Urgent), // cint Alg. 2 l.7, l.10, l.11
             Event::Urgent if self.coalesced == 0 => Decision::DeliverUrgent, // cint Alg. 2 l.8, l.9
             Event::Barrier => Decision::Deliver(Reason::Barrier), // cint Alg. 2 l.12, l.13
-            _ if coalesced >= self.thr => Decision::Deliver(Reason::Count), // cint Alg. 2 l.15, l.16; `>=` as in §3.2
+            _ if coalesced >= self.thr_left => Decision::Deliver(Reason::Count), // cint Alg. 2 l.15, l.16; `>=` as in §3.2
             _ if cif < self.cif_to_hold(held) => Decision::Deliver(Reason::InFlight), // ours: the device stays busy
-            Event::Urgent => Decision::DeliverUrgent,           // cint Alg. 2 l.8, l.9; §3.5 out-of-order Urgent
-            Event::Plain => Decision::Hold(HoldReason::Burst),  // §3.2: the burst continues
+            Event::Urgent => Decision::DeliverUrgent, // cint Alg. 2 l.8, l.9; §3.5 out-of-order Urgent
+            Event::Plain => Decision::Hold(HoldReason::Burst), // §3.2: the burst continues
         };
         let reason = match decision {
-            _ if self.is_paced() => self.put_off(decision), // §4.3 storm guard
+            _ if self.is_paced() => self.defer(decision), // §4.3 storm guard
             Decision::Deliver(reason) => return self.deliver(reason),
             Decision::DeliverUrgent => return self.deliver_urgent(),
             Decision::Hold(reason) => reason,
@@ -83,7 +83,8 @@ impl Cint {
     /// Fires the urgent IRQ. Held completions stay held.
     fn deliver_urgent(&mut self) -> Decision {
         if self.coalesced > 0 {
-            self.thr = self.thr.wrapping_sub(1); // §3.5: it counts towards thr, so that no held one starves; thr > 2 here
+            // §3.5: it counts towards thr, so that no held one starves; `thr_left` is above 2 here
+            self.thr_left = self.thr_left.wrapping_sub(1);
         }
         self.quiet = 0; // cint Alg. 2 l.6: timeout = now + delta
         self.interrupt(); // cint Alg. 2 l.9
@@ -91,10 +92,10 @@ impl Cint {
     }
 
     /// §4.3 storm guard: holds what is due, so that one later interrupt covers all of it.
-    fn put_off(&mut self, decision: Decision) -> HoldReason {
-        let was_due = !self.put_off && self.coalesced > 0 && self.own_deadline().0 <= 0;
+    fn defer(&mut self, decision: Decision) -> HoldReason {
+        let was_due = !self.deferred && self.coalesced > 0 && self.own_deadline().0 <= 0;
         let is_due = was_due || decision.is_deliver();
-        self.put_off |= is_due;
+        self.deferred |= is_due;
         if is_due { HoldReason::Storm } else { HoldReason::Burst }
     }
 
@@ -116,7 +117,7 @@ impl Cint {
         let own = self.own_deadline();
         if self.storming {
             let pace = left(self.config.storm_interval, self.gap);
-            if self.put_off || own.0 < pace {
+            if self.deferred || own.0 < pace {
                 return (pace, Reason::Storm); // §4.3 storm guard
             }
         }
@@ -145,9 +146,9 @@ impl Cint {
 
     pub(crate) const fn reset_coalesced(&mut self) {
         self.coalesced = 0;
-        self.thr = self.config.thr as u32;
+        self.thr_left = self.config.thr as u32;
         self.quiet = 0; // cint Alg. 2 l.19: timeout = now + delta
-        self.put_off = false;
+        self.deferred = false;
     }
 
     /// Records an interrupt. Each one but the first ends a gap, which is a sample for the storm guard's average.

@@ -17,8 +17,8 @@ pub struct Params {
     /// Out-of-order Urgent: the interrupt of an urgent completion covers it alone, and held completions stay held
     /// (§3.5).
     pub ooo: bool,
-    /// The longest time that a completion may be held. 1 ns to 1 s, and at most 500 million ticks; `None`: (thr - 1) *
-    /// Δ.
+    /// The longest time that a completion may be held. 1 ns to 1 s, and at most 500 million ticks; `None`: no limit of its
+    /// own; Δ and `thr` then limit it to (thr - 1) * Δ, if Δ is not 0.
     pub max_hold_ns: Option<u64>,
     /// The storm guard (§4.3); `None`: off.
     pub storm: Option<StormParams>,
@@ -64,7 +64,8 @@ pub struct Config {
 
 const _: () = assert!(size_of::<Config>() == 32, "no byte is undefined");
 
-/// At least `TICKS_MAX`, and an immediate operand on Arm; its double is one too.
+/// The longest span, and the most by which one call ages the state, except at the end of the clock's range. At least
+/// `TICKS_MAX`; it and its double are immediate operands on Arm.
 pub(crate) const SPAN_MAX: u32 = 124 << 22;
 /// Ages saturate here: every span has expired by then.
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
@@ -73,8 +74,8 @@ const BURST_MAX: u32 = AGE_MAX + SPAN_MAX;
 /// A span that never expires.
 pub(crate) const NEVER: u32 = BURST_MAX + SPAN_MAX + 1;
 const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
-// No age overflows. The greatest is that of an interrupt before an idle time, a burst in the fast path, and one slow
-// call.
+// No age overflows. The greatest is `gap`: AGE_MAX after a slow call, SPAN_MAX more while the fast path is open with
+// nothing held, BURST_MAX more in a burst on the fast path, and AGE_MAX more in the next `advance`, before it saturates.
 const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(AGE_MAX).is_some());
 const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
 
@@ -148,7 +149,8 @@ impl Config {
         Some(hold.saturating_add(self.storm_interval as u64))
     }
 
-    /// Whether only the caller ends a burst, with [`on_batch_end`](crate::Cint::on_batch_end), because Δ is 0.
+    /// Whether Δ is 0: a burst then ends at [`on_batch_end`](crate::Cint::on_batch_end), not after a time without a
+    /// completion.
     #[must_use]
     pub const fn waits_for_batch_end(&self) -> bool {
         self.delta == NEVER

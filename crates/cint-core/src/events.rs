@@ -1,4 +1,4 @@
-//! Every event but completions, and the queries.
+//! All events except completions; and the getters.
 
 use crate::algorithm::Cint;
 use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
@@ -16,10 +16,10 @@ impl Cint {
             gap: 0,
             fast_for: 0,
             coalesced: 0,
-            thr: config.thr as u32,
+            thr_left: config.thr as u32,
             average: Average::cold(config.storm_interval),
             storming: false,
-            put_off: false,
+            deferred: false,
             interrupted: false,
             filler: [0; 3],
             times_back: 0,
@@ -52,7 +52,8 @@ impl Cint {
         }
     }
 
-    /// Notes that the device has posted every completion that is ready. With Δ = 0 this ends the burst.
+    /// Notes that the device has posted every completion that is ready. With Δ = 0 this ends the burst. This batch is the
+    /// device's, what it posts in one pass, not the requester's batch of a Barrier.
     pub fn on_batch_end(&mut self, now: u64) -> Decision {
         self.advance(now);
         if let Some(reason) = self.expired() {
@@ -70,15 +71,16 @@ impl Cint {
         if self.coalesced > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
-    /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals
-    /// the posted index, both read inside the serialisation that protects the machine.
+    /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
+    /// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
+    /// read inside the serialisation that protects the machine.
     pub fn on_consumed(&mut self, now: u64) {
         self.advance(now);
         self.reset_coalesced();
     }
 
     /// Notes that a command was aborted and will not complete. `event` is the result of
-    /// [`Tracker::cancel`](crate::Tracker::cancel).
+    /// [`Tracker::cancel`](crate::Tracker::cancel); without a tracker, [`Event::Plain`].
     pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
         self.advance(now);
         if self.coalesced == 0 {
@@ -95,7 +97,7 @@ impl Cint {
     }
 
     /// Changes the configuration, and applies it to the held completions. A storm guard with new parameters restarts.
-    /// What the guard had delayed is delivered. Rules that need a hint or the CIF apply from the next completion on.
+    /// What the guard had deferred is delivered. Rules that need a hint or the CIF apply from the next completion on.
     ///
     /// # Errors
     /// `tick_hz` differs. Then nothing changes, and the call does not advance the time.
@@ -114,18 +116,18 @@ impl Cint {
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
             (self.average, self.storming) = (Average::cold(config.storm_interval), false);
         }
-        let alone = u32::from(self.config.thr).wrapping_sub(self.thr);
-        self.thr = u32::from(config.thr).saturating_sub(alone);
+        let alone = u32::from(self.config.thr).wrapping_sub(self.thr_left);
+        self.thr_left = u32::from(config.thr).saturating_sub(alone);
         self.config = config;
         if self.coalesced == 0 {
             return Ok(Decision::Hold(HoldReason::NothingHeld));
         }
         let (left, reason) = self.own_deadline();
-        Ok(if self.put_off {
+        Ok(if self.deferred {
             self.deliver(Reason::Storm)
         } else if left <= 0 {
             self.deliver(reason)
-        } else if self.coalesced >= self.thr {
+        } else if self.coalesced >= self.thr_left {
             self.deliver(Reason::Count)
         } else {
             Decision::Hold(HoldReason::Reconfigured)
@@ -176,14 +178,14 @@ impl Cint {
         self.fast_for = 0;
     }
 
-    /// Delivers everything held, unless the storm guard delays it.
+    /// Delivers everything held, unless the storm guard defers it.
     #[inline(never)]
     fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
         if self.coalesced == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
         }
         if self.is_paced() {
-            self.put_off = true;
+            self.deferred = true;
             return Decision::Hold(HoldReason::Storm);
         }
         self.deliver(reason)

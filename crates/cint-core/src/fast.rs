@@ -33,7 +33,7 @@ impl Cint {
             return None;
         }
         let coalesced = self.coalesced.wrapping_add(1);
-        if coalesced >= self.thr {
+        if coalesced >= self.thr_left {
             return None;
         }
         #[expect(clippy::cast_possible_truncation, reason = "below fast_for")]

@@ -44,8 +44,8 @@ impl From<Hint> for Event {
 }
 
 impl Hint {
-    /// The hint in two bits: bit 0 is Urgent, bit 1 is Barrier, other bits are ignored. Use this function for hints in
-    /// other bits than the paper's, and shift them first.
+    /// The hint in two bits: bit 0 is Urgent, bit 1 is Barrier, other bits are ignored. Use it for hints in other bits than
+    /// those of [`from_cdw12`](Self::from_cdw12); shift them first.
     #[must_use]
     pub const fn from_bits(bits: u8, both: BothBits) -> Self {
         match (bits & 0b11, both) {
@@ -55,7 +55,8 @@ impl Hint {
         }
     }
 
-    /// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write (cinterrupts §4.2.1).
+    /// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write: our choice of the reserved bits that
+    /// cinterrupts §4.2.1 asks for.
     ///
     /// NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve them. Later versions define bits 19:16 as CETYPE, the
     /// command extension type, which a host sets for a controller with Key Per I/O. With such a controller, use

@@ -16,9 +16,9 @@
 //! An interrupt for each completion is good for latency; one interrupt for several is good for throughput. A device
 //! cannot know which command somebody waits for, but the requester can. So the requester sends two bits with a command
 //! (Tai, Smolyar, Wei and Tsafrir, "Optimizing Storage Performance with Calibrated Interrupts", ACM Transactions on
-//! Storage 2022). An *Urgent* command interrupts at once. A *Barrier* interrupts when its batch is complete. Every
-//! other completion is held until one of these interrupts covers it, or until its burst ends: after a time Δ without a
-//! completion, or after `thr` completions.
+//! Storage 2022). An *Urgent* command interrupts at once. A *Barrier* is the last command of a batch: it interrupts when
+//! it completes, or with a [`Tracker`] when the whole batch has completed. Every other completion is held until one of
+//! these interrupts covers it, or until its burst ends: after a time Δ without a completion, or after `thr` completions.
 //!
 //! # Terms
 //!
@@ -29,6 +29,7 @@
 //! - *storm*: interrupts faster than a limit; the *storm guard* paces them.
 //! - *CIF*: commands in flight on this interrupt vector, including the one that completes now.
 //! - *tick*: one unit of the caller's monotonic clock.
+//! - *machine*: the state of this policy for one interrupt vector; plain data, a state machine.
 //!
 //! # Contract
 //!
@@ -38,7 +39,8 @@
 //!    call [`Cint::on_batch_end`] whenever the device has posted every completion that is ready.
 //! 4. CIF is optional. To get it, decrement your counter of commands in flight. Then, inside that serialisation, load
 //!    the counter and add one.
-//! 5. Report a failed command as Urgent. Call [`Cint::flush`] on stop, reset and migration.
+//! 5. Report a failed command as Urgent, or as [`Event::Error`] if it must not wait in a storm. Call [`Cint::flush`] on
+//!    stop, reset and migration.
 //!
 //! ```
 //! use cint_core::{Cint, Config, Decision, Hint, HoldReason, Params, Reason};

@@ -11,7 +11,8 @@ impl Entry {
         (self.0[3] & 0xffff) as u16
     }
 
-    /// Phase tag: whether this entry belongs to the current pass through the queue.
+    /// The phase tag. The device inverts it with each pass through the queue; an entry is new if it equals the phase that
+    /// the consumer expects.
     #[must_use]
     pub const fn phase(&self) -> bool {
         self.0[3] & 1 << 16 != 0
@@ -35,19 +36,19 @@ impl Entry {
 /// // Command 7 is Plain, and command 8 after it is Urgent. Both have the phase of the first pass, 1.
 /// let queue = [Entry([0, 0, 0, 7 | 1 << 16]), Entry([0, 0, 0, 8 | 1 << 16]), Entry::default(), Entry::default()];
 /// let mut reaper = Reaper::<1>::new(4).ok_or("a queue of 4 entries fits")?;
-/// let mut taken = Vec::new();
+/// let mut cids = Vec::new();
 ///
-/// let doorbell = reaper.reap_urgent(|i| queue[usize::from(i)], |entry| entry.cid() == 8, |entry| taken.push(entry.cid()));
-/// assert_eq!((doorbell, taken.as_slice()), (None, [8].as_slice())); // the head stays at command 7
+/// let doorbell = reaper.reap_urgent(|i| queue[usize::from(i)], |entry| entry.cid() == 8, |entry| cids.push(entry.cid()));
+/// assert_eq!((doorbell, cids.as_slice()), (None, [8].as_slice())); // the head stays at command 7
 ///
-/// let doorbell = reaper.reap(|i| queue[usize::from(i)], |entry| taken.push(entry.cid()));
-/// assert_eq!((doorbell, taken.as_slice()), (Some(2), [8, 7].as_slice()));
+/// let doorbell = reaper.reap(|i| queue[usize::from(i)], |entry| cids.push(entry.cid()));
+/// assert_eq!((doorbell, cids.as_slice()), (Some(2), [8, 7].as_slice()));
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Reaper<const WORDS: usize> {
     cursor: Cursor,
-    taken: [u64; WORDS],
+    reaped: [u64; WORDS],
 }
 
 impl<const WORDS: usize> Reaper<WORDS> {
@@ -58,7 +59,7 @@ impl<const WORDS: usize> Reaper<WORDS> {
             return None;
         }
         match Cursor::new(size) {
-            Some(cursor) => Some(Self { cursor, taken: [0; WORDS] }),
+            Some(cursor) => Some(Self { cursor, reaped: [0; WORDS] }),
             None => None,
         }
     }
@@ -79,7 +80,7 @@ impl<const WORDS: usize> Reaper<WORDS> {
         is_urgent: impl Fn(Entry) -> bool,
         mut take: impl FnMut(Entry),
     ) -> Option<u16> {
-        self.cursor.reap(&mut self.taken, read, |entry| {
+        self.cursor.reap(&mut self.reaped, read, |entry| {
             let urgent = is_urgent(entry);
             if urgent {
                 take(entry);
@@ -118,28 +119,28 @@ impl Cursor {
     /// `read` reads an entry. It must read the phase tag before the rest, because the device writes the tag last.
     pub fn reap(
         &mut self,
-        taken: &mut [u64],
+        reaped: &mut [u64],
         read: impl Fn(u16) -> Entry,
         mut take: impl FnMut(Entry) -> bool,
     ) -> Option<u16> {
         let before = self.head;
-        let mut at = *self;
-        let mut all_taken = true; // from the head up to `at`
+        let mut scan = *self; // `scan.head` is the entry examined
+        let mut all_reaped = true; // from the head up to it
         for _ in 0..self.size {
-            let entry = read(at.head);
-            if u32::from(entry.phase()) != at.phase {
+            let entry = read(scan.head);
+            if u32::from(entry.phase()) != scan.phase {
                 break;
             }
-            let Some(word) = taken.get_mut(usize::from(at.head >> 6)) else { break };
-            let bit = 1 << (at.head & 63);
+            let Some(word) = reaped.get_mut(usize::from(scan.head >> 6)) else { break };
+            let bit = 1 << (scan.head & 63);
             if *word & bit == 0 && take(entry) {
                 *word |= bit;
             }
-            all_taken = all_taken && *word & bit != 0;
-            at.advance();
-            if all_taken {
+            all_reaped = all_reaped && *word & bit != 0;
+            scan.advance();
+            if all_reaped {
                 *word &= !bit;
-                *self = at;
+                *self = scan;
             }
         }
         (self.head != before).then_some(self.head)

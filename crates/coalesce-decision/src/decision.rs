@@ -56,11 +56,12 @@ numbered! {
     Reason {
         /// Coalescing is off: the delivery ratio is 1, or the policy coalesces nothing.
         Always = 5, "always";
-        /// Fewer than `cif_threshold` commands in flight (vIC Alg. 2).
+        /// Too few commands in flight to hold: fewer than `cif_threshold` (vIC Alg. 2); or no other completion is expected
+        /// (latency budget).
         LowCif = 3, "low_cif";
         /// It is this completion's turn in a cycle of the delivery ratio (vIC Alg. 2).
         Ratio = 4, "ratio";
-        /// Another held completion would exceed what the commands in flight justify now (vIC, live clamp).
+        /// With this completion, more than max(1, CIF / (2 * `cif_threshold`)) would be held (`live_clamp`, ours).
         LiveClamp = 6, "live_clamp";
         /// The guest's timeslice ends before the next interrupt is expected (Xen §4).
         SliceEnd = 2, "slice_end";
@@ -70,15 +71,15 @@ numbered! {
         Deschedule = 9, "deschedule";
         /// Somebody waits for this command (cinterrupts §3.3).
         Urgent = 14, "urgent";
-        /// A batch is complete (cinterrupts §3.4).
+        /// A Barrier has completed; if Barriers are strict, its whole batch (cinterrupts §3.4, §4.3).
         Barrier = 13, "barrier";
         /// The burst has `thr` completions (cinterrupts Alg. 2).
         Count = 15, "count";
-        /// Another held completion would exceed what the commands in flight justify (the `in_flight` rule).
+        /// The CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule, ours).
         InFlight = 16, "in_flight";
-        /// Another held completion would cost more than the latency budget has.
+        /// The latency budget cannot pay for one more, or 2 ε of the outstanding commands are held already.
         Budget = 22, "budget";
-        /// Holding slows the requesters down, or it is being found out whether it does (`auto`).
+        /// The slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
         Slowdown = 24, "slowdown";
         /// Δ passed without a completion: the burst is over (cinterrupts Alg. 2).
         Delta = 10, "delta";
@@ -98,7 +99,7 @@ numbered! {
         Disabled = 20, "disabled";
         /// The command belongs to the admin queue, which is never coalesced (NVMe).
         Admin = 21, "admin";
-        /// A ticket is invalid, or a command failed.
+        /// A ticket is invalid, or the caller reports an error; most policies treat a failed command as Urgent.
         Error = 12, "error";
         /// Queue stop, reset or migration.
         Flush = 7, "flush";
@@ -116,7 +117,7 @@ numbered! {
         Storm = 37, "storm";
         /// Neither the threshold nor the time is reached (NVMe Feature 08h).
         Aggregate = 39, "aggregate";
-        /// More completions are expected, and the latency budget pays for the wait.
+        /// Others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
         Company = 41, "company";
         /// The poll continues (`batch`).
         Batch = 40, "batch";
@@ -152,7 +153,8 @@ impl Decision {
         !matches!(self, Self::Hold(_))
     }
 
-    /// The name of its reason in traces and statistics.
+    /// The name of its reason, as in traces. Statistics count [`DeliverUrgent`](Self::DeliverUrgent) separately, as
+    /// `urgent_alone`.
     #[must_use]
     pub const fn reason_name(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! What a completion means.
 
-/// What a machine must know about a completion or a cancellation. With relaxed Barriers a hint of the requester converts
-/// directly to an event. With strict Barriers a tracker converts it.
+/// What a machine, the state of a policy, must know about a completion or a cancellation. With relaxed Barriers a hint of
+/// the requester converts directly to an event. With strict Barriers a tracker converts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// No hint.
@@ -10,6 +10,7 @@ pub enum Event {
     Barrier,
     /// Somebody waits for this command.
     Urgent,
-    /// An invalid ticket, or a command that failed: delivers.
+    /// An invalid ticket. Delivers everything held at once, even in a storm. A caller may report a failed command so; as
+    /// Urgent it may wait in a storm.
     Error,
 }

@@ -1,4 +1,4 @@
-//! Parameters that can be wrong.
+//! Parameters that have a range, and the check of it.
 
 use core::fmt;
 
@@ -30,7 +30,7 @@ pub enum Field {
     StormShift = 12,
     /// The threshold of the `in_flight` rule, in commands in flight.
     InFlight = 13,
-    /// The latency budget, in 1/100 %.
+    /// The latency budget, in basis points (1/100 %).
     Budget = 21,
 }
 

@@ -13,8 +13,9 @@
 //! What every policy says, and how it is configured: the vocabulary that the cores share.
 //!
 //! A policy answers each event with a [`Decision`] and its reason. The number of a [`Reason`], a [`HoldReason`] or a
-//! [`Field`] is its number in the C ABI; no number is used twice, and none changes. [`Stats`] counts decisions.
-//! [`ticks`] converts durations to ticks of the caller's clock. [`StormParams`] and [`Average`] limit the rate of interrupts.
+//! [`Field`] is its number in the C ABI, and never changes. No two reasons, of delivery or hold, share a number, and no two
+//! fields do. [`Stats`] counts decisions. [`ticks`] converts durations to ticks of the caller's clock. [`StormParams`] and
+//! [`Average`], which averages the gaps between interrupts, limit their rate.
 //!
 //! ```
 //! use coalesce_decision::{Decision, HoldReason, Reason, Stats};

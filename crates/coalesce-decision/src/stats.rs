@@ -45,7 +45,8 @@ impl Stats {
         self.0.get(index(decision)).copied().unwrap_or(0)
     }
 
-    /// Deliveries by reason: each name with its count; `urgent_alone` are those that left others held.
+    /// Deliveries by reason: each name with its count. `urgent_alone` counts [`Decision::DeliverUrgent`], whether or not
+    /// others were held.
     pub fn delivered(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let reasons = Reason::ALL.iter().map(|&reason| (reason.name(), self.of(Decision::Deliver(reason))));
         reasons.chain([("urgent_alone", self.of(Decision::DeliverUrgent))])
@@ -64,7 +65,7 @@ impl Stats {
     }
 }
 
-/// Below `NUMBERS`, which the mask shows the compiler.
+/// The counter's index. The mask proves to the compiler that it is below `NUMBERS`.
 #[inline]
 const fn index(decision: Decision) -> usize {
     let number = match decision {

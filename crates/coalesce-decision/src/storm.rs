@@ -19,8 +19,8 @@ pub struct StormParams {
 const INTERVAL_MAX: u64 = 125_000_000;
 const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX);
 
-/// The shortest average interval between two interrupts, rounded up, and the longest hold, rounded down: in ticks, at
-/// most 500 million. Without a guard 0, without a bound `u32::MAX`.
+/// Returns, in ticks, the guard's shortest average interval between two interrupts, rounded up (0 without a guard), and the
+/// longest hold, rounded down (`u32::MAX` without a limit).
 ///
 /// # Errors
 /// One is out of its range, or the hold is shorter than the interval.
@@ -84,7 +84,8 @@ impl Average {
         self.parts = parts & !u32::MAX.wrapping_shl(shift);
         let Self { ticks, parts } = *self;
         if was_storm {
-            ticks.wrapping_sub((parts == 0) as u32) < interval.wrapping_mul(2) // not above it, and never 0
+            // ticks + parts * 2^-shift <= 2 * interval; the average is never 0, so nothing wraps
+            ticks.wrapping_sub((parts == 0) as u32) < interval.wrapping_mul(2)
         } else {
             ticks < interval
         }

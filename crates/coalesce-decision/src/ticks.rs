@@ -6,14 +6,14 @@ pub const NS_PER_S: u64 = 1_000_000_000;
 /// The longest configurable time in ticks, where a machine counts them in 32 bits.
 pub const TICKS_MAX: u64 = 500_000_000;
 
-/// Nanoseconds to ticks, rounded up: for thresholds. Exact for `ns` up to 60 s and `tick_hz` up to 10 GHz.
+/// Nanoseconds to ticks, rounded up: for thresholds. No overflow for `ns` up to 60 s and `tick_hz` up to 10 GHz.
 #[must_use]
 pub const fn ticks_up(ns: u64, tick_hz: u64) -> u64 {
     let (whole, rest) = split(ns, tick_hz);
     whole.saturating_add(divide_up(rest, NS_PER_S))
 }
 
-/// Nanoseconds to ticks, rounded down, but at least 1 unless `ns` is 0: for promises.
+/// Nanoseconds to ticks, rounded down, but at least 1 unless `ns` is 0: for upper limits such as `max_hold`.
 #[must_use]
 pub const fn ticks_down(ns: u64, tick_hz: u64) -> u64 {
     let (whole, rest) = split(ns, tick_hz);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_thresholds_up_and_promises_down() {
+    fn rounds_thresholds_up_and_limits_down() {
         for (ns, tick_hz, down, up) in [
             (0, 1_000, 0, 0),
             (1, 1_000, 1, 1), // not 0, so at least one tick

@@ -16,7 +16,7 @@ use coalesce_decision::ticks::TICKS_MAX;
 pub(crate) enum Kind {
     Number(u64, u64),
     Duration(u64, u64),
-    /// In 1/100 %.
+    /// In basis points (1/100 %).
     Percent(u64, u64),
     /// A number or `off`.
     NumberOrOff(u64, u64),

@@ -14,7 +14,7 @@ pub struct Spent {
     pub held: u64,
     /// The time that requests spent.
     pub outstanding: u64,
-    /// The share of it that holding may add, in 1/100 %.
+    /// The share of it that holding may add, in basis points (1/100 %).
     pub budget: u16,
     /// What learning may cost beyond that, once.
     pub learning: u64,

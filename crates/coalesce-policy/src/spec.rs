@@ -100,7 +100,7 @@ impl Spec {
         matches!(self.hints(), Some(HintSpec { ooo: true, .. }))
     }
 
-    /// The latency budget, in 1/100 %; `None`: the policy has none.
+    /// The latency budget, in basis points (1/100 %); `None`: the policy has none.
     #[must_use]
     pub const fn budget(&self) -> Option<u16> {
         match self {

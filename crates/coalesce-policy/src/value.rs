@@ -11,7 +11,7 @@ pub(crate) enum Value {
     Number(u64),
     /// In nanoseconds.
     Duration(u64),
-    /// In 1/100 %.
+    /// In basis points (1/100 %).
     Percent(u64),
     /// A word: a switch, a choice, or a set of words joined by `+`.
     Word(String),
@@ -89,7 +89,7 @@ pub(crate) fn duration(text: &str) -> Result<u64, Malformed> {
     }
 }
 
-/// `5%`, `0.25%`, in 1/100 %.
+/// `5%`, `0.25%`, in basis points (1/100 %).
 pub(crate) fn percent(text: &str) -> Result<u64, Malformed> {
     let number = text.strip_suffix('%');
     let (whole, part) = number.unwrap_or(text).split_once('.').unwrap_or((number.unwrap_or(text), "0"));

@@ -53,7 +53,7 @@ pub enum Operation {
     },
 }
 
-/// How an operation ended.
+/// How an operation finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is done.
@@ -64,11 +64,11 @@ pub enum Outcome {
 
 /// The next step of an operation.
 pub enum Step {
-    /// It has ended.
-    Ended(Outcome),
+    /// It has finished.
+    Finished(Outcome),
     /// The operation continues when io_uring has completed this entry.
     Submit(squeue::Entry),
-    /// The operation continues in the next turn, so that a large one does not delay others.
+    /// The operation continues in the next pass of the queue's loop, so that a large one does not delay others.
     Again,
 }
 
@@ -201,7 +201,8 @@ impl Backend {
         }
     }
 
-    /// Continues an operation, after io_uring has completed a step with this result, or in the next turn.
+    /// Continues an operation, after io_uring has completed a step with this result, or in the next pass of the queue's
+    /// loop.
     pub fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
         match self {
             Self::File(file) => file.resume(operation, buffers, result),

@@ -24,7 +24,7 @@ use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
 /// The most unanswered questions. This many fit into the socket's buffer, so asking a stuck process never blocks.
 const UNANSWERED_MAX: usize = 32;
-/// How long a process may take to answer. In one turn a queue copies a few MiB at most.
+/// How long a process may take to answer. In one pass of its loop a queue copies a few MiB at most.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest line, in bytes.
 const LINE_MAX: u64 = 4 << 20;

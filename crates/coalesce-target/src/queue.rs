@@ -1,5 +1,5 @@
-//! One queue of one disk, on a thread of its own. It takes requests from a source, gives them to the back end, and
-//! delivers their completions. It knows no front end: see [`Source`].
+//! One queue of one disk, on a thread of its own. It takes requests from a source, gives them to the back end, posts their
+//! completions, and interrupts when the policy says so. It knows no front end: see [`Source`].
 
 mod mailbox;
 mod reactor;
@@ -7,7 +7,7 @@ mod requests;
 mod serving;
 mod state;
 
-pub use mailbox::{Change, Command, Part, Slice};
+pub use mailbox::{Change, Control, Part, RunReport};
 
 use crate::disk::Disk;
 use crate::record::Recorder;
@@ -34,13 +34,13 @@ pub struct QueueConfig {
 }
 
 /// A queue with everything allocated, before its thread starts.
-pub struct QueueParts<S: Source> {
+pub struct PreparedQueue<S: Source> {
     name: String,
     queue: Queue<S>,
     mailbox: Mailbox<S>,
 }
 
-impl<S: Source> QueueParts<S> {
+impl<S: Source> PreparedQueue<S> {
     /// Queue number `index` of a disk.
     ///
     /// # Errors
@@ -65,25 +65,25 @@ impl<S: Source> QueueThread<S> {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn spawn(parts: QueueParts<S>) -> Result<Self> {
-        let QueueParts { name, queue, mailbox } = parts;
+    pub fn spawn(prepared: PreparedQueue<S>) -> Result<Self> {
+        let PreparedQueue { name, queue, mailbox } = prepared;
         let thread = std::thread::Builder::new().name(name).spawn(move || queue.run());
         Ok(Self { mailbox, thread: Some(thread.context("a thread for a queue")?) })
     }
 
-    /// Sends a command. Blocks while too many commands wait for the queue.
-    pub fn send(&self, command: Command<S>) {
-        self.mailbox.send(command);
+    /// Sends a control message. Blocks while too many of them wait for the queue.
+    pub fn send(&self, message: Control<S>) {
+        self.mailbox.send(message);
     }
 
-    /// Sends a command, and waits for the answer. `None`: the thread has panicked.
-    pub fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command<S>) -> Option<T> {
-        self.begin(command).recv().ok()
+    /// Sends a control message, and waits for the answer. `None`: the thread has panicked.
+    pub fn ask<T>(&self, message: impl FnOnce(Sender<T>) -> Control<S>) -> Option<T> {
+        self.ask_later(message).recv().ok()
     }
 
-    /// Sends a command, without waiting for the answer.
-    pub fn begin<T>(&self, command: impl FnOnce(Sender<T>) -> Command<S>) -> Receiver<T> {
-        self.mailbox.begin(command)
+    /// Sends a control message, and returns the receiver of its answer.
+    pub fn ask_later<T>(&self, message: impl FnOnce(Sender<T>) -> Control<S>) -> Receiver<T> {
+        self.mailbox.ask_later(message)
     }
 
     /// Ends a wait of the queue, so that it asks its source for requests.
@@ -93,13 +93,13 @@ impl<S: Source> QueueThread<S> {
 
     /// Changes a part of the source, if there is one, and waits until it has changed.
     pub fn change(&self, part: Part, change: impl FnOnce(&mut S) + Send + 'static) {
-        self.ask(|answer| Command::Change(part, Box::new(change), answer));
+        self.ask(|answer| Control::Change(part, Box::new(change), answer));
     }
 }
 
 impl<S: Source> Drop for QueueThread<S> {
     fn drop(&mut self) {
-        self.send(Command::End);
+        self.send(Control::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

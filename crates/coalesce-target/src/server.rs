@@ -5,7 +5,7 @@ use crate::call::CallRings;
 use crate::config::{DiskConfig, Latency, Size};
 use crate::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use crate::front_end::FrontEnd;
-use crate::queue::{Command, QueueConfig, QueueParts, QueueThread, Slice};
+use crate::queue::{Control, PreparedQueue, QueueConfig, QueueThread, RunReport};
 use crate::record::Recorder;
 use crate::socket::{Door, accepted};
 use crate::stats::QueueStats;
@@ -65,7 +65,7 @@ pub struct DiskParts<F: FrontEnd> {
     about: DiskInfo,
     config: DiskConfig,
     disk: Arc<Disk>,
-    queues: Vec<QueueParts<F::Source>>,
+    queues: Vec<PreparedQueue<F::Source>>,
 }
 
 impl<F: FrontEnd> DiskParts<F> {
@@ -126,7 +126,7 @@ impl<F: FrontEnd> DiskParts<F> {
             size_max: F::REQUESTS_MAX,
             recorder: recorder.cloned(),
         };
-        let queues = (0..usize::from(config.queues)).map(|i| QueueParts::new(i, disk.clone(), &queue));
+        let queues = (0..usize::from(config.queues)).map(|i| PreparedQueue::new(i, disk.clone(), &queue));
         let queues: Vec<_> = queues.collect::<Result<_>>()?;
         let about = DiskInfo {
             ctrlr: name,
@@ -183,13 +183,13 @@ impl<F: FrontEnd> DiskServer<F> {
     /// The statistics of each queue.
     #[must_use]
     pub fn stats(&self) -> Vec<QueueStats> {
-        self.queues.iter().filter_map(|queue| queue.ask(Command::GetStats)).collect()
+        self.queues.iter().filter_map(|queue| queue.ask(Control::GetStats)).collect()
     }
 
     /// Resets the statistics.
     pub fn reset_stats(&self) {
         for queue in self.queues.iter() {
-            queue.ask(Command::ResetStats);
+            queue.ask(Control::ResetStats);
         }
     }
 
@@ -199,7 +199,7 @@ impl<F: FrontEnd> DiskServer<F> {
     /// There is no such queue, or the policy is refused.
     pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
         for queue in self.chosen(queue)? {
-            let answer = queue.ask(|answer| Command::SetPolicy(policy.clone(), answer));
+            let answer = queue.ask(|answer| Control::SetPolicy(policy.clone(), answer));
             answer.context("the queue has ended")??;
         }
         Ok(())
@@ -209,9 +209,9 @@ impl<F: FrontEnd> DiskServer<F> {
     ///
     /// # Errors
     /// There is no such queue.
-    pub fn set_running(&self, queue: Option<usize>, slice: Slice) -> Result<()> {
+    pub fn set_running(&self, queue: Option<usize>, report: RunReport) -> Result<()> {
         for queue in self.chosen(queue)? {
-            queue.ask(|answer| Command::SetRunning(slice, answer)).context("the queue has ended")?;
+            queue.ask(|answer| Control::SetRunning(report, answer)).context("the queue has ended")?;
         }
         Ok(())
     }
@@ -226,7 +226,7 @@ impl<F: FrontEnd> DiskServer<F> {
     /// a front end that loses its connection does not ask where its rings stopped. It continues from the indices that
     /// it believes to be current.
     pub fn stop(&self) {
-        let answers: Vec<_> = self.queues.iter().map(|queue| queue.begin(Command::Stop)).collect();
+        let answers: Vec<_> = self.queues.iter().map(|queue| queue.ask_later(Control::Stop)).collect();
         for answer in answers {
             let _ = answer.recv(); // a queue whose thread has ended has nothing in flight
         }

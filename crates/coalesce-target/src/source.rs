@@ -42,7 +42,7 @@ pub struct Request<T> {
     /// Its submitter group, for strict Barriers: 0 to 15.
     pub group: u8,
     /// Whether an earlier process took it, and ended without completing it.
-    pub is_resumed: bool,
+    pub is_taken_over: bool,
     /// Completes it.
     pub token: T,
 }

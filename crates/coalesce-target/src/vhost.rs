@@ -15,7 +15,7 @@ pub mod vring;
 use crate::bus_error::Peer;
 use crate::call::{Call, CallRings};
 use crate::disk::Disk;
-use crate::queue::{Command, Part, QueueThread};
+use crate::queue::{Control, Part, QueueThread};
 use crate::shared_memory::{Protection, SharedMapping};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use coalesce_load::counted;
@@ -245,7 +245,7 @@ impl Connection {
         if to_take_over > 0 {
             info!(disk = disk.name, queue = u64::from(index), "takes over {}", counted(to_take_over as u64, "request"));
         }
-        queue.send(Command::Start(Box::new(vring), ring.is_enabled));
+        queue.send(Control::Start(Box::new(vring), ring.is_enabled));
         ring.phase = Phase::Running;
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Connection {
     fn stop(&mut self, index: u32) -> Result<u16> {
         let (ring, queue) = self.ring(index)?;
         if matches!(std::mem::take(&mut ring.phase), Phase::Running)
-            && let Some(Some(next_avail)) = queue.ask(Command::Stop)
+            && let Some(Some(next_avail)) = queue.ask(Control::Stop)
         {
             ring.next_avail = next_avail;
         }
@@ -382,7 +382,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
                 for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
                     ring.is_enabled = true; // without the feature no message enables it
                     if matches!(ring.phase, Phase::Running) {
-                        queue.ask(|answer| Command::Enable(true, answer));
+                        queue.ask(|answer| Control::Enable(true, answer));
                     }
                 }
             }
@@ -515,7 +515,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
             let (ring, queue) = self.ring(index)?;
             ring.is_enabled = enable;
             if matches!(ring.phase, Phase::Running) {
-                queue.ask(|answer| Command::Enable(enable, answer));
+                queue.ask(|answer| Control::Enable(enable, answer));
             }
             Ok(())
         })

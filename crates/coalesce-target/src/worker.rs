@@ -4,7 +4,7 @@ use crate::config::Device;
 use crate::front_end::FrontEnd;
 use crate::link::{DiskStats, Questions, Request, Setup, SliceChange};
 use crate::nvme::front_end::NvmeUser;
-use crate::queue::Slice;
+use crate::queue::RunReport;
 use crate::record::{Writer, monotonic_ns};
 use crate::server::{DiskParts, DiskServer};
 use crate::vhost::front_end::VhostUserBlk;
@@ -143,7 +143,7 @@ fn answer(disk: &DiskServer<impl FrontEnd>, request: Request) -> Result<Value> {
         Request::SetPolicy(change) => disk.set_policy(change.queue, &change.policy.parse()?).map(|()| Value::Null),
         Request::SetRunning(SliceChange { queue, running, until_ns }) => {
             let until = Instant::now() + Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
-            disk.set_running(queue, Slice { running, until }).map(|()| Value::Null)
+            disk.set_running(queue, RunReport { running, until }).map(|()| Value::Null)
         }
         Request::Start(_) | Request::Stop => bail!("the disk is already served"),
     }

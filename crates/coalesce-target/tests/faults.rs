@@ -123,7 +123,7 @@ impl Kernel {
         let mut step = backend.begin(&operation, &mut buffers);
         loop {
             match step {
-                Step::Ended(outcome) => return outcome,
+                Step::Finished(outcome) => return outcome,
                 Step::Again => unreachable!("the kernel takes all of it"),
                 Step::Submit(entry) => {
                     let result = self.perform(&entry);
@@ -835,7 +835,7 @@ fn flushes_in_flight_together_and_after_a_failed_durable_write_all_fail() {
         let results = entries.map(|entry| kernel.perform(&entry));
         for (result, buffers) in results.into_iter().zip(&mut buffers).rev() {
             let step = backend.resume(&mut Operation::Flush, buffers, result);
-            assert!(matches!(step, Step::Ended(Outcome::Error)), "a flush of {results:?}");
+            assert!(matches!(step, Step::Finished(Outcome::Error)), "a flush of {results:?}");
         }
         drop(backend);
     }

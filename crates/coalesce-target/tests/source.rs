@@ -4,7 +4,7 @@ use coalesce_delivery::Ring;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome};
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
-use coalesce_target::queue::{Command, Part, QueueConfig, QueueParts, QueueThread, Slice};
+use coalesce_target::queue::{Control, Part, PreparedQueue, QueueConfig, QueueThread, RunReport};
 use coalesce_target::source::{Request, Source, Task};
 use coalesce_target::stats::QueueStats;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -111,7 +111,7 @@ unsafe impl Source for QueuePair {
                     ioprio: 0,
                     hint_dwords: [0; 2],
                     group: 0,
-                    is_resumed: false,
+                    is_taken_over: false,
                     token: Token { queue, command, _data: data },
                 }));
             }
@@ -186,13 +186,13 @@ impl Bench {
             totals: Totals::default(),
         });
         let config = QueueConfig { policy: policy.parse().unwrap(), poll_ns: 0, size_max: 8, recorder: None };
-        let queue = QueueThread::spawn(QueueParts::new(0, disk, &config).unwrap()).unwrap();
+        let queue = QueueThread::spawn(PreparedQueue::new(0, disk, &config).unwrap()).unwrap();
         let host = Arc::new(Mutex::new(Host { room, ..Host::default() }));
         let doorbell = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap());
         let (sender, interrupts) = channel();
         let (host_too, doorbell_too) = (host.clone(), doorbell.clone());
         let pair = QueuePair { host: host_too, doorbell: doorbell_too, interrupts: sender, next: 0, taken: 0 };
-        queue.send(Command::Start(Box::new(pair), true));
+        queue.send(Control::Start(Box::new(pair), true));
         Self { queue, host, doorbell, interrupts }
     }
 
@@ -231,7 +231,7 @@ fn two_submission_queues_share_one_completion_queue_and_its_interrupt() {
     assert_eq!(completions, [(1, 7, Outcome::Ok), (0, 8, Outcome::Error), (0, 9, Outcome::Error)]);
     assert!(data.iter().all(|byte| byte.load(Ordering::Relaxed) == 0x5a));
     assert_eq!(Arc::strong_count(&data), 1, "the memory of a request is free when it has completed");
-    let stats = bench.queue.ask(Command::GetStats).unwrap();
+    let stats = bench.queue.ask(Control::GetStats).unwrap();
     assert_eq!((stats.completions, stats.device.failed, stats.device.malformed), (4, 2, 1));
 }
 
@@ -243,7 +243,7 @@ fn nothing_is_taken_without_room_for_its_completion() {
         bench.submit(usize::from(command % 2), command, READ, Some(&data));
     }
     assert_eq!(bench.reap(2).len(), 2);
-    assert_eq!(bench.queue.ask(Command::GetStats).unwrap().completions, 2);
+    assert_eq!(bench.queue.ask(Control::GetStats).unwrap().completions, 2);
     bench.host.lock().unwrap().room += 2;
     bench.doorbell.write(1).unwrap();
     assert_eq!(bench.reap(1).len(), 1);
@@ -254,7 +254,7 @@ fn a_queue_says_where_its_source_stopped_also_when_it_is_asked_again() {
     let bench = Bench::start(8);
     bench.submit(0, 0, READ, Some(&block(0)));
     bench.reap(1);
-    let stop = || bench.queue.ask(Command::Stop).unwrap();
+    let stop = || bench.queue.ask(Control::Stop).unwrap();
     assert_eq!((stop(), stop()), (Some(1), Some(1)));
 }
 
@@ -266,9 +266,9 @@ fn a_broken_source_is_reported_and_rests() {
     bench.interrupts.recv_timeout(PATIENCE).expect("a report");
     bench.host.lock().unwrap().is_nonsense = false;
     bench.submit(0, 0, READ, Some(&block(0)));
-    bench.queue.ask(|answer| Command::Enable(true, answer));
+    bench.queue.ask(|answer| Control::Enable(true, answer));
     assert!(bench.interrupts.recv_timeout(QUIET).is_err(), "to enable it does not mend it");
-    let stats = bench.queue.ask(Command::GetStats).unwrap();
+    let stats = bench.queue.ask(Control::GetStats).unwrap();
     assert_eq!((stats.completions, stats.device.broken_rings), (0, 1));
 }
 
@@ -287,11 +287,11 @@ fn that_holds() -> Bench {
 impl Bench {
     /// Completes one more, while 64 wait.
     fn complete_one(&self) -> QueueStats {
-        let completions = self.queue.ask(Command::GetStats).unwrap().completions;
+        let completions = self.queue.ask(Control::GetStats).unwrap().completions;
         self.host.lock().unwrap().takes = Some(1);
         self.submit(0, 64, READ, Some(&block(0)));
         loop {
-            let stats = self.queue.ask(Command::GetStats).unwrap();
+            let stats = self.queue.ask(Control::GetStats).unwrap();
             if stats.completions > completions {
                 return stats;
             }
@@ -307,10 +307,19 @@ impl Bench {
         while self.interrupts.try_recv().is_ok() {}
     }
 
+    /// Starts another source for the same host.
+    fn start_again(&mut self) {
+        let (sender, interrupts) = channel();
+        let (host, doorbell) = (self.host.clone(), self.doorbell.clone());
+        let pair = QueuePair { host, doorbell, interrupts: sender, next: 0, taken: 0 };
+        self.queue.send(Control::Start(Box::new(pair), true));
+        self.interrupts = interrupts;
+    }
+
     /// Says whether the guest runs, and that this holds for the time.
     fn set_running(&self, running: bool, time: Duration) {
-        let slice = Slice { running, until: Instant::now() + time };
-        self.queue.ask(|answer| Command::SetRunning(slice, answer));
+        let report = RunReport { running, until: Instant::now() + time };
+        self.queue.ask(|answer| Control::SetRunning(report, answer));
     }
 }
 
@@ -323,14 +332,14 @@ fn a_guest_that_loses_its_cpu_or_gets_it_back_has_what_is_held() {
         let bench = that_holds();
         bench.set_running(running, HOUR);
         bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
-        assert_eq!(bench.queue.ask(Command::GetStats).unwrap().held, 0);
+        assert_eq!(bench.queue.ask(Control::GetStats).unwrap().held, 0);
     }
 }
 
 /// So nothing is late if the one who says so ends.
 #[test]
 fn for_a_guest_that_has_no_cpu_nothing_is_held() {
-    let bench = that_holds();
+    let mut bench = that_holds();
     bench.set_running(false, HOUR);
     bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
     for _ in 0..64 {
@@ -339,6 +348,10 @@ fn for_a_guest_that_has_no_cpu_nothing_is_held() {
     }
     bench.set_running(true, Duration::ZERO);
     bench.complete_until_held();
+    bench.queue.ask(Control::Stop).unwrap();
+    bench.set_running(false, HOUR);
+    bench.start_again();
+    assert!((0..64).all(|_| bench.complete_one().held == 0), "what was said before the source started counts");
 }
 
 #[test]
@@ -351,9 +364,9 @@ fn what_is_said_about_a_guest_counts_for_nothing_when_its_time_is_over() {
 #[test]
 fn completions_are_delivered_near_the_end_of_a_time_slice() {
     let bench = that_holds();
-    let set = |answer| Command::SetPolicy(format!("{HOLDING},margin=100ms").parse().unwrap(), answer);
+    let set = |answer| Control::SetPolicy(format!("{HOLDING},margin=100ms").parse().unwrap(), answer);
     bench.queue.ask(set).unwrap().unwrap();
-    let ends = || bench.queue.ask(Command::GetStats).unwrap().delivered.get("slice_end").copied();
+    let ends = || bench.queue.ask(Control::GetStats).unwrap().delivered.get("slice_end").copied();
     let start = Instant::now();
     while ends().is_none() {
         assert!(start.elapsed() < PATIENCE, "none is delivered for the end of the slice");
@@ -369,9 +382,9 @@ fn completions_are_delivered_near_the_end_of_a_time_slice() {
 #[test]
 fn a_source_that_is_disabled_holds_nothing() {
     let bench = that_holds();
-    bench.queue.ask(|answer| Command::Enable(false, answer));
+    bench.queue.ask(|answer| Control::Enable(false, answer));
     bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
-    assert_eq!(bench.queue.ask(Command::GetStats).unwrap().held, 0);
+    assert_eq!(bench.queue.ask(Control::GetStats).unwrap().held, 0);
 }
 
 /// NVMe: a command has come that has no room for its completion.
@@ -381,16 +394,16 @@ fn a_source_that_is_held_up_by_what_is_held_gets_it() {
     bench.host.lock().unwrap().is_held_up = true;
     bench.doorbell.write(1).unwrap();
     bench.interrupts.recv_timeout(PATIENCE).expect("an interrupt");
-    assert_eq!(bench.queue.ask(Command::GetStats).unwrap().held, 0);
+    assert_eq!(bench.queue.ask(Control::GetStats).unwrap().held, 0);
 }
 
 #[test]
 fn a_disabled_source_waits_and_another_doorbell_rings() {
     let bench = Bench::start(8);
-    bench.queue.ask(|answer| Command::Enable(false, answer));
+    bench.queue.ask(|answer| Control::Enable(false, answer));
     bench.submit(0, 3, READ, Some(&block(0)));
     assert!(bench.interrupts.recv_timeout(QUIET).is_err(), "it takes requests while it is disabled");
-    bench.queue.ask(|answer| Command::Enable(true, answer));
+    bench.queue.ask(|answer| Control::Enable(true, answer));
     assert_eq!(bench.reap(1), [(0, 3, Outcome::Ok)]);
     let doorbell = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap());
     let doorbell_too = doorbell.clone();

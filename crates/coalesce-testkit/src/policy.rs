@@ -71,7 +71,7 @@ pub struct Rate {
 /// `share` of what commands were outstanding for, plus `constant`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// In 1/100 %.
+    /// In basis points (1/100 %).
     pub share: u16,
     /// In commands * ticks. After a change of the configuration the largest counts.
     pub constant: u64,

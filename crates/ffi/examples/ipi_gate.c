@@ -1,5 +1,5 @@
-// Two threads of a hypervisor. Its kernel completes commands, and sends an IPI to the guest's CPU to run the monitor.
-// The gate defers that IPI if the monitor ran a moment ago. The monitor decides with vIC whether the guest gets a
+// Two threads of a hypervisor. Its kernel completes commands, and sends an IPI to the guest's CPU to run the VMM.
+// The gate defers that IPI if the VMM ran a moment ago. The VMM decides with vIC whether the guest gets a
 // virtual interrupt. Here an IPI is an eventfd, and the guest runs within its virtual interrupt.
 #include "example.h"
 
@@ -11,7 +11,7 @@ static int kick, ipi;                 // eventfds: new commands; an inter-proces
 static ipi_gate gate;                 // shared by both threads, without a lock
 
 // The kernel. If the gate defers an IPI, the kernel asks again, at the next completion or at the instant of the gate.
-// Without that, nothing might tell the monitor about the completion.
+// Without that, nothing might tell the VMM about the completion.
 static void *kernel(void *sent)
 {
     uint64_t ask_again = COALESCE_NEVER;
@@ -47,11 +47,11 @@ int main(void)
     pthread_t thread;
     must(pthread_create(&thread, NULL, kernel, &ipis) == 0, "pthread_create");
 
-    // The monitor handles completions as long as there are any, then waits for an IPI.
+    // The VMM handles completions as long as there are any, then waits for an IPI.
     uint32_t looked_at = 0, taken = 0;
     while (taken != COMMANDS) {
         while (looked_at != __atomic_load_n(&completed, __ATOMIC_ACQUIRE)) {
-            uint32_t cif = submitted - looked_at++; // for the monitor a command is in flight until it handles the completion
+            uint32_t cif = submitted - looked_at++; // for the VMM a command is in flight until it handles the completion
             if (vic_on_completion(&vic, now_ns(), cif) == COALESCE_HOLD)
                 continue;
             interrupts++;

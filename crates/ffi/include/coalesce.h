@@ -204,7 +204,8 @@
 // Delivered: the guest's timeslice ends before the next interrupt is expected.
 #define COALESCE_REASON_SLICE_END 2
 
-// Delivered: fewer than `cif_threshold` commands in flight.
+// Delivered: too few commands in flight to hold: fewer than `cif_threshold`; or no other completion is expected (latency
+// budget).
 #define COALESCE_REASON_LOW_CIF 3
 
 // Delivered: it is this completion's turn in a cycle of the delivery ratio.
@@ -213,7 +214,7 @@
 // Delivered: the delivery ratio is 1.
 #define COALESCE_REASON_ALWAYS 5
 
-// Delivered: another held completion would exceed what the commands in flight allow (the live clamp).
+// Delivered: with this completion, more than max(1, CIF / (2 * `cif_threshold`)) would be held (`live_clamp`).
 #define COALESCE_REASON_LIVE_CLAMP 6
 
 // Delivered: a flush.
@@ -228,13 +229,13 @@
 // Delivered: Δ passed without a completion.
 #define COALESCE_REASON_DELTA 10
 
-// Delivered: an interrupt that the storm guard had delayed.
+// Delivered: an interrupt that the storm guard had deferred.
 #define COALESCE_REASON_STORM 11
 
-// Delivered: a ticket or a hint is invalid.
+// Delivered: a ticket or a hint is invalid, or a command failed (`nvme`; other policies treat it as urgent or flush).
 #define COALESCE_REASON_ERROR 12
 
-// Delivered: a batch is complete.
+// Delivered: a Barrier has completed; if Barriers are strict, its whole batch.
 #define COALESCE_REASON_BARRIER 13
 
 // Delivered: somebody waits for this command.
@@ -243,7 +244,7 @@
 // Delivered: the burst has `thr` completions.
 #define COALESCE_REASON_COUNT 15
 
-// Delivered: another held completion would exceed what the commands in flight allow (the `in_flight` rule).
+// Delivered: the CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule).
 #define COALESCE_REASON_IN_FLIGHT 16
 
 // Delivered: the device has posted everything that it had to post.
@@ -261,13 +262,13 @@
 // Delivered: the command belongs to the admin queue.
 #define COALESCE_REASON_ADMIN 21
 
-// Delivered: another held completion would cost more than the latency budget has.
+// Delivered: the latency budget cannot pay for one more, or 2 ε of the outstanding commands are held already.
 #define COALESCE_REASON_BUDGET 22
 
 // Delivered: no completion came for eight times the usual gap (latency budget).
 #define COALESCE_REASON_SILENCE 23
 
-// Delivered: holding slows the requesters down, or it is being found out whether it does (`auto`).
+// Delivered: the slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
 #define COALESCE_REASON_SLOWDOWN 24
 
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
@@ -285,7 +286,7 @@
 // Held: the burst continues.
 #define COALESCE_REASON_HOLD_BURST 36
 
-// Held: an interrupt is due, and the storm guard delays it.
+// Held: an interrupt is due, and the storm guard defers it.
 #define COALESCE_REASON_HOLD_STORM 37
 
 // Held: the command was cancelled, and nothing is due.
@@ -297,7 +298,7 @@
 // Held: the poll continues.
 #define COALESCE_REASON_HOLD_BATCH 40
 
-// Held: more completions are expected, and the latency budget pays for the wait.
+// Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
 #define COALESCE_REASON_HOLD_COMPANY 41
 
 // No ticket. The command is not tracked, and its hint is used unchanged.
@@ -326,7 +327,7 @@ typedef struct coalesce_policy coalesce_policy;
 typedef struct {
   // `sizeof(budget_config)`
   uint32_t struct_size;
-  // The budget: the share of the requests' time that waiting for company may add, in 1/100 %. 1 to 5000.
+  // ε: the largest share of the requests' time that holding may add, in basis points (1/100 %). 1 to 5000.
   uint32_t budget;
   // Ticks per second of the caller's clock. 1000 to 10000000000.
   uint64_t tick_hz;
@@ -339,7 +340,8 @@ typedef struct {
   uint64_t storm_max_rate;
   // The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16.
   uint32_t storm_shift;
-  // The most completions that an interrupt covers, if there is no storm. 1 to 65535; 1: no coalescing.
+  // The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile count
+  // too. 1 to 65535; 1: no coalescing.
   uint32_t thr;
   // 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0: it
   // covers all.
@@ -414,8 +416,9 @@ typedef struct {
   // `cint_on_batch_end`.
   uint64_t delta_ns;
   // The longest time that a completion may be held, in ns. 1 ns to 1 s, and at most 500 million ticks;
-  // `COALESCE_NEVER`: (thr - 1) * Δ. With a storm guard it must be at least 1 s / storm_max_rate. With `ooo` and in
-  // a storm, a completion may be held longer by less than 1 s / storm_max_rate.
+  // `COALESCE_NEVER`: no limit of its own; Δ and `thr` then limit it to (thr - 1) * Δ, if Δ is not 0. With a storm guard
+  // it must be at least 1 s / storm_max_rate. With `ooo` and in a storm, a completion may be held longer by less than
+  // 1 s / storm_max_rate.
   uint64_t max_hold_ns;
   // The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
   // more, to tick_hz / 5; 0: no guard.
@@ -538,7 +541,7 @@ typedef struct {
   uint64_t held_time;
   // The time that requests spent, in ticks summed over them. It saturates.
   uint64_t outstanding_time;
-  // The share of it that holding may add, in 1/100 %; 0: the policy has no budget.
+  // The share of it that holding may add, in basis points (1/100 %); 0: the policy has no budget.
   uint32_t budget;
 } coalesce_budget;
 COALESCE_LAYOUT(coalesce_budget, 24, uint64_t);
@@ -578,14 +581,16 @@ typedef struct {
   uint64_t tick_hz;
   // The interval at which the delivery ratio is recomputed, in ns. 1 ms to 60 s.
   uint64_t epoch_ns;
-  // The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: until the device completes
-  // another command.
+  // The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: no limit in time; it waits for
+  // at most `max_skip` - 1 further completions.
   uint64_t max_hold_ns;
-  // Scheduler awareness: the largest difference between the two clocks, in ns. 0 to 100 ms.
+  // Scheduler awareness: the largest difference between the clock of `slice_end` and the caller's, in ns. The window
+  // before the end of a timeslice is longer by this. 0 to 100 ms.
   uint64_t margin_ns;
   // Below this many completions per second every completion interrupts; 0: no such limit.
   uint32_t iops_threshold;
-  // The longest cycle: at least one of `max_skip` completions interrupts. 2 to 65535.
+  // The longest cycle, in completions: the limit of the paper's `skipUp`. Of every `max_skip` completions at least one
+  // interrupts. 2 to 65535.
   uint32_t max_skip;
   // 1: limit held completions by the commands in flight at each completion; 0: only at the start of an epoch.
   uint32_t live_clamp;
@@ -715,8 +720,9 @@ COALESCE_MUST_USE coalesce_status budget_on_deadline(budget_state *state, uint64
 // As `budget_on_submit`.
 COALESCE_MUST_USE coalesce_status budget_flush(budget_state *state, uint64_t now);
 
-// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals the
-// posted index, both read inside the lock that protects the state.
+// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
+// last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+// inside the lock that protects the state.
 //
 // Requires:
 // As `budget_on_submit`.
@@ -806,7 +812,8 @@ uint64_t cint_deadline(const cint_state *state);
 // As `cint_on_completion`.
 COALESCE_MUST_USE coalesce_status cint_on_deadline(cint_state *state, uint64_t now);
 
-// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst.
+// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst. This batch is the
+// device's, what it posts in one pass, not the requester's batch of a Barrier.
 //
 // Requires:
 // As `cint_on_completion`.
@@ -819,8 +826,9 @@ COALESCE_MUST_USE coalesce_status cint_on_batch_end(cint_state *state, uint64_t 
 // As `cint_on_completion`.
 COALESCE_MUST_USE coalesce_status cint_flush(cint_state *state, uint64_t now);
 
-// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals the
-// posted index, both read inside the lock that protects the state.
+// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
+// last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+// inside the lock that protects the state.
 //
 // Requires:
 // As `cint_on_completion`.
@@ -844,14 +852,15 @@ uint32_t cint_reason(const cint_state *state);
 const char *coalesce_field_name(uint32_t field);
 
 // The hint in two bits: bit 0 is Urgent, bit 1 is Barrier, other bits are ignored. Both bits together mean Urgent if
-// `both_is_urgent`, otherwise Plain. Use this function for hints in other bits than the paper's, and shift them first.
+// `both_is_urgent`, otherwise Plain. Use it for hints in other bits than those of `cint_hint_from_cdw12`; shift them
+// first.
 uint32_t cint_hint_from_bits(uint32_t bits, bool both_is_urgent);
 
-// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write (§4.2.1): bit 16 is Urgent, bit 17 is Barrier.
-// Both bits together mean Urgent if `both_is_urgent`, otherwise Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0
-// reserve these bits. Later versions define bits 19:16 as CETYPE, the command extension type, which a host sets for a
-// controller with Key Per I/O. With such a controller, use `cint_hint_from_access_latency`, or agree on other bits and
-// use `cint_hint_from_bits`.
+// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, our choice of the reserved bits that cinterrupts
+// §4.2.1 asks for: bit 16 is Urgent, bit 17 is Barrier. Both bits together mean Urgent if `both_is_urgent`, otherwise
+// Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits. Later versions define bits 19:16 as CETYPE, the
+// command extension type, which a host sets for a controller with Key Per I/O. With such a controller, use
+// `cint_hint_from_access_latency`, or agree on other bits and use `cint_hint_from_bits`.
 uint32_t cint_hint_from_cdw12(uint32_t cdw12, bool both_is_urgent);
 
 // The hint in bits 5:4, the access latency, of Command Dword 13 of an NVMe read or write: 11b, low, is Urgent.
@@ -871,7 +880,7 @@ uint32_t cint_hint_split(uint32_t hint, bool is_last, bool barriers_are_strict);
 uint32_t cint_hint_from_call(uint32_t call, uint32_t flags);
 
 #if defined(COALESCE_HAS_IPI_GATE)
-// Initialises a gate that sends an IPI if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
+// Initialises a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
 //
 // `gate_size` is `sizeof(ipi_gate)`; `error` may be null.
 //
@@ -885,14 +894,14 @@ coalesce_status ipi_gate_init(ipi_gate *gate,
                               uint64_t tick_hz,
                               coalesce_error *error);
 
-// Notes that the monitor has delivered a virtual interrupt.
+// Notes that the VMM has delivered a virtual interrupt.
 //
 // Requires:
 // `gate` is null or points to an `ipi_gate`.
 coalesce_status ipi_gate_delivered(ipi_gate *gate, uint64_t now);
 
 // Whether the kernel must interrupt the guest's CPU, after it has posted a completion. `COALESCE_HOLD`: not yet; ask
-// again at the instant `*until` if the monitor has not run by then. Anything else: send the IPI now. `until` may be
+// again at the instant `*until` if the VMM has not run by then. Anything else: send the IPI now. `until` may be
 // null.
 //
 // Requires:
@@ -1044,7 +1053,8 @@ bool coalesce_policy_wants_each_submit(const coalesce_policy *policy);
 // As `coalesce_policy_print`.
 bool coalesce_policy_wants_batch_end(const coalesce_policy *policy);
 
-// Notes that the device has posted everything that it had to post.
+// Notes that the device has posted everything that it had to post in one pass. This batch is the device's, not the
+// requester's batch of a Barrier.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
@@ -1056,8 +1066,9 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_batch_end(coalesce_policy *
 // As `coalesce_policy_reconfigure`.
 COALESCE_MUST_USE coalesce_status coalesce_policy_flush(coalesce_policy *policy, uint64_t now);
 
-// Notes that the guest has reaped everything without an interrupt. Call it only if the guest's index equals the posted
-// index, both read inside the lock that protects the policy.
+// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
+// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read inside
+// the lock that protects the policy.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
@@ -1336,8 +1347,8 @@ const char *coalesce_version(void);
 // `config` is null or points to `config_size` bytes.
 void vic_config_default(vic_config *config, size_t config_size, uint64_t tick_hz);
 
-// Exactly what the paper describes (vIC §4). There is no time bound: a completion may be held until the device
-// completes another command.
+// Exactly what the paper describes (vIC §4). There is no limit in time: a held completion waits for up to `max_skip` - 1
+// further completions.
 //
 // Requires:
 // `config` is null or points to `config_size` bytes.
@@ -1418,8 +1429,9 @@ COALESCE_MUST_USE coalesce_status vic_on_schedule(vic_state *state, uint64_t now
 // As `vic_on_completion`.
 COALESCE_MUST_USE coalesce_status vic_on_deschedule(vic_state *state, uint64_t now);
 
-// Notes that the guest has reaped everything without an interrupt. Call it only if the guest's index equals the posted
-// index, both read inside the lock that protects the state.
+// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
+// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read inside
+// the lock that protects the state.
 //
 // Requires:
 // As `vic_on_completion`.

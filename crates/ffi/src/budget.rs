@@ -33,7 +33,7 @@ impl Machine for Budget {
 pub struct budget_config {
     /// `sizeof(budget_config)`
     pub struct_size: u32,
-    /// The budget: the share of the requests' time that waiting for company may add, in 1/100 %. 1 to 5000.
+    /// ε: the largest share of the requests' time that holding may add, in basis points (1/100 %). 1 to 5000.
     pub budget: u32,
     /// Ticks per second of the caller's clock. 1000 to 10000000000.
     pub tick_hz: u64,
@@ -46,7 +46,8 @@ pub struct budget_config {
     pub storm_max_rate: u64,
     /// The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16.
     pub storm_shift: u32,
-    /// The most completions that an interrupt covers, if there is no storm. 1 to 65535; 1: no coalescing.
+    /// The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile count
+    /// too. 1 to 65535; 1: no coalescing.
     pub thr: u32,
     /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0: it
     /// covers all.
@@ -205,8 +206,9 @@ pub unsafe extern "C" fn budget_flush(state: *mut budget_state, now: u64) -> coa
     unsafe { State::decide(state, |budget| budget.flush(now)) }
 }
 
-/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals the
-/// posted index, both read inside the lock that protects the state.
+/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
+/// last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+/// inside the lock that protects the state.
 ///
 /// # Safety
 /// As `budget_on_submit`.

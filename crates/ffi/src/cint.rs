@@ -39,8 +39,9 @@ pub struct cint_config {
     /// `cint_on_batch_end`.
     pub delta_ns: u64,
     /// The longest time that a completion may be held, in ns. 1 ns to 1 s, and at most 500 million ticks;
-    /// `COALESCE_NEVER`: (thr - 1) * Δ. With a storm guard it must be at least 1 s / storm_max_rate. With `ooo` and in
-    /// a storm, a completion may be held longer by less than 1 s / storm_max_rate.
+    /// `COALESCE_NEVER`: no limit of its own; Δ and `thr` then limit it to (thr - 1) * Δ, if Δ is not 0. With a storm guard
+    /// it must be at least 1 s / storm_max_rate. With `ooo` and in a storm, a completion may be held longer by less than
+    /// 1 s / storm_max_rate.
     pub max_hold_ns: u64,
     /// The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
     /// more, to tick_hz / 5; 0: no guard.
@@ -223,7 +224,8 @@ pub unsafe extern "C" fn cint_on_deadline(state: *mut cint_state, now: u64) -> c
     unsafe { State::decide(state, |cint| cint.on_deadline(now)) }
 }
 
-/// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst.
+/// Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst. This batch is the
+/// device's, what it posts in one pass, not the requester's batch of a Barrier.
 ///
 /// # Safety
 /// As `cint_on_completion`.
@@ -246,8 +248,9 @@ pub unsafe extern "C" fn cint_flush(state: *mut cint_state, now: u64) -> coalesc
     unsafe { State::decide(state, |cint| cint.flush(now)) }
 }
 
-/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer's index equals the
-/// posted index, both read inside the lock that protects the state.
+/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
+/// last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+/// inside the lock that protects the state.
 ///
 /// # Safety
 /// As `cint_on_completion`.

@@ -32,17 +32,18 @@ const fn both(urgent: bool) -> BothBits {
 }
 
 /// The hint in two bits: bit 0 is Urgent, bit 1 is Barrier, other bits are ignored. Both bits together mean Urgent if
-/// `both_is_urgent`, otherwise Plain. Use this function for hints in other bits than the paper's, and shift them first.
+/// `both_is_urgent`, otherwise Plain. Use it for hints in other bits than those of `cint_hint_from_cdw12`; shift them
+/// first.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_from_bits(bits: u32, both_is_urgent: bool) -> u32 {
     number(Hint::from_bits((bits & 0b11) as u8, both(both_is_urgent)))
 }
 
-/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write (§4.2.1): bit 16 is Urgent, bit 17 is Barrier.
-/// Both bits together mean Urgent if `both_is_urgent`, otherwise Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0
-/// reserve these bits. Later versions define bits 19:16 as CETYPE, the command extension type, which a host sets for a
-/// controller with Key Per I/O. With such a controller, use `cint_hint_from_access_latency`, or agree on other bits and
-/// use `cint_hint_from_bits`.
+/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, our choice of the reserved bits that cinterrupts
+/// §4.2.1 asks for: bit 16 is Urgent, bit 17 is Barrier. Both bits together mean Urgent if `both_is_urgent`, otherwise
+/// Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits. Later versions define bits 19:16 as CETYPE, the
+/// command extension type, which a host sets for a controller with Key Per I/O. With such a controller, use
+/// `cint_hint_from_access_latency`, or agree on other bits and use `cint_hint_from_bits`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cint_hint_from_cdw12(cdw12: u32, both_is_urgent: bool) -> u32 {
     number(Hint::from_cdw12(cdw12, both(both_is_urgent)))

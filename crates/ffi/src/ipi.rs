@@ -25,7 +25,7 @@ impl Machine for IpiGate {
 pub const IPI_GATE_PAPER_NS: u64 = 100_000;
 const _: () = assert!(IPI_GATE_PAPER_NS == IpiGate::PAPER_THRESHOLD_NS);
 
-/// Initialises a gate that sends an IPI if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
+/// Initialises a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
 ///
 /// `gate_size` is `sizeof(ipi_gate)`; `error` may be null.
 ///
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn ipi_gate_init(
     unsafe { State::make(gate, gate_size, machine, error) }
 }
 
-/// Notes that the monitor has delivered a virtual interrupt.
+/// Notes that the VMM has delivered a virtual interrupt.
 ///
 /// # Safety
 /// `gate` is null or points to an `ipi_gate`.
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn ipi_gate_delivered(gate: *mut ipi_gate, now: u64) -> co
 }
 
 /// Whether the kernel must interrupt the guest's CPU, after it has posted a completion. `COALESCE_HOLD`: not yet; ask
-/// again at the instant `*until` if the monitor has not run by then. Anything else: send the IPI now. `until` may be
+/// again at the instant `*until` if the VMM has not run by then. Anything else: send the IPI now. `until` may be
 /// null.
 ///
 /// # Safety

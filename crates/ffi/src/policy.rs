@@ -379,7 +379,8 @@ pub unsafe extern "C" fn coalesce_policy_wants_batch_end(policy: *const coalesce
     unsafe { look(policy, false, AnyPolicy::wants_batch_end) }
 }
 
-/// Notes that the device has posted everything that it had to post.
+/// Notes that the device has posted everything that it had to post in one pass. This batch is the device's, not the
+/// requester's batch of a Barrier.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -401,8 +402,9 @@ pub unsafe extern "C" fn coalesce_policy_flush(policy: *mut coalesce_policy, now
     unsafe { decide(policy, |policy| policy.flush(now)) }
 }
 
-/// Notes that the guest has reaped everything without an interrupt. Call it only if the guest's index equals the posted
-/// index, both read inside the lock that protects the policy.
+/// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
+/// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read inside
+/// the lock that protects the policy.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -524,7 +526,7 @@ pub struct coalesce_budget {
     pub held_time: u64,
     /// The time that requests spent, in ticks summed over them. It saturates.
     pub outstanding_time: u64,
-    /// The share of it that holding may add, in 1/100 %; 0: the policy has no budget.
+    /// The share of it that holding may add, in basis points (1/100 %); 0: the policy has no budget.
     pub budget: u32,
 }
 

@@ -58,13 +58,14 @@ pub const COALESCE_REASON_NONE: u32 = 0;
 pub const COALESCE_REASON_MAX_HOLD: u32 = 1;
 /// Delivered: the guest's timeslice ends before the next interrupt is expected.
 pub const COALESCE_REASON_SLICE_END: u32 = 2;
-/// Delivered: fewer than `cif_threshold` commands in flight.
+/// Delivered: too few commands in flight to hold: fewer than `cif_threshold`; or no other completion is expected (latency
+/// budget).
 pub const COALESCE_REASON_LOW_CIF: u32 = 3;
 /// Delivered: it is this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_RATIO: u32 = 4;
 /// Delivered: the delivery ratio is 1.
 pub const COALESCE_REASON_ALWAYS: u32 = 5;
-/// Delivered: another held completion would exceed what the commands in flight allow (the live clamp).
+/// Delivered: with this completion, more than max(1, CIF / (2 * `cif_threshold`)) would be held (`live_clamp`).
 pub const COALESCE_REASON_LIVE_CLAMP: u32 = 6;
 /// Delivered: a flush.
 pub const COALESCE_REASON_FLUSH: u32 = 7;
@@ -74,17 +75,17 @@ pub const COALESCE_REASON_SCHEDULE: u32 = 8;
 pub const COALESCE_REASON_DESCHEDULE: u32 = 9;
 /// Delivered: Δ passed without a completion.
 pub const COALESCE_REASON_DELTA: u32 = 10;
-/// Delivered: an interrupt that the storm guard had delayed.
+/// Delivered: an interrupt that the storm guard had deferred.
 pub const COALESCE_REASON_STORM: u32 = 11;
-/// Delivered: a ticket or a hint is invalid.
+/// Delivered: a ticket or a hint is invalid, or a command failed (`nvme`; other policies treat it as urgent or flush).
 pub const COALESCE_REASON_ERROR: u32 = 12;
-/// Delivered: a batch is complete.
+/// Delivered: a Barrier has completed; if Barriers are strict, its whole batch.
 pub const COALESCE_REASON_BARRIER: u32 = 13;
 /// Delivered: somebody waits for this command.
 pub const COALESCE_REASON_URGENT: u32 = 14;
 /// Delivered: the burst has `thr` completions.
 pub const COALESCE_REASON_COUNT: u32 = 15;
-/// Delivered: another held completion would exceed what the commands in flight allow (the `in_flight` rule).
+/// Delivered: the CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule).
 pub const COALESCE_REASON_IN_FLIGHT: u32 = 16;
 /// Delivered: the device has posted everything that it had to post.
 pub const COALESCE_REASON_BATCH_END: u32 = 17;
@@ -96,11 +97,11 @@ pub const COALESCE_REASON_LEADING_EDGE: u32 = 19;
 pub const COALESCE_REASON_DISABLED: u32 = 20;
 /// Delivered: the command belongs to the admin queue.
 pub const COALESCE_REASON_ADMIN: u32 = 21;
-/// Delivered: another held completion would cost more than the latency budget has.
+/// Delivered: the latency budget cannot pay for one more, or 2 ε of the outstanding commands are held already.
 pub const COALESCE_REASON_BUDGET: u32 = 22;
 /// Delivered: no completion came for eight times the usual gap (latency budget).
 pub const COALESCE_REASON_SILENCE: u32 = 23;
-/// Delivered: holding slows the requesters down, or it is being found out whether it does (`auto`).
+/// Delivered: the slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
 pub const COALESCE_REASON_SLOWDOWN: u32 = 24;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
@@ -112,7 +113,7 @@ pub const COALESCE_REASON_HOLD_EARLY: u32 = 34;
 pub const COALESCE_REASON_HOLD_RECONFIGURED: u32 = 35;
 /// Held: the burst continues.
 pub const COALESCE_REASON_HOLD_BURST: u32 = 36;
-/// Held: an interrupt is due, and the storm guard delays it.
+/// Held: an interrupt is due, and the storm guard defers it.
 pub const COALESCE_REASON_HOLD_STORM: u32 = 37;
 /// Held: the command was cancelled, and nothing is due.
 pub const COALESCE_REASON_HOLD_CANCELLED: u32 = 38;
@@ -120,7 +121,7 @@ pub const COALESCE_REASON_HOLD_CANCELLED: u32 = 38;
 pub const COALESCE_REASON_HOLD_AGGREGATE: u32 = 39;
 /// Held: the poll continues.
 pub const COALESCE_REASON_HOLD_BATCH: u32 = 40;
-/// Held: more completions are expected, and the latency budget pays for the wait.
+/// Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
 pub const COALESCE_REASON_HOLD_COMPANY: u32 = 41;
 
 /// The name of a reason, as in traces and statistics. Never null.

@@ -37,14 +37,16 @@ pub struct vic_config {
     pub tick_hz: u64,
     /// The interval at which the delivery ratio is recomputed, in ns. 1 ms to 60 s.
     pub epoch_ns: u64,
-    /// The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: until the device completes
-    /// another command.
+    /// The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: no limit in time; it waits for
+    /// at most `max_skip` - 1 further completions.
     pub max_hold_ns: u64,
-    /// Scheduler awareness: the largest difference between the two clocks, in ns. 0 to 100 ms.
+    /// Scheduler awareness: the largest difference between the clock of `slice_end` and the caller's, in ns. The window
+    /// before the end of a timeslice is longer by this. 0 to 100 ms.
     pub margin_ns: u64,
     /// Below this many completions per second every completion interrupts; 0: no such limit.
     pub iops_threshold: u32,
-    /// The longest cycle: at least one of `max_skip` completions interrupts. 2 to 65535.
+    /// The longest cycle, in completions: the limit of the paper's `skipUp`. Of every `max_skip` completions at least one
+    /// interrupts. 2 to 65535.
     pub max_skip: u32,
     /// 1: limit held completions by the commands in flight at each completion; 0: only at the start of an epoch.
     pub live_clamp: u32,
@@ -99,8 +101,8 @@ pub unsafe extern "C" fn vic_config_default(config: *mut vic_config, config_size
     unsafe { put_config(config, config_size, vic_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
-/// Exactly what the paper describes (vIC §4). There is no time bound: a completion may be held until the device
-/// completes another command.
+/// Exactly what the paper describes (vIC §4). There is no limit in time: a held completion waits for up to `max_skip` - 1
+/// further completions.
 ///
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
@@ -251,8 +253,9 @@ pub unsafe extern "C" fn vic_on_deschedule(state: *mut vic_state, now: u64) -> c
     unsafe { State::decide(state, |vic| vic.on_deschedule(now)) }
 }
 
-/// Notes that the guest has reaped everything without an interrupt. Call it only if the guest's index equals the posted
-/// index, both read inside the lock that protects the state.
+/// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
+/// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read inside
+/// the lock that protects the state.
 ///
 /// # Safety
 /// As `vic_on_completion`.

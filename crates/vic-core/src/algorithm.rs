@@ -33,14 +33,14 @@ pub struct Vic {
     // Xen Algorithm 1
     pub(crate) window: Window, // the paper's nsecPerEvent
     pub(crate) running: bool,
-    // While running: the epoch's start, plus the time since then in which the guest did not run. Otherwise: the time in
-    // the epoch in which the guest ran.
-    pub(crate) run_start: u64,
-    pub(crate) slice_known: bool, // the end of the timeslice was known at the newest held completion
-    pub(crate) fast: Bounds, // of fast.rs; if `slice_known`, the fast path is closed, and `until` is the slice deadline
+    // While running, `last - run_base` is the time for which the guest ran in this epoch. Otherwise `run_base` is that
+    // time itself.
+    pub(crate) run_base: u64,
+    pub(crate) has_slice_deadline: bool, // `fast.until` is the slice deadline of the newest held completion
+    pub(crate) fast: Bounds,             // of fast.rs; if `has_slice_deadline`, the fast path is closed
 }
 
-const _: () = assert!(size_of::<Vic>() == 96, "the paper's figure is 104 bytes; a C caller adds a word to it");
+const _: () = assert!(size_of::<Vic>() == 96, "104 bytes with the word that the C ABI adds: the paper's figure");
 
 impl Vic {
     /// Decides about a completion with `cif` commands in flight, including this one. A `slice_end` that is not in the
@@ -56,7 +56,7 @@ impl Vic {
             self.count_up = 1; // the first epoch runs at R = 1
             self.start_epoch();
         } else if diff > self.config.epoch.get() {
-            self.recalc(cif); // vIC Alg. 2 l.6-7; Xen Alg. 1 l.16-18, which prints `<`
+            self.recalc(cif); // vIC Alg. 2 l.6-7; Xen Alg. 1 l.16-18, where `<` is a misprint
         }
         let remaining = self.remaining(slice_end); // Xen Alg. 1 l.2-5
 
@@ -80,17 +80,19 @@ impl Vic {
             self.cycle.set_counter(1); // ours: the live clamp
             self.deliver(Reason::LiveClamp)
         } else {
-            self.cycle.set_counter(self.cycle.counter().wrapping_add(1)); // vIC Alg. 2 l.17-18; Xen Alg. 1 l.26-27, which prints 1
+            // vIC Alg. 2 l.17-18; Xen Alg. 1 l.26-27, where 1 is a misprint of Counter + 1
+            self.cycle.set_counter(self.cycle.counter().wrapping_add(1));
             self.hold(remaining) // vIC Alg. 2 l.19; Xen Alg. 1 l.28
         }
         // vIC Alg. 2 l.20-21 is `IpiGate::delivered`. A caller with a gate calls it.
     }
 
     /// Ends an epoch: computes a new delivery ratio (vIC Algorithm 1) and a new window (Xen Algorithm 1). The rate is
-    /// taken over the epoch's real length, not its nominal one. The counter and the held completions stay.
+    /// taken over the time for which the guest ran in this epoch, not over the nominal length. The counter and the held
+    /// completions stay.
     #[cold]
     fn recalc(&mut self, cif: u32) {
-        let elapsed = if self.running { self.since(self.run_start) } else { self.run_start };
+        let elapsed = if self.running { self.since(self.run_base) } else { self.run_base };
         let completions = self.epoch_completions;
         let ratio = if self.is_low_rate(completions, elapsed) {
             Ratio::ONE // vIC Alg. 1 l.5-8
@@ -111,8 +113,8 @@ impl Vic {
         }
     }
 
-    /// Ours: whether with this completion more than CIF / 2T would be held, the cycle length in vIC's Table 1 for the
-    /// commands in flight now. A single completion may always be held.
+    /// Ours, the live clamp: whether with this completion more than CIF / 2T would be held. CIF / 2T is the cycle length in
+    /// the last row of vIC's Table 1, here with the CIF of this completion. One completion may always be held.
     const fn is_clamped(&self, cif: u32) -> bool {
         let would_hold = (self.cycle.held() as u64).wrapping_add(1);
         let two_t = (self.config.cif_threshold as u64).wrapping_mul(2);
@@ -122,7 +124,7 @@ impl Vic {
     /// Delivers. The interrupt covers the held completions too.
     pub(crate) fn deliver(&mut self, reason: Reason) -> Decision {
         self.cycle.set_held(0);
-        self.slice_known = false;
+        self.has_slice_deadline = false;
         Decision::Deliver(reason)
     }
 
@@ -132,7 +134,7 @@ impl Vic {
         }
         self.cycle.set_held(self.cycle.held().wrapping_add(1));
         let slice_deadline = self.window.deadline(self.last, remaining, self.config.margin);
-        self.slice_known = slice_deadline.is_some();
+        self.has_slice_deadline = slice_deadline.is_some();
         self.fast.until = slice_deadline.unwrap_or(self.fast.until);
         Decision::Hold(HoldReason::Ratio)
     }
@@ -145,7 +147,7 @@ impl Vic {
 
     const fn start_epoch(&mut self) {
         self.epoch_start = self.last;
-        self.run_start = if self.running { self.last } else { 0 };
+        self.run_base = if self.running { self.last } else { 0 };
     }
 
     /// If the count wraps at 2^32 in an epoch, the rate seems low, and every completion interrupts.
@@ -194,8 +196,8 @@ impl Ratio {
 /// Scheduler awareness (Xen §4). An interrupt for a guest that is off its CPU waits until the guest runs again. So held
 /// completions are delivered before the timeslice ends.
 ///
-/// The window is the time between two interrupts under the delivery ratio, 1 / (R * IOPS). It is stored in ticks plus 1;
-/// 0: unknown. It is the paper's nsecPerEvent (Xen §4, Alg. 1 l.12).
+/// The window is the time between two interrupts under the delivery ratio, 1 / (R * IOPS). For R above 1/2 it is 2 / IOPS,
+/// the worst case. It is stored in ticks plus 1; 0: unknown. It is the paper's nsecPerEvent (Xen §4, Alg. 1 l.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window(u32);
 

@@ -14,22 +14,24 @@ pub struct Params {
     pub iops_threshold: u32,
     /// `epochPeriod`: the interval at which the delivery ratio is recomputed. 1 ms to 60 s.
     pub epoch_ns: u64,
-    /// The longest cycle: at least one of `max_skip` completions interrupts. 2 to 65535.
+    /// The longest cycle, in completions: the limit of the paper's `skipUp`. Of every `max_skip` completions at least one
+    /// interrupts. 2 to 65535.
     pub max_skip: u16,
-    /// The longest time that a completion may be held. 1 ns to 1 s; `None`: until the device completes another command.
+    /// The longest time that a completion may be held. 1 ns to 1 s; `None`: no limit in time; it waits for at most
+    /// `max_skip` - 1 further completions.
     pub max_hold_ns: Option<u64>,
     /// Whether to limit held completions by the commands in flight at each completion, not only at the start of an
     /// epoch.
     pub live_clamp: bool,
-    /// Scheduler awareness: the largest difference between the two clocks. Interrupts are delivered earlier by this. 0
-    /// to 100 ms.
+    /// Scheduler awareness: the largest difference between the clock of `slice_end` and the caller's. The window before the
+    /// end of a timeslice is longer by this. 0 to 100 ms.
     pub margin_ns: u64,
 }
 
 impl Params {
     /// Exactly what the paper describes (vIC §4, Alg. 1 and 2), for a clock in nanoseconds.
     ///
-    /// There is no time bound: a completion may be held until the device completes another command.
+    /// There is no limit in time: a held completion waits for up to `max_skip` - 1 further completions.
     pub const PAPER: Self = Self {
         tick_hz: 1_000_000_000,
         cif_threshold: 4,

@@ -1,4 +1,4 @@
-//! Every event but completions, and the queries.
+//! All events except completions; and the getters.
 
 use crate::algorithm::{Ratio, Vic, Window};
 use crate::config::Config;
@@ -21,8 +21,8 @@ impl Vic {
             first_held: 0,
             window: Window::NONE,
             running: true,
-            run_start: 0,
-            slice_known: false,
+            run_base: 0,
+            has_slice_deadline: false,
             fast: Bounds::CLOSED,
         }
     }
@@ -50,8 +50,9 @@ impl Vic {
         self.deliver_held(Reason::Flush)
     }
 
-    /// Notes that the guest has reaped everything without an interrupt. Call it only if the guest's index equals the
-    /// posted index, both read inside the serialisation that protects the machine.
+    /// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
+    /// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+    /// inside the serialisation that protects the machine.
     pub const fn on_consumed(&mut self, now: u64) {
         self.advance(now);
         self.cycle.set_held(0);
@@ -63,7 +64,7 @@ impl Vic {
         self.advance(now);
         if !self.running {
             self.running = true;
-            self.run_start = self.since(self.run_start);
+            self.run_base = self.since(self.run_base);
         }
         self.deliver_held(Reason::Schedule)
     }
@@ -75,7 +76,7 @@ impl Vic {
         self.advance(now);
         if self.running {
             self.running = false;
-            self.run_start = self.since(self.run_start);
+            self.run_base = self.since(self.run_base);
             self.close_fast_path();
         }
         self.deliver_held(Reason::Deschedule)
@@ -92,7 +93,7 @@ impl Vic {
             return Err(ConfigError { field: Field::TickHz, value: new, min: old, max: old, because: None });
         }
         self.advance(now);
-        if self.slice_known {
+        if self.has_slice_deadline {
             let without_margin = self.fast.until.saturating_add(u64::from(self.config.margin));
             self.fast.until = without_margin.saturating_sub(u64::from(config.margin));
         }

@@ -1,8 +1,8 @@
 //! The fast path: answers the usual completion without the whole of [`Vic::decide`].
 //!
-//! **Precondition**: `now` is not before the previous call, and it is before `until`. The last full decision set
-//! `until` so that no epoch ends and no deadline expires before it. In addition one of these holds: `cif` is below
-//! `low`; `cif` is above `high`, where the live clamp cannot act; the ratio is 1.
+//! It applies if `now` is not before the previous call and is before `until`, and one of these is true: `cif` is below
+//! `low`; `cif` is above `high`, where the live clamp cannot act; the ratio is 1. The last full decision set `until` so
+//! that no epoch ends and no deadline expires before it.
 //!
 //! Then the decision and the state are those of the slow path; `tests/fast_path` compares them. The fast path takes 13
 //! to 17 instructions on x86-64, inlined (`scripts/cost.sh`).
@@ -12,8 +12,8 @@ use crate::cycle::{Bounds, Cycle};
 use coalesce_decision::{Decision, HoldReason, Reason};
 
 impl Vic {
-    /// Decides about a completed command. `cif` is the number of commands in flight, including this one. The end of the
-    /// timeslice is unknown.
+    /// Decides about a completed command. `cif` is the number of commands in flight, including this one. For a caller that
+    /// does not know when the timeslice ends; otherwise use [`on_completion_in_slice`](Self::on_completion_in_slice).
     #[inline]
     pub fn on_completion(&mut self, now: u64, cif: u32) -> Decision {
         match self.on_completion_fast(now, cif) {
@@ -27,7 +27,7 @@ impl Vic {
     #[inline(never)]
     pub fn on_completion_in_slice(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
         let decision = self.decide(now, cif, slice_end);
-        self.look_ahead();
+        self.open_fast_path();
         decision
     }
 
@@ -79,8 +79,8 @@ impl Vic {
     /// Opens the fast path until the epoch ends, or until `max_hold` ends for a completion that is held or could be
     /// held from now on.
     #[inline(never)] // 16 to 58 bytes less, and not on the fast path
-    fn look_ahead(&mut self) {
-        if self.slice_known || !self.running {
+    fn open_fast_path(&mut self) {
+        if self.has_slice_deadline || !self.running {
             self.close_fast_path();
             return;
         }
@@ -107,7 +107,7 @@ impl Vic {
     /// one, so the ratio is below 1, and the bounds of the CIF close the fast path.
     pub(crate) const fn close_fast_path(&mut self) {
         (self.fast.low, self.fast.high) = (Bounds::CLOSED.low, Bounds::CLOSED.high);
-        if !self.slice_known {
+        if !self.has_slice_deadline {
             self.fast.until = Bounds::CLOSED.until;
         }
     }

@@ -14,7 +14,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 pub enum Ipi {
     /// Send it now.
     Send,
-    /// Do not send it yet: the monitor ran a moment ago, and may run again without an IPI. If it has not by `until`,
+    /// Do not send it yet: the VMM ran a moment ago, and may run again without an IPI. If it has not by `until`,
     /// ask again.
     Defer {
         /// The instant at which to ask again.
@@ -24,7 +24,7 @@ pub enum Ipi {
 
 /// Defers an inter-processor interrupt if the last *virtual interrupt* is recent.
 ///
-/// Two threads share a gate. The monitor calls [`delivered`](Self::delivered) after each virtual interrupt. The
+/// Two threads share a gate. The VMM calls [`delivered`](Self::delivered) after each virtual interrupt. The
 /// hypervisor's kernel calls [`should_send`](Self::should_send) after it posts a completion. A deferred IPI adds
 /// latency and loses no completion, because the kernel asks again.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl IpiGate {
     /// The paper's threshold (vIC §4.5): 100 µs, in nanoseconds.
     pub const PAPER_THRESHOLD_NS: u64 = 100_000;
 
-    /// A gate that sends an IPI if the last virtual interrupt is more than `threshold_ns` ago. 0 to 1 s.
+    /// A gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
     ///
     /// # Errors
     /// `tick_hz` or the threshold is out of range.
@@ -71,7 +71,7 @@ impl IpiGate {
         }
     }
 
-    /// Notes that the monitor has delivered a virtual interrupt (vIC Alg. 2, last line).
+    /// Notes that the VMM has delivered a virtual interrupt (vIC Alg. 2, last line).
     pub fn delivered(&self, now: u64) {
         let stamp = if now == NEVER { NEVER.wrapping_sub(1) } else { now };
         self.last.store(stamp, Ordering::Release);

@@ -27,6 +27,7 @@
 //! - *CIF*: commands in flight on this interrupt vector, including the one that completes now.
 //! - *delivery ratio*: interrupts per completion, as the integers `count_up / skip_up`.
 //! - *tick*: one unit of the caller's monotonic clock.
+//! - *machine*: the state of this policy for one interrupt vector; plain data, a state machine.
 //!
 //! # Contract
 //!
@@ -35,8 +36,9 @@
 //! 3. To get the CIF, decrement your counter of commands in flight. Then, *inside that serialisation*, load the counter
 //!    and add one. With a value read before the decrement, or returned by it, two completions could each count the
 //!    other as in flight. Both would be held, and the guest would hang.
-//! 4. Arm a timer for [`Vic::deadline`], and call [`Vic::on_deadline`] when it fires. With the paper's parameters there
-//!    is no deadline: while CIF is correct, another completion always comes.
+//! 4. Arm a timer for [`Vic::deadline`], and call [`Vic::on_deadline`] when it fires. With the paper's parameters (no
+//!    `max_hold`) and no known end of the timeslice there is no deadline: while CIF is correct, another completion always
+//!    comes.
 //! 5. Call [`Vic::flush`] on stop, reset and migration, and for a failed command if its `on_completion` returns a hold.
 //!
 //! ```
@@ -49,7 +51,7 @@
 //! static IDLE: Vic = Vic::new(CONFIG); // const-constructible
 //!
 //! let mut vic = IDLE;
-//! let (now, cif) = (1_000, 1); // dd: one command at a time
+//! let (now, cif) = (1_000, 1); // one command in flight, this one
 //! assert!(vic.on_completion(now, cif).is_deliver());
 //! assert_eq!(vic.deadline(), None);
 //! ```

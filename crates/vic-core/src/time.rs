@@ -20,7 +20,7 @@ impl Vic {
         self.epoch_start = self.epoch_start.wrapping_sub(by);
         self.first_held = self.first_held.wrapping_sub(by);
         if self.running {
-            self.run_start = self.run_start.wrapping_sub(by);
+            self.run_base = self.run_base.wrapping_sub(by);
         }
         self.fast.until = self.fast.until.saturating_sub(by);
         self.times_back = self.times_back.saturating_add(1);
@@ -44,7 +44,7 @@ impl Vic {
 
     #[inline(never)]
     const fn earliest(&self) -> Option<(u64, Reason)> {
-        let slice_deadline = if self.slice_known { Some(self.fast.until) } else { None };
+        let slice_deadline = if self.has_slice_deadline { Some(self.fast.until) } else { None };
         match (self.hold_deadline(), slice_deadline) {
             (Some(hold), Some(slice)) if slice < hold => Some((slice, Reason::SliceEnd)),
             (Some(hold), _) => Some((hold, Reason::MaxHold)),

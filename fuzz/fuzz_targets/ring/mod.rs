@@ -141,7 +141,7 @@ impl Host {
         let mut buffers = Buffers::default();
         buffers.push(nothing.as_mut_ptr(), nothing.len());
         let zeroes = Operation::Write { offset: 0, durable: false };
-        assert!(matches!(self.disk.begin(&zeroes, &mut buffers), BackendStep::Ended(Outcome::Ok)));
+        assert!(matches!(self.disk.begin(&zeroes, &mut buffers), BackendStep::Finished(Outcome::Ok)));
     }
 
     /// Whether it is all in one region of guest memory.
@@ -433,7 +433,9 @@ impl Run<'_> {
             None => (None, 0),
             Some(Taken { task: Task::Answer(status), status: at, written, .. }) => (Some((*at, *status)), written + 1),
             Some(Taken { task: Task::Operation(operation), status: at, written, .. }) => {
-                let BackendStep::Ended(outcome) = self.host.disk.begin(operation, &mut buffers) else { unreachable!() };
+                let BackendStep::Finished(outcome) = self.host.disk.begin(operation, &mut buffers) else {
+                    unreachable!()
+                };
                 assert_eq!(outcome, Outcome::Ok, "{operation:?}");
                 (Some((*at, Status::Ok)), written + 1)
             }

@@ -20,7 +20,7 @@ pub struct Storm {
 pub struct Params {
     /// Ticks in a second; only compared.
     pub tick_hz: u64,
-    /// In 1/100 %.
+    /// In basis points (1/100 %).
     pub budget: u16,
     /// From the first completion held to the deadline.
     pub max_hold: i128,

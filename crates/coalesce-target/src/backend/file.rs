@@ -137,7 +137,7 @@ impl FileBackend {
         let plain = Fd(self.file.as_raw_fd());
         Step::Submit(match *operation {
             Operation::Read { .. } | Operation::Write { .. } if buffers.is_empty() => {
-                return Step::Ended(Outcome::Ok);
+                return Step::Finished(Outcome::Ok);
             }
             Operation::Read { offset, .. } => {
                 opcode::Readv::new(self.fd_for(offset, iovecs), iovecs.as_ptr(), count).offset(offset).build()
@@ -150,7 +150,7 @@ impl FileBackend {
                     .build()
             }
             Operation::Flush | Operation::Discard { len: 0, .. } | Operation::WriteZeroes { len: 0, .. } => {
-                return Step::Ended(Outcome::Ok);
+                return Step::Finished(Outcome::Ok);
             }
             Operation::WriteZeroes { offset, len, by_hand: true, .. } => {
                 let len = len.min(ZEROES_LEN as u64) as u32;
@@ -169,7 +169,7 @@ impl FileBackend {
                 Some(file) => self.end_flush(file, buffers, result),
                 None => self.begin_flush(buffers), // it had to wait for another flush
             };
-            if let (Step::Ended(Outcome::Ok), Operation::Read { durable, .. }) = (&step, &mut *operation) {
+            if let (Step::Finished(Outcome::Ok), Operation::Read { durable, .. }) = (&step, &mut *operation) {
                 *durable = false;
                 return self.begin(operation, buffers);
             }
@@ -185,22 +185,22 @@ impl FileBackend {
                 *offset += u64::from(bytes);
                 buffers.advance(bytes as usize);
             }
-            Operation::Discard { .. } if result == 0 => return Step::Ended(Outcome::Ok),
-            Operation::Discard { .. } if unsupported => return Step::Ended(Outcome::Ok), // undefined anyway
+            Operation::Discard { .. } if result == 0 => return Step::Finished(Outcome::Ok),
+            Operation::Discard { .. } if unsupported => return Step::Finished(Outcome::Ok), // undefined anyway
             Operation::WriteZeroes { by_hand: false, len, .. } if result == 0 => *len = 0,
             Operation::WriteZeroes { by_hand, .. } if unsupported && !*by_hand => *by_hand = true,
             Operation::WriteZeroes { by_hand: true, offset, len, .. } if result > 0 => {
                 *offset += u64::from(result.unsigned_abs());
                 *len -= u64::from(result.unsigned_abs());
             }
-            _ => return Step::Ended(Outcome::Error),
+            _ => return Step::Finished(Outcome::Error),
         }
         self.begin(operation, buffers)
     }
 
     fn begin_flush(&self, buffers: &mut Buffers) -> Step {
         if self.has_lost_writes.load(Ordering::Relaxed) {
-            return Step::Ended(Outcome::Error);
+            return Step::Finished(Outcome::Error);
         }
         buffers.flush = self.flushes().pop();
         let Some(file) = &buffers.flush else { return Step::Again };
@@ -219,7 +219,7 @@ impl FileBackend {
         }
         // Checked again, because another flush may have failed meanwhile.
         let is_ok = !self.has_lost_writes.load(Ordering::Relaxed);
-        Step::Ended(if is_ok { Outcome::Ok } else { Outcome::Error })
+        Step::Finished(if is_ok { Outcome::Ok } else { Outcome::Error })
     }
 
     fn flushes(&self) -> MutexGuard<'_, Vec<File>> {

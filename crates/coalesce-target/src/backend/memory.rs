@@ -25,12 +25,12 @@ unsafe impl Send for MemoryBackend {}
 unsafe impl Sync for MemoryBackend {}
 
 const PAGE: u64 = 4096;
-/// The most bytes copied in one turn.
+/// The most bytes copied in one pass of the queue's loop.
 const PIECE: usize = 4 << 20;
-/// The most bytes deallocated in one turn.
+/// The most bytes deallocated in one pass of the queue's loop.
 const RANGE_PIECE: u64 = 64 << 20;
 
-/// The bytes deallocated in this turn, such that the rest begins at a page.
+/// The bytes deallocated in this pass, such that the rest begins at a page.
 const fn range_piece(offset: u64) -> u64 {
     RANGE_PIECE - offset % PAGE
 }
@@ -88,7 +88,7 @@ impl MemoryBackend {
         if is_large {
             Step::Again
         } else {
-            Step::Ended(self.perform(operation, buffers).map_or(Outcome::Error, |_| Outcome::Ok))
+            Step::Finished(self.perform(operation, buffers).map_or(Outcome::Error, |_| Outcome::Ok))
         }
     }
 
@@ -97,7 +97,7 @@ impl MemoryBackend {
         if result != 0 {
             return self.start(operation, buffers);
         }
-        let Some(done) = self.perform(operation, buffers) else { return Step::Ended(Outcome::Error) };
+        let Some(done) = self.perform(operation, buffers) else { return Step::Finished(Outcome::Error) };
         let is_done = match operation {
             Operation::Read { offset, .. } | Operation::Write { offset, .. } => {
                 *offset += done;
@@ -111,7 +111,7 @@ impl MemoryBackend {
                 *len == 0
             }
         };
-        if is_done { Step::Ended(Outcome::Ok) } else { Step::Again }
+        if is_done { Step::Finished(Outcome::Ok) } else { Step::Again }
     }
 
     /// Performs a piece from the start of the rest. Returns its number of bytes; `None` if it failed.

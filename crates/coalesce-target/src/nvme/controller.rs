@@ -14,7 +14,7 @@ use super::rings::{BadValue, CompletionQueue, SubmissionQueue};
 use super::spec::{CAP, CQE_LEN, Cc, SQE_LEN, VERSION, csts, register};
 use super::vector::Vector;
 use crate::disk::Disk;
-use crate::queue::{Command, Part, QueueThread};
+use crate::queue::{Control, Part, QueueThread};
 use crate::vfio_user::irq::Vectors;
 use crate::vfio_user::memory::{Access, DmaMemory, PAGE, Slice};
 use crate::vfio_user::{PATIENCE, PciDevice};
@@ -215,7 +215,7 @@ impl Controller {
                     let is_exempt = self.features.is_exempt(at as u16 + 1);
                     let (place, session) = ((self.disk.clone(), at), ready.session.clone());
                     let vector = Vector::new(place, session, sleep.clone(), self.memory.clone(), is_exempt);
-                    queue.send(Command::Start(Box::new(vector), self.is_bus_master));
+                    queue.send(Control::Start(Box::new(vector), self.is_bus_master));
                 }
                 self.state = State::Ready(Box::new(ready));
                 self.owes_shutdown = true;
@@ -282,7 +282,7 @@ impl Controller {
     fn stop(&mut self) {
         if let State::Ready(ready) = &self.state {
             ready.session.end();
-            self.state = State::Draining(self.queues.iter().map(|queue| queue.begin(Command::Stop)).collect());
+            self.state = State::Draining(self.queues.iter().map(|queue| queue.ask_later(Control::Stop)).collect());
         }
     }
 
@@ -317,7 +317,7 @@ impl Controller {
         for queue in self.queues.iter() {
             let session = ready.session.clone();
             let shut_down = move |vector: &mut Vector| vector.shut_down(Box::new(move || session.shut_down()));
-            drop(queue.begin(|answer| Command::Change(Part::Holding, Box::new(shut_down), answer)));
+            drop(queue.ask_later(|answer| Control::Change(Part::Holding, Box::new(shut_down), answer)));
         }
         self.end_shutdown_without_bus_master();
     }
@@ -328,7 +328,7 @@ impl Controller {
             && ready.is_shutting_down
             && !self.is_bus_master
         {
-            self.queues.iter().for_each(|queue| drop(queue.begin(|answer| Command::Enable(true, answer))));
+            self.queues.iter().for_each(|queue| drop(queue.ask_later(|answer| Control::Enable(true, answer))));
         }
     }
 
@@ -438,13 +438,13 @@ impl PciDevice for Controller {
             State::Ready(ready) if on => {
                 ready.session.set_bus_master(true);
                 for queue in self.queues.iter() {
-                    queue.ask(|answer| Command::Enable(true, answer));
+                    queue.ask(|answer| Control::Enable(true, answer));
                 }
                 self.run_admin();
                 true
             }
             State::Ready(ready) => {
-                let drains: Vec<_> = self.queues.iter().map(|queue| queue.begin(Command::Drain)).collect();
+                let drains: Vec<_> = self.queues.iter().map(|queue| queue.ask_later(Control::Drain)).collect();
                 let are_drained = drains.iter().all(|answer| is_answered(answer, deadline));
                 ready.session.set_bus_master(false);
                 self.end_shutdown_without_bus_master();

@@ -176,7 +176,7 @@ impl Vector {
         let shutdown = self.shutdown.as_mut().filter(|shutdown| is_idle && !shutdown.is_flushing)?;
         shutdown.is_flushing = true;
         let task = Task::Operation(Operation::Flush);
-        Some(Request { task, ioprio: 0, hint_dwords: [0; 2], group: 0, is_resumed: false, token: Token(None) })
+        Some(Request { task, ioprio: 0, hint_dwords: [0; 2], group: 0, is_taken_over: false, token: Token(None) })
     }
 
     /// The index of the next submission queue that has a command, and room for its completion.
@@ -318,7 +318,7 @@ unsafe impl Source for Vector {
             ioprio: 0,
             hint_dwords: command.hint_dwords,
             group: id.saturating_sub(1).min(GROUP_MAX) as u8,
-            is_resumed: false,
+            is_taken_over: false,
             token: Token(Some(issued)),
         }))
     }

@@ -1,4 +1,4 @@
-//! Commands to the thread of a queue, and its answers.
+//! Control messages to the thread of a queue, and its answers.
 
 use crate::source::Source;
 use crate::stats::QueueStats;
@@ -10,12 +10,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Instant;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// The most waiting commands. A sender blocks while this many wait.
-const COMMANDS_MAX: usize = 16;
+/// The most waiting messages. A sender blocks while this many wait.
+const MESSAGES_MAX: usize = 16;
 
-/// A command. Its answer is sent when it is done.
-pub enum Command<S: Source> {
-    /// Serve this source. Take requests from it at once, or only after [`Enable`](Self::Enable).
+/// A control message. Its answer is sent when it is done.
+pub enum Control<S: Source> {
+    /// Serve this source. Take requests from it at once (true), or only after [`Enable`](Self::Enable) (false).
     Start(Box<S>, bool),
     /// Start or stop taking requests.
     Enable(bool, Sender<()>),
@@ -30,19 +30,20 @@ pub enum Command<S: Source> {
     /// Change the policy.
     SetPolicy(Spec, Sender<Result<(), SpecError>>),
     /// Note whether the guest runs.
-    SetRunning(Slice, Sender<()>),
+    SetRunning(RunReport, Sender<()>),
     /// Report the statistics.
     GetStats(Sender<QueueStats>),
     /// Reset the statistics.
     ResetStats(Sender<()>),
 }
 
-/// Whether the guest runs, as reported by an observer of the host's scheduler. After `until` nothing is known.
+/// Whether the guest runs, as reported by an observer of the host's scheduler. After `until` the guest counts as running,
+/// with an unknown end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
-    /// Whether the CPUs that the queue interrupts run.
+pub struct RunReport {
+    /// Whether the guest's CPUs that take this queue's interrupts are on a host CPU.
     pub running: bool,
-    /// When they stop, or run again.
+    /// When they lose it, or get it back.
     pub until: Instant,
 }
 
@@ -56,13 +57,14 @@ pub enum Part {
     Kick,
     /// The way to interrupt the guest.
     Interrupt,
-    /// What may be held. Everything held is delivered.
+    /// Anything that decides whether completions may be held (queues, Features 08h and 09h, a deletion or shutdown). What
+    /// is held is delivered after the change.
     Holding,
     /// A part that the queue does not use itself.
     Other,
 }
 
-impl<S: Source> Command<S> {
+impl<S: Source> Control<S> {
     /// Whether it concerns only the policy or the statistics, so that it need not wait while a source stops.
     const fn is_about_policy(&self) -> bool {
         matches!(self, Self::SetPolicy(..) | Self::SetRunning(..) | Self::GetStats(_) | Self::ResetStats(_))
@@ -72,14 +74,14 @@ impl<S: Source> Command<S> {
 /// The senders' end of a mailbox.
 #[derive(Debug)]
 pub struct Mailbox<S: Source> {
-    commands: SyncSender<Command<S>>,
+    messages: SyncSender<Control<S>>,
     wake: Arc<EventFd>,
 }
 
 /// The queue thread's end of a mailbox.
 pub struct Inbox<S: Source> {
-    commands: Receiver<Command<S>>,
-    deferred: VecDeque<Command<S>>,
+    messages: Receiver<Control<S>>,
+    deferred: VecDeque<Control<S>>,
     wake: Arc<EventFd>,
 }
 
@@ -88,15 +90,15 @@ pub struct Inbox<S: Source> {
 /// # Errors
 /// The process has no free descriptor.
 pub fn mailbox<S: Source>() -> Result<(Mailbox<S>, Inbox<S>)> {
-    let (sender, commands) = sync_channel(COMMANDS_MAX);
+    let (sender, messages) = sync_channel(MESSAGES_MAX);
     let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
-    Ok((Mailbox { commands: sender, wake: wake.clone() }, Inbox { commands, deferred: VecDeque::new(), wake }))
+    Ok((Mailbox { messages: sender, wake: wake.clone() }, Inbox { messages, deferred: VecDeque::new(), wake }))
 }
 
 impl<S: Source> Mailbox<S> {
-    /// Sends a command.
-    pub fn send(&self, command: Command<S>) {
-        let _ = self.commands.send(command); // fails only after a panic of the thread
+    /// Sends a message.
+    pub fn send(&self, message: Control<S>) {
+        let _ = self.messages.send(message); // fails only after a panic of the thread
         self.wake();
     }
 
@@ -105,33 +107,33 @@ impl<S: Source> Mailbox<S> {
         let _ = self.wake.write(1); // fails only at the counter's maximum; then it is readable
     }
 
-    /// Sends a command, without waiting for the answer.
-    pub fn begin<T>(&self, command: impl FnOnce(Sender<T>) -> Command<S>) -> Receiver<T> {
+    /// Sends a message, and returns the receiver of its answer.
+    pub fn ask_later<T>(&self, message: impl FnOnce(Sender<T>) -> Control<S>) -> Receiver<T> {
         let (sender, receiver) = channel();
-        self.send(command(sender));
+        self.send(message(sender));
         receiver
     }
 }
 
 impl<S: Source> Inbox<S> {
-    /// The next command, if there is one.
-    pub fn next(&mut self) -> Option<Command<S>> {
-        self.deferred.pop_front().or_else(|| self.commands.try_recv().ok())
+    /// The next message, if there is one.
+    pub fn next(&mut self) -> Option<Control<S>> {
+        self.deferred.pop_front().or_else(|| self.messages.try_recv().ok())
     }
 
-    /// The next command about the policy or the statistics, if there is one. The commands before it keep their order.
-    pub fn next_about_policy(&mut self) -> Option<Command<S>> {
-        while self.deferred.len() < COMMANDS_MAX {
-            let command = self.commands.try_recv().ok()?;
-            if command.is_about_policy() {
-                return Some(command);
+    /// The next message about the policy or the statistics, if there is one. The messages before it keep their order.
+    pub fn next_about_policy(&mut self) -> Option<Control<S>> {
+        while self.deferred.len() < MESSAGES_MAX {
+            let message = self.messages.try_recv().ok()?;
+            if message.is_about_policy() {
+                return Some(message);
             }
-            self.deferred.push_back(command);
+            self.deferred.push_back(message);
         }
         None
     }
 
-    /// The eventfd that becomes readable with the first command, and stays readable.
+    /// The eventfd that becomes readable with the first message, and stays readable.
     pub const fn wake(&self) -> &Arc<EventFd> {
         &self.wake
     }

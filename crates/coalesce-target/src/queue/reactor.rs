@@ -1,5 +1,5 @@
-//! io_uring, the only place where a queue waits. It waits for operations of the back end, for kicks and for commands.
-//! The policy's deadline is the timeout of the wait, so it costs no system call.
+//! io_uring, in which a queue sleeps: until an operation of the back end completes, or a kick or a control message comes.
+//! The policy's deadline is the timeout of that sleep, so a timer costs no system call.
 
 use crate::uring::restricted;
 use anyhow::{Context as _, Result};
@@ -42,7 +42,7 @@ pub enum Event {
     },
     /// A kick.
     Kick,
-    /// A command, or an event that the queue ignores.
+    /// A control message, or an event that the queue ignores.
     Other,
 }
 
@@ -151,7 +151,7 @@ impl Reactor {
         }
     }
 
-    /// Lets a command end a wait, from now on.
+    /// Lets a control message end a wait, from now on.
     pub fn arm_wake(&mut self) {
         if !self.is_wake_armed {
             let poll = opcode::PollAdd::new(types::Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).multi(true);

@@ -1,4 +1,4 @@
-//! The requests in flight on a queue, from their start to their end.
+//! The requests in flight on a queue, from their start to their completion.
 
 use crate::backend::{Backend, Buffers, Outcome, Step};
 use crate::disk::Disk;
@@ -43,12 +43,12 @@ pub struct Taken {
     /// Its slot.
     pub id: usize,
     /// Whether an earlier process took it before.
-    pub is_resumed: bool,
+    pub is_taken_over: bool,
 }
 
-/// A request that has ended.
+/// A request that has finished.
 #[derive(Debug)]
-pub struct Ended<T> {
+pub struct Finished<T> {
     /// What it had to do.
     pub task: Task,
     /// Bytes that it read or wrote, if it succeeded.
@@ -64,7 +64,7 @@ pub struct Ended<T> {
 pub struct Requests<T> {
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
-    again: VecDeque<usize>, // to be resumed in the next turn
+    again: VecDeque<usize>, // to be resumed in the next pass of the queue's loop
     buffers: usize,         // the number of buffers in all slots
 }
 
@@ -82,7 +82,7 @@ impl<T> Requests<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether a request must end before another is taken. Always false with nothing in flight, whatever the number of
+    /// Whether a request must finish before another is taken. Always false with nothing in flight, whatever the number of
     /// buffers of one request.
     pub const fn is_full(&self) -> bool {
         self.buffers >= BUFFERS_MAX || self.free.is_empty()
@@ -112,7 +112,7 @@ impl<T> Requests<T> {
         slot.bytes = slot.buffers.len() as u64;
         self.buffers += slot.buffers.count();
         self.free.pop();
-        Ok(Some(Taken { id, is_resumed: request.is_resumed }))
+        Ok(Some(Taken { id, is_taken_over: request.is_taken_over }))
     }
 
     /// Begins a request.
@@ -120,8 +120,8 @@ impl<T> Requests<T> {
         let slot = &mut self.slots[id];
         match &slot.task {
             Task::Operation(operation) => backend.begin(operation, &mut slot.buffers),
-            Task::Answer(outcome) => Step::Ended(*outcome),
-            Task::Malformed => Step::Ended(Outcome::Error),
+            Task::Answer(outcome) => Step::Finished(*outcome),
+            Task::Malformed => Step::Finished(Outcome::Error),
         }
     }
 
@@ -139,7 +139,7 @@ impl<T> Requests<T> {
         next.map(|operation| slot.task = Task::Operation(operation)).is_some()
     }
 
-    /// Notes a request to be resumed in the next turn.
+    /// Notes a request to be resumed in the next pass of the queue's loop.
     pub fn postpone(&mut self, id: usize) {
         self.again.push_back(id);
     }
@@ -149,13 +149,13 @@ impl<T> Requests<T> {
         self.again.pop_front()
     }
 
-    /// Ends a request, and frees its slot. `None`: it has already ended.
-    pub fn end(&mut self, id: usize) -> Option<Ended<T>> {
+    /// Finishes a request, and frees its slot. `None`: it has already finished.
+    pub fn finish(&mut self, id: usize) -> Option<Finished<T>> {
         let slot = &mut self.slots[id];
         let token = slot.token.take()?;
         self.buffers -= slot.buffers.count();
         slot.buffers.clear();
         self.free.push(id);
-        Some(Ended { task: slot.task, bytes: slot.bytes, mark: std::mem::take(&mut slot.mark), token })
+        Some(Finished { task: slot.task, bytes: slot.bytes, mark: std::mem::take(&mut slot.mark), token })
     }
 }

@@ -1,9 +1,10 @@
-//! The thread's loop: takes requests, has them performed, delivers their completions, and sleeps.
+//! The thread's loop: takes requests, has them performed, posts their completions, interrupts when the policy says so, and
+//! sleeps.
 
 use super::QueueConfig;
-use super::mailbox::{Change, Command, Inbox, Part, Slice};
+use super::mailbox::{Change, Control, Inbox, Part, RunReport};
 use super::reactor::{Event, Reactor};
-use super::requests::{Ended, Requests, Slot};
+use super::requests::{Finished, Requests, Slot};
 use super::state::State;
 use crate::backend::{Operation, Outcome, Step};
 use crate::disk::Disk;
@@ -38,7 +39,7 @@ pub(super) struct Queue<S: Source> {
     delivery: Delivery<S::Entry>,
     stats: DeviceStats,
     poll: AdaptivePoll,
-    slice: Option<Slice>,
+    run_report: Option<RunReport>,
     draining: Option<Sender<()>>,
     recording: Option<Recording>,
 }
@@ -61,7 +62,7 @@ impl<S: Source> Queue<S> {
             delivery: Delivery::new(config.policy.clone())?,
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
-            slice: None,
+            run_report: None,
             draining: None,
             recording,
         })
@@ -70,11 +71,11 @@ impl<S: Source> Queue<S> {
     #[inline(never)] // scripts/cost.sh counts its instructions
     pub(super) fn run(mut self) {
         let _ = nix::sys::prctl::set_timerslack(1); // ns; deadlines are some µs away, and the default slack is 50 µs
-        while self.execute_commands() {
+        while self.handle_messages() {
             let mut busy = self.reap();
             busy |= self.resume_postponed();
             busy |= self.take_requests();
-            self.end_batch();
+            self.after_completions();
             self.end_drain();
             self.reactor.submit();
             if !busy {
@@ -88,52 +89,52 @@ impl<S: Source> Queue<S> {
         u64::try_from(self.disk.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Executes the waiting commands. Returns false if the thread must end.
-    fn execute_commands(&mut self) -> bool {
-        while let Some(command) = self.inbox.next() {
-            if matches!(command, Command::End) {
+    /// Handles the waiting control messages. Returns false if the thread must end.
+    fn handle_messages(&mut self) -> bool {
+        while let Some(message) = self.inbox.next() {
+            if matches!(message, Control::End) {
                 self.stop();
                 return false;
             }
-            self.execute(command);
+            self.handle(message);
         }
         true
     }
 
-    fn execute(&mut self, command: Command<S>) {
-        match command {
-            Command::Start(source, is_enabled) => self.start(source, is_enabled),
-            Command::Enable(is_enabled, answer) => {
+    fn handle(&mut self, message: Control<S>) {
+        match message {
+            Control::Start(source, is_enabled) => self.start(source, is_enabled),
+            Control::Enable(is_enabled, answer) => {
                 self.state.enable(is_enabled);
                 let _ = answer.send(());
             }
-            Command::Drain(answer) => {
+            Control::Drain(answer) => {
                 self.state.enable(false);
                 self.draining = Some(answer);
             }
-            Command::Change(part, change, answer) => {
+            Control::Change(part, change, answer) => {
                 self.change(part, change);
                 let _ = answer.send(());
             }
-            Command::Stop(answer) => {
+            Control::Stop(answer) => {
                 let _ = answer.send(self.stop());
             }
-            Command::End => {}
-            Command::SetPolicy(spec, answer) => {
+            Control::End => {}
+            Control::SetPolicy(spec, answer) => {
                 let now = self.now();
                 let outcome = self.delivery.reconfigure(self.state.completing(), now, spec);
                 let _ = answer.send(outcome.map(|decided| self.note_decided(now, decided.map(Some))));
-                self.heed_host();
+                self.apply_host_settings();
             }
-            Command::SetRunning(slice, answer) => {
-                self.set_running(slice);
+            Control::SetRunning(report, answer) => {
+                self.set_running(report);
                 let _ = answer.send(());
             }
-            Command::GetStats(answer) => {
+            Control::GetStats(answer) => {
                 let _ = answer.send(self.query());
             }
-            Command::ResetStats(answer) => {
-                self.count_up();
+            Control::ResetStats(answer) => {
+                self.collect_counts();
                 self.delivery.reset_stats();
                 self.stats = DeviceStats::default();
                 self.poll.reset_stats();
@@ -142,12 +143,13 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Tells the policy whether the guest runs, which delivers what is held. Without a source there is nothing to decide.
-    fn set_running(&mut self, slice: Slice) {
+    /// Stores the report, and tells the policy, which delivers everything held. Without a source, or with a broken ring,
+    /// the policy is told when the next source starts.
+    fn set_running(&mut self, report: RunReport) {
+        self.run_report = Some(report);
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
-        self.slice = Some(slice);
-        let decided = match slice.running {
+        let decided = match report.running {
             true => self.delivery.on_schedule(source, now),
             false => self.delivery.on_deschedule(source, now),
         };
@@ -155,30 +157,30 @@ impl<S: Source> Queue<S> {
     }
 
     /// Whether the last report says that the guest does not run. Without a new report it counts as running after `until`.
-    fn is_stopped(&mut self) -> bool {
-        let Some(slice) = self.slice.filter(|slice| !slice.running) else { return false };
-        if slice.until > Instant::now() {
+    fn guest_is_descheduled(&mut self) -> bool {
+        let Some(report) = self.run_report.filter(|report| !report.running) else { return false };
+        if report.until > Instant::now() {
             return true;
         }
-        self.set_running(Slice { running: true, ..slice });
+        self.set_running(RunReport { running: true, ..report });
         false
     }
 
-    /// The end of the guest's time slice, if it is known and not over.
+    /// The end of the guest's time slice, if it was reported. It may be over; then the policy ignores it.
     fn slice_end(&self) -> Option<u64> {
-        let slice = self.slice.filter(|slice| slice.running)?;
-        let end = slice.until.saturating_duration_since(self.disk.epoch).as_nanos();
+        let report = self.run_report.filter(|report| report.running)?;
+        let end = report.until.saturating_duration_since(self.disk.epoch).as_nanos();
         u64::try_from(end).ok()
     }
 
     /// Adds the counts of the reactor and of the source to the statistics.
-    fn count_up(&mut self) {
+    fn collect_counts(&mut self) {
         self.stats.enters += self.reactor.take_enters();
         self.stats.kicks += self.state.source_mut().map_or(0, Source::count_kicks);
     }
 
     fn query(&mut self) -> QueueStats {
-        self.count_up();
+        self.collect_counts();
         let policy = self.delivery.policy();
         QueueStats::new(
             self.index,
@@ -196,12 +198,15 @@ impl<S: Source> Queue<S> {
         self.state = State::new(source, is_enabled);
         self.is_full_logged = false;
         self.kicks_of_nothing = 0;
-        self.heed_host();
+        if let Some(report) = self.run_report {
+            self.set_running(report);
+        }
+        self.apply_host_settings();
         self.interrupt_if_owed();
     }
 
     /// Gives the policy what the host set in Feature 08h, if the policy is `nvme:host=on`.
-    fn heed_host(&mut self) {
+    fn apply_host_settings(&mut self) {
         let now = self.now();
         if self.delivery.policy().spec().is_by_host()
             && let Some(source) = self.state.completing()
@@ -223,7 +228,7 @@ impl<S: Source> Queue<S> {
             Part::Interrupt => self.interrupt_if_owed(),
             Part::Holding => {
                 self.flush();
-                self.heed_host();
+                self.apply_host_settings();
             }
             Part::Kick | Part::Other => {}
         }
@@ -236,8 +241,8 @@ impl<S: Source> Queue<S> {
             return position;
         }
         while self.requests.in_flight() > 0 {
-            while let Some(command) = self.inbox.next_about_policy() {
-                self.execute(command);
+            while let Some(message) = self.inbox.next_about_policy() {
+                self.handle(message);
             }
             if !self.resume_postponed() {
                 self.reactor.arm_wake();
@@ -245,7 +250,7 @@ impl<S: Source> Queue<S> {
                 self.reactor.wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(now)));
             }
             self.reap();
-            self.end_batch();
+            self.after_completions();
         }
         self.flush();
         self.disarm_kick();
@@ -254,7 +259,7 @@ impl<S: Source> Queue<S> {
         }
         let now = self.now();
         self.delivery.forget(now);
-        self.count_up();
+        self.collect_counts();
         self.state.stop()
     }
 
@@ -271,7 +276,7 @@ impl<S: Source> Queue<S> {
         if let (Ok(decision), Some(recording)) = (&decided, &mut self.recording) {
             recording.decide(now, *decision);
         }
-        self.note(decided.map(drop));
+        self.check_ring(decided.map(drop));
     }
 
     fn interrupt_if_owed(&mut self) {
@@ -290,8 +295,8 @@ impl<S: Source> Queue<S> {
         self.reactor.next_kick();
     }
 
-    /// Handles the result of a ring operation. The guest may break its ring at any time.
-    fn note(&mut self, ring: Result<(), S::Broken>) {
+    /// Stops the queue if a ring operation shows that the guest broke its ring, as it may at any time.
+    fn check_ring(&mut self, ring: Result<(), S::Broken>) {
         if let Err(why) = ring
             && self.state.set_broken()
         {
@@ -337,12 +342,12 @@ impl<S: Source> Queue<S> {
                     let slot = self.requests.get(taken.id);
                     bytes += slot.bytes;
                     self.stats.malformed += u64::from(slot.task == Task::Malformed);
-                    self.stats.taken_over += u64::from(taken.is_resumed);
+                    self.stats.taken_over += u64::from(taken.is_taken_over);
                     self.batch.push(taken.id);
                 }
                 Ok(None) => return true,
                 Err(broken) => {
-                    self.note(Err(broken));
+                    self.check_ring(Err(broken));
                     return true;
                 }
             }
@@ -385,7 +390,7 @@ impl<S: Source> Queue<S> {
     }
 
     fn mark(&mut self, now: u64, id: usize, batch_len: usize, last_of_batch: bool) {
-        let outstanding = self.cif() + self.unreaped();
+        let outstanding = self.in_flight() + self.unreaped();
         let slot = self.requests.get_mut(id);
         let operation = operation(&slot.task);
         self.stats.realtime += u64::from(slot.ioprio >> 13 == 1);
@@ -408,20 +413,20 @@ impl<S: Source> Queue<S> {
         self.state.source().map_or(0, Source::unreaped) + self.delivery.unposted() as u32
     }
 
-    /// Commands in flight: requests that are taken or wait to be taken.
-    fn cif(&self) -> u32 {
+    /// Commands in flight, without one that completes now: requests that are taken or wait to be taken.
+    fn in_flight(&self) -> u32 {
         let backlog = self.state.source().and_then(|source| source.backlog().ok()).unwrap_or(0);
         self.requests.in_flight() as u32 + backlog
     }
 
     fn proceed(&mut self, id: usize, mut step: Step) {
-        while matches!(step, Step::Ended(Outcome::Ok)) && self.advance(id) {
+        while matches!(step, Step::Finished(Outcome::Ok)) && self.advance(id) {
             step = self.requests.begin(id, &self.disk.backend);
         }
         match step {
-            Step::Ended(outcome) => self.end(id, outcome),
+            Step::Finished(outcome) => self.finish(id, outcome),
             // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and
-            // been reaped. The disk keeps its descriptors open, and the latencies to which a timeout points in memory.
+            // been reaped. The disk keeps its descriptors open, and keeps the latencies to which a timeout points.
             Step::Submit(entry) => unsafe { self.reactor.push(id, entry) },
             Step::Again => self.requests.postpone(id),
         }
@@ -446,11 +451,11 @@ impl<S: Source> Queue<S> {
     }
 
     /// Completes a request, and lets the policy decide about its interrupt.
-    fn end(&mut self, id: usize, outcome: Outcome) {
-        let Some(Ended { task, bytes, mark, token }) = self.requests.end(id) else { return };
+    fn finish(&mut self, id: usize, outcome: Outcome) {
+        let Some(Finished { task, bytes, mark, token }) = self.requests.finish(id) else { return };
         self.count(&task, bytes, outcome);
         let class = if outcome == Outcome::Ok { Class::Io } else { Class::Failed };
-        let cif = self.cif() + 1; // its slot is free already
+        let cif = self.in_flight() + 1; // its slot is free already
         let outstanding = cif + self.unreaped();
         let slice_end = self.slice_end();
         let completion = Completion { mark, cif, outstanding, class, slice_end, ..Completion::default() };
@@ -462,7 +467,7 @@ impl<S: Source> Queue<S> {
         if let Some(recording) = &mut self.recording {
             recording.complete(now, id, outcome != Outcome::Ok, hint, decided.as_ref().ok().copied());
         }
-        self.note(decided.map(drop));
+        self.check_ring(decided.map(drop));
     }
 
     fn count(&mut self, task: &Task, bytes: u64, outcome: Outcome) {
@@ -480,8 +485,8 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Ends a batch of completions, and handles a deadline that has passed.
-    fn end_batch(&mut self) {
+    /// After a round of completions: ends the policy's poll, handles a passed deadline, and delivers what must not be held.
+    fn after_completions(&mut self) {
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
         let mut decided = self.delivery.on_batch_end(source, now);
@@ -490,13 +495,13 @@ impl<S: Source> Queue<S> {
         }
         self.note_decided(now, decided);
         // A guest that does not run takes all pending interrupts as one when it runs again, so a hold would save nothing.
-        let is_stopped = self.is_stopped();
-        if self.delivery.policy().held() > 0 && (is_stopped || self.must_deliver()) {
+        let is_descheduled = self.guest_is_descheduled();
+        if self.delivery.policy().held() > 0 && (is_descheduled || self.must_deliver()) {
             self.flush();
         }
     }
 
-    /// Answers the command that waits until nothing is in flight.
+    /// Answers the message that waits until nothing is in flight.
     fn end_drain(&mut self) {
         if self.requests.in_flight() == 0
             && let Some(drained) = self.draining.take()
@@ -541,7 +546,7 @@ impl<S: Source> Queue<S> {
         match self.taking().map_or(Ok(false), Source::enable_kicks) {
             Ok(false) => {}
             Ok(true) => return,
-            Err(broken) => self.note(Err(broken)),
+            Err(broken) => self.check_ring(Err(broken)),
         }
         self.reactor.arm_wake();
         if let Some(kick) = self.state.source().and_then(Source::kick) {
@@ -552,7 +557,7 @@ impl<S: Source> Queue<S> {
         let slept_ns = self.now() - before;
         self.poll.slept(polled_ns, slept_ns);
         let ring = self.taking().map_or(Ok(()), Source::disable_kicks);
-        self.note(ring);
+        self.check_ring(ring);
     }
 
     /// The source, if requests may be taken.

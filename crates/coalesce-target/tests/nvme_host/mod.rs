@@ -8,7 +8,7 @@ use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::nvme::controller::Controller;
 use coalesce_target::nvme::vector::Vector;
-use coalesce_target::queue::{Command, QueueConfig, QueueParts, QueueThread};
+use coalesce_target::queue::{Control, PreparedQueue, QueueConfig, QueueThread};
 use coalesce_target::stats::QueueStats;
 use coalesce_target::vfio_user::PciDevice;
 use coalesce_target::vfio_user::irq::Vectors;
@@ -230,7 +230,7 @@ impl Host {
         let disk = disk(setup);
         let policy = setup.policy.parse().unwrap();
         let config = QueueConfig { policy, poll_ns: setup.poll_ns, size_max: 1024, recorder: None };
-        let queue = |i| QueueThread::spawn(QueueParts::new(i, disk.clone(), &config).unwrap()).unwrap();
+        let queue = |i| QueueThread::spawn(PreparedQueue::new(i, disk.clone(), &config).unwrap()).unwrap();
         let queues: Arc<[_]> = (0..setup.queues).map(queue).collect::<Vec<_>>().into();
         let peer = Arc::new(Peer::new(UnixStream::pair().unwrap().0.into()));
         let dma = DmaMemory::new(peer, 1 << 40);
@@ -533,7 +533,7 @@ impl Host {
     }
 
     pub fn stats(&self, queue: usize) -> QueueStats {
-        self.queues[queue].ask(Command::GetStats).unwrap()
+        self.queues[queue].ask(Control::GetStats).unwrap()
     }
 
     /// Waits until a queue has completed this many commands in all.

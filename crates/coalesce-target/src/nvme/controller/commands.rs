@@ -9,7 +9,7 @@ use crate::nvme::identify;
 use crate::nvme::rings::{CompletionQueue, SubmissionQueue};
 use crate::nvme::spec::{CQE_LEN, ENTRIES_MAX, NSID, NSID_ALL, SQE_LEN, Sqe, Status, TRANSFER_MAX, admin};
 use crate::nvme::vector::Vector;
-use crate::queue::{Command, Part};
+use crate::queue::{Control, Part};
 use crate::vfio_user::memory::{Access, PAGE, Slice};
 use std::ops::Range;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Controller {
         }
         let session = ready.session.clone();
         let remove = move |source: &mut Vector| source.remove_sq(id, Box::new(move || session.deleted(id, cid)));
-        drop(self.queues[thread].begin(|answer| Command::Change(Part::Holding, Box::new(remove), answer)));
+        drop(self.queues[thread].ask_later(|answer| Control::Change(Part::Holding, Box::new(remove), answer)));
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Controller {
                 let aggregation = self.features.aggregation();
                 let changes = self.queues.iter().map(|queue| {
                     let set = move |source: &mut Vector| source.set_aggregation(aggregation);
-                    queue.begin(|answer| Command::Change(Part::Holding, Box::new(set), answer))
+                    queue.ask_later(|answer| Control::Change(Part::Holding, Box::new(set), answer))
                 });
                 wait_for(changes.collect());
             }
