@@ -861,7 +861,8 @@ uint32_t cint_hint_from_bits(uint32_t bits, bool both_is_urgent);
 // Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits. Later versions define bits 19:16 as CETYPE, the
 // command extension type, which a host sets for a controller with Key Per I/O. With such a controller, use
 // `cint_hint_from_access_latency`, or agree on other bits and use `cint_hint_from_bits`.
-uint32_t cint_hint_from_cdw12(uint32_t cdw12, bool both_is_urgent);
+uint32_t cint_hint_from_cdw12(uint32_t cdw12,
+                              bool both_is_urgent);
 
 // The hint in bits 5:4, the access latency, of Command Dword 13 of an NVMe read or write: 11b, low, is Urgent.
 uint32_t cint_hint_from_access_latency(uint32_t cdw13);
@@ -1072,7 +1073,8 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_flush(coalesce_policy *policy,
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
-coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t now);
+coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy,
+                                            uint64_t now);
 
 // Notes that the queue was reset: commands in flight will not complete. Delivers everything held, and forgets what
 // `auto` has learned.
@@ -1352,7 +1354,9 @@ void vic_config_default(vic_config *config, size_t config_size, uint64_t tick_hz
 //
 // Requires:
 // `config` is null or points to `config_size` bytes.
-void vic_config_paper(vic_config *config, size_t config_size, uint64_t tick_hz);
+void vic_config_paper(vic_config *config,
+                      size_t config_size,
+                      uint64_t tick_hz);
 
 // Initialises a machine: ratio 1, nothing held.
 //
@@ -1435,7 +1439,8 @@ COALESCE_MUST_USE coalesce_status vic_on_deschedule(vic_state *state, uint64_t n
 //
 // Requires:
 // As `vic_on_completion`.
-coalesce_status vic_on_consumed(vic_state *state, uint64_t now);
+coalesce_status vic_on_consumed(vic_state *state,
+                                uint64_t now);
 
 // Reads the state of a machine. `info_size` is `sizeof(vic_info)`.
 //
