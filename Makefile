@@ -1,7 +1,7 @@
 # The short commands. Each calls a script or cargo.
 
 help:
-	@echo "make demo   one disk under every policy in turn, natively and in Linux guests: tables, report.html; four minutes (QUICK=1: one)"
+	@echo "make demo   one disk under five policies in turn, natively and in Linux guests: tables, report.html; four minutes (QUICK=1: one)"
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
 	@echo "make install-target [PREFIX=/usr/local] [UNITDIR=...] [DESTDIR=...]   install coalesce-target and coalesce-sim, with manual pages,"

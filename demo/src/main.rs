@@ -1,4 +1,4 @@
-//! `coalesce-demo`: one disk under every policy in turn, natively and in Linux guests, and what each policy saved and cost.
+//! `coalesce-demo`: one disk under several policies in turn, natively and in Linux guests, and what each policy saved and cost.
 //!
 //! The order of things is in [`execute`]. What is run is in `jobs`, by whom in `native` and `guest`, how it is counted in `probe`,
 //! in which turns in `measure`, what is made of it in `results`, how it is shown in `headline`, `job_table` and `report`.
