@@ -56,8 +56,7 @@ numbered! {
     Reason {
         /// Coalescing is off: the delivery ratio is 1, or the policy coalesces nothing.
         Always = 5, "always";
-        /// Too few commands in flight to hold: fewer than `cif_threshold` (vIC Alg. 2); or no other completion is expected
-        /// (latency budget).
+        /// CIF is below `cif_threshold` (vIC Alg. 2); latency budget: no company expected, or a probe's result is checked.
         LowCif = 3, "low_cif";
         /// It is this completion's turn in a cycle of the delivery ratio (vIC Alg. 2).
         Ratio = 4, "ratio";
@@ -73,7 +72,7 @@ numbered! {
         Urgent = 14, "urgent";
         /// A Barrier has completed; if Barriers are strict, its whole batch (cinterrupts §3.4, §4.3).
         Barrier = 13, "barrier";
-        /// The burst has `thr` completions (cinterrupts Alg. 2).
+        /// The count reached its limit: `thr` (cinterrupts Alg. 2, latency budget) or the threshold (`nvme`, `dim`).
         Count = 15, "count";
         /// The CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule, ours).
         InFlight = 16, "in_flight";
@@ -89,7 +88,7 @@ numbered! {
         MaxHold = 1, "max_hold";
         /// The rate limit had deferred this interrupt (the storm guard, cinterrupts §4.3).
         Storm = 11, "storm";
-        /// The aggregation time passed (NVMe Feature 08h).
+        /// The aggregation time (NVMe Feature 08h, `dim`) or the delay (`spdk_vhost`) passed.
         Time = 18, "time";
         /// The first completion of a poll (`batch`).
         LeadingEdge = 19, "leading_edge";
@@ -99,9 +98,9 @@ numbered! {
         Disabled = 20, "disabled";
         /// The command belongs to the admin queue, which is never coalesced (NVMe).
         Admin = 21, "admin";
-        /// A ticket is invalid, or the caller reports an error; most policies treat a failed command as Urgent.
+        /// A ticket is invalid, the caller reports an error, or a command failed (`nvme`).
         Error = 12, "error";
-        /// Queue stop, reset or migration.
+        /// Everything held had to be delivered: at queue stop, reset or migration, or when nothing may be held.
         Flush = 7, "flush";
     }
 }
@@ -115,11 +114,11 @@ numbered! {
         Burst = 36, "burst";
         /// An interrupt is due, and the rate limit defers it (the storm guard, cinterrupts §4.3).
         Storm = 37, "storm";
-        /// Neither the threshold nor the time is reached (NVMe Feature 08h).
+        /// Neither the threshold nor the time is reached (NVMe Feature 08h, `dim`).
         Aggregate = 39, "aggregate";
         /// Others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
         Company = 41, "company";
-        /// The poll continues (`batch`).
+        /// The poll continues (`batch`, `spdk_vhost`).
         Batch = 40, "batch";
         /// Nothing is held, so an interrupt would cover nothing.
         NothingHeld = 33, "nothing_held";
@@ -136,7 +135,7 @@ numbered! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "dropping a decision can lose an interrupt"]
 pub enum Decision {
-    /// Interrupt: it covers everything completed so far.
+    /// Interrupt: it covers everything posted so far.
     Deliver(Reason),
     /// Do not interrupt now.
     Hold(HoldReason),

@@ -6,7 +6,7 @@
 pub enum Event {
     /// No hint.
     Plain,
-    /// A batch is complete.
+    /// A Barrier has completed; with strict Barriers, its whole batch.
     Barrier,
     /// Somebody waits for this command.
     Urgent,

@@ -12,7 +12,7 @@ pub enum Field {
     CifThreshold = 2,
     /// vIC's `epochPeriod`, in ns.
     Epoch = 3,
-    /// vIC's longest cycle, in completions.
+    /// The limit of vIC's `skipUp` in the rows 1/k of its Table 1, in completions.
     MaxSkip = 4,
     /// The longest hold, in ns.
     MaxHold = 5,
@@ -106,7 +106,8 @@ pub struct ConfigError {
     pub min: u64,
     /// The largest value allowed here.
     pub max: u64,
-    /// The other parameter, with its value, that sets the bound.
+    /// The other parameter that sets the bound, with its value. `None`: the parameter's own range, `tick_hz`, or the
+    /// configuration in force sets it.
     pub because: Option<(Field, u64)>,
 }
 

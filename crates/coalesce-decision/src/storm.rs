@@ -78,7 +78,7 @@ impl Average {
         let shift = shift as u32;
         let longest = interval.wrapping_mul(4);
         let gap = if gap < longest { gap } else { longest };
-        // average += (gap - average) * 2^-shift; the difference may be negative, so the shift is signed
+        // average += (gap - ticks) * 2^-shift; the difference may be negative, so the shift is signed
         let parts = self.parts.wrapping_add(gap).wrapping_sub(self.ticks);
         self.ticks = self.ticks.wrapping_add(parts.cast_signed().wrapping_shr(shift).cast_unsigned());
         self.parts = parts & !u32::MAX.wrapping_shl(shift);

@@ -71,7 +71,7 @@ pub const fn divide(dividend: u64, divisor: u64) -> u64 {
     quotient
 }
 
-/// The quotient, rounded up. What does not fit in 64 bits is rounded down.
+/// The quotient, rounded up. If dividend + divisor - 1 exceeds 64 bits, it may be 1 too small.
 #[must_use]
 pub const fn divide_up(dividend: u64, divisor: u64) -> u64 {
     divide(dividend.saturating_add(divisor.saturating_sub(1)), divisor)

@@ -122,7 +122,8 @@ pub unsafe extern "C" fn budget_init(
 }
 
 /// Changes the configuration, and decides about the held completions. What was learned and earned stays. `tick_hz`
-/// cannot change. On an error nothing changes. `error` may be null.
+/// cannot change. A storm guard with new parameters restarts. What the guard had deferred is delivered. On an error
+/// nothing changes. `error` may be null.
 ///
 /// # Safety
 /// As `budget_init`, of a state that nobody else uses during the call.
@@ -218,8 +219,8 @@ pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) 
     unsafe { State::apply(state, |budget| budget.on_consumed(now)) }
 }
 
-/// Forgets what was learned about the requesters, because others may come: for a reset and a new driver. What is held
-/// stays held, and what was earned stays earned.
+/// Forgets what was learned about the requesters, because others may come, and the commands in flight, which never
+/// complete: for a reset and a new driver. What is held stays held; the credit and the usual gap stay.
 ///
 /// # Safety
 /// As `budget_on_submit`.
@@ -240,7 +241,7 @@ pub struct budget_info {
     /// The number of commands that the requesters keep outstanding before they wait for an interrupt, as far as
     /// learned; 0: unknown.
     pub depth: u32,
-    /// 1: interrupts come faster than the storm guard allows, and it paces them.
+    /// 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
     pub is_storming: u32,
     /// Reserved: 0.
     pub reserved: u32,

@@ -149,7 +149,7 @@ pub unsafe extern "C" fn cint_init(
 }
 
 /// Changes the configuration, and decides about the held completions. `tick_hz` cannot change. A storm guard with new
-/// parameters restarts. On an error nothing changes. `error` may be null.
+/// parameters restarts. What the guard had deferred is delivered. On an error nothing changes. `error` may be null.
 ///
 /// # Safety
 /// As `cint_init`, of a state that nobody else uses during the call.
@@ -267,7 +267,7 @@ pub struct cint_info {
     /// Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
     /// held.
     pub held: u32,
-    /// 1: interrupts come faster than the storm guard allows, and it paces them.
+    /// 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
     pub is_storming: u32,
     /// How often the clock went back from one call to the next; saturates at 65535.
     pub times_back: u32,

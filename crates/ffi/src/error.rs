@@ -10,7 +10,8 @@ use core::ffi::{CStr, c_char};
 pub struct coalesce_error {
     /// The parameter: `COALESCE_FIELD_...`
     pub field: u32,
-    /// The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: none.
+    /// The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: the parameter's own range, `tick_hz`, or the
+    /// configuration in force sets it.
     pub because: u32,
     /// The value of the parameter.
     pub value: u64,
@@ -18,7 +19,7 @@ pub struct coalesce_error {
     pub min: u64,
     /// The largest value allowed here.
     pub max: u64,
-    /// The value of the parameter that sets this bound, if there is one.
+    /// The value of the other parameter; 0 if `because` is 0.
     pub because_value: u64,
 }
 

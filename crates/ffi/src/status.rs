@@ -7,9 +7,9 @@ use core::ffi::{CStr, c_char};
 /// interrupt. Numbers are never reused.
 pub type coalesce_status = i32;
 
-/// Success. As a decision: interrupt now. The interrupt covers all completions so far.
+/// Success. As a decision: interrupt now. The interrupt covers everything posted so far.
 pub const COALESCE_OK: coalesce_status = 0;
-/// Interrupt now. The interrupt covers all completions so far.
+/// Interrupt now. The interrupt covers everything posted so far.
 pub const COALESCE_DELIVER: coalesce_status = 0;
 /// Do not interrupt now.
 pub const COALESCE_HOLD: coalesce_status = 1;
@@ -58,8 +58,7 @@ pub const COALESCE_REASON_NONE: u32 = 0;
 pub const COALESCE_REASON_MAX_HOLD: u32 = 1;
 /// Delivered: the guest's timeslice ends before the next interrupt is expected.
 pub const COALESCE_REASON_SLICE_END: u32 = 2;
-/// Delivered: too few commands in flight to hold: fewer than `cif_threshold`; or no other completion is expected (latency
-/// budget).
+/// Delivered: CIF is below `cif_threshold` (vIC); latency budget: no company expected, or a probe's result is checked.
 pub const COALESCE_REASON_LOW_CIF: u32 = 3;
 /// Delivered: it is this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_RATIO: u32 = 4;
@@ -67,7 +66,7 @@ pub const COALESCE_REASON_RATIO: u32 = 4;
 pub const COALESCE_REASON_ALWAYS: u32 = 5;
 /// Delivered: with this completion, more than max(1, CIF / (2 * `cif_threshold`)) would be held (`live_clamp`).
 pub const COALESCE_REASON_LIVE_CLAMP: u32 = 6;
-/// Delivered: a flush.
+/// Delivered: at queue stop, reset or migration, or when nothing may be held.
 pub const COALESCE_REASON_FLUSH: u32 = 7;
 /// Delivered: the guest was scheduled on a CPU.
 pub const COALESCE_REASON_SCHEDULE: u32 = 8;
@@ -77,19 +76,19 @@ pub const COALESCE_REASON_DESCHEDULE: u32 = 9;
 pub const COALESCE_REASON_DELTA: u32 = 10;
 /// Delivered: an interrupt that the storm guard had deferred.
 pub const COALESCE_REASON_STORM: u32 = 11;
-/// Delivered: a ticket or a hint is invalid, or a command failed (`nvme`; other policies treat it as urgent or flush).
+/// Delivered: a ticket or a hint is invalid, or a command failed (`nvme`).
 pub const COALESCE_REASON_ERROR: u32 = 12;
 /// Delivered: a Barrier has completed; if Barriers are strict, its whole batch.
 pub const COALESCE_REASON_BARRIER: u32 = 13;
 /// Delivered: somebody waits for this command.
 pub const COALESCE_REASON_URGENT: u32 = 14;
-/// Delivered: the burst has `thr` completions.
+/// Delivered: the count reached its limit: `thr` (cint, latency budget) or the threshold (`nvme`, `dim`).
 pub const COALESCE_REASON_COUNT: u32 = 15;
 /// Delivered: the CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule).
 pub const COALESCE_REASON_IN_FLIGHT: u32 = 16;
 /// Delivered: the device has posted everything that it had to post.
 pub const COALESCE_REASON_BATCH_END: u32 = 17;
-/// Delivered: the aggregation time passed (NVMe Feature 08h).
+/// Delivered: the aggregation time (NVMe Feature 08h, `dim`) or the delay (`spdk_vhost`) passed.
 pub const COALESCE_REASON_TIME: u32 = 18;
 /// Delivered: the first completion of a poll.
 pub const COALESCE_REASON_LEADING_EDGE: u32 = 19;
@@ -117,9 +116,9 @@ pub const COALESCE_REASON_HOLD_BURST: u32 = 36;
 pub const COALESCE_REASON_HOLD_STORM: u32 = 37;
 /// Held: the command was cancelled, and nothing is due.
 pub const COALESCE_REASON_HOLD_CANCELLED: u32 = 38;
-/// Held: neither the threshold nor the time is reached (NVMe Feature 08h).
+/// Held: neither the threshold nor the time is reached (NVMe Feature 08h, `dim`).
 pub const COALESCE_REASON_HOLD_AGGREGATE: u32 = 39;
-/// Held: the poll continues.
+/// Held: the poll continues (`batch`, `spdk_vhost`).
 pub const COALESCE_REASON_HOLD_BATCH: u32 = 40;
 /// Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
 pub const COALESCE_REASON_HOLD_COMPANY: u32 = 41;

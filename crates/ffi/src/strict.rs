@@ -58,7 +58,8 @@ pub unsafe extern "C" fn cint_window_init(
 }
 
 /// Notes a submitted command, and returns its ticket. Pass the ticket once, with the command's completion.
-/// `COALESCE_NO_TICKET`: the window is full or invalid; the command is not tracked, and its Barrier is relaxed.
+/// `COALESCE_NO_TICKET`: the window is full or invalid, or has used all 2^56 positions; the command is not tracked, and its
+/// Barrier is relaxed.
 ///
 /// # Safety
 /// `window` is null or points to a window that nobody else uses during the call.
