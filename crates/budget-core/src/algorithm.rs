@@ -14,13 +14,13 @@ use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 #[repr(C)] // small fields first, where small processors reach them with short instructions
 pub struct Budget {
     pub(crate) flags: Flags,
-    pub(crate) observed: u8,     // submissions since a probe found a depth, up to OBSERVED_MAX
-    pub(crate) vain_probes: u8,  // probes in a row that could save nothing, at most VAIN_MAX; each doubles the pause
+    pub(crate) observed: u8,     // submissions observed since a find; or OBSERVED_MAX, MISLED
+    pub(crate) vain_probes: u8,  // probes in vain since a confirmed one, at most VAIN_MAX; each doubles the pause
     pub(crate) no_hold_bits: u8, // a hold that ends in silence with nothing in flight sets `no_hold` to 2^this - 1
     pub(crate) no_hold: u16,     // completions to deliver at once while nothing else is in flight
     pub(crate) until_probe: u16, // completions; 0: a probe is due
     // Commands
-    pub(crate) outstanding: u16, // submitted and not reaped, as of the last submission or completion
+    pub(crate) outstanding: u16, // submitted and not reaped; after a call without the number: in flight or held
     pub(crate) in_flight: u16,   // of them, those that have not completed
     pub(crate) held: u16,
     pub(crate) overtook: u16, // Urgents that interrupted alone while others were held
@@ -91,8 +91,10 @@ impl Budget {
             let is_affordable = cost <= self.credit.saturating_add(self.config.probe_credit());
             return if is_affordable { allowed } else { self.end_probe() };
         }
+        // A probe's result is being checked; no other completion would join; or nothing else is in flight, and none joined
+        // an earlier such hold.
         if self.observes_submits() || held >= self.outstanding.max(self.depth) || self.take_exemption(cif) {
-            return Decision::Deliver(Reason::LowCif); // no other completion would join
+            return Decision::Deliver(Reason::LowCif);
         }
         // What is in flight or held stays outstanding until the next interrupt, so at least this much is earned.
         let earned = self.config.earned_by(self.in_flight.saturating_add(held).max(self.depth));
@@ -178,7 +180,7 @@ impl Flags {
     pub(crate) const SEVERAL: u8 = 1;
     /// `quiet` counts as a gap: there was a completion, and the last hold did not end in silence with nothing in flight.
     pub(crate) const GAP_COUNTS: u8 = 2;
-    /// Interrupts come faster than the storm guard allows.
+    /// There is a storm.
     pub(crate) const STORM: u8 = 4;
     /// The completion came in the same tick as the one before.
     pub(crate) const TOGETHER: u8 = 8;

@@ -10,9 +10,10 @@ pub(crate) const FIRST_PROBE: u16 = 16;
 const VAIN_MAX: u8 = 6;
 /// At most 2^10 - 1 completions in a row are not held.
 const NO_HOLD_BITS_MAX: u8 = 10;
-/// The most submissions after a probe that are observed, to see how fast the requesters submit again.
+/// The most submissions after a probe that are observed, to see how fast the requesters submit again. As the value of
+/// `observed`: none is observed any more.
 pub(crate) const OBSERVED_MAX: u8 = 6;
-/// Instead of [`OBSERVED_MAX`]: those submissions showed that the probe misled.
+/// The value of `observed` when all submissions have been observed, and showed that the probe misled.
 const MISLED: u8 = OBSERVED_MAX + 1;
 
 impl Budget {
@@ -56,8 +57,8 @@ impl Budget {
 
     /// Learns from a probe. `found`: the commands that were outstanding when the requesters fell silent; 0: they did not.
     /// The depth moves only into the range between the results of the last two probes, so that one pause of the guest does
-    /// not change it. While a result differs from the depth, the next probe follows soon: two results in a row that look
-    /// like a closed loop can come from random arrivals.
+    /// not change it. After a result that is neither 0 nor the depth known before, the next probe follows soon: random
+    /// arrivals can look like a closed loop in two probes in a row, so a third must agree before the pauses become long.
     fn learn(&mut self, found: u16) {
         let last = core::mem::replace(&mut self.found, found);
         let last = if self.observed == MISLED { 0 } else { last };
@@ -72,10 +73,10 @@ impl Budget {
     }
 
     /// Notes `count` submissions. After a probe that found a depth, the first of them (up to six) are observed. If their
-    /// gaps are less than two fifths of the usual gap, the probe misled: either requests were queued in the guest, as in an
-    /// open loop that has reached its limit, or all were submitted at once and are in flight. In both cases the device sees
-    /// all that is outstanding, and only that earns credit. So the depth is unknown again, and the next probe cannot agree
-    /// with this one.
+    /// gaps are on average less than two fifths of the usual gap, the probe misled: either they had queued in the guest, as
+    /// in an open loop at its limit, and no requester waited for what was held; or a closed loop submitted all at once, and
+    /// the device sees them. In both cases the depth must not earn credit beyond what the device sees. So it is unknown
+    /// again, and the next probe cannot agree with this one.
     pub(crate) fn observe_submits(&mut self, count: u16) {
         if !self.observes_submits() {
             return;
@@ -111,15 +112,16 @@ impl Budget {
         self.config.earned_by(self.found).wrapping_mul(2) > cost_of(1)
     }
 
-    /// Schedules the next probe: 128 times `held` completions from now, doubled for each probe in vain.
+    /// Schedules the next probe: 128 times `held` completions from now, doubled for each probe in vain: one that found no
+    /// depth, or one that saves nothing, or that misled.
     fn schedule_probe(&mut self, held: u16, in_vain: bool) {
         self.vain_probes = self.vain_probes.wrapping_add(in_vain.into()).min(VAIN_MAX);
         // An odd number of completions, or each probe would begin at the same command of a batch.
         self.until_probe = saturated((u32::from(held) << 7).wrapping_shl(self.vain_probes.into()) | 1);
     }
 
-    /// Whether this completion is delivered although the depth promises more, because the last such hold ended in silence.
-    /// Counts it.
+    /// Whether this completion is delivered because nothing else is in flight and an earlier such hold ended in silence.
+    /// Counts the exemption down.
     pub(crate) const fn take_exemption(&mut self, cif: u16) -> bool {
         let is_exempt = cif <= 1 && self.no_hold > 0;
         self.no_hold = self.no_hold.wrapping_sub(is_exempt as u16);

@@ -109,7 +109,7 @@ impl Budget {
     }
 
     /// Applies a new configuration to what is held. What was learned and earned stays. A storm guard with new parameters
-    /// restarts, and what it had deferred is delivered.
+    /// restarts. What the guard had deferred is delivered in any case.
     ///
     /// # Errors
     /// `tick_hz` differs; then nothing has changed, not even the time.
@@ -136,7 +136,8 @@ impl Budget {
         self.config.epsilon = config.epsilon;
     }
 
-    /// Forgets what was learned about the requesters, as others may come. What is held stays held.
+    /// Forgets what was learned about the requesters, as others may come, and the commands in flight, which never complete.
+    /// What is held stays held; the credit and the usual gap stay.
     pub fn forget(&mut self) {
         self.flags.set(Flags::PROBE | Flags::SEVERAL | Flags::GAP_COUNTS, false);
         (self.depth, self.found, self.observed, self.until_probe, self.vain_probes) =

@@ -20,7 +20,7 @@
 //! # Terms
 //!
 //! - *completion*: one command finished. *Interrupt*, *delivery*: one notification of the consumer; it covers everything
-//!   completed before it. A completion is *held* while it is posted and no interrupt covers it.
+//!   posted before it, except with *OOO*. A completion is *held* while it is posted and no interrupt covers it.
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
 //! - *alone*: no more than one command was outstanding at any time since the last probe, and the known depth is at most 1.
@@ -54,9 +54,10 @@
 //! number of completions from one probe to the next is odd, so that they do not all begin at the same command of a
 //! batch.
 //!
-//! With OOO, an Urgent does not affect the held completions: their deadline, their cost, the usual gap and a probe stay. If
-//! the account can no longer pay for them, because without the Urgent fewer commands are outstanding, its interrupt covers
-//! them too. Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
+//! With OOO, an Urgent does not affect the held completions: their deadline, their cost, the usual gap and a probe stay.
+//! Its interrupt covers them too if the account can no longer pay for them, because without the Urgent fewer commands are
+//! outstanding, or if nothing else is in flight and an earlier such hold ended in silence. Each Urgent that overtakes them
+//! counts towards `thr`, so that held completions do not block a queue.
 //!
 //! In a storm, everything that is due, even an Urgent or a Barrier, waits until the interval since the last interrupt is
 //! over. Then one interrupt covers all of it. [`Event::Error`], [`Budget::flush`] and a new configuration do not wait.

@@ -34,7 +34,7 @@ pub struct Cint {
     pub(crate) config: Config,
 }
 
-const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with a word that a C caller adds");
+const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with the 8 that the C ABI adds");
 
 /// The algorithm: cint Alg. 2, one completion at a time.
 impl Cint {
@@ -91,7 +91,7 @@ impl Cint {
         Decision::DeliverUrgent
     }
 
-    /// §4.3 storm guard: holds what is due, so that one later interrupt covers all of it.
+    /// §4.3 storm guard: why this completion is held. If it or what is held is due, one later interrupt covers all.
     fn defer(&mut self, decision: Decision) -> HoldReason {
         let was_due = !self.deferred && self.coalesced > 0 && self.own_deadline().0 <= 0;
         let is_due = was_due || decision.is_deliver();

@@ -60,7 +60,7 @@ impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
     }
 
     /// Notes a submitted command of `group`, and returns its ticket. `None`: the group does not exist, or its window is
-    /// full; the command is not tracked.
+    /// full or has used all 2^56 positions; the command is not tracked.
     pub fn on_submit(&mut self, group: u8) -> Option<Ticket> {
         let sequence = self.groups.get_mut(usize::from(group)).and_then(|(window, words)| window.on_submit(words));
         if sequence.is_none() {
@@ -132,8 +132,8 @@ impl Window {
     /// The most words that a window uses.
     pub const MAX_WORDS: usize = 64;
 
-    /// Notes a submitted command, and returns its position in the order of submissions. `None`: the window is full; the
-    /// command is not tracked.
+    /// Notes a submitted command, and returns its position in the order of submissions. `None`: the window is full, has no
+    /// words, or has used all 2^56 positions; the command is not tracked.
     #[inline]
     pub fn on_submit(&mut self, words: &mut [Word]) -> Option<u64> {
         let size = 64_u64 << words_log2(words)?;

@@ -1,4 +1,5 @@
-//! Parameters. They are checked and converted once, so that every later step only adds and compares.
+//! Parameters. They are checked and converted once, so that no later step converts a unit, checks a range or
+//! divides.
 
 use coalesce_decision::ticks::{TICKS_MAX, ticks_down};
 use coalesce_decision::{ConfigError, Field, StormParams, storm_and_hold};

@@ -147,7 +147,8 @@ impl Cint {
         self.coalesced
     }
 
-    /// Whether interrupts come faster than the storm guard allows, so that it paces them.
+    /// Whether there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval
+    /// since.
     #[must_use]
     pub const fn is_storming(&self) -> bool {
         self.storming

@@ -21,9 +21,9 @@ impl Cint {
         decision.unwrap_or_else(|| self.on_event(now, event, cif))
     }
 
-    /// The fast path of [`on_completion`](Self::on_completion) for a Plain completion. It applies if there is no storm,
-    /// no deadline has passed, the clock has not gone back, and neither `thr` nor the `in_flight` rule requires an
-    /// interrupt. `cif` may be [`CIF_UNKNOWN`].
+    /// The fast path of [`on_completion`](Self::on_completion) for a Plain completion. It applies only if the call before
+    /// held a completion or interrupted, there is no storm, no deadline has passed, the clock has not gone back, and
+    /// neither `thr` nor the `in_flight` rule requires an interrupt. `cif` may be [`CIF_UNKNOWN`].
     ///
     /// `None`: it does not apply, and nothing has changed; call [`on_event`](Self::on_event) or `on_completion`.
     #[inline(always)]

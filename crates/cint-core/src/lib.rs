@@ -23,7 +23,7 @@
 //! # Terms
 //!
 //! - *completion*: one command has finished. *Interrupt*, *delivery*: one notification of the consumer; it covers
-//!   everything posted before it. A completion is *held* while it is posted and no interrupt covers it.
+//!   everything posted before it, except with *OOO*. A completion is *held* while it is posted and no interrupt covers it.
 //! - *burst*: completions that follow each other within Δ.
 //! - *OOO*: an Urgent interrupts alone, out of order; held completions stay held.
 //! - *storm*: interrupts faster than a limit; the *storm guard* paces them.
@@ -35,8 +35,9 @@
 //!
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
-//! 3. Arm a timer for [`Cint::deadline`], and call [`Cint::on_deadline`] when it fires. With Δ = 0 and no `max_hold`,
-//!    call [`Cint::on_batch_end`] whenever the device has posted every completion that is ready.
+//! 3. Arm a timer for [`Cint::deadline`], and call [`Cint::on_deadline`] when it fires. With Δ = 0, call
+//!    [`Cint::on_batch_end`] whenever the device has posted every completion that is ready; without `max_hold` no deadline
+//!    bounds a hold then.
 //! 4. CIF is optional. To get it, decrement your counter of commands in flight. Then, inside that serialisation, load
 //!    the counter and add one.
 //! 5. Report a failed command as Urgent, or as [`Event::Error`] if it must not wait in a storm. Call [`Cint::flush`] on

@@ -33,7 +33,7 @@ pub struct QueueConfig {
     pub recorder: Option<Recorder>,
 }
 
-/// A queue with everything allocated, before its thread starts.
+/// A queue with its descriptors and its policy, before its thread starts: only the start can still fail.
 pub struct PreparedQueue<S: Source> {
     name: String,
     queue: Queue<S>,
@@ -44,7 +44,8 @@ impl<S: Source> PreparedQueue<S> {
     /// Queue number `index` of a disk.
     ///
     /// # Errors
-    /// There is no io_uring, or a parameter of the policy is out of range for a clock in nanoseconds.
+    /// No descriptor is free, there is no io_uring, or a parameter of the policy is out of range for a clock in
+    /// nanoseconds.
     pub fn new(index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
         let (mailbox, inbox) = mailbox()?;
         let name = format!("{}-{index}", disk.name);

@@ -1,9 +1,10 @@
 //! The decision: Algorithms 1 and 2 of the vIC paper, and Algorithm 1 of the Xen paper around them.
 //!
-//! [`Vic::decide`] is the whole of it, [`Ratio`] is vIC's Algorithm 1, and `Window` is what the Xen paper adds. It follows the
-//! papers' order and words, and does nothing for speed: [`crate::fast`] answers the usual case before it. Line numbers count
-//! the printed lines of an algorithm, comments and declarations included. What no paper has is marked *ours*;
-//! `docs/papers.md` gives the reasons.
+//! [`Vic::decide`] is the whole of it, [`Ratio`] is vIC's Algorithm 1, and `Window` is what the Xen paper adds. It follows
+//! the papers' words, and their order but for two steps: a passed deadline goes first, and an epoch ends before the slice
+//! is checked. It does nothing for speed: [`crate::fast`] answers the usual case before it. Line numbers count the printed
+//! lines of an algorithm, comments and declarations included. What no paper has is marked *ours*; `docs/papers.md` gives
+//! the reasons.
 //!
 //! Three helpers are in [`crate::time`]: `advance` sets the time of a call, `since` gives the ticks since an instant, and
 //! `expired` gives the reason to deliver if a deadline has passed. [`crate::cycle`] packs the counter and the number of held
@@ -40,7 +41,7 @@ pub struct Vic {
     pub(crate) fast: Bounds,             // of fast.rs; if `has_slice_deadline`, the fast path is closed
 }
 
-const _: () = assert!(size_of::<Vic>() == 96, "104 bytes with the word that the C ABI adds: the paper's figure");
+const _: () = assert!(size_of::<Vic>() == 96, "104 bytes with the 8 that the C ABI adds: the paper's figure");
 
 impl Vic {
     /// Decides about a completion with `cif` commands in flight, including this one. A `slice_end` that is not in the
@@ -150,7 +151,7 @@ impl Vic {
         self.run_base = if self.running { self.last } else { 0 };
     }
 
-    /// If the count wraps at 2^32 in an epoch, the rate seems low, and every completion interrupts.
+    /// If the count wraps at 2^32 in an epoch, the rate is taken for too low; at worst every completion interrupts.
     const fn count_completion(&mut self) {
         self.epoch_completions = self.epoch_completions.wrapping_add(self.running as u32);
     }
@@ -169,7 +170,7 @@ impl Ratio {
     /// Every completion is delivered: R = 1.
     pub const ONE: Self = Self { count_up: 1, skip_up: 1 };
 
-    /// Algorithm 1: `cif` commands in flight, threshold T = `cif_threshold`, cycles no longer than `max_skip`.
+    /// Algorithm 1: `cif` commands in flight, threshold T = `cif_threshold`. `max_skip` limits `skip_up` in the last row.
     ///
     /// This is the paper's Table 1, which shows T = 4. In its last row the quotient is rounded down, so that a cycle is
     /// never longer than CIF / 2T: at CIF 23 the ratio is 1/2, not 8/23.

@@ -1,4 +1,4 @@
-//! Parameters. They are checked and converted once, so that every later step only multiplies and compares.
+//! Parameters. They are checked and converted once, so that no later step converts a unit or checks a range.
 
 use coalesce_decision::ticks::{U40, ticks_down, ticks_up};
 use coalesce_decision::{ConfigError, Field};
@@ -14,7 +14,7 @@ pub struct Params {
     pub iops_threshold: u32,
     /// `epochPeriod`: the interval at which the delivery ratio is recomputed. 1 ms to 60 s.
     pub epoch_ns: u64,
-    /// The longest cycle, in completions: the limit of the paper's `skipUp`. Of every `max_skip` completions at least one
+    /// The limit of the paper's `skipUp` in the rows 1/k of its Table 1. Of every `max_skip` completions at least one
     /// interrupts. 2 to 65535.
     pub max_skip: u16,
     /// The longest time that a completion may be held. 1 ns to 1 s; `None`: no limit in time; it waits for at most

@@ -11,14 +11,14 @@
     clippy::unwrap_used
 )]
 //! vIC decides whether a completion interrupts now or waits for more completions, from the commands in flight and the
-//! completion rate, without a timer.
+//! completion rate. The paper's rules need no timer; `max_hold` and a known end of the timeslice do.
 //!
 //! An interrupt for each completion is good for latency; one interrupt for several is good for throughput. vIC (Ahmad,
 //! Gulati and Mashtizadeh, "vIC: Interrupt Coalescing for Virtual Machine Storage Device IO", USENIX ATC 2011) decides
-//! by the number of *commands in flight*. With many, the device stays busy while a few completions are held, and the
-//! next completion is sure to come; its interrupt covers the held ones. With few, every completion interrupts. Peirce
-//! and Boos ("Interrupt Coalescing in Xen with Scheduler Awareness", 2016) add a rule: hold nothing when the guest is
-//! about to lose its CPU.
+//! by the number of *commands in flight*. With many, the device stays busy while a few completions are held, and more
+//! completions are sure to come; the next one that interrupts covers the held ones. With few, every completion
+//! interrupts. Peirce and Boos ("Interrupt Coalescing in Xen with Scheduler Awareness", 2016) add a rule: hold nothing
+//! when the guest is about to lose its CPU.
 //!
 //! # Terms
 //!
@@ -34,8 +34,9 @@
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
 //! 3. To get the CIF, decrement your counter of commands in flight. Then, *inside that serialisation*, load the counter
-//!    and add one. With a value read before the decrement, or returned by it, two completions could each count the
-//!    other as in flight. Both would be held, and the guest would hang.
+//!    and add one. With a value read before the decrement, two completions could each count the other as in flight, and
+//!    both would be held. With the value that the decrement returns, the completion that decides last could count one
+//!    that has interrupted already, and be held. Either way the guest would hang.
 //! 4. Arm a timer for [`Vic::deadline`], and call [`Vic::on_deadline`] when it fires. With the paper's parameters (no
 //!    `max_hold`) and no known end of the timeslice there is no deadline: while CIF is correct, another completion always
 //!    comes.

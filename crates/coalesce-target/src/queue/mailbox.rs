@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Instant;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// The most waiting messages. A sender blocks while this many wait.
+/// The most messages that wait in the channel, and the most that are deferred. A sender blocks while the channel is full.
 const MESSAGES_MAX: usize = 16;
 
 /// A control message. Its answer is sent when it is done.
@@ -23,7 +23,8 @@ pub enum Control<S: Source> {
     Drain(Sender<()>),
     /// Change this part of the source, if there is one.
     Change(Part, Change<S>, Sender<()>),
-    /// Complete the requests in flight, deliver everything held, and drop the source. The answer is its position.
+    /// Complete the requests in flight, deliver everything held, and drop the source. With a broken ring the requests end
+    /// without a completion. The answer is the source's position.
     Stop(Sender<Option<S::Position>>),
     /// [`Stop`](Self::Stop), then end the thread.
     End,
@@ -121,7 +122,8 @@ impl<S: Source> Inbox<S> {
         self.deferred.pop_front().or_else(|| self.messages.try_recv().ok())
     }
 
-    /// The next message about the policy or the statistics, if there is one. The messages before it keep their order.
+    /// The next message about the policy or the statistics, if there is one and fewer than `MESSAGES_MAX` others are before
+    /// it. Those keep their order.
     pub fn next_about_policy(&mut self) -> Option<Control<S>> {
         while self.deferred.len() < MESSAGES_MAX {
             let message = self.messages.try_recv().ok()?;

@@ -58,8 +58,8 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A reactor for up to `entries` operations at a time. `wake` ends a wait; it is polled, never read. `owner` is a
-    /// disk and its queue, for the log.
+    /// A reactor that queues up to `entries` operations for one call of the kernel; more may be in flight. `wake` ends a
+    /// wait; it is polled, never read. `owner` is a disk and its queue, for the log.
     ///
     /// # Errors
     /// The kernel has no io_uring, or forbids it.
@@ -188,7 +188,7 @@ impl Reactor {
         self.is_kick_armed
     }
 
-    /// Prepares for another kick descriptor: events of the earlier ones are ignored from now on.
+    /// Prepares for another kick descriptor: events of the earlier ones no longer change whether the poll is armed.
     pub const fn next_kick(&mut self) {
         self.kick_generation += 1;
     }

@@ -64,7 +64,7 @@ pub struct Finished<T> {
 pub struct Requests<T> {
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
-    again: VecDeque<usize>, // to be resumed in the next pass of the queue's loop
+    again: VecDeque<usize>, // to be resumed, one in each pass of the queue's loop
     buffers: usize,         // the number of buffers in all slots
 }
 
@@ -139,7 +139,7 @@ impl<T> Requests<T> {
         next.map(|operation| slot.task = Task::Operation(operation)).is_some()
     }
 
-    /// Notes a request to be resumed in the next pass of the queue's loop.
+    /// Notes a request to be resumed in a later pass of the queue's loop; one is resumed in each.
     pub fn postpone(&mut self, id: usize) {
         self.again.push_back(id);
     }

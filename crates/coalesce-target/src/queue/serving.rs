@@ -295,7 +295,8 @@ impl<S: Source> Queue<S> {
         self.reactor.next_kick();
     }
 
-    /// Stops the queue if a ring operation shows that the guest broke its ring, as it may at any time.
+    /// Marks the source as broken if a ring operation shows that the guest broke its ring, as it may at any time;
+    /// interrupts for what is posted, and drops the rest.
     fn check_ring(&mut self, ring: Result<(), S::Broken>) {
         if let Err(why) = ring
             && self.state.set_broken()
