@@ -44,7 +44,7 @@ program=$(realpath "${CARGO_TARGET_DIR:-target}")/release/coalesce-target
 work=$(mktemp -d)
 # On the machine's own disk, past its page cache: completions come after a disk's time, one by one. /tmp may be memory.
 image=$(mktemp -p "$(dirname "$program")" disk.XXXXXX)
-target='' signal=TERM
+target='' signal=TERM failed=''
 trap '[ -z "$target" ] || kill -"$signal" "$target" 2> /dev/null || true; rm -rf "$work" "$image"' EXIT
 
 mkdir -p "$work/root/cint" "$work/root/mods"
@@ -110,12 +110,19 @@ touch "$work/marks"
 KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh \
   linux/guest/applications.sh "nvme:$socket" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" SCALE="$scale" \
   POLICIES="$policies,none2" -- -plugin "$work/count.so,out=$work/marks" \
-  > "$work/lines" 2> "$work/err" ||
-  { grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }
+  > "$work/lines" 2> "$work/err" || failed=1
+keep() { [ -z "${OUT:-}" ] || { mkdir -p "$OUT" && cp "$work"/{lines,marks,stats} "$OUT"; }; }
+if [ -n "$failed" ]; then
+  keep # the other loads are measured
+  grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true
+  tail -n 20 "$work/err" >&2
+  exit 1
+fi
 
 echo "$(date -u +%F), $("$QEMU" --version | sed -n '1s/.*version \([^ ]*\).*/QEMU \1/p')," \
   "$(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/lines")," \
   "$(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), load $(cut -d' ' -f1 /proc/loadavg)," \
   "$(git rev-parse --short HEAD)"
 linux/guest/applications.py "$work/lines" "$work/marks" "$work/stats" | tee "$work/table"
-if [ -n "${OUT:-}" ]; then mkdir -p "$OUT"; cp "$work"/{lines,marks,stats,table} "$OUT"; fi
+keep
+[ -z "${OUT:-}" ] || cp "$work/table" "$OUT"

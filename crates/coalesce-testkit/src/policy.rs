@@ -39,7 +39,7 @@ pub struct Submission {
 /// What a policy decides, with the reason it gives. Reasons appear in counter-examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Interrupt now. The interrupt covers all completions so far.
+    /// Interrupt now. The interrupt covers all completions that are posted so far.
     Deliver(&'static str),
     /// Interrupt now for the urgent command that completes; what was held stays held.
     DeliverUrgent(&'static str),
