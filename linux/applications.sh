@@ -6,10 +6,10 @@
 #   LOADS=A,B      [sync,sync-bulk,sync-bulk256,bulk64,bulk256,batch4,batch16,sqlite,sqlite-bulk,rocksdb-write,rocksdb-read,
 #                  rocksdb-mixed,postgres]; all: linux/guest/applications.sh
 #   POLICIES=A,B   [none,nvme,vic,cint-plain,cint,cint-ooo,auto]; "none" is measured twice: how far the two differ is noise
-#                  nvme: 8 completions or 100 us, as Set Features 08h has it
+#                  nvme: 9 completions or 100 us (thr=8, which counts from 0, as Set Features 08h does)
 #                  cint-plain: without hints; cint: the driver's hints; cint-ooo: the driver takes urgent completions first, too
 #                  adaptive, paper, paper-ooo: the same three, as the paper has them: no rule on commands in flight, thr=32;
-#                  adaptiveN: thr=N; urgent, urgent-ooo: without Barriers; storm: with the storm guard; nvmeN: N us, or 32;
+#                  adaptiveN: thr=N; urgent, urgent-ooo: without Barriers; storm: with the storm guard; nvmeN: N us, or 33;
 #                  paper-idle: RocksDB's own threads with I/O priority idle, for which there is no hint
 #   LATENCY=TIME   the disk is memory that takes TIME for a command, for many at once, instead of a file
 #   SCALE=N        times the times of nvme, adaptive, paper and paper-ooo: they are for a disk of 10 us (LATENCY=1ms: 100) [1]
