@@ -4,11 +4,11 @@ use crate::algorithm::{Budget, Flags, saturated};
 use crate::credit::cost_of;
 use coalesce_decision::{Decision, Reason};
 
-/// Completions before the first probe.
+/// The first probe begins with this completion, or later.
 pub(crate) const FIRST_PROBE: u16 = 16;
 /// The most times that the interval between probes doubles.
 const VAIN_MAX: u8 = 6;
-/// At most 2^10 - 1 completions in a row are not held.
+/// A hold in vain exempts at most 2^10 - 1 completions (see `no_hold`).
 const NO_HOLD_BITS_MAX: u8 = 10;
 /// The most submissions after a probe that are observed, to see how fast the requesters submit again. As the value of
 /// `observed`: none is observed any more.

@@ -48,15 +48,15 @@
 //! A device that is faster than its guest never sees what the guest could have outstanding: it sees one command at a time.
 //! So from time to time the machine holds every completion until the guest submits nothing more: a *probe*. The number
 //! then held is the depth that the probe found. The known depth moves only into the range between the results of the
-//! last two probes. The depth counts as outstanding until sixteen usual gaps after the last completion, because for a
+//! last two probes, and becomes unknown if the submissions after a probe show that it misled. The depth counts as outstanding until sixteen usual gaps after the last completion, because for a
 //! requester a command is outstanding from its own call on, even before it reaches the device. An open-loop load never
-//! stops submitting, so it has no depth. Probes become rare if they find that holding cannot save interrupts. The
-//! number of completions from one probe to the next is odd, so that they do not all begin at the same command of a
-//! batch.
+//! stops submitting, so it has no depth. Probes become rare if they find that holding cannot save interrupts. A
+//! probe is due after an odd number of completions, so that probes do not all begin at the same command of a batch.
 //!
 //! With OOO, an Urgent does not affect the held completions: their deadline, their cost, the usual gap and a probe stay.
-//! Its interrupt covers them too if the account can no longer pay for them, because without the Urgent fewer commands are
-//! outstanding, or if nothing else is in flight and an earlier such hold ended in silence. Each Urgent that overtakes them
+//! Its interrupt covers them too if 2 ε of the commands outstanding without it are held already, if the account can no
+//! longer pay for them, because without the Urgent fewer commands are outstanding, or if nothing else is in flight and an
+//! earlier such hold ended in silence. Each Urgent that overtakes them
 //! counts towards `thr`, so that held completions do not block a queue.
 //!
 //! In a storm, everything that is due, even an Urgent or a Barrier, waits until the interval since the last interrupt is

@@ -91,7 +91,8 @@ impl Cint {
         Decision::DeliverUrgent
     }
 
-    /// §4.3 storm guard: why this completion is held. If it or what is held is due, one later interrupt covers all.
+    /// §4.3 storm guard: why this completion is held. `Storm` if an interrupt becomes due with it, or is first seen to be;
+    /// else `Burst`, even while an earlier one is deferred. One later interrupt covers all.
     fn defer(&mut self, decision: Decision) -> HoldReason {
         let was_due = !self.deferred && self.coalesced > 0 && self.own_deadline().0 <= 0;
         let is_due = was_due || decision.is_deliver();

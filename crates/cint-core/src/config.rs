@@ -65,7 +65,7 @@ pub struct Config {
 
 const _: () = assert!(size_of::<Config>() == 32, "no byte is undefined");
 
-/// The longest span, and the most by which one call ages the state, except at the end of the clock's range. At least
+/// The longest span, and the most by which `advance` ages the state, except at the end of the clock's range. At least
 /// `TICKS_MAX`; it and its double are immediate operands on Arm.
 pub(crate) const SPAN_MAX: u32 = 124 << 22;
 /// Ages saturate here: every span has expired by then.

@@ -76,7 +76,7 @@ numbered! {
         Count = 15, "count";
         /// The CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule, ours).
         InFlight = 16, "in_flight";
-        /// The latency budget cannot pay for one more, or 2 ε of the outstanding commands are held already.
+        /// The latency budget cannot pay for a hold, or 2 ε of the outstanding commands are held already.
         Budget = 22, "budget";
         /// The slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
         Slowdown = 24, "slowdown";

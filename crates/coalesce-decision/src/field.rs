@@ -35,7 +35,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// The name in the parameters of its core.
+    /// The name in the parameters of its core. That of the IPI gate's threshold appears only in errors.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

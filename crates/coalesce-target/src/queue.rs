@@ -77,7 +77,7 @@ impl<S: Source> QueueThread<S> {
         self.mailbox.send(message);
     }
 
-    /// Sends a control message, and waits for the answer. `None`: the thread has panicked.
+    /// Sends a control message, and waits for the answer. `None`: the thread has panicked, or another `Drain` replaced this one.
     pub fn ask<T>(&self, message: impl FnOnce(Sender<T>) -> Control<S>) -> Option<T> {
         self.ask_later(message).recv().ok()
     }

@@ -96,7 +96,7 @@ pub const COALESCE_REASON_LEADING_EDGE: u32 = 19;
 pub const COALESCE_REASON_DISABLED: u32 = 20;
 /// Delivered: the command belongs to the admin queue.
 pub const COALESCE_REASON_ADMIN: u32 = 21;
-/// Delivered: the latency budget cannot pay for one more, or 2 ε of the outstanding commands are held already.
+/// Delivered: the latency budget cannot pay for a hold, or 2 ε of the outstanding commands are held already.
 pub const COALESCE_REASON_BUDGET: u32 = 22;
 /// Delivered: no completion came for eight times the usual gap (latency budget).
 pub const COALESCE_REASON_SILENCE: u32 = 23;

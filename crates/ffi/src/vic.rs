@@ -45,8 +45,8 @@ pub struct vic_config {
     pub margin_ns: u64,
     /// Below this many completions per second every completion interrupts; 0: no such limit.
     pub iops_threshold: u32,
-    /// The limit of the paper's `skipUp` in the rows 1/k of its Table 1. Of every `max_skip` completions at least one
-    /// interrupts. 2 to 65535.
+    /// The limit of the paper's `skipUp` in the rows 1/k of its Table 1. Of every `max_skip` completions (of five, if
+    /// `max_skip` is less and `live_clamp` is 0) at least one interrupts. 2 to 65535.
     pub max_skip: u32,
     /// 1: limit held completions by the commands in flight at each completion; 0: only at the start of an epoch.
     pub live_clamp: u32,

@@ -14,11 +14,11 @@ pub struct Params {
     pub iops_threshold: u32,
     /// `epochPeriod`: the interval at which the delivery ratio is recomputed. 1 ms to 60 s.
     pub epoch_ns: u64,
-    /// The limit of the paper's `skipUp` in the rows 1/k of its Table 1. Of every `max_skip` completions at least one
-    /// interrupts. 2 to 65535.
+    /// The limit of the paper's `skipUp` in the rows 1/k of its Table 1. Of every `max_skip` completions (of five, if
+    /// `max_skip` is less and there is no live clamp) at least one interrupts. 2 to 65535.
     pub max_skip: u16,
-    /// The longest time that a completion may be held. 1 ns to 1 s; `None`: no limit in time; it waits for at most
-    /// `max_skip` - 1 further completions.
+    /// The longest time that a completion may be held. 1 ns to 1 s; `None`: no limit in time, only that of
+    /// `max_skip`.
     pub max_hold_ns: Option<u64>,
     /// Whether to limit held completions by the commands in flight at each completion, not only at the start of an
     /// epoch.

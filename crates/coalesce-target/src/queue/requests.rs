@@ -6,8 +6,8 @@ use crate::source::{Source, Task};
 use coalesce_policy::Mark;
 use std::collections::VecDeque;
 
-/// The approximate limit of the buffers of all requests in flight on a queue. A Linux guest with this many has at least
-/// 128 MiB in flight.
+/// The approximate limit of the buffers of all requests in flight on a queue. With a page for each buffer this
+/// is 128 MiB.
 const BUFFERS_MAX: usize = 32 << 10;
 
 /// A request in flight, or a free slot.

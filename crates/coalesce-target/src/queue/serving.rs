@@ -20,8 +20,8 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 use tracing::{info, warn};
 
-/// The approximate limit of the data in one batch, in bytes. A memory disk performs a whole batch before the queue handles anything
-/// else, except for large requests, which it performs in pieces.
+/// The approximate limit of the data in one batch, in bytes. A memory disk without a latency performs a whole batch
+/// before the queue handles anything else, except for large requests, which it performs in pieces.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
 /// A queue, on its thread.
@@ -570,7 +570,7 @@ impl<S: Source> Queue<S> {
     }
 
     /// Polls for work. Returns `None` if there is some, and otherwise the time spent, in ns. It polls until a near
-    /// deadline, because a sleep would overshoot it.
+    /// deadline, because a sleep would overshoot it; the sleep that follows then ends at once.
     fn poll_for_work(&mut self, start: u64) -> Option<u64> {
         let mut end = start + self.poll.length_ns();
         let deadline = self.delivery.deadline();
