@@ -61,18 +61,18 @@ jq --slurp --raw-output --from-file scripts/contradictions.jq docs/results/*.jso
   fi
   echo
 } >> "$work/results.md"
-# What a newcomer reads: the first run.
-jq -r "$defs"'
+# What a newcomer reads: a long run with the default alone, and `make demo`.
+for run in 2-long 1-demo; do jq -r "$defs"'
   . as $run
   | def number($place; $name): $run[$place].jobs[] | select(.jobname == "depth32") | .metrics[] | select(.name == $name);
   def cells(f): [("guest", "nvme") as $place | ("interrupts/IO", "CPU µs/IO", "reads/s") as $name | number($place; $name) | f] | join(" | ");
-  "`make demo`, \(.machine.date), \(.machine.cores) CPUs of an \(.machine.cpu), load \(.machine.load) at the start, QEMU emulation without KVM:", "",
+  "`\(.command | if . == "coalesce-demo" then "make demo" else . end)`, \(.machine.date), \(.machine.cores) CPUs of an \(.machine.cpu), load \(.machine.load) at the start, QEMU emulation without KVM:", "",
   "| policy | virtio-blk: interrupts/IO | CPU µs/IO | reads/s | NVMe: interrupts/IO | CPU µs/IO | reads/s |",
   "|---|--:|--:|--:|--:|--:|--:|",
   "| \(.baseline) | \(cells(.baseline | short)) |",
   "| \(.baseline), again | \(cells(if .exact then "\(.control.median | ratio) exact" else .control | interval end)) |",
   (.policies[] | select(.label != $run.baseline) | .label as $policy | "| \(.policy) | \(cells(.policies[$policy] | told)) |"),
-  ""' docs/results/1-demo.json > "$work/table"
+  ""' "docs/results/$run.json"; done > "$work/table"
 write() { # PAGE PART: what is to be between the marks
   grep -qF "$begin" "$1" || { echo "results.sh: $1 has no line \"$begin\"" >&2; exit 1; }
   awk -v begin="$begin" -v end="$end" -v part="$2" '
