@@ -204,8 +204,7 @@
 // Delivered: the guest's timeslice ends before the next interrupt is expected.
 #define COALESCE_REASON_SLICE_END 2
 
-// Delivered: too few commands in flight to hold: fewer than `cif_threshold`; or no other completion is expected (latency
-// budget).
+// Delivered: CIF is below `cif_threshold` (vIC); latency budget: no company expected, or a probe's result is checked.
 #define COALESCE_REASON_LOW_CIF 3
 
 // Delivered: it is this completion's turn in a cycle of the delivery ratio.
@@ -217,7 +216,7 @@
 // Delivered: with this completion, more than max(1, CIF / (2 * `cif_threshold`)) would be held (`live_clamp`).
 #define COALESCE_REASON_LIVE_CLAMP 6
 
-// Delivered: a flush.
+// Delivered: at queue stop, reset or migration, or when nothing may be held.
 #define COALESCE_REASON_FLUSH 7
 
 // Delivered: the guest was scheduled on a CPU.
@@ -232,7 +231,7 @@
 // Delivered: an interrupt that the storm guard had deferred.
 #define COALESCE_REASON_STORM 11
 
-// Delivered: a ticket or a hint is invalid, or a command failed (`nvme`; other policies treat it as urgent or flush).
+// Delivered: a ticket or a hint is invalid, or a command failed (`nvme`).
 #define COALESCE_REASON_ERROR 12
 
 // Delivered: a Barrier has completed; if Barriers are strict, its whole batch.
@@ -241,7 +240,7 @@
 // Delivered: somebody waits for this command.
 #define COALESCE_REASON_URGENT 14
 
-// Delivered: the burst has `thr` completions.
+// Delivered: the count reached its limit: `thr` (cint, latency budget) or the threshold (`nvme`, `dim`).
 #define COALESCE_REASON_COUNT 15
 
 // Delivered: the CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule).
@@ -250,7 +249,7 @@
 // Delivered: the device has posted everything that it had to post.
 #define COALESCE_REASON_BATCH_END 17
 
-// Delivered: the aggregation time passed (NVMe Feature 08h).
+// Delivered: the aggregation time (NVMe Feature 08h, `dim`) or the delay (`spdk_vhost`) passed.
 #define COALESCE_REASON_TIME 18
 
 // Delivered: the first completion of a poll.
@@ -262,7 +261,7 @@
 // Delivered: the command belongs to the admin queue.
 #define COALESCE_REASON_ADMIN 21
 
-// Delivered: the latency budget cannot pay for one more, or 2 ε of the outstanding commands are held already.
+// Delivered: the latency budget cannot pay for a hold, or 2 ε of the outstanding commands are held already.
 #define COALESCE_REASON_BUDGET 22
 
 // Delivered: no completion came for eight times the usual gap (latency budget).
@@ -292,10 +291,10 @@
 // Held: the command was cancelled, and nothing is due.
 #define COALESCE_REASON_HOLD_CANCELLED 38
 
-// Held: neither the threshold nor the time is reached (NVMe Feature 08h).
+// Held: neither the threshold nor the time is reached (NVMe Feature 08h, `dim`).
 #define COALESCE_REASON_HOLD_AGGREGATE 39
 
-// Held: the poll continues.
+// Held: the poll continues (`batch`, `spdk_vhost`).
 #define COALESCE_REASON_HOLD_BATCH 40
 
 // Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
@@ -367,7 +366,8 @@ COALESCE_LAYOUT(budget_state, 104, uint64_t);
 typedef struct {
   // The parameter: `COALESCE_FIELD_...`
   uint32_t field;
-  // The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: none.
+  // The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: the parameter's own range, `tick_hz`, or the
+  // configuration in force sets it.
   uint32_t because;
   // The value of the parameter.
   uint64_t value;
@@ -375,7 +375,7 @@ typedef struct {
   uint64_t min;
   // The largest value allowed here.
   uint64_t max;
-  // The value of the parameter that sets this bound, if there is one.
+  // The value of the other parameter; 0 if `because` is 0.
   uint64_t because_value;
 } coalesce_error;
 COALESCE_LAYOUT(coalesce_error, 40, uint64_t);
@@ -389,7 +389,7 @@ typedef struct {
   // The number of commands that the requesters keep outstanding before they wait for an interrupt, as far as
   // learned; 0: unknown.
   uint32_t depth;
-  // 1: interrupts come faster than the storm guard allows, and it paces them.
+  // 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
   uint32_t is_storming;
   // Reserved: 0.
   uint32_t reserved;
@@ -450,7 +450,7 @@ typedef struct {
   // Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
   // held.
   uint32_t held;
-  // 1: interrupts come faster than the storm guard allows, and it paces them.
+  // 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
   uint32_t is_storming;
   // How often the clock went back from one call to the next; saturates at 65535.
   uint32_t times_back;
@@ -589,8 +589,8 @@ typedef struct {
   uint64_t margin_ns;
   // Below this many completions per second every completion interrupts; 0: no such limit.
   uint32_t iops_threshold;
-  // The longest cycle, in completions: the limit of the paper's `skipUp`. Of every `max_skip` completions at least one
-  // interrupts. 2 to 65535.
+  // The limit of the paper's `skipUp` in the rows 1/k of its Table 1. Of every `max_skip` completions (of five, if
+  // `max_skip` is less and `live_clamp` is 0) at least one interrupts. 2 to 65535.
   uint32_t max_skip;
   // 1: limit held completions by the commands in flight at each completion; 0: only at the start of an epoch.
   uint32_t live_clamp;
@@ -620,10 +620,10 @@ typedef struct {
 } vic_info;
 COALESCE_LAYOUT(vic_info, 16, uint32_t);
 
-// Success. As a decision: interrupt now. The interrupt covers all completions so far.
+// Success. As a decision: interrupt now. The interrupt covers everything posted so far.
 #define COALESCE_OK 0
 
-// Interrupt now. The interrupt covers all completions so far.
+// Interrupt now. The interrupt covers everything posted so far.
 #define COALESCE_DELIVER 0
 
 // Do not interrupt now.
@@ -670,7 +670,8 @@ coalesce_status budget_init(budget_state *state,
                             coalesce_error *error);
 
 // Changes the configuration, and decides about the held completions. What was learned and earned stays. `tick_hz`
-// cannot change. On an error nothing changes. `error` may be null.
+// cannot change. A storm guard with new parameters restarts. What the guard had deferred is delivered. On an error
+// nothing changes. `error` may be null.
 //
 // Requires:
 // As `budget_init`, of a state that nobody else uses during the call.
@@ -728,8 +729,8 @@ COALESCE_MUST_USE coalesce_status budget_flush(budget_state *state, uint64_t now
 // As `budget_on_submit`.
 coalesce_status budget_on_consumed(budget_state *state, uint64_t now);
 
-// Forgets what was learned about the requesters, because others may come: for a reset and a new driver. What is held
-// stays held, and what was earned stays earned.
+// Forgets what was learned about the requesters, because others may come, and the commands in flight, which never
+// complete: for a reset and a new driver. What is held stays held; the credit and the usual gap stay.
 //
 // Requires:
 // As `budget_on_submit`.
@@ -781,7 +782,7 @@ coalesce_status cint_init(cint_state *state,
                           coalesce_error *error);
 
 // Changes the configuration, and decides about the held completions. `tick_hz` cannot change. A storm guard with new
-// parameters restarts. On an error nothing changes. `error` may be null.
+// parameters restarts. What the guard had deferred is delivered. On an error nothing changes. `error` may be null.
 //
 // Requires:
 // As `cint_init`, of a state that nobody else uses during the call.
@@ -1216,11 +1217,13 @@ coalesce_status cint_window_init(uint64_t *window,
                                  coalesce_error *error);
 
 // Notes a submitted command, and returns its ticket. Pass the ticket once, with the command's completion.
-// `COALESCE_NO_TICKET`: the window is full or invalid; the command is not tracked, and its Barrier is relaxed.
+// `COALESCE_NO_TICKET`: the window is full or invalid, or has used all 2^56 positions; the command is not tracked, and its
+// Barrier is relaxed.
 //
 // Requires:
 // `window` is null or points to a window that nobody else uses during the call.
-COALESCE_MUST_USE uint64_t cint_window_on_submit(uint64_t *window);
+COALESCE_MUST_USE
+uint64_t cint_window_on_submit(uint64_t *window);
 
 // Notes that the controller was reset. All tickets become invalid, and none is issued again.
 //
