@@ -51,7 +51,7 @@ pub const CONTENTS: &[Part] = &[
             ("SPDK", "spdk/README.md"),
             ("Firmware", "firmware-demo/README.md"),
             ("Linux: what hints carry", "docs/linux-hints.md"),
-            ("Linux: a disk that takes its time", "docs/results/applications-scaled.md"),
+            ("Linux: a disk that takes its time", "docs/applications-scaled.md"),
             ("Linux: the NVMe driver", "linux/README.md"),
         ],
     ),
