@@ -34,15 +34,16 @@ shm=$(mktemp -d -p /dev/shm)
 pids=()
 end() { [ ${#pids[@]} -eq 0 ] || { kill "${pids[@]}" 2> /dev/null; wait; } || true; pids=(); }
 trap 'end; rm -rf "$work" "$shm"; rm -f "$images"/compare.img' EXIT
-wait_for() { for _ in $(seq 200); do [ -S "$1" ] && return; sleep 0.05; done; cat "$work"/log* >&2; die "no socket $1"; }
+wait_for() { for _ in $(seq 200); do [ -e "$1" ] && return; sleep 0.05; done; cat "$work"/log* >&2; die "no $1"; }
 
 servers=()
 qemu() { # NAME BLOCKDEV: QEMU's daemon with 4 queues
   local socket=$work/${#servers[@]}
   qemu-storage-daemon --blockdev "node-name=disk,$2" \
-    --export "type=vhost-user-blk,id=e,node-name=disk,addr.type=unix,addr.path=$socket,writable=on,num-queues=4" > "$work/log" 2>&1 &
+    --export "type=vhost-user-blk,id=e,node-name=disk,addr.type=unix,addr.path=$socket,writable=on,num-queues=4" \
+    --pidfile "$socket.pid" > "$work/log" 2>&1 &
   pids+=("$!")
-  wait_for "$socket"
+  wait_for "$socket.pid" # it is written when the socket listens
   servers+=("$1=$socket,$!")
 }
 ours() { # NAME POLICY OPTION...: the disk's process is a child of the one that is started
