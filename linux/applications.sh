@@ -106,14 +106,13 @@ call ${prefix}get_stats | jq -c 'map($queues | {completions, signals: .interrupt
 STEP
 # The kernel that the module is for.
 meta=linux-image-$(PATH=$PATH:/usr/sbin:/sbin modinfo -F vermagic "$module" | cut -d' ' -f1)
-touch "$work/marks"
+touch "$work/marks" "$work/stats"
 KERNEL_META=$meta INITRD=$work/initrd MEM=3072 TIMEOUT=7200 ON_STEP="sh $work/step" guest/run-guest.sh \
   linux/guest/applications.sh "nvme:$socket" LOADS="$loads" ROUNDS="${ROUNDS:-6}" RUNTIME="${RUNTIME:-2}" SCALE="$scale" \
   POLICIES="$policies,none2" -- -plugin "$work/count.so,out=$work/marks" \
   > "$work/lines" 2> "$work/err" || failed=1
-keep() { [ -z "${OUT:-}" ] || { mkdir -p "$OUT" && cp "$work"/{lines,marks,stats} "$OUT"; }; }
+if [ -n "${OUT:-}" ]; then mkdir -p "$OUT"; cp "$work"/{lines,marks,stats} "$OUT"; fi
 if [ -n "$failed" ]; then
-  keep # the other loads are measured
   grep -E 'ERROR|FIO|INFO' "$work/lines" >&2 || true
   tail -n 20 "$work/err" >&2
   exit 1
@@ -123,6 +122,4 @@ echo "$(date -u +%F), $("$QEMU" --version | sed -n '1s/.*version \([^ ]*\).*/QEM
   "$(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/lines")," \
   "$(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), load $(cut -d' ' -f1 /proc/loadavg)," \
   "$(git rev-parse --short HEAD)"
-linux/guest/applications.py "$work/lines" "$work/marks" "$work/stats" | tee "$work/table"
-keep
-[ -z "${OUT:-}" ] || cp "$work/table" "$OUT"
+linux/guest/applications.py "$work/lines" "$work/marks" "$work/stats" | tee "${OUT:-$work}/table"
