@@ -17,7 +17,7 @@ mapfile -t allowed < <(sed -n '/^allow = \[/,/^\]/s/^ *"\(.*\)",.*/\1/p' deny.to
 excepted=$(sed -n 's/^ *{ crate = "\(.*\)", allow = \["\(.*\)"\] },.*/\1 \2/p' deny.toml)
 for manifest in Cargo.toml fuzz/Cargo.toml firmware-demo/rust/Cargo.toml firmware-demo/embassy/Cargo.toml; do
   cargo tree --quiet --locked --manifest-path "$manifest" --workspace --prefix none --no-dedupe --format '{p}|{l}' |
-    sed '/./!d; s/ .*|/|/'
+    sed '/./!d; s/ .*|/|/' || exit # not by set -e, which does not act before ||
 done | sort -u | awk -F '|' -v allowed="$(printf '%s|' "${allowed[@]}")" -v excepted="$excepted" '
   BEGIN {
     n = split(allowed, list); for (i = 1; i <= n; i++) may[list[i]] = 1
