@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Make the guest: an unmodified Debian (or Ubuntu) kernel and a small initramfs with fio, nvme-cli, sqlite3, mke2fs and busybox.
+# Make the guest: an unmodified Debian (or Ubuntu) kernel and a small initramfs with fio, nvme-cli, sqlite3, mke2fs, busybox
+# and a loop that computes.
 #
 #   make-guest.sh            prints the directory that holds vmlinuz and initrd
 #   KERNEL_META    kernel (meta) package; default: the first that exists of linux-image-cloud-amd64,
@@ -27,7 +28,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=guest/apt.sh
 . "$here/apt.sh"
 suites=${GUEST_SUITES:-}
-inputs=$(printf '%s\n' "$metas" "$suites" | cat - "$here"/{make-guest,apt,init}.sh | sha256sum | cut -c1-12)
+inputs=$(printf '%s\n' "$metas" "$suites" | cat - "$here"/{make-guest,apt,init}.sh "$here/compute.s" | sha256sum | cut -c1-12)
 
 # 0. Fast path: apt cannot know of another kernel than when it was asked last.
 made=''
@@ -162,15 +163,17 @@ for program in "$fs"/usr/bin/*; do
     { head -n 3 "$tmp/log" >&2; die "${program##*/} does not start with the libraries collected"; }
 done
 
-# 5. /init. It runs /job.sh, which run-guest.sh adds.
+# 5. A loop that computes, and /init. It runs /job.sh, which run-guest.sh adds.
 echo 'root:x:0:0:root:/:/bin/sh' > "$fs/etc/passwd"
 echo 'root:x:0:' > "$fs/etc/group"
+as -o "$tmp/compute.o" "$here/compute.s"
+ld -s -o "$fs/bin/compute" "$tmp/compute.o"
 cp "$here/init.sh" "$fs/init"
 chmod 755 "$fs/init"
 (cd "$fs" && find . | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0) > "$tmp/initrd"
 
 # 6. Put it in place in one step; keep the three newest guests and the packages of this one.
-rm -rf "$root" "$fs" "$tmp"/{apt,log,have,wanted,versions} "$tmp"/stub.*
+rm -rf "$root" "$fs" "$tmp"/{apt,log,have,wanted,versions} "$tmp"/*.{o,s,map}
 rm -rf "$out"; mv "$tmp" "$out"; chmod 755 "$out"; touch "$out"
 find "$cache" -mindepth 1 -maxdepth 1 -name '*-*' -printf '%T@ %p\n' | sort -rn | sed '1,3d; s/[^ ]* //' | xargs -rd '\n' rm -rf
 for f in "$cache"/debs/*.deb; do

@@ -72,7 +72,7 @@ impl Demo {
             "noise": self.noise().json(),
         });
         for (place, section) in self.sections() {
-            value[place.name()] = section.json(&self.options.policies_at(place));
+            value[place.name()] = section.json();
         }
         value
     }

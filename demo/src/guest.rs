@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
+use crate::compute::Rounds;
 use crate::jobs::Job;
 use crate::measure::measure_job;
 use crate::options::Options;
@@ -119,6 +120,8 @@ struct Guest {
     input: File,
     log: PathBuf,
     pid_file: PathBuf,
+    /// A byte for each round of the guest's loop.
+    rounds: PathBuf,
     about: String,
 }
 
@@ -131,7 +134,7 @@ impl Guest {
         stop: &Arc<Stop>,
     ) -> Result<Self> {
         let file = |what: &str| target.work_dir().join(format!("{}.{what}", place.name()));
-        let (fifo, log, pid_file) = (file("input"), file("log"), file("pid"));
+        let (fifo, log, pid_file, rounds) = (file("input"), file("log"), file("pid"), file("rounds"));
         mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).context("a pipe to the guest")?;
         // For reading as well: it then opens without a reader.
         let input = OpenOptions::new().read(true).write(true).open(&fifo).context("a pipe to the guest")?;
@@ -142,6 +145,7 @@ impl Guest {
         command.arg("demo").arg(format!("{protocol}{}", target.socket(place.name()).display()));
         command.arg(format!("LOADS={}", names.join(","))).arg("--").arg("-pidfile").arg(&pid_file);
         command.args(["-name", "guest,debug-threads=on"]); // for the probe to know the CPUs
+        command.arg("-debugcon").arg(format!("file:{}", rounds.display()));
         if place == Place::Counted {
             let plugin = target.work_dir().join("count.so");
             command.arg("-plugin").arg(format!("{},socket={}", plugin.display(), target.counter().display()));
@@ -160,7 +164,7 @@ impl Guest {
                 }
             }
         });
-        Ok(Self { group, lines, input, log, pid_file, about: String::new() })
+        Ok(Self { group, lines, input, log, pid_file, rounds, about: String::new() })
     }
 
     /// Waits for a line that begins so, and returns the rest of it.
@@ -205,7 +209,8 @@ impl Guest {
         }
         let pid = fs::read_to_string(&self.pid_file).context("QEMU's process")?;
         let process = Pid::from_raw(pid.trim().parse().context("QEMU's process")?);
-        let served = (target, place, Client { process, computed: None });
+        let computed = (job == Job::Compute).then(|| Rounds::File(self.rounds.clone()));
+        let served = (target, place, Client { process, computed });
         let lines = &self.lines;
         let is_alive = || match lines.try_recv() {
             Ok(line) if line.starts_with("GUEST-INFO") => Ok(()),

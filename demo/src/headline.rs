@@ -1,4 +1,4 @@
-//! Three lines that need no knowledge of the field.
+//! Lines that need no knowledge of the field.
 
 use coalesce_demo::paired::{Interval, Verdict};
 
@@ -48,6 +48,13 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
         lines.push(format!(
             "{policy} instead of {baseline}, {who} with 32 reads in flight ({regime}): {}.",
             changes(&told)
+        ));
+    }
+    let of_nvme = sections.iter().find(|(at, _)| *at == Place::Nvme).and_then(|(_, section)| section.job(Job::Depth32));
+    if let Some(deep) = of_nvme {
+        let (regime, told) = (deep.regime().name(), changes(&verdicts(deep)));
+        lines.push(format!(
+            "The same with an NVMe disk, whose driver cannot ask for fewer interrupts ({regime}): {told}."
         ));
     }
     if let Some((place, single)) = found(Job::Depth1) {
@@ -112,16 +119,12 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::Policy;
+    use crate::policies::parse_policies;
     use crate::results::tests::measured;
 
     #[test]
     fn it_says_what_was_measured() {
-        let policies = [("none", "none"), ("auto", "auto:budget=2%")].map(|(label, text)| Policy {
-            label: label.into(),
-            text: text.into(),
-            style: 0,
-        });
+        let policies = parse_policies("none,auto:budget=2%").unwrap();
         let jobs = vec![
             measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1500, 250)]),
             measured(Job::Depth1, &[(1000, 1000), (1000, 1000), (1000, 1000)]),
@@ -129,8 +132,8 @@ mod tests {
         let section = Section { jobs, ..Section::default() };
         let sections = [(Place::Native, &section)];
         let noise = Noise::of(sections.iter().map(|(_, section)| *section));
-        let lines = headline(&sections, &Policies(policies.into()), &noise);
-        assert_eq!(lines.len(), 3);
+        let lines = headline(&sections, &policies, &noise);
+        assert_eq!(lines.len(), 3, "no NVMe");
         assert!(lines[0].contains("took 1.0 % of the CPU"), "{}", lines[0]);
         assert!(lines[0].ends_with("waited for a CPU 20 % of the time that they could run."), "{}", lines[0]);
         assert_eq!(
@@ -142,6 +145,9 @@ mod tests {
             lines[2]
                 .ends_with("each read (CPUs contended, client awake): interrupts unchanged; CPU time per read unchanged; reads per second unchanged.")
         );
+        let with_nvme = headline(&[sections[0], (Place::Nvme, &section)], &policies, &noise);
+        assert!(with_nvme[2].starts_with("The same with an NVMe disk") && with_nvme[2].contains("interrupts −83 %"));
+        assert_eq!((with_nvme.len(), &with_nvme[3]), (4, &lines[2]));
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use coalesce_demo::table::Table;
 
-use crate::policies::Policies;
 use crate::results::{Measured, Metric, What, metrics};
 
 /// The numbers of one job under every policy. `all`: with the columns that a terminal has no room for.
-pub fn table(measured: &Measured, policies: &Policies, all: bool) -> Table {
+pub fn table(measured: &Measured, all: bool) -> Table {
+    let policies = &measured.policies;
     let is_shown =
         |metric: &Metric| all || !matches!(metric.what, What::ClientCpu | What::TargetCpu | What::ContextSwitches);
     let others = policies.others().map(|policy| policy.label.as_str());
@@ -22,16 +22,11 @@ pub fn table(measured: &Measured, policies: &Policies, all: bool) -> Table {
 mod tests {
     use super::*;
     use crate::jobs::Job;
-    use crate::policies::Policy;
     use crate::results::tests::measured;
-
-    fn policies() -> Policies {
-        Policies(["none", "auto"].map(|label| Policy { label: label.into(), text: label.into(), style: 0 }).into())
-    }
 
     #[test]
     fn a_difference_within_the_noise_is_grey() {
-        let table = table(&measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1000, 250)]), &policies(), false);
+        let table = table(&measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1000, 250)]), false);
         let shown = table.text(false);
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines[0], "policy       interrupts/IO  system calls/IO         CPU µs/IO           reads/s");
@@ -47,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_sixth_policy_fits_a_terminal() {
-        let table = table(&measured(Job::Sqlite, &[(1000, 1000); 6]), &policies(), false);
+        let table = table(&measured(Job::Sqlite, &[(1000, 1000); 6]), false);
         assert!(table.text(false).lines().all(|line| line.chars().count() <= 132));
     }
 }

@@ -22,7 +22,7 @@ pub enum Job {
     Batch4,
     /// One write at a time, a flush after each
     Fsync,
-    /// Natively: reads at a fixed rate beside a loop that computes on the client's CPU
+    /// Bursts of 32 reads and a pause after each, beside a loop that computes on the client's CPU
     Compute,
     /// In the guest: SQLite transactions beside 32 reads in flight
     Sqlite,
@@ -67,14 +67,14 @@ impl Job {
             Self::Batch4 => "four random reads, wait for all four",
             Self::Fsync => "random writes, one at a time, a flush after each",
             Self::Compute => {
-                "50 000 random reads per second, and a loop that computes in the time that the client leaves of its CPU"
+                "bursts of 32 random reads and a pause after each, and a loop that computes in the time that the client leaves of its CPU"
             }
             Self::Sqlite => "SQLite transactions (WAL, one flush each) beside a bulk reader with 32 in flight",
         }
     }
 
     /// The work that it gets done. The first is that of a requester that waits: its latency is in proportion to 1 / rate, as the
-    /// loop is closed (Little's law); or that of the loop beside an open one.
+    /// loop is closed (Little's law); or that of the loop that computes.
     pub const fn rates(self) -> &'static [Rate] {
         match self {
             Self::Depth1 | Self::Depth8 | Self::Depth32 | Self::Batch4 => &[READS],
@@ -115,7 +115,7 @@ impl Job {
             Self::Batch4 => Some("--job batch --batch 4 --event-idx off"),
             // Not marked: that nobody else is in flight is for the policy to see.
             Self::Fsync => Some("--job sync --sync-ioprio none --rw randwrite --fsync-every 1 --event-idx off"),
-            Self::Compute => Some("--depth 32 --rate 50000 --poisson --event-idx off"),
+            Self::Compute => Some("--depth 32 --bursts 32:1ms --event-idx off"),
             Self::Sqlite => None,
         }
     }

@@ -41,7 +41,6 @@ use demo::Demo;
 use machine::Machine;
 use options::Options;
 use place::Place;
-use policies::Policies;
 use process::Stop;
 use results::Section;
 use target::Target;
@@ -75,20 +74,20 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     for path in [&options.out, &options.json] {
         writable(path)?;
     }
-    for policy in options.policies.0.iter().filter(|policy| policy.label != policy.text) {
-        say(format_args!("{} is {}", policy.label, policy.text))?;
-    }
     let images = options.image_dir.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::look(&images); // before the load average is our own
     let places = options.places();
     let target = Target::start(options, &places, stop)?;
+    for policy in options.policies.0.iter().filter(|policy| policy.label != policy.text) {
+        say(format_args!("{} is {}", policy.label, policy.text))?;
+    }
     let run = |place: Place, option: &str| {
         let section = match place {
             _ if !places.contains(&place) => Section::left_out(option),
             Place::Native => native::run(options, &target, stop)?,
             Place::Guest | Place::Counted | Place::Nvme => guest::run(options, place, &target, stop)?,
         };
-        show(place, &section, &options.policies_at(place))?;
+        show(place, &section)?;
         anyhow::Ok(section)
     };
     let native = run(Place::Native, "--no-native")?;
@@ -123,18 +122,18 @@ Next:
   --seconds 60                             narrower intervals
   --turn 1                                 policies that had time to learn
   --jobs mixed,batch4,fsync,depth8         other loads
-  --policies none,auto:budget=2%,auto:budget=20%   what latency buys
+  --policies none,vic --frontier vic:cif_threshold=8,vic:cif_threshold=2   more points for the picture
   --image-dir /mnt/nvme --direct           a real disk, without the page cache
   coalesce-sim run crates/coalesce-sim/plans/mixed.toml    devices that this machine does not have";
 
-fn show(place: Place, section: &Section, policies: &Policies) -> Result<()> {
+fn show(place: Place, section: &Section) -> Result<()> {
     let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     say(format_args!("\n== {}", place.title()))?;
     for measured in &section.jobs {
         let (job, blocks) = (measured.job, measured.blocks.len());
         say(format_args!("\n{}: {}; {blocks} blocks; {}", job.name(), job.about(), measured.regime()))?;
         say(measured.smallest_effects())?;
-        say(job_table::table(measured, policies, false).text(styled).trim_end())?;
+        say(job_table::table(measured, false).text(styled).trim_end())?;
     }
     if let Some(notice) = &section.notice {
         say(notice)?;

@@ -36,8 +36,8 @@ pub fn measure_job(
     let disk = place.name();
     let probe = Probe::new(target, place, client)?;
     begun(&probe, stop, &mut is_alive)?;
-    let policies = options.policies_at(place);
-    let policies = policies.with_control();
+    let compared = options.policies_at(place, job);
+    let policies = compared.with_control();
     let (begin, length) = (Instant::now(), options.seconds * job.length() * place.length());
     let turn_length = Duration::from_secs_f64(options.turn * job.turn_length() * place.turn_length());
     let of_block: Duration = policies.iter().map(|policy| Ok(settle(policy)? + turn_length)).sum::<Result<_>>()?;
@@ -60,7 +60,7 @@ pub fn measure_job(
     };
     let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, place, blocks, plan.error_each());
     let blocks = measure(&plan, turn, late, enough)?;
-    Ok(Measured { place, job, blocks, error_each: plan.error_each() })
+    Ok(Measured { place, job, policies: compared, blocks, error_each: plan.error_each() })
 }
 
 /// Waits until the load has begun.

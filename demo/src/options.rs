@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use coalesce_target::config::Size;
 
 use crate::jobs::Job;
 use crate::place::Place;
-use crate::policies::{Policies, parse_policies};
+use crate::policies::{Policies, Policy, parse_policies};
 use crate::results::metrics;
 
 /// Show what interrupt coalescing costs and saves on this machine
@@ -27,7 +29,7 @@ pub struct Options {
     pub json: PathBuf,
 
     /// A minute: --policies none,auto --jobs depth1,depth32 --seconds 7 --no-count --no-nvme
-    #[arg(long, conflicts_with_all = ["policies", "jobs", "seconds"])]
+    #[arg(long, conflicts_with_all = ["policies", "frontier", "jobs", "seconds"])]
     pub quick: bool,
 
     /// Seconds for each job at each place (depth32 1.5 times, sqlite twice that); a job ends earlier if every interval is narrow
@@ -41,6 +43,11 @@ pub struct Options {
     /// Policies to compare, in any text form: none,vic,vic:cif_threshold=2,epoch=100ms (see coalesce-target policies)
     #[arg(long, value_name = "LIST", default_value = "none,nvme,vic,cint,auto", value_parser = parse_policies)]
     pub policies: Policies,
+
+    /// More policies, compared with 32 in flight alone: further points of the picture [default: auto:budget=2%,auto:budget=20%;
+    /// with --policies none]
+    #[arg(long, value_name = "LIST", value_parser = parse_policies)]
+    pub frontier: Option<Policies>,
 
     /// Jobs to run
     #[arg(
@@ -106,13 +113,17 @@ WHAT IS RUN
   mixed                     one synchronous reader with real-time priority beside one with 32 in flight
   batch4                    four reads at a time, the next four when all have completed
   fsync                     4 KiB random writes one at a time, a flush after each
-  compute                   natively: 50 000 reads per second, and a loop that computes on the client's CPU when it has nothing to do
+  compute                   bursts of 32 reads and a pause after each, and a loop that computes on the client's CPU when that has nothing to do
   sqlite                    in the guest: SQLite transactions beside a reader with 32 in flight
   Natively EVENT_IDX is off, as with NVMe: the device alone decides. In the guest it is on, as Linux negotiates it.
-  With an NVMe disk, which carries no I/O priority, the guest runs those of depth1 and depth32 that are among the jobs.
+  With an NVMe disk, which carries no I/O priority, the guest runs those of depth1, depth8, depth32 and compute that are
+  among the jobs.
 
 Exit status: 0, also if a guest was SKIPPED because something it needs is missing; 1 if anything failed.
 Needs coalesce-target (cargo build --release) and, for the guests, what guest/packages.sh installs.";
+
+/// Further points of the picture, unless other policies are compared.
+const FRONTIER: &str = "auto:budget=2%,auto:budget=20%";
 
 /// The guest's jobs read the first 64 MiB, or the next 64 MiB beside a file system.
 const GUEST_IMAGE_BYTES_MIN: u64 = 128 << 20;
@@ -120,8 +131,16 @@ const GUEST_IMAGE_BYTES_MIN: u64 = 128 << 20;
 impl Options {
     /// The command line, with what its short form stands for.
     pub fn read() -> Self {
-        let options = Self::parse();
+        let matches = Self::command().get_matches();
+        let mut options = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         if !options.quick {
+            let refuse = |error| Self::command().error(ErrorKind::ValueValidation, error).exit();
+            if options.frontier.is_none() && matches.value_source("policies") == Some(ValueSource::DefaultValue) {
+                options.frontier = Some(parse_policies(FRONTIER).unwrap_or_else(refuse));
+            }
+            if let Some(further) = &options.frontier {
+                options.policies = options.policies.and_further(further).unwrap_or_else(refuse);
+            }
             return options;
         }
         let policies =
@@ -156,8 +175,9 @@ impl Options {
     pub fn jobs_at(&self, place: Place) -> Vec<Job> {
         let fits = |job: &Job| match place {
             Place::Native => job.bench_arguments().is_some(),
-            Place::Guest => *job != Job::Compute,
-            Place::Counted | Place::Nvme => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32),
+            Place::Guest => *job != Job::Compute, // EVENT_IDX makes one interrupt of a burst
+            Place::Counted => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32),
+            Place::Nvme => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32 | Job::Compute),
         };
         self.jobs.iter().copied().filter(fits).collect()
     }
@@ -165,17 +185,20 @@ impl Options {
     /// How many comparisons the page makes: each number of each policy beyond the baseline.
     pub fn comparisons(&self) -> usize {
         let at = |place| {
-            let numbers: usize = self.jobs_at(place).into_iter().map(|job| metrics(job, place).len()).sum();
-            numbers * self.policies_at(place).others().count()
+            let of = |job| metrics(job, place).len() * self.policies_at(place, job).others().count();
+            self.jobs_at(place).into_iter().map(of).sum::<usize>()
         };
         self.places().into_iter().map(at).sum::<usize>().max(1)
     }
 
-    /// The policies of a place: where instructions are counted, the baseline and the one that the headline is about.
-    pub fn policies_at(&self, place: Place) -> Policies {
+    /// The policies of a job: where instructions are counted, the baseline and the one that the headline is about.
+    pub fn policies_at(&self, place: Place, job: Job) -> Policies {
         match (place, self.policies.judged()) {
             (Place::Counted, Some((_, judged))) => Policies(vec![self.policies.baseline().clone(), judged.clone()]),
-            _ => self.policies.clone(),
+            _ => {
+                let is_compared = |policy: &&Policy| job == Job::Depth32 || !policy.is_further;
+                Policies(self.policies.0.iter().filter(is_compared).cloned().collect())
+            }
         }
     }
 

@@ -6,12 +6,14 @@ use coalesce_policy::Spec;
 /// One policy that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Short and unique: its name, numbered if the name comes twice.
+    /// Short and unique: its name; if that comes twice, with the value of its only key, or numbered.
     pub label: String,
     /// Its whole text form.
     pub text: String,
     /// Number of its colour and marker, the same in every report.
     pub style: usize,
+    /// Whether it is a further point of the picture: compared where that is drawn, and nowhere else.
+    pub is_further: bool,
 }
 
 /// The policies that are compared, in order.
@@ -31,8 +33,17 @@ impl Policies {
 
     /// The one that the headline is about, and its place among the others.
     pub fn judged(&self) -> Option<(usize, &Policy)> {
-        let auto = self.others().enumerate().find(|(_, policy)| policy.label == "auto");
-        auto.or_else(|| self.others().enumerate().last())
+        let candidates = || self.others().enumerate().filter(|(_, policy)| !policy.is_further);
+        let auto = candidates().find(|(_, policy)| policy.label == "auto");
+        auto.or_else(|| candidates().last())
+    }
+
+    /// These and further points of the picture.
+    pub fn and_further(&self, further: &Self) -> Result<Self, String> {
+        let texts: Vec<_> = self.0.iter().chain(&further.0).map(|policy| policy.text.as_str()).collect();
+        let mut all = parse_policies(&texts.join(","))?;
+        all.0.iter_mut().skip(self.0.len()).for_each(|policy| policy.is_further = true);
+        Ok(all)
     }
 
     /// The variants of a block: the baseline, the baseline again, the others.
@@ -64,9 +75,18 @@ pub fn parse_policies(list: &str) -> Result<Policies, String> {
         if policies.iter().any(|policy| policy.text == text) {
             return Err(format!("{text} is given twice"));
         }
-        policies.push(Policy { label, text, style });
+        let is_taken = |label: &str| policies.iter().any(|policy| policy.label == label);
+        let label = by_value(&text).filter(|short| label.contains('#') && !is_taken(short)).unwrap_or(label);
+        policies.push(Policy { label, text, style, is_further: false });
     }
     Ok(Policies(policies))
+}
+
+/// "auto 2%" of "auto:budget=2%".
+fn by_value(text: &str) -> Option<String> {
+    let (name, keys) = text.split_once(':')?;
+    let (_, value) = keys.split_once('=').filter(|_| !keys.contains(','))?;
+    Some(format!("{name} {value}"))
 }
 
 #[cfg(test)]
@@ -80,11 +100,23 @@ mod tests {
         let texts: Vec<_> = list.iter().map(|policy| policy.text.as_str()).collect();
         assert_eq!(texts, ["none", "nvme:thr=3,time=200us", "vic:cif_threshold=2", "vic:epoch=100ms", "auto"]);
         let labels: Vec<_> = list.iter().map(|policy| policy.label.as_str()).collect();
-        assert_eq!(labels, ["none", "nvme", "vic", "vic#2", "auto"]);
+        assert_eq!(labels, ["none", "nvme", "vic", "vic 100ms", "auto"]);
         let mut styles: Vec<_> = list.iter().map(|policy| policy.style).collect();
         assert_eq!((styles[0], styles[4]), (0, 4));
         styles.dedup();
         assert_eq!(styles.len(), 5);
+    }
+
+    #[test]
+    fn further_policies_are_never_judged() {
+        let policies =
+            |list: &str, further| parse_policies(list).unwrap().and_further(&parse_policies(further).unwrap());
+        let all = policies("none,auto,vic", "auto:budget=2%,auto:budget=2%,max_hold=1ms").unwrap();
+        let labels: Vec<_> = all.0.iter().map(|policy| (policy.label.as_str(), policy.is_further)).collect();
+        assert_eq!(labels, [("none", false), ("auto", false), ("vic", false), ("auto 2%", true), ("auto#3", true)]);
+        assert_eq!(all.judged().unwrap().1.label, "auto");
+        assert_eq!(policies("none,vic", "auto:budget=2%").unwrap().judged().unwrap().1.label, "vic");
+        assert!(policies("none,vic", "auto,vic").unwrap_err().contains("vic is given twice"));
     }
 
     #[test]

@@ -5,14 +5,13 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use coalesce_demo::paired::{CpuTime, cpu_time};
 use nix::unistd::Pid;
 
+use crate::compute::Rounds;
 use crate::counts::Counts;
 use crate::place::Place;
 use crate::target::Target;
@@ -26,7 +25,7 @@ pub struct Client {
     /// The load generator, or the virtual machine.
     pub process: Pid,
     /// What a loop beside it has computed.
-    pub computed: Option<Arc<AtomicU64>>,
+    pub computed: Option<Rounds>,
 }
 
 /// Looks at a disk and at its client.
@@ -71,7 +70,7 @@ impl<'a> Probe<'a> {
             realtime: sum("/device/realtime")?,
             interrupts,
             system_calls: sum("/device/enters")? + interrupts,
-            computed: self.client.computed.as_ref().map(|computed| computed.load(Ordering::Relaxed)),
+            computed: self.client.computed.as_ref().map(Rounds::count).transpose()?,
             instructions,
             interrupt_instructions,
             client_cpu_ns: cpu_ns(self.client.process)?,

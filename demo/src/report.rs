@@ -121,13 +121,13 @@ fn part(demo: &Demo, place: Place, section: &Section) -> String {
              interval is narrower than 1&nbsp;%.</p>\n",
             escape(&demo.options.policies.baseline().label)
         );
-        html += &section.jobs.iter().map(|job| job_table(demo, job)).collect::<String>();
+        html += &section.jobs.iter().map(job_table).collect::<String>();
     }
     html + "</section>\n"
 }
 
-fn job_table(demo: &Demo, measured: &Measured) -> String {
-    let shown = table(measured, &demo.options.policies_at(measured.place), true);
+fn job_table(measured: &Measured) -> String {
+    let shown = table(measured, true);
     let heads: Vec<_> = shown.heads.iter().map(String::as_str).collect();
     let (table, regime) = (html::table(&caption(measured), &heads, 1..heads.len(), &[shown.lines]), measured.regime());
     format!("{table}<p class=\"below\">{}; {}</p>\n", escape(&regime.to_string()), escape(&measured.smallest_effects()))

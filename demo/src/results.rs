@@ -19,6 +19,8 @@ pub struct Measured {
     pub place: Place,
     /// The job.
     pub job: Job,
+    /// The policies.
+    pub policies: Policies,
     /// A turn of each variant: the baseline, the baseline again, the other policies.
     pub blocks: Vec<Block<Counts>>,
     /// What each interval may err.
@@ -111,21 +113,25 @@ pub fn metrics(job: Job, place: Place) -> Vec<Metric> {
     if job == Job::Sqlite {
         metrics.push(count("interrupts/transaction", What::InterruptsPerUnit));
     }
-    metrics.extend([
-        count("system calls/IO", What::SystemCalls),
-        count("context switches/IO", What::ContextSwitches),
-        time("CPU µs/IO", What::Cpu),
-        time("client", What::ClientCpu),
-        time("target", What::TargetCpu),
-    ]);
+    metrics.extend([count("system calls/IO", What::SystemCalls), count("context switches/IO", What::ContextSwitches)]);
+    if !has_loop_inside(job, place) {
+        metrics.extend([time("CPU µs/IO", What::Cpu), time("client", What::ClientCpu)]);
+    }
+    metrics.push(time("target", What::TargetCpu));
     metrics.extend(job.rates().iter().enumerate().map(|(n, rate)| time(rate.name, What::Rate(n))));
     metrics
 }
 
+/// Whether the client's CPU time is that of the loop as well: the loop is in the guest.
+fn has_loop_inside(job: Job, place: Place) -> bool {
+    job == Job::Compute && place != Place::Native
+}
+
 /// What must be known well for a measurement to end before its time.
-pub const fn decisive(place: Place) -> &'static [What] {
+fn decisive(job: Job, place: Place) -> &'static [What] {
     match place {
         Place::Counted => &[What::Instructions],
+        _ if has_loop_inside(job, place) => &[What::Rate(0)],
         _ => &[What::Rate(0), What::Cpu],
     }
 }
@@ -133,7 +139,7 @@ pub const fn decisive(place: Place) -> &'static [What] {
 /// Whether every interval of what decides is narrow.
 pub fn are_narrow(job: Job, place: Place, blocks: &[Block<Counts>], error_each: f64) -> bool {
     let narrow = |what| compare(&values(job, blocks, what), error_each).verdicts.iter().all(Verdict::is_narrow);
-    decisive(place).iter().all(|what| narrow(*what))
+    decisive(job, place).iter().all(|what| narrow(*what))
 }
 
 fn values(job: Job, blocks: &[Block<Counts>], what: What) -> Vec<Vec<f64>> {
@@ -165,7 +171,7 @@ impl Measured {
             let name = metrics.iter().find(|metric| metric.what == *what).map_or("", |metric| metric.name);
             format!("{name} {}", effect(*what))
         };
-        let effects: Vec<_> = decisive(self.place).iter().map(named).collect();
+        let effects: Vec<_> = decisive(self.job, self.place).iter().map(named).collect();
         format!("smallest effect seen: {}", effects.join(", "))
     }
 
@@ -196,13 +202,13 @@ impl Measured {
         )
     }
 
-    fn json(&self, policies: &Policies) -> Value {
+    fn json(&self) -> Value {
         let rows = metrics(self.job, self.place).into_iter().map(|metric| {
             let Comparison { control, noise, ratios, verdicts } = self.compare(metric.what);
             let is_exact = |ratio: Option<Interval>| ratio.is_some_and(|ratio| metric.is_exact(&ratio));
             let told = verdicts.iter().zip(ratios).map(|(verdict, ratio)| told(*verdict, ratio, is_exact(ratio)));
             let others: serde_json::Map<_, _> =
-                policies.others().zip(told).map(|(policy, told)| (policy.label.clone(), told)).collect();
+                self.policies.others().zip(told).map(|(policy, told)| (policy.label.clone(), told)).collect();
             json!({
                 "name": metric.name,
                 "counted": metric.kind == Kind::Count,
@@ -269,8 +275,8 @@ impl Section {
     }
 
     /// As JSON.
-    pub fn json(&self, policies: &Policies) -> Value {
-        let jobs: Vec<_> = self.jobs.iter().map(|job| job.json(policies)).collect();
+    pub fn json(&self) -> Value {
+        let jobs: Vec<_> = self.jobs.iter().map(Measured::json).collect();
         json!({ "notice": self.notice, "about": self.about, "jobs": jobs })
     }
 }
@@ -324,6 +330,7 @@ impl Noise {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::policies::parse_policies;
     use coalesce_demo::paired::Turn;
 
     /// A job of 20 blocks in which variant n completes `work[n].0` requests per second with `work[n].1` interrupts, give or take a
@@ -344,7 +351,8 @@ pub mod tests {
             Turn { value, lost: 0.01, repeats: 0 }
         };
         let blocks = (0..20).map(|block| work.iter().map(|work| turn(block, work)).collect());
-        Measured { place: Place::Guest, job, blocks: blocks.collect(), error_each: 0.01 }
+        let policies = parse_policies(&["none", "auto", "vic", "cint", "dim"][..work.len() - 1].join(",")).unwrap();
+        Measured { place: Place::Guest, job, policies, blocks: blocks.collect(), error_each: 0.01 }
     }
 
     #[test]

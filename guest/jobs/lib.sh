@@ -139,6 +139,15 @@ load() {
     # Four reads at a time, and nothing until all four are back.
     batch4) measure batch4 --rw=randread --iodepth=4 --iodepth_batch_submit=4 --iodepth_batch_complete_min=4 \
       --iodepth_batch_complete_max=4 ;;
+    # Bursts of 32 reads and a pause after each, on a CPU that a loop (compute.s) has in the pauses.
+    compute)
+      taskset "$(printf '%x' $((1 << $(irq_cpu))))" compute &
+      loop=$!
+      measure compute --rw=randread --iodepth=32 --iodepth_batch_submit=32 --iodepth_batch_complete_min=32 \
+        --iodepth_batch_complete_max=32 --thinktime=2ms --thinktime_blocks=32 && rc=0 || rc=$?
+      kill "$loop" 2> /dev/null || { fail "the loop has ended"; rc=1; }
+      wait "$loop" || true
+      return "$rc" ;;
     # SQLite transactions of one row on a file system in the first 64 MiB, beside a bulk reader of the next 64 MiB.
     sqlite)
       write_back

@@ -19,7 +19,7 @@ const RATIO_MAX: f64 = 4.0;
 
 /// The headline's job, in the guest if there is one: a panel for each of what is saved.
 pub fn lead(demo: &Demo) -> String {
-    let panels = chosen(demo).map_or_else(Vec::new, |measured| panels(demo, measured));
+    let panels = chosen(demo).map_or_else(Vec::new, panels);
     draw("price", "What is saved, and what it costs who waits", &panels)
 }
 
@@ -31,7 +31,7 @@ pub fn others(demo: &Demo) -> String {
         let is_deep = matches!(measured.job, Job::Depth8 | Job::Depth32 | Job::Sqlite);
         is_deep && measured.place != Place::Counted && Some((measured.place, measured.job)) != chosen
     };
-    let panels: Vec<_> = jobs.filter(fits).flat_map(|measured| panels(demo, measured)).collect();
+    let panels: Vec<_> = jobs.filter(fits).flat_map(panels).collect();
     draw("others", "The other jobs in the same way", &panels)
 }
 
@@ -39,9 +39,9 @@ fn chosen(demo: &Demo) -> Option<&Measured> {
     [&demo.guest, &demo.native, &demo.nvme].into_iter().find_map(|section| section.job(Job::Depth32))
 }
 
-fn panels(demo: &Demo, measured: &Measured) -> Vec<String> {
+fn panels(measured: &Measured) -> Vec<String> {
     let title = format!("{}: {}", measured.place.title(), measured.job.name());
-    SAVED.into_iter().filter_map(|saved| panel(demo, &title, measured, saved)).collect()
+    SAVED.into_iter().filter_map(|saved| panel(&title, measured, saved)).collect()
 }
 
 fn draw(id: &str, title: &str, panels: &[String]) -> String {
@@ -51,11 +51,10 @@ fn draw(id: &str, title: &str, panels: &[String]) -> String {
     if panels.is_empty() { String::new() } else { figure(id, title, caption, panels) }
 }
 
-fn panel(demo: &Demo, title: &str, measured: &Measured, (what, name): (What, &str)) -> Option<String> {
+fn panel(title: &str, measured: &Measured, (what, name): (What, &str)) -> Option<String> {
     let (rates, saved) = (measured.compare(What::Rate(0)), measured.compare(what));
-    let policies = &demo.options.policies;
     let differs = |verdicts: &[Verdict], nth: usize| matches!(verdicts[nth], Verdict::Differs(_));
-    let marks = policies.others().enumerate().filter_map(|(nth, policy)| {
+    let marks = measured.policies.others().enumerate().filter_map(|(nth, policy)| {
         let (rate, y) = (rates.ratios[nth]?, saved.ratios[nth]?);
         let x = Interval { median: 1.0 / rate.median, low: 1.0 / rate.high, high: 1.0 / rate.low };
         let hover = format!("{}: latency {}, {name} {}", policy.label, told(&x), told(&y));
