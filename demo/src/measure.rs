@@ -18,8 +18,10 @@ use crate::progress::Progress;
 use crate::results::{self, Measured};
 use crate::target::Target;
 
-/// Not measured, after each change of the policy: for `auto` to learn the depth of a guest, for instance.
+/// Not measured, after each change of the policy.
 const SETTLE: Duration = Duration::from_millis(50);
+/// The same for a latency budget in a guest, for most of its first probes of the depth.
+const SETTLE_BUDGET: Duration = Duration::from_millis(200);
 /// A load that does nothing for so long has failed.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Where the machine is too slow for the blocks of the first look, a job ends after this multiple of its length.
@@ -40,7 +42,7 @@ pub fn measure_job(
     let policies = compared.with_control();
     let (begin, length) = (Instant::now(), options.seconds * job.length() * place.length());
     let turn_length = Duration::from_secs_f64(options.turn * job.turn_length() * place.turn_length());
-    let of_block: Duration = policies.iter().map(|policy| Ok(settle(policy)? + turn_length)).sum::<Result<_>>()?;
+    let of_block: Duration = policies.iter().map(|policy| Ok(settle(policy, place)? + turn_length)).sum::<Result<_>>()?;
     let fit = (length / of_block.as_secs_f64()) as usize;
     let plan = Plan::of_page(policies.len(), options.comparisons(), fit, options.seed);
     let mut blocks = 0;
@@ -49,7 +51,7 @@ pub fn measure_job(
         is_alive()?;
         let policy = policies[variant];
         target.set_policy(disk, policy)?;
-        std::thread::sleep(settle(policy)?);
+        std::thread::sleep(settle(policy, place)?);
         probe.turn(turn_length)
     };
     let late = || {
@@ -78,10 +80,11 @@ fn begun(probe: &Probe, stop: &Stop, is_alive: &mut impl FnMut() -> Result<()>) 
 }
 
 /// vIC has no rate to go by before the end of its first epoch.
-fn settle(policy: &Policy) -> Result<Duration> {
+fn settle(policy: &Policy, place: Place) -> Result<Duration> {
     let spec: Spec = policy.text.parse().with_context(|| policy.text.clone())?;
     Ok(match spec {
         Spec::Vic(params) => SETTLE + Duration::from_nanos(params.epoch_ns),
+        Spec::Budget(_) if place != Place::Native => SETTLE_BUDGET,
         _ => SETTLE,
     })
 }
