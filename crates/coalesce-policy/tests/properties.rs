@@ -1,7 +1,9 @@
 //! The rules that hold for every policy, on every policy there is, with changes from any of them to any other.
 
+use std::collections::VecDeque;
+
 use coalesce_policy::{
-    AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Policy as _, Reason, Spec, Ticket,
+    AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Policy as _, Reason, Spec, Spent, Ticket,
 };
 use coalesce_testkit::{Mix, Policy, Promises, Submission, check_any};
 use proptest::prelude::*;
@@ -223,6 +225,84 @@ fn a_budget_that_costs_too_much_is_cut() {
     let [whole, part] = ["budget:budget=10%", "auto:budget=10%"].map(share_of_a_budget);
     assert!(whole > 80, "{whole} %");
     assert!((15..45).contains(&part), "{part} %: a quarter, and while it is tried the whole");
+}
+
+/// A shell that is never late, and sums up how long completions are held.
+struct Punctual {
+    policy: AnyPolicy,
+    now: u64,
+    in_flight: VecDeque<Mark>,
+    held: u32,
+    held_time: u64,
+}
+
+impl Punctual {
+    fn outstanding(&self) -> u32 {
+        self.in_flight.len() as u32 + self.held
+    }
+
+    fn move_to(&mut self, instant: u64) {
+        self.held_time += u64::from(self.held) * (instant - self.now);
+        self.now = instant;
+    }
+
+    fn wait(&mut self, ticks: u64) {
+        let end = self.now + ticks;
+        while let Some(deadline) = self.policy.deadline().filter(|&deadline| deadline <= end) {
+            self.move_to(deadline.max(self.now));
+            let decision = self.policy.on_deadline(self.now);
+            self.decided(decision);
+        }
+        self.move_to(end);
+    }
+
+    fn submit(&mut self) {
+        let mark = self.policy.on_submit(self.now, &Clues { outstanding: self.outstanding() + 1, ..Clues::default() });
+        self.in_flight.push_back(mark);
+    }
+
+    fn complete(&mut self) {
+        let Some(mark) = self.in_flight.pop_front() else { return };
+        let cif = self.in_flight.len() as u32 + 1;
+        self.held += 1;
+        let completion = Completion { mark, cif, outstanding: self.outstanding(), ..Completion::default() };
+        let decision = self.policy.on_completion(self.now, &completion);
+        self.decided(decision);
+    }
+
+    fn decided(&mut self, decision: Decision) {
+        if decision.is_deliver() {
+            self.held = 0;
+        }
+    }
+}
+
+/// The contract of a budget, through everything that surrounds its core.
+#[test]
+fn no_budget_is_overspent() {
+    // A short `max_hold`, so that C0 is small beside what is spent.
+    const BUDGETS: [&str; 4] = [
+        "auto:max_hold=50us",
+        "auto:budget=50%,max_hold=20us",
+        "auto:barrier=strict,max_hold=50us",
+        "budget:budget=0.01%,thr=4,max_hold=50us",
+    ];
+    let step = (0..20_u64, 1..8_u8, 0..10_u8);
+    let steps = prop::collection::vec(step, 1..3000);
+    proptest!(ProptestConfig::with_cases(500), |(text in prop::sample::select(&BUDGETS[..]), is_warm: bool, steps in steps)| {
+        let spec: Spec = text.parse().unwrap();
+        let mut policy = if is_warm { warm(&spec) } else { AnyPolicy::new(spec, TICK_HZ).unwrap() };
+        policy.reset_stats();
+        let mut shell = Punctual { policy, now: WARM, in_flight: VecDeque::new(), held: 0, held_time: 0 };
+        for (ticks, submitted, completed) in steps {
+            shell.wait(ticks * ticks);
+            (0..completed).for_each(|_| shell.complete());
+            (0..submitted).for_each(|_| shell.submit()); // which brings the account up to date
+            let Spent { held, outstanding, budget, learning } = shell.policy.spent().unwrap();
+            prop_assert_eq!(held, shell.held_time, "{}", text);
+            prop_assert!(held * 10_000 <= outstanding * u64::from(budget) + learning * 10_000, "{text}: {held} of {outstanding}");
+        }
+    });
 }
 
 #[test]
