@@ -230,7 +230,10 @@ pub fn request(socket: &Path, method: &str, params: &Value) -> Result<Value> {
     let named = || format!("control socket {}", socket.display());
     let mut stream = UnixStream::connect(socket).with_context(named)?;
     stream.set_read_timeout(Some(PATIENCE)).with_context(named)?;
-    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let mut request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
+    if *params != json!({}) {
+        request["params"] = params.clone(); // SPDK refuses even empty ones where a method has none
+    }
     stream.write_all(format!("{request}\n").as_bytes()).with_context(named)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).with_context(named)?;
