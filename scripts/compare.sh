@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # Our target and the servers of others under one client, in randomised blocks of short turns: tables with intervals.
 #
-#   compare.sh [KIND...] [-- OPTIONS]      kinds: memory file direct spdk; memory, file and direct by default
+#   compare.sh [KIND...] [-- OPTIONS]      kinds: memory file direct spdk spdk80; memory, file and direct by default
 #
 #   memory   both copy 4 KiB of memory for each request: QEMU's daemon with a file in /dev/shm, ours with that and with --memory;
 #            beside them QEMU's null-co, which moves no data
 #   file     a file in the page cache;   direct   the same without the cache
 #   spdk     SPDK's vhost target with a malloc bdev, as it is, with its own coalescing, and with ours, on a CPU that it polls on:
-#            SPDK_TGT=coalesce_spdk_tgt
+#            SPDK_TGT=coalesce_spdk_tgt;   spdk80   a null bdev that takes 80 us, and more policies: the frontier
 #
 # OPTIONS are those of coalesce-compare (--help): --depth, --queues, --rate, --event-idx, --seconds, --json. Each kind takes
-# --seconds [20] for each of four depths and 1 and 4 queues. With --json FILE, FILE.KIND is written.
+# --seconds [20] for each of four depths and 1 and 4 queues. {} in them is the kind: --json compare-{}.json.
 # IMAGES=DIR for disk images [a temporary one]. Needs qemu-storage-daemon and jq.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'compare: %s\n' "$*" >&2; exit 1; }
-kinds=() options=()
+command="scripts/compare.sh $*" kinds=() options=()
 while [ $# -gt 0 ]; do
   case $1 in
     --) shift; options=("$@"); break ;;
-    memory | file | direct | spdk) kinds+=("$1") ;;
+    memory | file | direct | spdk | spdk80) kinds+=("$1") ;;
     *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
   esac
   shift
@@ -59,7 +59,7 @@ ours() { # NAME POLICY OPTION...: the disk's process is a child of the one that 
 image() { head -c 64M /dev/urandom > "$1"; }
 
 for kind in "${kinds[@]}"; do
-  servers=()
+  servers=() versions=$(qemu-storage-daemon --version | head -n 1)
   case $kind in
     memory)
       image "$shm/a"; cp "$shm/a" "$shm/b"
@@ -78,30 +78,39 @@ for kind in "${kinds[@]}"; do
       ours "ours, none" none --file "$images/compare.img" --read-only "${how[@]}"
       ours "ours, auto" auto --file "$images/compare.img" --read-only "${how[@]}"
       ;;
-    spdk)
-      [ -x "${SPDK_TGT:-}" ] || die "spdk needs SPDK_TGT=coalesce_spdk_tgt"
+    spdk | spdk80)
+      [ -x "${SPDK_TGT:-}" ] || die "$kind needs SPDK_TGT=coalesce_spdk_tgt"
       "$SPDK_TGT" --no-huge -s 1536 --iova-mode va -u -m 0x1 --disable-cpumask-locks -S "$work" -r "$work/rpc" > "$work/log" 2>&1 &
       pids+=("$!")
       call() { "$bin/coalesce-target" call --control "$work/rpc" "$@" > "$work/rpc.log" 2>&1; } # SPDK's calls have the form of ours
       rpc() { call "$@" || { tail -n 3 "$work/rpc.log" >&2; die "SPDK refuses $1"; }; }
       for _ in $(seq 200); do if call spdk_get_version; then break; fi; sleep 0.1; done
-      for name in plain own auto; do
-        rpc bdev_malloc_create "{\"name\": \"$name\", \"num_blocks\": 131072, \"block_size\": 512}"
-        rpc vhost_create_blk_controller "{\"ctrlr\": \"$name.c\", \"dev_name\": \"$name\"}"
-      done
+      versions=$(jq -r '.version' "$work/rpc.log")
+      disk() { # NAME: a controller of a disk of its own
+        if [ "$kind" = spdk ]; then
+          rpc bdev_malloc_create "{\"name\": \"$1\", \"num_blocks\": 131072, \"block_size\": 512}"
+        else
+          rpc bdev_null_create "{\"name\": \"$1.null\", \"num_blocks\": 131072, \"block_size\": 512}"
+          rpc bdev_delay_create "{\"name\": \"$1\", \"base_bdev_name\": \"$1.null\", \"avg_read_latency\": 80, \"p99_read_latency\": 240,
+            \"avg_write_latency\": 80, \"p99_write_latency\": 240}"
+        fi
+        rpc vhost_create_blk_controller "{\"ctrlr\": \"$1.c\", \"dev_name\": \"$1\"}"
+      }
+      disk plain
+      disk own
       rpc vhost_controller_set_coalescing '{"ctrlr": "own.c", "delay_base_us": 50, "iops_threshold": 60000}'
-      rpc coalesce_set_policy '{"ctrlr": "auto.c", "policy": "auto"}'
-      servers=("SPDK=$work/plain.c,$!" "SPDK, 50 µs=$work/own.c,$!" "SPDK, our auto=$work/auto.c,$!")
+      servers=("SPDK=$work/plain.c,$!" "SPDK, 50 µs=$work/own.c,$!")
+      policies=(auto)
+      [ "$kind" = spdk ] || policies=(nvme vic cint auto:budget={1,2,5,10,20,50}%)
+      for policy in "${policies[@]}"; do
+        disk "$policy"
+        rpc coalesce_set_policy "{\"ctrlr\": \"$policy.c\", \"policy\": \"$policy\"}"
+        servers+=("SPDK, our ${policy/:budget=/ }=$work/$policy.c,$!")
+      done
       ;;
   esac
   printf '\n== %s\n' "$kind"
-  mine=()
-  for i in "${!options[@]}"; do
-    case ${options[i]} in
-      --json=*) mine+=("${options[i]}.$kind") ;;
-      *) if [ "$i" -gt 0 ] && [ "${options[i - 1]}" = --json ]; then mine+=("${options[i]}.$kind"); else mine+=("${options[i]}"); fi ;;
-    esac
-  done
-  "$bin/coalesce-compare" --client "$bin/coalesce-target" "${mine[@]}" "${servers[@]}"
+  "$bin/coalesce-compare" --client "$bin/coalesce-target" "${options[@]//\{\}/$kind}" \
+    --note "kind=$kind" --note "command=$command" --note "versions=$versions" "${servers[@]}"
   end
 done

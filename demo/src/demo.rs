@@ -1,9 +1,9 @@
 //! One demonstration: everything that report and JSON are made of.
 
+use coalesce_demo::machine::Machine;
 use serde_json::{Value, json};
 
 use crate::headline::headline;
-use crate::machine::Machine;
 use crate::options::Options;
 use crate::place::Place;
 use crate::results::{Noise, Section};

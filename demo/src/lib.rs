@@ -1,6 +1,8 @@
-//! What of the demonstration is free of disks and clocks: how noisy turns are compared, and shown.
+//! What the demonstration and `coalesce-compare` share: how noisy turns are compared, and shown.
 
 #![forbid(unsafe_code)]
 
+pub mod json;
+pub mod machine;
 pub mod paired;
 pub mod table;

@@ -12,7 +12,6 @@ mod guest;
 mod headline;
 mod job_table;
 mod jobs;
-mod machine;
 mod measure;
 mod native;
 mod options;
@@ -37,8 +36,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
+use coalesce_demo::machine::Machine;
 use demo::Demo;
-use machine::Machine;
 use options::Options;
 use place::Place;
 use process::Stop;
@@ -73,6 +72,9 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     // Before minutes of measuring, not after.
     for path in [&options.out, &options.json] {
         writable(path)?;
+    }
+    if let Some(dir) = &options.plots {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
     let images = options.image_dir.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::look(&images); // before the load average is our own
@@ -110,6 +112,12 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     let json = serde_json::to_string(&demo.json())? + "\n";
     for (path, text) in [(&options.out, report::page(&demo)), (&options.json, json)] {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(dir) = &options.plots {
+        for (name, picture) in report::figure::files(&demo) {
+            let path = dir.join(name);
+            fs::write(&path, picture).with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
     target.finish()?;
     let (out, json, seconds) = (options.out.display(), options.json.display(), begin.elapsed().as_secs());

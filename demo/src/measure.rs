@@ -42,7 +42,8 @@ pub fn measure_job(
     let policies = compared.with_control();
     let (begin, length) = (Instant::now(), options.seconds * job.length() * place.length());
     let turn_length = Duration::from_secs_f64(options.turn * job.turn_length() * place.turn_length());
-    let of_block: Duration = policies.iter().map(|policy| Ok(settle(policy, place)? + turn_length)).sum::<Result<_>>()?;
+    let of_block: Duration =
+        policies.iter().map(|policy| Ok(settle(policy, place)? + turn_length)).sum::<Result<_>>()?;
     let fit = (length / of_block.as_secs_f64()) as usize;
     let plan = Plan::of_page(policies.len(), options.comparisons(), fit, options.seed);
     let mut blocks = 0;

@@ -9,7 +9,7 @@ use coalesce_target::config::Size;
 
 use crate::jobs::Job;
 use crate::place::Place;
-use crate::policies::{Policies, Policy, parse_policies};
+use crate::policies::{Further, Policies, Policy, parse_further, parse_policies};
 use crate::results::metrics;
 
 /// Show what interrupt coalescing costs and saves on this machine
@@ -27,6 +27,10 @@ pub struct Options {
     /// All measurements as JSON
     #[arg(long, value_name = "FILE", default_value = "report.json")]
     pub json: PathBuf,
+
+    /// Directory for the pictures of the report as files of their own: native-depth32-interrupts.svg
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
 
     /// A minute: --policies none,auto --jobs depth1,depth32 --seconds 7 --no-count --no-nvme
     #[arg(long, conflicts_with_all = ["policies", "frontier", "jobs", "seconds"])]
@@ -46,8 +50,8 @@ pub struct Options {
 
     /// More policies, compared with 32 in flight alone: further points of the picture [default: auto:budget=2%,auto:budget=20%;
     /// with --policies none]
-    #[arg(long, value_name = "LIST", value_parser = parse_policies)]
-    pub frontier: Option<Policies>,
+    #[arg(long, value_name = "LIST", value_parser = parse_further)]
+    pub frontier: Option<Further>,
 
     /// Jobs to run
     #[arg(
@@ -128,18 +132,21 @@ const FRONTIER: &str = "auto:budget=2%,auto:budget=20%";
 /// The guest's jobs read the first 64 MiB, or the next 64 MiB beside a file system.
 const GUEST_IMAGE_BYTES_MIN: u64 = 128 << 20;
 
+fn refuse(error: &str) -> ! {
+    Options::command().error(ErrorKind::ValueValidation, error).exit()
+}
+
 impl Options {
     /// The command line, with what its short form stands for.
     pub fn read() -> Self {
         let matches = Self::command().get_matches();
         let mut options = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         if !options.quick {
-            let refuse = |error| Self::command().error(ErrorKind::ValueValidation, error).exit();
             if options.frontier.is_none() && matches.value_source("policies") == Some(ValueSource::DefaultValue) {
-                options.frontier = Some(parse_policies(FRONTIER).unwrap_or_else(refuse));
+                options.frontier = Some(parse_further(FRONTIER).unwrap_or_else(|error| refuse(&error)));
             }
             if let Some(further) = &options.frontier {
-                options.policies = options.policies.and_further(further).unwrap_or_else(refuse);
+                options.policies = options.policies.and_further(further).unwrap_or_else(|error| refuse(&error));
             }
             return options;
         }

@@ -16,6 +16,12 @@ pub struct Policy {
     pub is_further: bool,
 }
 
+impl Policy {
+    fn name(&self) -> &str {
+        self.text.split(':').next().unwrap_or_default()
+    }
+}
+
 /// The policies that are compared, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies(pub Vec<Policy>);
@@ -38,12 +44,27 @@ impl Policies {
         auto.or_else(|| candidates().last())
     }
 
-    /// These and further points of the picture.
-    pub fn and_further(&self, further: &Self) -> Result<Self, String> {
-        let texts: Vec<_> = self.0.iter().chain(&further.0).map(|policy| policy.text.as_str()).collect();
-        let mut all = parse_policies(&texts.join(","))?;
-        all.0.iter_mut().skip(self.0.len()).for_each(|policy| policy.is_further = true);
+    /// These and further points of the picture, which have the colour of the policy of that name.
+    pub fn and_further(&self, further: &Further) -> Result<Self, String> {
+        let mut all = self.clone();
+        for spec in &further.0 {
+            let own = styles(&[spec.name()]).map_or(0, |styles| styles[0].1);
+            let style = all.0.iter().find(|policy| policy.name() == spec.name()).map_or(own, |policy| policy.style);
+            all.push(spec, style, true)?;
+        }
         Ok(all)
+    }
+
+    fn push(&mut self, spec: &Spec, style: usize, is_further: bool) -> Result<(), String> {
+        let (name, text) = (spec.name(), spec.to_string());
+        if self.0.iter().any(|policy| policy.text == text) {
+            return Err(format!("{text} is given twice"));
+        }
+        let is_free = |label: &String| self.0.iter().all(|policy| policy.label != *label);
+        let numbered = (2..).map(|nth| format!("{name}#{nth}"));
+        let label = [name.to_owned()].into_iter().chain(by_value(&text)).chain(numbered).find(is_free);
+        self.0.push(Policy { label: label.unwrap_or_default(), text, style, is_further });
+        Ok(())
     }
 
     /// The variants of a block: the baseline, the baseline again, the others.
@@ -52,8 +73,32 @@ impl Policies {
     }
 }
 
-/// A comma separates policies as well as the keys of one; a piece `key=value` goes on with the policy before it.
+/// Further points of the picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Further(Vec<Spec>);
+
+/// Policies that are compared, each with a colour of its own.
 pub fn parse_policies(list: &str) -> Result<Policies, String> {
+    let specs = specs(list)?;
+    if specs.len() > STYLES {
+        return Err(format!("at most {STYLES} policies"));
+    }
+    let names: Vec<_> = specs.iter().map(Spec::name).collect();
+    let styles = styles(&names).ok_or("too many policies of the same name: at most three more")?;
+    let mut policies = Policies(Vec::new());
+    for (spec, (_, style)) in specs.iter().zip(styles) {
+        policies.push(spec, style, false)?;
+    }
+    Ok(policies)
+}
+
+/// Any number of policies.
+pub fn parse_further(list: &str) -> Result<Further, String> {
+    specs(list).map(Further)
+}
+
+/// A comma separates policies as well as the keys of one; a piece `key=value` goes on with the policy before it.
+fn specs(list: &str) -> Result<Vec<Spec>, String> {
     let mut texts: Vec<String> = Vec::new();
     for piece in list.split(',').map(str::trim) {
         let goes_on = piece.find([':', '=']).is_some_and(|at| piece[at..].starts_with('='));
@@ -62,24 +107,7 @@ pub fn parse_policies(list: &str) -> Result<Policies, String> {
             _ => texts.push(piece.into()),
         }
     }
-    let specs = texts.iter().map(|text| text.parse::<Spec>().map_err(|error| error.to_string()));
-    let specs: Vec<_> = specs.collect::<Result<_, _>>()?;
-    if specs.len() > STYLES {
-        return Err(format!("at most {STYLES} policies"));
-    }
-    let names: Vec<_> = specs.iter().map(Spec::name).collect();
-    let styles = styles(&names).ok_or("too many policies of the same name: at most three more")?;
-    let mut policies: Vec<Policy> = Vec::new();
-    for (spec, (label, style)) in specs.iter().zip(styles) {
-        let text = spec.to_string();
-        if policies.iter().any(|policy| policy.text == text) {
-            return Err(format!("{text} is given twice"));
-        }
-        let is_taken = |label: &str| policies.iter().any(|policy| policy.label == label);
-        let label = by_value(&text).filter(|short| label.contains('#') && !is_taken(short)).unwrap_or(label);
-        policies.push(Policy { label, text, style, is_further: false });
-    }
-    Ok(Policies(policies))
+    texts.iter().map(|text| text.parse::<Spec>().map_err(|error| error.to_string())).collect()
 }
 
 /// "auto 2%" of "auto:budget=2%".
@@ -110,12 +138,15 @@ mod tests {
     #[test]
     fn further_policies_are_never_judged() {
         let policies =
-            |list: &str, further| parse_policies(list).unwrap().and_further(&parse_policies(further).unwrap());
+            |list: &str, further| parse_policies(list).unwrap().and_further(&parse_further(further).unwrap());
         let all = policies("none,auto,vic", "auto:budget=2%,auto:budget=2%,max_hold=1ms").unwrap();
         let labels: Vec<_> = all.0.iter().map(|policy| (policy.label.as_str(), policy.is_further)).collect();
-        assert_eq!(labels, [("none", false), ("auto", false), ("vic", false), ("auto 2%", true), ("auto#3", true)]);
+        assert_eq!(labels, [("none", false), ("auto", false), ("vic", false), ("auto 2%", true), ("auto#2", true)]);
         assert_eq!(all.judged().unwrap().1.label, "auto");
         assert_eq!(policies("none,vic", "auto:budget=2%").unwrap().judged().unwrap().1.label, "vic");
+        let budgets =
+            policies("none,auto", "auto:budget=1%,auto:budget=2%,auto:budget=10%,auto:budget=20%,auto:budget=50%");
+        assert!(budgets.unwrap().others().all(|policy| policy.style == all.judged().unwrap().1.style), "one colour");
         assert!(policies("none,vic", "auto,vic").unwrap_err().contains("vic is given twice"));
     }
 

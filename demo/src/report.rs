@@ -1,6 +1,6 @@
 //! report.html: one file, nothing from elsewhere, no script.
 
-mod figure;
+pub mod figure;
 
 use coalesce_charts::html::{self, escape};
 use coalesce_charts::{CSS, chart};

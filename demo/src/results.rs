@@ -1,5 +1,6 @@
 //! What was measured: numbers of each turn, compared within their blocks.
 
+use coalesce_demo::json::{of_baseline, of_others};
 use coalesce_demo::paired::{Block, Comparison, ERROR, Interval, Verdict, compare};
 use serde_json::{Value, json};
 
@@ -204,20 +205,12 @@ impl Measured {
 
     fn json(&self) -> Value {
         let rows = metrics(self.job, self.place).into_iter().map(|metric| {
-            let Comparison { control, noise, ratios, verdicts } = self.compare(metric.what);
-            let is_exact = |ratio: Option<Interval>| ratio.is_some_and(|ratio| metric.is_exact(&ratio));
-            let told = verdicts.iter().zip(ratios).map(|(verdict, ratio)| told(*verdict, ratio, is_exact(ratio)));
-            let others: serde_json::Map<_, _> =
-                self.policies.others().zip(told).map(|(policy, told)| (policy.label.clone(), told)).collect();
-            json!({
-                "name": metric.name,
-                "counted": metric.kind == Kind::Count,
-                "baseline": self.baseline(metric.what),
-                "noise": noise,
-                "control": control.map(interval),
-                "exact": is_exact(control),
-                "policies": others,
-            })
+            let (comparison, is_exact) = (self.compare(metric.what), |ratio: &Interval| metric.is_exact(ratio));
+            let mut row = of_baseline(metric.name, self.baseline(metric.what), &comparison, is_exact);
+            row["counted"] = json!(metric.kind == Kind::Count);
+            row["policies"] =
+                of_others(self.policies.others().map(|policy| policy.label.as_str()), &comparison, is_exact).into();
+            row
         });
         json!({
             "jobname": self.job.name(),
@@ -234,20 +227,6 @@ impl Measured {
             }).collect::<Vec<_>>()).collect::<Vec<_>>(),
         })
     }
-}
-
-fn interval(Interval { median, low, high }: Interval) -> Value {
-    json!({ "median": median, "low": low, "high": high })
-}
-
-fn told(verdict: Verdict, ratio: Option<Interval>, is_exact: bool) -> Value {
-    let verdict = match verdict {
-        Verdict::Differs(_) => "differs",
-        Verdict::CannotTell(_) => "cannot tell",
-        Verdict::TooNoisy => "too noisy",
-        Verdict::TooFew => "too few turns",
-    };
-    json!({ "verdict": verdict, "ratio": ratio.map(interval), "exact": is_exact })
 }
 
 /// All jobs of one place, or why they are not there.

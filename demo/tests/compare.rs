@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 mod built;
@@ -49,7 +49,8 @@ fn servers_are_compared_by_name() {
     let dir = TempDir::new().unwrap();
     let (none, eight) = (Disk::serve(&dir, "none"), Disk::serve(&dir, "nvme:thr=7,time=25500us"));
     let json = dir.path().join("json");
-    let output = compare(&[&none.named("each"), &eight.named("eight"), "--json", json.to_str().unwrap()]);
+    let output =
+        compare(&[&none.named("each"), &eight.named("eight"), "--json", json.to_str().unwrap(), "--note", "kind=a=b"]);
     let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{errors}");
     let firsts: Vec<_> = shown.lines().filter_map(|line| line.split("  ").next()).collect();
@@ -57,17 +58,17 @@ fn servers_are_compared_by_name() {
     assert_eq!(firsts[2..], ["server", "each", "each, again", "eight"], "{shown}");
 
     let json: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    assert_eq!((&json["notes"], &json["servers"]), (&json!({ "kind": "a=b" }), &json!(["each", "eight"])));
     let row = &json["rows"][0];
     assert_eq!((row["depth"].as_u64(), row["queues"].as_u64()), (Some(8), Some(1)));
-    for (server, (name, interrupts)) in [("each", 1.0), ("each", 1.0), ("eight", 0.125)].into_iter().enumerate() {
-        let server = &row["blocks"][server];
-        let of_turns = server["turns"].as_array().unwrap().iter().map(|turn| turn[5].as_f64().unwrap());
-        assert_eq!(server["server"], name);
-        assert!(
-            of_turns.clone().all(|counted| (counted - interrupts).abs() < 0.01),
-            "{name}: {:?}",
-            of_turns.collect::<Vec<_>>()
-        );
+    let interrupts = &row["metrics"][5];
+    assert_eq!((&interrupts["name"], interrupts["baseline"].as_f64()), (&json!("interrupts/IO"), Some(1.0)));
+    assert!(interrupts["servers"]["eight"]["verdict"].is_string(), "{interrupts}");
+    let turns = row["turns"].as_array().unwrap();
+    assert_eq!(Some(turns.len() as u64), row["blocks"].as_u64());
+    for (variant, interrupts) in [1.0, 1.0, 0.125].into_iter().enumerate() {
+        let of_turns: Vec<_> = turns.iter().map(|block| block[variant][5].as_f64().unwrap()).collect();
+        assert!(of_turns.iter().all(|counted| (counted - interrupts).abs() < 0.01), "{variant}: {of_turns:?}");
     }
 }
 
@@ -77,7 +78,9 @@ fn what_is_wrong_is_named() {
     let none = Disk::serve(&dir, "none");
     let gone = format!("gone={},{}", dir.path().join("nowhere").display(), none.0.id());
     let other = none.named("other");
+    let noted = ["--note".into(), "kind".into()];
     for (arguments, parts) in [
+        (noted, ["kind", "KEY=VALUE"]),
         ([none.named("one"), gone], ["gone", "nowhere"]),
         ([none.named("one"), "two=/socket".into()], ["two=/socket", "NAME=SOCKET,PID"]),
         ([other.clone(), "three=/socket,x".into()], ["three=/socket,x", "x is not a process number"]),

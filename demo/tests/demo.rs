@@ -175,7 +175,8 @@ fn with_blocks_enough_interrupts_are_compared_and_shown() {
     let place = Place::new();
     let arguments =
         "--no-guest --seconds 2 --turn 0.02 --image-size 16M --jobs depth8 --policies none,nvme:thr=7,time=25ms";
-    let (status, _, stderr) = place.run(arguments);
+    let plots = place.file("plots");
+    let (status, _, stderr) = place.run(&format!("{arguments} --plots {}", plots.display()));
     assert_eq!(status, Some(0), "{stderr}");
     // Eight in flight, and one interrupt for eight: no speed of the machine changes that.
     let json = place.json();
@@ -187,6 +188,10 @@ fn with_blocks_enough_interrupts_are_compared_and_shown() {
     let html = fs::read_to_string(place.file("report.html")).unwrap();
     assert_page(&html);
     assert!(html.contains("role=\"img\"") && html.contains("<td class=\"n\">0.12 exact"), "{html}");
+    for number in ["interrupts", "cpu"] {
+        let picture = fs::read_to_string(plots.join(format!("native-depth8-{number}.svg"))).unwrap();
+        assert!(picture.starts_with("<svg xmlns") && picture.contains("nvme"), "{picture}");
+    }
     place.assert_clean();
 }
 
@@ -248,6 +253,7 @@ fn the_first_line_says_what_is_wrong() {
         ("--image-size 100M", 1, "at least 128M for the guest"),
         ("--image-size 1000", 1, "whole MiB"),
         ("--out /nonexistent/report.html", 1, "cannot write /nonexistent/report.html"),
+        ("--plots /proc/plots", 1, "cannot make /proc/plots"),
         ("--image-dir /nonexistent", 1, "cannot make a directory in /nonexistent"),
     ] {
         let (status, stdout, stderr) = place.run(arguments);

@@ -1,14 +1,17 @@
 //! The same client against several vhost-user-blk servers, in turns. `scripts/compare.sh` starts the servers.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{IsTerminal as _, Write as _, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use coalesce_demo::json::{of_baseline, of_others};
+use coalesce_demo::machine::Machine;
 use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, compare, cpu_time, measure};
 use coalesce_demo::table::Table;
 use nix::unistd::Pid;
@@ -53,9 +56,18 @@ struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.2)]
     turn: f64,
 
-    /// All turns as JSON
+    /// The comparison and all turns as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Goes into the JSON
+    #[arg(long = "note", value_name = "KEY=VALUE", value_parser = parse_note)]
+    notes: Vec<(String, String)>,
+}
+
+fn parse_note(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("it is not KEY=VALUE")?;
+    Ok((key.into(), value.into()))
 }
 
 #[derive(Clone, Debug)]
@@ -89,6 +101,7 @@ const NARROW: f64 = 1.05;
 
 fn main() -> Result<()> {
     let options = Options::parse();
+    let machine = Machine::look(Path::new(".")); // before the load average is our own
     let mut rows = Vec::new();
     for &queues in &options.queues {
         for &depth in &options.depth {
@@ -98,11 +111,20 @@ fn main() -> Result<()> {
             let queues_named = if queues == 1 { "1 queue".to_owned() } else { format!("{queues} queues") };
             let title = format!("depth {depth}, {queues_named}{loop_kind}; {count} blocks");
             writeln!(stdout(), "\n{title}\n{}", table(&options, &blocks).text(stdout().is_terminal()).trim_end())?;
-            rows.push(json!({ "depth": depth, "queues": queues, "blocks": blocks_as_json(&options, &blocks) }));
+            rows.push(row_as_json(&options, depth, queues, &blocks));
         }
     }
     if let Some(path) = &options.json {
-        let rows = json!({ "numbers": HEADS, "event_idx": options.event_idx, "rate": options.rate, "rows": rows });
+        let servers: Vec<_> = options.servers.iter().map(|server| server.name.as_str()).collect();
+        let notes: BTreeMap<_, _> = options.notes.into_iter().collect();
+        let rows = json!({
+            "notes": notes,
+            "machine": machine,
+            "servers": servers,
+            "event_idx": options.event_idx,
+            "rate": options.rate,
+            "rows": rows,
+        });
         fs::write(path, format!("{rows:#}\n")).with_context(|| path.display().to_string())?;
     }
     Ok(())
@@ -166,21 +188,41 @@ fn compared(blocks: &[Block<Numbers>], which: usize, error: f64) -> Comparison {
     compare(&values, error)
 }
 
+/// The value of the baseline, and the ratios of the others to it.
+fn number(options: &Options, blocks: &[Block<Numbers>], which: usize) -> (f64, Comparison) {
+    let mut values: Vec<_> = blocks.iter().map(|block| block[0].value[which]).collect();
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], compared(blocks, which, plan(options).error_each()))
+}
+
+fn is_exact(ratio: &Interval) -> bool {
+    ratio.high / ratio.low < 1.001
+}
+
 fn table(options: &Options, blocks: &[Block<Numbers>]) -> Table {
     let [baseline, others @ ..] = options.servers.as_slice() else { unreachable!("two servers at least") };
     let mut table = Table::new("server", &baseline.name, others.iter().map(|server| server.name.as_str()));
     for (which, head) in HEADS.iter().enumerate() {
-        let mut values: Vec<_> = blocks.iter().map(|block| block[0].value[which]).collect();
-        values.sort_by(f64::total_cmp);
-        let comparison = compared(blocks, which, plan(options).error_each());
-        let is_exact = |ratio: &Interval| ratio.high / ratio.low < 1.001;
-        table.push(head, values[values.len() / 2], &comparison, is_exact);
+        let (baseline, comparison) = number(options, blocks, which);
+        table.push(head, baseline, &comparison, is_exact);
     }
     table
 }
 
-fn blocks_as_json(options: &Options, blocks: &[Block<Numbers>]) -> Value {
-    let names = options.servers[..1].iter().chain(&options.servers).map(|server| server.name.as_str());
-    let turns = |variant: usize| blocks.iter().map(|block| json!(block[variant].value)).collect::<Vec<_>>();
-    names.enumerate().map(|(variant, name)| json!({ "server": name, "turns": turns(variant) })).collect()
+fn row_as_json(options: &Options, depth: u16, queues: u16, blocks: &[Block<Numbers>]) -> Value {
+    let metrics = HEADS.iter().enumerate().map(|(which, head)| {
+        let (baseline, comparison) = number(options, blocks, which);
+        let mut metric = of_baseline(head, baseline, &comparison, is_exact);
+        let others = options.servers[1..].iter().map(|server| server.name.as_str());
+        metric["servers"] = of_others(others, &comparison, is_exact).into();
+        metric
+    });
+    let turns = blocks.iter().map(|block| block.iter().map(|turn| json!(turn.value)).collect::<Vec<_>>());
+    json!({
+        "depth": depth,
+        "queues": queues,
+        "blocks": blocks.len(),
+        "metrics": metrics.collect::<Vec<_>>(),
+        "turns": turns.collect::<Vec<_>>(),
+    })
 }

@@ -1,6 +1,6 @@
 //! The picture: what each policy saves, against what it costs in latency.
 
-use coalesce_charts::chart::{Head, Point, Spread, X_RANGE, Y_RANGE, points};
+use coalesce_charts::chart::{Head, Point, Spread, WIDTH, X_RANGE, Y_RANGE, points, standalone};
 use coalesce_charts::html::figure;
 use coalesce_charts::scale::Scale;
 use coalesce_charts::series::Series;
@@ -26,13 +26,28 @@ pub fn lead(demo: &Demo) -> String {
 /// The same of the other jobs with many requests in flight.
 pub fn others(demo: &Demo) -> String {
     let chosen = chosen(demo).map(|measured| (measured.place, measured.job));
-    let jobs = demo.sections().into_iter().flat_map(|(_, section)| &section.jobs);
-    let fits = |measured: &&Measured| {
-        let is_deep = matches!(measured.job, Job::Depth8 | Job::Depth32 | Job::Sqlite);
-        is_deep && measured.place != Place::Counted && Some((measured.place, measured.job)) != chosen
+    let others = deep(demo).filter(|measured| Some((measured.place, measured.job)) != chosen);
+    draw("others", "The other jobs in the same way", &others.flat_map(panels).collect::<Vec<_>>())
+}
+
+/// All of them as pictures of their own, each with the name of its file.
+pub fn files(demo: &Demo) -> Vec<(String, String)> {
+    let of_job = |measured| {
+        SAVED.into_iter().filter_map(move |(what, name)| {
+            let panel = panel(&title(measured), measured, (what, name))?;
+            let file = format!("{}-{}-{}.svg", measured.place.name(), measured.job.name(), name.split(' ').next()?);
+            Some((file.to_lowercase(), standalone(&panel, WIDTH) + "\n"))
+        })
     };
-    let panels: Vec<_> = jobs.filter(fits).flat_map(panels).collect();
-    draw("others", "The other jobs in the same way", &panels)
+    deep(demo).flat_map(of_job).collect()
+}
+
+fn deep(demo: &Demo) -> impl Iterator<Item = &Measured> {
+    let jobs = demo.sections().into_iter().flat_map(|(_, section)| &section.jobs);
+    jobs.filter(|measured| {
+        let is_deep = matches!(measured.job, Job::Depth8 | Job::Depth32 | Job::Sqlite);
+        is_deep && measured.place != Place::Counted
+    })
 }
 
 fn chosen(demo: &Demo) -> Option<&Measured> {
@@ -40,8 +55,11 @@ fn chosen(demo: &Demo) -> Option<&Measured> {
 }
 
 fn panels(measured: &Measured) -> Vec<String> {
-    let title = format!("{}: {}", measured.place.title(), measured.job.name());
-    SAVED.into_iter().filter_map(|saved| panel(&title, measured, saved)).collect()
+    SAVED.into_iter().filter_map(|saved| panel(&title(measured), measured, saved)).collect()
+}
+
+fn title(measured: &Measured) -> String {
+    format!("{}: {}", measured.place.title(), measured.job.name())
 }
 
 fn draw(id: &str, title: &str, panels: &[String]) -> String {
