@@ -84,6 +84,7 @@ for run in 2-long 1-demo; do jq -r "$defs"'
   (.policies[] | select(.label != $run.baseline) | .label as $policy | "| \(.policy) | \(cells(.policies[$policy] | told)) |"),
   ""' "docs/results/$run.json"; done > "$work/table"
 # Others' servers: what a buyer reads, and all of it.
+# shellcheck disable=SC2016 # jq's
 compared='
   def about: {
     memory: "Memory: both copy 4 KiB for each request; null-co moves no data", file: "A file in the page cache",
