@@ -108,7 +108,7 @@ run() {
     rocksdb-mixed) rocksdb readwhilewriting --threads=4 --reads=${start:-1000} --use_existing_db=1 ;;
     # Reads of 1 KiB, 64 at a time, by one worker that submits in batches.
     kvell)
-      inside kvell 1 1 ${start:-8000} > out 2>&1 || wrong out || return
+      inside kvell 1 1 ${start:-60000} > out 2>&1 || wrong out || return
       set -- "$1" $(sed -n 's,^.* - \([0-9]*\) requests (\([0-9]*\) req/s).*,\1 \2,p' out | tail -n 1)
       ops=$2 seconds=$(awk -v ops="$2" -v rate="$3" 'BEGIN { print ops / rate }')
       p99=$(sed -n 's/.*99p - \([0-9]*\) us.*/\1/p' out | tail -n 1) ;;
