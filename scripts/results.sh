@@ -38,10 +38,32 @@ defs='
   def interval: "\(.median | ratio) (\(.low | ratio) to \(.high | ratio))";
   def told: if .verdict | startswith("too") then .verdict elif .exact then "\(.ratio.median | ratio) exact" elif .verdict == "differs" then "**\(.ratio | interval)**" else .ratio | interval end;
 '
-for run in docs/results/*.json; do
+# What a policy is worth: 32 reads in flight in a run with many policies, and one read at a time in `make demo`.
+jq -r --slurpfile alone docs/results/1-demo.json "$defs"'
+  . as $run
+  | def number($of; $place; $job; $name): $of[$place].jobs[] | select(.jobname == $job) | .metrics[] | select(.name == $name);
+  def cells(f; g): [(("native", "guest", "nvme") as $place | ("interrupts/IO", "CPU µs/IO", "reads/s") as $name | number($run; $place; "depth32"; $name) | f),
+    (number($alone[0]; "native"; "depth1"; "reads/s") | g)] | join(" | ");
+  "32 reads in flight: \(run_of), \(.machine.date), commit \(.machine.commit).", "",
+  "One read at a time: \($alone[0] | run_of), \($alone[0].machine.date), commit \($alone[0].machine.commit).", "",
+  "| policy | native client: interrupts/IO | CPU µs/IO | reads/s | guest, virtio-blk: interrupts/IO | CPU µs/IO | reads/s | guest, NVMe: interrupts/IO | CPU µs/IO | reads/s | one at a time, native: reads/s |",
+  "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+  "| \(.baseline) | \(cells(.baseline | short; .baseline | short)) |",
+  (def again: if .exact then "\(.control.median | ratio) exact" else .control | interval end; "| \(.baseline), again | \(cells(again; again)) |"),
+  (.policies[] | select(.label != $run.baseline) | .label as $policy
+    | "| \(.policy) | \(cells(.policies[$policy] | told; .policies[$policy] // null | if . then told else "" end)) |"),
+  ""' docs/results/3-frontier.json > "$work/policies.md"
+for run in docs/results/[1-3]-*.json; do
   jq -r "$defs"'
     "**\(.machine.date), commit \(.machine.commit // "unknown")**: \(run_of).", "", (.headline[] | "- \(.)"), ""' "$run"
 done > "$work/results.md"
+{
+  printf 'Runs on a busy machine ([their tables](results-tables.md)):\n\n'
+  jq -r "$defs"'
+    [.native, .guest, .counted, .nvme | values | .jobs[]? | .metrics[] | .policies[] | .verdict] as $verdicts
+    | "- \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference, \([$verdicts[] | select(startswith("too"))] | length) are too noisy. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' docs/results/[5-7]-*.json
+  echo
+} >> "$work/results.md"
 for run in docs/results/*.json; do
   jq -r "$defs"'
     . as $run
@@ -133,6 +155,7 @@ write() { # PAGE PART FROM: what is to be between the marks
     cp "$work/page" "$1"
   fi
 }
+write docs/results.md "$work/policies.md" "docs/results, policies"
 write docs/results.md "$work/results.md" docs/results
 write docs/results.md "$work/compare.md" docs/compare
 write docs/results-tables.md "$work/results-tables.md" docs/results

@@ -35,6 +35,7 @@ pub const CONTENTS: &[Part] = &[
         &[
             ("Results", "docs/results.md"),
             ("Results, all tables", "docs/results-tables.md"),
+            ("What a policy costs", "docs/cost.md"),
             ("Scoreboard", "docs/score.md"),
             ("Latency budget", "docs/budget.md"),
             ("Robustness", "docs/robustness.md"),
