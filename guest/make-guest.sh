@@ -113,7 +113,8 @@ base=$(dirname "$(dirname "$(find "$root" -path "*/modules/$release" -type d -pr
 vmlinuz=$(find_one "boot/vmlinuz-$release")
 cp "${vmlinuz:-$(find_one "modules/$release/vmlinuz")}" "$tmp/vmlinuz" # among the modules: Debian 7.x
 config=$(find_one "boot/config-$release")
-if [ -n "$config" ]; then mkdir "$fs/boot"; cp "$config" "$fs/boot/"; fi
+config=${config:-$(find_one "modules/$release/config")}
+if [ -n "$config" ]; then mkdir "$fs/boot"; cp "$config" "$fs/boot/config-$release"; fi
 depmod -b "$root" "$release"
 for m in $modules; do modprobe -S "$release" -d "$root" --show-depends "$m"; done |
   awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r path; do
