@@ -9,7 +9,7 @@
 #   spdk     SPDK's vhost target with a malloc bdev, as it is, with its own coalescing, and with ours, on a CPU that it polls on:
 #            SPDK_TGT=coalesce_spdk_tgt;   spdk80   a null bdev that takes 80 us, and more policies: the frontier
 #
-# OPTIONS are those of coalesce-compare (--help): --depth, --queues, --rate, --event-idx, --seconds, --json. Each kind takes
+# OPTIONS are those of coalesce-compare (--help): --depth, --queues, --rate, --event-idx, --seconds, --json, --plots. Each kind takes
 # --seconds [20] for each of four depths and 1 and 4 queues. {} in them is the kind: --json compare-{}.json.
 # IMAGES=DIR for disk images [a temporary one]. Needs qemu-storage-daemon and jq.
 set -euo pipefail

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod figure;
 pub mod json;
 pub mod machine;
 pub mod paired;

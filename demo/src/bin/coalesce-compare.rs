@@ -10,9 +10,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use coalesce_charts::chart::{WIDTH, standalone};
+use coalesce_charts::series::{Series, styles};
+use coalesce_demo::figure::{Mark, panel};
 use coalesce_demo::json::{of_baseline, of_others};
 use coalesce_demo::machine::Machine;
-use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, compare, cpu_time, measure};
+use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, Verdict, compare, cpu_time, measure};
 use coalesce_demo::table::Table;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -60,6 +63,10 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
+    /// Pictures, for each depth and number of queues what is saved against latency (p50), as SVG files in this directory
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+
     /// Goes into the JSON
     #[arg(long = "note", value_name = "KEY=VALUE", value_parser = parse_note)]
     notes: Vec<(String, String)>,
@@ -93,6 +100,10 @@ type Numbers = [f64; 6];
 
 const HEADS: [&str; 6] = ["IOPS", "p50 µs", "p99 µs", "client CPU µs/IO", "server CPU µs/IO", "interrupts/IO"];
 
+/// What the pictures have on their y axis, by its index in [`HEADS`], and the names of their files.
+const SAVED: [(usize, &str); 2] = [(5, "interrupts"), (3, "cpu")];
+const P50: usize = 1;
+
 /// Looks after 14 blocks: the fewest whose interval leaves out more than the two outermost ones.
 const LOOKS: [usize; 2] = [14, 100_000];
 const ERROR: f64 = 0.05;
@@ -112,6 +123,19 @@ fn main() -> Result<()> {
             let title = format!("depth {depth}, {queues_named}{loop_kind}; {count} blocks");
             writeln!(stdout(), "\n{title}\n{}", table(&options, &blocks).text(stdout().is_terminal()).trim_end())?;
             rows.push(row_as_json(&options, depth, queues, &blocks));
+            if let Some(dir) = &options.plots {
+                fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+                for (saved, file) in SAVED {
+                    let path = dir.join(format!("depth{depth}-queues{queues}-{file}.svg"));
+                    match picture(&options, &format!("depth {depth}, {queues_named}"), saved, &blocks)? {
+                        Some(picture) => fs::write(&path, picture).with_context(|| path.display().to_string())?,
+                        None => eprintln!(
+                            "coalesce-compare: {count} blocks are too few for {}: more --seconds",
+                            path.display()
+                        ),
+                    }
+                }
+            }
         }
     }
     if let Some(path) = &options.json {
@@ -209,6 +233,32 @@ fn table(options: &Options, blocks: &[Block<Numbers>]) -> Table {
     table
 }
 
+/// The policy in the name of a server of ours, `auto` in `SPDK, our auto 5%`; the name of another. Servers of one policy look alike.
+fn kind(server: &str) -> &str {
+    server.rsplit_once("our ").and_then(|(_, policy)| policy.split(' ').next()).unwrap_or(server)
+}
+
+fn picture(options: &Options, title: &str, saved: usize, blocks: &[Block<Numbers>]) -> Result<Option<String>> {
+    let servers = &options.servers[1..];
+    let mut kinds: Vec<_> = servers.iter().map(|server| kind(&server.name)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let styles = styles(&kinds).context("too many servers for a picture")?;
+    let [(_, latency), (_, other)] = [P50, saved].map(|which| number(options, blocks, which));
+    let differs = |verdict: &Verdict| matches!(verdict, Verdict::Differs(_));
+    let marks = servers.iter().enumerate().filter_map(|(nth, server)| {
+        let style = kinds.iter().position(|name| *name == kind(&server.name))?;
+        Some(Mark {
+            series: Series { label: &server.name, style: styles[style].1 },
+            latency: latency.ratios[nth]?,
+            saved: other.ratios[nth]?,
+            is_sure: differs(&latency.verdicts[nth]) || differs(&other.verdicts[nth]),
+        })
+    });
+    let panel = panel(title, HEADS[saved], "read", &marks.collect::<Vec<_>>());
+    Ok(panel.map(|panel| standalone(&panel, WIDTH) + "\n"))
+}
+
 fn row_as_json(options: &Options, depth: u16, queues: u16, blocks: &[Block<Numbers>]) -> Value {
     let metrics = HEADS.iter().enumerate().map(|(which, head)| {
         let (baseline, comparison) = number(options, blocks, which);
@@ -225,4 +275,33 @@ fn row_as_json(options: &Options, depth: u16, queues: u16, blocks: &[Block<Numbe
         "metrics": metrics.collect::<Vec<_>>(),
         "turns": turns.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coalesce_demo::paired::Turn;
+
+    #[test]
+    fn servers_of_one_policy_look_alike() {
+        let kinds =
+            ["SPDK", "SPDK, 50 µs", "SPDK, our auto 5%", "SPDK, our auto", "SPDK, our vic", "ours, none"].map(kind);
+        assert_eq!(kinds, ["SPDK", "SPDK, 50 µs", "auto", "auto", "vic", "ours, none"]);
+    }
+
+    #[test]
+    fn a_picture_has_the_servers_whose_interval_is_known() {
+        let options =
+            Options::parse_from(["coalesce-compare", "plain=/a,1", "SPDK, our auto=/b,1", "SPDK, our auto 20%=/c,1"]);
+        let turn = |interrupts: f64| Turn { value: [1e5, 20.0, 40.0, 1.0, 1.0, interrupts], lost: 0.0, repeats: 0 };
+        let block = || [1.0, 1.0, 0.5, 0.25].map(turn).into();
+        let picture =
+            |blocks: usize| picture(&options, "depth 8", 5, &(0..blocks).map(|_| block()).collect::<Vec<_>>()).unwrap();
+        let svg = picture(14).unwrap();
+        assert!(
+            svg.starts_with("<svg") && svg.contains("SPDK, our auto 20%: latency") && !svg.contains("plain: latency"),
+            "{svg}"
+        );
+        assert_eq!(picture(2), None);
+    }
 }

@@ -1,22 +1,18 @@
 //! The picture: what each policy saves, against what it costs in latency.
 
-use coalesce_charts::chart::{Head, Point, Spread, WIDTH, X_RANGE, Y_RANGE, points, standalone};
+use coalesce_charts::chart::{WIDTH, standalone};
 use coalesce_charts::html::figure;
-use coalesce_charts::scale::Scale;
 use coalesce_charts::series::Series;
+use coalesce_demo::figure::Mark;
 use coalesce_demo::paired::{Interval, Verdict};
 
 use crate::demo::Demo;
 use crate::jobs::Job;
 use crate::place::Place;
 use crate::results::{Measured, What};
-use coalesce_demo::table::told;
 
 /// What is saved, by panel.
 const SAVED: [(What, &str); 2] = [(What::Interrupts, "interrupts per I/O"), (What::Cpu, "CPU time per I/O")];
-/// Axes do not show more than this: beyond it lies noise.
-const RATIO_MAX: f64 = 4.0;
-
 /// The headline's job, in the guest if there is one: a panel for each of what is saved.
 pub fn lead(demo: &Demo) -> String {
     let panels = chosen(demo).map_or_else(Vec::new, panels);
@@ -73,29 +69,11 @@ fn panel(title: &str, measured: &Measured, (what, name): (What, &str)) -> Option
     let (rates, saved) = (measured.compare(What::Rate(0)), measured.compare(what));
     let differs = |verdicts: &[Verdict], nth: usize| matches!(verdicts[nth], Verdict::Differs(_));
     let marks = measured.policies.others().enumerate().filter_map(|(nth, policy)| {
-        let (rate, y) = (rates.ratios[nth]?, saved.ratios[nth]?);
-        let x = Interval { median: 1.0 / rate.median, low: 1.0 / rate.high, high: 1.0 / rate.low };
-        let hover = format!("{}: latency {}, {name} {}", policy.label, told(&x), told(&y));
+        let (rate, saved_here) = (rates.ratios[nth]?, saved.ratios[nth]?);
+        let latency = Interval { median: 1.0 / rate.median, low: 1.0 / rate.high, high: 1.0 / rate.low };
         let is_sure = differs(&rates.verdicts, nth) || differs(&saved.verdicts, nth);
-        let series = Series { label: &policy.label, style: policy.style };
-        Some(Point { series, hover, x: spread(x), y: spread(y), is_sure })
+        Some(Mark { series: Series { label: &policy.label, style: policy.style }, latency, saved: saved_here, is_sure })
     });
-    let marks: Vec<_> = marks.collect();
-    if marks.is_empty() {
-        return None;
-    }
-    let ends = |of: fn(&Point) -> Spread| {
-        let ends = marks.iter().map(of).flat_map(|(low, _, high)| [low, high]);
-        ends.fold((1.0, 1.0), |(min, max): (f64, f64), end| (min.min(end), max.max(end.min(RATIO_MAX))))
-    };
-    let ((x_min, x_max), (y_min, y_max)) = (ends(|point| point.x), ends(|point| point.y));
     let unit = measured.job.rates()[0].name.trim_end_matches("s/s");
-    let (axis, y_axis) = (format!("latency of a {unit} / baseline's"), format!("{name} / baseline's"));
-    let head = Head { title, about: name, axis: &axis };
-    let scales = (&Scale::ratio(x_min, x_max, X_RANGE), &Scale::ratio(y_min, y_max, Y_RANGE));
-    Some(points(&head, scales, &y_axis, &marks))
-}
-
-const fn spread(Interval { median, low, high }: Interval) -> Spread {
-    (low, median, high)
+    coalesce_demo::figure::panel(title, name, unit, &marks.collect::<Vec<_>>())
 }
