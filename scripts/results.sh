@@ -21,7 +21,7 @@ else
   for run; do
     name=${run%%=*} report=${run#*=}
     if jq -e .servers "$report" > /dev/null; then
-      jq -S 'del(.rows[].turns) | .notes.command |= gsub(" --json [^ ]+"; "") | '"$rounded" "$report" > "docs/compare/$name.json"
+      jq -S 'del(.rows[].turns) | .notes.command |= gsub(" --(json|plots) [^ ]+"; "") | '"$rounded" "$report" > "docs/compare/$name.json"
     else
       jq -S '.command |= (gsub(" --(out|json|plots) [^ ]+"; "") | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | '"$rounded" "$report" \
         > "docs/results/$name.json"
