@@ -1,6 +1,6 @@
 //! A panel: what each of several variants saves, against what it costs in latency, both as ratios to a baseline.
 
-use coalesce_charts::chart::{Head, Point, Spread, X_RANGE, Y_RANGE, points};
+use coalesce_charts::chart::{Head, Point, Spread, WIDTH, X_RANGE, Y_RANGE, points, standalone};
 use coalesce_charts::scale::Scale;
 use coalesce_charts::series::Series;
 
@@ -45,6 +45,12 @@ pub fn panel<'a>(title: &str, saved: &str, of: &str, marks: &[Mark<'a>]) -> Opti
     let head = Head { title, about: saved, axis: &axis };
     let scales = (&Scale::ratio(x_min, x_max, X_RANGE), &Scale::ratio(y_min, y_max, Y_RANGE));
     Some(points(&head, scales, &y_axis, &marks.iter().map(point).collect::<Vec<_>>()))
+}
+
+/// A panel as a file of its own.
+#[must_use]
+pub fn file(panel: &str) -> String {
+    standalone(panel, WIDTH) + "\n"
 }
 
 const fn spread(Interval { median, low, high }: Interval) -> Spread {

@@ -71,10 +71,6 @@ fn run(scale: f64, effect: f64, seed: u64) -> (Comparison, Vec<Vec<f64>>) {
     (compare(&blocks, plan.error_each()), blocks)
 }
 
-fn differs(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Differs(_))
-}
-
 /// In how many of the runs this holds.
 fn count(scale: f64, effect: f64, holds: impl Fn(&[Verdict]) -> bool) -> usize {
     (0..RUNS).filter(|&seed| holds(&run(scale, effect, seed).0.verdicts)).count()
@@ -98,7 +94,7 @@ fn the_machines_are_as_noisy_as_real_ones() {
 #[test]
 fn without_an_effect_none_is_reported() {
     for scale in [WILD, USUAL] {
-        let times = count(scale, 1.0, |verdicts| !verdicts.iter().any(differs));
+        let times = count(scale, 1.0, |verdicts| !verdicts.iter().any(Verdict::differs));
         assert!(times >= RIGHT_MIN, "noise {scale}: {times} of {RUNS} runs without a false difference");
     }
 }
@@ -108,7 +104,7 @@ fn five_percent_are_found_in_a_noise_of_seven() {
     for effect in [0.95, 1.05] {
         let found = |verdicts: &[Verdict]| {
             let [others @ .., Verdict::Differs(interval)] = verdicts else { return false };
-            !others.iter().any(differs) && (interval.median > 1.0) == (effect > 1.0)
+            !others.iter().any(Verdict::differs) && (interval.median > 1.0) == (effect > 1.0)
         };
         let times = count(USUAL, effect, found);
         assert!(times >= RIGHT_MIN, "{effect}: found in {times} of {RUNS}");
@@ -117,7 +113,7 @@ fn five_percent_are_found_in_a_noise_of_seven() {
 
 #[test]
 fn a_half_is_found_on_a_wild_machine() {
-    let times = count(WILD, 0.5, |verdicts| differs(&verdicts[POLICIES - 1]));
+    let times = count(WILD, 0.5, |verdicts| verdicts[POLICIES - 1].differs());
     assert!(times >= RIGHT_MIN, "found in {times} of {RUNS}");
 }
 
@@ -175,7 +171,7 @@ fn a_page_without_an_effect_reports_none() {
         let (mut silent, mut noises) = (0, Vec::new());
         for seed in 0..RUNS {
             let page = page(scale, |_| 1.0, seed);
-            silent += usize::from(!page.iter().any(|number| number.verdicts.iter().any(differs)));
+            silent += usize::from(!page.iter().any(|number| number.verdicts.iter().any(Verdict::differs)));
             noises.extend(page.iter().map(|number| number.noise));
         }
         noises.sort_by(f64::total_cmp);
@@ -196,7 +192,7 @@ fn a_page_sees_what_is_well_above_the_smallest_effect_that_it_names() {
                 page(scale, |number| effect(named[number]), seed)
             };
             let numbers: Vec<_> = (0..10).flat_map(of_page).collect();
-            let seen = numbers.iter().filter(|number| number.verdicts.last().is_some_and(differs)).count();
+            let seen = numbers.iter().filter(|number| number.verdicts.last().is_some_and(Verdict::differs)).count();
             seen as f64 / numbers.len() as f64
         };
         let (below, above) = (seen(|named| 1.0 + named / 3.0), seen(|named| (1.0 + named).powi(2)));

@@ -10,12 +10,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use coalesce_charts::chart::{WIDTH, standalone};
 use coalesce_charts::series::{Series, styles};
-use coalesce_demo::figure::{Mark, panel};
+use coalesce_demo::figure::{Mark, file, panel};
 use coalesce_demo::json::{of_baseline, of_others};
 use coalesce_demo::machine::Machine;
-use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, Verdict, compare, cpu_time, measure};
+use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, compare, cpu_time, measure};
 use coalesce_demo::table::Table;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -112,6 +111,9 @@ const NARROW: f64 = 1.05;
 
 fn main() -> Result<()> {
     let options = Options::parse();
+    if let Some(dir) = &options.plots {
+        fs::create_dir_all(dir).with_context(|| dir.display().to_string())?; // before minutes of measuring, not after
+    }
     let machine = Machine::look(Path::new(".")); // before the load average is our own
     let mut rows = Vec::new();
     for &queues in &options.queues {
@@ -119,22 +121,12 @@ fn main() -> Result<()> {
             let blocks = row(&options, depth, queues)?;
             let count = blocks.len();
             let loop_kind = options.rate.map_or(String::new(), |rate| format!(", {rate} arrivals per second"));
-            let queues_named = if queues == 1 { "1 queue".to_owned() } else { format!("{queues} queues") };
-            let title = format!("depth {depth}, {queues_named}{loop_kind}; {count} blocks");
-            writeln!(stdout(), "\n{title}\n{}", table(&options, &blocks).text(stdout().is_terminal()).trim_end())?;
+            let shape = format!("depth {depth}, {queues} queue{}", if queues == 1 { "" } else { "s" });
+            let table = table(&options, &blocks).text(stdout().is_terminal());
+            writeln!(stdout(), "\n{shape}{loop_kind}; {count} blocks\n{}", table.trim_end())?;
             rows.push(row_as_json(&options, depth, queues, &blocks));
             if let Some(dir) = &options.plots {
-                fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-                for (saved, file) in SAVED {
-                    let path = dir.join(format!("depth{depth}-queues{queues}-{file}.svg"));
-                    match picture(&options, &format!("depth {depth}, {queues_named}"), saved, &blocks)? {
-                        Some(picture) => fs::write(&path, picture).with_context(|| path.display().to_string())?,
-                        None => eprintln!(
-                            "coalesce-compare: {count} blocks are too few for {}: more --seconds",
-                            path.display()
-                        ),
-                    }
-                }
+                write_pictures(&options, &shape, &dir.join(format!("depth{depth}-queues{queues}")), &blocks)?;
             }
         }
     }
@@ -244,25 +236,36 @@ fn kind(server: &str) -> &str {
     if label == server { server } else { label.split(' ').next().unwrap_or(label) }
 }
 
+/// The pictures of one depth and number of queues, as `path` with what they show.
+fn write_pictures(options: &Options, title: &str, path: &Path, blocks: &[Block<Numbers>]) -> Result<()> {
+    for (saved, name) in SAVED {
+        let path = format!("{}-{name}.svg", path.display());
+        match picture(options, title, saved, blocks)? {
+            Some(picture) => fs::write(&path, picture).context(path)?,
+            None => eprintln!("coalesce-compare: {} blocks are too few for {path}: more --seconds", blocks.len()),
+        }
+    }
+    Ok(())
+}
+
 fn picture(options: &Options, title: &str, saved: usize, blocks: &[Block<Numbers>]) -> Result<Option<String>> {
     let servers = &options.servers[1..];
     let mut kinds: Vec<_> = servers.iter().map(|server| kind(&server.name)).collect();
     kinds.sort_unstable();
     kinds.dedup();
     let styles = styles(&kinds).context("too many servers for a picture")?;
-    let [(_, latency), (_, other)] = [P50, saved].map(|which| number(options, blocks, which));
-    let differs = |verdict: &Verdict| matches!(verdict, Verdict::Differs(_));
+    let [latency, other] = [P50, saved].map(|which| compared(blocks, which, plan(options).error_each()));
     let marks = servers.iter().enumerate().filter_map(|(nth, server)| {
         let style = kinds.iter().position(|name| *name == kind(&server.name))?;
         Some(Mark {
             series: Series { label: label(&server.name), style: styles[style].1 },
             latency: latency.ratios[nth]?,
             saved: other.ratios[nth]?,
-            is_sure: differs(&latency.verdicts[nth]) || differs(&other.verdicts[nth]),
+            is_sure: latency.verdicts[nth].differs() || other.verdicts[nth].differs(),
         })
     });
     let panel = panel(title, HEADS[saved], "read", &marks.collect::<Vec<_>>());
-    Ok(panel.map(|panel| standalone(&panel, WIDTH) + "\n"))
+    Ok(panel.as_deref().map(file))
 }
 
 fn row_as_json(options: &Options, depth: u16, queues: u16, blocks: &[Block<Numbers>]) -> Value {

@@ -22,6 +22,11 @@ pub enum Verdict {
 const NARROW: f64 = 1.05;
 
 impl Verdict {
+    /// Whether a difference was seen.
+    pub const fn differs(&self) -> bool {
+        matches!(self, Self::Differs(_))
+    }
+
     /// Whether more blocks would say little more.
     pub fn is_narrow(&self) -> bool {
         match self {

@@ -1,10 +1,9 @@
 //! The picture: what each policy saves, against what it costs in latency.
 
-use coalesce_charts::chart::{WIDTH, standalone};
 use coalesce_charts::html::figure;
 use coalesce_charts::series::Series;
-use coalesce_demo::figure::Mark;
-use coalesce_demo::paired::{Interval, Verdict};
+use coalesce_demo::figure::{Mark, file};
+use coalesce_demo::paired::Interval;
 
 use crate::demo::Demo;
 use crate::jobs::Job;
@@ -13,6 +12,7 @@ use crate::results::{Measured, What};
 
 /// What is saved, by panel.
 const SAVED: [(What, &str); 2] = [(What::Interrupts, "interrupts per I/O"), (What::Cpu, "CPU time per I/O")];
+
 /// The headline's job, in the guest if there is one: a panel for each of what is saved.
 pub fn lead(demo: &Demo) -> String {
     let panels = chosen(demo).map_or_else(Vec::new, panels);
@@ -31,8 +31,8 @@ pub fn files(demo: &Demo) -> Vec<(String, String)> {
     let of_job = |measured| {
         SAVED.into_iter().filter_map(move |(what, name)| {
             let panel = panel(&title(measured), measured, (what, name))?;
-            let file = format!("{}-{}-{}.svg", measured.place.name(), measured.job.name(), name.split(' ').next()?);
-            Some((file.to_lowercase(), standalone(&panel, WIDTH) + "\n"))
+            let name = format!("{}-{}-{}.svg", measured.place.name(), measured.job.name(), name.split(' ').next()?);
+            Some((name.to_lowercase(), file(&panel)))
         })
     };
     deep(demo).flat_map(of_job).collect()
@@ -67,12 +67,12 @@ fn draw(id: &str, title: &str, panels: &[String]) -> String {
 
 fn panel(title: &str, measured: &Measured, (what, name): (What, &str)) -> Option<String> {
     let (rates, saved) = (measured.compare(What::Rate(0)), measured.compare(what));
-    let differs = |verdicts: &[Verdict], nth: usize| matches!(verdicts[nth], Verdict::Differs(_));
     let marks = measured.policies.others().enumerate().filter_map(|(nth, policy)| {
-        let (rate, saved_here) = (rates.ratios[nth]?, saved.ratios[nth]?);
+        let rate = rates.ratios[nth]?;
         let latency = Interval { median: 1.0 / rate.median, low: 1.0 / rate.high, high: 1.0 / rate.low };
-        let is_sure = differs(&rates.verdicts, nth) || differs(&saved.verdicts, nth);
-        Some(Mark { series: Series { label: &policy.label, style: policy.style }, latency, saved: saved_here, is_sure })
+        let is_sure = rates.verdicts[nth].differs() || saved.verdicts[nth].differs();
+        let series = Series { label: &policy.label, style: policy.style };
+        Some(Mark { series, latency, saved: saved.ratios[nth]?, is_sure })
     });
     let unit = measured.job.rates()[0].name.trim_end_matches("s/s");
     coalesce_demo::figure::panel(title, name, unit, &marks.collect::<Vec<_>>())
