@@ -17,13 +17,14 @@ check=
 if [ "${1:-}" = --check ]; then
   check=1
 else
+  where_it_wrote='gsub(" --(out|json|plots) [^ ]+"; "")'
   rounded='walk(if type == "number" then . * 1e4 | round / 1e4 else . end)'
   for run; do
     name=${run%%=*} report=${run#*=}
     if jq -e .servers "$report" > /dev/null; then
-      jq -S 'del(.rows[].turns) | .notes.command |= gsub(" --(json|plots) [^ ]+"; "") | '"$rounded" "$report" > "docs/compare/$name.json"
+      jq -S 'del(.rows[].turns) | .notes.command |= '"$where_it_wrote | $rounded" "$report" > "docs/compare/$name.json"
     else
-      jq -S '.command |= (gsub(" --(out|json|plots) [^ ]+"; "") | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | '"$rounded" "$report" \
+      jq -S '.command |= ('"$where_it_wrote"' | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | '"$rounded" "$report" \
         > "docs/results/$name.json"
     fi
   done
@@ -36,24 +37,26 @@ defs='
   def short: if . >= 100 then digits(0) elif . >= 10 then digits(1) elif . >= 1 then digits(2) else digits(3) end;
   def ratio: if . == null then "∞" elif . >= 10 then digits(0) elif . >= 2 then digits(1) else digits(2) end;
   def interval: "\(.median | ratio) (\(.low | ratio) to \(.high | ratio))";
+  def again: if .exact then "\(.control.median | ratio) exact" elif .control == null then "–" else .control | interval end;
+  def number($place; $job; $name): .[$place].jobs[] | select(.jobname == $job) | .metrics[] | select(.name == $name);
   def told: if .verdict | startswith("too") then .verdict elif .exact then "\(.ratio.median | ratio) exact" elif .verdict == "differs" then "**\(.ratio | interval)**" else .ratio | interval end;
 '
 # What a policy is worth: 32 reads in flight in a run with many policies, and one read at a time in `make demo`.
 jq -r --slurpfile alone docs/results/1-demo.json "$defs"'
   . as $run
-  | def number($of; $place; $job; $name): $of[$place].jobs[] | select(.jobname == $job) | .metrics[] | select(.name == $name);
-  def cells(f; g): [(("native", "guest", "nvme") as $place | ("interrupts/IO", "CPU µs/IO", "reads/s") as $name | number($run; $place; "depth32"; $name) | f),
-    (number($alone[0]; "native"; "depth1"; "reads/s") | g)] | join(" | ");
+  | def cells(f; g): [(("native", "guest", "nvme") as $place | ("interrupts/IO", "CPU µs/IO", "reads/s") as $name | $run | number($place; "depth32"; $name) | f),
+    ($alone[0] | number("native"; "depth1"; "reads/s") | g)] | join(" | ");
   "32 reads in flight: \(run_of), \(.machine.date), commit \(.machine.commit).", "",
   "One read at a time: \($alone[0] | run_of), \($alone[0].machine.date), commit \($alone[0].machine.commit).", "",
   "| policy | native client: interrupts/IO | CPU µs/IO | reads/s | guest, virtio-blk: interrupts/IO | CPU µs/IO | reads/s | guest, NVMe: interrupts/IO | CPU µs/IO | reads/s | one at a time, native: reads/s |",
   "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
   "| \(.baseline) | \(cells(.baseline | short; .baseline | short)) |",
-  (def again: if .exact then "\(.control.median | ratio) exact" else .control | interval end; "| \(.baseline), again | \(cells(again; again)) |"),
+  "| \(.baseline), again | \(cells(again; again)) |",
   (.policies[] | select(.label != $run.baseline) | .label as $policy
     | "| \(.policy) | \(cells(.policies[$policy] | told; .policies[$policy] // null | if . then told else "" end)) |"),
   ""' docs/results/3-frontier.json > "$work/policies.md"
-for run in docs/results/[1-3]-*.json; do
+for run in docs/results/*.json; do
+  case $run in *-busy.json) continue ;; esac
   jq -r "$defs"'
     "**\(.machine.date), commit \(.machine.commit // "unknown")**: \(run_of).", "", (.headline[] | "- \(.)"), ""' "$run"
 done > "$work/results.md"
@@ -61,7 +64,7 @@ done > "$work/results.md"
   printf 'Runs on a busy machine ([their tables](results-tables.md)):\n\n'
   jq -r "$defs"'
     [.native, .guest, .counted, .nvme | values | .jobs[]? | .metrics[] | .policies[] | .verdict] as $verdicts
-    | "- \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference, \([$verdicts[] | select(startswith("too"))] | length) are too noisy. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' docs/results/[5-7]-*.json
+    | "- \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference, \([$verdicts[] | select(startswith("too"))] | length) are too noisy. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' docs/results/*-busy.json
   echo
 } >> "$work/results.md"
 for run in docs/results/*.json; do
@@ -78,7 +81,7 @@ for run in docs/results/*.json; do
           "| policy | \([.metrics[].name] | join(" | ")) |",
           "|---|\(.metrics | map("--:") | join("|"))|",
           "| \($run.baseline) | \([.metrics[].baseline | short] | join(" | ")) |",
-          "| \($run.baseline), again | \([.metrics[] | if .exact then "\(.control.median | ratio) exact" elif .control == null then "–" else .control | interval end] | join(" | ")) |",
+          "| \($run.baseline), again | \([.metrics[] | again] | join(" | ")) |",
           ($run.policies[].label | select(. != $run.baseline) | select($job.metrics[0].policies[.]) | . as $policy
             | "| \($policy) | \([$job.metrics[].policies[$policy] | told] | join(" | ")) |")),
       ""' "$run"
@@ -96,13 +99,12 @@ jq --slurp --raw-output --from-file scripts/contradictions.jq docs/results/*.jso
 # What a newcomer reads: a long run with the default alone, and `make demo`.
 for run in 2-long 1-demo; do jq -r "$defs"'
   . as $run
-  | def number($place; $name): $run[$place].jobs[] | select(.jobname == "depth32") | .metrics[] | select(.name == $name);
-  def cells(f): [("guest", "nvme") as $place | ("interrupts/IO", "CPU µs/IO", "reads/s") as $name | number($place; $name) | f] | join(" | ");
+  | def cells(f): [("guest", "nvme") as $place | ("interrupts/IO", "CPU µs/IO", "reads/s") as $name | $run | number($place; "depth32"; $name) | f] | join(" | ");
   "`\(.command | if . == "coalesce-demo" then "make demo" else . end)`, \(.machine.date), \(.machine.cores) CPUs of an \(.machine.cpu), load \(.machine.load) at the start, QEMU emulation without KVM:", "",
   "| policy | virtio-blk: interrupts/IO | CPU µs/IO | reads/s | NVMe: interrupts/IO | CPU µs/IO | reads/s |",
   "|---|--:|--:|--:|--:|--:|--:|",
   "| \(.baseline) | \(cells(.baseline | short)) |",
-  "| \(.baseline), again | \(cells(if .exact then "\(.control.median | ratio) exact" else .control | interval end)) |",
+  "| \(.baseline), again | \(cells(again)) |",
   (.policies[] | select(.label != $run.baseline) | .label as $policy | "| \(.policy) | \(cells(.policies[$policy] | told)) |"),
   ""' "docs/results/$run.json"; done > "$work/table"
 # Others' servers: what a buyer reads, and all of it.
@@ -114,7 +116,6 @@ compared='
     spdk80: "SPDK with a bdev that takes 80 µs, on a CPU that it polls on" }[.notes.kind];
   def head: "**\(about)\(if .rate then ", \(.rate) arrivals per second and queue" else "" end)**: \(.notes.versions), \(.machine.date), commit \(.machine.commit // "unknown"), `\(.notes.command)`;", "\(machine).";
   def place: "\(.depth), \(.queues)";
-  def cell: if .exact then "\(.control.median | ratio) exact" elif .control == null then "–" else .control | interval end;
 '
 for run in docs/compare/*.json; do
   jq -r "$defs$compared"'
@@ -138,7 +139,7 @@ for run in docs/compare/*.json; do
       "| depth, queues | server | \([.rows[0].metrics[].name] | join(" | ")) |", "|---|---|\([.rows[0].metrics[] | "--:"] | join("|"))|",
       (.rows[] | . as $row
         | "| \(place) | \($run.servers[0]) | \([.metrics[].baseline | short] | join(" | ")) |",
-          "| | the same, again | \([.metrics[] | cell] | join(" | ")) |",
+          "| | the same, again | \([.metrics[] | again] | join(" | ")) |",
           ($run.servers[1:][] as $server | "| | \($server) | \([$row.metrics[].servers[$server] | told] | join(" | ")) |")),
       ""' "$run"
 done > "$work/compare-tables.md"
