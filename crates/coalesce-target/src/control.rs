@@ -1,7 +1,8 @@
 //! The control socket: JSON-RPC 2.0, one object per line. A parameter that SPDK has too keeps SPDK's name.
 
+use crate::clients::{Limits, Place, send_all, serve_clients};
 use crate::link::DiskStats;
-use crate::socket::{Access, BoundSocket, Door, serve_clients};
+use crate::socket::{Access, BoundSocket, Door};
 use crate::supervisor::{Disk, reset_stats_of, stats_of};
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
@@ -20,8 +21,8 @@ const LINE_MAX: u64 = 64 << 10;
 /// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most clients served at a time.
-const CLIENTS_MAX: usize = 64;
+/// The most clients served at a time. Others than the operator are there only if the socket's mode is changed.
+const CLIENTS_MAX: Limits = Limits { all: 64, others: 63 };
 
 /// Serves commands about `disks` until the process ends.
 ///
@@ -33,15 +34,15 @@ pub fn listen(path: &Path, disks: Arc<[Disk]>) -> Result<BoundSocket> {
         bail!("control socket {}: it is connected: allowed is one that listens", path.display())
     };
     let listener = listener.try_clone().context("control socket")?;
-    let refuse = |mut stream: UnixStream, why: &str| {
-        let _ = stream.write_all(format!("{}\n", error(Value::Null, SERVER_BUSY, why)).as_bytes()); // it may have left
+    let refuse = |stream: &UnixStream, why: &str| {
+        let _ = send_all(stream, format!("{}\n", error(Value::Null, SERVER_BUSY, why)).as_bytes()); // it may have left
     };
-    let serve = move |stream| serve(&stream, &disks);
+    let serve = move |stream: &UnixStream, place: &Place<UnixStream>| serve(stream, place, &disks);
     serve_clients("control", CLIENTS_MAX, move || listener.accept(), serve, refuse)?;
     Ok(socket)
 }
 
-fn serve(stream: &UnixStream, disks: &[Disk]) {
+fn serve(stream: &UnixStream, place: &Place<UnixStream>, disks: &[Disk]) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -49,12 +50,10 @@ fn serve(stream: &UnixStream, disks: &[Disk]) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
+        let Some(_answering) = place.wait_for_answer() else { return };
         let is_whole = line.ends_with(b"\n") || (line.len() as u64) < LINE_MAX;
         let answer = if is_whole { answer(&line, disks) } else { Some(error(Value::Null, INVALID_REQUEST, TOO_LONG)) };
-        if let Some(answer) = answer
-            && let mut stream = stream
-            && stream.write_all(format!("{answer}\n").as_bytes()).is_err()
-        {
+        if answer.is_some_and(|answer| send_all(stream, format!("{answer}\n").as_bytes()).is_err()) {
             return;
         }
         if !is_whole {

@@ -14,6 +14,7 @@ pub mod backend_program;
 pub mod bench;
 pub mod bus_error;
 pub mod call;
+pub mod clients;
 pub mod config;
 pub mod control;
 pub mod disk;

@@ -1,10 +1,10 @@
 //! Statistics for Prometheus, over HTTP on a loopback address.
 
+use crate::clients::{Limits, Place, send_all, serve_clients};
 use crate::link::DiskStats;
-use crate::socket::serve_clients;
 use crate::stats::{BudgetStats, QueueStats};
 use crate::supervisor::{Disk, stats_of};
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text};
 use prometheus_client::metrics::MetricType;
@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,31 +21,32 @@ use std::time::{Duration, Instant};
 pub const HEAD_MAX: usize = 8 << 10;
 /// The most header lines in a request.
 const HEADERS_MAX: usize = 64;
-/// The longest pause of a client while it sends or receives.
+/// The longest pause of a client while it sends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most clients served at a time. Each has a thread of its own, so a silent client does not delay others.
-const CLIENTS_MAX: usize = 32;
+/// The most clients served at a time.
+const CLIENTS_MAX: Limits = Limits { all: 32, others: 32 };
 
 /// Answers at `address`, one request per connection, until the process ends.
 ///
 /// # Errors
 /// The address cannot be bound.
-pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> anyhow::Result<()> {
+pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("metrics at {address}"))?;
-    let serve = move |stream| {
-        let _ = answer(stream, &disks); // the client may have left
+    let serve = move |stream: &TcpStream, place: &Place<TcpStream>| {
+        let _ = answer(stream, place, &disks); // the client may have left
     };
-    let refuse = |mut stream: TcpStream, why: &str| {
-        let _ = stream.write_all(&response("503 Service Unavailable", PLAIN, why)); // the client may have left
+    let refuse = |stream: &TcpStream, why: &str| {
+        let _ = send_all(stream, &response("503 Service Unavailable", PLAIN, why)); // the client may have left
     };
     serve_clients("metrics", CLIENTS_MAX, move || listener.accept(), serve, refuse)
 }
 
-fn answer(mut stream: TcpStream, disks: &[Disk]) -> io::Result<()> {
+fn answer(stream: &TcpStream, place: &Place<TcpStream>, disks: &[Disk]) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let response = match receive_path(&mut stream)?.as_deref() {
+    let path = receive_path(stream)?;
+    let Some(_answering) = place.wait_for_answer() else { return Ok(()) };
+    let response = match path.as_deref() {
         Ok("/metrics") => match text(disks) {
             Ok(text) => response("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", &text),
             Err(fmt::Error) => response("500 Internal Server Error", PLAIN, ""),
@@ -53,7 +54,7 @@ fn answer(mut stream: TcpStream, disks: &[Disk]) -> io::Result<()> {
         Ok(_) => response("404 Not Found", PLAIN, "see /metrics\n"),
         Err(Refused) => response("400 Bad Request", PLAIN, "only GET /metrics is supported\n"),
     };
-    stream.write_all(&response)
+    send_all(stream, &response)
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -83,7 +84,7 @@ pub fn request_path(bytes: &[u8]) -> Result<Option<&str>, Refused> {
 }
 
 /// [`request_path`] of what a client sends. A client that stops early or takes too long is refused.
-fn receive_path(stream: &mut TcpStream) -> io::Result<Result<String, Refused>> {
+fn receive_path(mut stream: &TcpStream) -> io::Result<Result<String, Refused>> {
     let until = Instant::now() + PATIENCE;
     let mut bytes = Vec::new();
     while Instant::now() < until {

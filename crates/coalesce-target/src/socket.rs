@@ -1,4 +1,4 @@
-//! Unix sockets: bound here and removed when they are no longer needed, or inherited; and the clients that connect to them.
+//! Unix sockets: bound here and removed when they are no longer needed, or inherited.
 
 use crate::config::{Mode, inherited};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -16,8 +16,6 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tracing::warn;
@@ -198,54 +196,6 @@ pub fn accepted<S, A>(outcome: std::io::Result<(S, A)>) -> Option<S> {
         sleep(Duration::from_millis(10)); // the listener stays ready; retrying at once would spin
     }
     outcome.ok().map(|(stream, _)| stream)
-}
-
-/// Serves clients, each on a thread of its own, until the process ends. Refuses a client while `max` are being served.
-///
-/// # Errors
-/// The system gives no thread.
-pub fn serve_clients<S: Send + 'static, A>(
-    name: &'static str,
-    max: usize,
-    mut accept: impl FnMut() -> std::io::Result<(S, A)> + Send + 'static,
-    serve: impl Fn(S) + Send + Sync + 'static,
-    refuse: impl Fn(S, &str) + Send + 'static,
-) -> Result<()> {
-    let (clients, serve) = (Arc::new(AtomicUsize::new(0)), Arc::new(serve));
-    let accept_all = move || {
-        loop {
-            let Some(stream) = accepted(accept()) else { continue };
-            if clients.load(Ordering::Relaxed) >= max {
-                warn!("{name}: refused a client: {max} are connected, which is the limit");
-                refuse(stream, &format!("{max} clients are connected, which is the limit"));
-                continue;
-            }
-            let place = Place::new(&clients);
-            let serve = serve.clone();
-            let thread = std::thread::Builder::new().name(format!("{name}-client"));
-            if let Err(error) = thread.spawn(move || (place, serve(stream)).1) {
-                warn!("{name}: refused a client: no thread: {error}");
-            }
-        }
-    };
-    std::thread::Builder::new().name(name.into()).spawn(accept_all).context("a thread")?;
-    Ok(())
-}
-
-/// Counts one client that is being served.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn new(clients: &Arc<AtomicUsize>) -> Self {
-        clients.fetch_add(1, Ordering::Relaxed);
-        Self(clients.clone())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
