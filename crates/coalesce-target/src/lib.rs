@@ -30,6 +30,7 @@ pub mod record;
 pub mod sandbox;
 pub mod server;
 pub mod shared_memory;
+pub mod signals;
 pub mod socket;
 pub mod source;
 pub mod stats;

@@ -11,7 +11,7 @@ use coalesce_target::config::{
 };
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::top::{self, Top};
-use coalesce_target::{control, log, metrics, print, say, worker};
+use coalesce_target::{control, log, metrics, print, say, signals, worker};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::sysinfo::sysinfo;
 use serde_json::Value;
@@ -86,7 +86,10 @@ EXAMPLES
           -object memory-backend-memfd,id=m,size=1G,share=on \\
           -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/tmp/n\"}}'
 
-On SIGTERM or SIGINT the target completes the requests in flight, delivers held completions, and removes its sockets.";
+On SIGTERM, SIGINT, SIGHUP or SIGQUIT the target completes the requests in
+flight, delivers held completions, and removes its sockets. A second SIGTERM or
+SIGINT ends it at once. It ignores all other signals, such as SIGUSR1, and
+those that it is started with as ignored, as nohup does with SIGHUP.";
 
 const CALL_EXAMPLES: &str = "\
 EXAMPLES
@@ -305,11 +308,12 @@ fn serve(options: Serve) -> Result<()> {
     log::start(level);
     let config = options.into_config()?;
     // Block the signals before any thread starts, so that every thread inherits the mask.
-    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    let stops = SigSet::from_iter(signals::stops());
     // The parent process may have set SIGCHLD to be ignored. Then no signal would report that a disk's process ended.
     // SAFETY: no handler runs.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.context("signals")?;
-    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD]).thread_block().context("signals")?;
+    stops.iter().chain([Signal::SIGCHLD]).collect::<SigSet>().thread_block().context("signals")?;
+    signals::ignore_foreign().context("signals")?;
     let mut supervisor = Supervisor::start(&config, level.to_string())?;
     let disks = supervisor.disks().clone();
     if let Some(Loopback(address)) = config.metrics {
@@ -328,9 +332,9 @@ fn serve(options: Serve) -> Result<()> {
         info!(disk = about.ctrlr, "{data}, {} bytes, {queues}, at {}", about.size, about.socket);
     }
 
-    let signal = supervisor.run(&signals)?;
+    let signal = supervisor.run(&stops)?;
     info!("{}: finishing", signal.map_or("the front end has left", Signal::as_str));
-    signals.thread_unblock().context("signals")?; // a second signal ends the process at once
+    SigSet::from_iter(signals::TWICE).thread_unblock().context("signals")?; // a second one ends the process at once
     drop(control);
     supervisor.stop()
 }

@@ -8,11 +8,11 @@ use crate::queue::RunReport;
 use crate::record::{Writer, monotonic_ns};
 use crate::server::{DiskParts, DiskServer};
 use crate::vhost::front_end::VhostUserBlk;
-use crate::{bus_error, log, record, sandbox};
+use crate::{bus_error, log, record, sandbox, signals};
 use anyhow::{Context as _, Result, bail};
 use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::io::PipeWriter;
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
@@ -30,10 +30,7 @@ const DESCRIPTORS_MAX: usize = 2;
 pub fn run() -> Result<()> {
     close_inherited_files().context("inherited descriptors")?;
     // Only the supervisor ends this process, even if a terminal or a service manager signals the whole process group.
-    for ignored in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGXFSZ] {
-        // SAFETY: no handler runs.
-        unsafe { signal(ignored, SigHandler::SigIgn) }.context("signals")?;
-    }
+    signals::ignore_all().context("signals")?;
     set_pdeathsig(Signal::SIGKILL).context("parent-death signal")?;
     // After a panic nothing about this disk can be trusted, and there is no other in this process.
     let say = std::panic::take_hook();

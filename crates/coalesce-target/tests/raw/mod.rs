@@ -7,7 +7,7 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, VecDeque};
@@ -16,6 +16,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd, FromRawFd as _, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{Ordering, fence};
@@ -128,6 +129,15 @@ impl Target {
         let mut command = Command::new(BINARY);
         command.args(["serve", "--config"]).arg(directory.path().join("config.toml"));
         command.arg("--control").arg(directory.path().join("control"));
+        // A target heeds what its parent ignores. Whoever runs the tests may ignore these, as nohup(1) does.
+        let heed = || {
+            let heeded = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+            // SAFETY: no handler runs.
+            heeded.into_iter().try_for_each(|heeded| unsafe { signal(heeded, SigHandler::SigDfl) }.map(drop))?;
+            Ok(())
+        };
+        // SAFETY: signal(2) may be called after a fork.
+        unsafe { command.pre_exec(heed) };
         let mut child = change(&mut command).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let log_reader = child.stderr.take().map(|stderr| {
