@@ -13,7 +13,7 @@ use crate::disk::Disk;
 use crate::record::Recorder;
 use crate::source::Source;
 use anyhow::{Context as _, Result};
-use coalesce_policy::Spec;
+use coalesce_policy::{Spec, SpecError};
 use mailbox::{Mailbox, mailbox};
 use serving::Queue;
 use std::sync::Arc;
@@ -50,6 +50,14 @@ impl<S: Source> PreparedQueue<S> {
         let (mailbox, inbox) = mailbox()?;
         let name = format!("{}-{index}", disk.name);
         Ok(Self { name, queue: Queue::new(index, disk, config, inbox)?, mailbox })
+    }
+
+    /// Sets the policy.
+    ///
+    /// # Errors
+    /// The policy is refused.
+    pub fn set_policy(&mut self, policy: Spec) -> Result<(), SpecError> {
+        self.queue.set_policy(policy)
     }
 }
 

@@ -15,9 +15,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, PipeWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tracing::{error, warn};
@@ -85,25 +85,78 @@ pub fn create(path: &Path) -> Result<(File, u64)> {
         .with_context(|| format!("record {}", path.display()))
 }
 
-/// Copies the lines of one disk's process from a pipe to the file of the record, until that process ends.
+/// The record of one disk: its lines go to a file that it shares with other disks, until an error ends it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    file: Arc<Mutex<File>>,
+    error: Arc<OnceLock<String>>,
+}
+
+impl Record {
+    /// Writes to this file.
+    #[must_use]
+    pub fn new(file: Arc<Mutex<File>>) -> Self {
+        Self { file, error: Arc::default() }
+    }
+
+    /// The error that has ended it.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        self.error.get().map(String::as_str)
+    }
+
+    /// Appends whole lines. If there is no room for all of them, none is left.
+    fn append(&self, lines: &[u8]) -> std::io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner); // so that no other line splits these
+        let metadata = file.metadata()?;
+        let written = file.write_all(lines);
+        if written.is_err() && metadata.is_file() {
+            file.set_len(metadata.len())?;
+        }
+        written
+    }
+
+    /// Appends whole lines only, because a process that is killed may leave a part of a line.
+    fn append_lines(&self, from: &mut impl Read) -> std::io::Result<()> {
+        let mut bytes = vec![0; LINES_MAX];
+        let mut len = 0;
+        loop {
+            match from.read(&mut bytes[len..]) {
+                Ok(0) => return Ok(()),
+                Ok(more) => len += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            let whole = bytes[..len].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            self.append(&bytes[..whole])?;
+            bytes.copy_within(whole..len, 0);
+            len -= whole;
+            if len == bytes.len() {
+                return Err(Error::new(ErrorKind::InvalidData, "a line does not end"));
+            }
+        }
+    }
+}
+
+/// Copies the lines of one disk's process from a pipe to its record, until that process ends.
 #[derive(Debug)]
-pub struct Gatherer(JoinHandle<std::io::Result<()>>);
+pub struct Gatherer(JoinHandle<()>);
 
 impl Gatherer {
     /// Starts the copying thread. Returns it with the pipe's end for the disk's process.
     ///
     /// # Errors
     /// The system gives no descriptor or no thread.
-    pub fn spawn(file: &File) -> Result<(Self, PipeWriter)> {
+    pub fn spawn(record: Record) -> Result<(Self, PipeWriter)> {
         let (mut reader, writer) = std::io::pipe().context("a pipe for the record")?;
-        let file = file.try_clone().context("a descriptor for the record")?;
         let gather = move || {
-            let outcome = append_lines(&mut reader, &file);
-            if let Err(error) = &outcome {
+            if record.error().is_none()
+                && let Err(error) = record.append_lines(&mut reader)
+            {
                 error!("record: {error}: nothing more is recorded");
-                let _ = std::io::copy(&mut reader, &mut std::io::sink()); // so that the process can go on writing
+                let _ = record.error.set(error.to_string()); // the gatherer of a process before this one may have set it
             }
-            outcome
+            let _ = std::io::copy(&mut reader, &mut std::io::sink()); // so that the process can go on writing
         };
         let thread = std::thread::Builder::new().name("record".into()).spawn(gather);
         Ok((Self(thread.context("a thread for the record")?), writer))
@@ -113,36 +166,6 @@ impl Gatherer {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
-    }
-
-    /// Waits until the process has ended and its lines are in the file.
-    ///
-    /// # Errors
-    /// The lines could not be written: the record is incomplete.
-    pub fn finish(self) -> Result<()> {
-        let outcome = self.0.join().unwrap_or_else(|_| Err(Error::other("its thread has panicked")));
-        outcome.context("record: it is not complete")
-    }
-}
-
-/// Appends whole lines only, because a process that is killed may leave a part of a line.
-fn append_lines(from: &mut impl Read, mut file: &File) -> std::io::Result<()> {
-    let mut bytes = vec![0; LINES_MAX];
-    let mut len = 0;
-    loop {
-        match from.read(&mut bytes[len..]) {
-            Ok(0) => return Ok(()),
-            Ok(more) => len += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        }
-        let whole = bytes[..len].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        file.write_all(&bytes[..whole])?; // in one write, so that no line of another disk splits it
-        bytes.copy_within(whole..len, 0);
-        len -= whole;
-        if len == bytes.len() {
-            return Err(Error::new(ErrorKind::InvalidData, "a line does not end"));
-        }
     }
 }
 
@@ -329,9 +352,11 @@ mod tests {
     #[test]
     fn only_whole_lines_are_appended_and_an_endless_line_is_refused() {
         let mut file = tempfile::tempfile().unwrap();
+        let record = Record::new(Arc::new(Mutex::new(file.try_clone().unwrap())));
+        let append = |text: String| record.append_lines(&mut text.as_bytes());
         let long = "x".repeat(LINES_MAX - 1) + "\n";
-        append_lines(&mut format!("first\n{long}second\nkilled in mid-l").as_bytes(), &file).unwrap();
-        let error = append_lines(&mut format!("third\nx{long}").as_bytes(), &file).unwrap_err();
+        append(format!("first\n{long}second\nkilled in mid-l")).unwrap();
+        let error = append(format!("third\nx{long}")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         file.seek(SeekFrom::Start(0)).unwrap();
         let mut text = String::new();

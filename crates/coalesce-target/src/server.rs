@@ -2,19 +2,20 @@
 
 use crate::backend::{Backend, FileBackend, Locking, MemoryBackend};
 use crate::call::CallRings;
-use crate::config::{DiskConfig, Latency, Size};
+use crate::config::{Device, DiskConfig, Latency, Size};
 use crate::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use crate::front_end::FrontEnd;
 use crate::queue::{Control, PreparedQueue, QueueConfig, QueueThread, RunReport};
 use crate::record::Recorder;
 use crate::socket::{Door, accepted};
 use crate::stats::QueueStats;
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use coalesce_policy::Spec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 use serde::{Deserialize, Serialize};
 use std::net::Shutdown;
+use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,7 @@ use tracing::{info, warn};
 #[derive(Debug)]
 pub struct DiskServer<F: FrontEnd> {
     about: DiskInfo,
+    device: Device,
     queues: Arc<[QueueThread<F::Source>]>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -81,6 +83,17 @@ impl<F: FrontEnd> DiskParts<F> {
     #[must_use]
     pub fn file_len_max(&self) -> u64 {
         self.about.size.max(F::FILE_LEN_MAX)
+    }
+
+    /// Sets the policy of one queue, or of all, before they are served.
+    ///
+    /// # Errors
+    /// There is no such queue, or the policy is refused.
+    pub fn set_policy(&mut self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+        self.config.device.check_policy(policy)?;
+        let chosen = chosen(queue, self.queues.len())?;
+        self.queues[chosen].iter_mut().try_for_each(|queue| queue.set_policy(policy.clone()))?;
+        Ok(())
     }
 
     fn try_open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
@@ -149,6 +162,7 @@ impl<F: FrontEnd> DiskServer<F> {
     /// The system refuses a resource, or `prepare` fails.
     pub fn start(parts: DiskParts<F>, door: Door, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
         let DiskParts { about, config, disk, queues } = parts;
+        let device = config.device;
         let queues: Arc<[QueueThread<F::Source>]> =
             queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
         let stop = EventFd::new().context("eventfd")?;
@@ -165,7 +179,7 @@ impl<F: FrontEnd> DiskServer<F> {
         let thread = std::thread::Builder::new().name(name).spawn(run).context("a thread")?;
         prepare()?;
         let _ = begin.send(()); // the thread is waiting for it
-        Ok(Self { about, queues, shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self { about, device, queues, shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// The description of the disk.
@@ -198,6 +212,7 @@ impl<F: FrontEnd> DiskServer<F> {
     /// # Errors
     /// There is no such queue, or the policy is refused.
     pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+        self.device.check_policy(policy)?;
         for queue in self.chosen(queue)? {
             let answer = queue.ask(|answer| Control::SetPolicy(policy.clone(), answer));
             answer.context("the queue has ended")??;
@@ -217,9 +232,7 @@ impl<F: FrontEnd> DiskServer<F> {
     }
 
     fn chosen(&self, queue: Option<usize>) -> Result<&[QueueThread<F::Source>]> {
-        let Some(index) = queue else { return Ok(&self.queues) };
-        let chosen = self.queues.get(index).map(std::slice::from_ref);
-        chosen.ok_or_else(|| anyhow!("queue is {index}; allowed: 0 to {}", self.queues.len() - 1))
+        Ok(&self.queues[chosen(queue, self.queues.len())?])
     }
 
     /// Completes the requests in flight, delivers the held completions, then closes the connection. The order matters:
@@ -244,6 +257,15 @@ impl<F: FrontEnd> DiskServer<F> {
 impl<F: FrontEnd> Drop for DiskServer<F> {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// The range of one queue, or of all, of a disk that has so many.
+fn chosen(queue: Option<usize>, queues: usize) -> Result<Range<usize>> {
+    match queue {
+        None => Ok(0..queues),
+        Some(queue) if queue < queues => Ok(queue..queue + 1),
+        Some(queue) => bail!("queue is {queue}; allowed: 0 to {}", queues - 1),
     }
 }
 

@@ -1,26 +1,26 @@
 //! Runs a process for each disk, so that a guest can end at most its own disk's process. The supervisor starts,
 //! questions, restarts and stops these processes. It maps no guest memory, opens no image, and reads from no front end.
 
+mod disk;
+
+pub use disk::{Disk, reset_stats_of, stats_of};
+
 use crate::config::{Config, DiskConfig, Sandbox};
-use crate::link::{DiskStats, Identity, Link, PATIENCE, Pending, PolicyChange, Request, Setup, SliceChange};
+use crate::link::{Identity, Link, Pending, Request, Setup};
 use crate::log;
-use crate::record::{self, Gatherer};
-use crate::server::DiskInfo;
+use crate::record::{self, Gatherer, Record};
 use crate::socket::{Access, BoundSocket, Door};
 use anyhow::{Context as _, Result, anyhow, bail};
-use coalesce_policy::Spec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{User, getgrouplist};
-use serde::de::DeserializeOwned;
 use std::ffi::CString;
-use std::fs::File;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, warn};
@@ -37,130 +37,6 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(10
 /// A process that ran this long is restarted at once.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// A disk as the supervisor sees it.
-#[derive(Debug)]
-pub struct Disk {
-    config: DiskConfig,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    about: Option<DiskInfo>,
-    process: Option<Process>,
-    restarts: u64,
-    policies: Vec<PolicyChange>,
-}
-
-/// A disk's process while it serves.
-#[derive(Clone, Debug)]
-struct Process {
-    pid: u32,
-    link: Arc<Link>,
-}
-
-impl Disk {
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.config.name()
-    }
-
-    /// Its description; `None` before its first start.
-    #[must_use]
-    pub fn about(&self) -> Option<DiskInfo> {
-        self.state().about.clone()
-    }
-
-    /// The id of its process; `None` while the process has ended and another has not started.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.state().process.as_ref().map(|process| process.pid)
-    }
-
-    /// How often its process was restarted.
-    #[must_use]
-    pub fn restarts(&self) -> u64 {
-        self.state().restarts
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn link(&self) -> Result<Arc<Link>> {
-        let process = self.state().process.clone();
-        let why = if self.config.memory.is_some() { "its memory is lost" } else { "it is being restarted" };
-        Ok(process.ok_or_else(|| anyhow!("its process has ended: {why}"))?.link)
-    }
-
-    fn begin(&self, request: Request) -> Result<Pending> {
-        self.link()?.begin(request)
-    }
-
-    fn named<T>(&self, outcome: Result<T>) -> Result<T> {
-        outcome.with_context(|| format!("disk {}", self.name()))
-    }
-
-    /// Changes the policy of one queue, or of all, for as long as the target runs. No request is dropped.
-    ///
-    /// # Errors
-    /// There is no such queue, the policy is refused, or the disk's process does not answer.
-    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
-        self.named(self.config.device.check_policy(policy))?;
-        let deadline = Instant::now() + PATIENCE;
-        let change = PolicyChange { queue, policy: policy.to_string() };
-        let policies = {
-            let policies = &mut self.state().policies;
-            let before = policies.clone();
-            policies.retain(|earlier| queue.is_some() && earlier.queue != queue);
-            policies.push(change.clone()); // before the answer, because the process may be restarted meanwhile
-            before
-        };
-        let outcome = self.begin(Request::SetPolicy(change)).and_then(|pending| pending.wait::<()>(deadline));
-        if outcome.is_err() {
-            self.state().policies = policies;
-        }
-        self.named(outcome)
-    }
-
-    /// Notes for one queue, or for all, that the guest runs, or does not, for this time. Lost if the disk's process ends.
-    ///
-    /// # Errors
-    /// There is no such queue, or the disk's process does not answer.
-    pub fn set_running(&self, queue: Option<usize>, running: bool, time: Duration) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        let until_ns = record::monotonic_ns() + u64::try_from(time.as_nanos())?;
-        let change = Request::SetRunning(SliceChange { queue, running, until_ns });
-        self.named(self.begin(change).and_then(|pending| pending.wait(deadline)))
-    }
-}
-
-/// The statistics of several disks.
-pub fn stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<(&'a Disk, Result<DiskStats>)> {
-    ask_each(disks, &Request::Stats)
-}
-
-/// Resets the statistics of several disks.
-///
-/// # Errors
-/// One of them does not answer.
-pub fn reset_stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Result<()> {
-    ask_each(disks, &Request::ResetStats).into_iter().try_for_each(|(_, outcome)| outcome)
-}
-
-/// Asks several disks at once, so that several stuck processes delay the caller no longer than one.
-fn ask_each<'a, T: DeserializeOwned>(
-    disks: impl Iterator<Item = &'a Disk>,
-    request: &Request,
-) -> Vec<(&'a Disk, Result<T>)> {
-    let deadline = Instant::now() + PATIENCE;
-    let asked: Vec<_> = disks.map(|disk| (disk, disk.begin(request.clone()))).collect();
-    let answers =
-        asked.into_iter().map(|(disk, pending)| (disk, disk.named(pending.and_then(|pending| pending.wait(deadline)))));
-    answers.collect()
-}
-
 /// The processes of all disks. Dropping it kills them and removes the sockets.
 #[derive(Debug)]
 pub struct Supervisor {
@@ -173,7 +49,7 @@ pub struct Supervisor {
 /// How each process is started.
 #[derive(Debug)]
 struct Plan {
-    record: Option<(File, u64)>,
+    record_epoch_ns: Option<u64>,
     identity: Option<Identity>,
     sandbox: bool,
     log: String,
@@ -208,8 +84,10 @@ impl Supervisor {
     pub fn start(config: &Config, log: String) -> Result<Self> {
         nix::sys::prctl::set_no_new_privs().context("no new privileges")?;
         raise_limits(&config.disks)?;
+        let (file, record_epoch_ns) = config.record.as_deref().map(record::create).transpose()?.unzip();
+        let file = file.map(|file| Arc::new(Mutex::new(file)));
         let plan = Plan {
-            record: config.record.as_deref().map(record::create).transpose()?,
+            record_epoch_ns,
             identity: config.user.as_deref().map(identity).transpose()?,
             sandbox: config.sandbox == Sandbox::On,
             log,
@@ -229,7 +107,7 @@ impl Supervisor {
                 "a target whose socket is connected already serves one disk; allowed for several: sockets that listen"
             );
         }
-        let disk = |config: &DiskConfig| Disk { config: config.clone(), state: Mutex::default() };
+        let disk = |config: &DiskConfig| Disk::new(config.clone(), file.clone().map(Record::new));
         let disks = config.disks.iter().map(disk).collect();
         let mut supervisor = Self { disks, keepers, plan, connection };
         supervisor.start_all()?;
@@ -245,14 +123,13 @@ impl Supervisor {
     /// Starts all processes together. They open their images in the order of the disks, so that of two disks with the
     /// same image always the second is refused.
     fn start_all(&mut self) -> Result<()> {
-        let deadline = Instant::now() + START_PATIENCE;
         for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
-            keeper.worker = Some(disk.named(Worker::spawn(disk.name()))?);
+            keeper.worker = Some(disk.named(Worker::spawn(disk))?);
         }
         for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
             let (Some(worker), Some(socket)) = (&mut keeper.worker, &keeper.socket) else { continue };
             let starting = disk.named(self.plan.begin(worker, disk, socket))?;
-            disk.serves(worker, starting.wait(deadline)?);
+            disk.serves(worker.child.id(), worker.link.clone(), starting.wait()?);
         }
         Ok(())
     }
@@ -303,12 +180,13 @@ impl Supervisor {
     pub fn stop(mut self) -> Result<()> {
         let deadline = Instant::now() + self.plan.stop_timeout;
         let mut problem = Ok(());
-        let ask = |keeper: &Keeper| keeper.worker.as_ref().map(|worker| worker.link.begin(Request::Stop));
+        let stop = |worker: &Worker| worker.link.begin(Request::Stop, self.plan.stop_timeout);
+        let ask = |keeper: &Keeper| keeper.worker.as_ref().map(stop);
         let asked: Vec<_> = self.keepers.iter().map(ask).collect(); // all at once, so that they stop in parallel
         for ((disk, keeper), answer) in self.disks.iter().zip(&mut self.keepers).zip(asked) {
             let (Some(worker), Some(answer)) = (&mut keeper.worker, answer) else { continue };
-            let outcome =
-                answer.and_then(|pending| pending.wait::<()>(deadline)).and_then(|()| worker.end_by(deadline));
+            let outcome = answer.map_err(Into::into).and_then(Pending::wait::<()>);
+            let outcome = outcome.and_then(|()| worker.end_by(deadline)).and_then(|()| disk.check_record());
             if let Err(error) = disk.named(outcome) {
                 error!("{error:#}");
                 problem = Err(anyhow!("some disks did not stop in order: see above"));
@@ -318,33 +196,23 @@ impl Supervisor {
     }
 }
 
-impl Disk {
-    /// Notes that its process has started.
-    fn serves(&self, worker: &Worker, about: DiskInfo) {
-        let mut state = self.state();
-        state.about = Some(about);
-        state.process = Some(Process { pid: worker.child.id(), link: worker.link.clone() });
-    }
-}
-
 impl Plan {
     /// Sends a process its setup. The answer is the description of the disk.
     fn begin(&self, worker: &mut Worker, disk: &Disk, socket: &BoundSocket) -> Result<Pending> {
-        let gather = |(file, _): &(File, u64)| Gatherer::spawn(file);
-        let (record, pipe) = self.record.as_ref().map(gather).transpose()?.unzip();
+        let (record, pipe) = disk.record.clone().map(Gatherer::spawn).transpose()?.unzip();
         worker.record = record;
         let mut descriptors = vec![socket.door().as_fd().as_raw_fd()];
         descriptors.extend(pipe.iter().map(AsRawFd::as_raw_fd));
         worker.link.send_descriptors(&descriptors)?;
         let setup = Setup {
             disk: disk.config.clone(),
-            policies: disk.state().policies.clone(),
-            record_epoch_ns: self.record.as_ref().map(|(_, epoch_ns)| *epoch_ns),
+            policies: disk.policies(),
+            record_epoch_ns: self.record_epoch_ns,
             identity: self.identity.clone(),
             sandbox: self.sandbox,
             log: self.log.clone(),
         };
-        worker.link.begin(Request::Start(Box::new(setup)))
+        Ok(worker.link.begin(Request::Start(Box::new(setup)), START_PATIENCE)?)
     }
 }
 
@@ -367,8 +235,7 @@ impl Keeper {
             match worker.starting.as_ref().and_then(Pending::try_wait) {
                 Some(Ok(about)) => {
                     worker.starting = None;
-                    disk.serves(worker, about);
-                    disk.state().restarts += 1;
+                    disk.serves(worker.child.id(), worker.link.clone(), about);
                     warn!(disk = disk.name(), "serves again, as process {}", worker.child.id());
                 }
                 Some(Err(error)) => {
@@ -384,18 +251,23 @@ impl Keeper {
             if matches!(ended, Ok(None)) && worker.link.is_over() {
                 let _ = worker.child.kill(); // it cannot be questioned any more
             }
-            match ended {
+            let how = match ended {
                 Ok(None) => return worker.starting.is_some().then_some(LOOK),
-                Ok(Some(status)) => self.has_ended(disk, &status.to_string()),
-                Err(error) => self.has_ended(disk, &error.to_string()),
+                Ok(Some(status)) => status.to_string(),
+                Err(error) => error.to_string(),
+            };
+            if !worker.link.is_over() {
+                worker.link.close();
+                return Some(LOOK); // what it has answered must be noted before another starts
             }
+            self.has_ended(disk, &how);
         }
         let socket = self.socket.as_ref()?;
         let now = Instant::now();
         if self.again_at.is_none_or(|again_at| again_at <= now) {
             self.again_at = None;
             let spawn = || {
-                let mut worker = Worker::spawn(disk.name())?;
+                let mut worker = Worker::spawn(disk)?;
                 worker.starting = Some(plan.begin(&mut worker, disk, socket)?);
                 Ok::<_, anyhow::Error>(worker)
             };
@@ -411,7 +283,7 @@ impl Keeper {
     }
 
     fn has_ended(&mut self, disk: &Disk, how: &str) {
-        disk.state().process = None;
+        disk.has_ended();
         let Some(worker) = self.worker.take() else { return };
         if disk.config.memory.is_some() && disk.about().is_some() {
             // A restart would give the guest an empty disk, and the guest would not notice.
@@ -446,9 +318,10 @@ impl Keeper {
 }
 
 impl Worker {
-    fn spawn(disk: String) -> Result<Self> {
+    fn spawn(disk: &Disk) -> Result<Self> {
         let (ours, theirs) = UnixStream::pair().context("a socket")?;
-        let link = Arc::new(Link::new(ours)?);
+        let link = Arc::new(Link::new(ours, disk.notes())?);
+        let disk = disk.name();
         let (reader, stderr) = std::io::pipe().context("a pipe for its log")?;
         let thread = std::thread::Builder::new().name("log".into());
         let log = thread.spawn(move || log::relay(&disk, reader)).context("a thread for its log")?;
@@ -471,7 +344,7 @@ impl Worker {
                 _ => std::thread::sleep(LOOK),
             }
         }
-        self.record.take().map_or(Ok(()), Gatherer::finish)
+        Ok(())
     }
 }
 

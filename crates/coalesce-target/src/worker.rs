@@ -2,7 +2,7 @@
 
 use crate::config::Device;
 use crate::front_end::FrontEnd;
-use crate::link::{DiskStats, Questions, Request, Setup, SliceChange};
+use crate::link::{DiskStats, PolicyChange, Questions, Request, Setup, SliceChange};
 use crate::nvme::front_end::NvmeUser;
 use crate::queue::RunReport;
 use crate::record::{Writer, monotonic_ns};
@@ -18,6 +18,7 @@ use std::io::PipeWriter;
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+use tracing::warn;
 use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
 
 /// The most descriptors that come with the first byte: the socket and, if there is a record, a pipe to it.
@@ -109,7 +110,13 @@ fn start<F: FrontEnd>(
     let record = record.zip(setup.record_epoch_ns).map(|(pipe, epoch_ns)| (pipe, record::channel(epoch_ns)));
     let recorder = record.as_ref().map(|(_, (recorder, _))| recorder);
     // Opened while the process has all its rights: the image, and the io_urings, whose memory is pinned.
-    let parts = DiskParts::<F>::open(&setup.disk, recorder)?;
+    let mut parts = DiskParts::<F>::open(&setup.disk, recorder)?;
+    for PolicyChange { queue, policy } in &setup.policies {
+        // What cannot be applied must not keep the disk from being served.
+        if let Err(error) = policy.parse().map_err(Into::into).and_then(|policy| parts.set_policy(*queue, &policy)) {
+            warn!(disk = setup.disk.name(), "a policy that was set before is not set again: {policy}: {error:#}");
+        }
+    }
     if let Some(identity) = &setup.identity {
         sandbox::become_user(identity)?;
     }
@@ -124,9 +131,6 @@ fn start<F: FrontEnd>(
         false => Ok(()),
     };
     let disk = DiskServer::start(parts, door.into(), restrict)?;
-    for change in &setup.policies {
-        disk.set_policy(change.queue, &change.policy.parse()?)?;
-    }
     Ok((disk, writer))
 }
 

@@ -14,7 +14,7 @@ use crate::source::{HostSettings, Source, Task};
 use crate::stats::{DeviceStats, QueueStats};
 use anyhow::Result;
 use coalesce_delivery::Delivery;
-use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _};
+use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _, Spec, SpecError};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -121,10 +121,7 @@ impl<S: Source> Queue<S> {
             }
             Control::End => {}
             Control::SetPolicy(spec, answer) => {
-                let now = self.now();
-                let outcome = self.delivery.reconfigure(self.state.completing(), now, spec);
-                let _ = answer.send(outcome.map(|decided| self.note_decided(now, decided.map(Some))));
-                self.apply_host_settings();
+                let _ = answer.send(self.set_policy(spec));
             }
             Control::SetRunning(report, answer) => {
                 self.set_running(report);
@@ -141,6 +138,14 @@ impl<S: Source> Queue<S> {
                 let _ = answer.send(());
             }
         }
+    }
+
+    pub(super) fn set_policy(&mut self, spec: Spec) -> Result<(), SpecError> {
+        let now = self.now();
+        let decided = self.delivery.reconfigure(self.state.completing(), now, spec)?;
+        self.note_decided(now, decided.map(Some));
+        self.apply_host_settings();
+        Ok(())
     }
 
     /// Stores the report, and tells the policy, which delivers everything held. Without a source, or with a broken ring,

@@ -1,0 +1,187 @@
+//! A disk as control and metrics see it: what is known about it, and its process, which answers questions.
+
+use crate::config::DiskConfig;
+use crate::link::{DiskStats, Link, PATIENCE, Pending, PolicyChange, Request, SliceChange, Unanswered};
+use crate::record::{self, Record};
+use crate::server::DiskInfo;
+use anyhow::{Context as _, Result, anyhow, bail};
+use coalesce_policy::Spec;
+use serde::de::DeserializeOwned;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A disk, whether its process runs or not.
+#[derive(Debug)]
+pub struct Disk {
+    pub(super) config: DiskConfig,
+    pub(super) record: Option<Record>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    about: Option<DiskInfo>,
+    process: Option<Process>,
+    restarts: u64,
+    policies: Vec<PolicyChange>, // that a process of the disk has made, for the next one
+}
+
+impl State {
+    /// Notes what the disk's process has done, for the process that may follow it.
+    fn note_done(&mut self, request: &Request) {
+        if let Request::SetPolicy(change) = request {
+            self.policies.retain(|earlier| change.queue.is_some() && earlier.queue != change.queue);
+            self.policies.push(change.clone());
+        }
+    }
+}
+
+/// A disk's process while it serves.
+#[derive(Clone, Debug)]
+struct Process {
+    pid: u32,
+    link: Arc<Link>,
+}
+
+impl Disk {
+    pub(super) fn new(config: DiskConfig, record: Option<Record>) -> Self {
+        Self { config, record, state: Arc::default() }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.config.name()
+    }
+
+    /// Its description; `None` before its first start.
+    #[must_use]
+    pub fn about(&self) -> Option<DiskInfo> {
+        self.state().about.clone()
+    }
+
+    /// The id of its process; `None` while the process has ended and another has not started.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.state().process.as_ref().map(|process| process.pid)
+    }
+
+    /// How often its process was restarted.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.state().restarts
+    }
+
+    /// Whether its record goes on; `None`: there is none.
+    #[must_use]
+    pub fn is_recorded(&self) -> Option<bool> {
+        self.record.as_ref().map(|record| record.error().is_none())
+    }
+
+    /// Why its record is not complete.
+    #[must_use]
+    pub fn record_error(&self) -> Option<&str> {
+        self.record.as_ref()?.error()
+    }
+
+    /// The error of an incomplete record.
+    pub(super) fn check_record(&self) -> Result<()> {
+        self.record_error().map_or(Ok(()), |error| bail!("record: it is not complete: {error}"))
+    }
+
+    /// Policy changes that its processes have made, oldest first.
+    pub(super) fn policies(&self) -> Vec<PolicyChange> {
+        self.state().policies.clone()
+    }
+
+    /// What notes the requests that its process has done.
+    pub(super) fn notes(&self) -> impl Fn(&Request) + Send + 'static {
+        let state = self.state.clone();
+        move |request| lock(&state).note_done(request)
+    }
+
+    /// Notes that its process serves.
+    pub(super) fn serves(&self, pid: u32, link: Arc<Link>, about: DiskInfo) {
+        let mut state = self.state();
+        state.restarts += u64::from(state.about.is_some());
+        state.about = Some(about);
+        state.process = Some(Process { pid, link });
+    }
+
+    /// Notes that its process has ended.
+    pub(super) fn has_ended(&self) {
+        self.state().process = None;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn link(&self) -> Result<Arc<Link>> {
+        let process = self.state().process.clone();
+        let why = if self.config.memory.is_some() { "its memory is lost" } else { "it is being restarted" };
+        Ok(process.ok_or_else(|| anyhow!("its process has ended: {why}"))?.link)
+    }
+
+    fn begin(&self, request: Request) -> Result<Pending> {
+        Ok(self.link()?.begin(request, PATIENCE)?)
+    }
+
+    pub(super) fn named<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.with_context(|| format!("disk {}", self.name()))
+    }
+
+    /// Changes the policy of one queue, or of all, for as long as the target runs. No request is dropped. Once the disk's
+    /// process has made the change, a process that follows it makes it, too.
+    ///
+    /// # Errors
+    /// There is no such queue, the policy is refused, or the disk's process does not answer. The error says whether the
+    /// change may still be made.
+    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+        let change = PolicyChange { queue, policy: policy.to_string() };
+        let outcome = self.begin(Request::SetPolicy(change)).and_then(Pending::wait::<()>);
+        self.named(outcome.map_err(|error| match error.downcast_ref::<Unanswered>() {
+            Some(Unanswered::Late) => {
+                anyhow!("{error}: the policy changes if it goes on, and stays if it is restarted")
+            }
+            Some(Unanswered::Ended | Unanswered::NotAsked) => anyhow!("{error}: nothing has changed"),
+            None => error,
+        }))
+    }
+
+    /// Notes for one queue, or for all, that the guest runs, or does not, for this time. Lost if the disk's process ends.
+    ///
+    /// # Errors
+    /// There is no such queue, or the disk's process does not answer.
+    pub fn set_running(&self, queue: Option<usize>, running: bool, time: Duration) -> Result<()> {
+        let until_ns = record::monotonic_ns() + u64::try_from(time.as_nanos())?;
+        let change = Request::SetRunning(SliceChange { queue, running, until_ns });
+        self.named(self.begin(change).and_then(Pending::wait))
+    }
+}
+
+/// The statistics of several disks.
+pub fn stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<(&'a Disk, Result<DiskStats>)> {
+    ask_each(disks, &Request::Stats)
+}
+
+/// Resets the statistics of several disks.
+///
+/// # Errors
+/// One of them does not answer.
+pub fn reset_stats_of<'a>(disks: impl Iterator<Item = &'a Disk>) -> Result<()> {
+    ask_each(disks, &Request::ResetStats).into_iter().try_for_each(|(_, outcome)| outcome)
+}
+
+/// Asks several disks at once, so that several stuck processes delay the caller no longer than one.
+fn ask_each<'a, T: DeserializeOwned>(
+    disks: impl Iterator<Item = &'a Disk>,
+    request: &Request,
+) -> Vec<(&'a Disk, Result<T>)> {
+    let asked: Vec<_> = disks.map(|disk| (disk, disk.begin(request.clone()))).collect();
+    asked.into_iter().map(|(disk, pending)| (disk, disk.named(pending.and_then(Pending::wait)))).collect()
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
