@@ -198,7 +198,11 @@ fn about_each<'a>(disks: impl Iterator<Item = &'a Disk>, key: &str, show: impl F
             Ok(stats) => (key, show(stats)),
             Err(error) => ("error", format!("{error:#}").into()),
         };
-        json!({ "ctrlr": disk.name(), key: value })
+        let mut about = json!({ "ctrlr": disk.name(), key: value });
+        if let Some(error) = disk.record_error() {
+            about["record_error"] = error.into();
+        }
+        about
     };
     stats_of(disks).into_iter().map(about).collect()
 }

@@ -97,6 +97,11 @@ EXAMPLES
       coalesce-target call --control /tmp/control get_stats
       coalesce-target call --control /tmp/control set_policy \\
           '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'
+      coalesce-target call --control /tmp/control reset_stats
+  The disk's process is restarted with the policy that was set. Where
+  policy_since_us is later than counted_since_us, the counts are of more than
+  one policy. If the process is stuck, the error says whether the policy may
+  still change.
   The guest has its CPU for the next 5 ms, of which policy vic makes use; with
   \"running\": false it has lost it. After that time, at most 1 s, the target
   knows nothing about it again:

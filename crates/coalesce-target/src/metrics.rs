@@ -101,9 +101,8 @@ fn receive_path(mut stream: &TcpStream) -> io::Result<Result<String, Refused>> {
 }
 
 fn text(disks: &[Disk]) -> Result<String, fmt::Error> {
-    let disks = stats_of(disks.iter()).into_iter().map(|(disk, stats)| (disk.name(), disk.restarts(), stats.ok()));
     let mut registry = Registry::with_prefix("coalesce");
-    registry.register_collector(Box::new(Snapshot::new(disks.collect())));
+    registry.register_collector(Box::new(Snapshot::new(stats_of(disks.iter()))));
     let mut text = String::new();
     text::encode(&mut text, &registry)?;
     Ok(text)
@@ -113,16 +112,30 @@ fn text(disks: &[Disk]) -> Result<String, fmt::Error> {
 #[derive(Debug)]
 struct Snapshot {
     queues: Vec<(String, QueueStats)>,
-    disks: Vec<(String, u64, bool)>, // name, restarts, and whether it answers
+    disks: Vec<About>,
+}
+
+#[derive(Debug)]
+struct About {
+    name: String,
+    answers: bool,
+    restarts: u64,
+    is_recorded: Option<bool>,
 }
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Snapshot {
-    fn new(disks: Vec<(String, u64, Option<DiskStats>)>) -> Self {
-        let about = disks.iter().map(|(name, restarts, stats)| (name.clone(), *restarts, stats.is_some())).collect();
-        let queues = disks.into_iter().flat_map(|(name, _, stats)| {
-            stats.into_iter().flat_map(|stats| stats.queues).map(move |queue| (name.clone(), queue))
+    fn new(disks: Vec<(&Disk, Result<DiskStats>)>) -> Self {
+        let about = |(disk, stats): &(&Disk, Result<DiskStats>)| About {
+            name: disk.name(),
+            answers: stats.is_ok(),
+            restarts: disk.restarts(),
+            is_recorded: disk.is_recorded(),
+        };
+        let about = disks.iter().map(about).collect();
+        let queues = disks.into_iter().flat_map(|(disk, stats)| {
+            stats.into_iter().flat_map(|stats| stats.queues).map(|queue| (disk.name(), queue))
         });
         Self { queues: queues.collect(), disks: about }
     }
@@ -181,6 +194,7 @@ impl Collector for Snapshot {
             queue.hints.iter().map(|(source, count)| (Some(("source", source.as_str())), *count)).collect::<Vec<_>>()
         })?;
         self.about_disks(encoder)?;
+        self.policies(encoder)?;
         self.held(encoder)?;
         let help = "Time for which completions were held, summed over them, as the latency budget counts it";
         self.budget(encoder, ("budget_held", help), |budget| budget.held_ns)?;
@@ -194,29 +208,44 @@ impl Collector for Snapshot {
 impl Snapshot {
     fn about_disks(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Whether the disk's process answers: 1 or 0";
-        let mut family = encoder.encode_descriptor("up", help, None, MetricType::Gauge)?;
-        for (disk, _, answers) in &self.disks {
-            let labels: Labels<'_> = vec![("ctrlr", disk)];
-            ConstGauge::new(i64::from(*answers)).encode(family.encode_family(&labels)?)?;
-        }
+        self.about(encoder, ("up", help), |disk| Some(disk.answers))?;
+        let help = "Whether the disk's record goes on: 1 or 0, after an error";
+        self.about(encoder, ("recording", help), |disk| disk.is_recorded)?;
         let help = "Restarts of the disk's process";
         let mut family = encoder.encode_descriptor("process_restarts", help, None, MetricType::Counter)?;
-        for (disk, restarts, _) in &self.disks {
-            let labels: Labels<'_> = vec![("ctrlr", disk)];
-            ConstCounter::new(*restarts).encode(family.encode_family(&labels)?)?;
+        for disk in &self.disks {
+            let labels: Labels<'_> = vec![("ctrlr", &disk.name)];
+            ConstCounter::new(disk.restarts).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+
+    fn about(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        is_so: impl Fn(&About) -> Option<bool>,
+    ) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for disk in &self.disks {
+            let labels: Labels<'_> = vec![("ctrlr", &disk.name)];
+            if let Some(is_so) = is_so(disk) {
+                ConstGauge::new(i64::from(is_so)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn policies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "The policy in force";
+        let mut family = encoder.encode_descriptor("policy", help, None, MetricType::Info)?;
+        self.each_queue(|labels, queue| family.encode_family(labels)?.encode_info(&[("policy", queue.policy.as_str())]))
     }
 
     fn held(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Completions held at this moment";
         let mut family = encoder.encode_descriptor("held", help, None, MetricType::Gauge)?;
-        for (disk, queue) in &self.queues {
-            let number = queue.queue.to_string();
-            let labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
-            ConstGauge::new(queue.held as i64).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        self.each_queue(|labels, queue| ConstGauge::new(queue.held as i64).encode(family.encode_family(labels)?))
     }
 
     fn budget(
@@ -240,31 +269,28 @@ impl Snapshot {
     }
 
     fn each_budget(&self, mut encode: impl FnMut(&Labels<'_>, &BudgetStats) -> fmt::Result) -> fmt::Result {
-        for (disk, queue) in &self.queues {
-            if let Some(budget) = &queue.budget {
-                let number = queue.queue.to_string();
-                encode(&vec![("ctrlr", disk), ("queue", &number)], budget)?;
-            }
-        }
-        Ok(())
+        self.each_queue(|labels, queue| queue.budget.iter().try_for_each(|budget| encode(labels, budget)))
+    }
+
+    fn each_queue(&self, mut encode: impl FnMut(&Labels<'_>, &QueueStats) -> fmt::Result) -> fmt::Result {
+        self.queues
+            .iter()
+            .try_for_each(|(disk, queue)| encode(&vec![("ctrlr", disk), ("queue", &queue.queue.to_string())], queue))
     }
 
     fn hold_seconds(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Time that completions were held";
         let unit = Unit::Seconds;
         let mut family = encoder.encode_descriptor("hold", help, Some(&unit), MetricType::Histogram)?;
-        for (disk, queue) in &self.queues {
-            let number = queue.queue.to_string();
-            let labels: Labels<'_> = vec![("ctrlr", disk), ("queue", &number)];
+        self.each_queue(|labels, queue| {
             let hold = &queue.hold_ns;
-            family.encode_family(&labels)?.encode_histogram::<[(&str, &str); 0]>(
+            family.encode_family(labels)?.encode_histogram::<[(&str, &str); 0]>(
                 hold.mean * hold.count as f64 / 1e9,
                 hold.count,
                 &hold.buckets.iter().map(|(ns, count)| (seconds(*ns), *count)).collect::<Vec<_>>(),
                 None,
-            )?;
-        }
-        Ok(())
+            )
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use coalesce_policy::{HintCounts, Spent, Stats as PolicyStats};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 /// Counters of a queue's device side.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -134,6 +135,10 @@ pub struct QueueStats {
     pub queue: usize,
     /// Its policy, in text form.
     pub policy: String,
+    /// When this policy was set, in µs since 1970. If that is after `counted_since_us`, the counts are of others, too.
+    pub policy_since_us: u64,
+    /// When counting began, in µs since 1970: at the start of the disk's process, or at the last reset.
+    pub counted_since_us: u64,
     /// Completed requests.
     pub completions: u64,
     /// Interrupts.
@@ -172,8 +177,8 @@ impl QueueStats {
     pub fn new(
         queue: usize,
         host: Option<HostSettings>,
-        (policy, held): (String, u64),
-        in_flight: usize,
+        (policy, policy_since, counted_since): (String, SystemTime, SystemTime),
+        (held, in_flight): (u64, usize),
         (decisions, hints, spent): (&PolicyStats, &HintCounts, Option<Spent>),
         delivery: &DeliveryStats,
         (device, poll): (DeviceStats, PollStats),
@@ -181,6 +186,8 @@ impl QueueStats {
         Self {
             queue,
             policy,
+            policy_since_us: unix_us(policy_since),
+            counted_since_us: unix_us(counted_since),
             completions: delivery.completions,
             interrupts: delivery.interrupts,
             suppressed: delivery.suppressed,
@@ -197,6 +204,10 @@ impl QueueStats {
             poll,
         }
     }
+}
+
+fn unix_us(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
 /// The counts that are not 0, by name.

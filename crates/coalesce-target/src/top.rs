@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The options of `top`.
 #[derive(Args, Debug)]
@@ -47,9 +47,13 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 /// Prints what the targets did in each interval.
 ///
 /// # Errors
-/// A target does not answer at the beginning, or with `--once` at the end; or standard output is closed.
+/// No target answers at the beginning, or one does not with `--once`; or standard output is closed.
 pub fn top(options: &Top) -> Result<()> {
-    let mut targets = options.control.iter().map(|path| Target::new(path)).collect::<Result<Vec<_>>>()?;
+    let mut targets: Vec<_> = options.control.iter().map(|path| Target::new(path)).collect();
+    let mut failures: Vec<_> = outcomes(&mut targets).into_iter().filter_map(|(_, outcome)| outcome.err()).collect();
+    if failures.len() == targets.len() {
+        return Err(failures.swap_remove(0));
+    }
     if stdin().is_terminal() && stdout().is_terminal() && !options.once && !options.json {
         return screen::show(options.interval, || outcomes(&mut targets));
     }
@@ -67,8 +71,11 @@ pub fn top(options: &Top) -> Result<()> {
 /// What each target did in an interval, or why it does not answer.
 type Outcomes<'a> = Vec<(&'a Path, Result<Vec<Row>>)>;
 
+/// All targets are asked at once, so that one that does not answer delays a table once, and none after that.
 fn outcomes<'a>(targets: &mut [Target<'a>]) -> Outcomes<'a> {
-    targets.iter_mut().map(|target| (target.path, target.interval())).collect()
+    targets.iter_mut().for_each(Target::ask);
+    let start = Instant::now();
+    targets.iter_mut().map(|target| (target.path, target.interval(start))).collect()
 }
 
 fn json_of(outcomes: &Outcomes<'_>) -> String {

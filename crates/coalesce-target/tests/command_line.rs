@@ -950,6 +950,7 @@ impl Page {
         let allowed = match kind.as_str() {
             "counter" => &["_total"][..],
             "gauge" => &[""],
+            "info" => &["_info"],
             "histogram" => &["_sum", "_count", "_bucket"],
             kind => panic!("{family} is a {kind}"),
         };
@@ -1188,6 +1189,8 @@ fn check_queue(page: &Page, disk: &str, stats: &Value) {
         assert_eq!(page.count(&format!("coalesce_{name}"), &labels), number(path) as u64, "{name} {labels:?}");
     }
     assert!(number("/completions") > 2000.0, "there is something to compare");
+    let policy = Labels::from([("policy".into(), stats["policy"].as_str().unwrap().into())]);
+    assert_eq!(page.count("coalesce_policy_info", &labels.clone().into_iter().chain(policy).collect()), 1);
     for (name, label, path) in [
         ("coalesce_deliveries_total", "reason", "delivered"),
         ("coalesce_holds_total", "reason", "holds"),

@@ -2,8 +2,9 @@
 
 mod raw;
 
+use nix::sys::signal::Signal;
 use raw::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -76,8 +77,7 @@ fn a_table_follows_the_other_and_a_target_that_ends_is_said_to() {
     let mut command = Command::new(BINARY);
     command.args(["top", "--json", "--interval", "10ms", "--control"]).arg(&control).stdout(Stdio::piped());
     let mut program = Program(command.spawn().unwrap());
-    let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
-    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    let mut next = tables(&mut program);
     assert_eq!([next(), next()].map(|line| line[0]["rows"][0]["ctrlr"].clone()), ["disk", "disk"]);
     target.kill();
     wait_until("it says so", || next()[0]["error"].as_str().is_some_and(|error| error.contains("control socket")));
@@ -89,6 +89,62 @@ fn a_table_follows_the_other_and_a_target_that_ends_is_said_to() {
     let output = top(&["--interval=1ms"], &[&control]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("interval 1ms is out of range; allowed: 10ms to 3600s"));
+}
+
+/// The tables of a program that prints one after another.
+fn tables(program: &mut Program) -> impl FnMut() -> Value {
+    let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
+    move || serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap()
+}
+
+/// It accepts connections, as its kernel does that for it, and says nothing.
+#[test]
+fn a_target_that_hangs_keeps_no_other_from_being_shown() {
+    let targets = [(); 3].map(|()| Target::start(&[Disk::memory("disk", "1M")]));
+    let controls = targets.each_ref().map(|target| target.path("control"));
+    targets[1].signal(Signal::SIGSTOP);
+    let mut command = Command::new(BINARY);
+    command.args(["top", "--json", "--interval", "10ms", "--control"]).args(&controls).stdout(Stdio::piped());
+    let mut program = Program(command.spawn().unwrap());
+    let mut next = tables(&mut program);
+    for _ in 0..20 {
+        let table = next();
+        for shown in [0, 2] {
+            assert_eq!(table[shown]["rows"][0]["ctrlr"], "disk", "{table}");
+        }
+        let error = table[1]["error"].as_str().unwrap();
+        assert!(error.contains(&format!("control socket {}: no answer", controls[1].display())), "{error}");
+    }
+    let output = top(&["--once", "--interval", "10ms"], &controls.each_ref().map(|path| path.as_path()));
+    let [table, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!((output.status.code(), table.matches("disk   all").count()), (Some(1), 2), "{table}");
+    assert!(said.contains("no answer"), "{said}");
+    targets[1].signal(Signal::SIGCONT);
+    wait_until("it is shown", || next()[1]["rows"][0]["ctrlr"] == "disk");
+}
+
+#[test]
+fn a_row_says_that_the_policy_changed_in_its_interval() {
+    let target = Target::start(&[Disk::memory("disk", "1M").policy("auto").queues(2), Disk::memory("other", "1M")]);
+    let control = target.path("control");
+    let mut command = Command::new(BINARY);
+    command.args(["top", "--json", "--interval", "10ms", "--control"]).arg(&control).stdout(Stdio::piped());
+    let mut program = Program(command.spawn().unwrap());
+    let mut next = tables(&mut program);
+    let mut changed = || {
+        let table = next();
+        [0, 1].map(|disk| table[0]["rows"][disk]["policy_changed"].as_bool().unwrap())
+    };
+    assert_eq!([changed(), changed()], [[false; 2]; 2]);
+    for policy in ["none", "auto", "auto"] {
+        target.call("set_policy", &json!({ "ctrlr": "disk", "queue": 1, "policy": policy })).unwrap();
+        wait_until("it is shown", || changed() == [true, false]);
+        assert_eq!(changed(), [false, false], "the next interval has one policy");
+    }
+    target.call("reset_stats", &json!({})).unwrap();
+    for _ in 0..3 {
+        assert_eq!(changed(), [false, false]);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _, Spec, SpecError};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tracing::{info, warn};
 
 /// The approximate limit of the data in one batch, in bytes. A memory disk without a latency performs a whole batch
@@ -42,6 +42,8 @@ pub(super) struct Queue<S: Source> {
     run_report: Option<RunReport>,
     draining: Option<Sender<()>>,
     recording: Option<Recording>,
+    policy_since: SystemTime,
+    counted_since: SystemTime,
 }
 
 impl<S: Source> Queue<S> {
@@ -65,11 +67,14 @@ impl<S: Source> Queue<S> {
             run_report: None,
             draining: None,
             recording,
+            policy_since: SystemTime::now(),
+            counted_since: SystemTime::now(),
         })
     }
 
     #[inline(never)] // scripts/cost.sh counts its instructions
     pub(super) fn run(mut self) {
+        self.counted_since = SystemTime::now();
         let _ = nix::sys::prctl::set_timerslack(1); // ns; deadlines are some µs away, and the default slack is 50 µs
         while self.handle_messages() {
             let mut busy = self.reap();
@@ -135,6 +140,7 @@ impl<S: Source> Queue<S> {
                 self.delivery.reset_stats();
                 self.stats = DeviceStats::default();
                 self.poll.reset_stats();
+                self.counted_since = SystemTime::now();
                 let _ = answer.send(());
             }
         }
@@ -143,6 +149,7 @@ impl<S: Source> Queue<S> {
     pub(super) fn set_policy(&mut self, spec: Spec) -> Result<(), SpecError> {
         let now = self.now();
         let decided = self.delivery.reconfigure(self.state.completing(), now, spec)?;
+        self.policy_since = SystemTime::now();
         self.note_decided(now, decided.map(Some));
         self.apply_host_settings();
         Ok(())
@@ -190,8 +197,8 @@ impl<S: Source> Queue<S> {
         QueueStats::new(
             self.index,
             self.state.source().and_then(Source::host_settings),
-            (policy.spec().to_string(), policy.held()),
-            self.requests.in_flight(),
+            (policy.spec().to_string(), self.policy_since, self.counted_since),
+            (policy.held(), self.requests.in_flight()),
             (policy.stats(), policy.hints_counted(), policy.spent()),
             self.delivery.stats(),
             (self.stats.clone(), self.poll.stats().clone()),

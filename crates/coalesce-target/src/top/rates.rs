@@ -2,19 +2,36 @@
 
 use crate::control;
 use crate::stats::QueueStats;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
-/// A target and what it has counted.
+/// A target, what it has counted, and the answer that it owes.
 pub(super) struct Target<'a> {
     pub(super) path: &'a Path,
-    counted: Vec<Disk>,
+    counted: Option<Counted>,
+    owed: Option<Owed>,
+    late_since: Option<Instant>,
+}
+
+struct Counted {
+    disks: Vec<Disk>,
     at: Instant,
 }
+
+struct Owed {
+    asked_at: Instant,
+    answer: Receiver<Result<Counted>>,
+}
+
+/// How long a table waits for the answer of a target. The target may wait 5 s for one of its disks.
+const PATIENCE: Duration = Duration::from_secs(6);
+/// How long, after a table was shown without it.
+const PATIENCE_IF_LATE: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize)]
 struct Disk {
@@ -31,6 +48,8 @@ pub(super) struct Row {
     /// `None`: all queues.
     pub(super) queue: Option<usize>,
     pub(super) policy: String,
+    /// Whether another policy was in force at the beginning.
+    pub(super) policy_changed: bool,
     pub(super) iops: f64,
     pub(super) interrupts_per_io: f64,
     /// Time for which completions were held, over all completions, in ns.
@@ -46,48 +65,87 @@ pub(super) struct Row {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn new(path: &'a Path) -> Result<Self> {
-        Ok(Self { path, counted: counted(path)?, at: Instant::now() })
+    pub(super) const fn new(path: &'a Path) -> Self {
+        Self { path, counted: None, owed: None, late_since: None }
     }
 
-    /// What has happened since it was asked last.
-    pub(super) fn interval(&mut self) -> Result<Vec<Row>> {
-        let now = counted(self.path)?;
-        let seconds = self.at.elapsed().as_secs_f64();
-        self.at = Instant::now();
-        let before = std::mem::replace(&mut self.counted, now);
-        let rows = self.counted.iter().flat_map(|disk| {
-            let before = before.iter().find(|before| before.ctrlr == disk.ctrlr);
-            rows_of(disk, before.map_or(&[], |before| &before.queues), seconds)
+    /// Asks it, unless it owes an answer already.
+    pub(super) fn ask(&mut self) {
+        let path = self.path.to_owned();
+        self.owed.get_or_insert_with(|| {
+            let (sender, answer) = channel();
+            let ask = move || drop(sender.send(counted(&path)));
+            let _ = std::thread::Builder::new().spawn(ask); // without a thread there is no answer
+            Owed { asked_at: Instant::now(), answer }
         });
-        Ok(rows.collect())
+    }
+
+    /// What has happened since its last answer; nothing if this is the first. Waits for a limited time from `start` on.
+    pub(super) fn interval(&mut self, start: Instant) -> Result<Vec<Row>> {
+        let Some(owed) = &self.owed else { return Ok(Vec::new()) };
+        let patience = if self.late_since.is_some() { PATIENCE_IF_LATE } else { PATIENCE };
+        let answer = owed.answer.recv_timeout((start + patience).saturating_duration_since(Instant::now()));
+        if matches!(answer, Err(RecvTimeoutError::Timeout)) {
+            let since = *self.late_since.get_or_insert(owed.asked_at);
+            bail!("control socket {}: no answer for {} s", self.path.display(), since.elapsed().as_secs());
+        }
+        self.owed = None;
+        let now = answer.with_context(|| format!("control socket {}: not asked", self.path.display()))??;
+        self.late_since = None;
+        let rows = self.counted.as_ref().map_or_else(Vec::new, |before| now.since(before));
+        self.counted = Some(now);
+        Ok(rows)
     }
 }
 
-fn counted(path: &Path) -> Result<Vec<Disk>> {
+impl Counted {
+    fn since(&self, before: &Self) -> Vec<Row> {
+        let seconds = (self.at - before.at).as_secs_f64();
+        let rows = self.disks.iter().flat_map(|disk| {
+            let before = before.disks.iter().find(|before| before.ctrlr == disk.ctrlr);
+            rows_of(disk, before.map_or(&[], |before| &before.queues), seconds)
+        });
+        rows.collect()
+    }
+}
+
+fn counted(path: &Path) -> Result<Counted> {
     let stats = control::request(path, "get_stats", &json!({}))?;
-    serde_json::from_value(stats).with_context(|| format!("control socket {}", path.display()))
+    let disks = serde_json::from_value(stats).with_context(|| format!("control socket {}", path.display()))?;
+    Ok(Counted { disks, at: Instant::now() })
 }
 
 /// A row for the disk, and one for each queue that completed something.
 fn rows_of(disk: &Disk, before: &[QueueStats], seconds: f64) -> Vec<Row> {
     let mut total = Sum::default();
     let mut rows = Vec::new();
+    let mut any_changed = false;
     for queue in &disk.queues {
         let mut sum = Sum::of(queue);
-        // Smaller counts are those of a new process, or were reset.
         let earlier = before.iter().find(|before| before.queue == queue.queue);
-        if let Some(earlier) = earlier.filter(|earlier| earlier.completions <= queue.completions) {
+        // Otherwise the counts are those of a new process, or were reset.
+        let earlier = earlier.filter(|earlier| earlier.counted_since_us == queue.counted_since_us);
+        let policy_changed = match earlier {
+            Some(earlier) => earlier.policy_since_us != queue.policy_since_us,
+            None => queue.policy_since_us > queue.counted_since_us,
+        };
+        any_changed |= policy_changed;
+        if let Some(earlier) = earlier {
             sum.add(&Sum::of(earlier), -1.0);
+        }
+        if policy_changed {
+            sum.budget = None; // each policy has an account of its own
         }
         total.add(&sum, 1.0);
         if sum.completions > 0.0 {
-            rows.push(Row { queue: Some(queue.queue), policy: queue.policy.clone(), ..sum.row(disk, seconds) });
+            let policy = queue.policy.clone();
+            rows.push(Row { queue: Some(queue.queue), policy, policy_changed, ..sum.row(disk, seconds) });
         }
     }
     let mut policies: Vec<_> = disk.queues.iter().map(|queue| queue.policy.clone()).collect();
     policies.dedup();
-    rows.insert(0, Row { policy: policies.join(" | "), error: disk.error.clone(), ..total.row(disk, seconds) });
+    let all = Row { policy: policies.join(" | "), policy_changed: any_changed, ..total.row(disk, seconds) };
+    rows.insert(0, Row { error: disk.error.clone(), ..all });
     rows
 }
 

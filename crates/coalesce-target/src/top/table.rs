@@ -44,7 +44,8 @@ fn table(rows: &[Row]) -> Vec<Line<'static>> {
             [format!("{:.0}", row.iops), format!("{:.3}", row.interrupts_per_io), format!("{:.2}", row.added_ns / 1e3)];
         let numbers = numbers.each_ref().map(String::as_str);
         let budget = row.budget_percent.map_or("-".to_owned(), |[spent, limit]| format!("{spent:.2} of {limit}"));
-        let reasons = reasons(&row.delivered);
+        let changed = if row.policy_changed { "(policy changed) " } else { "" };
+        let reasons = format!("{changed}{}", reasons(&row.delivered));
         lines.push(match row.queue {
             None => Line::from(line(&row.ctrlr, "all", numbers, &budget, &reasons)).bold(),
             Some(queue) => Line::from(line("", &queue.to_string(), numbers, &budget, &reasons)),
