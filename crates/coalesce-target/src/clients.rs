@@ -217,9 +217,9 @@ impl<S: Client> Places<S> {
         let Limits { all, others } = self.limits;
         let is_operator = client.is_operator();
         let is_full = self.taken.len() >= all;
-        let is_for_others = is_operator || self.taken.values().filter(|taken| !taken.is_operator).count() < others;
+        let others_now = self.taken.values().filter(|taken| !taken.is_operator).count();
         let mut gone = None;
-        if is_full || !is_for_others {
+        if is_full || (!is_operator && others_now >= others) {
             let may_go = self.taken.iter().filter(|(_, taken)| is_operator || !taken.is_operator);
             let longest =
                 may_go.filter_map(|(number, taken)| Some((taken.is_operator, taken.idle_since?, *number))).min();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_an_answer_keeps_his_place() {
+    fn a_client_that_waits_for_an_answer_keeps_its_place() {
         let room = Room::new();
         let places = [(); 4].map(|()| room.admit(OPERATOR).unwrap().0);
         let mut busy: Vec<_> = places.iter().map(|place| place.wait_for_answer().unwrap()).collect();
