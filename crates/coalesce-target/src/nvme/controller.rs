@@ -83,6 +83,9 @@ struct Cq {
 
 /// The most entries of an admin queue (AQA).
 const ADMIN_ENTRIES_MAX: usize = 4096;
+/// I/O queues of each kind that a host may create without asking for a number, even if the disk has fewer. EDK2 creates two,
+/// and does not ask.
+const QUEUES_UNASKED: u16 = 2;
 
 impl Controller {
     /// A controller after power-on. It has one more vector than there are `queues`: the first one is that of the admin
@@ -113,9 +116,15 @@ impl Controller {
         controller
     }
 
+    /// The I/O queues of each kind that a host gets if it asks (Number of Queues).
+    fn queues_offered(&self) -> u16 {
+        self.queues.len() as u16 // at most 16
+    }
+
     /// The most I/O queues of each kind.
     fn queues_max(&self) -> u16 {
-        self.queues.len() as u16 // at most 16
+        let offered = self.queues_offered();
+        if self.features.has_asked_for_queues() { offered } else { offered.max(QUEUES_UNASKED) }
     }
 
     /// The thread that serves a vector. If a host has only one vector, that of the admin queue interrupts for I/O too.
@@ -249,7 +258,7 @@ impl Controller {
         let [sq_entries, cq_entries] = [self.aqa & 0xfff, self.aqa >> 16].map(|entries| entries as usize + 1);
         let (sq_place, sq) = queue("ASQ", sq_entries, SQE_LEN, self.asq, Access::Read)?;
         let (cq_place, cq) = queue("ACQ", cq_entries, CQE_LEN, self.acq, Access::Write)?;
-        let identifiers = self.queues.len() + 1;
+        let identifiers = usize::from(self.queues_offered().max(QUEUES_UNASKED)) + 1;
         let doorbells = Arc::new(Doorbells::new(identifiers));
         let register = |index| Register::new(index, doorbells.clone(), None);
         let admin_sq = SubmissionQueue::new(0, 0, sq, register(0));

@@ -175,7 +175,7 @@ impl Controller {
     fn set_features(&mut self, sqe: &Sqe) -> Result<u32, Status> {
         let State::Ready(ready) = &self.state else { return Ok(0) };
         let has_queues = ready.cqs.iter().flatten().next().is_some();
-        let queues = (!has_queues).then_some(self.queues_max());
+        let queues = (!has_queues).then_some(self.queues_offered());
         let (result, effect) = self.features.set(sqe, queues)?;
         match effect {
             Effect::None | Effect::Exempt(ADMIN_VECTOR, _) => {}
