@@ -2,18 +2,18 @@
 
 use crate::config::{Mode, inherited};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, FcntlArg, FdFlag, OFlag, fcntl, openat};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, SockaddrLike as _, SockaddrStorage, UnixAddr, getsockname, getsockopt,
-    listen, socket, sockopt,
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrLike as _, SockaddrStorage, UnixAddr, connect, getsockname,
+    getsockopt, listen, socket, sockopt,
 };
-use nix::sys::stat::{Mode as Bits, fchmod};
-use nix::unistd::{Gid, Group};
+use nix::sys::stat::{FileStat, Mode as Bits, SFlag, fchmod, fstat, fstatat};
+use nix::unistd::{Gid, Group, UnlinkatFlags, fchownat, unlinkat};
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -25,6 +25,9 @@ const PATH_MAX: usize = 107;
 
 /// How long to wait for a killed process to release its socket or its lock.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often to look meanwhile.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The permissions of a socket.
 #[derive(Clone, Debug, Default)]
@@ -66,38 +69,54 @@ impl AsFd for Door {
 /// A socket that is open, and its place in the file system.
 #[derive(Debug)]
 pub struct BoundSocket {
+    // Removes it while it is open, so that nobody replaces it before. `None`: inherited, so its owner removes it.
+    _place: Option<Place>,
     door: Door,
-    file: Option<(PathBuf, u64)>, // with its inode; `None`: inherited, so its owner removes it
 }
 
 impl BoundSocket {
-    /// Listens at `path`. Replaces a socket on which no process listens any more, and nothing else. `/dev/fd/N` is the
+    /// Listens at `path`. Replaces a socket that no process has open any more, and nothing else. `/dev/fd/N` is the
     /// socket that this process has inherited as descriptor N, which may be connected already.
     ///
     /// # Errors
-    /// A process listens at `path`, the path is not a socket, or binding fails.
+    /// A process has the socket at `path`, the path is not a socket, or binding fails.
     pub fn bind(path: &Path, access: &Access) -> Result<Self> {
-        let named = || format!("socket {}", path.display());
-        if let Some(fd) = inherited(path) {
-            return Ok(Self { door: inherit(fd).with_context(named)?, file: None });
-        }
+        let bind = || match inherited(path) {
+            Some(fd) => Ok(Self { _place: None, door: inherit(fd)? }),
+            None => Self::bind_new(path, access),
+        };
+        bind().with_context(|| format!("socket {}", path.display()))
+    }
+
+    fn bind_new(path: &Path, access: &Access) -> Result<Self> {
         let len = path.as_os_str().len();
-        if len > PATH_MAX {
-            bail!("{}: the path has {len} bytes; allowed: at most {PATH_MAX}", named());
+        ensure!(len <= PATH_MAX, "the path has {len} bytes; allowed: at most {PATH_MAX}");
+        let group = access.group.as_deref().map(group_id).transpose()?;
+        let mut place = Place::find(path)?;
+        let start = Instant::now();
+        loop {
+            // Locked for a moment only: other sockets of the directory wait, too.
+            place.lock(start + PATIENCE);
+            if place.is_free()? {
+                break;
+            }
+            place.unlock();
+            ensure!(start.elapsed() < PATIENCE, "is in use by another process");
+            sleep(LOOK);
         }
-        let group = access.group.as_deref().map(group_id).transpose().with_context(named)?;
-        let _lock = lock_directory(path).with_context(named)?;
-        remove_abandoned(path)?;
-        let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).with_context(named)?;
-        // The file takes its mode from the socket. So others can connect at no moment, whatever the umask is.
-        fchmod(&socket, Bits::S_IRUSR | Bits::S_IWUSR).with_context(named)?;
-        let address = UnixAddr::new(path).with_context(named)?;
-        nix::sys::socket::bind(socket.as_raw_fd(), &address).with_context(named)?;
-        let inode = path.symlink_metadata().with_context(named)?.ino();
-        let bound = Self { door: Door::Listener(socket.into()), file: Some((path.into(), inode)) };
-        listen(&bound.door, Backlog::MAXALLOWABLE).with_context(named)?;
-        std::os::unix::fs::chown(path, None, group.map(Gid::as_raw)).with_context(named)?;
-        std::fs::set_permissions(path, PermissionsExt::from_mode(access.mode.0)).with_context(named)?;
+        let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        // The file takes its mode from the socket, so it is nobody else's at any moment, whatever the umask is.
+        fchmod(&socket, Bits::S_IRUSR | Bits::S_IWUSR)?;
+        nix::sys::socket::bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+        let file = place.take()?;
+        let bound = Self { _place: Some(place), door: Door::Listener(socket.into()) };
+        if let Some(group) = group {
+            fchownat(&file, "", None, Some(group), AtFlags::AT_EMPTY_PATH)?;
+        }
+        // Not by its path, which may lead elsewhere by now. A file that is open as a place only has no fchmod(2).
+        let mode = PermissionsExt::from_mode(access.mode.0);
+        std::fs::set_permissions(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)?;
+        listen(&bound.door, Backlog::MAXALLOWABLE)?; // last: nobody has connected before
         Ok(bound)
     }
 
@@ -121,7 +140,11 @@ fn inherit(fd: RawFd) -> Result<Door> {
     let is_stream = getsockopt(&socket, sockopt::SockType).context("it is not a socket")? == SockType::Stream;
     let family = getsockname::<SockaddrStorage>(fd)?.family();
     ensure!(is_stream && family == Some(AddressFamily::Unix), "it is not a Unix stream socket");
-    Ok(socket.into())
+    let door = socket.into();
+    if let Door::Connected(stream) = &door {
+        stream.set_nonblocking(false)?; // its messages are waited for
+    }
+    Ok(door)
 }
 
 fn group_id(name: &str) -> Result<Gid> {
@@ -132,58 +155,86 @@ fn group_id(name: &str) -> Result<Gid> {
     Ok(group.ok_or_else(|| anyhow!("group {name} is unknown"))?.gid)
 }
 
-/// Serializes processes that start at the same time. Without it, each might remove the socket that the other has just
-/// bound. Every user who can read the directory can lock it, so the wait for the lock is bounded.
-fn lock_directory(path: &Path) -> std::io::Result<Option<Flock<File>>> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = File::open(directory)?;
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(Some(lock)),
-            Err((again, _)) => file = again,
-        }
-        sleep(Duration::from_millis(5));
-    }
-    warn!("somebody holds a lock on {}: going on without it", directory.display());
-    Ok(None)
+/// The place of a socket in the file system: a name in a directory. Whoever may write to the directory can put something else
+/// there at any time, and can make the path lead to another directory. So everything but bind(2), which takes no other name, is
+/// done in the directory that was opened first, and to what was found there.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    directory: File,
+    name: OsString,
+    inode: Option<u64>, // of our own socket
 }
 
-fn remove_abandoned(path: &Path) -> Result<()> {
-    let named = || format!("socket {}", path.display());
-    let start = Instant::now();
-    loop {
-        match path.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error).with_context(named),
-            Ok(metadata) if !metadata.file_type().is_socket() => {
-                bail!("{} exists and is not a socket: it is left alone", named())
+impl Place {
+    fn find(path: &Path) -> Result<Self> {
+        let name = path.file_name().context("names a directory")?.to_owned();
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Self { path: path.into(), directory: File::open(directory)?, name, inode: None })
+    }
+
+    /// Serializes processes that start at the same time. Without it, each might remove the socket that the other has just
+    /// bound. Every user who can read the directory can lock it, so the wait for the lock is bounded.
+    fn lock(&self, deadline: Instant) {
+        while self.directory.try_lock().is_err() {
+            if Instant::now() >= deadline {
+                warn!("somebody holds a lock on the directory of {}: going on without it", self.path.display());
+                return;
             }
+            sleep(LOOK);
+        }
+    }
+
+    fn unlock(&self) {
+        let _ = self.directory.unlock(); // it may not be locked
+    }
+
+    /// Whether nothing is there any more, once a socket is removed that no process has open.
+    fn is_free(&self) -> Result<bool> {
+        match fstatat(&self.directory, &*self.name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Err(Errno::ENOENT) => return Ok(true),
+            Err(error) => return Err(error.into()),
+            Ok(about) if !is_socket(&about) => bail!("exists and is not a socket: it is left alone"),
             Ok(_) => {}
         }
-        let rest = PATIENCE.saturating_sub(start.elapsed());
-        match UnixStream::connect(path) {
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                return std::fs::remove_file(path).with_context(named);
-            }
-            Ok(stream) if !rest.is_zero() && hangs_up_within(&stream, rest) => sleep(Duration::from_millis(10)),
-            _ => bail!("{} is in use by another process", named()),
+        if !self.is_abandoned()? {
+            return Ok(false);
         }
+        unlinkat(&self.directory, &*self.name, UnlinkatFlags::NoRemoveDir)?;
+        Ok(true)
+    }
+
+    /// Whether no process has the socket open. Connecting would tell, too, but then a disk would have a front end, and no
+    /// place for another. The kernel looks for the socket before it finds that this one is of another type
+    /// (`unix_find_bsd`).
+    fn is_abandoned(&self) -> Result<bool> {
+        let probe = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+        let outcome = connect(probe.as_raw_fd(), &UnixAddr::new(&self.path)?);
+        Ok(outcome == Err(Errno::ECONNREFUSED)) // otherwise EPROTOTYPE, or what does not tell
+    }
+
+    /// Notes that our own socket is there. Returns its file.
+    fn take(&mut self) -> Result<OwnedFd> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file = openat(&self.directory, &*self.name, flags, Bits::empty())?;
+        let about = fstat(&file)?;
+        // A socket of several names may be one that somebody else serves.
+        ensure!(is_socket(&about) && about.st_nlink == 1, "somebody has put something else there");
+        self.inode = Some(about.st_ino);
+        self.unlock();
+        Ok(file)
     }
 }
 
-/// Whether the peer closes `stream` within `time`. A process that ends closes the connections that it has not accepted.
-fn hangs_up_within(stream: &UnixStream, time: Duration) -> bool {
-    let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLHUP)];
-    poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX)) == Ok(1)
+fn is_socket(about: &FileStat) -> bool {
+    SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK
 }
 
-impl Drop for BoundSocket {
+impl Drop for Place {
     fn drop(&mut self) {
-        if let Some((path, inode)) = &self.file
-            && path.symlink_metadata().is_ok_and(|metadata| metadata.ino() == *inode)
-        {
-            let _ = std::fs::remove_file(path); // it may have been removed meanwhile
+        let about = fstatat(&self.directory, &*self.name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        if about.is_ok_and(|about| Some(about.st_ino) == self.inode) {
+            let _ = unlinkat(&self.directory, &*self.name, UnlinkatFlags::NoRemoveDir); // it may have been removed meanwhile
         }
     }
 }
@@ -201,7 +252,9 @@ pub fn accepted<S, A>(outcome: std::io::Result<(S, A)>) -> Option<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
     use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn bind(path: &Path) -> Result<BoundSocket> {
         BoundSocket::bind(path, &Access::default())
@@ -252,7 +305,7 @@ mod tests {
     fn the_wait_for_a_lock_of_another_process_is_bounded() {
         let directory = tempfile::TempDir::new().unwrap();
         let theirs = File::open(directory.path()).unwrap();
-        let _lock = Flock::lock(theirs, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error).unwrap();
+        theirs.try_lock().unwrap();
         bind(&directory.path().join("s")).unwrap();
     }
 
@@ -272,5 +325,37 @@ mod tests {
         let error = BoundSocket::bind(&directory.path().join("s"), &access).unwrap_err();
         assert!(format!("{error:#}").contains("group no such group is unknown"), "{error:#}");
         assert!(!directory.path().join("s").exists());
+    }
+
+    /// Whoever may write to the directory has as many tries as there are starts.
+    #[test]
+    fn what_is_put_in_the_place_of_a_socket_keeps_its_mode_and_its_group() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let [path, aside, link, precious] = ["s", "aside", "link", "precious"].map(|name| directory.path().join(name));
+        std::fs::write(&precious, "precious").unwrap();
+        std::fs::set_permissions(&precious, PermissionsExt::from_mode(0o600)).unwrap();
+        let group = if nix::unistd::geteuid().is_root() { "1".to_owned() } else { nix::unistd::getegid().to_string() };
+        let access = Access { mode: Mode(0o666), group: Some(group) };
+        let about = || precious.metadata().map(|about| (about.mode(), about.gid())).unwrap();
+        let before = about();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    symlink(&precious, &link).unwrap();
+                    while std::fs::rename(&path, &aside).is_err() && !is_over.load(Ordering::Relaxed) {}
+                    std::fs::rename(&link, &path).unwrap();
+                    while path.is_symlink() && !is_over.load(Ordering::Relaxed) {}
+                }
+            });
+            let mut replaced = 0;
+            for _ in 0..1000 {
+                replaced += u64::from(BoundSocket::bind(&path, &access).is_err());
+                let _ = std::fs::remove_file(&path);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            assert!(about() == before, "of {replaced} that were replaced");
+        });
+        assert_eq!(about(), before);
     }
 }

@@ -125,6 +125,48 @@ fn it_serves_a_connection_that_it_inherits_until_the_front_end_leaves() {
     assert!(stderr.contains("image: connected") && stderr.contains("the front end has left"), "{stderr}");
 }
 
+/// Whoever opened it may have wanted to wait for nothing.
+#[test]
+fn an_inherited_connection_that_waits_for_nothing_is_waited_for() {
+    let directory = TempDir::new().unwrap();
+    let start = |arguments: &[&str]| {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let program = Program::start(&directory, arguments, Some(&theirs));
+        ours.set_read_timeout(Some(HANG)).unwrap();
+        (program, ours)
+    };
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(20));
+
+    let (program, ours) = start(&["--fd=600", "--blk-file=image"]);
+    let wire = Wire::over(ours);
+    let question = [GET_FEATURES, VERSION, 0].map(u32::to_le_bytes).concat();
+    for part in question.chunks(5) {
+        wire.send_bytes(part, &[]).unwrap();
+        pause();
+    }
+    assert_eq!(wire.receive().unwrap().0, GET_FEATURES);
+    assert_drives(&mut Driver::over(wire, &Setup::new(1, 64)));
+    assert_eq!(program.end().0, Some(0));
+
+    let (program, mut ours) = start(&["serve", "--device", "nvme", "--socket", "/dev/fd/600", "--file", "image"]);
+    let payload = b"\0\0\0\0{\"capabilities\":{}}\0";
+    let header = [1 | 1 << 16, 16 + payload.len() as u32, 0, 0].map(u32::to_ne_bytes).concat(); // of message 1: the version
+    for part in [&header[..], payload].concat().chunks(9) {
+        std::io::Write::write_all(&mut ours, part).unwrap();
+        pause();
+    }
+    let mut answer = [0; 16];
+    ours.read_exact(&mut answer).unwrap();
+    assert_eq!(
+        (&answer[..4], &answer[8..]),
+        (&header[..4], &[1, 0, 0, 0, 0, 0, 0, 0][..]),
+        "an answer without an error"
+    );
+    drop(ours);
+    assert_eq!(program.end().0, Some(0));
+}
+
 #[test]
 fn a_front_end_that_breaks_the_protocol_on_an_inherited_connection_loses_it() {
     let (_directory, program, ours) = connected();

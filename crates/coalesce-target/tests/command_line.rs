@@ -455,13 +455,14 @@ fn a_wrong_configuration_is_named_with_its_line_and_what_is_allowed() {
 fn a_socket_where_somebody_else_listens_is_left_alone() {
     let directory = TempDir::new().unwrap();
     let listener = UnixListener::bind(directory.path().join("theirs")).unwrap();
+    listener.set_nonblocking(true).unwrap();
     for arguments in
         [&["--socket", "theirs", "--memory", "1M"][..], &["--socket", "s", "--memory", "1M", "--control", "theirs"]]
     {
         let ended = run(&directory, &[&["serve"], arguments].concat());
-        assert_one_line(&ended, &["socket theirs is in use by another process"], &format!("{arguments:?}"));
+        assert_one_line(&ended, &["socket theirs: is in use by another process"], &format!("{arguments:?}"));
         assert_eq!(names(&directory), ["theirs"]);
-        drop(listener.accept().unwrap()); // it was asked whether it listens
+        assert!(listener.accept().is_err(), "nobody has connected");
     }
     let ours = UnixStream::connect(directory.path().join("theirs")).unwrap();
     let (theirs, _) = listener.accept().unwrap();
@@ -474,8 +475,8 @@ fn a_second_target_at_the_same_sockets_is_refused_and_the_first_goes_on() {
     let mut first = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
     let mut driver = Driver::start(&first.path("s"), &Setup::new(1, 64));
     for (arguments, part) in [
-        (&["--socket", "s", "--memory", "1M"][..], "disk s: socket s is in use"),
-        (&["--socket", "t", "--memory", "1M", "--control", "control"], "socket control is in use"),
+        (&["--socket", "s", "--memory", "1M"][..], "disk s: socket s: is in use"),
+        (&["--socket", "t", "--memory", "1M", "--control", "control"], "socket control: is in use"),
     ] {
         let ended = run(&first.directory, &[&["serve"], arguments].concat());
         assert_one_line(&ended, &[part, "by another process"], part);
@@ -532,7 +533,7 @@ fn a_target_that_cannot_start_as_a_whole_leaves_nothing_behind() {
     for (rest, arguments, part) in [
         ("[[disk]]\nsocket = 'b'\nfile = 'missing'", &[][..], "disk b: image missing"),
         ("[[disk]]\nsocket = 'image'\nmemory = '1M'", &[], "disk image: socket image"),
-        ("", &["--control", "image"], "socket image exists and is not a socket"),
+        ("", &["--control", "image"], "socket image: exists and is not a socket"),
         ("", &["--control", "c", "--metrics", &busy], "Address already in use"),
     ] {
         write(&directory, "c.toml", format!("{good}{rest}"));
