@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use coalesce_target::config::Device;
-use coalesce_target::control;
+use coalesce_target::control_client;
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ impl Target {
     }
 
     fn call(&self, method: &str, params: &Value) -> Result<Value> {
-        control::request(&control_socket(self.work.path()), method, params)
+        control_client::request(&control_socket(self.work.path()), method, params)
     }
 
     /// What the queues of a disk have counted so far.
@@ -167,7 +167,7 @@ fn serve(program: &Path, work: &Path, disks: &[Disk], stop: &Arc<Stop>) -> Resul
     command.args(["serve", "--config"]).arg(&config_file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let mut process = Group::spawn(&mut command, stop)?;
     let begin = Instant::now();
-    while control::request(&control, "list", &json!({})).is_err() {
+    while control_client::request(&control, "list", &json!({})).is_err() {
         stop.check()?;
         if let Some(status) = process.try_wait()? {
             bail!("coalesce-target serve: {status}: {}", last_line(&log));

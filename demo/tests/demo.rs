@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use coalesce_target::control;
+use coalesce_target::control_client;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -290,7 +290,8 @@ fn measuring(place: &Place) -> Child {
     let mut demo = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let completions = || {
         let sockets = fs::read_dir(place.temporary()).unwrap().map(|entry| entry.unwrap().path().join("control"));
-        let stats = sockets.filter_map(|socket| control::request(&socket, "get_stats", &json!({})).ok()).next()?;
+        let stats =
+            sockets.filter_map(|socket| control_client::request(&socket, "get_stats", &json!({})).ok()).next()?;
         stats[0]["queues"][0]["completions"].as_u64()
     };
     wait_until(|| demo.try_wait().unwrap().is_some() || completions().is_some_and(|count| count > 0));

@@ -9,7 +9,7 @@ use coalesce_policy::Spec;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +17,6 @@ use std::time::Duration;
 
 /// The longest request, in bytes.
 const LINE_MAX: u64 = 64 << 10;
-
-/// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most clients served at a time. Others than the operator are there only if the socket's mode is changed.
 const CLIENTS_MAX: Limits = Limits { all: 64, others: 63 };
@@ -223,29 +220,4 @@ fn chosen<'a>(disks: &'a [Disk], name: Option<&str>) -> Result<impl Iterator<Ite
         Some(name) => std::slice::from_ref(one(disks, name)?),
     };
     Ok(chosen.iter())
-}
-
-/// Calls a method of a target that serves `socket`, for scripts and people.
-///
-/// # Errors
-/// The socket does not answer, or the answer is an error.
-pub fn request(socket: &Path, method: &str, params: &Value) -> Result<Value> {
-    let named = || format!("control socket {}", socket.display());
-    let mut stream = UnixStream::connect(socket).with_context(named)?;
-    stream.set_read_timeout(Some(PATIENCE)).with_context(named)?;
-    let mut request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
-    if *params != json!({}) {
-        request["params"] = params.clone(); // SPDK refuses even empty ones where a method has none
-    }
-    stream.write_all(format!("{request}\n").as_bytes()).with_context(named)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).with_context(named)?;
-    if line.is_empty() {
-        bail!("{} gives no answer: is it the socket of a disk?", named());
-    }
-    let mut answer: Value = serde_json::from_str(&line).with_context(named)?;
-    match answer.get("error").and_then(|error| error.get("message")) {
-        Some(message) => Err(anyhow!("{}", message.as_str().unwrap_or("error"))),
-        None => Ok(answer["result"].take()),
-    }
 }

@@ -17,6 +17,7 @@ pub mod call;
 pub mod clients;
 pub mod config;
 pub mod control;
+pub mod control_client;
 pub mod disk;
 pub mod front_end;
 pub mod link;
@@ -41,23 +42,24 @@ pub mod vfio_user;
 pub mod vhost;
 pub mod worker;
 
-/// Prints to standard output. A reader that has closed it is not an error.
+/// Prints to standard output. A part of the text may come from anywhere, so a terminal obeys none of it. A reader that has
+/// closed the output is not an error.
 ///
 /// # Errors
 /// Writing fails.
 pub fn print(text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(coalesce_cli::printable(text).as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,
     }
 }
 
-/// Prints a line to standard error, and ignores errors.
+/// Prints a line to standard error, of which a terminal obeys nothing, either. Ignores errors.
 pub fn say(line: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", coalesce_cli::printable(&line.to_string()));
 }
 
 /// [`say`](fn@say) with the arguments of `format!`.

@@ -11,7 +11,7 @@ use coalesce_target::config::{
 };
 use coalesce_target::supervisor::{Disk, Supervisor};
 use coalesce_target::top::{self, Top};
-use coalesce_target::{control, log, metrics, print, say, signals, worker};
+use coalesce_target::{control, control_client, log, metrics, print, say, signals, worker};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::sysinfo::sysinfo;
 use serde_json::Value;
@@ -359,6 +359,6 @@ fn policies() -> String {
 
 fn call(options: &Call) -> Result<()> {
     let params: Value = serde_json::from_str(&options.params).context("the parameters are not JSON")?;
-    let result = control::request(&options.control, &options.method, &params)?;
+    let result = control_client::request(&options.control, &options.method, &params)?;
     print(&(serde_json::to_string_pretty(&result)? + "\n")).context("standard output")
 }

@@ -901,6 +901,117 @@ fn a_call_that_fails_is_one_clear_line() {
     }
 }
 
+/// Accepts clients, and does this to each on a thread of its own.
+fn serve_clients(path: &Path, answer: impl Fn(UnixStream) + Clone + Send + 'static) {
+    let listener = UnixListener::bind(path).unwrap();
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let answer = answer.clone();
+            thread::spawn(move || answer(stream));
+        }
+    });
+}
+
+/// A socket that has as many clients waiting as its queue takes. Nobody accepts them.
+fn full_socket(path: &Path) -> Vec<std::os::fd::OwnedFd> {
+    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
+    let new = |flags| socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+    let address = UnixAddr::new(path).unwrap();
+    let mut sockets = vec![new(SockFlag::SOCK_CLOEXEC)];
+    bind(std::os::fd::AsRawFd::as_raw_fd(&sockets[0]), &address).unwrap();
+    listen(&sockets[0], Backlog::new(0).unwrap()).unwrap();
+    loop {
+        let client = new(SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK);
+        match connect(std::os::fd::AsRawFd::as_raw_fd(&client), &address) {
+            Ok(()) => sockets.push(client),
+            Err(error) => {
+                assert_eq!(error, nix::errno::Errno::EAGAIN);
+                return sockets;
+            }
+        }
+    }
+}
+
+/// Whoever has the socket of a target that has ended, or a target that was taken over.
+#[test]
+fn call_and_top_are_hung_and_flooded_by_nobody() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    serve_clients(&path("endless"), |mut stream| while stream.write_all(&[b' '; 1 << 16]).is_ok() {});
+    serve_clients(&path("drip"), |mut stream| {
+        while stream.write_all(b" ").is_ok() {
+            sleep(Duration::from_millis(20));
+        }
+    });
+    serve_clients(&path("silent"), |mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let _clients = full_socket(&path("full"));
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for (socket, part) in [
+            ("endless", "an answer of more than 16 MiB"),
+            ("drip", "no whole answer within 15 s"),
+            ("silent", "no whole answer within 15 s"),
+            ("full", "its queue of clients is full"),
+        ] {
+            let call = [&["call", "--control", socket][..], &["list"]].concat();
+            let directory = &directory;
+            scope.spawn(move || {
+                let mut command = command(directory.path(), &call);
+                let limit = libc::rlimit { rlim_cur: 1 << 30, rlim_max: 1 << 30 };
+                let limit_memory = move || {
+                    // SAFETY: the limit is there.
+                    nix::errno::Errno::result(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) })?;
+                    Ok(())
+                };
+                // SAFETY: setrlimit(2) may be called after a fork.
+                unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, limit_memory) };
+                assert_one_line(&end(&mut command), &["control socket", socket, part], socket);
+            });
+            let top = ["top", "--once", "--interval", "10ms", "--control", socket];
+            scope.spawn(move || {
+                let ended = run(directory, &top);
+                assert_one_line(&ended, &["control socket", socket], socket);
+            });
+        }
+    });
+    assert!(start.elapsed() < 4 * HANG, "{:?}", start.elapsed());
+}
+
+#[test]
+fn nothing_that_a_target_says_is_obeyed_by_a_terminal() {
+    let directory = TempDir::new().unwrap();
+    let answer_with = |name: &str, answer: Value| {
+        let line = format!("{answer}\n");
+        serve_clients(&directory.path().join(name), move |mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(line.as_bytes());
+        });
+    };
+    let evil = "\u{1b}]0;title\u{7}\u{9b}2J";
+    answer_with("error", json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": 1, "message": evil } }));
+    answer_with(
+        "result",
+        json!({ "jsonrpc": "2.0", "id": 1, "result": [{ (evil): evil, "ctrlr": evil, "error": evil }] }),
+    );
+    serve_clients(&directory.path().join("text"), move |mut stream| {
+        drop(stream.write_all(format!("{evil}\n").as_bytes()))
+    });
+    for arguments in [
+        &["call", "--control", "error", "list"][..],
+        &["call", "--control", "result", "list"],
+        &["call", "--control", "text", "list"],
+        &["top", "--once", "--interval", "10ms", "--control", "error"],
+        &["top", "--once", "--interval", "10ms", "--control", "result"],
+        &["top", "--once", "--interval", "10ms", "--json", "--control", "result"],
+        &["top", "--once", "--interval", "10ms", "--control", "text"],
+    ] {
+        let Ended { stdout, stderr, .. } = run(&directory, arguments);
+        let said = stdout + &stderr;
+        assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{arguments:?}: {said:?}");
+        assert!(said.contains("2J") || arguments.contains(&"text"), "{arguments:?}: {said:?}");
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Metrics
 // ---------------------------------------------------------------------------------------------------------------------
@@ -1370,11 +1481,22 @@ fn bench_prints_one_json_object_and_nothing_else() {
 fn a_bench_without_a_target_is_one_clear_line() {
     let directory = odds_and_ends();
     let _silent = UnixListener::bind(directory.path().join("silent")).unwrap();
-    for (socket, part) in
-        [("missing", "No such file"), ("image", "refused"), ("directory", "refused"), ("silent", "it does not answer")]
-    {
-        let ended = run(&directory, &["bench", "--socket", socket, "--depth", "4", "--seconds", "0.1"]);
-        assert_one_line(&ended, &["coalesce-target bench", socket, "cannot connect", part], socket);
+    let _clients = full_socket(&directory.path().join("full"));
+    for (socket, part) in [
+        ("missing", "No such file"),
+        ("image", "refused"),
+        ("directory", "refused"),
+        ("silent", "it does not answer"),
+        ("full", "its queue of clients is full, and it accepts none"),
+    ] {
+        for device in ["virtio-blk", "nvme"] {
+            let load = ["bench", "--device", device, "--socket", socket, "--depth", "4", "--seconds", "0.1"];
+            assert_one_line(
+                &run(&directory, &load),
+                &["coalesce-target bench", socket, "cannot connect", part],
+                socket,
+            );
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a target's disks and queues did in an interval: differences of their statistics.
 
-use crate::control;
+use crate::control_client::request;
 use crate::stats::QueueStats;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ impl Counted {
 }
 
 fn counted(path: &Path) -> Result<Counted> {
-    let stats = control::request(path, "get_stats", &json!({}))?;
+    let stats = request(path, "get_stats", &json!({}))?;
     let disks = serde_json::from_value(stats).with_context(|| format!("control socket {}", path.display()))?;
     Ok(Counted { disks, at: Instant::now() })
 }

@@ -12,14 +12,19 @@ pub(super) fn lines(outcomes: &Outcomes<'_>) -> Vec<Line<'static>> {
     for (path, outcome) in outcomes {
         match outcome {
             Ok(rows) => {
-                lines.push(Line::from(path.display().to_string()).cyan());
+                lines.push(line(&path.display().to_string()).cyan());
                 lines.extend(table(rows));
             }
-            Err(error) => lines.push(Line::from(format!("{error:#}")).red()),
+            Err(error) => lines.push(line(&format!("{error:#}")).red()),
         }
         lines.push(Line::default());
     }
     lines
+}
+
+/// A line that a terminal only shows, whatever a target says.
+fn line(text: &str) -> Line<'static> {
+    Line::from(coalesce_cli::printable(text).into_owned())
 }
 
 /// The lines without their colours.
@@ -29,15 +34,15 @@ pub(super) fn text(outcomes: &Outcomes<'_>) -> String {
 
 fn table(rows: &[Row]) -> Vec<Line<'static>> {
     let wide = rows.iter().map(|row| row.ctrlr.chars().count()).max().unwrap_or(0).max("disk".len());
-    let line = |name: &str, queue: &str, numbers: [&str; 3], budget: &str, reasons: &str| {
+    let columns = |name: &str, queue: &str, numbers: [&str; 3], budget: &str, reasons: &str| {
         let [iops, interrupts, added] = numbers;
-        format!("{name:wide$} {queue:>5} {iops:>9} {interrupts:>13} {added:>9} {budget:>12}  {reasons}")
+        line(&format!("{name:wide$} {queue:>5} {iops:>9} {interrupts:>13} {added:>9} {budget:>12}  {reasons}"))
     };
     let numbers = ["IOPS", "interrupts/IO", "added us"];
-    let mut lines = vec![Line::from(line("disk", "queue", numbers, "budget %", "delivered because")).bold()];
+    let mut lines = vec![columns("disk", "queue", numbers, "budget %", "delivered because").bold()];
     for row in rows {
         if let Some(error) = &row.error {
-            lines.push(Line::from(format!("{:wide$} {error}", row.ctrlr)).red());
+            lines.push(line(&format!("{:wide$} {error}", row.ctrlr)).red());
             continue;
         }
         let numbers =
@@ -47,8 +52,8 @@ fn table(rows: &[Row]) -> Vec<Line<'static>> {
         let changed = if row.policy_changed { "(policy changed) " } else { "" };
         let reasons = format!("{changed}{}", reasons(&row.delivered));
         lines.push(match row.queue {
-            None => Line::from(line(&row.ctrlr, "all", numbers, &budget, &reasons)).bold(),
-            Some(queue) => Line::from(line("", &queue.to_string(), numbers, &budget, &reasons)),
+            None => columns(&row.ctrlr, "all", numbers, &budget, &reasons).bold(),
+            Some(queue) => columns("", &queue.to_string(), numbers, &budget, &reasons),
         });
     }
     lines
