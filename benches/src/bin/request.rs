@@ -35,6 +35,7 @@ fn main() {
         queues: 1,
         policy: policy.parse().expect("a policy"),
         read_only: false,
+        raw: false,
         direct: false,
         migratable: false,
         serial: None,

@@ -2,9 +2,10 @@
 //! bytes, with buffers in this process's memory, at once or through the queue's io_uring.
 
 mod file;
+mod format;
 mod memory;
 
-pub use file::{FileBackend, Locking};
+pub use file::{FileBackend, ImageOptions, Locking};
 pub use memory::MemoryBackend;
 
 use anyhow::Result;

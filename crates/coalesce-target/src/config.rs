@@ -76,6 +76,9 @@ pub struct DiskConfig {
     /// Whether writes are refused.
     #[serde(default)]
     pub read_only: bool,
+    /// Whether an image is served as it is, also where it has the mark of another format.
+    #[serde(default)]
+    pub raw: bool,
     /// Whether to bypass the page cache (direct I/O).
     #[serde(default)]
     pub direct: bool,
@@ -443,6 +446,9 @@ impl DiskConfig {
         }
         if self.direct && self.memory.is_some() {
             bail!("direct is for files: a memory disk has no page cache to bypass");
+        }
+        if self.raw && self.memory.is_some() {
+            bail!("raw is for files: a memory disk has no format");
         }
         if self.latency.is_some() && self.memory.is_none() {
             bail!("latency is for memory disks: a file takes the time of its medium");

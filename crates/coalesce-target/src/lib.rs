@@ -21,6 +21,7 @@ pub mod control_client;
 pub mod disk;
 pub mod front_end;
 pub mod link;
+pub mod lock;
 pub mod log;
 pub mod metrics;
 pub mod nvme;

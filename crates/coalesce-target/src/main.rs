@@ -151,6 +151,10 @@ struct Serve {
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
 
+    /// Serve an image as it is, also where it begins or ends as one of another format, such as qcow2
+    #[arg(long, conflicts_with_all = ["memory", "config"])]
+    raw: bool,
+
     /// Bypass the page cache (O_DIRECT)
     #[arg(long, conflicts_with = "config")]
     direct: bool,
@@ -191,7 +195,7 @@ struct Serve {
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<Loopback>,
 
-    /// Record every request, completion and interrupt as JSON lines, for `coalesce-sim replay`; overwrites the file
+    /// Record every request, completion and interrupt as JSON lines, for `coalesce-sim replay`; overwrites an older record, and nothing else
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
@@ -277,6 +281,7 @@ impl Serve {
                     queues: self.queues,
                     policy: self.policy,
                     read_only: self.read_only,
+                    raw: self.raw,
                     direct: self.direct,
                     migratable: self.migratable,
                     serial: self.serial,

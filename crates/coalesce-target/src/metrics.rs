@@ -89,9 +89,11 @@ fn receive_path(mut stream: &TcpStream) -> io::Result<Result<String, Refused>> {
     let mut bytes = Vec::new();
     while Instant::now() < until {
         let mut more = [0; 1024];
-        match stream.read(&mut more)? {
-            0 => break,
-            len => bytes.extend_from_slice(&more[..len]),
+        match stream.read(&mut more) {
+            Ok(0) => break,
+            Ok(len) => bytes.extend_from_slice(&more[..len]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {} // by a SIGCONT
+            Err(error) => return Err(error),
         }
         if let Some(outcome) = request_path(&bytes).transpose() {
             return Ok(outcome.map(ToOwned::to_owned));

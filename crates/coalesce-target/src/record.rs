@@ -6,22 +6,25 @@
 //! A disk's process writes to a pipe. The supervisor appends the lines of all disks to one file, which no other process
 //! has open.
 
+mod file;
+
+pub use file::RecordFile;
+
 use crate::backend::Operation;
 use anyhow::{Context as _, Result, bail};
 use coalesce_load::counted;
 use coalesce_policy::{Decision, Hint};
 use nix::time::{ClockId, clock_gettime};
-use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, PipeWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tracing::{error, warn};
 
+/// What each line begins with. A file that does not begin so is no record.
+const START: &str = "{\"time_ns\":";
 /// The events in a chunk.
 const CHUNK: usize = 1024;
 /// The most bytes read from a pipe at once, and the longest line: the capacity of a pipe.
@@ -62,40 +65,17 @@ pub struct Writer {
     thread: JoinHandle<std::io::Result<()>>,
 }
 
-/// Creates or truncates the file of a record. Returns it with the start of its clock, in ns of the system's monotonic
-/// clock.
-///
-/// # Errors
-/// The file cannot be created, or is a symbolic link. Following a link might truncate a file that somebody else chose.
-pub fn create(path: &Path) -> Result<(File, u64)> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let create = || {
-        let file = options.open(path)?;
-        if file.metadata()?.is_file() {
-            file.set_len(0)?;
-        }
-        Ok((file, monotonic_ns()))
-    };
-    create()
-        .map_err(|error: std::io::Error| match error.raw_os_error() {
-            Some(libc::ELOOP) => anyhow::anyhow!("is a symbolic link: name the file itself"),
-            _ => error.into(),
-        })
-        .with_context(|| format!("record {}", path.display()))
-}
-
 /// The record of one disk: its lines go to a file that it shares with other disks, until an error ends it.
 #[derive(Clone, Debug)]
 pub struct Record {
-    file: Arc<Mutex<File>>,
+    file: Arc<RecordFile>,
     error: Arc<OnceLock<String>>,
 }
 
 impl Record {
     /// Writes to this file.
     #[must_use]
-    pub fn new(file: Arc<Mutex<File>>) -> Self {
+    pub fn new(file: Arc<RecordFile>) -> Self {
         Self { file, error: Arc::default() }
     }
 
@@ -103,17 +83,6 @@ impl Record {
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         self.error.get().map(String::as_str)
-    }
-
-    /// Appends whole lines. If there is no room for all of them, none is left.
-    fn append(&self, lines: &[u8]) -> std::io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner); // so that no other line splits these
-        let metadata = file.metadata()?;
-        let written = file.write_all(lines);
-        if written.is_err() && metadata.is_file() {
-            file.set_len(metadata.len())?;
-        }
-        written
     }
 
     /// Appends whole lines only, because a process that is killed may leave a part of a line.
@@ -128,7 +97,7 @@ impl Record {
                 Err(error) => return Err(error),
             }
             let whole = bytes[..len].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-            self.append(&bytes[..whole])?;
+            self.file.append(&bytes[..whole])?;
             bytes.copy_within(whole..len, 0);
             len -= whole;
             if len == bytes.len() {
@@ -297,7 +266,7 @@ fn write_all(receiver: &Receiver<Message>, mut pipe: PipeWriter) -> std::io::Res
 }
 
 fn write_line(file: &mut impl Write, queue: &str, time: u64, what: Event) -> std::io::Result<()> {
-    write!(file, "{{\"time_ns\":{time},{queue},")?;
+    write!(file, "{START}{time},{queue},")?;
     match what {
         Event::Submit { id, operation, bytes, ioprio } => {
             let (op, durable) = match operation {
@@ -347,20 +316,19 @@ fn in_words(decision: Decision) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Seek as _, SeekFrom};
-
     #[test]
     fn only_whole_lines_are_appended_and_an_endless_line_is_refused() {
-        let mut file = tempfile::tempfile().unwrap();
-        let record = Record::new(Arc::new(Mutex::new(file.try_clone().unwrap())));
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("record");
+        let file = RecordFile::open(&path, &[]).unwrap();
+        file.begin().unwrap();
+        let record = Record::new(Arc::new(file));
         let append = |text: String| record.append_lines(&mut text.as_bytes());
         let long = "x".repeat(LINES_MAX - 1) + "\n";
         append(format!("first\n{long}second\nkilled in mid-l")).unwrap();
         let error = append(format!("third\nx{long}")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
-        file.seek(SeekFrom::Start(0)).unwrap();
-        let mut text = String::new();
-        file.read_to_string(&mut text).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
         assert!(text == format!("first\n{long}second\nthird\n"));
     }
 }

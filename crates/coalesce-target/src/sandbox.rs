@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use caps::CapSet;
 use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetStatus, Scope};
 use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use seccompiler::{
@@ -32,13 +32,20 @@ pub fn become_user(identity: &Identity) -> Result<()> {
     set_pdeathsig(Signal::SIGKILL).context("parent-death signal")
 }
 
-/// Limits the size of files to `len` bytes. Must be called before privileges are given up, because with them the limit could
-/// be raised again.
+/// Limits the size of files to `len` bytes, or to what this process may have if that is less. Must be called before privileges
+/// are given up, because with them the limit could be raised again.
 ///
 /// # Errors
 /// The limit is refused.
 pub fn limit_file_size(len: u64) -> Result<()> {
-    setrlimit(Resource::RLIMIT_FSIZE, len, len).context("the limit on the size of files")
+    let named = "the limit on the size of files";
+    let (_, hard) = getrlimit(Resource::RLIMIT_FSIZE).context(named)?;
+    if hard < len {
+        warn!(
+            "files may have {hard} bytes at most (ulimit -Hf, LimitFSIZE=), and {len} are served: writes beyond that fail"
+        );
+    }
+    setrlimit(Resource::RLIMIT_FSIZE, len.min(hard), len.min(hard)).context(named)
 }
 
 /// Gives up privileges and the file system. Must be called before another thread exists, because threads inherit this.

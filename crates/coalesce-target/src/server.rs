@@ -1,6 +1,6 @@
 //! Serves one disk on its socket, from the first connection to an orderly stop.
 
-use crate::backend::{Backend, FileBackend, Locking, MemoryBackend};
+use crate::backend::{Backend, FileBackend, ImageOptions, Locking, MemoryBackend};
 use crate::call::CallRings;
 use crate::config::{Device, DiskConfig, Latency, Size};
 use crate::disk::{Disk, Limits, SERIAL_LEN, Totals};
@@ -101,7 +101,8 @@ impl<F: FrontEnd> DiskParts<F> {
         let backend = match (&config.file, config.memory) {
             (Some(path), None) => {
                 let locking = if config.migratable { Locking::Claimed } else { Locking::Open };
-                Backend::File(FileBackend::open(path, config.read_only, config.direct, locking)?)
+                let DiskConfig { read_only, direct, raw, .. } = *config;
+                Backend::File(FileBackend::open(path, &ImageOptions { read_only, direct, raw, locking })?)
             }
             (None, Some(Size(size))) => Backend::Memory(MemoryBackend::new(size, latency)?),
             _ => bail!("needs either a file or memory"),

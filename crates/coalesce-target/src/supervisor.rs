@@ -8,7 +8,7 @@ pub use disk::{Disk, reset_stats_of, stats_of};
 use crate::config::{Config, DiskConfig, Sandbox};
 use crate::link::{Identity, Link, Pending, Request, Setup};
 use crate::log;
-use crate::record::{self, Gatherer, Record};
+use crate::record::{Gatherer, Record, RecordFile, monotonic_ns};
 use crate::socket::{Access, BoundSocket, Door};
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -20,7 +20,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, warn};
@@ -49,7 +49,8 @@ pub struct Supervisor {
 /// How each process is started.
 #[derive(Debug)]
 struct Plan {
-    record_epoch_ns: Option<u64>,
+    record: Option<Arc<RecordFile>>,
+    epoch_ns: u64, // of the record
     identity: Option<Identity>,
     sandbox: bool,
     log: String,
@@ -84,15 +85,7 @@ impl Supervisor {
     pub fn start(config: &Config, log: String) -> Result<Self> {
         nix::sys::prctl::set_no_new_privs().context("no new privileges")?;
         raise_limits(&config.disks)?;
-        let (file, record_epoch_ns) = config.record.as_deref().map(record::create).transpose()?.unzip();
-        let file = file.map(|file| Arc::new(Mutex::new(file)));
-        let plan = Plan {
-            record_epoch_ns,
-            identity: config.user.as_deref().map(identity).transpose()?,
-            sandbox: config.sandbox == Sandbox::On,
-            log,
-            stop_timeout: Duration::from_nanos(config.stop_timeout.0),
-        };
+        let identity = config.user.as_deref().map(identity).transpose()?;
         let bind = |config: &DiskConfig| {
             let access = Access { mode: config.socket_mode, group: config.socket_group.clone() };
             let socket = BoundSocket::bind(&config.socket, &access);
@@ -107,8 +100,18 @@ impl Supervisor {
                 "a target whose socket is connected already serves one disk; allowed for several: sockets that listen"
             );
         }
-        let disk = |config: &DiskConfig| Disk::new(config.clone(), file.clone().map(Record::new));
+        let record =
+            config.record.as_deref().map(|path| RecordFile::open(path, &config.disks)).transpose()?.map(Arc::new);
+        let disk = |config: &DiskConfig| Disk::new(config.clone(), record.clone().map(Record::new));
         let disks = config.disks.iter().map(disk).collect();
+        let plan = Plan {
+            record,
+            epoch_ns: monotonic_ns(),
+            identity,
+            sandbox: config.sandbox == Sandbox::On,
+            log,
+            stop_timeout: Duration::from_nanos(config.stop_timeout.0),
+        };
         let mut supervisor = Self { disks, keepers, plan, connection };
         supervisor.start_all()?;
         Ok(supervisor)
@@ -134,13 +137,14 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Restarts processes that end, until one of `signals` arrives; returns that signal. Returns `None` when the
-    /// connection ends with which the target was started. These signals and `SIGCHLD` must be blocked in every thread, so
-    /// that no other thread takes them.
+    /// Begins the record: nothing else can keep the target from starting any more. Then restarts processes that end, until
+    /// one of `signals` arrives; returns that signal. Returns `None` when the connection ends with which the target was
+    /// started. These signals and `SIGCHLD` must be blocked in every thread, so that no other thread takes them.
     ///
     /// # Errors
-    /// Waiting for signals fails, or that connection ends with the disk's process.
+    /// The record cannot be written, waiting for signals fails, or that connection ends with the disk's process.
     pub fn run(&mut self, signals: &SigSet) -> Result<Option<Signal>> {
+        self.plan.record.as_ref().map_or(Ok(()), |record| record.begin())?;
         let mut waited_for = *signals;
         waited_for.add(Signal::SIGCHLD);
         let arrivals = SignalFd::with_flags(&waited_for, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
@@ -204,10 +208,12 @@ impl Plan {
         let mut descriptors = vec![socket.door().as_fd().as_raw_fd()];
         descriptors.extend(pipe.iter().map(AsRawFd::as_raw_fd));
         worker.link.send_descriptors(&descriptors)?;
+        let mut config = disk.config.clone();
+        config.raw |= disk.about().is_some(); // its guest may have written anything since it was checked
         let setup = Setup {
-            disk: disk.config.clone(),
+            disk: config,
             policies: disk.policies(),
-            record_epoch_ns: self.record_epoch_ns,
+            record_epoch_ns: self.record.is_some().then_some(self.epoch_ns),
             identity: self.identity.clone(),
             sandbox: self.sandbox,
             log: self.log.clone(),

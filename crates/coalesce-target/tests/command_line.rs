@@ -13,7 +13,7 @@ use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -28,16 +28,6 @@ struct Ended {
     code: Option<i32>,
     stdout: String,
     stderr: String,
-}
-
-/// Ends with the test, also with one that fails.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn collect(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
@@ -144,6 +134,7 @@ fn every_subcommand_explains_itself() {
                 "--metrics <ADDR:PORT>",
                 "--record <FILE>",
                 "--read-only",
+                "--raw",
                 "--direct",
                 "--migratable",
                 "--config <TOML>",
@@ -238,6 +229,7 @@ fn odds_and_ends() -> TempDir {
     write(&directory, "image", vec![7; 1 << 16]);
     write(&directory, "odd", vec![7; 1000]);
     write(&directory, "empty", "");
+    write(&directory, "raw.toml", "[[disk]]\nsocket = 's'\nmemory = '1M'\nraw = true\n");
     std::fs::create_dir(directory.path().join("directory")).unwrap();
     nix::unistd::mkfifo(&directory.path().join("pipe"), Mode::S_IRWXU).unwrap();
     std::os::unix::fs::symlink("nowhere", directory.path().join("dangling")).unwrap();
@@ -269,6 +261,7 @@ fn what_cannot_be_served_is_one_clear_line_that_names_it() {
         (&["--socket", "s", "--memory", "4194304T"], &["a memory disk of 4611686018427387904 bytes", "memory"]),
         (&["--socket", "s"], &["disk s", "either a file or memory"]),
         (&["--socket", "s", "--memory", "1M", "--direct"], &["disk s", "direct is for files"]),
+        (&["--config", "raw.toml"], &["raw.toml", "disk s", "raw is for files"]),
         (
             &["--socket", "s", "--memory", "1M", "--migratable"],
             &["disk s", "migratable is for virtio-blk disks over a file"],
@@ -295,6 +288,85 @@ fn what_cannot_be_served_is_one_clear_line_that_names_it() {
         assert_eq!(names(&directory), before, "{arguments:?}: nothing is left behind, nothing is gone");
     }
     assert_eq!((read(&directory, "image"), read(&directory, "odd")), (vec![7; 1 << 16], vec![7; 1000]));
+}
+
+/// What QEMU calls the format, where the image has its mark, and the mark.
+const MARKS: [(&str, usize, &[u8]); 16] = [
+    ("qcow", 0, b"QFI\xfb\0\0\0\x01"),
+    ("qcow2", 0, b"QFI\xfb\0\0\0\x02"),
+    ("qcow2", 0, b"QFI\xfb\0\0\0\x03"),
+    ("qed", 0, b"QED\0"),
+    ("vmdk", 0, b"KDMV\x01\0\0\0"),
+    ("vmdk", 0, b"COWD"),
+    ("vmdk", 0, b"# Disk DescriptorFile\nversion=1\n"),
+    ("vdi", 0x40, b"\x7f\x10\xda\xbe"),
+    ("vhdx", 0, b"vhdxfile"),
+    ("vpc", 0, b"conectix"),
+    ("vpc", (1 << 16) - 512, b"conectix"),
+    ("parallels", 0, b"WithoutFreeSpace"),
+    ("parallels", 0, b"WithouFreSpacExt"),
+    ("bochs", 0, b"Bochs Virtual HD Image"),
+    ("cloop", 0, b"#!/bin/sh\n#V2.0 Format\n"),
+    ("dmg", (1 << 16) - 512, b"koly"),
+];
+
+#[test]
+fn an_image_of_another_format_is_served_only_if_it_is_said_to_be_raw() {
+    let directory = TempDir::new().unwrap();
+    for (format, at, mark) in MARKS {
+        let mut image = vec![0; 1 << 16];
+        image[at..at + mark.len()].copy_from_slice(mark);
+        write(&directory, "image", &image);
+        for more in [&[][..], &["--read-only"], &["--device", "nvme"]] {
+            let ended = run(&directory, &[&["serve", "--socket", "s", "--file", "image"], more].concat());
+            let said = format!("image image is of format {format}, ");
+            assert_one_line(&ended, &[&said, "qemu-img convert -O raw", "--raw", "raw = true"], format);
+        }
+        assert!(read(&directory, "image") == image, "{format}");
+        if at < 512 {
+            write(&directory, "image", &image[..1000]); // as qemu-img leaves some
+            let ended = run(&directory, &["serve", "--socket", "s", "--file", "image"]);
+            assert_one_line(&ended, &[&format!("image image is of format {format}, ")], format);
+        }
+    }
+    // What a guest may well leave in a raw image is no mark.
+    for other in [&b"LUKS\xba\xbe\0\x02"[..], b"\xeb\x63\x90", b"QFI", b"\0"] {
+        write(&directory, "image", [other, &vec![0; (1 << 16) - other.len()]].concat());
+        let target = serve(
+            TempDir::new().unwrap(),
+            &["--socket", "s", "--file", directory.path().join("image").to_str().unwrap()],
+        );
+        assert_serves(&target.path("s"));
+    }
+    let (_, _, mark) = MARKS[1];
+    write(&directory, "image", [mark, &vec![0; (1 << 16) - mark.len()]].concat());
+    write(&directory, "c.toml", "[[disk]]\nsocket = 's'\nfile = 'image'\nraw = true\n");
+    let target = serve(directory, &["--config", "c.toml"]);
+    assert_serves(&target.path("s"));
+    drop(target);
+    let directory = TempDir::new().unwrap();
+    write(&directory, "image", [mark, &vec![0; (1 << 16) - mark.len()]].concat());
+    let target = serve(directory, &["--socket", "s", "--file", "image", "--raw"]);
+    assert_serves(&target.path("s"));
+}
+
+/// It is its own disk, and what a guest writes there must not keep another process from serving it.
+#[test]
+fn a_disk_whose_guest_writes_the_mark_of_a_format_is_served_again_after_a_crash() {
+    let directory = TempDir::new().unwrap();
+    write(&directory, "image", vec![0; 1 << 16]);
+    let target = serve(directory, &["--socket", "s", "--file", "image"]);
+    let mut driver = Driver::start(&target.path("s"), &Setup::new(1, 64));
+    let data = [MARKS[1].2, &[0; 504]].concat();
+    assert_eq!(driver.queue().run(Op::Write(0, &data)).status, OK);
+    let before = target.pid_of("s");
+    nix::sys::signal::kill(before, Signal::SIGKILL).unwrap();
+    drop(driver);
+    wait_until("another process serves", || {
+        let pid = target.call("list", &json!({})).unwrap()[0]["pid"].as_i64();
+        pid.is_some_and(|pid| pid != i64::from(before.as_raw()))
+    });
+    assert_serves(&target.path("s"));
 }
 
 #[test]

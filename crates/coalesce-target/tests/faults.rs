@@ -4,7 +4,7 @@ mod medium;
 mod raw;
 mod refusal;
 
-use coalesce_target::backend::{Backend, Buffers, FileBackend, Locking, Operation, Outcome, Step};
+use coalesce_target::backend::{Backend, Buffers, FileBackend, ImageOptions, Operation, Outcome, Step};
 use io_uring::{IoUring, squeue};
 use libc::iovec;
 use medium::{Call, Event, Fault, Medium};
@@ -295,7 +295,7 @@ proptest! {
         let path = directory.path().join("image");
         let disk = pattern(1, DISK_LEN);
         std::fs::write(&path, &disk).unwrap();
-        let Ok(file) = FileBackend::open(&path, false, direct, Locking::Open) else { return Ok(()) }; // no direct I/O here
+        let Ok(file) = FileBackend::open(&path, &ImageOptions { direct, ..Default::default() }) else { return Ok(()) }; // no direct I/O here
         let backend = Backend::File(file);
         let mut kernel = Kernel::new(&path);
         let (mut model, mut after_power_loss) = (Model::new(&disk), Model::new(&disk));
@@ -815,7 +815,7 @@ fn flushes_in_flight_together_and_after_a_failed_durable_write_all_fail() {
             Err(why) => return skip("flushes on a device that loses writes: a loop device", why),
         };
         std::fs::write(mounted.path("ballast"), vec![1; 2 << 20]).unwrap_err(); // no room at all
-        let backend = Backend::File(FileBackend::open(&device.0, false, false, Locking::Open).unwrap());
+        let backend = Backend::File(FileBackend::open(&device.0, &ImageOptions::default()).unwrap());
         let mut kernel = Kernel::new(&device.0);
         let mut memory = Memory([7; 32 * 512]);
         let write = |kernel: &mut Kernel, memory: &mut Memory, durable: bool| {

@@ -183,6 +183,7 @@ fn served(policy: &str) -> (TempDir, DiskServer<NvmeUser>) {
         queues: 2,
         policy: policy.parse().unwrap(),
         read_only: false,
+        raw: false,
         direct: false,
         migratable: false,
         serial: None,

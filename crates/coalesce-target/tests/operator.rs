@@ -4,7 +4,7 @@
 mod raw;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction, signal};
 use nix::unistd::{Pid, Uid};
 use raw::*;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
+use std::os::unix::thread::JoinHandleExt as _;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use vmm_sys_util::sock_ctrl_msg::ScmSocket as _;
@@ -406,18 +407,6 @@ fn signals_that_mean_nothing_to_a_target_change_nothing() {
 // Limits of the system
 // ---------------------------------------------------------------------------------------------------------------------
 
-/// Lets files grow to `limit` bytes, in the program and what it starts.
-fn limit_files(command: &mut Command, limit: libc::rlim_t) -> &mut Command {
-    let set = move || {
-        let limit = libc::rlimit { rlim_cur: limit, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: the limit is there.
-        Errno::result(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) })?;
-        Ok(())
-    };
-    // SAFETY: setrlimit(2) may be called after a fork.
-    unsafe { command.pre_exec(set) }
-}
-
 #[test]
 fn a_limit_on_the_size_of_files_ends_the_record_and_no_disk() {
     let directory = TempDir::new().unwrap();
@@ -425,7 +414,7 @@ fn a_limit_on_the_size_of_files_ends_the_record_and_no_disk() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     write_config(&directory, &[Disk::memory("disk", "1M"), Disk::memory("idle", "1M")]);
     let mut target = Target::spawn(directory, |command| {
-        limit_files(command.args(["--metrics", &address, "--record"]).arg(&record), 64 << 10)
+        limit_files(command.args(["--metrics", &address, "--record"]).arg(&record), 64 << 10, libc::RLIM_INFINITY)
     });
     let mut driver = Driver::start(&target.path("disk"), &Setup::new(1, 64));
     let stats = || target.call("get_stats", &json!({})).unwrap();
@@ -461,6 +450,39 @@ fn page(address: &str) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
+}
+
+/// `ulimit -f` sets both limits, and only root can raise the hard one again.
+#[test]
+fn an_image_longer_than_files_may_be_is_served_and_what_lies_beyond_cannot_be_written() {
+    let directory = TempDir::new().unwrap();
+    configure(&directory, "none");
+    let target = Target::spawn(directory, |command| without_privileges(limit_files(command, 64 << 10, 64 << 10)));
+    wait_until("it is said", || target.log().contains("files may have 65536 bytes at most"));
+    let mut driver = Driver::start(&target.path("disk"), &Setup::new(1, 64));
+    for (sector, can_be_written) in [(0, true), (127, true), (128, false), (2047, false)] {
+        assert_eq!(driver.queue().run(Op::Write(sector, &[1; 512])).status == OK, can_be_written, "sector {sector}");
+        assert_eq!(driver.queue().run(Op::Read(sector, 512)).status, OK, "sector {sector}");
+    }
+}
+
+/// A program as one that no root started.
+fn without_privileges(command: &mut Command) -> &mut Command {
+    let drop_all = || {
+        const VERSION_3: u32 = 0x2008_0522;
+        let (header, none) = ([VERSION_3, 0], [0_u32; 6]);
+        // SAFETY: both are as long as this version has them (capget(2)).
+        unsafe {
+            Errno::result(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+            // Otherwise root has all of them again when the program begins.
+            Errno::result(libc::prctl(libc::PR_SET_SECUREBITS, 1 /* SECBIT_NOROOT */, 0, 0, 0))?;
+            Errno::result(libc::syscall(libc::SYS_capset, &raw const header, &raw const none))?;
+        }
+        Ok(())
+    };
+    let is_root = Uid::effective().is_root();
+    // SAFETY: only system calls, after a fork.
+    if is_root { unsafe { command.pre_exec(drop_all) } } else { command }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -597,6 +619,98 @@ fn other_users_do_not_lock_the_operator_out() {
     }
 }
 
+/// As a unit whose socket is another's, and which is started again and again.
+#[test]
+fn targets_that_find_their_socket_in_use_keep_no_front_end_out() {
+    let target = start();
+    let mut rivals: Vec<_> = (0..3)
+        .map(|_| {
+            let mut command = Command::new(BINARY);
+            command.args(["serve", "--memory", "1M", "--socket"]).arg(target.path("disk"));
+            Process(command.stderr(Stdio::piped()).spawn().unwrap())
+        })
+        .collect();
+    let connected = || target.call("list", &json!({})).unwrap()[0]["connected"].clone();
+    for _ in 0..200 {
+        assert_eq!(connected(), false, "the place of its front end is free");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for _ in 0..3 {
+        assert_serves(&target.path("disk"));
+        wait_until("it is free", || connected() == false);
+    }
+    let all_wait = rivals.iter_mut().all(|rival| rival.0.try_wait().unwrap().is_none());
+    for mut rival in rivals {
+        let said = std::io::read_to_string(rival.0.stderr.take().unwrap()).unwrap();
+        assert_eq!(rival.0.wait().unwrap().code(), Some(1), "{said}");
+        assert!(said.contains("is in use by another process"), "{said}");
+    }
+    assert!(all_wait, "they did so all the time");
+    let log = target.log();
+    assert_eq!((log.matches(": connected").count(), log.matches("refused").count()), (3, 0), "nobody else: {log}");
+}
+
+/// A start that waits for one socket of a directory.
+#[test]
+fn a_target_that_waits_for_its_socket_delays_no_other_of_the_directory() {
+    let target = start();
+    let serve = |socket: &str| {
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--memory", "1M", "--socket"]).arg(target.path(socket)).stderr(Stdio::piped());
+        Process(command.spawn().unwrap())
+    };
+    let mut waiting = serve("disk");
+    std::thread::sleep(std::time::Duration::from_millis(500)); // it has begun
+    let _other = serve("other");
+    wait_until("it serves", || UnixStream::connect(target.path("other")).is_ok());
+    assert!(waiting.0.try_wait().unwrap().is_none(), "it still waits");
+}
+
+/// As by a terminal (SIGTSTP, SIGCONT), while clients are about to ask.
+#[test]
+fn a_target_that_was_stopped_and_goes_on_answers_its_clients() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut target = start_with(|command| command.args(["--metrics", &address]));
+    let (mut scrape, mut call) = (TcpStream::connect(&address).unwrap(), Asked::nothing(&target));
+    scrape.set_read_timeout(Some(HANG)).unwrap();
+    let request = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"list\"}\n";
+    scrape.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+    call.0.write_all(&request[..9]).unwrap();
+    wait_until("both are read", || unread(&call.0) == 0);
+    for _ in 0..5 {
+        target.signal(Signal::SIGSTOP);
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
+        wait_until("it is stopped", || stat().contains(") T "));
+        target.signal(Signal::SIGCONT);
+        wait_until("it goes on", || !stat().contains(") T "));
+    }
+    scrape.write_all(b"Host: x\r\n\r\n").unwrap();
+    call.0.write_all(&request[9..]).unwrap();
+    call.answer().unwrap();
+    let mut text = String::new();
+    scrape.read_to_string(&mut text).unwrap();
+    assert!(text.contains("coalesce_up"), "{text:?}");
+    target.assert_sound();
+}
+
+/// The kit of these tests itself, which a debugger or a terminal stops, too.
+#[test]
+fn a_front_end_that_is_signalled_receives_its_answer() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(Signal::SIGUSR2, &action) }.unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let receiver = std::thread::spawn(move || Wire::over(ours).receive());
+    for _ in 0..20 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        // SAFETY: the thread is joined below.
+        unsafe { libc::pthread_kill(receiver.as_pthread_t(), libc::SIGUSR2) };
+    }
+    Wire::over(theirs).send(GET_FEATURES, VERSION, &[], &[]).unwrap();
+    assert_eq!(receiver.join().unwrap().unwrap().0, GET_FEATURES);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // All of it
 // ---------------------------------------------------------------------------------------------------------------------
@@ -610,7 +724,9 @@ fn a_disk_whose_operator_makes_each_mistake_ten_times_serves_signals_and_starts_
     let directory = TempDir::new().unwrap();
     let record = directory.path().join("record");
     configure(&directory, "none");
-    let mut target = Target::spawn(directory, |command| limit_files(command.arg("--record").arg(&record), 4 << 10));
+    let mut target = Target::spawn(directory, |command| {
+        limit_files(command.arg("--record").arg(&record), 4 << 10, libc::RLIM_INFINITY)
+    });
     let path = target.path("control");
     let mut left_open = Vec::new();
     for round in 0..10 {

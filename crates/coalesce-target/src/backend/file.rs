@@ -1,12 +1,13 @@
 //! A raw file or a block device, through io_uring.
 
+use super::format::format;
 use super::{Buffers, Operation, Outcome, Step};
+use crate::lock::{ALL, lock};
 use anyhow::{Context as _, Result, bail};
 use io_uring::opcode;
 use io_uring::types::{Fd, FsyncFlags};
 use libc::iovec;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
@@ -14,8 +15,6 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use tracing::error;
 
 /// When an image is locked against other processes.
@@ -25,6 +24,25 @@ pub enum Locking {
     Open,
     /// While it is claimed, so that two targets can have it open, one of which serves it.
     Claimed,
+}
+
+/// How an image is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageOptions {
+    /// Only to be read.
+    pub read_only: bool,
+    /// Without the page cache, where requests allow that.
+    pub direct: bool,
+    /// As it is, also where it has the mark of a format that is not raw.
+    pub raw: bool,
+    /// When it is locked.
+    pub locking: Locking,
+}
+
+impl Default for ImageOptions {
+    fn default() -> Self {
+        Self { read_only: false, direct: false, raw: false, locking: Locking::Open }
+    }
 }
 
 /// An image that no other process uses.
@@ -60,16 +78,13 @@ static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
 /// The most flushes in flight. A Linux guest has one for each queue.
 const FLUSHES_MAX: usize = 32;
 
-/// How long to wait for a lock. A killed target keeps its lock until its last request in flight has completed, which
-/// must not happen after requests of this process.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-
 impl FileBackend {
     /// Opens an image, and locks it if it is to be locked while it is open.
     ///
     /// # Errors
-    /// The image is missing, not writable, locked, empty, or not a multiple of 512 bytes long.
-    pub fn open(path: &Path, read_only: bool, direct: bool, locking: Locking) -> Result<Self> {
+    /// The image is missing, not writable, locked, empty, of another format than raw, or not a multiple of 512 bytes long.
+    pub fn open(path: &Path, options: &ImageOptions) -> Result<Self> {
+        let ImageOptions { read_only, direct, raw, locking } = *options;
         let named = || format!("image {}", path.display());
         // Checked before opening, because opening a pipe would block until its other end is opened.
         let file_type = path.metadata().with_context(named)?.file_type();
@@ -85,6 +100,13 @@ impl FileBackend {
         let block_size = direct.as_ref().map_or(512, |direct| direct.offset_align.max(512));
         if size == 0 {
             bail!("{} is empty; allowed: a multiple of {block_size} bytes, not 0", named());
+        }
+        if !raw && let Some(format) = format(&file, size).with_context(named)? {
+            bail!(
+                "{} is of format {format}, and its guest would overwrite that: convert it with qemu-img convert -O raw, or \
+                 serve it as it is with --raw (raw = true)",
+                named()
+            );
         }
         if size % block_size != 0 {
             bail!("{} is {size} bytes long, not a multiple of {block_size}", named());
@@ -260,28 +282,8 @@ const fn lock_type(read_only: bool) -> libc::c_int {
 
 /// Locks or unlocks an image against other targets and against QEMU.
 fn lock_image(file: &File, direct: Option<&Direct>, lock_type: libc::c_int) -> Result<()> {
-    lock(file, lock_type, (0, if direct.is_some() { DIRECT_START } else { 0 }))?;
+    lock(file, lock_type, if direct.is_some() { (0, DIRECT_START) } else { ALL })?;
     direct.map_or(Ok(()), |direct| lock(&direct.file, lock_type, (DIRECT_START, 0)))
-}
-
-/// Locks or unlocks `len` bytes of a file from `start` on (0: to the end).
-fn lock(file: &File, lock_type: libc::c_int, (start, len): (i64, i64)) -> Result<()> {
-    let part = libc::flock {
-        l_type: lock_type as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: start,
-        l_len: len,
-        l_pid: 0,
-    };
-    let start = Instant::now();
-    loop {
-        match fcntl(file, FcntlArg::F_OFD_SETLK(&part)) {
-            Ok(_) => return Ok(()),
-            Err(Errno::EAGAIN | Errno::EACCES) if start.elapsed() < LOCK_PATIENCE => sleep(Duration::from_millis(10)),
-            Err(Errno::EAGAIN | Errno::EACCES) => bail!("is locked: another process or another disk has it open"),
-            Err(error) => return Err(error).context("cannot be locked"),
-        }
-    }
 }
 
 impl Direct {
@@ -316,15 +318,17 @@ mod tests {
     fn the_open_file_for_direct_io_is_locked_by_itself() {
         let path = std::env::temp_dir().join(format!("coalesce-lock-{}", std::process::id()));
         File::create(&path).unwrap().set_len(1 << 20).unwrap();
-        if let Ok(FileBackend { file, direct, .. }) = FileBackend::open(&path, false, true, Locking::Open) {
+        if let Ok(FileBackend { file, direct, .. }) =
+            FileBackend::open(&path, &ImageOptions { direct: true, ..ImageOptions::default() })
+        {
             drop(file);
             for direct in [true, false] {
-                let error = FileBackend::open(&path, false, direct, Locking::Open).unwrap_err();
+                let error = FileBackend::open(&path, &ImageOptions { direct, ..ImageOptions::default() }).unwrap_err();
                 assert!(format!("{error:#}").contains("is locked"), "{error:#}");
             }
             drop(direct);
         } // else its file system has no direct I/O
-        FileBackend::open(&path, false, false, Locking::Open).unwrap();
+        FileBackend::open(&path, &ImageOptions::default()).unwrap();
         std::fs::remove_file(&path).unwrap();
     }
 }

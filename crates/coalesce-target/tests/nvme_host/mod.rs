@@ -2,7 +2,7 @@
 //! socket and no guest.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use coalesce_target::backend::{Backend, FileBackend, Locking, MemoryBackend};
+use coalesce_target::backend::{Backend, FileBackend, ImageOptions, MemoryBackend};
 use coalesce_target::bus_error::Peer;
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
@@ -213,7 +213,9 @@ pub fn regions(ram: &File) -> [(u64, u64, Option<File>, bool); 3] {
 pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
     let backend = match setup.file {
         None => Backend::Memory(MemoryBackend::new(setup.size, 0..=0).unwrap()),
-        Some(path) => Backend::File(FileBackend::open(path, setup.read_only, false, Locking::Open).unwrap()),
+        Some(path) => Backend::File(
+            FileBackend::open(path, &ImageOptions { read_only: setup.read_only, ..Default::default() }).unwrap(),
+        ),
     };
     let mut serial = [0; SERIAL_LEN];
     serial[..4].copy_from_slice(b"SN-1");

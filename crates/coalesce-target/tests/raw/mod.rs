@@ -4,6 +4,7 @@
 //! will be.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -102,6 +103,17 @@ pub fn write_config(directory: &TempDir, disks: &[Disk]) {
 
 /// The program under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_coalesce-target");
+
+/// A program that ends with the test, also with one that fails.
+#[derive(Debug)]
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A running target with a directory of its own.
 #[derive(Debug)]
@@ -311,6 +323,18 @@ impl Drop for Target {
     }
 }
 
+/// Lets files grow to `soft` bytes in a program and what it starts, and lets none but root raise that beyond `hard`.
+pub fn limit_files(command: &mut Command, soft: libc::rlim_t, hard: libc::rlim_t) -> &mut Command {
+    let set = move || {
+        let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+        // SAFETY: the limit is there.
+        Errno::result(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) })?;
+        Ok(())
+    };
+    // SAFETY: setrlimit(2) may be called after a fork.
+    unsafe { command.pre_exec(set) }
+}
+
 /// Sends `bytes` to a control socket. Its answer, a line of JSON; `Null`: it closed the connection.
 pub fn control(path: &Path, bytes: &[u8]) -> Value {
     let mut stream = UnixStream::connect(path).unwrap();
@@ -427,8 +451,14 @@ impl Wire {
         let mut header = [0_u8; 12];
         let mut files = [0; 1];
         let mut slices = [libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() }];
-        // SAFETY: the one slice is the header, which any bytes may fill.
-        let (bytes, count) = unsafe { self.stream.recv_with_fds(&mut slices, &mut files)? };
+        // A receive with a time limit is not restarted after a signal, nor after SIGCONT (signal(7)).
+        let (bytes, count) = loop {
+            // SAFETY: the one slice is the header, which any bytes may fill.
+            match unsafe { self.stream.recv_with_fds(&mut slices, &mut files) } {
+                Err(error) if error.errno() == libc::EINTR => {}
+                outcome => break outcome?,
+            }
+        };
         // SAFETY: the kernel has just made this descriptor for us.
         let file = (count > 0).then(|| unsafe { File::from_raw_fd(files[0]) });
         if bytes == 0 {

@@ -49,6 +49,7 @@ impl<F: FrontEnd> Served<F> {
             queues: 1,
             policy: policy.parse().unwrap(),
             read_only: false,
+            raw: false,
             direct: false,
             migratable: false,
             serial: None,
