@@ -54,7 +54,7 @@ program openfirmware openfirmware.S powerpc-linux-gnu- '-a32 -mbig' '-m elf32ppc
 rm -f disk; truncate -s 64M disk
 head -c 440 "$firmware/root/usr/lib/grub/i386-pc/boot.img" > "$tmp/boot" # it loads what follows, as it is
 put "$tmp/boot" disk 0; put "$tmp/core" disk 1
-partition disk 0 00 0e 2048 116736
+partition disk 0 80 0e 2048 116736 # U-Boot looks at active partitions alone, and SLOF too
 partition disk 1 80 41 118784 8192
 printf '\x55\xaa' | dd of=disk bs=1 seek=510 conv=notrunc status=none
 put "$tmp/openfirmware" disk 118784
