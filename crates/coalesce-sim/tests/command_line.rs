@@ -232,6 +232,22 @@ fn nothing_in_a_trace_is_obeyed_by_a_terminal() {
     assert!(!output.status.success() && is_shown(&output.stderr), "{output:?}");
 }
 
+/// Nor in a plan.
+#[test]
+fn nothing_in_a_plan_is_obeyed_by_a_terminal() {
+    let plan = temporary("evil.toml");
+    let evil = "\\u001B[2J\\u0007\u{9b}31m";
+    let threads = ["a", "b"].map(|name| format!("[[threads]]\nname = \"{name}{evil}\"\nkind = \"sync\"\n")).concat();
+    let text = format!("name = \"{evil}\"\nduration = \"1ms\"\nwarmup = \"1ms\"\npolicies = [\"none\"]\n");
+    std::fs::write(&plan, text + "[device]\npreset = \"optane_p4800x\"\n" + &threads).unwrap();
+    for more in [&[][..], &["--json"]] {
+        let output = sim(&[&["run", plan.to_str().unwrap()], more].concat(), "");
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(said.contains("31m") && !said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");
+    }
+}
+
 /// The pictures of the documentation are those that its commands draw.
 #[test]
 fn the_pictures_of_the_policies_are_drawn_from_their_commands() {

@@ -7,6 +7,7 @@ use crate::plan::Plan;
 use crate::report::{Outputs, refuse_input, text};
 use anyhow::{Result, bail};
 use clap::Args;
+use coalesce_cli::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal as _, Write as _};
 use std::num::NonZero;
@@ -69,12 +70,13 @@ impl Command {
             run_jobs(&jobs, threads, &progress, |_, outcome| {
                 if self.json {
                     // A reader that went away is noticed at the end.
-                    let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(outcome).unwrap_or_default());
+                    let line = serde_json::to_string(outcome).unwrap_or_default();
+                    let _ = writeln!(std::io::stdout(), "{}", printable(&line));
                 }
             })
         })?;
         if !self.json {
-            std::io::stdout().write_all(table(&plan, &outcomes).as_bytes())?;
+            std::io::stdout().write_all(printable(&table(&plan, &outcomes)).as_bytes())?;
         }
         std::io::stdout().flush()?;
         if self.outputs.is_any() {
