@@ -127,7 +127,7 @@ for r in $chosen; do
 done
 wait
 
-echo "$(sed -n '1s/ (.*//p' < <("$firmware/bin/qemu-system-x86_64" --version)), $(date -u +%F), commit $(git rev-parse --short HEAD)"
+echo "$("$firmware/bin/qemu-system-x86_64" --version | sed -n '1s/ (.*//p'), $("$program" --version), $(date -u +%F)"
 echo
 head='| firmware | version | disk |' rule='|---|---|---|'
 for column in $policies $actions; do head+=" $column |" rule+='---|'; done
@@ -141,8 +141,11 @@ for r in $chosen; do
     is_possible "$device" '' || continue
     printf '| %s | %s | %s |' "$name" "$version" "$device"
     for column in $policies $actions; do
-      result=$(cat "$work/$r-$device-$column/result" 2> /dev/null || echo '-')
-      if [ "$result" != ok ] && [ "$result" != - ]; then reasons+=("$result"); result="failed ($((++failed)))"; fi
+      action=''
+      if [[ " $actions " == *" $column "* ]]; then action=$column; fi
+      result=-
+      if is_possible "$device" "$action"; then result=$(cat "$work/$r-$device-$column/result" || echo "the boot has no result"); fi
+      if [ "$result" != ok ] && [ "$result" != - ]; then reasons+=("$result"); failed=$((failed + 1)) result="failed ($failed)"; fi
       printf ' %s |' "$result"
     done
     echo
