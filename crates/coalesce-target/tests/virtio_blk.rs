@@ -829,7 +829,7 @@ fn depth_changes_and_pauses_under_a_changing_policy_lose_nothing() {
 // What is held, when something changes
 // ---------------------------------------------------------------------------------------------------------------------
 
-/// A driver with 16 posted completions that no interrupt will cover for hours.
+/// A driver with 16 posted completions that no interrupt will cover for a minute.
 fn held(target: &Target, event_idx: bool) -> Driver {
     let mut driver = Driver::start(&target.path("m"), &Setup::new(1, 256).event_idx(event_idx));
     hold(driver.queue(), 16);
