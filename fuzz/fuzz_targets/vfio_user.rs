@@ -134,6 +134,16 @@ impl PciDevice for Device {
 
     fn memory_changed(&mut self) {}
 
+    fn asserts_pin(&self) -> bool {
+        false
+    }
+
+    fn serves_pin(&self) -> bool {
+        true
+    }
+
+    fn pin_is_unmasked(&mut self) {}
+
     fn reset(&mut self) -> bool {
         self.0.borrow_mut().clear();
         true

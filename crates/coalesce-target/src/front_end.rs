@@ -5,8 +5,10 @@ use crate::disk::Disk;
 use crate::queue::QueueThread;
 use crate::source::Source;
 use anyhow::Result;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A front end that is connected: a virtual machine monitor, or a client that does what one does. It starts, changes and
 /// stops the sources of the disk's queues, as its messages say. Dropping it stops them all.
@@ -32,6 +34,19 @@ pub trait FrontEnd: Sized + 'static {
         queues: Arc<[QueueThread<Self::Source>]>,
         config: &DiskConfig,
     ) -> Result<Self>;
+
+    /// When [`attend`](Self::attend) is due, even if no message comes.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// A descriptor that becomes readable when [`attend`](Self::attend) is due.
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Does what is due without a message. Harmless at any time.
+    fn attend(&mut self) {}
 
     /// Handles its next message, which it waits for. False: it has disconnected.
     ///

@@ -6,7 +6,8 @@
 //! enabling to its reset.
 //!
 //! Commands: Flush, Read, Write, Write Zeroes, Dataset Management; the mandatory admin commands, Doorbell Buffer Config. Not:
-//! SGLs, fused commands, metadata, several namespaces, firmware updates, a boot partition, INTx.
+//! SGLs, fused commands, metadata, several namespaces, firmware updates, a boot partition. A guest without MSI-X is
+//! interrupted by the pin INTA.
 
 pub mod admin;
 pub mod command;

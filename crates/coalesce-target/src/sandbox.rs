@@ -108,6 +108,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sendto,
     libc::SYS_read,
     libc::SYS_readv,
+    libc::SYS_preadv2,
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_ppoll,

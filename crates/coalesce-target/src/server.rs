@@ -315,7 +315,7 @@ impl<F: FrontEnd> FrontDoor<F> {
     /// The next front end; `None` when the disk stops.
     fn accept(&self, listener: &UnixListener) -> Option<UnixStream> {
         loop {
-            let [stop, caller] = wait([self.shared.stop.as_fd(), listener.as_fd()]);
+            let [stop, caller] = wait([self.shared.stop.as_fd(), listener.as_fd()], None);
             if stop {
                 return None;
             }
@@ -330,8 +330,10 @@ impl<F: FrontEnd> FrontDoor<F> {
         let watch = stream.try_clone()?;
         let mut front_end = F::connect(stream, self.disk.clone(), self.queues.clone(), &self.config)?;
         loop {
-            let fds = [self.shared.stop.as_fd(), self.door.as_fd(), watch.as_fd()];
-            let [stop, caller, message] = wait(fds);
+            let deadline = front_end.deadline();
+            let wake = front_end.wake().unwrap_or_else(|| watch.as_fd());
+            let fds = [self.shared.stop.as_fd(), self.door.as_fd(), watch.as_fd(), wake];
+            let [stop, caller, message, wake] = wait(fds, deadline);
             if stop {
                 return Ok(());
             }
@@ -343,6 +345,9 @@ impl<F: FrontEnd> FrontDoor<F> {
             {
                 warn!(disk = self.name, "refused a second connection: a disk serves one front end at a time");
             }
+            if wake || deadline.is_some() {
+                front_end.attend();
+            }
             if message && !front_end.handle_message()? {
                 return Ok(());
             }
@@ -350,10 +355,12 @@ impl<F: FrontEnd> FrontDoor<F> {
     }
 }
 
-/// Waits until a descriptor is ready. Returns which ones are.
-fn wait<const N: usize>(fds: [std::os::fd::BorrowedFd<'_>; N]) -> [bool; N] {
+/// Waits until a descriptor is ready, or the deadline is over. Returns which ones are.
+fn wait<const N: usize>(fds: [std::os::fd::BorrowedFd<'_>; N], deadline: Option<Instant>) -> [bool; N] {
     let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-    let _ = poll(&mut fds, PollTimeout::NONE); // EINTR: none is ready
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000));
+    let left = left.map_or(PollTimeout::NONE, |ms| PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX));
+    let _ = poll(&mut fds, left); // EINTR: none is ready
     fds.map(|fd| fd.revents().is_some_and(|events| !events.is_empty()))
 }
 

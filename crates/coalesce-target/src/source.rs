@@ -28,6 +28,8 @@ pub struct HostSettings {
     pub aggregation: Aggregation,
     /// Feature 09h (Coalescing Disable). It counts under every policy.
     pub is_exempt: bool,
+    /// Whether the guest has no MSI-X: all its queues interrupt by one pin (INTx).
+    pub uses_pin: bool,
 }
 
 /// A request that was taken.

@@ -120,11 +120,18 @@ pub struct HostStats {
     pub time_us: u32,
     /// Feature 09h: Coalescing Disable.
     pub coalescing_disable: bool,
+    /// The guest has no MSI-X: its interrupts are those of the pin (INTx).
+    pub intx: bool,
 }
 
 impl From<HostSettings> for HostStats {
-    fn from(HostSettings { aggregation, is_exempt }: HostSettings) -> Self {
-        Self { threshold: aggregation.thr, time_us: u32::from(aggregation.time) * 100, coalescing_disable: is_exempt }
+    fn from(HostSettings { aggregation, is_exempt, uses_pin }: HostSettings) -> Self {
+        Self {
+            threshold: aggregation.thr,
+            time_us: u32::from(aggregation.time) * 100,
+            coalescing_disable: is_exempt,
+            intx: uses_pin,
+        }
     }
 }
 

@@ -21,6 +21,11 @@ pub const PATIENCE: Duration = Duration::from_secs(4);
 /// A client changes guest memory in several messages. The change is over with the first message about anything else, or when
 /// none has come for this time.
 pub const CHANGE_ENDS_AFTER: Duration = Duration::from_secs(1);
+/// How long an unmask of the interrupt pin waits for the guest to serve the device. QEMU lowers the line of its guest at any
+/// access to registers, and then unmasks: but the handler of an interrupt that was delivered before still runs. If the pin were
+/// signalled again at once, QEMU would raise the line after that handler has served everything, and lower it at the next access
+/// only: the guest would be interrupted for nothing, over and over.
+const PIN_PAUSE: Duration = Duration::from_millis(4);
 
 /// A PCI device with its registers in BAR 0. All calls come from the connection's thread, in the order of the messages.
 ///
@@ -45,6 +50,15 @@ pub trait PciDevice {
 
     /// A change of guest memory is over, in which some was unmapped. What is not mapped now does not return soon.
     fn memory_changed(&mut self);
+
+    /// Whether the device asserts its interrupt pin.
+    fn asserts_pin(&self) -> bool;
+
+    /// Whether the guest serves the device's interrupt by its last access to registers, rather than anything else.
+    fn serves_pin(&self) -> bool;
+
+    /// The pin can be signalled again ([`irq::Vectors::signal_pin`]): the device does so if it asserts it.
+    fn pin_is_unmasked(&mut self);
 
     /// Everything becomes as after power-on, bus mastering off included. Guest memory and eventfds stay. After this call
     /// the device signals no vector for anything that came before it.

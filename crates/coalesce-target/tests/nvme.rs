@@ -768,13 +768,13 @@ fn what_the_host_asks_for_outlives_a_change_of_policy_and_ends_with_a_reset() {
         assert_eq!(host.set_feature(9, 1 | 1 << 16), (0, 0));
         counted.push(round(host, &mut pair));
         let said = host.stats(0).host;
-        assert_eq!(said, Some(HostStats { threshold: 3, time_us: 25_500, coalescing_disable: true }));
+        assert_eq!(said, Some(HostStats { threshold: 3, time_us: 25_500, coalescing_disable: true, intx: false }));
         host.disable();
         host.enable();
         assert_eq!(host.get_feature(8, 0), (0, 0));
         pair = host.pair(64);
         let said = host.stats(0).host;
-        assert_eq!(said, Some(HostStats { threshold: 0, time_us: 0, coalescing_disable: false }));
+        assert_eq!(said, Some(HostStats { threshold: 0, time_us: 0, coalescing_disable: false, intx: false }));
         counted.push(round(host, &mut pair));
         calm(host, 0)?;
         assert_eq!(counted, [4, 1, 2, 1, 4, 4], "none, host, operator, host, an exempt vector, after a reset");

@@ -644,7 +644,8 @@ fn session(admin_entries: usize) -> (DmaMemory, Arc<Session>, Arc<Doorbells>) {
     let doorbells = Arc::new(Doorbells::new(2));
     let entries = vec![dma.slice(0, admin_entries * 16, Access::Write).unwrap()];
     let cq = CompletionQueue::new(0, 0, true, entries, Register::new(1, doorbells.clone(), None));
-    let session = Session::new(doorbells.clone(), Vectors::new(2, CallRings::new(0).unwrap()), cq, true);
+    let session =
+        Session::new(doorbells.clone(), Vectors::new(2, CallRings::new(0).unwrap()), cq, true, Arc::default());
     (dma, Arc::new(session), doorbells)
 }
 

@@ -15,7 +15,7 @@ use nvme_host::{DATA, Host, PATIENCE, RAM, READ, SIZE, Sqe, WRITE, eventfds, mem
 use std::fs::{File, read_dir};
 use std::io::{IoSlice, Read as _};
 use std::ops::Range;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -98,6 +98,11 @@ impl Remote {
         self.ask(2, &map, &files);
     }
 
+    /// Assigns an eventfd that the pin triggers, or that unmasks it.
+    fn use_pin(&self, eventfd: &EventFd, action: u32) {
+        self.ask(8, &[20, 4 | action, 0, 0, 1].map(u32::to_le_bytes).concat(), &[eventfd.as_fd().as_raw_fd()]);
+    }
+
     /// Unmaps all guest memory.
     fn unmap_all(&self) {
         self.ask(3, &[&24_u32.to_le_bytes()[..], &2_u32.to_le_bytes(), &[0; 16]].concat(), &[]);
@@ -152,6 +157,18 @@ impl PciDevice for Remote {
 
     fn memory_changed(&mut self) {
         self.config(0);
+    }
+
+    fn asserts_pin(&self) -> bool {
+        self.config(6) & 8 != 0
+    }
+
+    fn serves_pin(&self) -> bool {
+        true
+    }
+
+    fn pin_is_unmasked(&mut self) {
+        self.ask(8, &[20, 1 | 16, 0, 0, 1].map(u32::to_le_bytes).concat(), &[]);
     }
 
     fn reset(&mut self) -> bool {
@@ -346,6 +363,73 @@ fn queues_survive_that_all_memory_goes_and_returns_in_pieces() {
             assert!(host.reap(&mut cq, 15).iter().all(|cqe| cqe.status == 0));
             host.assert_alive();
         }
+    }
+}
+
+/// A command is fetched while its data is away, and then the client says nothing. The command fails after a while.
+#[test]
+fn a_change_of_memory_ends_when_the_client_is_silent() {
+    let (directory, _disk) = served("none");
+    let (mut host, remote) = host(&directory.path().join("socket"), 2);
+    let file = host.ram_file.try_clone().unwrap();
+    let (mut sq, mut cq) = host.pair(16);
+    host.use_shadow(0x40_0000, 0x40_1000);
+    let read = Sqe::io(READ).blocks(0, 8).prps(DATA, 0);
+    assert_eq!(host.io((&mut sq, &mut cq), read), 0);
+    remote.unmap_all();
+    let cid = host.put(&mut sq, read);
+    host.store(0x40_0008, sq.tail.into());
+    remote.map(0, 0..DATA, Some(&file), true);
+    let cqe = host.next(&mut cq);
+    assert_eq!((cqe.cid, cqe.status), (cid, 0x4004));
+}
+
+/// The client unmasks the pin while its guest has not consumed anything, and then says nothing.
+#[test]
+fn the_pin_is_signalled_again_without_a_message() {
+    let (directory, _disk) = served("none");
+    let (ram, pin) = (memfd(RAM), eventfds(1).remove(0));
+    let remote = Remote::connect(&directory.path().join("socket"), &ram, &[]);
+    let mut host = Host::over(Box::new(remote.clone()), ram, vec![pin]);
+    remote.use_pin(&host.eventfds[0], 32);
+    exercise_pin(&mut host, |host| {
+        host.doorbell(10, 1); // of no queue
+        host.controller.pin_is_unmasked();
+    });
+}
+
+/// As KVM unmasks the pin; with the sandbox.
+#[test]
+fn the_pin_is_unmasked_by_an_eventfd() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("socket");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coalesce-target"));
+    command.args(["serve", "--device", "nvme", "--memory", "8M", "--policy", "none", "--log", "warn", "--socket"]);
+    let _process = Process(command.arg(&path).stdin(Stdio::null()).spawn().unwrap());
+    let (ram, pin, unmask) = (memfd(RAM), eventfds(1).remove(0), EventFd::new().unwrap());
+    let remote = Remote::connect(&path, &ram, &[]);
+    let mut host = Host::over(Box::new(remote.clone()), ram, vec![pin]);
+    remote.use_pin(&unmask, 16);
+    remote.use_pin(&host.eventfds[0], 32);
+    exercise_pin(&mut host, |_| _ = unmask.write(1).unwrap());
+}
+
+/// Each of some completions interrupts again and again, until it is consumed.
+fn exercise_pin(host: &mut Host, unmask: impl Fn(&mut Host)) {
+    host.enable();
+    let mut cq = host.create_cq(1, 16, 0, true);
+    let mut sq = host.create_sq(1, 16, 1);
+    host.interrupts(0);
+    unmask(host);
+    for _ in 0..10 {
+        host.submit(&mut sq, Sqe::io(READ).blocks(0, 8).prps(DATA, 0));
+        for _ in 0..3 {
+            assert_eq!(host.interrupt(0), 1);
+            unmask(host);
+        }
+        assert_eq!(host.interrupt(0), 1);
+        assert_eq!(host.reap(&mut cq, 1)[0].status, 0);
+        unmask(host);
     }
 }
 

@@ -10,6 +10,7 @@ use coalesce_target::vfio_user::memory::{Access, DmaMemory, REGIONS_MAX};
 use coalesce_target::vfio_user::pci::Identity;
 use coalesce_target::vfio_user::wire::{FILES_MAX, MESSAGE_MAX, TRANSFER_MAX};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 // Commands.
 const VERSION: u16 = 1;
@@ -52,14 +53,20 @@ const NONE: u32 = 1;
 const BOOL: u32 = 2;
 const EVENTFD: u32 = 4;
 const MASK: u32 = 8;
+const UNMASK: u32 = 16;
 const TRIGGER: u32 = 32;
 
+const INTX: u32 = 0;
 const MSIX: u32 = 2;
 const BAR0: u32 = 0;
 const BAR4: u32 = 4;
 const CONFIG: u32 = 7;
 const VECTORS: u16 = 40;
+/// Of the vectors and the pin, and of the files of one message.
+const CALLS: usize = VECTORS as usize + 1 + FILES_MAX;
 const BAR0_LEN: usize = 16 << 10;
+/// The register that says how the guest has accessed the device: 0 is with that by which it serves its interrupt.
+const SERVES: usize = 0x200;
 const MAX_MEMORY: u64 = 64 << 20;
 
 /// Long enough for any machine: what takes longer has hung.
@@ -74,6 +81,7 @@ enum Told {
     Unmap(Range<u64>),
     Map,
     MemoryChanged,
+    PinUnmasked,
     Reset,
 }
 
@@ -82,6 +90,8 @@ struct Toy {
     registers: Vec<u8>,
     told: Sender<Told>,
     hangs: Arc<AtomicBool>,
+    asserts_pin: Arc<AtomicBool>,
+    vectors: Vectors,
 }
 
 impl Toy {
@@ -118,6 +128,23 @@ impl PciDevice for Toy {
         self.tell(Told::MemoryChanged);
     }
 
+    fn asserts_pin(&self) -> bool {
+        self.asserts_pin.load(Ordering::Relaxed)
+    }
+
+    /// Only what it keeps at 1.
+    fn serves_pin(&self) -> bool {
+        self.registers[SERVES] == 0
+    }
+
+    /// Only while it asserts the pin: that is when a device has something to do.
+    fn pin_is_unmasked(&mut self) {
+        if self.asserts_pin() {
+            self.tell(Told::PinUnmasked);
+            let _ = self.vectors.signal_pin();
+        }
+    }
+
     fn reset(&mut self) -> bool {
         self.tell(Told::Reset);
         self.registers.fill(0);
@@ -134,6 +161,7 @@ struct Bench {
     vectors: Vectors,
     rings: CallRings,
     hangs: Arc<AtomicBool>,
+    asserts_pin: Arc<AtomicBool>,
 }
 
 impl Bench {
@@ -152,11 +180,18 @@ impl Bench {
 
     fn over(client: UnixStream, server: UnixStream) -> Self {
         let memory = DmaMemory::new(Peer::new(server.try_clone().unwrap().into()).into(), MAX_MEMORY);
-        let rings = CallRings::new(usize::from(VECTORS) + FILES_MAX).unwrap();
+        let rings = CallRings::new(CALLS).unwrap();
         let vectors = Vectors::new(VECTORS, rings.clone());
         let (sender, told) = channel();
         let hangs = Arc::new(AtomicBool::new(false));
-        let toy = Toy { registers: vec![0; BAR0_LEN], told: sender, hangs: hangs.clone() };
+        let asserts_pin = Arc::new(AtomicBool::new(false));
+        let toy = Toy {
+            registers: vec![0; BAR0_LEN],
+            told: sender,
+            hangs: hangs.clone(),
+            asserts_pin: asserts_pin.clone(),
+            vectors: vectors.clone(),
+        };
         let identity = Identity {
             vendor: 0x1B36,
             device: 0x0010,
@@ -166,13 +201,24 @@ impl Bench {
             class: [1, 8, 2],
             bar0_len: BAR0_LEN as u32,
         };
+        let stream = server.try_clone().unwrap();
         let mut connection = Connection::new("toy", server, &identity, toy, memory.clone(), vectors.clone());
         let server = std::thread::spawn(move || {
-            while connection.handle_message()? {}
-            Ok(())
+            loop {
+                let left = connection.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+                let left = left.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap());
+                let files = [Some(stream.as_fd()), connection.wake()].into_iter().flatten();
+                let mut files: Vec<_> = files.map(|file| PollFd::new(file, PollFlags::POLLIN)).collect();
+                poll(&mut files, left).unwrap();
+                let has_message = files[0].any().unwrap();
+                connection.attend();
+                if has_message && !connection.handle_message()? {
+                    return Ok(());
+                }
+            }
         });
         client.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { client: Client { stream: client, id: 0 }, server, told, memory, vectors, rings, hangs }
+        Self { client: Client { stream: client, id: 0 }, server, told, memory, vectors, rings, hangs, asserts_pin }
     }
 
     fn told(&self) -> Told {
@@ -194,7 +240,7 @@ impl Bench {
     fn ended(server: JoinHandle<anyhow::Result<()>>, memory: &DmaMemory, rings: &CallRings) -> anyhow::Result<()> {
         let outcome = server.join().expect("the server has panicked");
         assert!(memory.slice(0, 1, Access::Read).is_none(), "guest memory is still mapped");
-        let free = format!("CallRings({})", usize::from(VECTORS) + FILES_MAX);
+        let free = format!("CallRings({CALLS})");
         assert_eq!(format!("{rings:?}"), free, "eventfds are still assigned");
         outcome
     }
@@ -408,10 +454,10 @@ fn device_regions_and_interrupts_are_described() {
         let asked = [words(&[32, 0, index, 0]), longs(&[0, 0])].concat();
         assert_eq!(client.call(GET_REGION_INFO, &asked).unwrap(), expected, "region {index}");
     }
-    for (index, expected) in [Some(0), Some(0), Some(u32::from(VECTORS)), None, Some(0)].into_iter().enumerate() {
-        let index = index as u32;
-        let flags = u32::from(expected.is_some_and(|count| count > 0));
-        let expected = expected.map(|count| words(&[16, flags, index, count])).ok_or(libc::EINVAL);
+    // Eventfds; the pin is maskable, and masked by each signal.
+    let kinds = [Some((7, 1)), Some((0, 0)), Some((1, u32::from(VECTORS))), None, Some((0, 0))];
+    for (index, expected) in (0..).zip(kinds) {
+        let expected = expected.map(|(flags, count)| words(&[16, flags, index, count])).ok_or(libc::EINVAL);
         assert_eq!(client.call(GET_IRQ_INFO, &words(&[16, 0, index, 0])), expected, "interrupts {index}");
     }
     bench.end().unwrap();
@@ -560,10 +606,167 @@ fn eventfds_are_assigned_in_chunks_and_taken_away() {
     client.call(RESET, &[]).unwrap();
     assert!((0..VECTORS).all(|vector| !vectors.is_pending(vector)), "a reset forgets");
     // Kinds of interrupts that the device has not.
-    for index in [0, 1, 4] {
+    for index in [1, 4] {
         assert_eq!(client.set_irqs([NONE | TRIGGER, index, 0, 0], &[], &[]), Ok(()));
         assert_eq!(client.set_irqs([EVENTFD | TRIGGER, index, 0, 1], &[], &files[..1]), Err(libc::EINVAL));
     }
+    bench.end().unwrap();
+}
+
+/// As QEMU does it: it unmasks the pin when its guest has accessed a register.
+#[test]
+fn the_pin_is_signalled_again_when_it_is_unmasked_and_still_asserted() {
+    let mut bench = Bench::new();
+    let (pin, client, vectors) = (eventfd(), &mut bench.client, &bench.vectors);
+    let file = [pin.as_fd().as_raw_fd()];
+    let asserts = |on| bench.asserts_pin.store(on, Ordering::Relaxed);
+    let status = |client: &mut Client| client.read(CONFIG, 6, 1)[0];
+    assert_eq!(client.read(CONFIG, 0x3D, 1), [1], "INTA");
+    asserts(true);
+    assert_eq!((status(client), vectors.signal_pin()), (0x18, false));
+    client.set_irqs([EVENTFD | TRIGGER, INTX, 0, 1], &[], &file).unwrap();
+    assert_eq!(signals(&pin), 1, "it was asserted before");
+    assert_eq!((vectors.signal_pin(), signals(&pin)), (false, 0), "its signal masks it");
+    for (kind, data) in [(NONE, &[][..]), (BOOL, &[1][..])] {
+        client.set_irqs([kind | UNMASK, INTX, 0, 1], data, &[]).unwrap();
+        assert_eq!(signals(&pin), 1);
+        asserts(false);
+        client.set_irqs([kind | UNMASK, INTX, 0, 1], data, &[]).unwrap();
+        assert_eq!((signals(&pin), status(client)), (0, 0x10), "it is served");
+        client.set_irqs([kind | MASK, INTX, 0, 1], data, &[]).unwrap();
+        assert!(!vectors.signal_pin());
+        asserts(true);
+        client.set_irqs([BOOL | UNMASK, INTX, 0, 1], &[0], &[]).unwrap();
+        assert_eq!(signals(&pin), 0, "it is not meant");
+    }
+    // Interrupt Disable and MSI-X keep it silent, and it is not lost.
+    client.write(CONFIG, 4, &[6, 4]);
+    client.set_irqs([NONE | UNMASK, INTX, 0, 1], &[], &[]).unwrap();
+    assert_eq!((signals(&pin), status(client)), (0, 0x18));
+    client.write(CONFIG, 4, &[6, 0]);
+    assert_eq!(signals(&pin), 1);
+    client.write(CONFIG, 0x87, &[0x80]);
+    client.set_irqs([NONE | UNMASK, INTX, 0, 1], &[], &[]).unwrap();
+    assert_eq!((signals(&pin), status(client), vectors.uses_pin()), (0, 0x10, false));
+    client.write(CONFIG, 0x87, &[0]);
+    assert_eq!((signals(&pin), vectors.uses_pin()), (1, true));
+    // The client triggers it itself.
+    asserts(false);
+    client.set_irqs([NONE | UNMASK, INTX, 0, 1], &[], &[]).unwrap();
+    client.set_irqs([NONE | TRIGGER, INTX, 0, 1], &[], &[]).unwrap();
+    assert_eq!(signals(&pin), 1);
+    client.set_irqs([NONE | TRIGGER, INTX, 0, 0], &[], &[]).unwrap();
+    asserts(true);
+    client.set_irqs([NONE | UNMASK, INTX, 0, 1], &[], &[]).unwrap();
+    assert_eq!((signals(&pin), vectors.uses_pin()), (0, false));
+    bench.end().unwrap();
+}
+
+/// QEMU unmasks at any access to registers, while the guest may be about to serve the device.
+#[test]
+fn an_unmask_waits_a_little_until_the_guest_has_served_the_device() {
+    let mut bench = Bench::new();
+    let (pin, client) = (eventfd(), &mut bench.client);
+    client.set_irqs([EVENTFD | TRIGGER, INTX, 0, 1], &[], &[pin.as_fd().as_raw_fd()]).unwrap();
+    let asserts = |on| bench.asserts_pin.store(on, Ordering::Relaxed);
+    let unmask = [NONE | UNMASK, INTX, 0, 1];
+    // It is not served: the pin is signalled again, but later.
+    let is_early = |client: &mut Client| {
+        asserts(true);
+        client.write(BAR0, SERVES as u64, &[1]);
+        client.set_irqs(unmask, &[], &[]).unwrap();
+        let is_early = signals(&pin) == 0;
+        let start = Instant::now();
+        while is_early && signals(&pin) == 0 {
+            assert!(start.elapsed() < PATIENCE, "the interrupt is lost");
+        }
+        is_early
+    };
+    assert!((0..50).any(|_| is_early(client)));
+    // It is served meanwhile: nothing is signalled, and the pin is not masked.
+    let is_silent = |client: &mut Client| {
+        asserts(true);
+        client.set_irqs(unmask, &[], &[]).unwrap();
+        asserts(false);
+        client.write(BAR0, SERVES as u64, &[0]);
+        std::thread::sleep(Duration::from_millis(20));
+        let is_silent = signals(&pin) == 0;
+        asserts(true);
+        assert!(!is_silent || bench.vectors.signal_pin());
+        assert_eq!(signals(&pin), u64::from(is_silent));
+        client.write(BAR0, SERVES as u64, &[1]);
+        is_silent
+    };
+    assert!((0..50).any(|_| is_silent(client)));
+    // It is served, and asserts the pin again.
+    client.write(BAR0, SERVES as u64, &[0]);
+    client.set_irqs(unmask, &[], &[]).unwrap();
+    assert_eq!(signals(&pin), 1);
+    bench.end().unwrap();
+}
+
+/// As KVM does it: an eventfd says that the guest has looked.
+#[test]
+fn the_pin_is_unmasked_by_an_eventfd() {
+    let mut bench = Bench::new();
+    let [pin, unmask] = [eventfd(), EventFd::new().unwrap()];
+    let file = |eventfd: &EventFd| [eventfd.as_fd().as_raw_fd()];
+    bench.client.set_irqs([EVENTFD | UNMASK, INTX, 0, 1], &[], &file(&unmask)).unwrap();
+    bench.client.set_irqs([EVENTFD | TRIGGER, INTX, 0, 1], &[], &file(&pin)).unwrap();
+    bench.asserts_pin.store(true, Ordering::Relaxed);
+    assert!(bench.vectors.signal_pin());
+    for round in 0..100 {
+        let start = Instant::now();
+        while signals(&pin) == 0 {
+            assert!(start.elapsed() < PATIENCE, "round {round}");
+        }
+        if round % 10 == 0 {
+            bench.client.write(BAR0, 0, &[1]);
+            assert_eq!(bench.told(), Told::Write(0, vec![1]));
+        }
+        unmask.write(1).unwrap();
+        assert_eq!(bench.told(), Told::PinUnmasked);
+    }
+    let memory = memfd(4096);
+    let no_eventfd = bench.client.set_irqs([EVENTFD | UNMASK, INTX, 0, 1], &[], &[memory.as_raw_fd()]);
+    assert_eq!(no_eventfd, Err(libc::EINVAL));
+    bench.client.set_irqs([EVENTFD | UNMASK, INTX, 0, 1], &[], &[]).unwrap();
+    unmask.write(1).unwrap();
+    bench.client.write(BAR0, 0, &[2]);
+    assert_eq!(bench.told(), Told::Write(0, vec![2]), "it is not looked at any more");
+    bench.assert_serves();
+    bench.end().unwrap();
+}
+
+#[test]
+fn what_cannot_be_done_to_the_pin_is_refused() {
+    let mut bench = Bench::new();
+    let (one, memory) = (eventfd(), memfd(4096));
+    let (good, bad) = (one.as_fd().as_raw_fd(), memory.as_raw_fd());
+    for (flags, start, count, data, files) in [
+        (EVENTFD | MASK, 0, 1, 0, vec![good]),
+        (EVENTFD | TRIGGER, 0, 1, 0, vec![bad]),
+        (EVENTFD | TRIGGER, 0, 1, 0, vec![good, good]),
+        (EVENTFD | TRIGGER, 1, 1, 0, vec![good]),
+        (EVENTFD | TRIGGER, 0, 2, 0, vec![good, good]),
+        (EVENTFD | UNMASK, 0, 0, 0, vec![good]),
+        (NONE | TRIGGER, 0, 1, 0, vec![good]),
+        (NONE | MASK, 0, 0, 0, vec![]),
+        (NONE | UNMASK, 0, 0, 0, vec![]),
+        (BOOL | TRIGGER, 0, 1, 0, vec![]),
+        (BOOL | UNMASK, 0, 1, 2, vec![]),
+        (NONE | BOOL | TRIGGER, 0, 1, 1, vec![]),
+        (NONE | MASK | UNMASK, 0, 1, 0, vec![]),
+        (NONE | TRIGGER | 64, 0, 1, 0, vec![]),
+        (NONE, 0, 1, 0, vec![]),
+        (TRIGGER, 0, 1, 0, vec![]),
+    ] {
+        let set = [flags, INTX, start, count];
+        let outcome = bench.client.set_irqs(set, &vec![1; data], &files);
+        assert_eq!(outcome, Err(libc::EINVAL), "{set:?}, {data} bytes, {} files", files.len());
+    }
+    assert_eq!((signals(&one), bench.vectors.uses_pin()), (0, false));
+    bench.assert_serves();
     bench.end().unwrap();
 }
 

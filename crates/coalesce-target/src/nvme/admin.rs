@@ -4,9 +4,9 @@ use super::doorbell::Doorbells;
 use super::rings::CompletionQueue;
 use super::spec::{Cqe, Status, log};
 use crate::vfio_user::irq::Vectors;
-use crate::vfio_user::memory::Slice;
+use crate::vfio_user::memory::{DmaMemory, Slice};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The vector of the admin queue.
@@ -62,8 +62,8 @@ pub struct Session {
     vectors: Vectors,
     is_over: AtomicBool,
     is_bus_master: AtomicBool,
-    is_memory_changing: AtomicBool,
     waits_for_memory: AtomicBool, // a vector does
+    interrupt_mask: Arc<AtomicU32>,
     admin: Mutex<Admin>,
 }
 
@@ -84,9 +84,15 @@ pub struct Admin {
 }
 
 impl Session {
-    /// A controller whose admin completions go to `cq`.
+    /// A controller whose admin completions go to `cq`. `interrupt_mask` is that of INTMS and INTMC.
     #[must_use]
-    pub fn new(doorbells: Arc<Doorbells>, vectors: Vectors, cq: CompletionQueue, is_bus_master: bool) -> Self {
+    pub fn new(
+        doorbells: Arc<Doorbells>,
+        vectors: Vectors,
+        cq: CompletionQueue,
+        is_bus_master: bool,
+        interrupt_mask: Arc<AtomicU32>,
+    ) -> Self {
         let admin = Admin {
             cq,
             sq_head: 0,
@@ -104,8 +110,8 @@ impl Session {
             vectors,
             is_over: AtomicBool::new(false),
             is_bus_master: AtomicBool::new(is_bus_master),
-            is_memory_changing: AtomicBool::new(false),
             waits_for_memory: AtomicBool::new(false),
+            interrupt_mask,
             admin: Mutex::new(admin),
         }
     }
@@ -126,20 +132,15 @@ impl Session {
         self.is_bus_master.store(on, Ordering::Release);
     }
 
-    /// Guest memory begins to change, or the change is over: what is not mapped then does not return soon.
-    pub fn set_memory_changing(&self, is_changing: bool) {
-        self.is_memory_changing.store(is_changing, Ordering::SeqCst);
-    }
-
-    /// A command of a vector needs memory that is not mapped. Returns whether it waits: until
+    /// A command of a vector needs memory that is not mapped. Returns whether it waits for the end of a change: until
     /// [`take_waiting`](Self::take_waiting). Store and load are sequentially consistent on both sides, so either this sees
     /// that the change is over, or that sees that a vector waits.
-    pub fn waits_for_memory(&self) -> bool {
-        if !self.is_memory_changing.load(Ordering::Relaxed) {
+    pub fn waits_for(&self, memory: &DmaMemory) -> bool {
+        if !memory.is_changing() {
             return false;
         }
         self.waits_for_memory.store(true, Ordering::SeqCst);
-        self.is_memory_changing.load(Ordering::SeqCst)
+        memory.is_changing()
     }
 
     /// Whether a vector waits for memory, since this was asked last.
@@ -157,9 +158,34 @@ impl Session {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Interrupts. Returns false if nobody can be interrupted.
+    /// Interrupts. Returns false if nobody can be interrupted, or the pin that all queues share is masked.
     pub fn signal(&self, vector: u16) -> bool {
-        self.may_access() && self.vectors.signal(vector)
+        if !self.may_access() {
+            return false;
+        }
+        if !self.vectors.uses_pin() {
+            if self.vectors.signal(vector) {
+                return true;
+            }
+            fence(Ordering::SeqCst); // the client may be about to use the pin
+        }
+        self.asserts_pin() && self.vectors.signal_pin()
+    }
+
+    /// Whether the pin interrupts, because the guest has no MSI-X.
+    #[must_use]
+    pub fn uses_pin(&self) -> bool {
+        self.vectors.uses_pin()
+    }
+
+    /// Whether the controller asserts its pin (NVMe 1.4 §7.5.1): the host has not consumed what was announced, and has not
+    /// masked it. The barrier orders this between what was announced or unmasked before, and the masks that are loaded here
+    /// or later.
+    #[must_use]
+    pub fn asserts_pin(&self) -> bool {
+        fence(Ordering::SeqCst);
+        let is_masked = self.interrupt_mask.load(Ordering::Relaxed) & 1 << ADMIN_VECTOR != 0;
+        !is_masked && self.may_access() && self.doorbells.unconsumed().next().is_some()
     }
 
     /// Completes an admin command, with an interrupt.
@@ -221,6 +247,9 @@ impl Admin {
         {
             self.cq.post(Cqe { sq_head: self.sq_head, ..entry });
             posted = true;
+        }
+        if posted {
+            self.cq.announce();
         }
         posted
     }

@@ -22,7 +22,7 @@ use crate::vfio_user::{PATIENCE, PciDevice};
 use memory::{Place, ShadowPages};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Instant;
 use tracing::warn;
@@ -46,7 +46,8 @@ pub struct Controller {
     aqa: u32,
     asq: u64,
     acq: u64,
-    interrupt_mask: u32,
+    interrupt_mask: Arc<AtomicU32>,
+    has_rung_head: bool, // by its last access
 }
 
 enum State {
@@ -109,7 +110,8 @@ impl Controller {
             aqa: 0,
             asq: 0,
             acq: 0,
-            interrupt_mask: 0,
+            interrupt_mask: Arc::default(),
+            has_rung_head: false,
         };
         controller.forget_features();
         controller.disk.totals.connections.add(1);
@@ -183,7 +185,7 @@ impl Controller {
             register::ACQ => half(self.acq, register::ACQ),
             _ => match offset {
                 register::VS => VERSION,
-                register::INTMS | register::INTMC => self.interrupt_mask,
+                register::INTMS | register::INTMC => self.interrupt_mask.load(Ordering::Relaxed),
                 register::CC => self.cc.0,
                 register::CSTS => self.csts(),
                 register::AQA => self.aqa,
@@ -199,8 +201,11 @@ impl Controller {
             *register = *register & !(u64::from(u32::MAX) << shift) | u64::from(value) << shift;
         };
         match offset {
-            register::INTMS => self.interrupt_mask |= value,
-            register::INTMC => self.interrupt_mask &= !value,
+            register::INTMS => _ = self.interrupt_mask.fetch_or(value, Ordering::SeqCst),
+            register::INTMC => {
+                self.interrupt_mask.fetch_and(!value, Ordering::SeqCst);
+                self.pin_is_unmasked();
+            }
             register::CC => self.configure(Cc(value)),
             _ if self.cc.is_enabled() => {} // the host may not change them now
             register::AQA => self.aqa = value & 0x0fff_0fff,
@@ -263,7 +268,8 @@ impl Controller {
         let register = |index| Register::new(index, doorbells.clone(), None);
         let admin_sq = SubmissionQueue::new(0, 0, sq, register(0));
         let cq = CompletionQueue::new(0, ADMIN_VECTOR, true, cq, register(1));
-        let session = Arc::new(Session::new(doorbells, self.vectors.clone(), cq, self.is_bus_master));
+        let mask = self.interrupt_mask.clone();
+        let session = Arc::new(Session::new(doorbells, self.vectors.clone(), cq, self.is_bus_master, mask));
         Ok(Ready {
             session,
             admin_sq,
@@ -317,7 +323,8 @@ impl Controller {
         self.is_fatal = false;
         self.is_bus_master = false;
         self.cc = Cc::default();
-        (self.aqa, self.asq, self.acq, self.interrupt_mask) = (0, 0, 0, 0);
+        (self.aqa, self.asq, self.acq) = (0, 0, 0);
+        self.interrupt_mask.store(0, Ordering::SeqCst);
         true
     }
 
@@ -348,6 +355,7 @@ impl Controller {
     fn ring(&mut self, index: usize, value: u32) {
         self.settle();
         let (id, is_head) = (index / 2, !index.is_multiple_of(2));
+        self.has_rung_head = is_head;
         if matches!(&self.state, State::Ready(ready) if !ready.is_whole && !is_head)
             && let Some(why) = self.why_not_ring(id)
         {
@@ -417,6 +425,7 @@ impl Ready {
 
 impl PciDevice for Controller {
     fn read(&mut self, offset: u64, data: &mut [u8]) {
+        self.has_rung_head = false;
         for (at, byte) in (offset..).zip(data) {
             let aligned = at & !0b11;
             let value = if aligned < register::DOORBELLS { self.read32(aligned) } else { 0 };
@@ -426,6 +435,7 @@ impl PciDevice for Controller {
 
     /// Registers are written in 4 or 8 aligned bytes, doorbells in 4. Other accesses have no effect.
     fn write(&mut self, offset: u64, data: &[u8]) {
+        self.has_rung_head = false;
         if !offset.is_multiple_of(4) {
             return;
         }
@@ -483,6 +493,33 @@ impl PciDevice for Controller {
     fn memory_changed(&mut self) {
         self.settle();
         self.end_change();
+    }
+
+    fn asserts_pin(&self) -> bool {
+        matches!(&self.state, State::Ready(ready) if ready.session.asserts_pin())
+    }
+
+    /// A handler that has consumed completions says so.
+    fn serves_pin(&self) -> bool {
+        self.has_rung_head
+    }
+
+    /// The thread of a queue interrupts for it, and counts that.
+    fn pin_is_unmasked(&mut self) {
+        let State::Ready(ready) = &self.state else { return };
+        if !self.vectors.uses_pin() || !ready.session.asserts_pin() {
+            return;
+        }
+        for id in ready.session.doorbells.unconsumed() {
+            match ready.cqs.get(usize::from(id)).and_then(Option::as_ref) {
+                None => _ = ready.session.signal(ADMIN_VECTOR),
+                Some(cq) => {
+                    let reassert = move |vector: &mut Vector| vector.reassert(id);
+                    let message = |answer| Control::Change(Part::Interrupt, Box::new(reassert), answer);
+                    drop(self.queues[cq.thread].ask_later(message));
+                }
+            }
+        }
     }
 
     /// Resets the device, as after power-on. Waits for what is in flight.

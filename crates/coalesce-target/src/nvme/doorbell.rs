@@ -24,21 +24,57 @@ pub fn ring(store: impl FnOnce(), barrier: impl FnOnce(), sleeps: impl FnOnce() 
     sleeps()
 }
 
-/// The registers of a controller: a submission queue's tail and a completion queue's head for each queue identifier.
+/// The registers of a controller: a submission queue's tail and a completion queue's head for each queue identifier. Beside
+/// them is what each completion queue has posted: the heads tell whether the host has consumed it.
 #[derive(Debug)]
-pub struct Doorbells(Box<[AtomicU32]>);
+pub struct Doorbells {
+    registers: Box<[AtomicU32]>,
+    posted: Box<[AtomicU64]>,
+}
+
+/// What a completion queue with interrupts has posted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Posted {
+    /// The tail up to which the host was to be interrupted.
+    pub announced: u16,
+    /// The tail.
+    pub tail: u16,
+    /// Entries of the queue; 0: there is no queue.
+    pub size: u16,
+}
 
 impl Doorbells {
     /// Registers for this many queue identifiers, with that of the admin queues.
     #[must_use]
     pub fn new(queues: usize) -> Self {
-        Self((0..2 * queues).map(|_| AtomicU32::new(0)).collect())
+        let registers = (0..2 * queues).map(|_| AtomicU32::new(0)).collect();
+        Self { registers, posted: (0..queues).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// The register at this index.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&AtomicU32> {
-        self.0.get(index)
+        self.registers.get(index)
+    }
+
+    /// Publishes what the completion queue `id` has posted. Before the host can see a new entry.
+    fn publish(&self, id: usize, Posted { announced, tail, size }: Posted) {
+        if let Some(posted) = self.posted.get(id) {
+            let posted_now = u64::from(announced) | u64::from(tail) << 16 | u64::from(size) << 32;
+            posted.store(posted_now, Ordering::Release);
+        }
+    }
+
+    /// The completion queues with entries that were announced, and that the host has not consumed. For hosts without shadow
+    /// doorbells. The heads do not change meanwhile on the thread that receives the messages; on others they may be older.
+    pub fn unconsumed(&self) -> impl Iterator<Item = u16> + '_ {
+        (0..).zip(&self.posted).filter_map(|(id, posted)| {
+            let head = u64::from(self.registers.get(2 * usize::from(id) + 1)?.load(Ordering::Acquire));
+            let posted = posted.load(Ordering::Acquire);
+            let [announced, tail, size] = [posted & 0xffff, posted >> 16 & 0xffff, posted >> 32];
+            let left = |from: u64| (tail + size - from) % size;
+            (head < size && left(head) > left(announced)).then_some(id)
+        })
     }
 }
 
@@ -150,6 +186,11 @@ impl Register {
         let (value, is_shadow) = self.look();
         self.is_shadow |= is_shadow;
         value
+    }
+
+    /// Publishes what the completion queue of this doorbell has posted.
+    pub fn publish(&self, posted: Posted) {
+        self.registers.publish(self.index / 2, posted);
     }
 
     /// Asks for a message when the host passes `value`.

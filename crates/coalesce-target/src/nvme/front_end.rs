@@ -14,8 +14,10 @@ use crate::vfio_user::memory::DmaMemory;
 use crate::vfio_user::pci::Identity;
 use crate::vfio_user::wire::FILES_MAX;
 use anyhow::Result;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Mass storage, non-volatile memory, NVMe.
 const CLASS: [u8; 3] = [0x01, 0x08, 0x02];
@@ -35,9 +37,9 @@ impl FrontEnd for NvmeUser {
     const REQUESTS_MAX: u16 = super::spec::ENTRIES_MAX as u16;
     const FILE_LEN_MAX: u64 = 0;
 
-    /// One for each vector, and one more for each file of a message that changes them.
+    /// One for each vector and for the pin, and one more for each file of a message that changes them.
     fn eventfds(queues: usize) -> usize {
-        vectors(queues) + FILES_MAX
+        vectors(queues) + 1 + FILES_MAX
     }
 
     fn connect(
@@ -59,6 +61,18 @@ impl FrontEnd for NvmeUser {
             bar0_len: BAR_LEN,
         };
         Ok(Self(Connection::new(&disk.name, stream, &identity, controller, memory, vectors)))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        self.0.wake()
+    }
+
+    fn attend(&mut self) {
+        self.0.attend();
     }
 
     fn handle_message(&mut self) -> Result<bool> {

@@ -60,9 +60,9 @@ fn unique_id(disk: &Disk) -> [u8; 16] {
     bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)).to_be_bytes()
 }
 
-/// The controller (CNS 01h).
+/// The controller (CNS 01h). `has_shadow`: whether Doorbell Buffer Config is offered.
 #[must_use]
-pub fn controller(disk: &Disk) -> Vec<u8> {
+pub fn controller(disk: &Disk, has_shadow: bool) -> Vec<u8> {
     let mut page = Page::new(IDENTIFY_LEN);
     page.put16(0, VENDOR);
     page.put16(2, VENDOR); // subsystem
@@ -72,7 +72,7 @@ pub fn controller(disk: &Disk) -> Vec<u8> {
     page.0[77] = MDTS;
     page.put32(80, VERSION);
     page.0[111] = 1; // an I/O controller
-    page.put16(256, 1 << 8); // Doorbell Buffer Config
+    page.put16(256, u16::from(has_shadow) << 8); // Doorbell Buffer Config
     page.0[258] = 3; // Abort Command Limit, 0's based
     page.0[259] = EVENT_REQUESTS_MAX as u8 - 1; // 0's based
     page.0[260] = 1 << 1 | 1; // one firmware slot, read only

@@ -1,6 +1,6 @@
 //! Submission and completion queues in guest memory (NVMe 1.4 §4.1), as the controller sees them.
 
-use super::doorbell::Register;
+use super::doorbell::{Posted, Register};
 use super::spec::{CQE_LEN, Cqe, SQE_LEN, Sqe};
 use crate::vfio_user::memory::Slice;
 use std::collections::VecDeque;
@@ -178,6 +178,7 @@ pub struct CompletionQueue {
     size: u16,
     head: u16, // the last one seen
     tail: u16,
+    announced: u16, // the tail of the last interrupt
     phase: bool,
     reserved: u16,
     doorbell: Doorbell,
@@ -189,7 +190,7 @@ impl CompletionQueue {
     pub fn new(id: u16, vector: u16, interrupts: bool, entries: Vec<Slice>, head: Register) -> Self {
         let entries = Entries(entries);
         let size = u16::try_from(entries.len() / CQE_LEN).unwrap_or(u16::MAX);
-        Self {
+        let queue = Self {
             id,
             vector,
             interrupts,
@@ -199,9 +200,29 @@ impl CompletionQueue {
             size,
             head: 0,
             tail: 0,
+            announced: 0,
             phase: true,
             reserved: 0,
             doorbell: Doorbell { register: head, bad: None },
+        };
+        queue.publish(0);
+        queue
+    }
+
+    /// The host is interrupted for what is posted.
+    pub fn announce(&mut self) {
+        self.announced = self.tail;
+        self.publish(self.tail);
+    }
+
+    /// The queue is deleted: nothing of it waits for the host.
+    pub fn withdraw(&self) {
+        self.doorbell.register.publish(Posted::default());
+    }
+
+    fn publish(&self, tail: u16) {
+        if self.interrupts {
+            self.doorbell.register.publish(Posted { announced: self.announced, tail, size: self.size });
         }
     }
 
@@ -285,10 +306,12 @@ impl CompletionQueue {
             return self.unposted.push_back(entry); // no more than there is room reserved
         };
         let (bytes, last) = entry.encode(self.phase);
+        let tail = next(self.tail, self.size);
+        self.publish(tail);
         let _ = slice.write(at, &bytes); // it is inside
         let _ = slice.store_u32(at + bytes.len(), last.to_le()); // releases the rest
         self.reserved = self.reserved.saturating_sub(1);
-        self.tail = next(self.tail, self.size);
+        self.tail = tail;
         self.phase ^= self.tail == 0;
         self.is_news = true;
         if is_half_way(self.tail, self.size) {

@@ -126,7 +126,17 @@ impl Vector {
 
     /// Removes a completion queue, which has no submission queue any more.
     pub fn remove_cq(&mut self, id: u16) {
+        self.cqs.iter().filter(|cq| cq.id == id).for_each(CompletionQueue::withdraw);
         self.cqs.retain(|cq| cq.id != id);
+    }
+
+    /// The interrupt pin is not masked any more: interrupts again, if the host has not consumed what a queue announced.
+    pub fn reassert(&mut self, id: u16) {
+        let is_unconsumed = self.session.doorbells.unconsumed().any(|unconsumed| unconsumed == id);
+        if let Some(cq) = self.cqs.iter_mut().find(|cq| cq.id == id && is_unconsumed) {
+            cq.is_news = true;
+            self.owes_interrupt = true;
+        }
     }
 
     /// Removes a submission queue, and calls `done`, once its commands in flight have completed and are delivered. None is
@@ -296,11 +306,12 @@ impl Ring for Vector {
     }
 
     /// No, while the host waits for more than completions (room, a deletion, a shutdown), or has disabled the interrupts of
-    /// all queues. The vector of the admin queue is never coalesced.
+    /// all queues. The MSI-X vector of the admin queue is never coalesced. All queues share the interrupt pin.
     fn may_hold(&self) -> bool {
         let is_held_up = self.waits_for_room || !self.deletions.is_empty() || self.shutdown.is_some();
         let can_interrupt = self.cqs.iter().any(|cq| cq.interrupts);
         let has_admin = self.cqs.iter().any(|cq| cq.vector == ADMIN_VECTOR && cq.interrupts);
+        let has_admin = has_admin && !self.session.uses_pin();
         !(self.is_exempt || is_held_up || has_admin) && can_interrupt
     }
 
@@ -326,6 +337,7 @@ impl Ring for Vector {
     fn interrupt(&mut self) -> bool {
         let mut interrupted = false;
         self.owes_interrupt = false;
+        self.cqs.iter_mut().filter(|cq| cq.is_news && cq.interrupts).for_each(CompletionQueue::announce);
         for at in 0..self.cqs.len() {
             if self.cqs[at].is_news && self.cqs[at].interrupts {
                 let vector = self.cqs[at].vector;
@@ -354,7 +366,7 @@ unsafe impl Source for Vector {
         self.cqs[cq].reserve();
         let (sqe, id) = (self.sqs[sq].fetch(), self.sqs[sq].id);
         let command = self.parser.parse(&sqe, disk, &self.memory, buffers);
-        if command.misses_memory() && self.session.waits_for_memory() {
+        if command.misses_memory() && self.session.waits_for(&self.memory) {
             self.waits_for_memory = true;
             self.sqs[sq].put_back();
             self.cqs[cq].give_back();
@@ -429,7 +441,11 @@ unsafe impl Source for Vector {
     }
 
     fn host_settings(&self) -> Option<HostSettings> {
-        Some(HostSettings { aggregation: self.aggregation, is_exempt: self.is_exempt })
+        Some(HostSettings {
+            aggregation: self.aggregation,
+            is_exempt: self.is_exempt,
+            uses_pin: self.session.uses_pin(),
+        })
     }
 
     fn owes_interrupt(&self) -> bool {

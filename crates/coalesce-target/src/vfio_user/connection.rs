@@ -10,19 +10,19 @@ use super::wire::{
     DmaMap, DmaUnmap, FILES_MAX, HEADER_LEN, Header, MESSAGE_MAX, Refused, RegionAccess, SetIrqs, TRANSFER_MAX,
     Version, command, device_info, flag, irq_info, parse_device_info, parse_irq_info, parse_region_info, region_info,
 };
-use super::{CHANGE_ENDS_AFTER, PATIENCE, PciDevice};
+use super::{CHANGE_ENDS_AFTER, PATIENCE, PIN_PAUSE, PciDevice};
 use crate::received::receive;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 use serde_json::{Value, json};
 use std::ffi::CStr;
+use std::fs::File;
 use std::io::ErrorKind;
 use std::net::Shutdown;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::warn;
 
 /// Regions of a PCI device, as VFIO numbers them.
@@ -35,6 +35,7 @@ mod region {
 
 /// Kinds of interrupts, as VFIO numbers them.
 mod irq {
+    pub const INTX: u32 = 0;
     pub const MSIX: u32 = 2;
     /// Errors. A device without error reporting has no such kind.
     pub const ERROR: u32 = 3;
@@ -52,9 +53,11 @@ pub struct Connection<D: PciDevice> {
     vectors: Vectors,
     config: ConfigSpace,
     table: Table,
+    unmask: Option<File>,       // an eventfd that unmasks the pin: KVM signals it
+    unmask_at: Option<Instant>, // the pin, at the latest: see `PIN_PAUSE`
     bar0_len: u32,
     is_negotiated: bool,
-    is_memory_changing: bool,
+    change_ends_at: Option<Instant>, // of guest memory: see `CHANGE_ENDS_AFTER`
     has_warned: bool,
     message: Vec<u8>, // the payload of a message
     reply: Vec<u8>,
@@ -94,10 +97,12 @@ impl<D: PciDevice> Connection<D> {
             memory,
             config: ConfigSpace::new(identity, count),
             table: Table::new(count),
+            unmask: None,
+            unmask_at: None,
             bar0_len: identity.bar0_len,
             vectors,
             is_negotiated: false,
-            is_memory_changing: false,
+            change_ends_at: None,
             has_warned: false,
             message: vec![0; MESSAGE_MAX],
             reply: Vec::with_capacity(MESSAGE_MAX),
@@ -111,9 +116,6 @@ impl<D: PciDevice> Connection<D> {
     pub fn handle_message(&mut self) -> Result<bool> {
         let mut files = Vec::new();
         let mut header = [0; HEADER_LEN];
-        if self.is_memory_changing && self.is_silent_for(CHANGE_ENDS_AFTER) {
-            self.end_memory_change();
-        }
         if !self.receive(&mut header, &mut files)? {
             return Ok(false);
         }
@@ -132,15 +134,69 @@ impl<D: PciDevice> Connection<D> {
         outcome
     }
 
-    /// Waits for the next message. Returns whether none comes for this time.
-    fn is_silent_for(&self, time: Duration) -> bool {
-        let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
-        let mut files = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
-        poll(&mut files, time) == Ok(0)
+    /// When [`attend`](Self::attend) is due, even if no message comes.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.change_ends_at.into_iter().chain(self.unmask_at).min()
+    }
+
+    /// A descriptor that becomes readable when [`attend`](Self::attend) is due.
+    #[must_use]
+    pub fn wake(&self) -> Option<BorrowedFd<'_>> {
+        self.unmask.as_ref().map(File::as_fd)
+    }
+
+    /// Does what is due without a message. Harmless at any time.
+    pub fn attend(&mut self) {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
+        if is_due(self.change_ends_at) {
+            self.end_memory_change();
+        }
+        if is_due(self.unmask_at) {
+            self.unmask_pin();
+        }
+        self.take_unmask();
+    }
+
+    /// The client has unmasked the pin by its eventfd, if it has not taken the signal back.
+    fn take_unmask(&mut self) {
+        let Some(unmask) = &self.unmask else { return };
+        let mut count = [0_u8; 8];
+        let part = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
+        // SAFETY: the descriptor is open, and the part is a buffer that nobody else uses.
+        let taken = unsafe { libc::preadv2(unmask.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) };
+        match Errno::result(taken) {
+            Ok(_) => self.unmask_pin(),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(error) => {
+                warn!(disk = self.name, "the eventfd that unmasks the interrupt pin cannot be read: {error}");
+                self.unmask = None;
+                self.unmask_pin();
+            }
+        }
+    }
+
+    /// The client unmasks the pin. That waits if its guest has not served the device yet.
+    fn unmask_pin_when_served(&mut self) {
+        if self.device.asserts_pin() && !self.device.serves_pin() {
+            self.unmask_at.get_or_insert_with(|| Instant::now() + PIN_PAUSE);
+        } else {
+            self.unmask_pin();
+        }
+    }
+
+    fn unmask_pin(&mut self) {
+        self.unmask_at = None;
+        self.vectors.mask_pin(false);
+        self.device.pin_is_unmasked();
+    }
+
+    fn continue_memory_change(&mut self) {
+        self.change_ends_at = Some(Instant::now() + CHANGE_ENDS_AFTER);
     }
 
     fn end_memory_change(&mut self) {
-        if std::mem::take(&mut self.is_memory_changing) {
+        if self.change_ends_at.take().is_some() {
             self.device.memory_changed();
         }
     }
@@ -176,8 +232,10 @@ impl<D: PciDevice> Connection<D> {
         if !self.is_negotiated && (command != command::VERSION || !wants_reply) {
             bail!("the first message is not a VERSION that wants an answer, but command {command}");
         }
-        if !matches!(command, command::DMA_MAP | command::DMA_UNMAP) {
-            self.end_memory_change();
+        match (command, self.change_ends_at) {
+            (_, None) => {}
+            (command::DMA_MAP | command::DMA_UNMAP, Some(_)) => self.continue_memory_change(),
+            (_, Some(_)) => self.end_memory_change(),
         }
         self.reply.clear();
         self.reply.resize(HEADER_LEN, 0);
@@ -259,7 +317,11 @@ impl<D: PciDevice> Connection<D> {
             command::DEVICE_GET_IRQ_INFO => {
                 let index = parse_irq_info(payload).ok_or_else(short)?;
                 let count = self.interrupts(index)?;
-                let flags = if count == 0 { 0 } else { irq_info::EVENTFD };
+                let flags = match index {
+                    irq::INTX => irq_info::EVENTFD | irq_info::MASKABLE | irq_info::AUTOMASKED,
+                    irq::MSIX => irq_info::EVENTFD,
+                    _ => 0,
+                };
                 self.put32s(&[irq_info::LEN as u32, flags, index, count.into()]);
             }
             command::DEVICE_SET_IRQS => self.set_irqs(&SetIrqs::parse(payload).ok_or_else(short)?, files)?,
@@ -320,7 +382,9 @@ impl<D: PciDevice> Connection<D> {
                 return Err(Refused::invalid(why).into());
             }
         };
-        self.is_memory_changing |= !unmapped.is_empty();
+        if !unmapped.is_empty() {
+            self.continue_memory_change();
+        }
         for region in &unmapped {
             self.device.unmap(region.range.clone());
         }
@@ -364,21 +428,30 @@ impl<D: PciDevice> Connection<D> {
         match region {
             region::BAR0 => self.device.read(offset as u64, data),
             region::BAR4 => self.table.read(offset, data, |vector| self.vectors.is_pending(vector)),
-            _ => self.config.read(offset, data),
+            _ => self.config.read(offset, data, self.device.asserts_pin()),
         }
     }
 
     fn write(&mut self, region: u32, offset: usize, data: &[u8]) -> Result<(), Failure> {
         match region {
-            region::BAR0 => self.device.write(offset as u64, data),
-            region::BAR4 => self.table.write(offset, data),
-            _ => match self.config.write(offset, data) {
-                Effect { reset: true, .. } => self.reset()?,
-                Effect { bus_master: Some(on), .. } if !self.device.set_bus_master(on) => {
-                    return Err(still_used(format_args!("")));
+            region::BAR0 => {
+                self.device.write(offset as u64, data);
+                if self.unmask_at.is_some() {
+                    self.unmask_pin_when_served();
                 }
-                Effect { .. } => {}
-            },
+            }
+            region::BAR4 => self.table.write(offset, data),
+            _ => {
+                match self.config.write(offset, data) {
+                    Effect { reset: true, .. } => self.reset()?,
+                    Effect { bus_master: Some(on), .. } if !self.device.set_bus_master(on) => {
+                        return Err(still_used(format_args!("")));
+                    }
+                    Effect { .. } => {}
+                }
+                self.vectors.allow_pin(self.config.disables_pin(), self.config.has_msix());
+                self.device.pin_is_unmasked();
+            }
         }
         Ok(())
     }
@@ -389,6 +462,7 @@ impl<D: PciDevice> Connection<D> {
         }
         self.vectors.clear_pending();
         self.config.reset();
+        self.vectors.allow_pin(false, false);
         self.table.reset();
         Ok(())
     }
@@ -396,13 +470,61 @@ impl<D: PciDevice> Connection<D> {
     /// The number of interrupts of a kind.
     fn interrupts(&self, index: u32) -> Result<u16, Refused> {
         match index {
+            irq::INTX => Ok(1),
             irq::MSIX => Ok(self.vectors.count()),
             irq::ERROR | irq::COUNT.. => Err(Refused::invalid(format!("there are no interrupts of kind {index}"))),
             _ => Ok(0),
         }
     }
 
-    fn set_irqs(&self, set: &SetIrqs<'_>, files: Vec<OwnedFd>) -> Result<(), Refused> {
+    /// Changes the pin. `None`: it has no such action.
+    fn set_pin(&mut self, set: &SetIrqs<'_>, files: Vec<OwnedFd>) -> Option<Result<(), Refused>> {
+        let (action, kind) = (set.flags & SetIrqs::ACTION, set.flags & SetIrqs::DATA);
+        let mut files = files.into_iter();
+        let (file, None) = (files.next(), files.next()) else { return None };
+        let is_meant = match (kind, set.data, &file) {
+            (SetIrqs::DATA_NONE, _, None) => true,
+            (SetIrqs::DATA_BOOL, [is_meant], None) => *is_meant != 0,
+            (SetIrqs::DATA_EVENTFD, ..) => true,
+            _ => return None,
+        };
+        match (action, kind, set.count) {
+            _ if set.flags != action | kind => return None,
+            (SetIrqs::ACTION_TRIGGER, SetIrqs::DATA_NONE, 0) => {
+                self.vectors.deassign_pin();
+                (self.unmask, self.unmask_at) = (None, None);
+            }
+            (SetIrqs::ACTION_TRIGGER, SetIrqs::DATA_EVENTFD, 1) => match file {
+                None => self.vectors.deassign_pin(),
+                Some(file) => {
+                    if let Err(refused) = self.vectors.assign_pin(file) {
+                        return Some(Err(refused));
+                    }
+                    self.unmask_pin();
+                }
+            },
+            (SetIrqs::ACTION_UNMASK, SetIrqs::DATA_EVENTFD, 1) => {
+                let file = file.map(File::from);
+                if let Some(Err(refused)) = file.as_ref().map(|file| self.vectors.check_eventfd(file)) {
+                    return Some(Err(refused));
+                }
+                self.unmask = file;
+            }
+            (SetIrqs::ACTION_TRIGGER | SetIrqs::ACTION_MASK | SetIrqs::ACTION_UNMASK, _, 1) if !is_meant => {}
+            (SetIrqs::ACTION_TRIGGER, SetIrqs::DATA_NONE | SetIrqs::DATA_BOOL, 1) => {
+                let _ = self.vectors.signal_pin(); // one that is masked stays silent
+            }
+            (SetIrqs::ACTION_MASK, SetIrqs::DATA_NONE | SetIrqs::DATA_BOOL, 1) => {
+                self.vectors.mask_pin(true);
+                self.unmask_at = None;
+            }
+            (SetIrqs::ACTION_UNMASK, SetIrqs::DATA_NONE | SetIrqs::DATA_BOOL, 1) => self.unmask_pin_when_served(),
+            _ => return None,
+        }
+        Some(Ok(()))
+    }
+
+    fn set_irqs(&mut self, set: &SetIrqs<'_>, files: Vec<OwnedFd>) -> Result<(), Refused> {
         const NONE: u32 = SetIrqs::ACTION_TRIGGER | SetIrqs::DATA_NONE;
         const BOOL: u32 = SetIrqs::ACTION_TRIGGER | SetIrqs::DATA_BOOL;
         const EVENTFD: u32 = SetIrqs::ACTION_TRIGGER | SetIrqs::DATA_EVENTFD;
@@ -415,6 +537,10 @@ impl<D: PciDevice> Connection<D> {
         };
         let end = start.checked_add(count).and_then(|end| u16::try_from(end).ok()).filter(|end| *end <= has);
         let (Ok(start), Some(end)) = (u16::try_from(start), end) else { return Err(refused()) };
+        if index == irq::INTX {
+            let refused = refused();
+            return self.set_pin(set, files).unwrap_or(Err(refused));
+        }
         let trigger = |vector| {
             let _ = self.vectors.signal(vector); // one without an eventfd becomes pending
         };
@@ -437,6 +563,7 @@ impl<D: PciDevice> Drop for Connection<D> {
         let _ = self.reset(); // what is still in flight keeps its memory mapped
         drop(self.memory.unmap_all());
         self.vectors.deassign(0..self.vectors.count());
+        self.vectors.deassign_pin();
         if let Some(what) = self.memory.client().lost() {
             warn!(disk = self.name, "memory that the client shares {what}: its connection was closed");
         }

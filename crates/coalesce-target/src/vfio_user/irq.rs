@@ -1,4 +1,10 @@
-//! The device's interrupt vectors: MSI-X, signalled through eventfds of the client.
+//! The device's interrupts, signalled through eventfds of the client: MSI-X vectors, and for a guest without MSI-X the pin
+//! INTA (PCI Local Bus 3.0 §2.2.6).
+//!
+//! A pin is level-triggered: it is asserted until the guest has served the device. An eventfd has no level, so a signal masks
+//! the pin (`VFIO_IRQ_INFO_AUTOMASKED`), and the client unmasks it when its guest has looked. If the device still asserts it
+//! then, the client is signalled again. Whoever signals has made the cause visible before, and looks at the mask later; whoever
+//! unmasks looks for causes later: so no interrupt is lost between the two.
 
 use super::wire::Refused;
 use crate::call::{Call, CallRings};
@@ -6,6 +12,7 @@ use nix::errno::Errno;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The vectors of one connection, for all threads.
@@ -17,7 +24,24 @@ pub struct Vectors(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     vectors: Box<[Mutex<Vector>]>,
+    pin: Mutex<Pin>,
+    uses_pin: AtomicBool, // as `Pin::is_used`
     rings: CallRings,
+}
+
+/// The pin.
+#[derive(Debug, Default)]
+struct Pin {
+    call: Option<Call>,
+    is_masked: bool, // by the client, or by a signal
+    is_disabled: bool,
+    has_msix: bool, // instead
+}
+
+impl Pin {
+    const fn is_used(&self) -> bool {
+        self.call.is_some() && !self.has_msix
+    }
 }
 
 #[derive(Debug, Default)]
@@ -35,11 +59,12 @@ impl Vector {
 }
 
 impl Vectors {
-    /// `count` vectors, at most 2048, without eventfds. They take an io_uring of `rings` for each eventfd, and while a
-    /// message changes eventfds, for up to [`FILES_MAX`](super::wire::FILES_MAX) more.
+    /// `count` vectors, at most 2048, and a pin, without eventfds. They take an io_uring of `rings` for each eventfd, and while
+    /// a message changes eventfds, for up to [`FILES_MAX`](super::wire::FILES_MAX) more.
     #[must_use]
     pub fn new(count: u16, rings: CallRings) -> Self {
-        Self(Arc::new(Inner { vectors: (0..count).map(|_| Mutex::default()).collect(), rings }))
+        let vectors = (0..count).map(|_| Mutex::default()).collect();
+        Self(Arc::new(Inner { vectors, pin: Mutex::default(), uses_pin: AtomicBool::new(false), rings }))
     }
 
     /// The number of vectors.
@@ -100,6 +125,66 @@ impl Vectors {
                 vector.call = None;
             }
         }
+    }
+
+    /// Whether the pin interrupts instead of the vectors: it has an eventfd, and MSI-X is not enabled.
+    #[must_use]
+    pub fn uses_pin(&self) -> bool {
+        self.0.uses_pin.load(Ordering::Relaxed)
+    }
+
+    /// The device asserts the pin: signals, and masks it. False: it is masked or not used.
+    #[must_use]
+    pub fn signal_pin(&self) -> bool {
+        let mut pin = self.pin();
+        if pin.is_masked || pin.is_disabled || !pin.is_used() {
+            return false;
+        }
+        pin.is_masked = true;
+        pin.call.as_mut().is_some_and(Call::signal)
+    }
+
+    /// The client masks the pin, or unmasks it. Then look whether the device asserts it.
+    pub fn mask_pin(&self, is_masked: bool) {
+        self.pin().is_masked = is_masked;
+    }
+
+    /// The guest has enabled or disabled the pin (Interrupt Disable) and MSI-X. Then look whether the device asserts the pin.
+    pub fn allow_pin(&self, is_disabled: bool, has_msix: bool) {
+        self.change_pin(|pin| (pin.is_disabled, pin.has_msix) = (is_disabled, has_msix));
+    }
+
+    /// Assigns an eventfd to the pin, which is not masked then. Then look whether the device asserts it.
+    ///
+    /// # Errors
+    /// The file is not an eventfd.
+    pub fn assign_pin(&self, file: OwnedFd) -> Result<(), Refused> {
+        let call = self.0.rings.call(&File::from(file)).map_err(|why| Refused { errno: Errno::EINVAL, why })?;
+        self.change_pin(|pin| (pin.call, pin.is_masked) = (Some(call), false));
+        Ok(())
+    }
+
+    /// Checks that a file is an eventfd.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check_eventfd(&self, file: &File) -> Result<(), Refused> {
+        self.0.rings.call(file).map(drop).map_err(|why| Refused { errno: Errno::EINVAL, why })
+    }
+
+    /// Takes the eventfd of the pin away.
+    pub fn deassign_pin(&self) {
+        self.change_pin(|pin| pin.call = None);
+    }
+
+    fn change_pin(&self, change: impl FnOnce(&mut Pin)) {
+        let mut pin = self.pin();
+        change(&mut pin);
+        self.0.uses_pin.store(pin.is_used(), Ordering::SeqCst);
+    }
+
+    fn pin(&self) -> MutexGuard<'_, Pin> {
+        self.0.pin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self, vector: u16) -> Option<MutexGuard<'_, Vector>> {
@@ -172,6 +257,34 @@ mod tests {
         assert_eq!(signals(&one), 0);
         assign(&vectors, 0, &[&one, &one, &one]).unwrap();
         assert_eq!(signals(&one), 3);
+    }
+
+    #[test]
+    fn the_pin_is_signalled_once_until_it_is_unmasked() {
+        let vectors = vectors(1);
+        let (first, second) = (eventfd(), eventfd());
+        let assign = |eventfd: &EventFd| vectors.assign_pin(eventfd.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert!(!vectors.uses_pin() && !vectors.signal_pin(), "it has no eventfd");
+        assign(&first);
+        assert!(vectors.uses_pin() && vectors.signal_pin() && !vectors.signal_pin());
+        assert_eq!(signals(&first), 1);
+        vectors.mask_pin(true);
+        assert!(!vectors.signal_pin());
+        vectors.mask_pin(false);
+        vectors.allow_pin(true, false);
+        assert!(vectors.uses_pin() && !vectors.signal_pin(), "Interrupt Disable");
+        vectors.allow_pin(false, true);
+        assert!(!vectors.uses_pin() && !vectors.signal_pin(), "MSI-X");
+        vectors.allow_pin(false, false);
+        assert!(vectors.signal_pin());
+        assign(&second);
+        assert!(vectors.signal_pin(), "another eventfd is not masked");
+        assert_eq!([signals(&first), signals(&second)], [1, 1]);
+        vectors.deassign_pin();
+        vectors.mask_pin(false);
+        assert!(!vectors.uses_pin() && !vectors.signal_pin());
+        let no_eventfd = File::open("/dev/null").unwrap().into();
+        assert_eq!(vectors.assign_pin(no_eventfd).unwrap_err().errno, Errno::EINVAL);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
@@ -45,6 +45,7 @@ pub struct DmaMemory(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     regions: RwLock<Vec<Arc<Region>>>, // in the order of their addresses
+    is_changing: AtomicBool,
     client: Arc<Peer>,
     max_len: u64,
 }
@@ -93,7 +94,7 @@ impl DmaMemory {
     /// No memory yet. `max_len` is the most bytes that may be mapped.
     #[must_use]
     pub fn new(client: Arc<Peer>, max_len: u64) -> Self {
-        Self(Arc::new(Inner { regions: RwLock::default(), client, max_len }))
+        Self(Arc::new(Inner { regions: RwLock::default(), is_changing: AtomicBool::new(false), client, max_len }))
     }
 
     /// The client that shares it.
@@ -178,13 +179,28 @@ impl DmaMemory {
             let why = format!("no region of guest memory is {size:#x} bytes at {address:#x}");
             return Err(Refused::with(Errno::ENOENT, why));
         };
+        self.0.is_changing.store(true, Ordering::SeqCst);
         Ok(unmapped(regions.remove(at)))
     }
 
     /// Removes all regions.
     #[must_use]
     pub fn unmap_all(&self) -> Vec<Unmapped> {
-        std::mem::take(&mut *self.write()).into_iter().map(unmapped).collect()
+        let mut regions = self.write();
+        self.0.is_changing.store(true, Ordering::SeqCst);
+        std::mem::take(&mut *regions).into_iter().map(unmapped).collect()
+    }
+
+    /// Whether some was unmapped, and the client's change is not over ([`end_change`](Self::end_change)). Whoever does not find
+    /// memory that was unmapped sees this, too.
+    #[must_use]
+    pub fn is_changing(&self) -> bool {
+        self.0.is_changing.load(Ordering::SeqCst)
+    }
+
+    /// The client's change of guest memory is over: what is not mapped now does not return soon.
+    pub fn end_change(&self) {
+        self.0.is_changing.store(false, Ordering::SeqCst);
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Region>>> {
@@ -263,7 +279,6 @@ mod tests {
     use super::*;
     use nix::sys::memfd::{MFdFlags, memfd_create};
     use std::os::unix::net::UnixStream;
-    use std::sync::atomic::AtomicBool;
     use std::thread::scope;
     use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The PCI side of the device: its configuration space, and the MSI-X table with the pending bits.
 //!
-//! A function of type 0 without INTx and expansion ROM. BAR 0 (64 bits) has the device's registers, BAR 4 (32 bits) the
+//! A function of type 0 with the interrupt pin INTA, and without an expansion ROM. BAR 0 (64 bits) has the device's registers, BAR 4 (32 bits) the
 //! MSI-X table. Capabilities: power management, PCI Express with function-level reset, MSI-X. The client maps the BARs and
 //! masks the vectors itself; here their registers only keep what is written.
 
@@ -42,9 +42,12 @@ const MSIX: usize = 0x84;
 const END: usize = 0x90;
 
 const COMMAND_BUS_MASTER: u16 = 1 << 2;
+const COMMAND_INTERRUPT_DISABLE: u16 = 1 << 10;
 /// Memory space, bus master, parity error response, SERR#, interrupt disable.
-const COMMAND_WRITABLE: u16 = 1 << 1 | COMMAND_BUS_MASTER | 1 << 6 | 1 << 8 | 1 << 10;
+const COMMAND_WRITABLE: u16 = 1 << 1 | COMMAND_BUS_MASTER | 1 << 6 | 1 << 8 | COMMAND_INTERRUPT_DISABLE;
+const STATUS_INTERRUPT: u8 = 1 << 3;
 const STATUS_CAPABILITIES: u16 = 1 << 4;
+const INTA: u16 = 1;
 const BAR_64_BITS: u32 = 2 << 1;
 /// Power management version 3; D1, D2 and PME are not supported.
 const PM_CAPABILITIES: u16 = 3;
@@ -64,7 +67,8 @@ const DEVICE_CONTROL_RESET: u16 = 1 << 15;
 const LINK: u16 = 1 << 4 | 1;
 const LINK_CAPABILITIES: usize = EXPRESS + 12;
 const LINK_STATUS: usize = EXPRESS + 18;
-const MSIX_CONTROL_WRITABLE: u16 = 3 << 14;
+const MSIX_ENABLE: u16 = 1 << 15;
+const MSIX_CONTROL_WRITABLE: u16 = MSIX_ENABLE | 1 << 14;
 const MSIX_BAR: u32 = 4;
 
 /// What a write to the configuration space has caused.
@@ -102,7 +106,7 @@ impl ConfigSpace {
         space.put16(SUBSYSTEM, identity.subsystem_vendor, 0);
         space.put16(SUBSYSTEM + 2, identity.subsystem, 0);
         space.put16(CAPABILITIES, PM as u16, 0);
-        space.put16(INTERRUPT_LINE, 0, 0xFF);
+        space.put16(INTERRUPT_LINE, INTA << 8, 0xFF); // the pin is the second byte
         space.put16(PM, capability(0x01, EXPRESS), 0);
         space.put16(PM + 2, PM_CAPABILITIES, 0);
         space.put16(PM + 4, PM_NO_SOFT_RESET, PM_STATE);
@@ -130,11 +134,28 @@ impl ConfigSpace {
         self.writable[at..at + 4].copy_from_slice(&writable.to_le_bytes());
     }
 
-    /// Reads bytes. What is not described is zero.
-    pub fn read(&self, offset: usize, data: &mut [u8]) {
+    /// Reads bytes. What is not described is zero. `is_asserted`: whether the device asserts its pin.
+    pub fn read(&self, offset: usize, data: &mut [u8], is_asserted: bool) {
         for (at, byte) in (offset..).zip(data) {
-            *byte = self.bytes.get(at).copied().unwrap_or(0);
+            let status = if at == STATUS && is_asserted && !self.has_msix() { STATUS_INTERRUPT } else { 0 };
+            *byte = self.bytes.get(at).copied().unwrap_or(0) | status;
         }
+    }
+
+    /// Whether the pin may not be asserted (Interrupt Disable).
+    #[must_use]
+    pub fn disables_pin(&self) -> bool {
+        self.get16(COMMAND) & COMMAND_INTERRUPT_DISABLE != 0
+    }
+
+    /// Whether MSI-X is enabled.
+    #[must_use]
+    pub fn has_msix(&self) -> bool {
+        self.get16(MSIX + 2) & MSIX_ENABLE != 0
+    }
+
+    fn get16(&self, at: usize) -> u16 {
+        u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
     /// Writes bytes. Bits that cannot be written keep their value.
@@ -158,8 +179,7 @@ impl ConfigSpace {
     }
 
     fn is_bus_master(&self) -> bool {
-        let [bits, _] = COMMAND_BUS_MASTER.to_le_bytes();
-        self.bytes[COMMAND] & bits != 0
+        self.get16(COMMAND) & COMMAND_BUS_MASTER != 0
     }
 }
 
@@ -257,7 +277,7 @@ mod tests {
 
     fn read<const N: usize>(space: &ConfigSpace, at: usize) -> [u8; N] {
         let mut bytes = [0xAA; N];
-        space.read(at, &mut bytes);
+        space.read(at, &mut bytes, false);
         bytes
     }
 
@@ -282,7 +302,7 @@ mod tests {
     fn the_header_identifies_the_device() {
         let space = space();
         assert_eq!(read(&space, 0), [0x22, 0x11, 0x44, 0x33, 0, 0, 0x10, 0, 0x99, 2, 8, 1, 0, 0, 0, 0]);
-        assert_eq!(read(&space, 0x2C), [0x66, 0x55, 0x88, 0x77, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read(&space, 0x2C), [0x66, 0x55, 0x88, 0x77, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
         assert_eq!(read(&space, 0xFF0), [0; 16]);
         assert_eq!(read(&space, 0x8E), [0; 400]);
         assert_eq!(read(&space, 0xFFF), [0; 8], "behind its end");
@@ -328,6 +348,25 @@ mod tests {
         assert_eq!(space.write(0, &[0; 64]), on(false));
         assert_eq!(space.write(3, &[0, 4]), on(true));
         assert_eq!(space.write(4, &[]), Effect::default());
+    }
+
+    #[test]
+    fn the_pin_shows_in_the_status_and_gives_way_to_msix() {
+        let mut space = space();
+        let status = |space: &ConfigSpace, is_asserted| {
+            let mut bytes = [0; 4];
+            space.read(4, &mut bytes, is_asserted);
+            bytes[2]
+        };
+        let msix = find(&space, 0x11).unwrap();
+        assert_eq!([status(&space, false), status(&space, true)], [0x10, 0x18]);
+        assert_eq!((space.disables_pin(), space.has_msix()), (false, false));
+        space.write(4, &[0, 4]);
+        assert_eq!((space.disables_pin(), status(&space, true)), (true, 0x18), "Interrupt Disable does not hide it");
+        space.write(msix + 3, &[0x80]);
+        assert_eq!((space.has_msix(), status(&space, true)), (true, 0x10));
+        space.reset();
+        assert_eq!((space.disables_pin(), space.has_msix()), (false, false));
     }
 
     #[test]

@@ -274,6 +274,10 @@ pub mod irq_info {
     pub const LEN: usize = 16;
     /// Eventfds can be assigned.
     pub const EVENTFD: u32 = 1;
+    /// The interrupt can be masked.
+    pub const MASKABLE: u32 = 1 << 1;
+    /// Each signal masks it.
+    pub const AUTOMASKED: u32 = 1 << 2;
 }
 
 /// The index in a `DEVICE_GET_IRQ_INFO`. `None`: too short.
@@ -311,6 +315,10 @@ impl<'a> SetIrqs<'a> {
     pub const DATA_EVENTFD: u32 = 1 << 2;
     /// All kinds of data.
     pub const DATA: u32 = 7;
+    /// Masks interrupts.
+    pub const ACTION_MASK: u32 = 1 << 3;
+    /// Unmasks interrupts, or assigns what unmasks them.
+    pub const ACTION_UNMASK: u32 = 1 << 4;
     /// Triggers interrupts, or assigns what they trigger.
     pub const ACTION_TRIGGER: u32 = 1 << 5;
     /// All actions.

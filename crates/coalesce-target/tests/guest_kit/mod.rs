@@ -34,11 +34,13 @@ pub struct Options {
     pub migratable: bool,
     /// The guest's driver is one for devices before virtio 1.0.
     pub legacy: bool,
+    /// More of the kernel's command line.
+    pub append: &'static str,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { device: "virtio-blk", policy: "auto", queues: 1, migratable: false, legacy: false }
+        Self { device: "virtio-blk", policy: "auto", queues: 1, migratable: false, legacy: false, append: "" }
     }
 }
 
@@ -116,6 +118,7 @@ impl Target {
         disk.push(self.directory.path().join("socket"));
         let mut guest = Command::new(kit("run-guest.sh"));
         guest.arg(job).arg(disk).args(parameters).env("QUEUES", self.options.queues.to_string());
+        guest.env("APPEND", self.options.append);
         if self.options.legacy {
             guest.args(["--", "-global", "vhost-user-blk-pci.disable-modern=on"]);
         }

@@ -226,7 +226,7 @@ pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
         place: "/nvme".into(),
         backend,
         limits,
-        call_rings: CallRings::new(setup.queues + 1 + FILES_MAX).unwrap(),
+        call_rings: CallRings::new(setup.queues + 2 + FILES_MAX).unwrap(),
         write_back: AtomicBool::new(true),
         epoch: Instant::now(),
         totals: Totals::default(),
@@ -563,6 +563,15 @@ impl Host {
 
     pub fn get_feature(&mut self, id: u8, value: u32) -> (u16, u32) {
         self.admin(Sqe::new(10).dword(10, id.into()).dword(11, value))
+    }
+
+    /// Has no MSI-X, but the interrupt pin. Returns its eventfd.
+    pub fn use_pin(&mut self) -> EventFd {
+        self.vectors.deassign(0..self.vectors.count());
+        let pin = eventfds(1).remove(0);
+        self.vectors.assign_pin(pin.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        self.controller.pin_is_unmasked();
+        pin
     }
 
     /// Interrupts of a vector since this was asked last.

@@ -47,7 +47,7 @@ impl Controller {
                 return self.features.get(sqe, write_cache, self.queues_max()).map(Some);
             }
             admin::ASYNC_EVENT_REQUEST => return ready.session.admin().request_event(sqe.cid()).map(|()| None),
-            admin::DOORBELL_BUFFER_CONFIG => self.set_shadow(sqe)?,
+            admin::DOORBELL_BUFFER_CONFIG if self.has_shadow() => self.set_shadow(sqe)?,
             _ => return Err(Status::INVALID_OPCODE),
         }
         Ok(Some(0))
@@ -79,7 +79,8 @@ impl Controller {
         let (interrupts, vector) = (sqe.dword::<11>() & 1 << 1 != 0, (sqe.dword::<11>() >> 16) as u16);
         let exists = exists(&ready.cqs, sqe);
         let NewQueue { id, entries, slices, place } = self.new_queue(sqe, CQE_LEN, Access::Write, exists)?;
-        if vector >= self.vectors.count() {
+        let is_of_pin = vector == ADMIN_VECTOR;
+        if vector >= self.vectors.count() || self.vectors.uses_pin() && !is_of_pin {
             return Err(Status::INVALID_VECTOR);
         }
         let thread = Self::thread_of(vector);
@@ -141,7 +142,7 @@ impl Controller {
     fn identify(&self, sqe: &Sqe) -> Result<(), Status> {
         let data = match (sqe.dword::<10>() & 0xff, sqe.nsid()) {
             (0x00, NSID) => identify::namespace(&self.disk),
-            (0x01, _) => identify::controller(&self.disk),
+            (0x01, _) => identify::controller(&self.disk, self.has_shadow()),
             (0x02, nsid) if nsid < NSID_ALL - 1 => identify::active_namespaces(nsid),
             (0x03, NSID) => identify::descriptors(&self.disk),
             (0x00 | 0x02 | 0x03, _) => return Err(Status::INVALID_NAMESPACE),
@@ -199,6 +200,12 @@ impl Controller {
             }
         }
         Ok(result)
+    }
+
+    /// Whether Doorbell Buffer Config is offered. Not to a host with the interrupt pin: QEMU lowers it only at an access to
+    /// registers, so a host that rings no doorbells would be interrupted for ever.
+    fn has_shadow(&self) -> bool {
+        !self.vectors.uses_pin()
     }
 
     fn set_shadow(&mut self, sqe: &Sqe) -> Result<(), Status> {

@@ -141,7 +141,6 @@ impl Controller {
     /// Guest memory goes away: suspends what lies in it.
     pub(super) fn suspend(&mut self, memory: &Range<u64>) {
         let State::Ready(ready) = &mut self.state else { return };
-        ready.session.set_memory_changing(true);
         let queues = &self.queues;
         let tell = |thread: usize, change: Box<dyn FnOnce(&mut Vector) + Send>| {
             drop(queues[thread].ask_later(|answer| Control::Change(Part::Other, change, answer)));
@@ -232,8 +231,8 @@ impl Controller {
 
     /// A change of guest memory is over: says what is still away, once.
     pub(super) fn end_change(&mut self) {
+        self.memory.end_change();
         let State::Ready(ready) = &mut self.state else { return };
-        ready.session.set_memory_changing(false);
         let away = list(ready, |place| place.is_away && !std::mem::replace(&mut place.is_reported, true));
         if let Some(away) = away {
             warn!(disk = self.disk.name, "guest memory was unmapped while in use, and is waited for: {away}");
