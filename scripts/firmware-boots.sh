@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Boot firmware of six architectures from our disks under emulation, and print a table in Markdown. Results: docs/robustness.md.
 #
-#   firmware-boots.sh [ROW...]   rows: seabios grub edk2-x64 edk2-ia32 edk2-aa64 edk2-riscv64 uboot-x86 uboot-arm64 uboot-riscv64
-#                                slof s390-ccw; all of them by default
+#   firmware-boots.sh [ROW...]   rows: seabios grub edk2-x64 edk2-smm edk2-ia32 edk2-aa64 edk2-riscv64 uboot-x86 uboot-x64
+#                                uboot-arm64 uboot-riscv64 slof s390-ccw; all of them by default
 #
 #   JOBS=N          machines at a time [the number of CPUs]
 #   DEVICES="..."   of transitional modern nvme        POLICIES="..."   of the disk
@@ -16,7 +16,7 @@
 # QEMU does not reconnect to an NVMe disk). A cell is ok, or the number of a reason below the table. Exit status 1 if a boot failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="seabios grub edk2-x64 edk2-ia32 edk2-aa64 edk2-riscv64 uboot-x86 uboot-arm64 uboot-riscv64 slof s390-ccw"
+all="seabios grub edk2-x64 edk2-smm edk2-ia32 edk2-aa64 edk2-riscv64 uboot-x86 uboot-x64 uboot-arm64 uboot-riscv64 slof s390-ccw"
 chosen=${*:-$all} devices=${DEVICES-transitional modern nvme} policies=${POLICIES-none nvme vic cint auto} actions=${ACTIONS-stop reset kill}
 guest/packages.sh mtools xorriso binutils binutils-powerpc-linux-gnu binutils-s390x-linux-gnu > /dev/null
 firmware=$(guest/make-firmware.sh)
@@ -41,10 +41,15 @@ row() { # NAME
     seabios) name=SeaBIOS package=seabios machine="x86_64 -M pc,memory-backend=m" image=bios first='>' then='\.\.' ;;
     grub) name="GRUB on SeaBIOS" package=grub-common machine="x86_64 -M q35,memory-backend=m" ;;
     edk2-x64) name="EDK2 x64" package=ovmf machine="x86_64 -M q35,memory-backend=m $(flash OVMF/OVMF_CODE_4M.fd OVMF/OVMF_VARS_4M.fd)" ;;
+    edk2-smm)
+      name="EDK2 x64 with SMM" package=ovmf
+      machine="x86_64 -M q35,smm=on,memory-backend=m -global driver=cfi.pflash01,property=secure,value=on"
+      machine+=" $(flash OVMF/OVMF_CODE_4M.secboot.fd OVMF/OVMF_VARS_4M.fd)" ;;
     edk2-ia32) name="EDK2 ia32" package=ovmf-ia32 machine="i386 -M q35,memory-backend=m $(flash OVMF/OVMF32_CODE_4M.fd OVMF/OVMF32_VARS_4M.fd)" ;;
     edk2-aa64) name="EDK2 aa64" package=qemu-efi-aarch64 machine="aarch64 -cpu cortex-a57 -M virt,memory-backend=m -bios $share/qemu-efi-aarch64/QEMU_EFI.fd" ;;
     edk2-riscv64) name="EDK2 riscv64" package=qemu-efi-riscv64 machine="riscv64 -M virt,acpi=off,memory-backend=m $(flash qemu-efi-riscv64/RISCV_VIRT_CODE.fd qemu-efi-riscv64/RISCV_VIRT_VARS.fd)" ;;
     uboot-x86) name="U-Boot x86" package=u-boot-qemu machine="i386 -M pc,memory-backend=m -bios $uboot/qemu-x86/u-boot.rom" ;;
+    uboot-x64) name="U-Boot x86-64" package=u-boot-qemu machine="x86_64 -M pc,memory-backend=m -bios $uboot/qemu-x86_64/u-boot.rom" ;;
     uboot-arm64) name="U-Boot arm64" package=u-boot-qemu machine="aarch64 -cpu cortex-a57 -M virt,memory-backend=m -bios $uboot/qemu_arm64/u-boot.bin" ;;
     uboot-riscv64) name="U-Boot riscv64" package=u-boot-qemu machine="riscv64 -M virt,memory-backend=m -kernel $uboot/qemu-riscv64_smode/u-boot.bin" ;;
     slof)
