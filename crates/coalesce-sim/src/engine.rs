@@ -11,6 +11,7 @@ mod lines;
 mod measure;
 mod queue;
 mod random;
+mod request_time;
 mod requests;
 mod thread;
 
@@ -147,7 +148,7 @@ impl World {
         let mut lines = Vec::new();
         for _ in 0..cpu_count {
             let mut line = Line::new(contender)?;
-            line.jump_clock(CLOCK_START);
+            line.start_clock(CLOCK_START);
             if machine.event_idx {
                 line.suppress_interrupts();
             }
@@ -177,6 +178,7 @@ impl World {
     }
 
     fn start(&mut self, point: &Point) {
+        self.note_all_requests();
         if point.plan.warmup.0 > 0 {
             self.queue.push(point.plan.warmup.0, Event::Measure);
         }
@@ -214,6 +216,7 @@ impl World {
     /// Nothing new begins; every command in flight is answered, every deadline met. Then nothing may be left.
     fn end(&mut self) {
         self.is_ending = true;
+        self.note_all_requests();
         let latest = self.now + ENDING_MAX;
         while !(self.requests.len() == 0 && self.lines.iter().all(LineState::is_quiet)) {
             let Some((at, event)) = self.queue.pop_before(latest) else { break };
@@ -264,6 +267,7 @@ impl World {
         let (next, has_room) = thread.arrive(self.now);
         self.measure.groups[thread.group as usize].dropped += u64::from(!has_room);
         self.queue.push(next, Event::Arrival { thread: id });
+        self.note_requests(id);
         self.wake(id);
     }
 }

@@ -40,6 +40,7 @@ pub mod contender;
 pub mod engine;
 pub mod event;
 pub mod fuzz;
+mod integral;
 pub mod line;
 pub mod outcome;
 pub mod papers;

@@ -94,7 +94,7 @@ pub struct Thread {
     /// `open`: when they arrive.
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// Bursts: submits for so long, and then not for `off`. Both or neither.
+    /// Bursts: submits for so long, and then not for `off`; `open`: commands arrive for so long. Both or neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<Time>,
     /// See `on`.
