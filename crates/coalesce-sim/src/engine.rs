@@ -13,6 +13,7 @@ mod queue;
 mod random;
 mod request_time;
 mod requests;
+mod steal;
 mod thread;
 
 use self::core::Core;
@@ -24,6 +25,7 @@ use self::measure::Measure;
 use self::queue::{Event, Queue};
 pub(crate) use self::random::Random;
 use self::requests::Requests;
+use self::steal::Steal;
 use self::thread::Thread;
 use crate::check::Verdict;
 use crate::contender::Contender;
@@ -75,6 +77,7 @@ struct World {
     device: Device,
     requests: Requests,
     faults: Faults,
+    steal: Option<Steal>,
     measure: Measure,
     is_ending: bool,
 }
@@ -172,6 +175,7 @@ impl World {
             device: Device::new(&plan.device),
             requests: Requests::default(),
             faults: Faults::new(plan.faults, Random::new(plan.seed, FAULTS_STREAM)),
+            steal: machine.steal.map(|steal| Steal::new(steal, plan.seed, cpu_count)),
             measure: Measure::new(plan.threads.len()),
             is_ending: false,
         })
@@ -183,6 +187,7 @@ impl World {
             self.queue.push(point.plan.warmup.0, Event::Measure);
         }
         self.plan_faults();
+        self.plan_steals();
         for id in 0..self.threads.len() {
             let thread = &mut self.threads[id];
             self.cpus[thread.cpu as usize].enqueue(index(id));
@@ -255,6 +260,8 @@ impl World {
             Event::Gate { cpu } => self.gate_opens(cpu),
             Event::Timeout { cpu } => self.hear(cpu),
             Event::Fault(fault) => self.fault(fault),
+            Event::Steal { cpu } => self.steal(cpu),
+            Event::GiveBack { cpu } => self.give_back(cpu),
             Event::Measure => self.start_measuring(),
         }
     }

@@ -101,7 +101,7 @@ pub struct Outcome {
     pub cpu: f64,
     /// What of that interrupts took.
     pub cpu_interrupts: f64,
-    /// Virtual CPUs that waited for a core.
+    /// Virtual CPUs that waited for a core, and CPUs that the host had taken.
     pub steal: f64,
     /// Inter-processor interrupts per second.
     pub ipis_per_s: f64,

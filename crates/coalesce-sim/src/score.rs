@@ -19,7 +19,7 @@ use coalesce_policy::Spec;
 use serde::Serialize;
 
 /// What every other policy is compared with.
-const BASELINE: &str = "none";
+pub(crate) const BASELINE: &str = "none";
 
 /// What is measured of a workload if nothing is said, in the tests, too.
 pub const DURATION: Time = Time::ms(50);
@@ -169,7 +169,7 @@ struct Summary<'a> {
     seed: u64,
 }
 
-fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
+pub(crate) fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = ratios.len() as f64;
     // The standard library's logarithm differs by machine.
     libm::exp(ratios.map(libm::log).sum::<f64>() / count)
@@ -273,7 +273,7 @@ fn heads(first: &str) -> [&str; FIGURES + 1] {
     [first, a, b, c, d, e, f]
 }
 
-fn ratio_text(ratio: f64) -> String {
+pub(crate) fn ratio_text(ratio: f64) -> String {
     format!("{ratio:.3}")
 }
 

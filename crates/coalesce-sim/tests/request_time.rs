@@ -63,6 +63,15 @@ fn of_an_open_load_in_bursts() {
     assert_times(&outcome, 4_000.0, 4_000.0);
 }
 
+/// One every 25 us, and nothing else says when.
+#[test]
+fn of_an_open_load_with_the_gaps_of_a_record() {
+    let gaps = Distribution::Fixed(Time::us(25));
+    let outcome = outcome(4_000, Thread { gaps: Some(gaps), rate: None, ..open(1, 64) });
+    assert_times(&outcome, 4_000.0, 4_000.0);
+    assert!((outcome.iops - 40_000.0).abs() < 20.0, "{}", outcome.iops);
+}
+
 /// Nine arrive at 1 to 9 us of each ms, and are served one after the other: the i-th until 1 + 10 i us.
 #[test]
 fn of_what_waits_before_the_device_too() {

@@ -122,10 +122,11 @@ impl Thread {
                 Program::Async { depth, batch, think, gap, next_batch: 0, reap_when_full }
             }
             Kind::Open => {
-                let gap = Time(1_000_000_000 / spec.rate.map_or(1, |rate| rate.0));
-                let gap = match spec.arrivals {
-                    Arrivals::Poisson => Distribution::Exponential(gap),
-                    Arrivals::Fixed => Distribution::Fixed(gap),
+                let every = Time(1_000_000_000 / spec.rate.map_or(1, |rate| rate.0));
+                let gap = match (&spec.gaps, spec.arrivals) {
+                    (Some(gaps), _) => gaps.clone(),
+                    (None, Arrivals::Poisson) => Distribution::Exponential(every),
+                    (None, Arrivals::Fixed) => Distribution::Fixed(every),
                 };
                 Program::Open { depth: spec.depth.unwrap_or(1), gap: Sampler::new(&gap), backlog: VecDeque::new() }
             }
