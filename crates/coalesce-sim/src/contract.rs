@@ -143,8 +143,11 @@ pub struct Pair {
 }
 
 /// Compares what the [`jobs`] gave.
-#[must_use]
-pub fn pairs(loads: &[Load], outcomes: &[Outcome]) -> Vec<Pair> {
+///
+/// # Errors
+/// A run without completions or interrupts.
+pub fn pairs(loads: &[Load], outcomes: &[Outcome]) -> anyhow::Result<Vec<Pair>> {
+    score::ensure_enough(outcomes)?;
     let time = |outcome: &Outcome, load: &Load| {
         let of = |name: &String| outcome.threads.iter().find(|thread| thread.name == *name);
         load.of.as_ref().and_then(of).map_or(outcome.request_time, |thread| thread.request_time)
@@ -162,7 +165,7 @@ pub fn pairs(loads: &[Load], outcomes: &[Outcome]) -> Vec<Pair> {
             broken: outcome.verdict.violations.first().map(|found| format!("at {} ns: {}", found.at, found.what)),
         }));
     }
-    pairs
+    Ok(pairs)
 }
 
 /// A line for each policy and kind of load, and then the worst loads.

@@ -62,6 +62,20 @@ fn figures(outcome: &Outcome, workload: &Workload) -> [f64; FIGURES] {
     [interrupts, outcome.iops, request_time, latency.mean, latency.p99 as f64, cycles]
 }
 
+/// Which run it was, for messages.
+fn run_of(Outcome { plan, policy, seed, .. }: &Outcome) -> String {
+    format!("{plan}, {policy}, seed {seed}")
+}
+
+/// There is something to compare: completions and interrupts in every run.
+pub(crate) fn ensure_enough(outcomes: &[Outcome]) -> anyhow::Result<()> {
+    let is_enough = |outcome: &&Outcome| outcome.iops > 0.0 && outcome.interrupts_per_s > 0.0;
+    match outcomes.iter().find(|outcome| !is_enough(outcome)) {
+        Some(outcome) => anyhow::bail!("{}: too short, nothing happened", run_of(outcome)),
+        None => Ok(()),
+    }
+}
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Contest {
@@ -107,11 +121,10 @@ impl Contest {
     /// # Errors
     /// A run without completions or interrupts, or one that broke a rule.
     pub fn score(&self, outcomes: &[Outcome]) -> anyhow::Result<Board> {
-        let run = |Outcome { plan, policy, seed, .. }: &Outcome| format!("{plan}, {policy}, seed {seed}");
         let broken: Vec<_> = outcomes.iter().filter(|outcome| !outcome.verdict.is_clean()).collect();
         if let Some(first) = broken.first() {
             let (found, runs) =
-                (&first.verdict.violations, broken.iter().map(|outcome| run(outcome)).collect::<Vec<_>>());
+                (&first.verdict.violations, broken.iter().map(|outcome| run_of(outcome)).collect::<Vec<_>>());
             anyhow::bail!(
                 "{} of {} runs broke a rule: {}; the first: {found:?}",
                 runs.len(),
@@ -119,10 +132,7 @@ impl Contest {
                 runs.join("; ")
             );
         }
-        for outcome in outcomes {
-            let is_enough = outcome.iops > 0.0 && outcome.interrupts_per_s > 0.0;
-            anyhow::ensure!(is_enough, "{}: too short, nothing happened", run(outcome));
-        }
+        ensure_enough(outcomes)?;
         let per_seed = self.policies.len() + 1;
         let mut runs = Vec::new();
         let per_workload = outcomes.chunks(per_seed * self.seeds as usize);

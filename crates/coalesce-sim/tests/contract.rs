@@ -34,7 +34,7 @@ fn check(is_wanted: impl Fn(&Load) -> bool, duration: Time) {
     let jobs = jobs(&loads, &["auto".parse().unwrap(), "budget".parse().unwrap()]).unwrap();
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let outcomes = run_jobs(&jobs, threads, &AtomicU64::new(0), |_, _| {}).unwrap();
-    let pairs = pairs(&loads, &outcomes);
+    let pairs = pairs(&loads, &outcomes).unwrap();
     assert_eq!(pairs.len(), 2 * loads.len());
     let broken: Vec<_> = pairs.iter().filter(|pair| pair.broken.is_some()).collect();
     assert!(broken.is_empty(), "{broken:#?}");

@@ -76,7 +76,7 @@ impl Command {
     /// Simulates and prints.
     ///
     /// # Errors
-    /// No load has such a name, a policy broke a rule, or standard output is gone.
+    /// No load has such a name, nothing happened under one, a policy broke a rule, or standard output is gone.
     pub fn run(self) -> Result<()> {
         let last = self.first.checked_add(self.seeds).context("--first: the last seed does not fit into 64 bits")?;
         let mut loads = loads(self.first..last, self.duration);
@@ -98,7 +98,7 @@ impl Command {
         let threads = self.jobs.map_or_else(available, usize::from);
         let progress = AtomicU64::new(0);
         let outcomes = with_bar(&jobs, &progress, || run_jobs(&jobs, threads, &progress, |_, _| {}))?;
-        let pairs = pairs(&loads, &outcomes);
+        let pairs = pairs(&loads, &outcomes).context("--duration")?;
         let text = if self.json {
             serde_json::to_string_pretty(&pairs)? + "\n"
         } else {
