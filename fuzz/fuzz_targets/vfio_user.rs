@@ -130,6 +130,10 @@ impl PciDevice for Device {
         self.0.borrow_mut().retain(|(address, _)| !range.contains(address));
     }
 
+    fn map(&mut self) {}
+
+    fn memory_changed(&mut self) {}
+
     fn reset(&mut self) -> bool {
         self.0.borrow_mut().clear();
         true

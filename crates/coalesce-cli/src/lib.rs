@@ -1,8 +1,9 @@
 //! What the programs of this project have in common: a version that names the commit, manual pages and shell completions, all
-//! from the definition of the command line.
+//! from the definition of the command line; and text that a terminal only shows.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
@@ -45,5 +46,33 @@ impl Completions {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, name, &mut script);
         String::from_utf8_lossy(&script).into_owned()
+    }
+}
+
+/// A text without characters that a terminal obeys: each is escaped as JSON escapes it. Newlines and tabs stay.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_obeyed) {
+        return text.into();
+    }
+    let escape = |c: char| if is_obeyed(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped_and_nothing_else() {
+        for (text, shown) in [
+            ("", ""),
+            ("Größe \u{2014} 4 µs\n\tnext", "Größe \u{2014} 4 µs\n\tnext"),
+            ("\x1b]0;title\x07", "\\u001b]0;title\\u0007"),
+            ("a\rb\x7f\u{9b}31m", "a\\u000db\\u007f\\u009b31m"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
     }
 }

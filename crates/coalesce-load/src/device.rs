@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// The longest time of the whole set-up.
+/// The longest time of the whole set-up; for virtio-blk, of the connection and of what follows.
 pub const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Smallest queue to ask for; the usual size of a virtio-blk queue.

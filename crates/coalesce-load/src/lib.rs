@@ -21,6 +21,7 @@
 
 mod arrivals;
 mod blocks;
+mod connect;
 mod cpu;
 mod device;
 mod driver;
@@ -47,6 +48,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use connect::connect;
 pub use cpu::Cpu;
 pub use error::Error;
 pub use failure::{Cause, Failure};

@@ -4,7 +4,7 @@ use crate::counted;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use vhost::vhost_user::message::{
     VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
@@ -17,11 +17,11 @@ use virtio_bindings::bindings::virtio_blk::{
 use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
-use crate::Error;
 use crate::device::{Device, SETUP_TIMEOUT};
 use crate::memory::{FIRST_ADDRESS, Memory, file};
 use crate::options::Options;
 use crate::virtio_queue::{Layout, VirtioQueue};
+use crate::{Error, connect};
 
 const SECTOR_BYTES: u64 = 512;
 /// `struct virtio_blk_config` up to the number of queues. Some targets refuse to read beyond their last field.
@@ -36,18 +36,17 @@ const MQ: u64 = 1 << VIRTIO_BLK_F_MQ;
 
 /// Connects to the target and starts its queues.
 pub fn open<T: Send + 'static>(options: &Options) -> Result<Device<VirtioQueue<T>>, Error> {
+    let stream = connect(&options.socket, SETUP_TIMEOUT).map_err(|error| Error::Connect(error.to_string()))?;
+    let connection = stream.try_clone()?;
     // The set-up runs in a thread, because the crate `vhost` waits for an answer for ever, whatever the socket's timeout.
-    let (connected, connection) = channel();
     let (sender, receiver) = channel();
     let for_thread = options.clone();
-    std::thread::spawn(move || sender.send(set_up::<T>(&for_thread, &connected)));
+    std::thread::spawn(move || sender.send(set_up::<T>(&for_thread, stream)));
     match receiver.recv_timeout(SETUP_TIMEOUT) {
         Ok(device) => device,
         Err(RecvTimeoutError::Timeout) => {
-            if let Ok(socket) = connection.try_recv() {
-                // Ends the thread. A failure does not matter, because nothing depends on the thread.
-                let _ = UnixStream::shutdown(&socket, Shutdown::Both);
-            }
+            // Ends the thread. A failure does not matter, because nothing depends on the thread.
+            let _ = connection.shutdown(Shutdown::Both);
             let why = "it does not answer; is another client connected to it, or is it an NVMe disk (--device nvme)?";
             Err(Error::Connect(why.into()))
         }
@@ -55,11 +54,8 @@ pub fn open<T: Send + 'static>(options: &Options) -> Result<Device<VirtioQueue<T
     }
 }
 
-fn set_up<T>(options: &Options, connected: &Sender<UnixStream>) -> Result<Device<VirtioQueue<T>>, Error> {
-    let stream = UnixStream::connect(&options.socket).map_err(|error| Error::Connect(error.to_string()))?;
+fn set_up<T>(options: &Options, stream: UnixStream) -> Result<Device<VirtioQueue<T>>, Error> {
     let connection = stream.try_clone()?.into();
-    // The receiver is there until the thread ends, or nobody waits for the thread.
-    let _ = connected.send(stream.try_clone()?);
     let mut target = Frontend::from_stream(stream, options.queues.into());
     let (features, has_mq) = negotiate(options, &mut target)?;
     let config = Config::read(&mut target)?;

@@ -304,12 +304,12 @@ pub(crate) const NVME: &Family<NvmeParams> = &Family {
 
 pub(crate) const SPDK_VHOST: &Family<SpdkVhostParams> = &Family {
     name: "spdk_vhost",
-    about: "SPDK's vhost_controller_set_coalescing: a delay that grows with the rate, without bound",
+    about: "SPDK's vhost_controller_set_coalescing: a delay that grows with the rate, up to 60 s",
     profiles: &[("default", SpdkVhostParams { delay_base_us: 50, iops_threshold: 60_000 })],
     keys: &[
         Key {
             name: "delay_base_us",
-            kind: Kind::Number(0, u32::MAX as u64),
+            kind: Kind::Number(0, SpdkVhostParams::DELAY_MAX_US as u64),
             about: "base delay, in us; 0: no coalescing",
             get: |p| Value::Number(p.delay_base_us.into()),
             set: |p, v| p.delay_base_us = narrow(v),

@@ -392,3 +392,20 @@ fn tickets_are_not_given_twice() {
     let in_time = Completion { mark: new[3], ..late };
     assert_eq!(policy.on_completion(4, &in_time), Decision::Hold(HoldReason::Burst));
 }
+
+/// At any rate: here each window has a thousand times the completions of the threshold.
+#[test]
+fn spdk_vhost_delays_no_longer_than_a_minute() {
+    const MS: u64 = 1_000_000;
+    let spec = "spdk_vhost:delay_base_us=60000000,iops_threshold=100".parse().unwrap();
+    let mut policy = AnyPolicy::new(spec, 1_000_000_000).unwrap();
+    for window in 2..100 {
+        let now = window * 10 * MS;
+        for _ in 0..1000 {
+            assert!(!policy.on_completion(now, &Completion::default()).is_deliver());
+        }
+        assert!(!policy.on_batch_end(now).is_deliver());
+        assert_eq!(policy.deadline(), Some(60_000 * MS), "after the start, which had the last signal");
+    }
+    assert!(policy.on_deadline(60_000 * MS).is_deliver());
+}

@@ -79,6 +79,14 @@ fn says_what_is_wrong_and_what_is_allowed() {
         ("nvme:thr=0,host=on", "nvme: thr=0 is not for host=on: the host decides about it"),
         ("nvme:thr=256", "nvme: thr=256 is out of range; allowed: 0 to 255"),
         (
+            "spdk_vhost:delay_base_us=60000001",
+            "spdk_vhost: delay_base_us=60000001 is out of range; allowed: 0 to 60000000",
+        ),
+        (
+            "spdk_vhost:delay_base_us=4294967295",
+            "spdk_vhost: delay_base_us=4294967295 is out of range; allowed: 0 to 60000000",
+        ),
+        (
             "cint:hints=flush+fsync",
             "cint: hints=flush+fsync has an unknown word \"fsync\"; allowed: flush, fua, ioprio, batch, single, idle joined by +, or all, or none",
         ),

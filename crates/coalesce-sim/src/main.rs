@@ -44,7 +44,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("coalesce-sim: {error:#}");
+            let text = format!("coalesce-sim: {error:#}"); // what was read may be quoted
+            eprintln!("{}", coalesce_cli::printable(&text));
             ExitCode::FAILURE
         }
     }

@@ -7,8 +7,11 @@ pub mod page;
 pub mod text;
 
 use crate::event::Event;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use hdrhistogram::Histogram;
+use std::fs::{File, Metadata};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Percentiles of a curve. Those on the axis of nines get a marker.
@@ -123,6 +126,11 @@ impl Outputs {
         self.html.is_some() || self.csv.is_some()
     }
 
+    /// The files that are wanted.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.html.iter().chain(&self.csv)
+    }
+
     /// Writes what is wanted.
     ///
     /// # Errors
@@ -144,4 +152,19 @@ impl Outputs {
 /// It cannot be written.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("report {}", path.display()))
+}
+
+/// Refuses to write to the file that is read, by whatever name; `-` is standard input.
+///
+/// # Errors
+/// One of `outputs` is that file.
+pub fn refuse_input<'a>(input: &Path, outputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    let stdin = || File::from(std::io::stdin().as_fd().try_clone_to_owned()?).metadata();
+    let about = if input == Path::new("-") { stdin() } else { input.metadata() };
+    let Ok(input) = about else { return Ok(()) }; // it is not there, and reading it says so
+    let is_input = |output: Metadata| (output.dev(), output.ino()) == (input.dev(), input.ino());
+    match outputs.into_iter().find(|output| output.metadata().is_ok_and(is_input)) {
+        Some(output) => bail!("report {}: it is the file that is read: name another", output.display()),
+        None => Ok(()),
+    }
 }

@@ -170,6 +170,68 @@ fn reports_are_whole() {
     assert!(table.lines().count() == 4 && table.contains("\n,\"vic:cif_threshold=2,epoch=1ms\",392,"), "{table}");
 }
 
+/// By whatever name an output is what is read, it stays.
+#[test]
+fn no_output_overwrites_what_is_read() {
+    let folder = temporary("no_output");
+    let _ = std::fs::remove_dir_all(&folder); // of an earlier run
+    std::fs::create_dir(&folder).unwrap();
+    let [input, linked, pointing] = ["input", "linked", "pointing"].map(|name| folder.join(name));
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/mixed.toml");
+    for (source, arguments) in [
+        (trace("nvme.jsonl"), &["replay", "--html"][..]),
+        (trace("nvme.jsonl"), &["replay", "--csv"]),
+        (trace("nvme.jsonl"), &["replay", "--plot"]),
+        (trace("nvme.jsonl"), &["calibrate", "--delta-max", "10us", "--html"]),
+        (plan.clone(), &["run", "--html"]),
+        (plan, &["run", "--csv"]),
+    ] {
+        std::fs::copy(&source, &input).unwrap();
+        std::fs::hard_link(&input, &linked).unwrap();
+        std::os::unix::fs::symlink("input", &pointing).unwrap();
+        for output in [input.clone(), linked.clone(), pointing.clone(), folder.join("../no_output/./input")] {
+            let [name, read] = [&output, &input].map(|path| path.to_str().unwrap());
+            let said = stderr(&[arguments, &[name, read]].concat(), "");
+            assert_eq!(said, format!("coalesce-sim: report {name}: it is the file that is read: name another\n"));
+            assert!(std::fs::read(&input).unwrap() == std::fs::read(&source).unwrap(), "{arguments:?}");
+        }
+        for path in [&input, &linked, &pointing] {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    std::fs::copy(trace("nvme.jsonl"), &input).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_coalesce-sim"))
+        .args(["replay", "-", "--html"])
+        .arg(&input)
+        .stdin(std::fs::File::open(&input).unwrap())
+        .output()
+        .unwrap();
+    assert!(!output.status.success() && std::fs::read(&input).unwrap() == std::fs::read(trace("nvme.jsonl")).unwrap());
+}
+
+/// A trace may come from anywhere.
+#[test]
+fn nothing_in_a_trace_is_obeyed_by_a_terminal() {
+    let line = |event: &str, id: u32| {
+        let disk = format!("\\u001b]0;{id}\\u0007\u{9b}2J");
+        format!("{{\"time_ns\":{id},\"disk\":\"{disk}\",\"queue\":0,\"event\":\"{event}\",\"id\":{id}}}\n")
+    };
+    let good: String = (1..4).flat_map(|id| [line("submit", id), line("complete", id)]).collect();
+    let nowhere = good.clone() + &line("\x1b[31mgone", 9);
+    let is_shown = |text: &[u8]| !String::from_utf8_lossy(text).chars().any(|c| c.is_control() && c != '\n');
+    for arguments in [&["explain", "-"][..], &["explain", "-", "--json"], &["replay", "-"], &["replay", "-", "--json"]]
+    {
+        let output = sim(arguments, &good);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        assert!(is_shown(&output.stdout) && is_shown(&output.stderr), "{arguments:?}: {output:?}");
+        let output = sim(arguments, &nowhere);
+        assert!(!output.status.success(), "{arguments:?}: {output:?}");
+        assert!(is_shown(&output.stdout) && is_shown(&output.stderr), "{arguments:?}: {output:?}");
+    }
+    let output = sim(&["explain", "-", "--queue", "none\x1b[2J"], &good);
+    assert!(!output.status.success() && is_shown(&output.stderr), "{output:?}");
+}
+
 /// The pictures of the documentation are those that its commands draw.
 #[test]
 fn the_pictures_of_the_policies_are_drawn_from_their_commands() {

@@ -13,9 +13,9 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most mappings of one front end at a time: 8 times the regions of a guest, because requests in flight keep
+/// The most mappings of one front end at a time: more than twice the regions of a guest, because requests in flight keep
 /// earlier mappings.
-pub const MAPPINGS_MAX: usize = 256;
+pub const MAPPINGS_MAX: usize = 1024;
 /// The most mappings of all front ends together.
 const REGISTRY_LEN: usize = 8192;
 

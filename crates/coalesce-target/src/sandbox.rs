@@ -112,6 +112,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
+    libc::SYS_mincore,
     libc::SYS_brk,
     // Threads: they wait for each other and end. None is created.
     libc::SYS_futex,

@@ -88,9 +88,9 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// [wakes](crate::queue::QueueThread::wake) the queue itself.
     fn kick(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Whether the guest has put nothing into its ring since the ring was made.
-    fn is_untouched(&self) -> bool {
-        false
+    /// Is called after each kick of the descriptor. What is to be logged: that the guest seems to write to other memory.
+    fn after_kick(&mut self) -> Option<&'static str> {
+        None
     }
 
     /// Kicks without the descriptor since this was asked last.

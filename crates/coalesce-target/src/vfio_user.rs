@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// How long an answer may wait for requests in flight. QEMU waits 5 s for it.
 pub const PATIENCE: Duration = Duration::from_secs(4);
+/// A client changes guest memory in several messages. The change is over with the first message about anything else, or when
+/// none has come for this time.
+pub const CHANGE_ENDS_AFTER: Duration = Duration::from_secs(1);
 
 /// A PCI device with its registers in BAR 0. All calls come from the connection's thread, in the order of the messages.
 ///
@@ -36,6 +39,12 @@ pub trait PciDevice {
     /// The guest memory `range` goes away. It is no longer found ([`memory::DmaMemory::slice`]). The device stops using it,
     /// and drops its slices of it soon. The client gets its answer when all are dropped.
     fn unmap(&mut self, range: Range<u64>);
+
+    /// Guest memory was mapped.
+    fn map(&mut self);
+
+    /// A change of guest memory is over, in which some was unmapped. What is not mapped now does not return soon.
+    fn memory_changed(&mut self);
 
     /// Everything becomes as after power-on, bus mastering off included. Guest memory and eventfds stay. After this call
     /// the device signals no vector for anything that came before it.

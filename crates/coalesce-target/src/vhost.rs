@@ -43,14 +43,14 @@ use virtio_bindings::bindings::virtio_blk::{
 };
 use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
-use vm_memory::{GuestAddress, GuestMemoryBackend as _, GuestMemoryRegion as _};
+use vm_memory::{GuestAddress, GuestMemory as _, GuestMemoryBackend as _, GuestMemoryRegion as _, Permissions};
 use vmm_sys_util::eventfd::EventFd;
 use vring::{Broken, Setup, Vring};
 
 /// The largest queue size, in entries.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
-/// The most regions of guest memory.
-const MEMORY_SLOTS: u64 = 32;
+/// The most regions of guest memory: as many as the kernel's vhost has, and QEMU uses.
+const MEMORY_SLOTS: u64 = 509;
 /// The largest in-flight record, in bytes: the size of a huge page, and more than all queues need.
 pub const INFLIGHT_LEN_MAX: u64 = 2 << 20;
 
@@ -70,8 +70,27 @@ struct RingState {
     addresses: Option<[u64; 3]>,
     next_avail: u16,
     is_enabled: bool,
+    is_away: bool, // it is in no guest memory, and rests until it is again
     used_in_log: Option<GuestAddress>,
     phase: Phase,
+}
+
+impl RingState {
+    /// Whether all of it is in guest memory.
+    fn is_in(&self, memory: &GuestMemory) -> bool {
+        let Some([descriptors, available, used]) = self.addresses else { return false };
+        let size = u64::from(self.size);
+        [(descriptors, 16 * size), (available, 6 + 2 * size), (used, used_ring_len(self.size))]
+            .into_iter()
+            .all(|(at, len)| memory.check_range(GuestAddress(at), len as usize, Permissions::ReadWrite))
+    }
+
+    /// Has the queue take requests, or not.
+    fn apply(&self, queue: &QueueThread<Vring>) {
+        if matches!(self.phase, Phase::Running) {
+            queue.ask(|answer| Control::Enable(self.is_enabled && !self.is_away, answer));
+        }
+    }
 }
 
 /// Whether a queue serves a ring.
@@ -211,21 +230,46 @@ impl Connection {
     }
 
     /// Changes the guest memory. Returns when every queue uses it, because the front end may unmap memory once it has
-    /// the answer.
+    /// the answer. A layout changes region by region: a ring that is in none for a while completes what is in flight, and
+    /// rests.
     fn set_memory(&mut self, memory: Regions) -> Result<()> {
-        self.memory = Arc::new(memory.into());
+        let memory = Arc::new(GuestMemory::from(memory));
+        for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
+            if matches!(ring.phase, Phase::Running) && !ring.is_away && !ring.is_in(&memory) {
+                queue.ask(Control::Drain);
+                ring.is_away = true;
+            }
+        }
+        self.memory = memory;
         self.set_logs()?;
-        for queue in self.queues.iter() {
+        for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
             let memory = self.memory.clone();
             queue.change(Part::Other, move |vring| vring.set_memory(memory));
+            if ring.is_away && ring.is_in(&self.memory) {
+                ring.is_away = false;
+                ring.apply(queue);
+            }
         }
         Ok(())
     }
 
+    /// What of the negotiated features matters to a ring: EVENT_IDX and FLUSH.
+    fn ring_features(&self) -> (bool, bool) {
+        let has = |feature: u32| self.features & 1 << feature != 0;
+        (has(VIRTIO_RING_F_EVENT_IDX), has(VIRTIO_BLK_F_FLUSH))
+    }
+
+    /// Tells running rings what was negotiated anew: legacy drivers may kick before they have said what they can.
+    fn set_ring_features(&self) {
+        let (event_idx, can_flush) = self.ring_features();
+        for queue in self.queues.iter() {
+            queue.change(Part::Interrupt, move |vring| vring.set_features(event_idx, can_flush));
+        }
+    }
+
     /// Starts a ring if the front end has sent everything that a start needs.
     fn start(&mut self, index: u8) -> Result<()> {
-        let has = |feature: u32| self.features & 1 << feature != 0;
-        let (event_idx, can_flush) = (has(VIRTIO_RING_F_EVENT_IDX), has(VIRTIO_BLK_F_FLUSH));
+        let (event_idx, can_flush) = self.ring_features();
         let inflight = self.inflight.clone().map(|region| (region, usize::from(index)));
         let (memory, disk) = (self.memory.clone(), self.disk.clone());
         let logs = self.rings.get(usize::from(index)).map_or(Ok(Logs::default()), |ring| self.logs(ring))?;
@@ -247,6 +291,7 @@ impl Connection {
         }
         queue.send(Control::Start(Box::new(vring), ring.is_enabled));
         ring.phase = Phase::Running;
+        ring.is_away = false;
         Ok(())
     }
 
@@ -374,16 +419,17 @@ impl VhostUserBackendReqHandlerMut for Connection {
     fn set_features(&mut self, features: u64) -> Answer<()> {
         answer("SET_FEATURES", || {
             let offered = self.offered();
-            if features & !offered != 0 || features & 1 << VIRTIO_F_VERSION_1 == 0 {
-                bail!("the features are {features:#x}; offered: {offered:#x}, with VERSION_1 required");
+            // Without VERSION_1 the driver is a legacy one. In a guest with our byte order its rings and requests are the
+            // same; for any other order QEMU wants a protocol feature that is not offered.
+            ensure!(features & !offered == 0, "the features are {features:#x}; offered: {offered:#x}");
+            let before = std::mem::replace(&mut self.features, features);
+            if (before ^ features) & (1 << VIRTIO_RING_F_EVENT_IDX | 1 << VIRTIO_BLK_F_FLUSH) != 0 {
+                self.set_ring_features();
             }
-            self.features = features;
             if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
                 for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
                     ring.is_enabled = true; // without the feature no message enables it
-                    if matches!(ring.phase, Phase::Running) {
-                        queue.ask(|answer| Control::Enable(true, answer));
-                    }
+                    ring.apply(queue);
                 }
             }
             self.set_logs()
@@ -514,9 +560,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
         answer("SET_VRING_ENABLE", || {
             let (ring, queue) = self.ring(index)?;
             ring.is_enabled = enable;
-            if matches!(ring.phase, Phase::Running) {
-                queue.ask(|answer| Control::Enable(enable, answer));
-            }
+            ring.apply(queue);
             Ok(())
         })
     }

@@ -633,6 +633,35 @@ fn features_are_read_back_as_they_were_set() {
     );
 }
 
+/// EDK2 creates two I/O queues, and does not ask how many there are.
+#[test]
+fn a_host_that_does_not_ask_has_two_queues() {
+    let mut host = Host::with(&Setup { queues: 1, ..Setup::default() });
+    assert_eq!(host.get_feature(7, 0), (0, 0x0001_0001));
+    for round in 0..2 {
+        let mut queues =
+            [1, 2].map(|id| (host.create_cq(id, 8, u16::from(round == 1), true), host.create_sq(id, 8, id)));
+        for (cq, sq) in &mut queues {
+            for i in 0..20 {
+                assert_eq!(host.io((sq, cq), read(i, 1)), 0);
+            }
+        }
+        let third = Sqe::new(5).prps(0x30_0000, 0).dword(10, 3 | 7 << 16).dword(11, 1);
+        assert_eq!(host.admin(third), (0x101 | DNR, 0), "there is no third");
+        host.doorbell(6, 1);
+        host.assert_alive();
+        host.disable();
+        host.enable();
+    }
+    // One that asks has as many as the disk.
+    assert_eq!(host.set_feature(7, 0x0001_0001), (0, 0));
+    assert_eq!(host.get_feature(7, 0), (0, 0));
+    host.create_cq(1, 8, 1, true);
+    let second = Sqe::new(5).prps(0x30_0000, 0).dword(10, 2 | 7 << 16).dword(11, 1);
+    assert_eq!(host.admin(second), (0x101 | DNR, 0));
+    host.assert_alive();
+}
+
 /// Feature 09h under a policy that would hold everything.
 #[test]
 fn coalescing_disable_delivers_what_is_held_and_exempts_the_vector() {

@@ -52,10 +52,7 @@ impl Remote {
         ];
         remote.ask(1, &version.concat(), &[]);
         for (address, size, file, is_writable) in regions(ram) {
-            let numbers = [0, address, size].map(u64::to_le_bytes).concat();
-            let map = [&32_u32.to_le_bytes()[..], &(1 | u32::from(is_writable) << 1).to_le_bytes(), &numbers].concat();
-            let files: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
-            remote.ask(2, &map, &files);
+            remote.map(0, address..address + size, file.as_ref(), is_writable);
         }
         for (i, eventfd) in eventfds.iter().enumerate() {
             let set = [20, 4 | 32, 2, i as u32, 1].map(u32::to_le_bytes).concat();
@@ -91,6 +88,19 @@ impl Remote {
 
     fn ask(&self, command: u16, payload: &[u8], files: &[RawFd]) -> Vec<u8> {
         self.try_ask(command, payload, files).unwrap_or_else(|errno| panic!("command {command}: errno {errno}"))
+    }
+
+    /// Maps guest memory, from this offset of a file on.
+    fn map(&self, offset: u64, range: Range<u64>, file: Option<&File>, is_writable: bool) {
+        let numbers = [offset, range.start, range.end - range.start].map(u64::to_le_bytes).concat();
+        let map = [&32_u32.to_le_bytes()[..], &(1 | u32::from(is_writable) << 1).to_le_bytes(), &numbers].concat();
+        let files: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
+        self.ask(2, &map, &files);
+    }
+
+    /// Unmaps all guest memory.
+    fn unmap_all(&self) {
+        self.ask(3, &[&24_u32.to_le_bytes()[..], &2_u32.to_le_bytes(), &[0; 16]].concat(), &[]);
     }
 
     fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
@@ -136,6 +146,12 @@ impl PciDevice for Remote {
     fn unmap(&mut self, range: Range<u64>) {
         let numbers = [range.start, range.end - range.start].map(u64::to_le_bytes).concat();
         self.ask(3, &[&24_u32.to_le_bytes()[..], &[0; 4], &numbers].concat(), &[]);
+    }
+
+    fn map(&mut self) {}
+
+    fn memory_changed(&mut self) {
+        self.config(0);
     }
 
     fn reset(&mut self) -> bool {
@@ -300,9 +316,36 @@ fn memory_is_unmapped_when_nothing_uses_it() {
     }
     host.ring_sq(&sq);
     host.controller.unmap(0..RAM);
+    assert_eq!(host.get32(0x1c), 1, "it is not used");
+    host.ring_sq(&sq);
     host.wait_csts(3, 2);
     host.disable();
     assert_eq!(host.get32(0x1c), 0);
+}
+
+/// As QEMU does it when firmware protects a part of the RAM: all of it goes, and returns in pieces.
+#[test]
+fn queues_survive_that_all_memory_goes_and_returns_in_pieces() {
+    for policy in ["none", "auto"] {
+        let (directory, _disk) = served(policy);
+        let (mut host, remote) = host(&directory.path().join("socket"), 2);
+        let file = host.ram_file.try_clone().unwrap();
+        let (mut sq, mut cq) = host.pair(16);
+        host.use_shadow(DATA + 0x40_0000, DATA + 0x40_1000);
+        for round in 0..20 {
+            for _ in 0..15 {
+                host.submit(&mut sq, Sqe::io(READ).blocks(round, 8).prps(DATA, 0));
+            }
+            remote.unmap_all();
+            for (start, end, is_writable) in
+                [(0, 0xA_0000, true), (0xA_0000, 0xC_0000, false), (0xC_0000, 0x21_1000, true), (0x21_1000, RAM, true)]
+            {
+                remote.map(start, start..end, Some(&file), is_writable);
+            }
+            assert!(host.reap(&mut cq, 15).iter().all(|cqe| cqe.status == 0));
+            host.assert_alive();
+        }
+    }
 }
 
 /// The process of a disk, with its sandbox.

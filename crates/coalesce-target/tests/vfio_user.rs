@@ -72,6 +72,8 @@ enum Told {
     Write(u64, Vec<u8>),
     BusMaster(bool),
     Unmap(Range<u64>),
+    Map,
+    MemoryChanged,
     Reset,
 }
 
@@ -106,6 +108,14 @@ impl PciDevice for Toy {
 
     fn unmap(&mut self, range: Range<u64>) {
         self.tell(Told::Unmap(range));
+    }
+
+    fn map(&mut self) {
+        self.tell(Told::Map);
+    }
+
+    fn memory_changed(&mut self) {
+        self.tell(Told::MemoryChanged);
     }
 
     fn reset(&mut self) -> bool {
@@ -469,6 +479,7 @@ fn memory_is_found_as_long_as_it_is_mapped() {
     let mut bench = Bench::new();
     let file = memfd(1 << 20);
     bench.client.map_as(3, 0x4000, 0x10_0000, 0x8000, Some(&file)).unwrap();
+    assert_eq!(bench.told(), Told::Map);
     let slice = bench.memory.slice(0x10_0010, 4, Access::Write).unwrap();
     assert!(slice.write(0, &[1, 2, 3, 4]));
     let mut bytes = [0; 4];
@@ -481,11 +492,40 @@ fn memory_is_found_as_long_as_it_is_mapped() {
     // All: bit 1.
     for i in 0..3 {
         bench.client.map(i << 20, 1 << 20, Some(&file)).unwrap();
+        assert_eq!(bench.told(), Told::Map);
     }
     bench.client.unmap(2, 0, 0).unwrap();
     assert_eq!([bench.told(), bench.told(), bench.told()], [0, 1, 2].map(|i| Told::Unmap(i << 20..(i + 1) << 20)));
     bench.client.unmap(2, 0, 0).unwrap();
     bench.client.map(0, 1 << 20, Some(&file)).unwrap();
+    bench.end().unwrap();
+}
+
+/// A change is several messages. It is over when the client does something else, or nothing.
+#[test]
+fn the_end_of_a_change_of_memory_is_told() {
+    let mut bench = Bench::new();
+    let file = memfd(2 << 20);
+    bench.client.map(0, 1 << 20, Some(&file)).unwrap();
+    bench.assert_serves();
+    for _ in 0..2 {
+        bench.client.unmap(0, 0, 1 << 20).unwrap();
+        bench.client.map(0, 1 << 20, Some(&file)).unwrap();
+        bench.client.map(1 << 20, 1 << 20, Some(&file)).unwrap();
+        bench.client.unmap(0, 1 << 20, 1 << 20).unwrap();
+    }
+    bench.client.read(BAR0, 0, 4);
+    bench.client.read(BAR0, 0, 4);
+    bench.client.unmap(2, 0, 0).unwrap();
+    let change = [Told::Unmap(0..1 << 20), Told::Map, Told::Map, Told::Unmap(1 << 20..2 << 20)];
+    let reads = [Told::Read(0, 4), Told::Read(0, 4), Told::Unmap(0..1 << 20)];
+    let before = [Told::Map, Told::Write(0x100, vec![1, 2, 3, 4]), Told::Read(0x100, 4)];
+    let expected = [&before[..], &change, &change, &[Told::MemoryChanged], &reads, &[Told::MemoryChanged]].concat();
+    let told: Vec<_> = (0..expected.len()).map(|_| bench.told()).collect();
+    assert_eq!(told, expected, "the last one without a message");
+    bench.client.unmap(2, 0, 0).unwrap();
+    bench.assert_serves();
+    assert_eq!(bench.told(), Told::Write(0x100, vec![1, 2, 3, 4]), "nothing has changed");
     bench.end().unwrap();
 }
 
@@ -567,6 +607,7 @@ fn a_client_that_others_wrote_is_served() {
 fn unmap_is_answered_when_requests_in_flight_have_completed() {
     let mut bench = Bench::new();
     bench.client.map(0, 1 << 20, Some(&memfd(1 << 20))).unwrap();
+    assert_eq!(bench.told(), Told::Map);
     let in_flight = [0, 0x1000].map(|at| bench.memory.slice(at, 512, Access::Write).unwrap());
     bench.client.send(DMA_UNMAP, 0, &dma_unmap(0, 0, 1 << 20), &[]);
     assert_eq!(bench.told(), Told::Unmap(0..1 << 20));
@@ -599,6 +640,7 @@ fn unmap_takes_a_whole_region_or_all() {
     let mut bench = Bench::new();
     let client = &mut bench.client;
     client.map(0x10_0000, 1 << 20, Some(&memfd(1 << 20))).unwrap();
+    assert_eq!(bench.told.recv_timeout(PATIENCE), Ok(Told::Map));
     let inexact =
         [(0x10_0000, 1 << 19), (0x10_0000, 1 << 21), (0x18_0000, 1 << 19), (0, 1 << 20), (0x10_0000, 0), (0, 0)];
     for (address, size) in inexact.into_iter().chain([(0x10_0000, u64::MAX), (u64::MAX, u64::MAX)]) {

@@ -15,8 +15,8 @@ use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
-use crate::Error;
 use crate::memory::PAGE;
+use crate::{Error, connect};
 
 const HEADER_BYTES: usize = 16;
 /// Bytes of the largest answer that is understood.
@@ -50,7 +50,7 @@ pub struct Client {
 impl Client {
     /// Connects, and agrees on the version. All answers must come until `deadline`.
     pub fn connect(path: &Path, deadline: Instant) -> Result<Self, Error> {
-        let stream = UnixStream::connect(path).map_err(|error| Error::Connect(error.to_string()))?;
+        let stream = connect(path, left(deadline)?).map_err(|error| Error::Connect(error.to_string()))?;
         stream.set_write_timeout(Some(left(deadline)?))?;
         let client = Self { stream: Mutex::new(stream), deadline };
         let version = [&[0; 4][..], b"{\"capabilities\":{\"max_msg_fds\":1}}\0"].concat();
@@ -154,12 +154,17 @@ impl Client {
 
     /// Receives the first bytes of a message, and the file that comes with them.
     fn receive_first(&self, stream: &UnixStream, buffer: &mut [u8]) -> Result<(usize, Option<File>), Error> {
-        stream.set_read_timeout(Some(left(self.deadline)?))?;
         let mut control = cmsg_space!([RawFd; 1]);
         let mut parts = [IoSliceMut::new(buffer)];
-        let message = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC)
-            .map_err(|error| not_received(error.into()))?;
         let mut file = None;
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = loop {
+            stream.set_read_timeout(Some(left(self.deadline)?))?;
+            match recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut control), flags) {
+                Err(Errno::EINTR) => {}
+                outcome => break outcome.map_err(|error| not_received(error.into()))?,
+            }
+        };
         for part in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(fds) = part {
                 // SAFETY: the descriptors have just been received, and nobody else has them.
@@ -169,15 +174,23 @@ impl Client {
         Ok((message.bytes, file))
     }
 
-    fn receive(&self, stream: &mut UnixStream, buffer: &mut [u8]) -> Result<(), Error> {
-        stream.set_read_timeout(Some(left(self.deadline)?))?;
-        stream.read_exact(buffer).map_err(not_received)
+    fn receive(&self, stream: &mut UnixStream, mut buffer: &mut [u8]) -> Result<(), Error> {
+        while !buffer.is_empty() {
+            stream.set_read_timeout(Some(left(self.deadline)?))?; // each time: it may send a byte at a time
+            match stream.read(buffer) {
+                Ok(0) => return Err(Error::Closed),
+                Ok(len) => buffer = &mut buffer[len..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(not_received(error)),
+            }
+        }
+        Ok(())
     }
 }
 
 fn not_received(error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Error::Closed,
+        io::ErrorKind::ConnectionReset => Error::Closed,
         io::ErrorKind::WouldBlock => no_answer(),
         _ => error.into(),
     }
@@ -278,11 +291,14 @@ fn send(
     let message = [header, payload.to_vec()].concat();
     let fds: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
     let control: Vec<_> = file.iter().map(|_| ControlMessage::ScmRights(&fds)).collect();
-    match sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(&message)], &control, MsgFlags::MSG_NOSIGNAL, None) {
-        Ok(sent) if sent == message.len() => Ok(()),
-        Ok(_) | Err(Errno::EAGAIN) => Err(Error::Protocol("the target does not read its messages")),
-        Err(Errno::EPIPE | Errno::ECONNRESET) => Err(Error::Closed),
-        Err(error) => Err(error.into()),
+    loop {
+        match sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(&message)], &control, MsgFlags::MSG_NOSIGNAL, None) {
+            Ok(sent) if sent == message.len() => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Ok(_) | Err(Errno::EAGAIN) => return Err(Error::Protocol("the target does not read its messages")),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(Error::Closed),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

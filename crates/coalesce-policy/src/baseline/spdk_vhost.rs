@@ -1,7 +1,7 @@
 //! SPDK's vhost coalescing (`vhost_controller_set_coalescing`), as its source describes it, flaws included: below the
-//! threshold the old delay stays and completions go on counting, the delay has no bound but 32 bits, and neither
-//! commands in flight nor hints are looked at. Its clock belongs to a session and looks at one queue at a time, which a
-//! machine for one queue cannot show.
+//! threshold the old delay stays and completions go on counting, and neither commands in flight nor hints are looked at.
+//! Its clock belongs to a session and looks at one queue at a time, which a machine for one queue cannot show. One flaw is
+//! left out: SPDK's delay has no bound but the 32 bits in which it is computed.
 
 use super::Held;
 use crate::completion::Completion;
@@ -13,10 +13,15 @@ use coalesce_decision::ticks::ticks_down;
 /// Parameters, by SPDK's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpdkVhostParams {
-    /// `delay_base_us`; 0: off.
+    /// `delay_base_us`, at most [`DELAY_MAX_US`](Self::DELAY_MAX_US); 0: off.
     pub delay_base_us: u32,
     /// `iops_threshold`: completions per second above which signals are delayed.
     pub iops_threshold: u32,
+}
+
+impl SpdkVhostParams {
+    /// The longest delay, in us, and the longest base of one: no guest waits longer, whatever its rate is.
+    pub const DELAY_MAX_US: u32 = 60_000_000;
 }
 
 /// The load is looked at every 10 ms.
@@ -66,7 +71,7 @@ impl SpdkVhost {
         self.held.deliver(reason)
     }
 
-    /// delay = base * (completions - threshold) / threshold, in 32 bits, where the threshold is per window.
+    /// delay = base * (completions - threshold) / threshold, where the threshold is per window.
     fn look(&mut self) {
         let SpdkVhostParams { delay_base_us, iops_threshold } = self.params;
         let threshold = iops_threshold / 100;
@@ -74,8 +79,8 @@ impl SpdkVhost {
             return;
         }
         let over = self.completions - threshold;
-        let delay_us = delay_base_us.wrapping_mul(over).checked_div(threshold).unwrap_or(0);
-        self.delay = ticks_down(u64::from(delay_us) * 1000, self.tick_hz);
+        let delay_us = (u64::from(delay_base_us) * u64::from(over)).checked_div(threshold.into()).unwrap_or(0);
+        self.delay = ticks_down(delay_us.min(SpdkVhostParams::DELAY_MAX_US.into()) * 1000, self.tick_hz);
         self.completions = 0;
     }
 }

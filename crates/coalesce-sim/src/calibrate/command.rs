@@ -5,7 +5,7 @@ use crate::contender::Contender;
 use crate::plan::{Machine, Preset};
 use crate::replay::command::{TraceArgs, about, facts, notes};
 use crate::replay::trace::Format;
-use crate::report::{Report, page, text, write};
+use crate::report::{Report, page, refuse_input, text, write};
 use crate::units::Cost;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args};
@@ -105,10 +105,13 @@ impl Command {
     /// Calibrates, and prints what was found.
     ///
     /// # Errors
-    /// The trace is malformed, or has no bursts.
+    /// The trace is malformed, has no bursts, or is the output.
     pub fn run(&self) -> Result<()> {
         let found = match (&self.trace, self.device) {
-            (Some(path), _) => self.trace(path)?,
+            (Some(path), _) => {
+                refuse_input(path, &self.html)?;
+                self.trace(path)?
+            }
             (None, Some(preset)) => self.device(preset)?,
             (None, None) => bail!("needs a trace or --device"),
         };

@@ -5,7 +5,7 @@ use super::trace::{Counts, Format, Options, Trace};
 use super::{Optimum, Outcome, Replay, replay, replay_beside_optimum};
 use crate::contender::Contender;
 use crate::report::page::picture;
-use crate::report::{Entry, Outputs, Percentiles, Report, Section, write};
+use crate::report::{Entry, Outputs, Percentiles, Report, Section, refuse_input, write};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use coalesce_charts::counted;
@@ -130,8 +130,9 @@ impl Command {
     /// Replays, and prints.
     ///
     /// # Errors
-    /// The trace is malformed or cannot be read, or a policy is not right for it.
+    /// The trace is malformed or cannot be read, or is one of the outputs; or a policy is not right for it.
     pub fn run(&self) -> Result<()> {
+        refuse_input(&self.trace.trace, self.outputs.files().chain(&self.plot))?;
         let policies = match self.policies.as_slice() {
             [] => DEFAULT_POLICIES.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?,
             policies => policies.to_vec(),

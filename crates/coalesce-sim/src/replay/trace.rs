@@ -203,8 +203,9 @@ struct Sink {
 }
 
 impl Sink {
-    /// The index of a queue by this name.
+    /// The index of a queue by this name. It is shown as it is, so nothing in it may be what a terminal obeys.
     fn queue(&mut self, name: &str) -> usize {
+        let name = &*coalesce_cli::printable(name);
         if let Some(&index) = self.indices.get(name) {
             return index;
         }

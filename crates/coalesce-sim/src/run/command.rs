@@ -4,7 +4,7 @@ use super::report::report;
 use super::{Job, jobs, run_jobs};
 use crate::outcome::{Outcome, ThreadOutcome};
 use crate::plan::Plan;
-use crate::report::{Outputs, text};
+use crate::report::{Outputs, refuse_input, text};
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -61,8 +61,9 @@ impl Command {
     /// Runs the plan and prints what came out.
     ///
     /// # Errors
-    /// The plan is wrong; standard output is closed; a checker found something wrong in a run without faults.
+    /// The plan is wrong, or is one of the outputs; standard output is closed; a checker found something wrong in a run without faults.
     pub fn run(self) -> Result<()> {
+        refuse_input(&self.plan, self.outputs.files())?;
         let mut plan = Plan::read(&self.plan)?;
         plan.seed = self.seed.unwrap_or(plan.seed);
         let jobs = jobs(&plan)?;

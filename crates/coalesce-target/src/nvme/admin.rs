@@ -4,6 +4,7 @@ use super::doorbell::Doorbells;
 use super::rings::CompletionQueue;
 use super::spec::{Cqe, Status, log};
 use crate::vfio_user::irq::Vectors;
+use crate::vfio_user::memory::Slice;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,6 +62,8 @@ pub struct Session {
     vectors: Vectors,
     is_over: AtomicBool,
     is_bus_master: AtomicBool,
+    is_memory_changing: AtomicBool,
+    waits_for_memory: AtomicBool, // a vector does
     admin: Mutex<Admin>,
 }
 
@@ -96,8 +99,15 @@ impl Session {
             deleted: Vec::new(),
             shutdowns: 0,
         };
-        let (is_over, is_bus_master) = (AtomicBool::new(false), AtomicBool::new(is_bus_master));
-        Self { doorbells, vectors, is_over, is_bus_master, admin: Mutex::new(admin) }
+        Self {
+            doorbells,
+            vectors,
+            is_over: AtomicBool::new(false),
+            is_bus_master: AtomicBool::new(is_bus_master),
+            is_memory_changing: AtomicBool::new(false),
+            waits_for_memory: AtomicBool::new(false),
+            admin: Mutex::new(admin),
+        }
     }
 
     /// Whether the controller was reset. Then nothing is posted or signalled any more.
@@ -114,6 +124,27 @@ impl Session {
     /// Bus mastering is on or off. While it is off nothing is posted or signalled: what completes meanwhile waits.
     pub fn set_bus_master(&self, on: bool) {
         self.is_bus_master.store(on, Ordering::Release);
+    }
+
+    /// Guest memory begins to change, or the change is over: what is not mapped then does not return soon.
+    pub fn set_memory_changing(&self, is_changing: bool) {
+        self.is_memory_changing.store(is_changing, Ordering::SeqCst);
+    }
+
+    /// A command of a vector needs memory that is not mapped. Returns whether it waits: until
+    /// [`take_waiting`](Self::take_waiting). Store and load are sequentially consistent on both sides, so either this sees
+    /// that the change is over, or that sees that a vector waits.
+    pub fn waits_for_memory(&self) -> bool {
+        if !self.is_memory_changing.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.waits_for_memory.store(true, Ordering::SeqCst);
+        self.is_memory_changing.load(Ordering::SeqCst)
+    }
+
+    /// Whether a vector waits for memory, since this was asked last.
+    pub fn take_waiting(&self) -> bool {
+        self.waits_for_memory.swap(false, Ordering::SeqCst)
     }
 
     /// Whether guest memory may be written, and the guest interrupted.
@@ -173,7 +204,7 @@ impl Admin {
     /// Whether another command can be fetched: there is room for its completion, too.
     pub fn has_room(&mut self) -> bool {
         let _ = self.cq.look().map_err(|_| self.report(0, Fault::Value));
-        usize::from(self.cq.room()) > self.waiting.len()
+        self.cq.is_here() && usize::from(self.cq.room()) > self.waiting.len()
     }
 
     fn complete(&mut self, cid: u16, outcome: Result<u32, Status>) {
@@ -184,13 +215,24 @@ impl Admin {
     fn post(&mut self) -> bool {
         let _ = self.cq.look().map_err(|_| self.report(0, Fault::Value));
         let mut posted = false;
-        while self.cq.room() > 0
+        while self.cq.is_here()
+            && self.cq.room() > 0
             && let Some(entry) = self.waiting.pop_front()
         {
             self.cq.post(Cqe { sq_head: self.sq_head, ..entry });
             posted = true;
         }
         posted
+    }
+
+    /// The memory of the queue goes away: what completes waits until it [returns](Self::resume).
+    pub fn suspend(&mut self) {
+        self.cq.suspend();
+    }
+
+    /// The memory of the queue is mapped again.
+    pub fn resume(&mut self, entries: Vec<Slice>) {
+        self.cq.resume(entries);
     }
 
     fn report(&mut self, queue: u16, fault: Fault) {

@@ -24,6 +24,14 @@ pub struct Command {
     pub data: Data,
 }
 
+impl Command {
+    /// Whether it fails because a part of its data is not in guest memory.
+    #[must_use]
+    pub fn misses_memory(&self) -> bool {
+        matches!(self.task, Task::Answer(Outcome::Error)) && self.failure == Status::DATA_TRANSFER
+    }
+}
+
 /// What a command needs until it completes.
 #[derive(Debug, Default)]
 pub struct Data {

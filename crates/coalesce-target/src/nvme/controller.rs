@@ -6,9 +6,10 @@
 //! a controller that it disabled.
 
 mod commands;
+mod memory;
 
 use super::admin::{ADMIN_VECTOR, Fault, Session};
-use super::doorbell::{Doorbells, Register, Shadow, Sleep};
+use super::doorbell::{Doorbells, Register, Sleep};
 use super::features::Features;
 use super::rings::{BadValue, CompletionQueue, SubmissionQueue};
 use super::spec::{CAP, CQE_LEN, Cc, SQE_LEN, VERSION, csts, register};
@@ -16,8 +17,9 @@ use super::vector::Vector;
 use crate::disk::Disk;
 use crate::queue::{Control, Part, QueueThread};
 use crate::vfio_user::irq::Vectors;
-use crate::vfio_user::memory::{Access, DmaMemory, PAGE, Slice};
+use crate::vfio_user::memory::{Access, DmaMemory, PAGE};
 use crate::vfio_user::{PATIENCE, PciDevice};
+use memory::{Place, ShadowPages};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +40,6 @@ pub struct Controller {
     features: Features,
     state: State,
     is_fatal: bool,
-    has_warned: bool,
     is_bus_master: bool,
     owes_shutdown: bool, // a host that lets go without one loses power
     cc: Cc,
@@ -58,25 +59,33 @@ enum State {
 struct Ready {
     session: Arc<Session>,
     admin_sq: SubmissionQueue,
-    admin: [Range<u64>; 2],
+    admin: [Place; 2],
     sqs: Vec<Option<Sq>>, // by identifier
     cqs: Vec<Option<Cq>>,
-    shadow: Option<(Arc<Shadow>, [Range<u64>; 2])>,
+    shadow: Option<ShadowPages>,
+    is_whole: bool, // none of these is away
     is_shutting_down: bool,
 }
 
 struct Sq {
     cq: u16,
+    thread: usize, // of its completion queue
     entries: u32,
-    memory: Range<u64>,
+    place: Place,
     is_deleting: bool,
 }
 
 struct Cq {
     thread: usize, // of its vector
     entries: u32,
-    memory: Range<u64>,
+    place: Place,
 }
+
+/// The most entries of an admin queue (AQA).
+const ADMIN_ENTRIES_MAX: usize = 4096;
+/// I/O queues of each kind that a host may create without asking for a number, even if the disk has fewer. EDK2 creates two,
+/// and does not ask.
+const QUEUES_UNASKED: u16 = 2;
 
 impl Controller {
     /// A controller after power-on. It has one more vector than there are `queues`: the first one is that of the admin
@@ -94,7 +103,6 @@ impl Controller {
             features,
             state: State::Disabled,
             is_fatal: false,
-            has_warned: false,
             is_bus_master: false,
             owes_shutdown: false,
             cc: Cc::default(),
@@ -108,9 +116,15 @@ impl Controller {
         controller
     }
 
+    /// The I/O queues of each kind that a host gets if it asks (Number of Queues).
+    fn queues_offered(&self) -> u16 {
+        self.queues.len() as u16 // at most 16
+    }
+
     /// The most I/O queues of each kind.
     fn queues_max(&self) -> u16 {
-        self.queues.len() as u16 // at most 16
+        let offered = self.queues_offered();
+        if self.features.has_asked_for_queues() { offered } else { offered.max(QUEUES_UNASKED) }
     }
 
     /// The thread that serves a vector. If a host has only one vector, that of the admin queue interrupts for I/O too.
@@ -210,7 +224,7 @@ impl Controller {
 
     fn enable(&mut self) {
         match self.admin_queues() {
-            Some(ready) => {
+            Ok(ready) => {
                 for (at, (queue, sleep)) in self.queues.iter().zip(&self.sleeps).enumerate() {
                     let is_exempt = self.features.is_exempt(at as u16 + 1);
                     let (place, session) = ((self.disk.clone(), at), ready.session.clone());
@@ -220,54 +234,53 @@ impl Controller {
                 self.state = State::Ready(Box::new(ready));
                 self.owes_shutdown = true;
             }
-            None => {
-                self.warn("the controller cannot be enabled: its configuration or its admin queues are not valid");
-                self.fail();
-            }
+            Err(why) => self.fail(&format!("the controller cannot be enabled: {why}")),
         }
     }
 
-    /// The admin queues as the registers describe them; `None`: they are not valid.
-    fn admin_queues(&self) -> Option<Ready> {
-        let [sq_entries, cq_entries] = [self.aqa & 0xfff, self.aqa >> 16].map(|entries| entries as usize + 1);
-        let are_valid = self.cc.is_supported()
-            && sq_entries > 1
-            && cq_entries > 1
-            && self.asq.is_multiple_of(PAGE)
-            && self.acq.is_multiple_of(PAGE);
-        if !are_valid {
-            return None;
+    /// The admin queues as the registers describe them, or why they are not valid.
+    fn admin_queues(&self) -> Result<Ready, String> {
+        if !self.cc.is_supported() {
+            let Cc(cc) = self.cc;
+            return Err(format!("CC is {cc:#x}; allowed: CSS, MPS and AMS of 0 (NVM commands, 4 KiB, round robin)"));
         }
-        let sq = self.memory.slice(self.asq, sq_entries * SQE_LEN, Access::Read)?;
-        let cq = self.memory.slice(self.acq, cq_entries * CQE_LEN, Access::Write)?;
-        let admin = [range(self.asq, &sq), range(self.acq, &cq)];
-        let doorbells = Arc::new(Doorbells::new(self.queues.len() + 1));
+        let queue = |name, entries: usize, entry_len, address: u64, access| {
+            if !(2..=ADMIN_ENTRIES_MAX).contains(&entries) {
+                return Err(format!("AQA gives {name} {entries} entries; allowed: 2 to {ADMIN_ENTRIES_MAX}"));
+            }
+            if !address.is_multiple_of(PAGE) {
+                return Err(format!("{name} is {address:#x}; allowed: multiples of {PAGE}"));
+            }
+            let len = entries * entry_len;
+            let place = Place::new(&self.memory, address, len, access);
+            place.ok_or_else(|| format!("{name} is {address:#x}, where there are no {len} bytes of memory to {access}"))
+        };
+        let [sq_entries, cq_entries] = [self.aqa & 0xfff, self.aqa >> 16].map(|entries| entries as usize + 1);
+        let (sq_place, sq) = queue("ASQ", sq_entries, SQE_LEN, self.asq, Access::Read)?;
+        let (cq_place, cq) = queue("ACQ", cq_entries, CQE_LEN, self.acq, Access::Write)?;
+        let identifiers = usize::from(self.queues_offered().max(QUEUES_UNASKED)) + 1;
+        let doorbells = Arc::new(Doorbells::new(identifiers));
         let register = |index| Register::new(index, doorbells.clone(), None);
         let admin_sq = SubmissionQueue::new(0, 0, sq, register(0));
         let cq = CompletionQueue::new(0, ADMIN_VECTOR, true, cq, register(1));
         let session = Arc::new(Session::new(doorbells, self.vectors.clone(), cq, self.is_bus_master));
-        Some(Ready {
+        Ok(Ready {
             session,
             admin_sq,
-            admin,
-            sqs: (0..=self.queues.len()).map(|_| None).collect(),
-            cqs: (0..=self.queues.len()).map(|_| None).collect(),
+            admin: [sq_place, cq_place],
+            sqs: (0..identifiers).map(|_| None).collect(),
+            cqs: (0..identifiers).map(|_| None).collect(),
             shadow: None,
+            is_whole: true,
             is_shutting_down: false,
         })
     }
 
-    /// Stops in a fatal state (CSTS.CFS), until the host resets the controller.
-    fn fail(&mut self) {
+    /// Stops in a fatal state (CSTS.CFS), until the host resets the controller. The log limits a guest that does it often.
+    fn fail(&mut self, why: &str) {
+        warn!(disk = self.disk.name, "fatal controller status (CSTS.CFS) until the host resets the controller: {why}");
         self.is_fatal = true;
         self.stop();
-    }
-
-    /// Logs the first mistake of a guest. It could make many.
-    fn warn(&mut self, what: &str) {
-        if !std::mem::replace(&mut self.has_warned, true) {
-            warn!(disk = self.disk.name, "{what}");
-        }
     }
 
     /// EN becomes 0: everything but the admin queue's registers is as after power-on.
@@ -334,8 +347,13 @@ impl Controller {
 
     fn ring(&mut self, index: usize, value: u32) {
         self.settle();
-        let State::Ready(ready) = &self.state else { return };
         let (id, is_head) = (index / 2, !index.is_multiple_of(2));
+        if matches!(&self.state, State::Ready(ready) if !ready.is_whole && !is_head)
+            && let Some(why) = self.why_not_ring(id)
+        {
+            return self.fail(&why);
+        }
+        let State::Ready(ready) = &self.state else { return };
         let queue = match (id, is_head) {
             (0, _) => None,
             (_, true) => ready.cqs.get(id).and_then(Option::as_ref).map(|cq| (cq.thread, cq.entries)),
@@ -366,7 +384,7 @@ impl Controller {
         {
             let session = ready.session.clone();
             session.post();
-            if !session.admin().has_room() {
+            if !ready.admin_sq.is_here() || !session.admin().has_room() {
                 return;
             }
             match ready.admin_sq.look() {
@@ -392,15 +410,8 @@ impl Ready {
 
     /// The doorbell at `index` for a new queue.
     fn register(&self, index: usize) -> Register {
-        let shadow = self.shadow.as_ref().map(|(shadow, _)| shadow.clone());
+        let shadow = self.shadow.as_ref().and_then(ShadowPages::shadow).cloned();
         Register::new(index, self.session.doorbells.clone(), shadow)
-    }
-
-    /// Whether a queue lies in this memory.
-    fn has_queue_in(&self, memory: &Range<u64>) -> bool {
-        let sqs = self.sqs.iter().flatten().map(|sq| &sq.memory);
-        let cqs = self.cqs.iter().flatten().map(|cq| &cq.memory);
-        self.admin.iter().chain(sqs).chain(cqs).any(|queue| overlap(queue, memory))
     }
 }
 
@@ -461,14 +472,17 @@ impl PciDevice for Controller {
 
     fn unmap(&mut self, range: Range<u64>) {
         self.settle();
-        let State::Ready(ready) = &self.state else { return };
-        let has_shadow = ready.shadow.as_ref().is_some_and(|(_, pages)| pages.iter().any(|page| overlap(page, &range)));
-        if ready.has_queue_in(&range) {
-            self.fail(); // a client that ends unmaps everything, too
-        } else if has_shadow {
-            self.warn("the memory of the shadow doorbells was unmapped: they are not used any more");
-            self.use_shadow(None);
-        }
+        self.suspend(&range);
+    }
+
+    fn map(&mut self) {
+        self.settle();
+        self.resume();
+    }
+
+    fn memory_changed(&mut self) {
+        self.settle();
+        self.end_change();
     }
 
     /// Resets the device, as after power-on. Waits for what is in flight.
@@ -498,12 +512,4 @@ fn wait_for(answers: Vec<Receiver<()>>) {
     for answer in answers {
         is_answered(&answer, None);
     }
-}
-
-fn range(start: u64, slice: &Slice) -> Range<u64> {
-    start..start.saturating_add(slice.len() as u64)
-}
-
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
 }

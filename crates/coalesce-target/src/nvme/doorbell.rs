@@ -63,16 +63,25 @@ impl Shadow {
 pub struct Register {
     index: usize,
     registers: Arc<Doorbells>,
-    shadow: Option<Arc<Shadow>>,
+    place: Place,
     written: u32,    // to the shadow, by the controller
     is_shadow: bool, // the host uses the shadow of this doorbell
+}
+
+/// Where the host writes the value of a doorbell.
+#[derive(Debug)]
+enum Place {
+    Register,
+    Shadow(Arc<Shadow>),
+    /// A shadow whose memory is away. It had this value.
+    Away(u32),
 }
 
 impl Register {
     /// The doorbell at `index`, for a new queue.
     #[must_use]
     pub fn new(index: usize, registers: Arc<Doorbells>, shadow: Option<Arc<Shadow>>) -> Self {
-        let mut register = Self { index, registers, shadow: None, written: 0, is_shadow: false };
+        let mut register = Self { index, registers, place: Place::Register, written: 0, is_shadow: false };
         register.set_register(0);
         register.set_shadow(shadow);
         register
@@ -96,13 +105,34 @@ impl Register {
             shadow.ask_for_message_at(self.index, value);
             let _ = shadow.values.store_u32(4 * self.index, value.to_le()); // it is inside
         }
-        (self.shadow, self.written, self.is_shadow) = (shadow, value, false);
+        self.place = shadow.map_or(Place::Register, Place::Shadow);
+        (self.written, self.is_shadow) = (value, false);
+    }
+
+    /// The memory of the shadow goes away. Until it [returns](Self::resume) the doorbell keeps its value: a message can be
+    /// older than the shadow.
+    pub fn suspend(&mut self) {
+        if matches!(self.place, Place::Shadow(_)) {
+            self.place = Place::Away(self.load());
+        }
+    }
+
+    /// The memory of the shadow is mapped again, with what the host has written meanwhile.
+    pub fn resume(&mut self, shadow: Arc<Shadow>) {
+        match self.place {
+            Place::Away(_) => self.place = Place::Shadow(shadow),
+            Place::Register | Place::Shadow(_) => self.set_shadow(Some(shadow)), // of a queue that is newer
+        }
     }
 
     /// The current value, and whether it is that of a shadow that the host uses. A message can be older than the shadow, so
     /// messages count only while the shadow is as the controller wrote it.
     fn look(&self) -> (u32, bool) {
-        let shadow = self.shadow.as_ref().and_then(|shadow| shadow.values.load_u32(4 * self.index)).map(u32::from_le);
+        let shadow = match &self.place {
+            Place::Register => None,
+            Place::Shadow(shadow) => shadow.values.load_u32(4 * self.index).map(u32::from_le),
+            Place::Away(value) => return (*value, self.is_shadow),
+        };
         match shadow {
             Some(value) if self.is_shadow || value != self.written => (value, true),
             _ => (self.register(), false),
@@ -124,7 +154,7 @@ impl Register {
 
     /// Asks for a message when the host passes `value`.
     pub fn ask_at(&self, value: u16) {
-        if let Some(shadow) = &self.shadow {
+        if let Place::Shadow(shadow) = &self.place {
             shadow.ask_for_message_at(self.index, value.into());
         }
     }

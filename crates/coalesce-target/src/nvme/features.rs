@@ -68,6 +68,7 @@ pub struct Features {
     exempt: Vec<bool>, // by vector
     atomicity: u32,
     events: u32,
+    has_asked_for_queues: bool,
 }
 
 impl Features {
@@ -85,6 +86,7 @@ impl Features {
             exempt: (0..vectors).map(|vector| vector == ADMIN_VECTOR).collect(),
             atomicity: 0,
             events: 0,
+            has_asked_for_queues: false,
         }
     }
 
@@ -106,6 +108,12 @@ impl Features {
     #[must_use]
     pub const fn wants_health_event(&self) -> bool {
         self.is_hot() && self.events & HOT != 0
+    }
+
+    /// Whether the host has set Number of Queues.
+    #[must_use]
+    pub const fn has_asked_for_queues(&self) -> bool {
+        self.has_asked_for_queues
     }
 
     /// Interrupt Coalescing.
@@ -181,6 +189,7 @@ impl Features {
                 if value as u16 == u16::MAX || (value >> 16) as u16 == u16::MAX {
                     return Err(Status::INVALID_FIELD);
                 }
+                self.has_asked_for_queues = true;
                 return Ok((number_of_queues(queues), Effect::None));
             }
             id::COALESCING => {

@@ -122,7 +122,7 @@ impl Prps {
 }
 
 impl Range {
-    /// The range as mapped memory: one slice, or one for each page if it crosses regions.
+    /// The range as mapped memory: one slice, or several if it crosses regions.
     ///
     /// # Errors
     /// A part is not in guest memory with that permission, or `visit` returns false.
@@ -133,18 +133,12 @@ impl Range {
         mut visit: impl FnMut(Slice) -> bool,
     ) -> Result<(), Status> {
         let mut visit = |slice| if visit(slice) { Ok(()) } else { Err(Status::DATA_TRANSFER) };
-        let slice = |start, len| memory.slice(start, usize::try_from(len).ok()?, access);
-        if let Some(whole) = slice(self.start, self.len) {
+        if let Some(whole) = usize::try_from(self.len).ok().and_then(|len| memory.slice(self.start, len, access)) {
             return visit(whole);
         }
-        let (mut start, mut left) = (self.start, self.len);
-        while left > 0 {
-            let len = left.min(PAGE - start % PAGE);
-            visit(slice(start, len).ok_or(Status::DATA_TRANSFER)?)?;
-            left -= len;
-            start = if left == 0 { start } else { start.checked_add(len).ok_or(Status::DATA_TRANSFER)? };
-        }
-        Ok(())
+        let end = self.start.checked_add(self.len).ok_or(Status::DATA_TRANSFER)?;
+        let slices = memory.slices(&(self.start..end), access).ok_or(Status::DATA_TRANSFER)?;
+        slices.into_iter().try_for_each(visit)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::doorbell::Register;
 use super::spec::{CQE_LEN, Cqe, SQE_LEN, Sqe};
 use crate::vfio_user::memory::Slice;
+use std::collections::VecDeque;
 
 /// A doorbell value that the host may not write. It was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,33 @@ impl Doorbell {
     }
 }
 
+/// The memory of a queue: a slice for each region in which it lies, in order; none while it is away. No entry crosses
+/// regions, which are whole pages.
+#[derive(Debug)]
+struct Entries(Vec<Slice>);
+
+impl Entries {
+    /// Bytes.
+    fn len(&self) -> usize {
+        self.0.iter().map(Slice::len).sum()
+    }
+
+    const fn is_here(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// The slice with the byte at this offset, and where in the slice it is.
+    fn find(&self, mut offset: usize) -> Option<(&Slice, usize)> {
+        for slice in &self.0 {
+            if offset < slice.len() {
+                return Some((slice, offset));
+            }
+            offset -= slice.len();
+        }
+        None
+    }
+}
+
 /// A submission queue.
 #[derive(Debug)]
 pub struct SubmissionQueue {
@@ -36,7 +64,7 @@ pub struct SubmissionQueue {
     pub cq: u16,
     /// Commands that were fetched and whose completions are not posted.
     pub in_flight: u16,
-    entries: Slice,
+    entries: Entries,
     size: u16,
     head: u16,
     tail: u16, // the last one seen
@@ -46,7 +74,8 @@ pub struct SubmissionQueue {
 impl SubmissionQueue {
     /// An empty queue in `entries`.
     #[must_use]
-    pub fn new(id: u16, cq: u16, entries: Slice, tail: Register) -> Self {
+    pub fn new(id: u16, cq: u16, entries: Vec<Slice>, tail: Register) -> Self {
+        let entries = Entries(entries);
         let size = u16::try_from(entries.len() / SQE_LEN).unwrap_or(u16::MAX);
         Self { id, cq, in_flight: 0, entries, size, head: 0, tail: 0, doorbell: Doorbell { register: tail, bad: None } }
     }
@@ -54,6 +83,22 @@ impl SubmissionQueue {
     /// Its doorbell.
     pub const fn register(&mut self) -> &mut Register {
         &mut self.doorbell.register
+    }
+
+    /// Its memory goes away: nothing can be fetched until it [returns](Self::resume).
+    pub fn suspend(&mut self) {
+        self.entries.0.clear();
+    }
+
+    /// Its memory is mapped again, maybe elsewhere.
+    pub fn resume(&mut self, entries: Vec<Slice>) {
+        self.entries = Entries(entries);
+    }
+
+    /// Whether its memory is mapped.
+    #[must_use]
+    pub const fn is_here(&self) -> bool {
+        self.entries.is_here()
     }
 
     /// The entry that is fetched next.
@@ -91,16 +136,24 @@ impl SubmissionQueue {
         self.head == self.tail && value != u32::from(self.tail) && self.doorbell.bad != Some(value)
     }
 
-    /// Fetches the next entry. One must wait.
+    /// Fetches the next entry. One must wait, and the queue must be [here](Self::is_here).
     pub fn fetch(&mut self) -> Sqe {
         let mut bytes = [0; SQE_LEN];
-        let _ = self.entries.read(usize::from(self.head) * SQE_LEN, &mut bytes); // it is inside
+        if let Some((slice, at)) = self.entries.find(usize::from(self.head) * SQE_LEN) {
+            let _ = slice.read(at, &mut bytes); // it is inside
+        }
         self.head = next(self.head, self.size);
         self.in_flight += 1;
         if is_half_way(self.head, self.size) {
             self.doorbell.register.ask_at(before(self.head, self.size)); // see `is_half_way`
         }
         Sqe::new(bytes)
+    }
+
+    /// Puts the entry that was fetched last back: it is fetched again.
+    pub const fn put_back(&mut self) {
+        self.head = before(self.head, self.size);
+        self.in_flight -= 1;
     }
 
     /// Asks for a message when another entry comes.
@@ -120,7 +173,8 @@ pub struct CompletionQueue {
     pub interrupts: bool,
     /// Whether something was posted since the last interrupt.
     pub is_news: bool,
-    entries: Slice,
+    entries: Entries,
+    unposted: VecDeque<Cqe>, // while its memory is away
     size: u16,
     head: u16, // the last one seen
     tail: u16,
@@ -132,7 +186,8 @@ pub struct CompletionQueue {
 impl CompletionQueue {
     /// An empty queue in `entries`.
     #[must_use]
-    pub fn new(id: u16, vector: u16, interrupts: bool, entries: Slice, head: Register) -> Self {
+    pub fn new(id: u16, vector: u16, interrupts: bool, entries: Vec<Slice>, head: Register) -> Self {
+        let entries = Entries(entries);
         let size = u16::try_from(entries.len() / CQE_LEN).unwrap_or(u16::MAX);
         Self {
             id,
@@ -140,6 +195,7 @@ impl CompletionQueue {
             interrupts,
             is_news: false,
             entries,
+            unposted: VecDeque::new(),
             size,
             head: 0,
             tail: 0,
@@ -152,6 +208,26 @@ impl CompletionQueue {
     /// Its doorbell.
     pub const fn register(&mut self) -> &mut Register {
         &mut self.doorbell.register
+    }
+
+    /// Its memory goes away: what is posted waits until it [returns](Self::resume).
+    pub fn suspend(&mut self) {
+        self.entries.0.clear();
+    }
+
+    /// Its memory is mapped again, maybe elsewhere. Returns whether something waited to be posted.
+    pub fn resume(&mut self, entries: Vec<Slice>) -> bool {
+        self.entries = Entries(entries);
+        let unposted = std::mem::take(&mut self.unposted);
+        let has_waited = !unposted.is_empty();
+        unposted.into_iter().for_each(|entry| self.post(entry));
+        has_waited
+    }
+
+    /// Whether its memory is mapped.
+    #[must_use]
+    pub const fn is_here(&self) -> bool {
+        self.entries.is_here()
     }
 
     /// Looks at the head.
@@ -198,12 +274,19 @@ impl CompletionQueue {
         self.reserved += 1;
     }
 
+    /// Gives room back that was [reserved](Self::reserve).
+    pub const fn give_back(&mut self) {
+        self.reserved = self.reserved.saturating_sub(1);
+    }
+
     /// Posts an entry, for which room was reserved.
     pub fn post(&mut self, entry: Cqe) {
+        let Some((slice, at)) = self.entries.find(usize::from(self.tail) * CQE_LEN) else {
+            return self.unposted.push_back(entry); // no more than there is room reserved
+        };
         let (bytes, last) = entry.encode(self.phase);
-        let at = usize::from(self.tail) * CQE_LEN;
-        let _ = self.entries.write(at, &bytes); // it is inside
-        let _ = self.entries.store_u32(at + bytes.len(), last.to_le()); // releases the rest
+        let _ = slice.write(at, &bytes); // it is inside
+        let _ = slice.store_u32(at + bytes.len(), last.to_le()); // releases the rest
         self.reserved = self.reserved.saturating_sub(1);
         self.tail = next(self.tail, self.size);
         self.phase ^= self.tail == 0;

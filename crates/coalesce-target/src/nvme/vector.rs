@@ -8,7 +8,7 @@ use super::spec::{Cqe, Status};
 use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
 use crate::source::{HostSettings, Request, Source, Task};
-use crate::vfio_user::memory::DmaMemory;
+use crate::vfio_user::memory::{DmaMemory, Slice};
 use coalesce_delivery::Ring;
 use coalesce_policy::Aggregation;
 use std::convert::Infallible;
@@ -33,7 +33,9 @@ pub struct Vector {
     shutdown: Option<Shutdown>,
     is_exempt: bool, // Coalescing Disable
     aggregation: Aggregation,
-    waits_for_room: bool, // a command waits, because its completion queue is full
+    waits_for_room: bool,   // a command waits, because its completion queue is full
+    waits_for_memory: bool, // a command waits, because guest memory is being changed
+    owes_interrupt: bool,   // for what waited until the memory of its completion queue returned
     parser: Parser,
     disk: Arc<Disk>,
     index: usize, // of its queue
@@ -87,6 +89,8 @@ impl Vector {
             is_exempt,
             aggregation: Aggregation::default(),
             waits_for_room: false,
+            waits_for_memory: false,
+            owes_interrupt: false,
             parser: Parser::default(),
             disk,
             index,
@@ -147,13 +151,56 @@ impl Vector {
         self.cqs.iter_mut().for_each(|cq| cq.register().set_shadow(shadow.cloned()));
     }
 
+    /// The memory of a submission queue goes away.
+    pub fn suspend_sq(&mut self, id: u16) {
+        self.sqs.iter_mut().filter(|sq| sq.id == id).for_each(SubmissionQueue::suspend);
+    }
+
+    /// The memory of a submission queue is mapped again.
+    pub fn resume_sq(&mut self, id: u16, entries: Vec<Slice>) {
+        if let Some(sq) = self.sqs.iter_mut().find(|sq| sq.id == id) {
+            sq.resume(entries);
+        }
+    }
+
+    /// The memory of a completion queue goes away.
+    pub fn suspend_cq(&mut self, id: u16) {
+        self.cqs.iter_mut().filter(|cq| cq.id == id).for_each(CompletionQueue::suspend);
+    }
+
+    /// The memory of a completion queue is mapped again. What has completed meanwhile is posted, and the host was not
+    /// interrupted for it.
+    pub fn resume_cq(&mut self, id: u16, entries: Vec<Slice>) {
+        if let Some(cq) = self.cqs.iter_mut().find(|cq| cq.id == id) {
+            self.owes_interrupt |= cq.resume(entries) && cq.interrupts;
+        }
+    }
+
+    /// The memory of the shadow doorbells goes away.
+    pub fn suspend_shadow(&mut self) {
+        self.sqs.iter_mut().for_each(|sq| sq.register().suspend());
+        self.cqs.iter_mut().for_each(|cq| cq.register().suspend());
+    }
+
+    /// The memory of the shadow doorbells is mapped again.
+    pub fn resume_shadow(&mut self, shadow: &Arc<Shadow>) {
+        self.sqs.iter_mut().for_each(|sq| sq.register().resume(shadow.clone()));
+        self.cqs.iter_mut().for_each(|cq| cq.register().resume(shadow.clone()));
+    }
+
+    /// Guest memory has changed: commands that waited for it are fetched again.
+    pub const fn retry(&mut self) {
+        self.waits_for_memory = false;
+    }
+
     /// Fetches no more, completes what is in flight, flushes the disk, and calls `done`.
     pub fn shut_down(&mut self, done: Done) {
         self.shutdown = Some(Shutdown { is_flushing: false, done });
     }
 
     fn is_fetching(&self, sq: &SubmissionQueue) -> bool {
-        self.shutdown.is_none() && !self.deletions.iter().any(|(id, _)| *id == sq.id)
+        let is_held_up = self.shutdown.is_some() || self.waits_for_memory || !sq.is_here();
+        !is_held_up && !self.deletions.iter().any(|(id, _)| *id == sq.id)
     }
 
     fn cq_of(&self, sq: &SubmissionQueue) -> Option<usize> {
@@ -278,8 +325,9 @@ impl Ring for Vector {
 
     fn interrupt(&mut self) -> bool {
         let mut interrupted = false;
+        self.owes_interrupt = false;
         for at in 0..self.cqs.len() {
-            if self.cqs[at].is_news {
+            if self.cqs[at].is_news && self.cqs[at].interrupts {
                 let vector = self.cqs[at].vector;
                 self.cqs.iter_mut().filter(|cq| cq.vector == vector).for_each(|cq| cq.is_news = false);
                 interrupted |= self.session.signal(vector);
@@ -306,6 +354,12 @@ unsafe impl Source for Vector {
         self.cqs[cq].reserve();
         let (sqe, id) = (self.sqs[sq].fetch(), self.sqs[sq].id);
         let command = self.parser.parse(&sqe, disk, &self.memory, buffers);
+        if command.misses_memory() && self.session.waits_for_memory() {
+            self.waits_for_memory = true;
+            self.sqs[sq].put_back();
+            self.cqs[cq].give_back();
+            return Ok(None);
+        }
         let bytes = sqe.blocks() * u64::from(disk.limits.block_size);
         let transfer = match command.task {
             Task::Operation(Operation::Read { .. }) => Some((Direction::Read, bytes)),
@@ -379,7 +433,7 @@ unsafe impl Source for Vector {
     }
 
     fn owes_interrupt(&self) -> bool {
-        false
+        self.owes_interrupt
     }
 
     fn report_broken(&mut self) {}

@@ -35,7 +35,6 @@ pub(super) struct Queue<S: Source> {
     requests: Requests<S::Token>,
     batch: Vec<usize>, // ids of requests just taken
     is_full_logged: bool,
-    kicks_of_nothing: u8, // at most 2, for each source
     delivery: Delivery<S::Entry>,
     stats: DeviceStats,
     poll: AdaptivePoll,
@@ -60,7 +59,6 @@ impl<S: Source> Queue<S> {
             requests: Requests::new(usize::from(config.size_max)),
             batch: Vec::new(),
             is_full_logged: false,
-            kicks_of_nothing: 0,
             delivery: Delivery::new(config.policy.clone())?,
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
@@ -209,7 +207,6 @@ impl<S: Source> Queue<S> {
         self.stop();
         self.state = State::new(source, is_enabled);
         self.is_full_logged = false;
-        self.kicks_of_nothing = 0;
         if let Some(report) = self.run_report {
             self.set_running(report);
         }
@@ -356,7 +353,11 @@ impl<S: Source> Queue<S> {
                     bytes += slot.bytes;
                     self.stats.malformed += u64::from(slot.task == Task::Malformed);
                     self.stats.taken_over += u64::from(taken.is_taken_over);
+                    let is_refused = matches!(slot.task, Task::Malformed | Task::Answer(Outcome::Error));
                     self.batch.push(taken.id);
+                    if is_refused {
+                        return false; // to find that out may have taken as long as a large request
+                    }
                 }
                 Ok(None) => return true,
                 Err(broken) => {
@@ -376,16 +377,10 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Counts a kick. QEMU kicks once when it starts a ring; if the guest kicks too and the ring is still empty, the guest
-    /// probably writes to other memory: QEMU 7.2 sends a memfd that it does not share with the guest.
     fn note_kick(&mut self) {
         self.stats.kicks += 1;
-        if self.kicks_of_nothing < 2 && self.state.source().is_some_and(Source::is_untouched) {
-            self.kicks_of_nothing += 1;
-            if self.kicks_of_nothing == 2 {
-                let (disk, queue) = (&self.disk.name, self.index as u64);
-                warn!(disk, queue, "two kicks, but the ring is empty: QEMU needs share=on for its memory backend");
-            }
+        if let Some(doubt) = self.state.source_mut().and_then(Source::after_kick) {
+            warn!(disk = self.disk.name, queue = self.index as u64, "{doubt}");
         }
     }
 

@@ -10,18 +10,19 @@ use super::wire::{
     DmaMap, DmaUnmap, FILES_MAX, HEADER_LEN, Header, MESSAGE_MAX, Refused, RegionAccess, SetIrqs, TRANSFER_MAX,
     Version, command, device_info, flag, irq_info, parse_device_info, parse_irq_info, parse_region_info, region_info,
 };
-use super::{PATIENCE, PciDevice};
+use super::{CHANGE_ENDS_AFTER, PATIENCE, PciDevice};
 use crate::received::receive;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 use serde_json::{Value, json};
 use std::ffi::CStr;
 use std::io::ErrorKind;
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// Regions of a PCI device, as VFIO numbers them.
@@ -53,6 +54,7 @@ pub struct Connection<D: PciDevice> {
     table: Table,
     bar0_len: u32,
     is_negotiated: bool,
+    is_memory_changing: bool,
     has_warned: bool,
     message: Vec<u8>, // the payload of a message
     reply: Vec<u8>,
@@ -95,6 +97,7 @@ impl<D: PciDevice> Connection<D> {
             bar0_len: identity.bar0_len,
             vectors,
             is_negotiated: false,
+            is_memory_changing: false,
             has_warned: false,
             message: vec![0; MESSAGE_MAX],
             reply: Vec::with_capacity(MESSAGE_MAX),
@@ -108,6 +111,9 @@ impl<D: PciDevice> Connection<D> {
     pub fn handle_message(&mut self) -> Result<bool> {
         let mut files = Vec::new();
         let mut header = [0; HEADER_LEN];
+        if self.is_memory_changing && self.is_silent_for(CHANGE_ENDS_AFTER) {
+            self.end_memory_change();
+        }
         if !self.receive(&mut header, &mut files)? {
             return Ok(false);
         }
@@ -124,6 +130,19 @@ impl<D: PciDevice> Connection<D> {
         };
         self.message = message;
         outcome
+    }
+
+    /// Waits for the next message. Returns whether none comes for this time.
+    fn is_silent_for(&self, time: Duration) -> bool {
+        let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        let mut files = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
+        poll(&mut files, time) == Ok(0)
+    }
+
+    fn end_memory_change(&mut self) {
+        if std::mem::take(&mut self.is_memory_changing) {
+            self.device.memory_changed();
+        }
     }
 
     /// Receives all of `buffer`. False: the client has disconnected before the first byte.
@@ -156,6 +175,9 @@ impl<D: PciDevice> Connection<D> {
         let wants_reply = flags & flag::NO_REPLY == 0;
         if !self.is_negotiated && (command != command::VERSION || !wants_reply) {
             bail!("the first message is not a VERSION that wants an answer, but command {command}");
+        }
+        if !matches!(command, command::DMA_MAP | command::DMA_UNMAP) {
+            self.end_memory_change();
         }
         self.reply.clear();
         self.reply.resize(HEADER_LEN, 0);
@@ -216,6 +238,7 @@ impl<D: PciDevice> Connection<D> {
                     return Err(Refused::invalid("it has several files").into());
                 };
                 self.memory.map(&map, file)?;
+                self.device.map();
             }
             command::DMA_UNMAP => {
                 self.unmap(&DmaUnmap::parse(payload).ok_or_else(short)?)?;
@@ -297,6 +320,7 @@ impl<D: PciDevice> Connection<D> {
                 return Err(Refused::invalid(why).into());
             }
         };
+        self.is_memory_changing |= !unmapped.is_empty();
         for region in &unmapped {
             self.device.unmap(region.range.clone());
         }

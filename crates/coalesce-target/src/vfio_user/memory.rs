@@ -5,6 +5,7 @@ use crate::bus_error::{MAPPINGS_MAX, Peer};
 use crate::shared_memory::{Protection, SharedMapping};
 use nix::errno::Errno;
 use std::convert::Infallible;
+use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -28,6 +29,15 @@ pub enum Access {
     Write,
 }
 
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        })
+    }
+}
+
 /// The guest memory of one connection, for all threads.
 #[derive(Clone, Debug)]
 pub struct DmaMemory(Arc<Inner>);
@@ -46,6 +56,20 @@ struct Region {
     flags: u32,
     mapping: Option<SharedMapping>,          // none: the client has sent no file
     gone: Mutex<Option<Sender<Infallible>>>, // dropped after the mapping
+}
+
+impl Region {
+    /// A part of it. `None`: it is not inside or empty, or the region has no file, or does not permit the access.
+    fn slice(self: &Arc<Self>, part: &Range<u64>, access: Access) -> Option<Slice> {
+        let flag = match access {
+            Access::Read => DmaMap::READ,
+            Access::Write => DmaMap::WRITE,
+        };
+        let offset = usize::try_from(part.start.checked_sub(self.range.start)?).ok()?;
+        let len = usize::try_from(part.end.checked_sub(part.start)?).ok()?;
+        let is_allowed = len > 0 && part.end <= self.range.end && self.flags & flag != 0 && self.mapping.is_some();
+        is_allowed.then(|| Slice { region: self.clone(), offset, len, access })
+    }
 }
 
 /// Memory that is no longer found, and unmapped when its last [`Slice`] is dropped.
@@ -82,17 +106,26 @@ impl DmaMemory {
     /// file, or does not permit the access, or `len` is 0.
     #[must_use]
     pub fn slice(&self, address: u64, len: usize, access: Access) -> Option<Slice> {
-        let flag = match access {
-            Access::Read => DmaMap::READ,
-            Access::Write => DmaMap::WRITE,
-        };
         let end = address.checked_add(u64::try_from(len).ok()?)?;
         let regions = self.read();
         let before = regions.partition_point(|region| region.range.start <= address);
-        let region = regions.get(before.checked_sub(1)?)?;
-        let is_allowed = len > 0 && end <= region.range.end && region.flags & flag != 0 && region.mapping.is_some();
-        let offset = usize::try_from(address - region.range.start).ok()?;
-        is_allowed.then(|| Slice { region: region.clone(), offset, len, access })
+        regions.get(before.checked_sub(1)?)?.slice(&(address..end), access)
+    }
+
+    /// The guest addresses `range` as slices, in order: one for each region in which they lie. `None`: a part of them is not in
+    /// a region, or that has no file, or does not permit the access.
+    #[must_use]
+    pub fn slices(&self, range: &Range<u64>, access: Access) -> Option<Vec<Slice>> {
+        let regions = self.read();
+        let first = regions.partition_point(|region| region.range.end <= range.start);
+        let mut at = range.start;
+        let mut slices = Vec::new();
+        for region in regions.get(first..)?.iter().take_while(|region| region.range.start < range.end) {
+            let end = region.range.end.min(range.end);
+            slices.push(region.slice(&(at..end), access)?);
+            at = end;
+        }
+        (at == range.end).then_some(slices)
     }
 
     /// Adds a region. Without a file it is known, but cannot be accessed.
@@ -268,6 +301,31 @@ mod tests {
         }
         assert_eq!([0, LEN - 1, 4 * LEN, 7 * LEN - 1, 8 * LEN, u64::MAX].map(|address| found(address, 1)), [None; 6]);
         assert_eq!([found(LEN, 0), found(u64::MAX, usize::MAX), found(LEN, usize::MAX)], [None; 3]);
+    }
+
+    #[test]
+    fn a_range_has_a_slice_in_each_of_its_regions() {
+        let memory = no_memory();
+        for (flags, address) in [(BOTH, 1), (BOTH, 2), (DmaMap::READ, 3), (BOTH, 5)].map(|(f, i)| (f, i * LEN)) {
+            map(&memory, flags, address);
+        }
+        let found = |start: u64, end: u64, access| {
+            let slices = memory.slices(&(start..end), access)?;
+            Some(slices.iter().map(Slice::len).collect::<Vec<_>>())
+        };
+        let len = LEN as usize;
+        assert_eq!(found(LEN, 2 * LEN, Access::Write), Some(vec![len]));
+        assert_eq!(found(LEN + 16, 2 * LEN - 16, Access::Write), Some(vec![len - 32]));
+        assert_eq!(found(LEN + 16, 2 * LEN + 8, Access::Write), Some(vec![len - 16, 8]));
+        assert_eq!(found(LEN, 4 * LEN, Access::Read), Some(vec![len; 3]));
+        assert_eq!(found(LEN, 4 * LEN, Access::Write), None, "the last part is read-only");
+        let outside =
+            [(0, LEN + 1), (3 * LEN, 4 * LEN + 1), (3 * LEN, 6 * LEN), (4 * LEN, 6 * LEN), (5 * LEN, u64::MAX)];
+        assert_eq!(outside.map(|(start, end)| found(start, end, Access::Read)), [const { None }; 5]);
+        let [first, second] = &memory.slices(&(2 * LEN - 4..2 * LEN + 4), Access::Write).unwrap()[..] else { panic!() };
+        assert!(first.write(0, &[1, 2, 3, 4]) && second.write(0, &[5, 6, 7, 8]));
+        let read = |address| memory.slice(address, 4, Access::Read).unwrap().load_u32(0);
+        assert_eq!([read(2 * LEN - 4), read(2 * LEN)], [Some(0x0403_0201), Some(0x0807_0605)]);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::memory::GuestMemory;
 use crate::backend::{Buffers, Operation};
 use crate::disk::Limits;
 use virtio_bindings::bindings::virtio_blk::{
-    VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH,
-    VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
+    VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_BARRIER, VIRTIO_BLK_T_DISCARD,
+    VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
     VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
 };
 use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestMemory as _, Permissions};
@@ -19,6 +19,10 @@ pub const SECTOR: u64 = 512;
 pub const SEG_MAX: u32 = 126;
 /// The most data segments that the device accepts: as many as one system call takes.
 const SEGMENTS_MAX: usize = 1024;
+/// The most bytes of a chain (virtio 1.2 §2.7.5).
+const CHAIN_BYTES_MAX: u64 = 1 << 32;
+/// A flush, as legacy drivers may name it (virtio 0.9.5, appendix D: equivalent to the other).
+const FLUSH_OUT: u32 = VIRTIO_BLK_T_FLUSH | VIRTIO_BLK_T_OUT;
 /// The most sectors in one discard or write-zeroes request: 1 GiB.
 pub const RANGE_SECTORS_MAX: u32 = 1 << 21;
 
@@ -131,10 +135,11 @@ pub struct Parser {
 
 impl Parser {
     /// Parses a chain. The addresses of its data go to `buffers`. With `durable`, a write completes only when it is on
-    /// the medium. A driver may split a request into descriptors anywhere (virtio 1.2 §2.7.4).
+    /// the medium. A driver may split a request into descriptors anywhere (virtio 1.2 §2.7.4). A chain that is too long, or
+    /// out of order, is an error of its request as long as it has a status byte.
     ///
     /// # Errors
-    /// The chain has no status byte, or it loops, is cut off, is too long, or leaves guest memory.
+    /// The chain has no status byte in guest memory, or it loops or is cut off.
     pub fn parse(
         &mut self,
         chain: Chain<'_>,
@@ -146,15 +151,20 @@ impl Parser {
         let memory = chain.memory();
         readable.clear();
         writable.clear();
-        let mut ends = false;
+        let (mut ends, mut is_request, mut bytes) = (false, true, 0);
         for descriptor in chain {
-            let device_writes = descriptor.is_write_only();
-            let out_of_order = !device_writes && !writable.list.is_empty();
-            if out_of_order || readable.list.len() + writable.list.len() > SEGMENTS_MAX + 2 {
-                return Err(Malformed);
-            }
+            let (device_writes, len) = (descriptor.is_write_only(), u64::from(descriptor.len()));
+            bytes += len;
+            is_request &= bytes <= CHAIN_BYTES_MAX
+                && (device_writes || writable.list.is_empty())
+                && readable.list.len() + writable.list.len() <= SEGMENTS_MAX + 2;
             let parts = if device_writes { &mut *writable } else { &mut *readable };
-            parts.list.push((descriptor.addr(), u64::from(descriptor.len())));
+            if !is_request && len > 0 {
+                parts.clear(); // of a chain that is no request only its last part counts, which has the status
+            }
+            if is_request || len > 0 {
+                parts.list.push((descriptor.addr(), len));
+            }
             ends = !descriptor.has_next();
         }
         if !ends {
@@ -164,11 +174,13 @@ impl Parser {
             .take_last()
             .filter(|status| memory.check_range(*status, 1, Permissions::Write))
             .ok_or(Malformed)?;
-        let Some(header) = readable.read_front::<16>(memory) else {
+        let header = if is_request { readable.read_front::<16>(memory) } else { None };
+        let Some(header) = header else {
             return Ok(Request { task: Task::Answer(Status::IoError), ioprio: 0, status, written: 0 });
         };
         let (kind, ioprio, sector) = (le32(&header, 0), le32(&header, 4) as u16, le64(&header, 8));
-        let (task, written) = match kind {
+        // Barriers are not offered, and drivers set the flag all the same: SLOF does in every request.
+        let (task, written) = match kind & !VIRTIO_BLK_T_BARRIER {
             VIRTIO_BLK_T_GET_ID => match write_all(memory, writable, &limits.serial) {
                 Some(written) => (Ok(Task::Answer(Status::Ok)), written),
                 None => (Err(Status::IoError), 0),
@@ -182,8 +194,8 @@ impl Parser {
                 let operation = write_task(sector, readable, writable, limits, durable);
                 (operation.and_then(|operation| map(memory, readable, buffers).map(|()| operation)), 0)
             }
-            VIRTIO_BLK_T_FLUSH => (Ok(Task::Operation(Operation::Flush)), 0),
-            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => {
+            VIRTIO_BLK_T_FLUSH | FLUSH_OUT => (Ok(Task::Operation(Operation::Flush)), 0),
+            kind @ (VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES) => {
                 (range_task(kind, memory, readable, limits, durable), 0)
             }
             _ => (Err(Status::Unsupported), 0),

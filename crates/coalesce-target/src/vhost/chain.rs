@@ -9,16 +9,15 @@ use vm_memory::{Address as _, GuestAddress};
 
 const DESCRIPTOR_LEN: u64 = size_of::<Descriptor>() as u64;
 
-/// The descriptors of a chain, in order. It ends early where the guest broke the rules; its last descriptor then still
-/// has a successor.
+/// The descriptors of a chain, in order: at most those of a ring and of an indirect table, and a table has 65536 that can be
+/// reached. It ends early where the guest broke the rules; its last descriptor then still has a successor.
 #[derive(Debug)]
 pub struct Chain<'a> {
     memory: &'a GuestMemory,
     table: GuestAddress,
-    entries: u16, // of the table
+    entries: u32, // of the table
     next: u16,
-    left: u16,  // descriptors that may follow; more would be a loop
-    bytes: u32, // a chain has at most 2^32 bytes
+    left: u32, // descriptors that may follow; more would be a loop
     is_indirect: bool,
 }
 
@@ -26,7 +25,8 @@ impl<'a> Chain<'a> {
     /// The chain that begins at `head`, in a descriptor table at `table` with this many entries.
     #[must_use]
     pub const fn new(memory: &'a GuestMemory, table: GuestAddress, entries: u16, head: u16) -> Self {
-        Self { memory, table, entries, next: head, left: entries, bytes: 0, is_indirect: false }
+        let entries = entries as u32;
+        Self { memory, table, entries, next: head, left: entries, is_indirect: false }
     }
 
     /// The memory that holds the chain.
@@ -36,7 +36,7 @@ impl<'a> Chain<'a> {
     }
 
     fn read(&self) -> Option<Descriptor> {
-        if self.left == 0 || self.next >= self.entries {
+        if self.left == 0 || u32::from(self.next) >= self.entries {
             return None;
         }
         let address = self.table.checked_add(u64::from(self.next) * DESCRIPTOR_LEN)?;
@@ -46,11 +46,12 @@ impl<'a> Chain<'a> {
     /// Continues in the indirect table of a descriptor. `None` if an indirect table is not allowed here, or its length
     /// is invalid.
     fn enter(&mut self, descriptor: Descriptor) -> Option<()> {
-        let len = u64::from(descriptor.len());
-        if self.is_indirect || !len.is_multiple_of(DESCRIPTOR_LEN) {
+        let len = descriptor.len();
+        if self.is_indirect || !len.is_multiple_of(DESCRIPTOR_LEN as u32) {
             return None;
         }
-        self.entries = u16::try_from(len / DESCRIPTOR_LEN).ok()?;
+        // The index of a successor has 16 bits: what is behind cannot be reached.
+        self.entries = (len / DESCRIPTOR_LEN as u32).min(1 << 16);
         (self.table, self.next, self.left, self.is_indirect) = (descriptor.addr(), 0, self.entries, true);
         Some(())
     }
@@ -65,7 +66,6 @@ impl Iterator for Chain<'_> {
             self.enter(descriptor)?;
             descriptor = self.read()?;
         }
-        self.bytes = self.bytes.checked_add(descriptor.len())?;
         self.next = descriptor.next();
         self.left = if descriptor.has_next() { self.left - 1 } else { 0 };
         Some(descriptor)

@@ -1,8 +1,9 @@
 //! Guest memory.
 
-use crate::shared_memory::SharedMapping;
+use crate::shared_memory::{PAGE, SharedMapping};
 use std::iter::FusedIterator;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vm_memory::bitmap::BS;
 use vm_memory::guest_memory::{Error, GuestMemorySliceIterator, Result as MemoryResult};
 use vm_memory::{
@@ -21,13 +22,36 @@ pub type Regions = GuestRegionCollection<GuestRegion>;
 pub struct GuestMemory {
     regions: Regions,
     largest: Option<Arc<GuestRegion>>, // where nearly everything is
+    is_doubted: AtomicBool,
 }
+
+/// How much of guest memory is looked at to find out whether a guest has written to it, in bytes: firmware writes below 4 GiB,
+/// or to the start of memory.
+const LOOKED_AT: usize = 4 << 30;
+/// The most pages of it that are read.
+const PAGES_READ: usize = 4096;
 
 impl GuestMemory {
     /// Its parts.
     #[must_use]
     pub const fn regions(&self) -> &Regions {
         &self.regions
+    }
+
+    /// Whether it looks as if no guest had ever written to it, because its pages are all zeroes. True once at most.
+    pub fn is_blank_and_news(&self) -> bool {
+        let mut left = LOOKED_AT;
+        let present = self.regions.iter().flat_map(|region| {
+            let look = left.min(region.mapping.size());
+            left -= look;
+            region.mapping.present(look)
+        });
+        let mut bytes = [0; PAGE];
+        let mut is_blank = |page: VolatileSlice<'_>| {
+            let count = page.copy_to(&mut bytes[..]);
+            bytes[..count].iter().all(|byte| *byte == 0)
+        };
+        present.take(PAGES_READ).all(&mut is_blank) && !self.is_doubted.swap(true, Ordering::Relaxed)
     }
 
     /// Reads an object. Faster than `read_obj`, which it uses for one that is in several regions.
@@ -56,7 +80,7 @@ impl From<Regions> for GuestMemory {
         // The one function of a collection that returns an `Arc` of it.
         let largest = largest.and_then(|region| regions.remove_region(region.start, region.len()).ok());
         let largest = largest.map(|(_, region)| region);
-        Self { regions, largest }
+        Self { regions, largest, is_doubted: AtomicBool::new(false) }
     }
 }
 

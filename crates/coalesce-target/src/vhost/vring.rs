@@ -35,6 +35,10 @@ const NO_AVAILABLE_RING: Broken = Broken("the available ring is not in guest mem
 /// The guest made a descriptor available twice.
 const TOO_MANY: Broken = Broken("more requests are in flight than the ring has entries");
 
+/// QEMU 7.2 sends a memfd that its guest does not write to, if its memory backend is not shared.
+const NOT_SHARED: &str = "two kicks, but the ring is empty, and guest memory seems to be all zeroes: perhaps the guest has other \
+                          memory; QEMU needs share=on for its memory backend";
+
 /// A started ring.
 #[derive(Debug)]
 pub struct Vring {
@@ -48,6 +52,7 @@ pub struct Vring {
     unanswered: u16,  // requests that were fetched and not posted
     replay: Vec<u16>, // heads that an earlier process fetched and did not complete, the oldest last
     has_used: bool,   // a completion was posted, by this process or by an earlier one
+    kicks_of_nothing: u8,
     parser: Parser,
     can_flush: bool,
 }
@@ -142,6 +147,7 @@ impl Vring {
             unanswered,
             replay,
             has_used,
+            kicks_of_nothing: 0,
             parser,
             can_flush,
         })
@@ -177,6 +183,13 @@ impl Vring {
     /// Sets the eventfd that reports a broken ring to the front end.
     pub fn set_error(&mut self, error: Option<Call>) {
         self.error = error;
+    }
+
+    /// Sets what the driver has negotiated, as in [`Setup`]. What was posted may need an interrupt again.
+    pub fn set_features(&mut self, event_idx: bool, can_flush: bool) {
+        let _ = self.wants_interrupt(); // entries posted until now do not count for an event
+        self.queue.set_event_idx(event_idx);
+        self.can_flush = can_flush;
     }
 
     /// Sets the logs of what is written from now on. Requests in flight count: they are logged when they complete.
@@ -256,6 +269,12 @@ impl Vring {
         if let Some((log, used)) = &self.logs.used {
             log.mark(GuestAddress(used.0.saturating_add(at)), len);
         }
+    }
+
+    /// Whether the guest has put nothing into the ring since it was made.
+    fn is_untouched(&self) -> bool {
+        let is_new = self.queue.next_avail() == 0 && !self.has_used;
+        is_new && self.queue.avail_idx(&*self.memory, Ordering::Acquire).is_ok_and(|available| available.0 == 0)
     }
 
     /// The used index at which the guest wants the next interrupt. It has reaped everything before that index. `None`
@@ -387,9 +406,20 @@ unsafe impl Source for Vring {
         Some(unsafe { BorrowedFd::borrow_raw(self.kick.as_raw_fd()) })
     }
 
-    fn is_untouched(&self) -> bool {
-        let is_new = self.queue.next_avail() == 0 && !self.has_used;
-        is_new && self.queue.avail_idx(&*self.memory, Ordering::Acquire).is_ok_and(|available| available.0 == 0)
+    /// Firmware and QEMU kick rings that are still empty. So an empty ring is a reason to doubt only if the guest seems to have
+    /// written nothing at all.
+    fn after_kick(&mut self) -> Option<&'static str> {
+        if self.kicks_of_nothing == 2 || !self.is_untouched() {
+            return None;
+        }
+        self.kicks_of_nothing += 1;
+        if self.kicks_of_nothing < 2 {
+            return None;
+        }
+        let _ = self.enable_kicks(); // takes back the flag in the used ring, which is our own
+        let is_doubted = self.memory.is_blank_and_news();
+        let _ = self.disable_kicks();
+        is_doubted.then_some(NOT_SHARED)
     }
 
     fn enable_kicks(&mut self) -> Result<bool, Broken> {

@@ -32,11 +32,13 @@ pub struct Options {
     pub policy: &'static str,
     pub queues: usize,
     pub migratable: bool,
+    /// The guest's driver is one for devices before virtio 1.0.
+    pub legacy: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { device: "virtio-blk", policy: "auto", queues: 1, migratable: false }
+        Self { device: "virtio-blk", policy: "auto", queues: 1, migratable: false, legacy: false }
     }
 }
 
@@ -114,6 +116,9 @@ impl Target {
         disk.push(self.directory.path().join("socket"));
         let mut guest = Command::new(kit("run-guest.sh"));
         guest.arg(job).arg(disk).args(parameters).env("QUEUES", self.options.queues.to_string());
+        if self.options.legacy {
+            guest.args(["--", "-global", "vhost-user-blk-pci.disable-modern=on"]);
+        }
         guest
     }
 
@@ -144,7 +149,7 @@ fn kit(program: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest").join(program)
 }
 
-fn serve(directory: &Path, image: &Path, Options { device, policy, queues, migratable }: Options) -> Child {
+fn serve(directory: &Path, image: &Path, Options { device, policy, queues, migratable, .. }: Options) -> Child {
     let control = directory.join("control");
     let log = File::options().append(true).create(true).open(directory.join("log")).unwrap();
     let mut process = Command::new(env!("CARGO_BIN_EXE_coalesce-target"))

@@ -16,7 +16,9 @@ use coalesce_target::vfio_user::memory::DmaMemory;
 use coalesce_target::vfio_user::wire::{DmaMap, FILES_MAX};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -145,7 +147,12 @@ pub struct Host {
     pub controller: Box<dyn PciDevice>,
     /// Of a controller in this process.
     pub queues: Arc<[QueueThread<Vector>]>,
+    /// The guest memory of a controller in this process.
+    pub dma: DmaMemory,
     ram: Arc<Ram>,
+    pub ram_file: File,
+    /// Pages that lie elsewhere in the file than their address says.
+    pub moved: HashMap<u64, u64>,
     pub eventfds: Vec<EventFd>,
     /// Of a controller in this process.
     pub vectors: Vectors,
@@ -244,8 +251,8 @@ impl Host {
         for (i, eventfd) in eventfds.iter().enumerate() {
             vectors.assign(i as u16, vec![eventfd.as_fd().try_clone_to_owned().unwrap()]).unwrap();
         }
-        let controller = Controller::new(disk, queues.clone(), dma, vectors.clone());
-        Self { vectors, queues, ..Self::over(Box::new(controller), ram, eventfds) }
+        let controller = Controller::new(disk, queues.clone(), dma.clone(), vectors.clone());
+        Self { vectors, queues, dma, ..Self::over(Box::new(controller), ram, eventfds) }
     }
 
     /// A host with a controller that is not enabled, and has its memory and its eventfds.
@@ -254,7 +261,10 @@ impl Host {
             controller,
             queues: Vec::new().into(),
             vectors: Vectors::new(0, CallRings::default()),
+            dma: DmaMemory::new(Arc::new(Peer::new(UnixStream::pair().unwrap().0.into())), 0),
+            ram_file: ram.try_clone().unwrap(),
             ram: Arc::new(Ram(MmapRegion::from_file(FileOffset::new(ram, 0), RAM as usize).unwrap())),
+            moved: HashMap::new(),
             eventfds,
             sq: Sq { id: 0, base: ASQ, size: ADMIN_ENTRIES, tail: 0 },
             cq: Cq { id: 0, base: ACQ, size: ADMIN_ENTRIES, head: 0, phase: true },
@@ -320,8 +330,46 @@ impl Host {
         self.set32(0x1000 + 4 * index, value);
     }
 
+    /// The offset in the file of an address.
+    fn offset(&self, address: u64) -> u64 {
+        self.moved.get(&(address / 4096)).map_or(address, |offset| offset + address % 4096)
+    }
+
     pub fn write(&self, address: u64, bytes: &[u8]) {
-        self.ram.0.as_volatile_slice().write_slice(bytes, address as usize).unwrap();
+        for (i, part) in (0..).zip(bytes.chunks(64)) {
+            let offset = self.offset(address + 64 * i) as usize;
+            self.ram.0.as_volatile_slice().write_slice(part, offset).unwrap();
+        }
+    }
+
+    /// Maps the RAM from `start` on in pieces that end at `ends`.
+    pub fn map_pieces(&mut self, mut start: u64, ends: &[u64]) {
+        for end in ends {
+            self.map(start..*end, DmaMap::READ | DmaMap::WRITE);
+            start = *end;
+        }
+    }
+
+    /// Maps a part of the RAM.
+    pub fn map(&mut self, range: Range<u64>, flags: u32) {
+        let (offset, address, size) = (self.offset(range.start), range.start, range.end - range.start);
+        let map = DmaMap { flags, offset, address, size };
+        self.dma.map(&map, Some(self.ram_file.try_clone().unwrap().into())).unwrap();
+        self.controller.map();
+    }
+
+    /// Unmaps a region. Nothing of it may stay in use.
+    pub fn unmap(&mut self, range: Range<u64>) {
+        let unmapped = self.dma.unmap(range.start, range.end - range.start).unwrap();
+        self.controller.unmap(range);
+        assert!(unmapped.wait(Instant::now() + PATIENCE), "it is still in use");
+    }
+
+    pub fn unmap_all(&mut self) {
+        for unmapped in self.dma.unmap_all() {
+            self.controller.unmap(unmapped.range.clone());
+            assert!(unmapped.wait(Instant::now() + PATIENCE), "it is still in use");
+        }
     }
 
     pub fn bytes(&self, address: u64, len: usize) -> Vec<u8> {
@@ -335,11 +383,11 @@ impl Host {
     }
 
     pub fn load(&self, address: u64) -> u32 {
-        self.ram.0.as_volatile_slice().load(address as usize, Ordering::Acquire).unwrap()
+        self.ram.0.as_volatile_slice().load(self.offset(address) as usize, Ordering::Acquire).unwrap()
     }
 
     pub fn store(&self, address: u64, value: u32) {
-        self.ram.store(address, value);
+        self.ram.store(self.offset(address), value);
     }
 
     /// The memory, for another thread.

@@ -1210,8 +1210,8 @@ pub fn assert_drives(driver: &mut Driver) {
     driver.stop_queue(0);
 }
 
-/// Completions that are held longer than any test takes: this policy delays by hours, after a first load.
-pub const HOLD_FOREVER: &str = "spdk_vhost:delay_base_us=100000000,iops_threshold=100";
+/// Completions that are held longer than any test takes: this policy delays by a minute, after a first load.
+pub const HOLD_FOREVER: &str = "spdk_vhost:delay_base_us=60000000,iops_threshold=100";
 
 /// Makes `n` completions (2 to 40) that are posted and held under [`HOLD_FOREVER`], by reads of sector 0.
 pub fn hold(queue: &mut Queue, n: u16) {

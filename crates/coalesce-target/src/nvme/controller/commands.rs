@@ -1,9 +1,9 @@
 //! The admin commands (NVMe 1.4 §5).
 
-use super::{Controller, Cq, Sq, State, range, wait_for};
+use super::memory::{Place, ShadowPages};
+use super::{Controller, Cq, Sq, State, wait_for};
 use crate::nvme::admin::{ADMIN_VECTOR, Event};
 use crate::nvme::command::prps;
-use crate::nvme::doorbell::Shadow;
 use crate::nvme::features::Effect;
 use crate::nvme::identify;
 use crate::nvme::rings::{CompletionQueue, SubmissionQueue};
@@ -11,16 +11,14 @@ use crate::nvme::spec::{CQE_LEN, ENTRIES_MAX, NSID, NSID_ALL, SQE_LEN, Sqe, Stat
 use crate::nvme::vector::Vector;
 use crate::queue::{Control, Part};
 use crate::vfio_user::memory::{Access, PAGE, Slice};
-use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What Create I/O Submission Queue and Create I/O Completion Queue have in common.
 struct NewQueue {
     id: u16,
     entries: u32,
-    slice: Slice,
-    memory: Range<u64>,
+    slices: Vec<Slice>,
+    place: Place,
 }
 
 impl Controller {
@@ -71,23 +69,23 @@ impl Controller {
         if !is_contiguous || !self.cc.has_entry_sizes() {
             return Err(Status::INVALID_FIELD);
         }
-        let slice = self.memory.slice(sqe.prp1(), entries as usize * entry_len, access);
-        let slice = slice.ok_or(Status::INVALID_FIELD)?;
-        Ok(NewQueue { id, entries, memory: range(sqe.prp1(), &slice), slice })
+        let place = Place::new(&self.memory, sqe.prp1(), entries as usize * entry_len, access);
+        let (place, slices) = place.ok_or(Status::INVALID_FIELD)?;
+        Ok(NewQueue { id, entries, slices, place })
     }
 
     fn create_cq(&mut self, sqe: &Sqe) -> Result<(), Status> {
         let State::Ready(ready) = &self.state else { return Ok(()) };
         let (interrupts, vector) = (sqe.dword::<11>() & 1 << 1 != 0, (sqe.dword::<11>() >> 16) as u16);
         let exists = exists(&ready.cqs, sqe);
-        let NewQueue { id, entries, slice, memory } = self.new_queue(sqe, CQE_LEN, Access::Write, exists)?;
+        let NewQueue { id, entries, slices, place } = self.new_queue(sqe, CQE_LEN, Access::Write, exists)?;
         if vector >= self.vectors.count() {
             return Err(Status::INVALID_VECTOR);
         }
         let thread = Self::thread_of(vector);
-        let cq = CompletionQueue::new(id, vector, interrupts, slice, ready.register(2 * usize::from(id) + 1));
+        let cq = CompletionQueue::new(id, vector, interrupts, slices, ready.register(2 * usize::from(id) + 1));
         self.queues[thread].change(Part::Holding, move |source| source.add_cq(cq));
-        self.set_cq(id, Some(Cq { thread, entries, memory }));
+        self.set_cq(id, Some(Cq { thread, entries, place }));
         Ok(())
     }
 
@@ -95,15 +93,15 @@ impl Controller {
         let State::Ready(ready) = &self.state else { return Ok(()) };
         let cq = (sqe.dword::<11>() >> 16) as u16;
         let exists = exists(&ready.sqs, sqe);
-        let NewQueue { id, entries, slice, memory } = self.new_queue(sqe, SQE_LEN, Access::Read, exists)?;
+        let NewQueue { id, entries, slices, place } = self.new_queue(sqe, SQE_LEN, Access::Read, exists)?;
         let thread = match ready.cqs.get(usize::from(cq)) {
             Some(known) if cq > 0 => known.as_ref().ok_or(Status::INVALID_CQ)?.thread,
             _ => return Err(Status::INVALID_QUEUE),
         };
-        let sq = SubmissionQueue::new(id, cq, slice, ready.register(2 * usize::from(id)));
+        let sq = SubmissionQueue::new(id, cq, slices, ready.register(2 * usize::from(id)));
         self.queues[thread].change(Part::Other, move |source| source.add_sq(sq));
         if let State::Ready(ready) = &mut self.state {
-            ready.sqs[usize::from(id)] = Some(Sq { cq, entries, memory, is_deleting: false });
+            ready.sqs[usize::from(id)] = Some(Sq { cq, thread, entries, place, is_deleting: false });
         }
         Ok(())
     }
@@ -177,7 +175,7 @@ impl Controller {
     fn set_features(&mut self, sqe: &Sqe) -> Result<u32, Status> {
         let State::Ready(ready) = &self.state else { return Ok(0) };
         let has_queues = ready.cqs.iter().flatten().next().is_some();
-        let queues = (!has_queues).then_some(self.queues_max());
+        let queues = (!has_queues).then_some(self.queues_offered());
         let (result, effect) = self.features.set(sqe, queues)?;
         match effect {
             Effect::None | Effect::Exempt(ADMIN_VECTOR, _) => {}
@@ -208,23 +206,16 @@ impl Controller {
         if !pages.iter().all(|page| page.is_multiple_of(PAGE)) {
             return Err(Status::PRP_OFFSET);
         }
-        let [values, events] = pages.map(|page| self.memory.slice(page, PAGE as usize, Access::Write));
-        let (Some(values), Some(events), true) = (values, events, pages[0] != pages[1]) else {
-            return Err(Status::INVALID_FIELD);
-        };
-        let memory = [range(pages[0], &values), range(pages[1], &events)];
-        self.use_shadow(Some((Arc::new(Shadow { values, events }), memory)));
-        Ok(())
-    }
-
-    pub(super) fn use_shadow(&mut self, shadow: Option<(Arc<Shadow>, [Range<u64>; 2])>) {
+        let shadow = ShadowPages::new(&self.memory, pages, PAGE as usize).filter(|_| pages[0] != pages[1]);
+        let shadow = shadow.ok_or(Status::INVALID_FIELD)?;
         for queue in self.queues.iter() {
-            let shadow = shadow.as_ref().map(|(shadow, _)| shadow.clone());
+            let shadow = shadow.shadow().cloned();
             queue.change(Part::Other, move |source| source.set_shadow(shadow.as_ref()));
         }
         if let State::Ready(ready) = &mut self.state {
-            ready.shadow = shadow;
+            ready.shadow = Some(shadow);
         }
+        Ok(())
     }
 }
 
