@@ -96,6 +96,7 @@ here() {
     -e 's/^coalesce-target (top|--socket-path)/until_stopped &/' \
     -e 's/(coalesce-sim score)$/\1 --workloads optane\/depth1 --policies vic/; s/(coalesce-sim score)( +#.*)$/\1 --workloads optane\/depth1 --policies vic\2/' \
     -e 's/(coalesce-sim score)( --seeds 3| --policies auto)/\1 --workloads optane\/depth1\2/' -e 's/--seeds 3/--seeds 2/; s/--duration 500ms/--duration 50ms/; s/--seeds 1000/--seeds 10/' \
+    -e 's/(coalesce-sim contract) --first .RANDOM/\1 --seeds 3 --loads seed/; s/coalesce-sim contract/& --duration 200ms/' \
     -e 's/(coalesce-target bench .*)--seconds 5/\1--seconds 0.2/; s/ \| less$/ | cat/'
 }
 # What begins in the background must not have failed at the end. A person takes a moment between two lines.
@@ -168,7 +169,7 @@ awk 'BEGIN { for (ms = 0; ms < 62000; ms++) { if (ms > 1300 && ms < 59990) conti
 cp "$work/disk.jsonl" "$work/load.trace"
 cp "$work/disk.jsonl" "$work/disk.trace"
 sleep 1
-for of in "coalesce-target bench" "coalesce-target call" "coalesce-sim "{run,score,replay,calibrate,explain,fuzz}; do
+for of in "coalesce-target bench" "coalesce-target call" "coalesce-sim "{run,score,contract,replay,calibrate,explain,fuzz}; do
   read -ra words <<< "$of"
   examples "${words[@]}" > "$work/examples"
   [ -s "$work/examples" ] || die "$of --help has no examples"

@@ -80,6 +80,10 @@ numbered! {
         Budget = 22, "budget";
         /// The slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
         Slowdown = 24, "slowdown";
+        /// Delivered at once: what a probe found is being checked.
+        Control = 25, "control";
+        /// The host is about to run out of work.
+        JustInTime = 26, "just_in_time";
         /// Δ passed without a completion: the burst is over (cinterrupts Alg. 2).
         Delta = 10, "delta";
         /// No completion came for eight times the usual gap (latency budget).
@@ -118,6 +122,10 @@ numbered! {
         Aggregate = 39, "aggregate";
         /// Others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
         Company = 41, "company";
+        /// Held to learn how many commands the requesters submit before they wait.
+        Probe = 42, "probe";
+        /// The host has work enough: trials show that holding makes requests faster.
+        Licensed = 43, "licensed";
         /// The poll continues (`batch`, `spdk_vhost`).
         Batch = 40, "batch";
         /// Nothing is held, so an interrupt would cover nothing.

@@ -1,13 +1,17 @@
 //! Checks a line from its events alone: nothing lost, nothing covered twice, no empty interrupt, bounds kept.
 
 use crate::event::{Event, What};
+use crate::integral::Integral;
 use coalesce_charts::counted;
-use coalesce_policy::Spent;
+use coalesce_policy::{HoldReason, Spent};
 use serde::Serialize;
 use std::collections::VecDeque;
 
 /// Violations that are kept with all details; the others are counted.
 const DETAILS_MAX: usize = 8;
+
+/// Holds with the reason `licensed` may spend so many times what a latency budget allows the others.
+const LICENSED_MAX: u128 = 10;
 
 /// A rule that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -57,6 +61,13 @@ impl Verdict {
     }
 }
 
+/// For how long completions were held, in ns, summed over them.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeldTime {
+    strict: u128,
+    licensed: u128,
+}
+
 /// Sees the events of one line and knows nothing else of it.
 #[derive(Clone, Debug)]
 pub struct Checker {
@@ -67,8 +78,10 @@ pub struct Checker {
     completions: u64,
     covered: u64,
     consumed: u64,
-    last: u64,       // when the last event was
-    held_time: u128, // in ns, summed over the completions
+    last: u64, // when the last event was
+    requests: Integral,
+    held_time: HeldTime,
+    licensed: bool, // what is held now
     has_budget: bool,
     verdict: Verdict,
 }
@@ -81,7 +94,9 @@ impl Checker {
         Self {
             has_budget,
             last: 0,
-            held_time: 0,
+            requests: Integral::default(),
+            held_time: HeldTime::default(),
+            licensed: false,
             bound,
             since: VecDeque::new(),
             excused: 0,
@@ -99,10 +114,16 @@ impl Checker {
         self.has_budget = false;
     }
 
+    /// From `now` on the requesters have so many requests more, or less, whatever the policy knows of them.
+    pub fn change_requests(&mut self, now: u64, by: i64) {
+        self.requests.change(now, by);
+    }
+
     /// The next event.
     #[inline]
     pub fn see(&mut self, Event { at, what }: Event) {
-        self.held_time += u128::from(at.saturating_sub(self.last)) * self.since.len() as u128;
+        let held_time = if self.licensed { &mut self.held_time.licensed } else { &mut self.held_time.strict };
+        *held_time += u128::from(at.saturating_sub(self.last)) * self.since.len() as u128;
         self.last = at;
         match what {
             What::Completion { .. } => {
@@ -113,7 +134,15 @@ impl Checker {
                 self.since.push_back(at);
             }
             What::Deadline | What::BatchEnd | What::Other => {}
-            What::Hold { .. } => self.undecided = false,
+            What::Hold { reason } => {
+                self.undecided = false;
+                self.licensed = match reason {
+                    HoldReason::Licensed => true,
+                    // What was decided before goes on.
+                    HoldReason::Early | HoldReason::Reconfigured | HoldReason::Cancelled => self.licensed,
+                    _ => false,
+                };
+            }
             What::Interrupt { covers, .. } | What::Suppressed { covers } => {
                 self.undecided = false;
                 if covers == 0 && matches!(what, What::Interrupt { .. }) {
@@ -156,15 +185,30 @@ impl Checker {
         }
     }
 
-    /// What the policy says that its latency budget has spent since the beginning, times in ns.
-    pub fn check_budget(&mut self, at: u64, Spent { held, outstanding, budget, learning }: Spent) {
+    /// What the policy says of its latency budget, since the beginning, times in ns. What it may spend is a share of the
+    /// requesters' time, and what it spent is what was seen here: of its own account, only what it held must be there in full.
+    pub fn check_budget(&mut self, at: u64, Spent { held, budget, learning, .. }: Spent) {
         self.has_budget &= at < u64::MAX; // at the end of the clock a core takes everything for due, whatever it costs
-        let allowed = u128::from(outstanding) * u128::from(budget) / 10_000 + u128::from(learning);
-        if self.has_budget && (u128::from(held) > allowed || u128::from(held) < self.held_time) {
-            let own = self.held_time;
-            self.wrong(at, format!("held for {held} ns in all, in truth {own}; the budget allows {allowed}"));
-            self.has_budget = false; // once is enough
+        if !self.has_budget {
+            return;
         }
+        let HeldTime { strict, licensed } = self.held_time;
+        let requests = self.requests.until(at);
+        let share = requests * u128::from(budget) / 10_000;
+        let (allowed, allowed_licensed) = (share + u128::from(learning), LICENSED_MAX * share);
+        let wrong = if u128::from(held) < strict + licensed {
+            format!("held for {} ns in all; the policy says {held}", strict + licensed)
+        } else if strict > allowed {
+            format!("held for {strict} ns in all; of {requests} ns that requests took, the budget allows {allowed}")
+        } else if licensed > allowed_licensed {
+            format!(
+                "held for {licensed} ns with a licence; of {requests} ns that requests took, {allowed_licensed} are allowed"
+            )
+        } else {
+            return;
+        };
+        self.wrong(at, wrong);
+        self.has_budget = false; // once is enough
     }
 
     /// The end of the run: no command is in flight, every deadline was met, every poll of the device has ended.
@@ -270,30 +314,54 @@ mod tests {
         }
     }
 
-    /// 100 ns held: what the policy says of it must be true, and paid for.
+    /// A hold of 100 ns for this reason, while requesters have `requests` requests from 0 to 107.
+    fn held_100_ns(reason: HoldReason, requests: i64) -> Checker {
+        let mut checker = Checker::new(None, true);
+        checker.change_requests(0, requests);
+        checker.see(Event { at: 7, what: COMPLETION });
+        checker.see(Event { at: 7, what: What::Hold { reason } });
+        checker.see(Event { at: 50, what: What::Deadline });
+        checker.see(Event { at: 50, what: What::Hold { reason: HoldReason::Early } });
+        checker.see(Event { at: 107, what: What::Interrupt { reason: Reason::Silence, covers: 1 } });
+        checker
+    }
+
+    const SPENT: Spent = Spent { held: 100, outstanding: 0, budget: 500, learning: 47 };
+
+    /// The requesters' time decides, 1070 ns of which 5 % are 53; what the policy counts as outstanding does not.
     #[test]
     fn a_budget_that_is_exceeded_or_not_reported_is_found() {
-        let sound = Spent { held: 100, outstanding: 1_000, budget: 500, learning: 50 };
-        for (spent, is_excused, wrong) in [
-            (sound, false, 0),
-            (Spent { learning: 49, ..sound }, false, 1),
-            (Spent { outstanding: 980, ..sound }, false, 1),
-            (Spent { held: 99, ..sound }, false, 1),
-            (Spent { held: 99, ..sound }, true, 0),
+        for (requests, spent, is_excused, wrong) in [
+            (10, SPENT, false, 0),
+            (10, Spent { learning: 46, ..SPENT }, false, 1),
+            (10, Spent { budget: 490, ..SPENT }, false, 1),
+            (9, SPENT, false, 1),
+            (9, Spent { outstanding: 1_000_000, ..SPENT }, false, 1),
+            (10, Spent { held: 99, ..SPENT }, false, 1),
+            (10, Spent { held: 99, ..SPENT }, true, 0),
         ] {
-            let mut checker = Checker::new(None, true);
-            checker.see(Event { at: 7, what: COMPLETION });
-            checker.see(Event { at: 7, what: What::Hold { reason: HoldReason::Company } });
-            checker.see(Event { at: 107, what: What::Interrupt { reason: Reason::Silence, covers: 1 } });
+            let mut checker = held_100_ns(HoldReason::Company, requests);
             if is_excused {
                 checker.excuse_held();
             }
             checker.check_budget(107, spent);
             checker.check_budget(108, spent);
-            assert_eq!(checker.verdict().wrong, wrong, "{spent:?}");
+            assert_eq!(checker.verdict().wrong, wrong, "{requests} requests, {spent:?}");
         }
-        let mut checker = Checker::new(None, true);
-        checker.check_budget(u64::MAX, Spent { learning: 49, ..sound });
+        let mut checker = held_100_ns(HoldReason::Company, 9);
+        checker.check_budget(u64::MAX, SPENT);
         assert_eq!(checker.verdict().wrong, 0, "the end of the clock");
+    }
+
+    /// 2 requests took 214 ns, of which ten times 5 % are 100; with 1 there are 50.
+    #[test]
+    fn a_licence_is_for_ten_times_the_budget() {
+        for (requests, reason, wrong) in
+            [(2, HoldReason::Licensed, 0), (1, HoldReason::Licensed, 1), (2, HoldReason::Probe, 1)]
+        {
+            let mut checker = held_100_ns(reason, requests);
+            checker.check_budget(107, SPENT);
+            assert_eq!(checker.verdict().wrong, wrong, "{requests} requests, {reason:?}");
+        }
     }
 }

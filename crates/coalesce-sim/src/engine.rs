@@ -11,7 +11,9 @@ mod lines;
 mod measure;
 mod queue;
 mod random;
+mod request_time;
 mod requests;
+mod steal;
 mod thread;
 
 use self::core::Core;
@@ -23,6 +25,7 @@ use self::measure::Measure;
 use self::queue::{Event, Queue};
 pub(crate) use self::random::Random;
 use self::requests::Requests;
+use self::steal::Steal;
 use self::thread::Thread;
 use crate::check::Verdict;
 use crate::contender::Contender;
@@ -74,6 +77,7 @@ struct World {
     device: Device,
     requests: Requests,
     faults: Faults,
+    steal: Option<Steal>,
     measure: Measure,
     is_ending: bool,
 }
@@ -147,7 +151,7 @@ impl World {
         let mut lines = Vec::new();
         for _ in 0..cpu_count {
             let mut line = Line::new(contender)?;
-            line.jump_clock(CLOCK_START);
+            line.start_clock(CLOCK_START);
             if machine.event_idx {
                 line.suppress_interrupts();
             }
@@ -171,16 +175,19 @@ impl World {
             device: Device::new(&plan.device),
             requests: Requests::default(),
             faults: Faults::new(plan.faults, Random::new(plan.seed, FAULTS_STREAM)),
+            steal: machine.steal.map(|steal| Steal::new(steal, plan.seed, cpu_count)),
             measure: Measure::new(plan.threads.len()),
             is_ending: false,
         })
     }
 
     fn start(&mut self, point: &Point) {
+        self.note_all_requests();
         if point.plan.warmup.0 > 0 {
             self.queue.push(point.plan.warmup.0, Event::Measure);
         }
         self.plan_faults();
+        self.plan_steals();
         for id in 0..self.threads.len() {
             let thread = &mut self.threads[id];
             self.cpus[thread.cpu as usize].enqueue(index(id));
@@ -214,6 +221,7 @@ impl World {
     /// Nothing new begins; every command in flight is answered, every deadline met. Then nothing may be left.
     fn end(&mut self) {
         self.is_ending = true;
+        self.note_all_requests();
         let latest = self.now + ENDING_MAX;
         while !(self.requests.len() == 0 && self.lines.iter().all(LineState::is_quiet)) {
             let Some((at, event)) = self.queue.pop_before(latest) else { break };
@@ -252,6 +260,8 @@ impl World {
             Event::Gate { cpu } => self.gate_opens(cpu),
             Event::Timeout { cpu } => self.hear(cpu),
             Event::Fault(fault) => self.fault(fault),
+            Event::Steal { cpu } => self.steal(cpu),
+            Event::GiveBack { cpu } => self.give_back(cpu),
             Event::Measure => self.start_measuring(),
         }
     }
@@ -264,6 +274,7 @@ impl World {
         let (next, has_room) = thread.arrive(self.now);
         self.measure.groups[thread.group as usize].dropped += u64::from(!has_room);
         self.queue.push(next, Event::Arrival { thread: id });
+        self.note_requests(id);
         self.wake(id);
     }
 }

@@ -7,7 +7,7 @@ pub mod command;
 use crate::engine::Random;
 use crate::plan::{
     Component, Device, Distribution, Faults, Hypervisor, Jumps, Kind, Late, Lognormal, Operation, Plan, Priority, Said,
-    Stalls, Thread,
+    Stalls, Steal, Thread,
 };
 use crate::units::{Cost, Rate, Time};
 
@@ -33,6 +33,10 @@ pub fn plan(seed: u64) -> Plan {
     plan.faults = random.one_in(2).then(|| random.faults());
     if random.one_in(4) {
         plan.machine.idle_exit = random.time(0, 30_000);
+    }
+    if random.one_in(3) && plan.machine.cores == 0 && plan.hypervisor.is_none_or(|hypervisor| hypervisor.hogs == 0) {
+        let (from, to) = (random.time(1_000, 500_000), random.time(500_000, 5_000_000));
+        plan.machine.steal = Some(Steal { every: random.time(100_000, 20_000_000), from, to });
     }
     plan
 }

@@ -30,6 +30,7 @@
 //! | [`calibrate`] | Δ and thr for a load |
 //! | [`papers`] | the papers' figures, simulated; `coalesce-sim papers` |
 //! | [`score`] | every policy over many workloads, compared with `none` |
+//! | [`mod@contract`] | a latency budget under the loads that try it |
 //! | [`report`] | what was found, for people and for other programs |
 
 #![forbid(unsafe_code)]
@@ -37,9 +38,11 @@
 pub mod calibrate;
 pub mod check;
 pub mod contender;
+pub mod contract;
 pub mod engine;
 pub mod event;
 pub mod fuzz;
+mod integral;
 pub mod line;
 pub mod outcome;
 pub mod papers;

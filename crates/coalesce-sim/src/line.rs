@@ -188,10 +188,20 @@ impl<T> Line<T> {
         self.ring.arm()
     }
 
+    /// The policy's clock is so far ahead from the beginning on.
+    pub const fn start_clock(&mut self, ahead: i64) {
+        self.clock = ahead;
+    }
+
     /// The policy's clock jumps. A timer that is armed does not notice.
     pub fn jump_clock(&mut self, by: i64) {
         self.clock = self.clock.saturating_add(by).max(-i64::MAX); // it can be subtracted again
         self.checker.excuse_held();
+    }
+
+    /// From `now` on the requesters of this line have so many requests more, or less: what a latency budget is a share of.
+    pub fn change_requests(&mut self, now: u64, by: i64) {
+        self.checker.change_requests(now, by);
     }
 
     /// A deadline will be missed: no bound is asked of what is held now.

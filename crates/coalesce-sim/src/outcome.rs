@@ -50,6 +50,10 @@ pub struct ThreadOutcome {
     pub name: String,
     /// Commands per second.
     pub iops: f64,
+    /// The mean time that a command takes its requester, in ns: the integral of the requests that the application has, over
+    /// the commands answered. Of an open loop from arrival; of a closed one from one submission of a place to the next, depth
+    /// times time; of an operation from its first submission until all its commands are answered.
+    pub request_time: f64,
     /// From submission, or arrival in an open loop, until the thread has the answer.
     pub latency: Summary,
     /// Operations per second: batches, and operations of a mix.
@@ -79,6 +83,8 @@ pub struct Outcome {
     pub events: u64,
     /// Commands answered per second.
     pub iops: f64,
+    /// The mean time that a command takes its requester, in ns: see [`ThreadOutcome::request_time`].
+    pub request_time: f64,
     /// From submission, or arrival in an open loop, until the thread has the answer.
     pub latency: Summary,
     /// Interrupts per second, as the policies asked for them.
@@ -95,7 +101,7 @@ pub struct Outcome {
     pub cpu: f64,
     /// What of that interrupts took.
     pub cpu_interrupts: f64,
-    /// Virtual CPUs that waited for a core.
+    /// Virtual CPUs that waited for a core, and CPUs that the host had taken.
     pub steal: f64,
     /// Inter-processor interrupts per second.
     pub ipis_per_s: f64,

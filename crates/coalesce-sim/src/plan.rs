@@ -13,7 +13,7 @@ mod validate;
 
 pub use device::{Component, Device, Distribution, Lognormal, Preset};
 pub use faults::{Faults, Jumps, Late, Stalls};
-pub use host::{Hypervisor, Machine};
+pub use host::{Hypervisor, Machine, Steal};
 pub use read::{PLAN_BYTES_MAX, PlanError};
 pub use sweep::{Point, SIMULATIONS_MAX, Setting};
 pub use threads::{Arrivals, Kind, Operation, Priority, Said, Thread};

@@ -75,12 +75,16 @@ impl Replayed {
                 queue.advance(at.saturating_add(1), &mut self.latency);
                 let clues = Clues { batch_len, last_of_batch, ..clues_of(&request) };
                 let command = (queue.line.submit(at, &clues), at);
+                queue.line.change_requests(at, 1);
                 keep(&mut self.commands, step.slot, command);
             }
             Moment::Complete { failed } => {
                 // A deadline at this very instant is for the policy: the completion rides on it.
                 queue.advance(at, &mut self.latency);
                 let command = step.slot.and_then(|slot| self.commands.get(slot)).copied();
+                if command.is_none() {
+                    queue.line.change_requests(at, 1); // its requester is known from now on
+                }
                 let class = if failed { Class::Failed } else { Class::Io };
                 let (known, since) = (command.unwrap_or_default().0, command.map(|(_, since)| since));
                 let interrupt = queue.line.complete(at, known, class, None, since);
@@ -231,6 +235,7 @@ impl OnQueue {
     fn take(&mut self, now: u64, interrupt: Option<Interrupt>, latency: &mut Histogram<u64>) {
         if interrupt.is_some() {
             while let Some(since) = self.line.take() {
+                self.line.change_requests(now, -1);
                 if let Some(since) = since {
                     record(latency, now - since, LATENCY_MAX);
                 }
@@ -251,7 +256,7 @@ pub struct Outcome {
     /// From each completion to the interrupt that covers it, in ns.
     pub delay: Histogram<u64>,
     /// From each submission to the interrupt that covers its completion, in ns; only for commands whose submission was
-    /// seen.
+    /// seen. Arrivals are given and the consumer reaps at once, so this is what requesters wait.
     pub latency: Histogram<u64>,
     /// The longest that the policy promises to hold a completion, in ns.
     pub bound: Option<u64>,

@@ -62,6 +62,9 @@ pub struct Entry {
     pub iops: Option<f64>,
     /// CPU cycles per command, where a CPU is simulated.
     pub cycles_per_io: Option<f64>,
+    /// The mean time that a request takes its requester, in ns, where it is known: what a command's time in the device and a
+    /// hold are a part of.
+    pub request_time: Option<f64>,
     /// From submission until the requester could know.
     pub latency: Percentiles,
     /// From completion to interrupt.

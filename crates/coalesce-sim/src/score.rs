@@ -19,13 +19,13 @@ use coalesce_policy::Spec;
 use serde::Serialize;
 
 /// What every other policy is compared with.
-const BASELINE: &str = "none";
+pub(crate) const BASELINE: &str = "none";
 
 /// What is measured of a workload if nothing is said, in the tests, too.
 pub const DURATION: Time = Time::ms(50);
 
 /// Figures of a run that are compared.
-const FIGURES: usize = 5;
+const FIGURES: usize = 6;
 
 /// A figure of a run.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,7 @@ const fn less(name: &'static str, head: &'static str) -> Figure {
 const TABLE: [Figure; FIGURES] = [
     less("interrupts_per_io", "interrupts/IO"),
     Figure { name: "iops", head: "IOPS", more_is_better: true },
+    less("request_time", "time"),
     less("latency_mean", "mean"),
     less("latency_p99", "p99"),
     less("cycles_per_io", "cycles/IO"),
@@ -50,11 +51,29 @@ const TABLE: [Figure; FIGURES] = [
 /// The figures of one run, in the order of [`TABLE`].
 fn figures(outcome: &Outcome, workload: &Workload) -> [f64; FIGURES] {
     let thread = |name| outcome.threads.iter().find(|thread| thread.name == name);
-    let latency = workload.latency_of.as_deref().and_then(thread).map_or(outcome.latency, |thread| thread.latency);
+    let (request_time, latency) = match workload.latency_of.as_deref().and_then(thread) {
+        Some(thread) => (thread.request_time, thread.latency),
+        None => (outcome.request_time, outcome.latency),
+    };
     // A loop that computes takes what it gets; that is no cost of I/O.
     let computing: f64 = workload.computing().filter_map(thread).map(|thread| thread.cpu).sum();
     let cycles = outcome.cycles_per_io * (1.0 - computing / outcome.cpu);
-    [outcome.interrupts_per_s / outcome.iops, outcome.iops, latency.mean, latency.p99 as f64, cycles]
+    let interrupts = outcome.interrupts_per_s / outcome.iops;
+    [interrupts, outcome.iops, request_time, latency.mean, latency.p99 as f64, cycles]
+}
+
+/// Which run it was, for messages.
+fn run_of(Outcome { plan, policy, seed, .. }: &Outcome) -> String {
+    format!("{plan}, {policy}, seed {seed}")
+}
+
+/// There is something to compare: completions and interrupts in every run.
+pub(crate) fn ensure_enough(outcomes: &[Outcome]) -> anyhow::Result<()> {
+    let is_enough = |outcome: &&Outcome| outcome.iops > 0.0 && outcome.interrupts_per_s > 0.0;
+    match outcomes.iter().find(|outcome| !is_enough(outcome)) {
+        Some(outcome) => anyhow::bail!("{}: too short, nothing happened", run_of(outcome)),
+        None => Ok(()),
+    }
 }
 
 /// What is simulated.
@@ -102,11 +121,18 @@ impl Contest {
     /// # Errors
     /// A run without completions or interrupts, or one that broke a rule.
     pub fn score(&self, outcomes: &[Outcome]) -> anyhow::Result<Board> {
-        for Outcome { plan, policy, seed, iops, interrupts_per_s, verdict, .. } in outcomes {
-            let run = || format!("{plan}, {policy}, seed {seed}");
-            anyhow::ensure!(verdict.is_clean(), "{}: {:?}", run(), verdict.violations);
-            anyhow::ensure!(*iops > 0.0 && *interrupts_per_s > 0.0, "{}: too short, nothing happened", run());
+        let broken: Vec<_> = outcomes.iter().filter(|outcome| !outcome.verdict.is_clean()).collect();
+        if let Some(first) = broken.first() {
+            let (found, runs) =
+                (&first.verdict.violations, broken.iter().map(|outcome| run_of(outcome)).collect::<Vec<_>>());
+            anyhow::bail!(
+                "{} of {} runs broke a rule: {}; the first: {found:?}",
+                runs.len(),
+                outcomes.len(),
+                runs.join("; ")
+            );
         }
+        ensure_enough(outcomes)?;
         let per_seed = self.policies.len() + 1;
         let mut runs = Vec::new();
         let per_workload = outcomes.chunks(per_seed * self.seeds as usize);
@@ -153,7 +179,7 @@ struct Summary<'a> {
     seed: u64,
 }
 
-fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
+pub(crate) fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = ratios.len() as f64;
     // The standard library's logarithm differs by machine.
     libm::exp(ratios.map(libm::log).sum::<f64>() / count)
@@ -253,15 +279,15 @@ impl Board {
 }
 
 fn heads(first: &str) -> [&str; FIGURES + 1] {
-    let [a, b, c, d, e] = TABLE.map(|figure| figure.head);
-    [first, a, b, c, d, e]
+    let [a, b, c, d, e, f] = TABLE.map(|figure| figure.head);
+    [first, a, b, c, d, e, f]
 }
 
-fn ratio_text(ratio: f64) -> String {
+pub(crate) fn ratio_text(ratio: f64) -> String {
     format!("{ratio:.3}")
 }
 
 fn line(name: &str, ratios: [f64; FIGURES]) -> [String; FIGURES + 1] {
-    let [a, b, c, d, e] = ratios.map(ratio_text);
-    [name.to_owned(), a, b, c, d, e]
+    let [a, b, c, d, e, f] = ratios.map(ratio_text);
+    [name.to_owned(), a, b, c, d, e, f]
 }

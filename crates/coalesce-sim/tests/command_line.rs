@@ -311,3 +311,24 @@ fn simulated_devices_give_about_what_the_paper_chose() {
         assert!([16, 32, 64].contains(&value["thr"].as_u64().unwrap()), "{device}: {text}");
     }
 }
+
+/// A pair for each load and policy; loads that are too short, and a filter that leaves none, are errors.
+#[test]
+fn a_contract_is_tried_under_the_loads_that_are_named() {
+    let arguments = ["contract", "--first", "5", "--seeds", "2", "--loads", "seed", "--duration", "300ms"];
+    let pairs: Value = serde_json::from_str(&stdout(&[&arguments[..], &["--json"]].concat(), "")).unwrap();
+    let loads: Vec<_> = pairs.as_array().unwrap().iter().map(|pair| (&pair["load"], &pair["policy"])).collect();
+    assert_eq!(loads, [(&"seed 5".into(), &"auto".into()), (&"seed 6".into(), &"auto".into())]);
+    let table = stdout(&[&arguments[..], &["--policy", "none", "--policy", "cint"]].concat(), "");
+    let line = |policy: &str| table.lines().find(|line| line.starts_with(policy)).unwrap().split_whitespace().skip(3);
+    assert!(line("none, random open").eq(["2", "0", "0", "0", "1.000", "1.000", "0"]), "{table}");
+    assert!(
+        table.starts_with("2 random open loads from seed 5 on, 300ms of each; over none\n")
+            && line("cint").count() == 7
+    );
+    let error = |more: &[&str]| stderr(&[&["contract", "--seeds", "0"], more].concat(), "");
+    assert!(error(&["--loads", "light50", "--duration", "1ms"]).contains("p3700/light50, none, seed 1: too short"));
+    assert!(error(&["--loads", "nobody"]).contains("no load has \"nobody\" in its kind or name"));
+    assert!(error(&["--duration", "1us"]).contains("1us is too short; allowed: 1ms or more"));
+    assert!(stderr(&["contract", "--seeds", "10001"], "").contains("10001 is not in 0..=10000"));
+}

@@ -41,6 +41,18 @@ fn a_good_plan_is_read() {
     assert_eq!(plan.points().unwrap().len(), 4);
 }
 
+#[test]
+fn stolen_time_is_for_cpus_that_share_no_core() {
+    let steal = |cores| {
+        let steal = format!("cores = {cores}\nsteal = {{ every = \"1ms\", from = \"1ms\", to = \"1ms\" }}");
+        let plan = GOOD.replace("clock = \"2GHz\"", &steal).replace("batch = 4", "batch = 4\ncpu = 1");
+        Plan::parse("plan.toml", &plan).map_err(|error| error.to_string())
+    };
+    assert!(steal(0).is_ok() && steal(2).is_ok());
+    let text = "plan.toml:8: machine.steal: is for CPUs with a core each; cores is 1; allowed: 0, or 2 and more";
+    assert_eq!(steal(1).unwrap_err(), text);
+}
+
 /// The messages, as `plan_errors.txt` has them.
 #[test]
 fn messages() {
@@ -68,6 +80,13 @@ fn messages() {
         ("batch = 4", "batch = 40"),
         ("delta = [", "gamma = ["),
         ("\"10us\"]", "\"10\"]"),
+        ("clock = \"2GHz\"", "steal = { every = \"1ms\", from = \"5ms\", to = \"1ms\" }"),
+        ("clock = \"2GHz\"", "steal = { every = \"1ms\", from = \"0s\", to = \"1ms\" }"),
+        ("clock = \"2GHz\"", "steal = { every = \"1ms\", to = \"1ms\" }"),
+        ("[device]", "steal = { every = \"1ms\", from = \"1ms\", to = \"1ms\" }\n[hypervisor]\nhogs = 1\n[device]"),
+        ("kind = \"sync\"", "kind = \"open\"\ndepth = 1\nrate = \"1K/s\"\ngaps = { fixed = \"1ms\" }"),
+        ("kind = \"sync\"", "kind = \"open\"\ndepth = 1\ngaps = { exponential = \"0s\" }"),
+        ("kind = \"sync\"", "kind = \"sync\"\ngaps = { fixed = \"1ms\" }"),
         ("[8, 16]", "[8, 3]"),
         ("[8, 16]", "[]"),
         ("[8, 16]", "[\"deep\"]"),

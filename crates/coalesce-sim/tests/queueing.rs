@@ -1,7 +1,7 @@
 //! What queueing theory says about models that are simple enough.
 
 use coalesce_sim::outcome::Outcome;
-use coalesce_sim::plan::{Device, Distribution, Hypervisor, Kind, Machine, Plan, Thread};
+use coalesce_sim::plan::{Device, Distribution, Hypervisor, Kind, Machine, Plan, Steal, Thread};
 use coalesce_sim::run::run;
 use coalesce_sim::units::{Cost, Rate, Time};
 
@@ -138,6 +138,25 @@ fn a_guest_that_is_off_its_core_waits() {
     let sync = &outcome.threads[0];
     assert_near(sync.iops, 5_000.0, 0.02); // half the time
     assert_near(sync.latency.max as f64, 10_000_000.0, 0.02);
+}
+
+/// A host that takes the CPU for 2 ms after 8 ms on average: a fifth is stolen, and what completes meanwhile waits for 2 ms at
+/// most. A loop of depth 1 loses that fifth.
+#[test]
+fn stolen_time_is_nobodys() {
+    let steal = Steal { every: Time::ms(8), from: Time::ms(2), to: Time::ms(2) };
+    let device = Device::new(1, Distribution::Fixed(Time::us(100)));
+    let mut plan = plan(Machine { steal: Some(steal), ..free() }, device, closed(1));
+    plan.duration = Time::ms(20_000);
+    let outcome = only(&plan);
+    assert_near(outcome.steal, 0.2, 0.05);
+    assert_near(outcome.iops, 8_000.0, 0.02);
+    assert!((1_990_000..2_200_000).contains(&outcome.latency.max), "{:?}", outcome.latency);
+    assert_near(outcome.latency.p50 as f64, 100_000.0, 0.001);
+
+    // A thread that computes has the other four fifths.
+    plan.threads.push(Thread::new("compute", Kind::Compute));
+    assert_near(only(&plan).cpu, 0.8, 0.02);
 }
 
 /// vIC §3.3: the threshold trades inter-processor interrupts for latency, and a halted guest does not feel it.

@@ -270,6 +270,12 @@
 // Delivered: the slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
 #define COALESCE_REASON_SLOWDOWN 24
 
+// Delivered at once: what a probe found is being checked.
+#define COALESCE_REASON_CONTROL 25
+
+// Delivered: the host is about to run out of work.
+#define COALESCE_REASON_JUST_IN_TIME 26
+
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
 #define COALESCE_REASON_HOLD_RATIO 32
 
@@ -299,6 +305,12 @@
 
 // Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
 #define COALESCE_REASON_HOLD_COMPANY 41
+
+// Held: to learn how many commands the requesters submit before they wait.
+#define COALESCE_REASON_HOLD_PROBE 42
+
+// Held: the host has work enough: trials show that holding makes requests faster.
+#define COALESCE_REASON_HOLD_LICENSED 43
 
 // No ticket. The command is not tracked, and its hint is used unchanged.
 #define COALESCE_NO_TICKET 18446744073709551615ull

@@ -102,6 +102,10 @@ pub const COALESCE_REASON_BUDGET: u32 = 22;
 pub const COALESCE_REASON_SILENCE: u32 = 23;
 /// Delivered: the slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
 pub const COALESCE_REASON_SLOWDOWN: u32 = 24;
+/// Delivered at once: what a probe found is being checked.
+pub const COALESCE_REASON_CONTROL: u32 = 25;
+/// Delivered: the host is about to run out of work.
+pub const COALESCE_REASON_JUST_IN_TIME: u32 = 26;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
 /// Held: nothing is held, so an interrupt would cover nothing.
@@ -122,6 +126,10 @@ pub const COALESCE_REASON_HOLD_AGGREGATE: u32 = 39;
 pub const COALESCE_REASON_HOLD_BATCH: u32 = 40;
 /// Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
 pub const COALESCE_REASON_HOLD_COMPANY: u32 = 41;
+/// Held: to learn how many commands the requesters submit before they wait.
+pub const COALESCE_REASON_HOLD_PROBE: u32 = 42;
+/// Held: the host has work enough: trials show that holding makes requests faster.
+pub const COALESCE_REASON_HOLD_LICENSED: u32 = 43;
 
 /// The name of a reason, as in traces and statistics. Never null.
 #[unsafe(no_mangle)]

@@ -15,7 +15,7 @@ fn each_number_of_a_reason_has_its_name() {
     for &reason in HoldReason::ALL {
         assert_eq!(name(reason as u32), reason.name());
     }
-    assert_eq!((name(COALESCE_REASON_NONE), name(25), name(u32::MAX)), ("none", "unknown", "unknown"));
+    assert_eq!((name(COALESCE_REASON_NONE), name(31), name(u32::MAX)), ("none", "unknown", "unknown"));
 }
 
 macro_rules! check {
@@ -49,6 +49,8 @@ fn the_header_has_the_numbers_of_reasons() {
         Reason::Budget => COALESCE_REASON_BUDGET,
         Reason::Silence => COALESCE_REASON_SILENCE,
         Reason::Slowdown => COALESCE_REASON_SLOWDOWN,
+        Reason::Control => COALESCE_REASON_CONTROL,
+        Reason::JustInTime => COALESCE_REASON_JUST_IN_TIME,
         HoldReason::Ratio => COALESCE_REASON_HOLD_RATIO,
         HoldReason::NothingHeld => COALESCE_REASON_HOLD_NOTHING_HELD,
         HoldReason::Early => COALESCE_REASON_HOLD_EARLY,
@@ -59,6 +61,8 @@ fn the_header_has_the_numbers_of_reasons() {
         HoldReason::Aggregate => COALESCE_REASON_HOLD_AGGREGATE,
         HoldReason::Batch => COALESCE_REASON_HOLD_BATCH,
         HoldReason::Company => COALESCE_REASON_HOLD_COMPANY,
+        HoldReason::Probe => COALESCE_REASON_HOLD_PROBE,
+        HoldReason::Licensed => COALESCE_REASON_HOLD_LICENSED,
     );
 }
 

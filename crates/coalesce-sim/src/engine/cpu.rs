@@ -225,6 +225,7 @@ impl World {
             Then::Reap(answers) => self.reap(current, answers),
             Then::Work => {}
         }
+        self.note_requests(current);
         self.dispatch(cpu);
     }
 
@@ -244,7 +245,10 @@ impl World {
             state.current = Some(current);
             let thread = &mut self.threads[current as usize];
             state.vruntime_min = state.vruntime_min.max(thread.vruntime);
-            match thread.next(self.now, &self.costs.steps, self.is_ending) {
+            let next = thread.next(self.now, &self.costs.steps, self.is_ending);
+            self.note_requests(current);
+            let (state, thread) = (&mut self.cpus[cpu as usize], &mut self.threads[current as usize]);
+            match next {
                 Next::Run(cost, then) => {
                     let cost = if switched { cost + self.costs.context_switch } else { cost };
                     (thread.then, thread.began, thread.cost) = (then, self.now, cost);

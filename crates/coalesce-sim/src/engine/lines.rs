@@ -239,7 +239,9 @@ impl World {
     /// A handler has found a completion.
     pub(super) fn answer(&mut self, id: u32) {
         let request = self.requests.remove(id);
-        if self.threads[request.thread as usize].answer(request.since) {
+        let is_awaited = self.threads[request.thread as usize].answer(request.since);
+        self.note_requests(request.thread);
+        if is_awaited {
             self.wake(request.thread);
         }
     }

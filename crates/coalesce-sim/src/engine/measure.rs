@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::check::Verdict;
+use crate::integral::Integral;
 use crate::outcome::{Outcome, Summary, ThreadOutcome};
 use crate::plan::Point;
 use coalesce_policy::Stats;
@@ -20,6 +21,7 @@ fn histogram() -> Histogram<u64> {
 pub(super) struct Group {
     latency: Histogram<u64>,
     operations: Histogram<u64>,
+    pub(super) requests: Integral,
     pub(super) cpu_ns: u64,
     pub(super) dropped: u64,
 }
@@ -37,8 +39,19 @@ pub(super) struct Measure {
 
 impl Measure {
     pub(super) fn new(groups: usize) -> Self {
-        let group = || Group { latency: histogram(), operations: histogram(), cpu_ns: 0, dropped: 0 };
-        let groups = std::iter::repeat_with(group).take(groups).collect();
+        Self::since(0, std::iter::repeat_n(Integral::default(), groups))
+    }
+
+    /// Nothing is counted yet. `requests`: of each group, until now.
+    fn since(now: u64, requests: impl Iterator<Item = Integral>) -> Self {
+        let group = |requests: Integral| Group {
+            latency: histogram(),
+            operations: histogram(),
+            requests: requests.restarted(now),
+            cpu_ns: 0,
+            dropped: 0,
+        };
+        let groups = requests.map(group).collect();
         Self { groups, interrupt_ns: 0, handlers: 0, spurious: 0, steal_ns: 0, ipis: 0 }
     }
 }
@@ -58,7 +71,7 @@ impl World {
 
     /// The warm-up is over: what was counted is forgotten.
     pub(super) fn start_measuring(&mut self) {
-        self.measure = Measure::new(self.measure.groups.len());
+        self.measure = Measure::since(self.now, self.measure.groups.iter().map(|group| group.requests));
         for state in &mut self.lines {
             state.line.reset_counts();
         }
@@ -93,12 +106,15 @@ impl World {
                 *hints.entry(source).or_default() += count;
             }
         }
-        let mut threads = Vec::new();
+        let (mut threads, mut request_time) = (Vec::new(), 0);
         for (group, spec) in self.measure.groups.iter().zip(&point.plan.threads) {
             latency.add(&group.latency).expect("the bounds are the same");
+            let requests = group.requests.until(self.now);
+            request_time += requests;
             threads.push(ThreadOutcome {
                 name: spec.name.clone(),
                 iops: per_s(group.latency.len()),
+                request_time: ratio(requests as f64, group.latency.len()),
                 latency: Summary::of(&group.latency),
                 operations_per_s: per_s(group.operations.len()),
                 operation_latency: Summary::of(&group.operations),
@@ -119,6 +135,7 @@ impl World {
             measured,
             events: 0,
             iops: per_s(latency.len()),
+            request_time: ratio(request_time as f64, latency.len()),
             latency: Summary::of(&latency),
             interrupts_per_s: per_s(interrupts),
             handlers_per_s: per_s(self.measure.handlers),

@@ -30,6 +30,10 @@ pub(super) enum Event {
     Timeout { cpu: u32 },
     /// Something goes wrong.
     Fault(Fault),
+    /// The host takes the CPU.
+    Steal { cpu: u32 },
+    /// The host gives it back.
+    GiveBack { cpu: u32 },
     /// The warm-up is over.
     Measure,
 }

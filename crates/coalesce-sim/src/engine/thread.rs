@@ -93,6 +93,8 @@ pub(super) struct Thread {
     /// When each answered command was submitted that is not taken yet.
     pub(super) answers: VecDeque<u64>,
     pub(super) outstanding: u32,
+    /// Requests that were counted last.
+    pub(super) noted: u64,
     program: Program,
     said: Said,
     submitter: u8,
@@ -120,10 +122,11 @@ impl Thread {
                 Program::Async { depth, batch, think, gap, next_batch: 0, reap_when_full }
             }
             Kind::Open => {
-                let gap = Time(1_000_000_000 / spec.rate.map_or(1, |rate| rate.0));
-                let gap = match spec.arrivals {
-                    Arrivals::Poisson => Distribution::Exponential(gap),
-                    Arrivals::Fixed => Distribution::Fixed(gap),
+                let every = Time(1_000_000_000 / spec.rate.map_or(1, |rate| rate.0));
+                let gap = match (&spec.gaps, spec.arrivals) {
+                    (Some(gaps), _) => gaps.clone(),
+                    (None, Arrivals::Poisson) => Distribution::Exponential(every),
+                    (None, Arrivals::Fixed) => Distribution::Fixed(every),
                 };
                 Program::Open { depth: spec.depth.unwrap_or(1), gap: Sampler::new(&gap), backlog: VecDeque::new() }
             }
@@ -141,6 +144,7 @@ impl Thread {
             random,
             answers: VecDeque::new(),
             outstanding: 0,
+            noted: 0,
             program,
             said: spec.hint,
             submitter: u8::try_from(group % 16).unwrap_or(0),
@@ -174,7 +178,8 @@ impl Thread {
         if ending {
             return Next::Sleep(None);
         }
-        if let Some(resumes) = self.silent_until(now) {
+        // An open loop submits what has arrived, also when nothing arrives any more.
+        if let Some(resumes) = self.silent_until(now).filter(|_| !matches!(self.program, Program::Open { .. })) {
             return Next::Sleep(Some(resumes));
         }
         self.begin(now, costs)
@@ -267,6 +272,21 @@ impl Thread {
         self.outstanding -= 1;
         self.answers.push_back(since);
         self.state == State::Asleep && (self.outstanding == 0 || !matches!(self.program, Program::Closed { .. }))
+    }
+
+    /// The requests that its application has: those that it waits with, those that it waits for, and answers that it has not
+    /// taken. `ending`: it begins nothing new.
+    pub(super) fn requests(&self, ending: bool) -> u64 {
+        let submitted = u64::from(self.outstanding) + self.answers.len() as u64;
+        match &self.program {
+            // From its first submission to the last answer; none while it thinks.
+            Program::Closed { jobs, current } => self.operation.map_or(0, |_| jobs[*current].1.commands.into()),
+            // It never pauses: from one submission of a place to the next, its own work included.
+            Program::Async { depth, gap: 0, .. } if self.bursts.is_none() && !ending => (*depth).into(),
+            Program::Async { .. } => u64::from(self.to_submit) + submitted,
+            Program::Open { backlog, .. } => backlog.len() as u64 + submitted,
+            Program::Compute => 0,
+        }
     }
 
     /// A command arrives. When the next one will, and whether there was room for this one.

@@ -82,6 +82,41 @@ fn the_policys_clock_may_jump() {
     assert!(line.on_deadline(deadline).is_some());
 }
 
+/// A closed loop of 32 on a device that serves one each 10 us, for a second. `is_told`: the line knows its requesters.
+fn closed_loop(is_told: bool) -> Line<u32> {
+    let mut line = line("budget");
+    line.start_clock(1_000_000_000);
+    if is_told {
+        line.change_requests(0, 32);
+    }
+    let submit = |line: &mut Line<u32>, at| line.submit(at, &Clues::default());
+    let mut commands: std::collections::VecDeque<_> = (0..32).map(|_| submit(&mut line, 0)).collect();
+    for at in (1..=100_000).map(|i| i * 10_000) {
+        if let Some(command) = commands.pop_front() {
+            line.complete(at, command, Class::Io, None, 0);
+        }
+        while let Some(deadline) = line.deadline().filter(|&deadline| deadline < at + 10_000) {
+            line.on_deadline(deadline.max(at));
+        }
+        while line.take().is_some() {
+            commands.push_back(submit(&mut line, at + 9_999));
+        }
+    }
+    line
+}
+
+/// The policy's own account is right about what the device sees. If nobody made a request, holding is not paid for.
+#[test]
+fn a_budget_is_judged_by_the_requesters_time() {
+    let told = closed_loop(true);
+    assert!(told.verdict().is_clean() && told.interrupts() < told.completions() / 2, "{:?}", told.verdict());
+    let untold = closed_loop(false);
+    let spent = untold.spent();
+    assert!(spent.held <= spent.outstanding / 20 + spent.learning, "its own account is in order: {spent:?}");
+    let found = &untold.verdict().violations[0].what;
+    assert!(found.contains("of 0 ns that requests took, the budget allows"), "{found}");
+}
+
 /// A wrong delivery would do these things to the ring.
 #[test]
 fn the_checker_finds_a_wrong_delivery() {

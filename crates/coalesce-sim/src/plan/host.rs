@@ -34,6 +34,21 @@ pub struct Machine {
     /// The driver suppresses interrupts from one interrupt until its handler has emptied the ring: virtio's EVENT_IDX.
     /// Otherwise every delivery interrupts, as with NVMe.
     pub event_idx: bool,
+    /// The host takes the CPUs for a while, each at random times. None: they are always there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steal: Option<Steal>,
+}
+
+/// A CPU that a host takes and gives back: stolen time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steal {
+    /// Mean time that a CPU is left alone, exponentially distributed.
+    pub every: Time,
+    /// The shortest time that it is taken for; all up to `to` are equally likely.
+    pub from: Time,
+    /// The longest.
+    pub to: Time,
 }
 
 impl Default for Machine {
@@ -50,6 +65,7 @@ impl Default for Machine {
             wire: Time(0),
             idle_exit: Time(0),
             event_idx: false,
+            steal: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Who uses the device.
 
+use super::Distribution;
 use crate::units::{Cost, Rate, Time};
 use serde::{Deserialize, Serialize};
 
@@ -91,10 +92,13 @@ pub struct Thread {
     /// `open`: arrivals. `async`: commands that it submits, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
+    /// `open`: the gaps between arrivals, instead of `rate` and `arrivals`: those of a record, pauses included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<Distribution>,
     /// `open`: when they arrive.
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// Bursts: submits for so long, and then not for `off`. Both or neither.
+    /// Bursts: submits for so long, and then not for `off`; `open`: commands arrive for so long. Both or neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<Time>,
     /// See `on`.
@@ -151,6 +155,7 @@ impl Thread {
             batch: None,
             reap_when_full: false,
             rate: None,
+            gaps: None,
             arrivals: Arrivals::Poisson,
             on: None,
             off: None,

@@ -1,6 +1,6 @@
 //! What the types of a plan cannot say.
 
-use super::{Device, Distribution, Faults, Hypervisor, Kind, Machine, Plan, Thread};
+use super::{Device, Distribution, Faults, Hypervisor, Kind, Machine, Plan, Steal, Thread};
 use crate::units::{Clock, Cost, Time};
 use std::fmt;
 
@@ -103,10 +103,41 @@ impl Plan {
         all("threads are", sum(|_| 1), THREADS_MAX)?;
         all("commands outstanding are up to", sum(Thread::outstanding), OUTSTANDING_MAX)?;
         all("CPUs are", self.cpus() as u64, CPUS_MAX)?;
+        self.check_steal()?;
         if let Some(faults) = &self.faults {
             faults.validate().map_err(|wrong| wrong.within(&["faults"]))?;
         }
         Ok(())
+    }
+}
+
+impl Plan {
+    /// Stolen time is for CPUs that have their cores for themselves: others lose them by turns.
+    fn check_steal(&self) -> Checked {
+        if self.machine.steal.is_none() {
+            return Ok(());
+        }
+        let wrong = |what: String| Wrong::at(["machine", "steal"], format!("is for CPUs with a core each; {what}"));
+        let (cpus, cores) = (self.cpus(), self.machine.cores);
+        if (1..cpus).contains(&(cores as usize)) {
+            return Err(wrong(format!("cores is {cores}; allowed: 0, or {cpus} and more")));
+        }
+        match self.hypervisor.map_or(0, |hypervisor| hypervisor.hogs) {
+            0 => Ok(()),
+            hogs => Err(wrong(format!("hypervisor.hogs is {hogs}; allowed: 0"))),
+        }
+    }
+}
+
+impl Steal {
+    fn validate(&self) -> Checked {
+        time("every", self.every, 1_000)?;
+        time("from", self.from, 1_000)?;
+        time("to", self.to, 1_000)?;
+        if self.from <= self.to {
+            return Ok(());
+        }
+        Err(Wrong::at(["to"], format!("is {}; allowed: from {} on, its `from`", self.to, self.from)))
     }
 }
 
@@ -118,6 +149,9 @@ impl Machine {
         range("cores", self.cores.into(), 0, 4096)?;
         time("wire", self.wire, 0)?;
         time("idle_exit", self.idle_exit, 0)?;
+        if let Some(steal) = &self.steal {
+            steal.validate().map_err(|wrong| wrong.within(&["steal"]))?;
+        }
         for (key, cost) in [
             ("submit_call", self.submit_call),
             ("submit", self.submit),
@@ -206,12 +240,13 @@ impl Distribution {
 
 impl Thread {
     /// The keys that belong to some kinds only: whether each is given, and which kinds take it.
-    fn special_keys(&self) -> [(&'static str, bool, &'static [Kind]); 5] {
+    fn special_keys(&self) -> [(&'static str, bool, &'static [Kind]); 6] {
         [
             ("depth", self.depth.is_some(), &[Kind::Async, Kind::Open]),
             ("batch", self.batch.is_some(), &[Kind::Batch, Kind::Async]),
             ("reap_when_full", self.reap_when_full, &[Kind::Async]),
             ("rate", self.rate.is_some(), &[Kind::Open, Kind::Async]),
+            ("gaps", self.gaps.is_some(), &[Kind::Open]),
             ("operations", !self.operations.is_empty(), &[Kind::Mix]),
         ]
     }
@@ -241,7 +276,10 @@ impl Thread {
             Kind::Sync | Kind::Compute => [None, None],
             Kind::Batch => [self.batch.is_none().then_some("batch"), None],
             Kind::Async => [self.depth.is_none().then_some("depth"), None],
-            Kind::Open => [self.rate.is_none().then_some("rate"), self.depth.is_none().then_some("depth")],
+            Kind::Open => {
+                let has_none = self.rate.is_none() && self.gaps.is_none();
+                [has_none.then_some("rate or gaps"), self.depth.is_none().then_some("depth")]
+            }
             Kind::Mix => [self.operations.is_empty().then_some("operations"), None],
         };
         if let Some(key) = needed.into_iter().flatten().next() {
@@ -260,6 +298,12 @@ impl Thread {
         self.think.map_or(Ok(()), check_think)?;
         if let Some(rate) = self.rate {
             range("rate", rate.0, 1, 1_000_000_000)?;
+        }
+        if let Some(gaps) = &self.gaps {
+            if self.rate.is_some() {
+                return Err(Wrong::at(["gaps"], "says when commands arrive, and so does rate; allowed: one of them"));
+            }
+            gaps.validate().map_err(|wrong| wrong.within(&["gaps"]))?;
         }
         match (self.on, self.off) {
             (Some(on), Some(off)) => time("on", on, 1_000).and_then(|()| time("off", off, 1_000))?,

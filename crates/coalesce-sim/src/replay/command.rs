@@ -89,6 +89,11 @@ pub struct Command {
 }
 
 const EXAMPLES: &str = "\
+TIMES
+  `time us` is the mean that a request takes its requester, from its submission
+  until the interrupt for it: the requester reaps at once. `delay us` is the part
+  from completion to interrupt.
+
 THE OPTIMUM
   A policy decides without knowing what will complete next. --optimum computes,
   with the whole trace known, how much that costs:
@@ -232,6 +237,7 @@ fn report(trace: &Trace, replay: &Replay, name: &str) -> Report {
         interrupts_per_io: outcome.interrupts_per_io(),
         iops: None,
         cycles_per_io: None,
+        request_time: (!outcome.latency.is_empty()).then(|| outcome.latency.mean()),
         latency: Percentiles::of(&outcome.latency),
         delay: Percentiles::of(&outcome.delay),
         bound: outcome.bound,
@@ -251,11 +257,12 @@ fn report(trace: &Trace, replay: &Replay, name: &str) -> Report {
     }
 }
 
-const HEADS: [&str; 10] = [
+const HEADS: [&str; 11] = [
     "policy",
     "interrupts",
     "per I/O",
     "I/O per interrupt",
+    "time us",
     "delay us mean",
     "p50",
     "p99",
@@ -273,6 +280,7 @@ fn table(trace: &Trace, replay: &Replay) -> String {
             outcome.interrupts.to_string(),
             format!("{:.3}", outcome.interrupts_per_io()),
             format!("{:.2}", outcome.completions as f64 / outcome.interrupts.max(1) as f64),
+            us(outcome.latency.mean()),
             us(outcome.delay.mean()),
             delay(50.0),
             delay(99.0),

@@ -2,7 +2,7 @@
 
 use super::{Entry, Percentiles, Report};
 
-const HEAD: &str = "conditions,policy,completions,interrupts_per_io,iops,cycles_per_io,\
+const HEAD: &str = "conditions,policy,completions,interrupts_per_io,iops,cycles_per_io,request_time_ns,\
                     lat_mean_ns,lat_p50_ns,lat_p90_ns,lat_p99_ns,lat_p99.9_ns,lat_max_ns,\
                     delay_mean_ns,delay_p50_ns,delay_p90_ns,delay_p99_ns,delay_p99.9_ns,delay_max_ns,\
                     bound_ns,late,wrong\n";
@@ -24,6 +24,7 @@ fn line(conditions: &str, entry: &Entry) -> String {
         format!("{:.6}", entry.interrupts_per_io),
         number(entry.iops),
         number(entry.cycles_per_io),
+        number(entry.request_time),
     ];
     cells.extend(distribution(&entry.latency));
     cells.extend(distribution(&entry.delay));
@@ -57,7 +58,7 @@ mod tests {
         let section = Section { title: "depth \"4\"".into(), entries: vec![entry], ..Section::default() };
         let text = csv(&Report { sections: vec![section], ..Report::default() });
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[1], r#""depth ""4""","vic:epoch=1ms,max_skip=9",2,0.000000,,,,,,,,,1.5,1,,2,,2,,0,0"#);
+        assert_eq!(lines[1], r#""depth ""4""","vic:epoch=1ms,max_skip=9",2,0.000000,,,,,,,,,,1.5,1,,2,,2,,0,0"#);
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count() - 1);
     }
 }

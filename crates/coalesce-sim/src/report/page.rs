@@ -115,6 +115,7 @@ fn table(section: &Section, series: &[Series]) -> String {
     let heads = [
         "policy",
         "interrupts/I/O",
+        "request mean µs",
         "latency p50 µs",
         "p99",
         "p99.9",
@@ -137,6 +138,7 @@ fn table(section: &Section, series: &[Series]) -> String {
         vec![
             series.label.to_owned(),
             format!("{:.3}", entry.interrupts_per_io),
+            entry.request_time.map_or_else(|| "-".into(), |ns| format!("{:.1}", ns / 1000.0)),
             known(latency, latency.at(50.0)),
             known(latency, latency.at(99.0)),
             known(latency, latency.at(99.9)),

@@ -49,6 +49,13 @@ EXAMPLES
   The same as JSON, with another seed:
       coalesce-sim run crates/coalesce-sim/plans/mixed.toml --json --seed 2
 
+TIMES
+  `time us` is the mean that a request takes its requester: of an open loop from
+  arrival, in a queue before the device too; of a closed loop from one submission
+  of a place to the next, depth x time / commands; of a batch or an operation
+  from its first submission to its last answer. A latency budget is a share of
+  this. p50 to p99.9 are from a command's submission, or arrival, to its answer.
+
 The same plan and seed give the same bytes on every machine. Standard error shows the speed of the simulation.";
 
 impl Command {
@@ -122,10 +129,13 @@ pub(crate) fn with_bar<T>(jobs: &[Job], progress: &AtomicU64, work: impl FnOnce(
     })
 }
 
+/// Which of the two times of a request a column shows.
+const ABOUT_TIMES: &str = "time: what a request takes its requester, mean; p50 to p99.9: from submission, or arrival";
+
 /// A table for each point of the sweep, and one of the threads where there are several. Where only one policy is named,
 /// the points are the lines of one table.
 fn table(plan: &Plan, outcomes: &[Outcome]) -> String {
-    let mut print = format!("{}: seed {}, {} measured\n", plan.name, plan.seed, plan.duration);
+    let mut print = format!("{}: seed {}, {} measured; {ABOUT_TIMES}\n", plan.name, plan.seed, plan.duration);
     let is_one_table = plan.policies.len() == 1;
     let settings = |outcome: &Outcome| -> String {
         let settings = outcome.settings.iter().map(|(key, value)| format!("{key} = {value}"));
@@ -150,9 +160,10 @@ fn table(plan: &Plan, outcomes: &[Outcome]) -> String {
     print
 }
 
-const HEADS: [&str; 13] = [
+const HEADS: [&str; 14] = [
     "",
     "IOPS",
+    "time us",
     "p50 us",
     "p99 us",
     "p99.9 us",
@@ -166,11 +177,15 @@ const HEADS: [&str; 13] = [
     "rules",
 ];
 
+fn mean_us(ns: f64) -> String {
+    format!("{:.1}", ns / 1000.0)
+}
+
 fn us(ns: u64) -> String {
     format!("{:.1}", ns as f64 / 1000.0)
 }
 
-fn line(name: String, outcome: &Outcome) -> [String; 13] {
+fn line(name: String, outcome: &Outcome) -> [String; 14] {
     let Outcome { latency, delay, verdict, .. } = outcome;
     let rules = match (verdict.wrong, verdict.late) {
         (0, 0) => "kept".to_owned(),
@@ -179,6 +194,7 @@ fn line(name: String, outcome: &Outcome) -> [String; 13] {
     [
         name,
         format!("{:.0}", outcome.iops),
+        mean_us(outcome.request_time),
         us(latency.p50),
         us(latency.p99),
         us(latency.p999),
@@ -193,7 +209,7 @@ fn line(name: String, outcome: &Outcome) -> [String; 13] {
     ]
 }
 
-const THREAD_HEADS: [&str; 7] = ["", "thread", "IOPS", "mean us", "p50 us", "p99 us", "CPU"];
+const THREAD_HEADS: [&str; 7] = ["", "thread", "IOPS", "time us", "p50 us", "p99 us", "CPU"];
 
 fn thread_lines(name: &str, outcome: &Outcome) -> Vec<[String; 7]> {
     let line = |thread: &ThreadOutcome| {
@@ -201,7 +217,7 @@ fn thread_lines(name: &str, outcome: &Outcome) -> Vec<[String; 7]> {
             name.to_owned(),
             thread.name.clone(),
             format!("{:.0}", thread.iops),
-            format!("{:.1}", thread.latency.mean / 1000.0),
+            mean_us(thread.request_time),
             us(thread.latency.p50),
             us(thread.latency.p99),
             format!("{:.2}", thread.cpu),

@@ -48,6 +48,7 @@ fn entry(outcome: &Outcome, timeline: Vec<Event>) -> Entry {
         interrupts_per_io: if outcome.iops > 0.0 { outcome.interrupts_per_s / outcome.iops } else { 0.0 },
         iops: Some(outcome.iops),
         cycles_per_io: Some(outcome.cycles_per_io),
+        request_time: Some(outcome.request_time),
         latency: percentiles(&outcome.latency),
         delay: percentiles(&outcome.delay),
         bound: outcome.bound,

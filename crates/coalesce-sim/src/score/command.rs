@@ -43,7 +43,7 @@ pub struct Command {
     #[arg(long)]
     json: bool,
 
-    /// Also write a picture: interrupts against mean latency, with a line through policies of the same name
+    /// Also write a picture: interrupts against the mean time of a request, with a line through policies of the same name
     #[arg(long, value_name = "SVG")]
     plot: Option<PathBuf>,
 

@@ -17,7 +17,7 @@ struct Point<'a> {
     saved: f64,
 }
 
-/// An SVG file: interrupts against mean latency, both over `none`, with `none` itself. Points of policies that differ in
+/// An SVG file: interrupts against the mean time of a request, both over `none`, with `none` itself. Points of policies that differ in
 /// their parameters alone are joined, in the order given. `None`: more policies than there are colours.
 #[must_use]
 pub fn picture(board: &Board) -> Option<String> {
@@ -45,18 +45,18 @@ pub fn picture(board: &Board) -> Option<String> {
     let lines: Vec<_> = lines.collect();
     let dearest = lines.iter().flat_map(|line| &line.points).map(|point| point.0).fold(1.0, f64::max);
     let about = format!("{}, geometric means over none", counted(board.workloads as u64, "workload"));
-    let head = Head { title: "What a policy saves, and its price", about: &about, axis: "mean latency" };
+    let head = Head { title: "What a policy saves, and its price", about: &about, axis: "mean time of a request" };
     let (x, y) = (Scale::log(1.0, dearest, X_RANGE), Scale::linear(1.0, Y_RANGE));
     Some(standalone(&plot(&head, (&x, &y), TABLE[SAVED].head, &lines, None), WIDTH))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ratios;
+    use super::super::{FIGURES, Ratios};
     use super::*;
     use crate::units::Time;
 
-    fn board(policies: &[(&str, [f64; 5])]) -> Board {
+    fn board(policies: &[(&str, [f64; FIGURES])]) -> Board {
         let run =
             |&(policy, ratios): &(&str, _)| Ratios { workload: "w".into(), seed: 1, policy: policy.into(), ratios };
         Board { workloads: 1, seeds: 1, duration: Time::ms(1), runs: policies.iter().map(run).collect() }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn budgets_are_joined_and_other_policies_are_points() {
-        let of = |saved, price| [saved, 1.0, price, 1.0, 1.0];
+        let of = |saved, price| [saved, 1.0, price, 1.0, 1.0, 1.0];
         let picture =
             picture(&board(&[("auto:budget=1%", of(0.8, 1.0)), ("vic", of(0.7, 1.0)), ("auto", of(0.5, 1.2))]));
         let picture = picture.unwrap();
@@ -82,7 +82,7 @@ mod tests {
     fn as_many_policies_as_there_are_colours() {
         let of = |count: usize| {
             let names: Vec<_> = (0..count).map(|i| format!("p{i}")).collect();
-            picture(&board(&names.iter().map(|name| (name.as_str(), [1.0; 5])).collect::<Vec<_>>())).is_some()
+            picture(&board(&names.iter().map(|name| (name.as_str(), [1.0; FIGURES])).collect::<Vec<_>>())).is_some()
         };
         assert!(of(3) && !of(4), "three colours are nobody's own");
     }

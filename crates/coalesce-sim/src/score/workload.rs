@@ -17,6 +17,8 @@ pub struct Workload {
     pub why: String,
     /// The thread whose latency counts; `None`: all threads count.
     pub latency_of: Option<String>,
+    /// It tries the contract of a latency budget.
+    pub is_contract: bool,
     length: u64,
     device: Device,
     machine: Machine,
@@ -44,6 +46,8 @@ struct Entry {
     #[serde(default = "one")]
     length: u64,
     latency_of: Option<String>,
+    #[serde(default)]
+    contract: bool,
     threads: Vec<Thread>,
 }
 
@@ -66,6 +70,7 @@ impl Workload {
                     name: format!("{device}/{}", entry.name),
                     why: entry.why.clone(),
                     latency_of: entry.latency_of.clone(),
+                    is_contract: entry.contract,
                     length: entry.length,
                     device: file.devices[device].clone(),
                     machine: entry.machine.as_ref().map_or_else(Machine::default, |name| file.machines[name]),

@@ -1,0 +1,207 @@
+//! The contract of a latency budget, under the loads that try it: what a request takes its requester, over `none`.
+//!
+//! Loads that pause by themselves, come at random, are light, mix who waits with who floods, or lose their CPU. Each runs
+//! for long, so that what learning costs is a small part.
+
+pub mod command;
+
+use crate::contender::Contender;
+use crate::engine::Random;
+use crate::outcome::Outcome;
+use crate::plan::{Arrivals, Device, Distribution, Kind, Lognormal, Plan, Preset, Thread, Wrong};
+use crate::report::text::aligned;
+use crate::run::Job;
+use crate::score::{self, workload::Workload};
+use crate::units::{Rate, Time};
+use serde::Serialize;
+use std::ops::Range;
+
+/// Another stream than those of the simulation with the same seed.
+const STREAM: u64 = 1 << 35;
+
+/// Loads that are named as the worst of a policy.
+const WORST_SHOWN: usize = 6;
+
+/// Request times over `none` that are counted: a budget of 5 %, twice that, and half as much again.
+const OVER: [f64; 3] = [1.06, 1.15, 1.5];
+
+/// A load, and whose time counts.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// What kind of load.
+    pub family: &'static str,
+    /// The thread whose time counts; `None`: all threads count.
+    pub of: Option<String>,
+    /// A plan without policies.
+    pub plan: Plan,
+}
+
+fn open_loop(name: &str, rate: u64, depth: u32, bursts: Option<(u64, u64)>) -> Thread {
+    let (on, off) = bursts.map(|(on, off)| (Time::us(on), Time::us(off))).unzip();
+    let (rate, depth) = (Some(Rate(rate)), Some(depth));
+    Thread { rate, depth, on, off, arrivals: Arrivals::Poisson, ..Thread::new(name, Kind::Open) }
+}
+
+fn load(family: &'static str, name: &str, device: Device, threads: Vec<Thread>) -> Load {
+    Load { family, of: None, plan: Plan { threads, ..Plan::new(name, device) } }
+}
+
+/// Arrivals for a while, and a pause: every combination.
+fn on_off() -> Vec<Load> {
+    let mut loads = Vec::new();
+    for rate in [8, 16, 40, 100] {
+        for on in [100, 200, 400, 600, 1000] {
+            for off in [300, 600, 1000, 2000] {
+                let thread = open_loop("arrivals", rate * 1000, 512, Some((on, off)));
+                let name = format!("{rate}K/s for {on}us, {off}us of pause");
+                loads.push(load("on/off", &name, Device::preset(Preset::OptaneP4800x), vec![thread]));
+            }
+        }
+    }
+    loads
+}
+
+/// One or two open loops at random, most of them with pauses, on one of five devices.
+fn open(seed: u64) -> Load {
+    let mut random = Random::new(seed, STREAM);
+    // As many small ones as large ones.
+    let mut between = |low: u64, high: u64| {
+        let part = random.below(1 << 20) as f64 / (1 << 20) as f64;
+        (low as f64 * libm::exp(part * libm::log(high as f64 / low as f64))) as u64
+    };
+    let lognormal =
+        |mean, stddev| Distribution::Lognormal(Lognormal { mean: Time::us(mean), stddev: Time::us(stddev) });
+    let devices = [
+        Device::preset(Preset::OptaneP4800x),
+        Device::preset(Preset::P3700),
+        Device::new(8, Distribution::Exponential(Time::us(40))),
+        Device::new(1, lognormal(4, 1)),
+        Device::new(64, lognormal(300, 200)),
+    ];
+    let choices: Vec<_> = (0..2)
+        .map(|_| {
+            let (rate, on, off) = (between(1_000, 90_000), between(50, 20_000), between(50, 20_000));
+            (rate, (on, off))
+        })
+        .collect();
+    let device = devices[random.below(5) as usize].clone();
+    let count = 1 + usize::from(random.below(4) == 0);
+    let threads = choices.into_iter().take(count).zip(["one", "two"]).map(|((rate, bursts), name)| {
+        let depth = [16, 64, 512][random.below(3) as usize];
+        open_loop(name, rate, depth, (random.below(4) > 0).then_some(bursts))
+    });
+    let threads = threads.collect();
+    let mut load = load("random open", &format!("seed {seed}"), device, threads);
+    load.plan.seed = seed;
+    load
+}
+
+/// All loads, with random ones of these seeds; the last of `duration` is measured.
+#[must_use]
+pub fn loads(seeds: Range<u64>, duration: Time) -> Vec<Load> {
+    let of_the_scoreboard = Workload::all().into_iter().filter(|workload| workload.is_contract).map(|workload| Load {
+        family: "scoreboard",
+        plan: workload.plan(&[], 1, duration),
+        of: workload.latency_of,
+    });
+    let mut loads: Vec<_> = on_off().into_iter().chain(seeds.map(open)).chain(of_the_scoreboard).collect();
+    for Load { plan, .. } in &mut loads {
+        (plan.warmup, plan.duration) = (Time(duration.0 / 4), duration);
+    }
+    loads
+}
+
+/// Every simulation: load by load, `none` and then the policies.
+///
+/// # Errors
+/// A load with a value that is not allowed.
+pub fn jobs(loads: &[Load], policies: &[Contender]) -> Result<Vec<Job>, Wrong> {
+    let texts: Vec<_> =
+        std::iter::once(score::BASELINE.to_owned()).chain(policies.iter().map(ToString::to_string)).collect();
+    let mut jobs = Vec::new();
+    for load in loads {
+        jobs.extend(crate::run::jobs(&Plan { policies: texts.clone(), ..load.plan.clone() })?);
+    }
+    Ok(jobs)
+}
+
+/// A policy under a load, over `none`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// The load's kind.
+    pub family: &'static str,
+    /// The load.
+    pub load: String,
+    /// The policy.
+    pub policy: String,
+    /// What a request takes its requester, over `none`.
+    pub time: f64,
+    /// Interrupts per command, over `none`.
+    pub interrupts: f64,
+    /// The first rule that it broke.
+    pub broken: Option<String>,
+}
+
+/// Compares what the [`jobs`] gave.
+///
+/// # Errors
+/// A run without completions or interrupts.
+pub fn pairs(loads: &[Load], outcomes: &[Outcome]) -> anyhow::Result<Vec<Pair>> {
+    score::ensure_enough(outcomes)?;
+    let time = |outcome: &Outcome, load: &Load| {
+        let of = |name: &String| outcome.threads.iter().find(|thread| thread.name == *name);
+        load.of.as_ref().and_then(of).map_or(outcome.request_time, |thread| thread.request_time)
+    };
+    let interrupts = |outcome: &Outcome| outcome.interrupts_per_s / outcome.iops;
+    let mut pairs = Vec::new();
+    for (load, outcomes) in loads.iter().zip(outcomes.chunks(outcomes.len() / loads.len().max(1))) {
+        let Some((none, others)) = outcomes.split_first() else { continue };
+        pairs.extend(others.iter().map(|outcome| Pair {
+            family: load.family,
+            load: load.plan.name.clone(),
+            policy: outcome.policy.clone(),
+            time: time(outcome, load) / time(none, load),
+            interrupts: interrupts(outcome) / interrupts(none),
+            broken: outcome.verdict.violations.first().map(|found| format!("at {} ns: {}", found.at, found.what)),
+        }));
+    }
+    Ok(pairs)
+}
+
+/// A line for each policy and kind of load, and then the worst loads.
+#[must_use]
+pub fn table(pairs: &[Pair]) -> String {
+    let mut groups: Vec<(&str, &str, Vec<&Pair>)> = Vec::new();
+    for pair in pairs {
+        match groups.iter_mut().find(|(policy, family, _)| (*policy, *family) == (&pair.policy, pair.family)) {
+            Some((_, _, group)) => group.push(pair),
+            None => groups.push((&pair.policy, pair.family, vec![pair])),
+        }
+    }
+    let (mut lines, mut worst) = (Vec::new(), Vec::new());
+    for (policy, family, group) in &mut groups {
+        group.sort_by(|a, b| b.time.total_cmp(&a.time));
+        let [a, b, c] = OVER.map(|over| group.iter().filter(|pair| pair.time > over).count().to_string());
+        let interrupts = score::geometric_mean(group.iter().map(|pair| pair.interrupts));
+        let broken = group.iter().filter(|pair| pair.broken.is_some()).count();
+        let name = format!("{policy}, {family}");
+        let (count, times) = (group.len().to_string(), score::ratio_text(group[0].time));
+        lines.push([name, count, a, b, c, times, score::ratio_text(interrupts), broken.to_string()]);
+        let bad = group.iter().filter(|pair| pair.time > OVER[0]).take(WORST_SHOWN);
+        worst.extend(bad.map(|pair| {
+            [
+                format!("{policy}, {family}: {}", pair.load),
+                score::ratio_text(pair.time),
+                score::ratio_text(pair.interrupts),
+            ]
+        }));
+    }
+    let [a, b, c] = OVER.map(|over| format!("over {over}"));
+    let heads = ["", "loads", &a, &b, &c, "worst", "interrupts", "rules broken"];
+    let worst = if worst.is_empty() {
+        String::new()
+    } else {
+        format!("\nthe worst of those over {}\n{}", OVER[0], aligned(&["load", "time", "interrupts"], &worst))
+    };
+    aligned(&heads, &lines) + &worst
+}

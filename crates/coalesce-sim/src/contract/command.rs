@@ -1,0 +1,115 @@
+//! `coalesce-sim contract`: the command line, and what it prints.
+
+use super::{Pair, jobs, loads, pairs, table};
+use crate::contender::Contender;
+use crate::run::command::{JOBS_MAX, with_bar};
+use crate::run::run_jobs;
+use crate::units::Time;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use coalesce_charts::counted;
+use coalesce_policy::parse_duration;
+use std::io::Write as _;
+use std::num::NonZero;
+use std::sync::atomic::AtomicU64;
+
+/// Loads with random seeds, at most.
+const SEEDS_MAX: u64 = 10_000;
+
+/// Try the contract of a latency budget: loads that pause, come at random, are light, or lose their CPU
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Command {
+    /// Policy to compare with none, may be repeated [default: auto]
+    #[arg(long = "policy", value_name = "TEXT")]
+    policies: Vec<Contender>,
+
+    /// Number of random open loads
+    #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u64).range(0..=SEEDS_MAX))]
+    seeds: u64,
+
+    /// The first seed
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    first: u64,
+
+    /// Simulated time that is measured of each load, after a quarter of it
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = time)]
+    duration: Time,
+
+    /// Only loads whose kind or name contains this: on/off, "seed 17", light
+    #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
+    loads: String,
+
+    /// Print the loads as plans, and simulate nothing
+    #[arg(long)]
+    print: bool,
+
+    /// Print JSON, an object for each load and policy
+    #[arg(long)]
+    json: bool,
+
+    /// Simulations to run in parallel [default: the number of CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    jobs: Option<u16>,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  Everything, minutes, with random loads that nobody has seen:
+      coalesce-sim contract --first $RANDOM
+  The load of seed 17 alone, under two budgets, and then as a plan:
+      coalesce-sim contract --first 17 --seeds 1 --loads seed \\
+          --policy auto --policy auto:budget=1%
+      coalesce-sim contract --first 17 --seeds 1 --loads seed --print
+
+`time` is what a request takes its requester, over none: see `coalesce-sim run --help`. A policy's budget is judged by it, on
+every line and from the beginning. The command fails if a policy breaks that rule, or any other.";
+
+fn time(text: &str) -> Result<Time, String> {
+    match parse_duration(text).map(Time)? {
+        time if time >= Time::ms(1) => Ok(time),
+        time => Err(format!("{time} is too short; allowed: 1ms or more")),
+    }
+}
+
+impl Command {
+    /// Simulates and prints.
+    ///
+    /// # Errors
+    /// No load has such a name, nothing happened under one, a policy broke a rule, or standard output is gone.
+    pub fn run(self) -> Result<()> {
+        let last = self.first.checked_add(self.seeds).context("--first: the last seed does not fit into 64 bits")?;
+        let mut loads = loads(self.first..last, self.duration);
+        loads.retain(|load| [load.family, &load.plan.name].iter().any(|name| name.contains(&self.loads)));
+        if loads.is_empty() {
+            bail!("no load has \"{}\" in its kind or name", self.loads);
+        }
+        let policies = if self.policies.is_empty() { vec!["auto".parse()?] } else { self.policies };
+        let jobs = jobs(&loads, &policies)?;
+        if self.print {
+            for load in &loads {
+                let names = ["none".to_owned()].into_iter().chain(policies.iter().map(ToString::to_string));
+                let plan = crate::plan::Plan { policies: names.collect(), ..load.plan.clone() };
+                println!("{}", toml::to_string(&plan).context("a plan has a text form")?);
+            }
+            return Ok(());
+        }
+        let available = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = self.jobs.map_or_else(available, usize::from);
+        let progress = AtomicU64::new(0);
+        let outcomes = with_bar(&jobs, &progress, || run_jobs(&jobs, threads, &progress, |_, _| {}))?;
+        let pairs = pairs(&loads, &outcomes).context("--duration")?;
+        let text = if self.json {
+            serde_json::to_string_pretty(&pairs)? + "\n"
+        } else {
+            let (seeds, first) = (counted(self.seeds, "random open load"), self.first);
+            format!("{seeds} from seed {first} on, {} of each; over none\n\n{}", self.duration, table(&pairs))
+        };
+        std::io::stdout().write_all(text.as_bytes())?;
+        let broken: Vec<_> = pairs.iter().filter(|pair| pair.broken.is_some()).collect();
+        if let Some(Pair { policy, load, broken: Some(what), .. }) = broken.first() {
+            bail!("{} of {} broke a rule; the first, {policy} under {load}, {what}", broken.len(), pairs.len());
+        }
+        Ok(())
+    }
+}
