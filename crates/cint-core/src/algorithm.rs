@@ -9,7 +9,7 @@
 //! because six events may deliver, and a call in each of them would be more code.
 
 use crate::config::Config;
-use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
+use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
 
 /// A cinterrupts machine for one interrupt vector: plain data of fixed size, no pointers.
 ///
@@ -17,20 +17,17 @@ use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)] // bytes first, where small processors reach them with short instructions
 pub struct Cint {
-    pub(crate) storming: bool,
-    pub(crate) deferred: bool,    // the held completions are due, and wait for the storm guard
-    pub(crate) interrupted: bool, // there was an interrupt, so `gap` is valid
-    pub(crate) filler: [u8; 3],   // no padding: a state may be written to a file, so every byte must be defined
+    pub(crate) deferred: bool,  // the held completions are due, and wait for the storm guard
+    pub(crate) filler: [u8; 5], // no padding: a state may be written to a file, so every byte must be defined
     pub(crate) times_back: u16,
     pub(crate) last: u64, // the time of the last call; all other times are ages, so that the clock may go back
     // Ages in ticks; `advance` saturates them at AGE_MAX
     pub(crate) oldest: u32,    // of the oldest held completion
     pub(crate) quiet: u32,     // of the last completion or delivery; at delta, `timeout` of cint Alg. 2 expires
-    pub(crate) gap: u32,       // of the last interrupt
     pub(crate) fast_for: u32,  // the fast path may answer until this many ticks after `last`
     pub(crate) coalesced: u32, // held completions: `coalesced` of cint Alg. 2
     pub(crate) thr_left: u32,  // `thr` of cint Alg. 2, minus the Urgents that interrupted alone while others were held
-    pub(crate) average: Average,
+    pub(crate) guard: StormGuard,
     pub(crate) config: Config,
 }
 
@@ -116,8 +113,8 @@ impl Cint {
     #[inline(never)]
     pub(crate) const fn next_deadline(&self) -> (i32, Reason) {
         let own = self.own_deadline();
-        if self.storming {
-            let pace = left(self.config.storm_interval, self.gap);
+        if self.guard.is_storming() {
+            let pace = self.guard.left(self.config.storm_interval);
             if self.deferred || own.0 < pace {
                 return (pace, Reason::Storm); // §4.3 storm guard
             }
@@ -134,7 +131,7 @@ impl Cint {
 
     /// §4.3 storm guard: whether there is a storm, and the last interrupt is too recent for another one.
     pub(crate) const fn is_paced(&self) -> bool {
-        self.storming && self.gap < self.config.storm_interval
+        self.guard.paced(self.config.storm_interval) > 0
     }
 
     /// Ours, the `in_flight` rule: the fewest commands in flight with which `held` completions (1 to `thr` - 1) may be
@@ -152,15 +149,9 @@ impl Cint {
         self.deferred = false;
     }
 
-    /// Records an interrupt. Each one but the first ends a gap, which is a sample for the storm guard's average.
     #[inline(never)]
     fn interrupt(&mut self) {
-        let Config { storm_interval, storm_shift, .. } = self.config;
-        if self.interrupted && storm_interval > 0 {
-            self.storming = self.average.sample(self.gap, self.storming, storm_interval, storm_shift);
-        }
-        self.interrupted = true;
-        self.gap = 0;
+        self.guard.interrupt(self.config.storm_interval, self.config.storm_shift);
         self.open_fast_path();
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::algorithm::Cint;
 use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
-use coalesce_decision::{Average, ConfigError, Decision, Event, Field, HoldReason, Reason};
+use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, StormGuard};
 
 impl Cint {
     /// A machine in its initial state. Usable in a `static`.
@@ -13,15 +13,12 @@ impl Cint {
             last: 0,
             oldest: 0,
             quiet: 0,
-            gap: 0,
             fast_for: 0,
             coalesced: 0,
             thr_left: config.thr as u32,
-            average: Average::cold(config.storm_interval),
-            storming: false,
+            guard: StormGuard::new(config.storm_interval),
             deferred: false,
-            interrupted: false,
-            filler: [0; 3],
+            filler: [0; 5],
             times_back: 0,
         }
     }
@@ -34,7 +31,7 @@ impl Cint {
         if self.coalesced == 0 {
             return None;
         }
-        let (left, _) = if self.storming { self.next_deadline() } else { self.own_deadline() };
+        let (left, _) = if self.guard.is_storming() { self.next_deadline() } else { self.own_deadline() };
         if left > SPAN_MAX.cast_signed() {
             return None;
         }
@@ -114,7 +111,7 @@ impl Cint {
         }
         self.advance(now);
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
-            (self.average, self.storming) = (Average::cold(config.storm_interval), false);
+            self.guard.restart(config.storm_interval);
         }
         let alone = u32::from(self.config.thr).wrapping_sub(self.thr_left);
         self.thr_left = u32::from(config.thr).saturating_sub(alone);
@@ -151,7 +148,7 @@ impl Cint {
     /// since.
     #[must_use]
     pub const fn is_storming(&self) -> bool {
-        self.storming
+        self.guard.is_storming()
     }
 
     /// How often the clock went back from one call to the next; saturates at 65535.
@@ -174,7 +171,8 @@ impl Cint {
             }
         };
         let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
-        (self.oldest, self.quiet, self.gap) = (older(self.oldest), older(self.quiet), older(self.gap));
+        (self.oldest, self.quiet) = (older(self.oldest), older(self.quiet));
+        self.guard.pass(elapsed, AGE_MAX);
         self.last = now;
         self.fast_for = 0;
     }

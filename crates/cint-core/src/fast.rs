@@ -46,7 +46,7 @@ impl Cint {
             return None;
         }
         (self.last, self.coalesced, self.oldest) = (now, coalesced, oldest);
-        self.gap = self.gap.wrapping_add(elapsed);
+        self.guard.pass(elapsed, u32::MAX);
         self.fast_for = self.burst_left(); // `quiet` is 0, as always while the fast path is open
         Some(Decision::Hold(HoldReason::Burst))
     }
@@ -54,7 +54,7 @@ impl Cint {
     /// Sets how long the fast path may answer. Requires `quiet` = 0, as after a completion or an interrupt.
     #[inline(never)]
     pub(crate) const fn open_fast_path(&mut self) {
-        self.fast_for = if self.storming || self.last >= CLOCK_END {
+        self.fast_for = if self.guard.is_storming() || self.last >= CLOCK_END {
             0
         } else if self.coalesced == 0 {
             SPAN_MAX
@@ -128,7 +128,8 @@ mod tests {
     /// fast path, and an age above SPAN_MAX is past every deadline.
     fn as_later_calls_see_it(mut cint: Cint) -> Cint {
         cint.advance(cint.last);
-        (cint.oldest, cint.gap) = (cint.oldest.min(SPAN_MAX), cint.gap.min(SPAN_MAX));
+        cint.oldest = cint.oldest.min(SPAN_MAX);
+        cint.guard.pass(0, SPAN_MAX);
         cint
     }
 

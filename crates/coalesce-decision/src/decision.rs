@@ -56,7 +56,7 @@ numbered! {
     Reason {
         /// Coalescing is off: the delivery ratio is 1, or the policy coalesces nothing.
         Always = 5, "always";
-        /// CIF is below `cif_threshold` (vIC Alg. 2); latency budget: no company expected, or a probe's result is checked.
+        /// CIF is below `cif_threshold` (vIC Alg. 2); latency budget: no company is expected.
         LowCif = 3, "low_cif";
         /// It is this completion's turn in a cycle of the delivery ratio (vIC Alg. 2).
         Ratio = 4, "ratio";
@@ -78,11 +78,11 @@ numbered! {
         InFlight = 16, "in_flight";
         /// The latency budget cannot pay for a hold, or 2 ε of the outstanding commands are held already.
         Budget = 22, "budget";
-        /// The slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
+        /// The regulator of `auto` has found that holding slows the requesters down, or compares holding with not holding.
         Slowdown = 24, "slowdown";
-        /// Delivered at once: what a probe found is being checked.
+        /// Latency budget: what a probe found is being checked, and meanwhile nothing is held.
         Control = 25, "control";
-        /// The host is about to run out of work.
+        /// Latency budget: the host is about to run out of work.
         JustInTime = 26, "just_in_time";
         /// Δ passed without a completion: the burst is over (cinterrupts Alg. 2).
         Delta = 10, "delta";
@@ -120,11 +120,11 @@ numbered! {
         Storm = 37, "storm";
         /// Neither the threshold nor the time is reached (NVMe Feature 08h, `dim`).
         Aggregate = 39, "aggregate";
-        /// Others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
+        /// Others are expected to share the interrupt, and the budget pays for the wait.
         Company = 41, "company";
-        /// Held to learn how many commands the requesters submit before they wait.
+        /// A probe learns how many commands the requesters submit before they wait (latency budget).
         Probe = 42, "probe";
-        /// The host has work enough: trials show that holding makes requests faster.
+        /// The host has work enough, and trials have shown that holding makes the requests faster (latency budget).
         Licensed = 43, "licensed";
         /// The poll continues (`batch`, `spdk_vhost`).
         Batch = 40, "batch";

@@ -15,7 +15,7 @@
 //! A policy answers each event with a [`Decision`] and its reason. The number of a [`Reason`], a [`HoldReason`] or a
 //! [`Field`] is its number in the C ABI, and never changes. No two reasons, of delivery or hold, share a number, and no two
 //! fields do. [`Stats`] counts decisions. [`ticks`] converts durations to ticks of the caller's clock. [`StormParams`] and
-//! [`Average`], which averages the gaps between interrupts, limit their rate.
+//! [`StormGuard`] limit the rate of interrupts.
 //!
 //! ```
 //! use coalesce_decision::{Decision, HoldReason, Reason, Stats};
@@ -37,4 +37,4 @@ pub use decision::{Decision, HoldReason, Reason};
 pub use event::Event;
 pub use field::{ConfigError, Field};
 pub use stats::Stats;
-pub use storm::{Average, StormParams, storm_and_hold};
+pub use storm::{StormGuard, StormParams, storm_and_hold};

@@ -57,37 +57,86 @@ pub const fn storm_and_hold(
     }
 }
 
-/// An exponentially weighted moving average (EWMA) of the gaps between interrupts: `ticks` + `parts` * 2^-shift, in
-/// ticks.
+/// The state of the storm guard of one interrupt vector.
+///
+/// It averages the gaps between interrupts: an exponentially weighted moving average (EWMA) of `ticks` + `parts` * 2^-shift,
+/// in ticks. A storm begins when the average falls below the guard's interval, and ends when it exceeds twice the interval.
+/// In a storm, an interrupt waits until the interval since the last one is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Average {
+#[repr(C)]
+pub struct StormGuard {
     ticks: u32,
-    parts: u32,
+    gap: u32,
+    parts: u16,
+    is_storming: bool,
+    has_interrupted: bool, // else `gap` is no gap
 }
 
-impl Average {
-    /// The initial average: that of interrupts at half the allowed rate. `interval`: from [`storm_and_hold`].
+const _: () = assert!(size_of::<StormGuard>() == 12);
+
+impl StormGuard {
+    /// A guard that has seen no interrupt: its average is that of interrupts at half the allowed rate. `interval`: from
+    /// [`storm_and_hold`]; 0: there is no guard.
     #[must_use]
-    pub const fn cold(interval: u32) -> Self {
-        Self { ticks: interval.wrapping_mul(2), parts: 0 }
+    pub const fn new(interval: u32) -> Self {
+        Self { ticks: interval.wrapping_mul(2), gap: 0, parts: 0, is_storming: false, has_interrupted: false }
     }
 
-    /// Adds the gap between two interrupts, in ticks. Returns whether there is a storm. A storm begins when the average
-    /// falls below the interval, and ends when it exceeds twice the interval.
-    pub const fn sample(&mut self, gap: u32, was_storm: bool, interval: u32, shift: u8) -> bool {
+    /// The parameters of the guard changed: there is no storm, and the average starts anew.
+    pub const fn restart(&mut self, interval: u32) {
+        (self.ticks, self.parts, self.is_storming) = (interval.wrapping_mul(2), 0, false);
+    }
+
+    /// Whether there is a storm.
+    #[must_use]
+    pub const fn is_storming(&self) -> bool {
+        self.is_storming
+    }
+
+    /// Ticks until the interval since the last interrupt is over; negative: it ended so long ago.
+    #[must_use]
+    pub const fn left(&self, interval: u32) -> i32 {
+        interval.wrapping_sub(self.gap).cast_signed()
+    }
+
+    /// Ticks until the guard allows an interrupt.
+    #[must_use]
+    pub const fn paced(&self, interval: u32) -> u32 {
+        if self.is_storming { interval.saturating_sub(self.gap) } else { 0 }
+    }
+
+    /// So many ticks passed. `longest`: at this age the gap stops.
+    #[inline(always)]
+    pub const fn pass(&mut self, ticks: u32, longest: u32) {
+        let gap = self.gap.wrapping_add(ticks);
+        self.gap = if gap < longest { gap } else { longest };
+    }
+
+    /// An interrupt. Each one but the first ends a gap, which is a sample of the average.
+    #[inline(always)]
+    pub const fn interrupt(&mut self, interval: u32, shift: u8) {
+        if self.has_interrupted && interval > 0 {
+            self.sample(interval, shift);
+        }
+        self.has_interrupted = true;
+        self.gap = 0;
+    }
+
+    #[inline(never)]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to at most 16 bits")]
+    const fn sample(&mut self, interval: u32, shift: u8) {
         let shift = shift as u32;
         let longest = interval.wrapping_mul(4);
-        let gap = if gap < longest { gap } else { longest };
+        let gap = if self.gap < longest { self.gap } else { longest };
         // average += (gap - ticks) * 2^-shift; the difference may be negative, so the shift is signed
-        let parts = self.parts.wrapping_add(gap).wrapping_sub(self.ticks);
+        let parts = (self.parts as u32).wrapping_add(gap).wrapping_sub(self.ticks);
         self.ticks = self.ticks.wrapping_add(parts.cast_signed().wrapping_shr(shift).cast_unsigned());
-        self.parts = parts & !u32::MAX.wrapping_shl(shift);
-        let Self { ticks, parts } = *self;
-        if was_storm {
+        self.parts = (parts & !u32::MAX.wrapping_shl(shift)) as u16;
+        self.is_storming = if self.is_storming {
             // ticks + parts * 2^-shift <= 2 * interval; the average is never 0, so nothing wraps
-            ticks.wrapping_sub((parts == 0) as u32) < interval.wrapping_mul(2)
+            self.ticks.wrapping_sub((self.parts == 0) as u32) < interval.wrapping_mul(2)
         } else {
-            ticks < interval
-        }
+            self.ticks < interval
+        };
     }
 }
