@@ -18,7 +18,7 @@ fn main() -> Result<(), ConfigError> {
         while now < SECOND {
             while in_flight + held < DEPTH {
                 in_flight += 1;
-                budget.on_submit(now, in_flight + held);
+                budget.on_submit(now);
             }
             let completion = if in_flight > 0 { now + SERVICE } else { u64::MAX };
             let deadline = budget.deadline().unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
 //! The calls of a device: `scripts/check-cores.sh` looks at their machine code.
 #![no_std]
 
-use budget_core::{Budget, Config, ConfigError, Decision, Event, Params};
+use budget_core::{Auto, Budget, Config, ConfigError, Decision, Event, Params};
 
 /// A machine.
 pub fn new(params: Params) -> Result<Budget, ConfigError> {
@@ -14,8 +14,13 @@ pub fn on_completion(budget: &mut Budget, now: u64, event: Event, cif: u32, outs
 }
 
 /// On a submission.
-pub fn on_submit(budget: &mut Budget, now: u64, outstanding: u32) {
-    budget.on_submit(now, outstanding);
+pub fn on_submit(budget: &mut Budget, now: u64) {
+    budget.on_submit(now);
+}
+
+/// The same with the regulator.
+pub fn on_regulated_completion(auto: &mut Auto, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+    auto.on_completion(now, event, cif, outstanding)
 }
 
 /// The deadline.

@@ -1,76 +1,99 @@
 //! The account: the cost of held completions, and the credit that pays for it.
 //!
 //! By Little's law the time that all requests spend is the integral of *outstanding*, and the part of it that holding adds
-//! is the integral of *held*. The credit is ε times the first minus the second, with an upper limit.
+//! is the integral of *held*. The credit is ε times the rest of the first minus the second, with an upper limit.
 
-use crate::algorithm::{Budget, Flags};
-use crate::config::{AGE_MAX, SPAN_MAX};
-use crate::credit::{cost_of, times};
+use crate::constants::{SAVED_SHIFT, SHIFT};
 
-impl Budget {
-    /// Settles the account for the time since the last call. `outstanding`: at the end of that time.
-    pub(crate) fn advance(&mut self, now: u64, outstanding: u16) {
-        // Until sixteen usual gaps after a completion the depth counts as outstanding, even if the device sees fewer.
-        let depth_ticks = self.gap8.wrapping_mul(2).saturating_sub(self.quiet);
-        let paced = self.paced();
-        let elapsed = self.elapsed(now);
-        let (depth_ticks, paced) = (depth_ticks.min(elapsed), paced.min(elapsed));
-        // It is not known when commands came or went. The smaller number earns less, so it is safe.
-        let seen = outstanding.min(self.outstanding);
-        let unseen = self.depth.saturating_sub(seen);
-        let earned_by = |commands, ticks| times(self.config.earned_by(commands), ticks);
-        let earned = earned_by(seen, elapsed).wrapping_add(earned_by(unseen, depth_ticks));
-        // While the storm guard allows no interrupt, holding is not the machine's choice.
-        let net = earned.wrapping_sub(times(cost_of(self.held), elapsed.wrapping_sub(paced)));
-        // The credit is limited, or a burst could spend all that an hour of light load has earned.
-        let rate = if depth_ticks > 0 { seen.max(self.depth) } else { seen };
-        let most = self.credit.max(earned_by(rate, self.config.max_hold).wrapping_mul(4));
+/// The commands of one interrupt vector, and what their time has earned and holding has cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Account {
+    /// What may still be spent, in requests * ticks * 2^SHIFT.
+    pub(crate) credit: i64,
+    /// The integral of outstanding, as far as the device sees it, in requests * ticks. It saturates.
+    pub(crate) request_time: u64,
+    /// The integral of held, in requests * ticks. It saturates.
+    pub(crate) held_time: u64,
+    /// The ticks from the last settlement to each submission since, summed over them.
+    not_yet: u64,
+    /// Commands that were submitted and have not completed.
+    pub(crate) in_flight: u16,
+    /// Posted and covered by an interrupt, but not reaped, at the last settlement.
+    reaping: u16,
+    /// Posted, and covered by no interrupt.
+    pub(crate) held: u16,
+    /// Urgents that interrupted alone while others were held.
+    pub(crate) overtook: u16,
+}
+
+/// What a settlement needs to know beside the account.
+pub(crate) struct Terms {
+    /// ε * 2^SHIFT.
+    pub(crate) epsilon: u16,
+    /// In ticks.
+    pub(crate) max_hold: u32,
+    /// Ticks of the time that is settled in which holding was not the machine's choice: they cost nothing.
+    pub(crate) paced: u32,
+    /// Holding earns and costs nothing: it is licensed.
+    pub(crate) is_licensed: bool,
+}
+
+impl Account {
+    pub(crate) const NEW: Self =
+        Self { credit: 0, request_time: 0, held_time: 0, not_yet: 0, in_flight: 0, reaping: 0, held: 0, overtook: 0 };
+
+    /// `count` commands are submitted, `since` ticks after the last settlement.
+    #[inline(always)]
+    pub(crate) fn submit(&mut self, since: u32, count: u16) {
+        let in_flight = self.in_flight.saturating_add(count);
+        self.not_yet = self.not_yet.wrapping_add(product(in_flight.wrapping_sub(self.in_flight), since));
+        self.in_flight = in_flight;
+    }
+
+    /// Settles for `elapsed` ticks since the last settlement. `in_flight` and `reaping`: at the end of that time.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, elapsed: u32, in_flight: u16, reaping: u16, terms: &Terms) {
+        // It is not known when commands went. The smaller number earns less, so it is safe.
+        let flying = self.in_flight.min(in_flight);
+        let waiting = u32::from(flying).wrapping_add(self.reaping.min(reaping).into());
+        let waited = u64::from(waiting).wrapping_mul(elapsed.into()).saturating_sub(self.not_yet);
+        let held = product(self.held, elapsed);
+        self.request_time = self.request_time.saturating_add(waited.wrapping_add(held));
+        self.held_time = self.held_time.saturating_add(held);
+        (self.in_flight, self.reaping, self.not_yet) = (in_flight, reaping, 0);
+        if terms.is_licensed {
+            return;
+        }
+        let paid = product(self.held, elapsed.wrapping_sub(terms.paced));
+        let net = (waited.wrapping_mul(terms.epsilon.into()).cast_signed()).wrapping_sub((paid << SHIFT).cast_signed());
+        let most = times(rate(terms.epsilon, waiting), terms.max_hold) << SAVED_SHIFT;
         let credit = self.credit.saturating_add(net);
-        self.credit = if net > 0 { credit.min(most) } else { credit };
-        let spent = |commands: u16, ticks: u32| u64::from(commands).wrapping_mul(ticks.into());
-        self.held_time = self.held_time.saturating_add(spent(self.held, elapsed));
-        let outstanding_time = self.outstanding_time.saturating_add(spent(seen, elapsed));
-        self.outstanding_time = outstanding_time.saturating_add(spent(unseen, depth_ticks));
-        self.set_outstanding(outstanding);
+        self.credit = if net > 0 { credit.min(most.max(self.credit)) } else { credit };
     }
+}
 
-    /// Ticks since the last call; makes all ages that much older. If the clock went back, no time has passed.
-    fn elapsed(&mut self, now: u64) -> u32 {
-        let elapsed = match now.checked_sub(self.last) {
-            _ if now == u64::MAX => SPAN_MAX, // at the end of the clock everything is due
-            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-            Some(elapsed) if elapsed < SPAN_MAX.into() => elapsed as u32,
-            Some(_) => SPAN_MAX,
-            None => 0,
-        };
-        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
-        (self.oldest, self.quiet, self.gap) = (older(self.oldest), older(self.quiet), older(self.gap));
-        self.last = now;
-        elapsed
-    }
+/// Limits a number of commands or completions to 65 535.
+#[expect(clippy::cast_possible_truncation, reason = "compared before")]
+pub(crate) fn saturated(number: u32) -> u16 {
+    number.min(u16::MAX.into()) as u16
+}
 
-    /// Commands that count as outstanding, as far as the machine knows: in flight or held.
-    pub(crate) const fn known_outstanding(&self) -> u16 {
-        self.in_flight.saturating_add(self.held)
-    }
+const fn product(commands: u16, ticks: u32) -> u64 {
+    (commands as u64).wrapping_mul(ticks as u64)
+}
 
-    pub(crate) const fn set_outstanding(&mut self, outstanding: u16) {
-        self.outstanding = outstanding;
-        if outstanding > 1 {
-            self.flags.set(Flags::SEVERAL, true);
-        }
-    }
+/// What `commands` earn in each tick.
+pub(crate) const fn rate(epsilon: u16, commands: u32) -> i64 {
+    (epsilon as i64).wrapping_mul(commands as i64)
+}
 
-    /// A completion ends a gap, unless the last hold ended in silence with nothing in flight: then the requesters were
-    /// waiting. A gap counts for at most an eighth of `max_hold`, because a hold waits for eight gaps and never longer than
-    /// `max_hold`.
-    pub(crate) fn note_gap(&mut self) {
-        let gap = self.quiet.min(self.config.max_hold >> 3);
-        if self.flags.has(Flags::GAP_COUNTS) {
-            self.gap8 =
-                if self.gap8 == 0 { gap << 3 } else { self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> 3) };
-        }
-        self.flags.set(Flags::GAP_COUNTS, true);
-        self.quiet = 0;
-    }
+/// The credit that `held` completions take in each tick.
+pub(crate) const fn cost_of(held: u16) -> i64 {
+    (held as i64) << SHIFT
+}
+
+/// The credit of a time. Rates are at most 2^30, times below 2^31.
+pub(crate) const fn times(rate: i64, ticks: u32) -> i64 {
+    rate.wrapping_mul(ticks as i64)
 }

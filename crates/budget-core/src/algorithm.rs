@@ -1,11 +1,16 @@
-//! The decision: hold a completion if others are expected to join it and the account can pay for the wait.
+//! The decision: hold a completion if others are expected to join it, and the account can pay for the wait or a licence
+//! makes it free.
 //!
-//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, `depth.rs` learns whether more completions can be
-//! expected, and `storm.rs` may defer a delivery.
+//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, and `depth.rs` learns how many commands the
+//! requesters submit before they wait. The storm guard may defer a delivery.
 
+use crate::account::{Account, Terms, cost_of, rate, saturated, times};
 use crate::config::Config;
-use crate::credit::{cost_of, times};
-use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
+use crate::constants::{
+    AGE_MAX, GAP_SHIFT, LICENSED_DEPTH, LICENSED_MAX, LICENSED_SHARE, RARE_SHIFT, SHIFT, SPAN_MAX, TOO_RARE,
+};
+use crate::depth::{DepthEstimator, State};
+use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
 
 /// A latency budget for one interrupt vector: plain data of fixed size, no pointers.
 ///
@@ -13,55 +18,56 @@ use coalesce_decision::{Average, Decision, Event, HoldReason, Reason};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)] // small fields first, where small processors reach them with short instructions
 pub struct Budget {
+    pub(crate) level: Level,
     pub(crate) flags: Flags,
-    pub(crate) observed: u8,     // submissions observed since a find; or OBSERVED_MAX, MISLED
-    pub(crate) vain_probes: u8,  // probes in vain since a confirmed one, at most VAIN_MAX; each doubles the pause
-    pub(crate) no_hold_bits: u8, // a hold that ends in silence with nothing in flight sets `no_hold` to 2^this - 1
-    pub(crate) no_hold: u16,     // completions to deliver at once while nothing else is in flight
-    pub(crate) until_probe: u16, // completions; 0: a probe is due
-    // Commands
-    pub(crate) outstanding: u16, // submitted and not reaped; after a call without the number: in flight or held
-    pub(crate) in_flight: u16,   // of them, those that have not completed
-    pub(crate) held: u16,
-    pub(crate) overtook: u16, // Urgents that interrupted alone while others were held
-    pub(crate) depth: u16,    // what the requesters submit before they wait for a completion; 0: not known
-    pub(crate) found: u16,    // what the last probe found
-    // Ages in ticks; they saturate at AGE_MAX
-    pub(crate) oldest: u32, // of the oldest completion held, or of the first submission that is observed
-    pub(crate) quiet: u32,  // of the last completion, not counting Urgents that may interrupt alone
-    pub(crate) gap: u32,    // of the last interrupt
-    pub(crate) gap8: u32,   // eight times the usual gap between completions, in ticks
-    pub(crate) average: Average,
+    pub(crate) epsilon: u16, // of the configuration, or the part of it that the regulator leaves
+    pub(crate) oldest: u32,  // age of the oldest completion held; or of what the estimator waits for
+    pub(crate) depth: DepthEstimator,
+    pub(crate) quiet: u32, // age of the last completion, not counting Urgents that may interrupt alone
+    pub(crate) gap8: u32,  // eight times the usual gap between completions, in ticks
+    pub(crate) guard: StormGuard,
     pub(crate) config: Config,
-    pub(crate) last: u64, // the time of the last call; all other time is an age, so that a clock may go back
-    pub(crate) credit: i64, // what may still be spent, in requests * ticks * 2^SHIFT
-    pub(crate) held_time: u64, // the integral of `held`, in requests * ticks
-    pub(crate) outstanding_time: u64, // the integral of `outstanding`, or of the depth, in requests * ticks
+    pub(crate) account: Account,
+    pub(crate) last: u64, // when the account was settled; all other time is an age, so that a clock may go back
 }
 
-const _: () = assert!(size_of::<Budget>() == 96);
+const _: () = assert!(size_of::<Budget>() == 112);
+
+/// How much may be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Level {
+    /// Nothing.
+    Nothing,
+    /// What the account pays for.
+    Strict,
+    /// While the depth is proven, as much as keeps no requester waiting longer than the host needs for others.
+    Licensed,
+}
 
 /// The algorithm.
 impl Budget {
     /// Decides about a completed command. `cif`: commands in flight, including this one. `outstanding`: commands submitted and
     /// not reaped, including this one; 0: not known.
     pub fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
-        let (cif, outstanding) = (saturated(cif), saturated(outstanding));
-        self.advance(now, outstanding.max(cif.saturating_add(self.held)));
+        let cif = saturated(cif).max(1);
+        let known = cif.saturating_add(self.account.held);
+        let outstanding = saturated(outstanding).max(known);
+        self.settle(now, cif, outstanding.wrapping_sub(known));
         let expired = self.expired().map(|reason| self.end_hold(reason));
         let may_be_held = !(self.config.ooo && matches!(event, Event::Urgent)); // else it may interrupt alone
-        self.flags.set(Flags::TOGETHER, self.quiet == 0);
+        let is_together = self.quiet == 0;
         if may_be_held {
             self.note_gap();
         }
-        self.in_flight = cif.saturating_sub(1);
+        self.account.in_flight = cif.wrapping_sub(1);
         if let Some(decision) = expired {
             return decision; // this completion shares the interrupt
         }
         let decision = match event {
             Event::Error => return self.deliver(Reason::Error), // even in a storm
             _ if self.flags.has(Flags::DEFERRED) => Decision::Hold(HoldReason::Storm),
-            _ => self.decide(event, cif, may_be_held),
+            _ => self.decide(event, outstanding, may_be_held, is_together),
         };
         match decision {
             _ if self.paced() > 0 => self.defer(decision),
@@ -72,44 +78,139 @@ impl Budget {
     }
 
     /// The decision without the storm guard. `may_be_held`: the completion is no Urgent that may interrupt alone.
-    fn decide(&mut self, event: Event, cif: u16, may_be_held: bool) -> Decision {
+    /// `is_together`: it came in the same tick as the last one.
+    fn decide(&mut self, event: Event, outstanding: u16, may_be_held: bool, is_together: bool) -> Decision {
+        let Account { held, in_flight, overtook, credit, .. } = self.account;
         match event {
             Event::Barrier => return Decision::Deliver(Reason::Barrier),
             Event::Urgent if may_be_held => return Decision::Deliver(Reason::Urgent),
-            Event::Urgent if self.held == 0 => return Decision::DeliverUrgent,
+            Event::Urgent if held == 0 => return Decision::DeliverUrgent,
             _ => {}
         }
-        if self.held.saturating_add(self.overtook).saturating_add(1) >= self.config.thr {
-            return Decision::Deliver(Reason::Count); // Urgents that interrupted alone count too: held completions must not block a queue
+        if held.saturating_add(overtook).saturating_add(1) >= self.config.thr {
+            return self.end_count(); // Urgents that interrupted alone count too: held completions must not block a queue
         }
-        let allowed = if may_be_held { Decision::Hold(HoldReason::Company) } else { Decision::DeliverUrgent };
-        let held = self.held.saturating_add(may_be_held.into());
-        // The next completion usually comes within one usual gap. The account must be able to pay for eight gaps.
-        let silence = self.silence();
-        let cost = times(cost_of(held), silence);
-        if self.probe_step() {
-            let is_affordable = cost <= self.credit.saturating_add(self.config.probe_credit());
-            return if is_affordable { allowed } else { self.end_probe() };
+        let with_it = held.saturating_add(may_be_held.into());
+        let hold = |reason| if may_be_held { Decision::Hold(reason) } else { Decision::DeliverUrgent };
+        let is_due = self.depth.note_completion(outstanding);
+        if is_due && self.may_probe() {
+            self.depth.begin_probe();
         }
-        // A probe's result is being checked; no other completion would join; or nothing else is in flight, and none joined
-        // an earlier such hold.
-        if self.observes_submits() || held >= self.outstanding.max(self.depth) || self.take_exemption(cif) {
-            return Decision::Deliver(Reason::LowCif);
+        let state = self.depth.state;
+        match state {
+            State::Idle if self.level == Level::Nothing => return Decision::Deliver(Reason::Slowdown),
+            State::Idle => {}
+            State::Probe if self.goes_on(with_it) => return hold(HoldReason::Probe),
+            State::Probe => return self.end_probe(),
+            State::Answer | State::Pace => return Decision::Deliver(Reason::Control),
         }
-        // What is in flight or held stays outstanding until the next interrupt, so at least this much is earned.
-        let earned = self.config.earned_by(self.in_flight.saturating_add(held).max(self.depth));
+        if let Some(depth) = self.licence() {
+            let is_early = self.has_work(depth, in_flight, with_it);
+            return if is_early { hold(HoldReason::Licensed) } else { Decision::Deliver(Reason::JustInTime) };
+        }
+        if with_it >= outstanding {
+            return Decision::Deliver(Reason::LowCif); // no other completion would join
+        }
         // Once 2 ε of the outstanding commands are held, no further completion is. One in the same tick as the last is
         // exempt: one poll found both.
-        let is_below_share = self.flags.has(Flags::TOGETHER) || cost_of(self.held) < earned.wrapping_mul(2);
-        let is_affordable = cost.saturating_sub(times(earned, silence)) <= self.credit;
-        if is_below_share && is_affordable { allowed } else { Decision::Deliver(Reason::Budget) }
+        let share = rate(self.epsilon, u32::from(in_flight).wrapping_add(with_it.into()));
+        let is_below_share = is_together || cost_of(held) < share << 1;
+        // The next completion usually comes within one usual gap. The account must be able to pay for eight gaps. What is
+        // in flight stays outstanding until the next decision, so at least this much is earned.
+        let is_paid = self.price(with_it, in_flight, self.silence()) <= credit;
+        if is_below_share && is_paid { hold(HoldReason::Company) } else { Decision::Deliver(Reason::Budget) }
+    }
+
+    /// What `held` completions cost more than `in_flight` commands earn, in so many ticks.
+    pub(crate) const fn price(&self, held: u16, in_flight: u16, ticks: u32) -> i64 {
+        times(cost_of(held).saturating_sub(rate(self.epsilon, in_flight as u32)), ticks)
+    }
+
+    /// The depth that a licence is for, if there is one.
+    pub(crate) fn licence(&self) -> Option<u16> {
+        let depth = self.depth.depth();
+        (matches!(self.level, Level::Licensed) && depth >= LICENSED_DEPTH).then_some(depth)
+    }
+
+    /// Whether `held` completions keep nobody waiting who would not wait anyway: at least half of the depth is in the hands
+    /// of the host, which works on that.
+    pub(crate) fn has_work(&self, depth: u16, in_flight: u16, held: u16) -> bool {
+        let share = u32::from(depth).wrapping_mul(self.epsilon.into()).wrapping_mul(LICENSED_SHARE.into()) >> SHIFT;
+        let most = share.min(LICENSED_MAX.into());
+        u32::from(held) <= most && in_flight.saturating_add(held) <= depth >> 1
+    }
+
+    /// Whether a probe may begin: none does while something is held; while a requester is alone, which must not wait; in a
+    /// storm, when nothing can be learned; where completions are so rare that each would wait long; or with a credit below
+    /// -C0 / 2.
+    #[cold]
+    fn may_probe(&mut self) -> bool {
+        let is_rare = self.silence() > self.config.max_hold >> RARE_SHIFT;
+        if is_rare && self.depth.state == State::Idle {
+            self.depth.put_off(TOO_RARE);
+            return false;
+        }
+        let is_wrong_time = self.depth.state != State::Idle
+            || self.account.held > 0
+            || self.flags.has(Flags::IN_TRIAL)
+            || self.guard.is_storming();
+        let is_paid = self.account.credit.saturating_mul(2) >= self.learning_now().wrapping_neg();
+        !is_wrong_time && !self.depth.is_alone() && is_paid
+    }
+
+    /// Whether a probe goes on with so many held: a long one that would cost too much does so as a short one.
+    fn goes_on(&mut self, held: u16) -> bool {
+        self.probe_is_paid(held) || (self.depth.cut_short() && self.probe_is_paid(held))
+    }
+
+    /// Whether the credit and C0 pay for a probe with so many held until its end.
+    fn probe_is_paid(&self, held: u16) -> bool {
+        let age = if self.account.held > 0 { self.oldest } else { 0 };
+        let longest = self.silence_now().min(self.config.max_hold.saturating_sub(age));
+        times(cost_of(held), longest) <= self.account.credit.saturating_add(self.learning_now())
+    }
+
+    /// What probes may take beyond what was earned, at present, in requests * ticks * 2^SHIFT.
+    fn learning_now(&self) -> i64 {
+        (self.config.learning_after(self.account.request_time, self.depth.evidence()) << SHIFT).cast_signed()
+    }
+
+    /// As many are held as may be.
+    fn end_count(&mut self) -> Decision {
+        if self.depth.state == State::Probe {
+            self.depth.miss(self.account.held, true);
+        }
+        Decision::Deliver(Reason::Count)
+    }
+
+    /// Ends a probe that costs too much.
+    fn end_probe(&mut self) -> Decision {
+        self.depth.miss(self.account.held, true);
+        Decision::Deliver(Reason::Budget)
+    }
+
+    /// Delivers because a deadline has passed, and learns from it.
+    pub(crate) fn end_hold(&mut self, reason: Reason) -> Decision {
+        let Account { held, in_flight, .. } = self.account;
+        let is_probe = self.depth.state == State::Probe && !matches!(reason, Reason::Storm);
+        // A probe may reach `max_hold` in a silence that is long enough.
+        let is_silence =
+            matches!(reason, Reason::Silence) || (is_probe && DepthEstimator::is_pause(self.quiet, self.silence()));
+        let all_wait = in_flight == 0 && is_silence;
+        if is_probe {
+            if all_wait { self.depth.find(held) } else { self.depth.miss(held, !is_silence) }
+        }
+        if all_wait {
+            self.flags.set(Flags::GAP_COUNTS, false);
+        }
+        self.deliver(reason)
     }
 
     /// Ticks until what is held is due, negative if that instant has passed, and the reason of the interrupt.
-    pub(crate) const fn next_deadline(&self) -> (i32, Reason) {
+    pub(crate) fn next_deadline(&self) -> (i32, Reason) {
         let own = self.own_deadline();
-        if self.is_storming() {
-            let pace = self.config.storm_interval.wrapping_sub(self.gap).cast_signed();
+        if self.guard.is_storming() {
+            let pace = self.guard.left(self.config.storm_interval);
             if self.flags.has(Flags::DEFERRED) || own.0 < pace {
                 return (pace, Reason::Storm);
             }
@@ -118,56 +219,143 @@ impl Budget {
     }
 
     /// [`next_deadline`](Self::next_deadline) without the storm guard.
-    pub(crate) const fn own_deadline(&self) -> (i32, Reason) {
+    pub(crate) fn own_deadline(&self) -> (i32, Reason) {
         let max_hold = self.config.max_hold.wrapping_sub(self.oldest).cast_signed();
-        let silence = self.silence().wrapping_sub(self.quiet).cast_signed();
+        let silence = self.silence_now().wrapping_sub(self.quiet).cast_signed();
         if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) }
     }
 
     /// Ticks without a completion after which a hold ends: eight usual gaps, but at least a tick.
-    const fn silence(&self) -> u32 {
+    pub(crate) const fn silence(&self) -> u32 {
         if self.gap8 > 0 { self.gap8 } else { 1 }
     }
 
+    /// The same for what is held now.
+    fn silence_now(&self) -> u32 {
+        let silence = self.silence();
+        if self.depth.state == State::Probe { self.depth.silence(silence) } else { silence }
+    }
+
     /// The reason to deliver, if a deadline has passed.
-    pub(crate) const fn expired(&self) -> Option<Reason> {
+    pub(crate) fn expired(&self) -> Option<Reason> {
+        if self.account.held == 0 {
+            return None;
+        }
         match self.next_deadline() {
-            (..=0, reason) if self.held > 0 => Some(reason),
+            (..=0, reason) => Some(reason),
             _ => None,
         }
     }
 
     pub(crate) fn hold(&mut self, reason: HoldReason) -> Decision {
-        if self.held == 0 {
+        if self.account.held == 0 {
             self.oldest = 0; // max_hold starts with the first completion held
         }
-        self.held = self.held.saturating_add(1);
+        self.account.held = self.account.held.saturating_add(1);
         Decision::Hold(reason)
     }
 
+    /// Interrupts for everything that is held. A probe that this cuts short learned nothing.
     pub(crate) fn deliver(&mut self, reason: Reason) -> Decision {
         self.drop_held();
-        self.interrupt();
+        self.guard.interrupt(self.config.storm_interval, self.config.storm_shift);
         Decision::Deliver(reason)
     }
 
     /// Interrupts for an Urgent alone: what is held stays held, and still costs.
     fn deliver_urgent(&mut self) -> Decision {
-        self.overtook = self.overtook.saturating_add((self.held > 0).into());
-        self.interrupt();
+        self.account.overtook = self.account.overtook.saturating_add((self.account.held > 0).into());
+        self.guard.interrupt(self.config.storm_interval, self.config.storm_shift);
         Decision::DeliverUrgent
     }
 
-    pub(crate) const fn drop_held(&mut self) {
-        (self.held, self.overtook) = (0, 0);
-        self.flags.set(Flags::PROBE | Flags::DEFERRED, false);
+    pub(crate) fn drop_held(&mut self) {
+        (self.account.held, self.account.overtook) = (0, 0);
+        self.flags.set(Flags::DEFERRED, false);
+        match self.depth.state {
+            State::Probe => self.depth.put_off(0),
+            State::Answer => self.oldest = 0, // its age counts from the interrupt
+            State::Idle | State::Pace => {}
+        }
     }
-}
 
-/// Limits a number of commands or completions to 65 535.
-#[expect(clippy::cast_possible_truncation, reason = "compared before")]
-pub(crate) fn saturated(number: u32) -> u16 {
-    number.min(u16::MAX.into()) as u16
+    /// Ticks until the storm guard allows an interrupt.
+    pub(crate) const fn paced(&self) -> u32 {
+        self.guard.paced(self.config.storm_interval)
+    }
+
+    /// Holds a completion, whatever was decided: an interrupt would come too soon.
+    fn defer(&mut self, decision: Decision) -> Decision {
+        match decision {
+            Decision::Hold(reason) => self.hold(reason),
+            Decision::Deliver(_) | Decision::DeliverUrgent => {
+                self.wait_for_guard();
+                self.hold(HoldReason::Storm)
+            }
+        }
+    }
+
+    /// What is held is due, and waits only for the storm guard.
+    pub(crate) fn wait_for_guard(&mut self) {
+        if self.depth.state != State::Idle {
+            self.depth.put_off(0); // nothing can be learned
+        }
+        self.flags.set(Flags::DEFERRED, true);
+    }
+
+    /// Settles the account for the time since it was settled last. `in_flight`, `reaping`: at the end of that time.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, now: u64, in_flight: u16, reaping: u16) {
+        let paced = self.paced();
+        let elapsed = self.elapsed(now);
+        let terms = Terms {
+            epsilon: self.epsilon,
+            max_hold: self.config.max_hold,
+            // While the storm guard allows no interrupt, holding is not the machine's choice.
+            paced: paced.min(elapsed),
+            is_licensed: self.depth.state == State::Idle && self.licence().is_some(),
+        };
+        self.account.settle(elapsed, in_flight, reaping, &terms);
+    }
+
+    /// Ticks since the account was settled; makes all ages that much older. If the clock went back, no time has passed.
+    #[inline(always)]
+    fn elapsed(&mut self, now: u64) -> u32 {
+        let elapsed = self.since(now);
+        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
+        (self.oldest, self.quiet) = (older(self.oldest), older(self.quiet));
+        self.guard.pass(elapsed, AGE_MAX);
+        self.last = now;
+        elapsed
+    }
+
+    /// Ticks since the account was settled, without a change.
+    #[inline(always)]
+    pub(crate) fn since(&self, now: u64) -> u32 {
+        match now.checked_sub(self.last) {
+            _ if now == u64::MAX => SPAN_MAX, // at the end of the clock everything is due
+            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
+            Some(elapsed) if elapsed < SPAN_MAX.into() => elapsed as u32,
+            Some(_) => SPAN_MAX,
+            None => 0,
+        }
+    }
+
+    /// A completion ends a gap, unless the last hold ended in silence with nothing in flight: then the requesters were
+    /// waiting. A gap counts for at most an eighth of `max_hold`, because a hold waits for eight gaps and never longer than
+    /// `max_hold`.
+    fn note_gap(&mut self) {
+        let gap = self.quiet.min(self.config.max_hold >> GAP_SHIFT);
+        if self.flags.has(Flags::GAP_COUNTS) {
+            self.gap8 = if self.gap8 == 0 {
+                gap << GAP_SHIFT
+            } else {
+                self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> GAP_SHIFT)
+            };
+        }
+        self.flags.set(Flags::GAP_COUNTS, true);
+        self.quiet = 0;
+    }
 }
 
 /// Switches that share a byte.
@@ -176,18 +364,12 @@ pub(crate) struct Flags(u8);
 
 impl Flags {
     pub(crate) const NONE: Self = Self(0);
-    /// More than one command was outstanding since the last probe.
-    pub(crate) const SEVERAL: u8 = 1;
     /// `quiet` counts as a gap: there was a completion, and the last hold did not end in silence with nothing in flight.
-    pub(crate) const GAP_COUNTS: u8 = 2;
-    /// There is a storm.
-    pub(crate) const STORM: u8 = 4;
-    /// The completion came in the same tick as the one before.
-    pub(crate) const TOGETHER: u8 = 8;
-    /// What is held waits until the requesters fall silent, to learn the depth.
-    pub(crate) const PROBE: u8 = 16;
+    pub(crate) const GAP_COUNTS: u8 = 1;
     /// What is held is due, and waits for the storm guard.
-    pub(crate) const DEFERRED: u8 = 32;
+    pub(crate) const DEFERRED: u8 = 2;
+    /// The regulator compares: no probe begins.
+    pub(crate) const IN_TRIAL: u8 = 4;
 
     pub(crate) const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

@@ -1,6 +1,6 @@
 //! Parameters, checked once: every later step only adds, multiplies and compares.
 
-use crate::credit::SHIFT;
+use crate::constants::{EVIDENCE_MAX, FIRST_SHIFT, LEARNING_SHIFT, SHIFT, SPAN_MAX, SPENT_SHIFT};
 use coalesce_decision::ticks::{NS_PER_S, TICKS_MAX, U40, divide};
 use coalesce_decision::{ConfigError, Field, StormParams, storm_and_hold};
 
@@ -45,14 +45,7 @@ pub struct Config {
 
 const _: () = assert!(size_of::<Config>() == 20);
 
-/// No configured time is longer, and no more is counted between two calls.
-pub(crate) const SPAN_MAX: u32 = 1 << 29;
 const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
-/// Ages saturate here: every span has expired by then.
-pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
-
-/// What a probe may take beyond what was earned, in requests held for `max_hold`: 2^PROBE_SHIFT.
-const PROBE_SHIFT: u32 = 5;
 
 impl Config {
     /// Checks `params` and converts them to ticks. `max_hold` is rounded down, the interval of the storm guard is rounded
@@ -89,16 +82,6 @@ impl Config {
         Ok(Self { max_hold, storm_interval, epsilon, thr, tick_hz: U40::new(tick_hz), storm_shift, ooo, filler: 0 })
     }
 
-    /// What `commands` outstanding earn in each tick.
-    pub(crate) const fn earned_by(&self, commands: u16) -> i64 {
-        (self.epsilon as i64).wrapping_mul(commands as i64)
-    }
-
-    /// What a probe may take beyond what was earned, in requests * ticks * 2^SHIFT.
-    pub(crate) const fn probe_credit(&self) -> i64 {
-        (self.max_hold as i64) << (SHIFT + PROBE_SHIFT)
-    }
-
     /// The longest time, in ticks, that a completion is held if deadlines are met on time.
     #[must_use]
     pub const fn max_hold(&self) -> u64 {
@@ -117,16 +100,25 @@ impl Config {
         (self.epsilon as u64, 1 << SHIFT)
     }
 
-    /// This configuration with ε divided by 2^`shift`, rounded down; 0 from a `shift` of 16 on.
-    #[must_use]
-    pub const fn lowered(self, shift: u8) -> Self {
-        let epsilon = if shift < 16 { self.epsilon >> shift } else { 0 };
-        Self { epsilon, ..self }
+    /// C0 in its present proportion, in requests * ticks: for requests that have spent `request_time`, with so much evidence
+    /// that there is a depth.
+    pub(crate) const fn learning_after(&self, request_time: u64, evidence: u8) -> u64 {
+        let start = (self.max_hold as u64) << FIRST_SHIFT;
+        let so_far =
+            start.saturating_add(request_time >> SPENT_SHIFT).saturating_mul((evidence as u64).wrapping_add(1));
+        let most = self.learning();
+        if so_far < most { so_far } else { most }
     }
 
-    /// C0: what probes may take beyond the budget, in requests * ticks.
+    /// C0: what probes may take beyond the budget of requests that have spent `request_time`, at most; in requests * ticks.
+    #[must_use]
+    pub const fn learning_of(&self, request_time: u64) -> u64 {
+        self.learning_after(request_time, EVIDENCE_MAX)
+    }
+
+    /// The most that C0 becomes, in requests * ticks.
     #[must_use]
     pub const fn learning(&self) -> u64 {
-        (self.max_hold as u64) << PROBE_SHIFT
+        (self.max_hold as u64) << LEARNING_SHIFT
     }
 }

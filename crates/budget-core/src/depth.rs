@@ -1,130 +1,218 @@
 //! The depth: the commands that the requesters submit before they wait for a completion. Only a long hold can show it.
+//!
+//! ```text
+//!                  due                    all fell silent              the first submission, in time
+//!        ┌──────┐ ─────────────► ┌───────┐ ───────────────► ┌────────┐ ─────────────────► ┌──────┐
+//!        │ Idle │                │ Probe │                  │ Answer │                    │ Pace │
+//!        └──────┘ ◄───────────── └───────┘                  └────────┘                    └──────┘
+//!            ▲     no end found,                               │ too late: refuted           │ confirmed, or
+//!            │     or refuted                                  │                             │ too fast: refuted
+//!            └─────────────────────────────────────────────────┴─────────────────────────────┘
+//! ```
+//!
+//! A silence proves nothing: a load that pauses by itself falls silent, too. What proves a depth is the answer. Who was
+//! waiting for what was held submits again as soon as the interrupt has come, each time after about the same time, and no
+//! faster than the host works. And he does not submit while it is still held, even if that lasts: every second probe waits
+//! longer.
 
-use crate::algorithm::{Budget, Flags, saturated};
-use crate::credit::cost_of;
-use coalesce_decision::{Decision, Reason};
+use crate::account::saturated;
+use crate::constants::{
+    EVIDENCE_MAX, FIRST_PROBE, LATER_SHIFT, LICENSED_DEPTH, PROBE_SHIFT, PROVEN, REFUTED, SOON_SHIFT, VAIN_MAX,
+    WATCHED_MAX,
+};
 
-/// The first probe begins with this completion, or later.
-pub(crate) const FIRST_PROBE: u16 = 16;
-/// The most times that the interval between probes doubles.
-const VAIN_MAX: u8 = 6;
-/// A hold in vain exempts at most 2^10 - 1 completions (see `no_hold`).
-const NO_HOLD_BITS_MAX: u8 = 10;
-/// The most submissions after a probe that are observed, to see how fast the requesters submit again. As the value of
-/// `observed`: none is observed any more.
-pub(crate) const OBSERVED_MAX: u8 = 6;
-/// The value of `observed` when all submissions have been observed, and showed that the probe misled.
-const MISLED: u8 = OBSERVED_MAX + 1;
+/// What the estimator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// Waits for the next probe.
+    Idle,
+    /// Everything is held until the requesters fall silent.
+    Probe,
+    /// They fell silent, and what was held was delivered: nothing is held until they submit.
+    Answer,
+    /// They have answered: nothing is held while their pace is watched.
+    Pace,
+}
 
-impl Budget {
-    /// Counts down to the next probe, begins it when it is due, and returns whether one runs: completions are held to learn
-    /// the depth, until all requesters wait for a completion and none submits. None begins while something is held; while
-    /// a requester is alone, which must not wait; while posted completions are unreaped, because their requester is busy;
-    /// in a storm, when nothing can be learned; or with a credit below -C0 / 2.
-    pub(crate) fn probe_step(&mut self) -> bool {
-        self.until_probe = self.until_probe.saturating_sub(1);
-        let is_alone = !self.flags.has(Flags::SEVERAL) && self.depth <= 1;
-        let reaps = self.outstanding > self.in_flight.saturating_add(1);
-        let may_find = !(is_alone || reaps || self.is_storming());
-        let is_paid = self.credit.saturating_mul(2) >= self.config.probe_credit().wrapping_neg();
-        if self.until_probe == 0 && self.held == 0 && may_find && is_paid {
-            self.flags.set(Flags::PROBE, true);
-        }
-        self.flags.has(Flags::PROBE)
+/// How long a probe waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Patience {
+    Short,
+    /// Longer than an answer takes: every second probe.
+    Long,
+    /// It was to be long, and would cost too much.
+    CutShort,
+}
+
+/// Learns the depth of the requesters of one interrupt vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct DepthEstimator {
+    answer: u32, // the shortest answer to a find since the evidence was 0, in ticks; 0: there was none
+    until: u16,  // completions until a probe is due
+    /// What the last probe found; 0: the requesters did not fall silent.
+    pub(crate) found: u16,
+    depth: u16, // what the last confirmed find was
+    pub(crate) state: State,
+    evidence: u8, // finds confirmed, as far as not refuted, at most EVIDENCE_MAX
+    vain: u8,     // probes in vain since the last confirmed one, at most VAIN_MAX
+    watched: u8,  // submissions since the find
+    patience: Patience,
+    is_several: bool, // more than one command was outstanding at a time since the last probe
+}
+
+const _: () = assert!(size_of::<DepthEstimator>() == 16);
+
+impl DepthEstimator {
+    /// It knows nothing.
+    pub(crate) const NEW: Self = Self {
+        answer: 0,
+        until: FIRST_PROBE,
+        found: 0,
+        depth: 0,
+        state: State::Idle,
+        evidence: 0,
+        vain: 0,
+        watched: 0,
+        patience: Patience::Short,
+        is_several: false,
+    };
+
+    /// The depth, if it is proven; else 0.
+    pub(crate) const fn depth(&self) -> u16 {
+        if self.evidence >= PROVEN { self.depth } else { 0 }
     }
 
-    /// Ends a probe that costs too much, without a result.
-    pub(crate) fn end_probe(&mut self) -> Decision {
-        self.learn(0);
-        Decision::Deliver(Reason::Budget)
+    /// How well it is proven: 0 to EVIDENCE_MAX.
+    pub(crate) const fn evidence(&self) -> u8 {
+        self.evidence
     }
 
-    /// Delivers because a deadline has passed, and learns from it.
-    pub(crate) fn end_hold(&mut self, reason: Reason) -> Decision {
-        let all_wait = self.in_flight == 0 && matches!(reason, Reason::Silence);
-        if self.flags.has(Flags::PROBE) && !matches!(reason, Reason::Storm) {
-            self.learn(if all_wait { self.held } else { 0 });
-            self.observed = if all_wait { 0 } else { self.observed };
-        } else if all_wait {
-            self.no_hold = 1_u16.wrapping_shl(self.no_hold_bits.into()).wrapping_sub(1);
-            self.no_hold_bits = self.no_hold_bits.wrapping_add(1).min(NO_HOLD_BITS_MAX);
-        }
-        if all_wait {
-            self.flags.set(Flags::GAP_COUNTS, false);
-        }
-        self.deliver(reason)
+    /// A completion, with so many outstanding. Whether a probe is due, if one may begin.
+    #[inline(always)]
+    pub(crate) const fn note_completion(&mut self, outstanding: u16) -> bool {
+        self.is_several |= outstanding > 1;
+        self.until = self.until.saturating_sub(1);
+        self.until == 0
     }
 
-    /// Learns from a probe. `found`: the commands that were outstanding when the requesters fell silent; 0: they did not.
-    /// The depth moves only into the range between the results of the last two probes, so that one pause of the guest does
-    /// not change it. After a result that is neither 0 nor the depth known before, the next probe follows soon: random
-    /// arrivals can look like a closed loop in two probes in a row, so a third must agree before the pauses become long.
-    fn learn(&mut self, found: u16) {
-        let last = core::mem::replace(&mut self.found, found);
-        let last = if self.observed == MISLED { 0 } else { last };
-        let before = self.depth;
-        self.depth = before.max(last.min(found)).min(last.max(found));
-        if found > 0 && found != before {
-            self.until_probe = saturated(u32::from(found) << 3 | 1); // look again soon
-        } else {
-            self.schedule_probe(self.held, !self.allows_two_held());
-        }
-        self.flags.set(Flags::SEVERAL, false);
+    /// Whether a requester has one command outstanding at a time, as far as is known: it must not wait.
+    pub(crate) const fn is_alone(&self) -> bool {
+        !self.is_several && self.depth() <= 1
     }
 
-    /// Notes `count` submissions. After a probe that found a depth, the first of them (up to six) are observed. If their
-    /// gaps are on average less than two fifths of the usual gap, the probe misled: either they had queued in the guest, as
-    /// in an open loop at its limit, and no requester waited for what was held; or a closed loop submitted all at once, and
-    /// the device sees them. In both cases the depth must not earn credit beyond what the device sees. So it is unknown
-    /// again, and the next probe cannot agree with this one.
-    pub(crate) fn observe_submits(&mut self, count: u16) {
-        if !self.observes_submits() {
-            return;
-        }
-        if self.observed == 0 {
-            self.oldest = 0;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "OBSERVED_MAX at most")]
-        let (more, all) = (count.min(OBSERVED_MAX.into()) as u8, self.found.clamp(2, OBSERVED_MAX.into()) as u8);
-        self.observed = self.observed.wrapping_add(more);
-        if self.observed < all {
-            return;
-        }
-        self.observed = OBSERVED_MAX;
-        let gaps = u32::from(all.wrapping_sub(1));
-        let took = self.oldest.min(self.gap8); // below 2^29, as max_hold
-        let is_misled = took.wrapping_mul(5) < (self.gap8 >> 2).wrapping_mul(gaps);
-        if is_misled {
-            (self.depth, self.observed) = (0, MISLED);
-            self.schedule_probe(self.found, true);
-        } else if self.allows_two_held() {
-            self.vain_probes = 0;
+    pub(crate) const fn begin_probe(&mut self) {
+        (self.state, self.is_several) = (State::Probe, false);
+        if matches!(self.patience, Patience::CutShort) {
+            self.patience = Patience::Long;
         }
     }
 
-    /// Whether the submissions after a probe are still being observed. Meanwhile nothing is held.
-    pub(crate) const fn observes_submits(&self) -> bool {
-        self.observed < OBSERVED_MAX
+    /// The probe goes on as a short one. Whether it was a long one.
+    pub(crate) const fn cut_short(&mut self) -> bool {
+        let is_long = matches!(self.patience, Patience::Long);
+        if is_long {
+            self.patience = Patience::CutShort;
+        }
+        is_long
     }
 
-    /// Whether two completions could be held together with as many outstanding as the last probe found.
-    const fn allows_two_held(&self) -> bool {
-        self.config.earned_by(self.found).wrapping_mul(2) > cost_of(1)
+    /// The next probe is due after so many completions.
+    pub(crate) const fn put_off(&mut self, completions: u16) {
+        (self.state, self.until) = (State::Idle, completions);
     }
 
-    /// Schedules the next probe: 128 times `held` completions from now, doubled for each probe in vain: one that found no
-    /// depth, or one that saves nothing, or that misled.
-    fn schedule_probe(&mut self, held: u16, in_vain: bool) {
-        self.vain_probes = self.vain_probes.wrapping_add(in_vain.into()).min(VAIN_MAX);
-        // An odd number of completions, or each probe would begin at the same command of a batch.
-        self.until_probe = saturated((u32::from(held) << 7).wrapping_shl(self.vain_probes.into()) | 1);
+    /// Ticks without a completion after which this probe ends, of a hold that would end after `silence`: longer than a
+    /// host pauses that is not waiting; in every second probe twice that, and longer than an answer takes.
+    pub(crate) fn silence(&self, silence: u32) -> u32 {
+        let pause = silence << PROBE_SHIFT;
+        match self.patience {
+            Patience::Short | Patience::CutShort => pause,
+            Patience::Long => pause.saturating_add(pause.max(self.answer.saturating_add(self.answer >> 1))),
+        }
     }
 
-    /// Whether this completion is delivered because nothing else is in flight and an earlier such hold ended in silence.
-    /// Counts the exemption down.
-    pub(crate) const fn take_exemption(&mut self, cif: u16) -> bool {
-        let is_exempt = cif <= 1 && self.no_hold > 0;
-        self.no_hold = self.no_hold.wrapping_sub(is_exempt as u16);
-        is_exempt
+    /// Whether `quiet` ticks without a completion are longer than a host pauses that is not waiting.
+    pub(crate) const fn is_pause(quiet: u32, silence: u32) -> bool {
+        quiet > silence << PROBE_SHIFT
+    }
+
+    /// The probe ends in silence, with `found` held and nothing in flight.
+    pub(crate) const fn find(&mut self, found: u16) {
+        (self.found, self.state, self.watched) = (found, State::Answer, 0);
+    }
+
+    /// The probe of `held` completions ends without silence. `is_endless`: because more and more came.
+    pub(crate) fn miss(&mut self, held: u16, is_endless: bool) {
+        self.found = 0;
+        self.evidence = self.evidence.saturating_sub(is_endless.into());
+        self.end(held, false);
+    }
+
+    /// They submitted what they had not waited for.
+    pub(crate) fn refute(&mut self, found: u16) {
+        self.evidence = self.evidence.saturating_sub(REFUTED);
+        self.end(found, false);
+    }
+
+    /// `count` submissions after a find, `age` ticks after its interrupt ([`State::Answer`]) or after the first of them
+    /// ([`State::Pace`]). Returns whether the age counts from now on.
+    ///
+    /// The first must come within twice the shortest answer, and within a third of `max_hold`. If the first few come in
+    /// less than two fifths of the usual gap, they had queued in the host, as in an open loop at its limit; or they were
+    /// submitted all at once, and the device sees them without a probe.
+    pub(crate) fn watch(&mut self, count: u16, age: u32, gap8: u32, max_hold: u32) -> bool {
+        let is_answer = self.state == State::Answer;
+        if is_answer {
+            let is_late = self.answer > 0 && age >> 1 > self.answer;
+            if is_late || age.saturating_mul(3) > max_hold {
+                self.refute(self.found);
+                return false;
+            }
+            if age < self.answer >> 1 {
+                self.evidence = 0; // what was proven was not this
+            }
+            self.answer = if self.answer == 0 { age.max(1) } else { self.answer.min(age.max(1)) };
+            self.state = State::Pace;
+        }
+        let age = if is_answer { 0 } else { age };
+        #[expect(clippy::cast_possible_truncation, reason = "WATCHED_MAX at most")]
+        let (more, all) = (count.min(WATCHED_MAX.into()) as u8, self.found.clamp(2, WATCHED_MAX.into()) as u8);
+        self.watched = self.watched.wrapping_add(more).min(all);
+        if self.watched >= all {
+            let gaps = u32::from(all.wrapping_sub(1));
+            // below 2^29, as max_hold
+            if age.min(gap8).wrapping_mul(5) < (gap8 >> 2).wrapping_mul(gaps) {
+                self.refute(self.found);
+            } else {
+                self.confirm();
+            }
+        }
+        is_answer
+    }
+
+    /// What was proven has no effect.
+    pub(crate) const fn disprove(&mut self) {
+        (self.evidence, self.answer, self.patience) = (0, 0, Patience::Short);
+    }
+
+    fn confirm(&mut self) {
+        (self.depth, self.evidence) = (self.found, self.evidence.wrapping_add(1).min(EVIDENCE_MAX));
+        self.patience = if matches!(self.patience, Patience::Short) { Patience::Long } else { Patience::Short };
+        self.end(self.found, true);
+    }
+
+    /// Schedules the next probe.
+    fn end(&mut self, held: u16, is_confirmed: bool) {
+        if self.evidence == 0 {
+            (self.answer, self.patience) = (0, Patience::Short);
+        }
+        let is_useful = is_confirmed && held >= LICENSED_DEPTH;
+        self.vain = if is_useful { 0 } else { self.vain.wrapping_add(1).min(VAIN_MAX) };
+        let is_soon = is_useful && self.evidence < EVIDENCE_MAX;
+        let shift = if is_soon { SOON_SHIFT } else { LATER_SHIFT.wrapping_add(self.vain.into()) };
+        self.put_off(saturated(u32::from(held).wrapping_shl(shift)));
     }
 }

@@ -1,93 +1,116 @@
 //! All events except completions; and the getters.
 
-use crate::algorithm::{Budget, Flags, saturated};
-use crate::config::{AGE_MAX, Config};
-use crate::depth::{FIRST_PROBE, OBSERVED_MAX};
-use coalesce_decision::{Average, ConfigError, Decision, Event, Field, HoldReason, Reason};
+use crate::account::{Account, saturated};
+use crate::algorithm::{Budget, Flags, Level};
+use crate::config::Config;
+use crate::constants::{AGE_MAX, SPAN_MAX};
+use crate::depth::{DepthEstimator, State};
+use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, StormGuard};
 
 impl Budget {
     /// A machine that has seen nothing. Usable in a `static`.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self {
+            level: Level::Strict,
             flags: Flags::NONE,
-            observed: OBSERVED_MAX,
-            vain_probes: 0,
-            no_hold_bits: 1,
-            no_hold: 0,
-            until_probe: FIRST_PROBE,
-            outstanding: 0,
-            in_flight: 0,
-            held: 0,
-            overtook: 0,
-            depth: 0,
-            found: 0,
+            epsilon: config.epsilon,
             oldest: 0,
+            depth: DepthEstimator::NEW,
             quiet: 0,
-            gap: AGE_MAX,
             gap8: 0,
-            average: Average::cold(config.storm_interval),
+            guard: StormGuard::new(config.storm_interval),
             config,
+            account: Account::NEW,
             last: 0,
-            credit: 0,
-            held_time: 0,
-            outstanding_time: 0,
         }
     }
 
-    /// A command was submitted. `outstanding`: commands submitted and not reaped, counting this one; 0: not known.
-    pub fn on_submit(&mut self, now: u64, outstanding: u32) {
-        self.on_submits(now, outstanding, 1);
+    /// A command was submitted.
+    #[inline]
+    pub fn on_submit(&mut self, now: u64) {
+        self.on_submits(now, 1);
     }
 
-    /// As `count` calls of [`on_submit`](Self::on_submit), the last of which has this `outstanding`.
-    #[inline] // with a count of one it is shorter
-    pub fn on_submits(&mut self, now: u64, outstanding: u32, count: u32) {
+    /// `count` commands were submitted.
+    #[inline]
+    pub fn on_submits(&mut self, now: u64, count: u32) {
+        match now.checked_sub(self.last) {
+            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
+            Some(since) if since < SPAN_MAX.into() && self.depth.state == State::Idle => {
+                self.account.submit(since as u32, saturated(count));
+            }
+            _ => self.on_watched_submits(now, count),
+        }
+    }
+
+    /// As [`on_submits`](Self::on_submits) where the time is settled first, because what waits for a submission looks at
+    /// ages; or because they would become too old.
+    #[cold]
+    #[inline(never)]
+    fn on_watched_submits(&mut self, now: u64, count: u32) {
         let count = saturated(count);
-        let before = saturated(outstanding).max(self.known_outstanding().saturating_add(count)).saturating_sub(count);
-        self.advance(now, before);
-        if self.held > 0 && self.held == before {
-            self.no_hold_bits = 1; // others share the interrupt after all
+        self.settle_known(now);
+        match self.depth.state {
+            State::Idle => {}
+            State::Probe => {
+                // They submit, and nothing was delivered that they could have waited for.
+                if self.account.in_flight == 0 && DepthEstimator::is_pause(self.quiet, self.silence()) {
+                    self.depth.refute(self.account.held);
+                }
+            }
+            State::Answer | State::Pace => {
+                if self.depth.watch(count, self.oldest, self.gap8, self.config.max_hold) {
+                    self.oldest = 0;
+                }
+            }
         }
-        self.observe_submits(count);
-        self.in_flight = self.in_flight.saturating_add(count);
-        self.set_outstanding(before.saturating_add(count));
+        self.account.submit(0, count);
     }
 
-    /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before. May change in every call that takes
-    /// `&mut self`; a timer armed for an earlier instant may be left as it is.
+    /// Settles with what the machine knows by itself.
+    fn settle_known(&mut self, now: u64) {
+        self.settle(now, self.account.in_flight, 0);
+    }
+
+    /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before; `None`: nothing is held. It may become
+    /// earlier only in a completion, in [`on_cancel`](Self::on_cancel), [`forget`](Self::forget) and
+    /// [`reconfigure`](Self::reconfigure), and in a submission while something is held; a timer armed for an earlier instant
+    /// may be left as it is.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
+        if self.account.held == 0 {
+            return None;
+        }
         let (left, _) = self.next_deadline();
-        (self.held > 0).then(|| self.last.saturating_add(left.max(0).unsigned_abs().into()))
+        Some(self.last.saturating_add(left.max(0).unsigned_abs().into()))
     }
 
     /// Decides at the deadline. Early, late and repeated calls are harmless.
     pub fn on_deadline(&mut self, now: u64) -> Decision {
-        self.advance(now, self.known_outstanding());
+        self.settle_known(now);
         match self.expired() {
             Some(reason) => self.end_hold(reason),
-            None if self.held > 0 => Decision::Hold(HoldReason::Early),
+            None if self.account.held > 0 => Decision::Hold(HoldReason::Early),
             None => Decision::Hold(HoldReason::NothingHeld),
         }
     }
 
     /// Queue stop, reset, migration: delivers what is held, even in a storm.
     pub fn flush(&mut self, now: u64) -> Decision {
-        self.advance(now, self.known_outstanding());
-        if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
+        self.settle_known(now);
+        if self.account.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
     /// A command was aborted and will not complete. `event`: the result of `cancel` of cint-core's `Tracker`; without a
     /// tracker, [`Event::Plain`].
     pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
-        self.advance(now, self.known_outstanding());
+        self.settle_known(now);
         if !matches!(event, Event::Error) {
-            self.in_flight = self.in_flight.saturating_sub(1); // an invalid ticket names no command
-            self.outstanding = self.known_outstanding();
+            self.account.in_flight = self.account.in_flight.saturating_sub(1); // an invalid ticket names no command
         }
         match (self.expired(), event) {
-            _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
+            _ if self.account.held == 0 => Decision::Hold(HoldReason::NothingHeld),
             (Some(reason), _) => self.end_hold(reason),
             (None, Event::Error) => self.deliver(Reason::Error),
             (None, Event::Barrier) if self.paced() > 0 => {
@@ -95,7 +118,21 @@ impl Budget {
                 Decision::Hold(HoldReason::Storm)
             }
             (None, Event::Barrier) => self.deliver(Reason::Barrier),
-            (None, Event::Plain | Event::Urgent) => Decision::Hold(HoldReason::Cancelled),
+            (None, Event::Plain | Event::Urgent) => match self.broken() {
+                Some(reason) if self.paced() == 0 => self.deliver(reason),
+                _ => Decision::Hold(HoldReason::Cancelled),
+            },
+        }
+    }
+
+    /// Why what is held may not be held any longer, now that fewer commands are in flight.
+    fn broken(&self) -> Option<Reason> {
+        let Account { held, in_flight, credit, .. } = self.account;
+        let left = self.silence().saturating_sub(self.quiet);
+        match self.licence() {
+            _ if self.depth.state == State::Probe => None,
+            Some(depth) => (!self.has_work(depth, in_flight, held)).then_some(Reason::JustInTime),
+            None => (self.price(held, in_flight, left) > credit).then_some(Reason::Budget),
         }
     }
 
@@ -103,9 +140,8 @@ impl Budget {
     /// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
     /// read inside the serialisation that protects the machine.
     pub fn on_consumed(&mut self, now: u64) {
-        self.advance(now, self.known_outstanding());
+        self.settle_known(now);
         self.drop_held();
-        self.outstanding = self.in_flight;
     }
 
     /// Applies a new configuration to what is held. What was learned and earned stays. A storm guard with new parameters
@@ -116,34 +152,44 @@ impl Budget {
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let tick_hz = self.config.tick_hz.get();
         Field::TickHz.check_between(config.tick_hz.get(), tick_hz, tick_hz)?;
-        self.advance(now, self.known_outstanding());
+        self.settle_known(now);
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
-            self.average = Average::cold(config.storm_interval);
-            self.flags.set(Flags::STORM, false);
+            self.guard.restart(config.storm_interval);
         }
-        self.config = config;
+        (self.config, self.epsilon) = (config, config.epsilon);
         Ok(match self.own_deadline() {
-            _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
+            _ if self.account.held == 0 => Decision::Hold(HoldReason::NothingHeld),
             _ if self.flags.has(Flags::DEFERRED) => self.deliver(Reason::Storm),
             (..=0, reason) => self.end_hold(reason),
-            _ if self.held.saturating_add(self.overtook) >= config.thr => self.deliver(Reason::Count),
-            _ => Decision::Hold(HoldReason::Reconfigured),
+            _ if self.account.held.saturating_add(self.account.overtook) >= config.thr => self.deliver(Reason::Count),
+            _ => match self.broken() {
+                Some(reason) => self.deliver(reason),
+                None => Decision::Hold(HoldReason::Reconfigured),
+            },
         })
     }
 
-    /// Takes the budget of `config`, and nothing else of it. What was saved may still be spent. Nothing becomes due.
-    pub const fn set_budget(&mut self, config: &Config) {
-        self.config.epsilon = config.epsilon;
+    /// What may be held from now on: of the budget 2^-`shift`, at most; what is held now stays held until its deadline.
+    /// `may_probe`: whether a probe may begin. Without a call the machine is [`Level::Strict`] with its whole budget.
+    pub fn set_level(&mut self, now: u64, level: Level, shift: u8, may_probe: bool) {
+        self.settle_known(now);
+        (self.level, self.epsilon) = (level, if shift < 16 { self.config.epsilon >> shift } else { 0 });
+        self.flags.set(Flags::IN_TRIAL, !may_probe);
     }
 
     /// Forgets what was learned about the requesters, as others may come, and the commands in flight, which never complete.
-    /// What is held stays held; the credit and the usual gap stay.
+    /// The level is [`Level::Strict`] again. What is held is due at once; the credit and the usual gap stay.
     pub fn forget(&mut self) {
-        self.flags.set(Flags::PROBE | Flags::SEVERAL | Flags::GAP_COUNTS, false);
-        (self.depth, self.found, self.observed, self.until_probe, self.vain_probes) =
-            (0, 0, OBSERVED_MAX, FIRST_PROBE, 0);
-        (self.no_hold, self.no_hold_bits) = (0, 1);
-        (self.in_flight, self.outstanding) = (0, self.held);
+        self.depth = DepthEstimator::NEW;
+        (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
+        self.flags.set(Flags::GAP_COUNTS | Flags::IN_TRIAL, false);
+        self.account.in_flight = 0;
+        self.quiet = AGE_MAX;
+    }
+
+    /// Forgets the depth alone.
+    pub fn forget_depth(&mut self) {
+        self.depth.disprove();
     }
 
     /// The configuration in force.
@@ -155,26 +201,40 @@ impl Budget {
     /// Completions held: posted, and not covered by an interrupt. An Urgent that interrupted alone is not held.
     #[must_use]
     pub const fn held(&self) -> u32 {
-        self.held as u32
+        self.account.held as u32
     }
 
-    /// The depth: commands that the requesters submit before they wait for a completion, as far as known; 0: not known.
+    /// The depth: commands that the requesters submit before they wait for a completion, if it is proven; 0: it is not
+    /// known.
     #[must_use]
     pub const fn depth(&self) -> u32 {
-        self.depth as u32
+        self.depth.depth() as u32
     }
 
-    /// Commands that the last probe held when the requesters fell silent; 0: they did not. If the submissions after the
-    /// probe showed that it misled, [`depth`](Self::depth) is 0 and this number stays.
+    /// Commands that the last probe held when the requesters fell silent; 0: they did not.
     #[must_use]
     pub const fn found(&self) -> u32 {
-        self.found as u32
+        self.depth.found as u32
     }
 
-    /// The time for which completions were held, and the time that requests spent: each summed over the requests, in ticks.
-    /// They saturate.
+    /// The time for which completions were held, and the time that requests spent as far as the device sees it: each
+    /// summed over the requests, in ticks. They saturate.
     #[must_use]
     pub const fn spent(&self) -> (u64, u64) {
-        (self.held_time, self.outstanding_time)
+        (self.account.held_time, self.account.request_time)
+    }
+
+    /// Whether there is a storm: the average gap between interrupts fell below the guard's interval, and has not exceeded
+    /// twice the interval since.
+    #[must_use]
+    pub const fn is_storming(&self) -> bool {
+        self.guard.is_storming()
+    }
+
+    /// Before this instant the storm guard allows no interrupt; `None`: it allows one now.
+    #[must_use]
+    pub fn paced_until(&self) -> Option<u64> {
+        let paced = self.paced();
+        (paced > 0).then(|| self.last.saturating_add(paced.into()))
     }
 }

@@ -12,8 +12,9 @@
 )]
 //! A latency budget decides whether a completion interrupts now or waits for more completions:
 //!
-//! Of the time your requests spend, at most 5 % is added by waiting for company; within that, as few interrupts as it buys;
-//! nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than `max_hold`.
+//! Of the time your requests spend, at most 5 % is added by waiting for company, and more only while trials show that it
+//! makes them faster; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits;
+//! no wait is longer than `max_hold`.
 //!
 //! The share, ε, is its main parameter. A storm guard, if there is one, may hold any completion until its interval ends.
 //!
@@ -23,11 +24,11 @@
 //!   posted before it, except with *OOO*. A completion is *held* while it is posted and no interrupt covers it.
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
-//! - *alone*: no more than one command was outstanding at any time since the last probe, and the known depth is at most 1.
+//! - *alone*: no more than one command was outstanding at any time since the last probe, and no larger depth is proven.
 //! - *depth*: the number of commands that the requesters submit before they wait for a completion.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
-//!   requesters waited for held completions.
+//!   requesters waited for held completions. A *silence* is eight usual gaps without a completion.
 //! - *OOO*: an Urgent interrupts alone, out of order; held completions stay held.
 //! - *storm*: interrupts faster than a limit; the *storm guard* paces them.
 //! - *tick*: one unit of the caller's monotonic clock.
@@ -35,29 +36,35 @@
 //!
 //! # How it works
 //!
-//! By Little's law the time that all requests spend is the integral of *outstanding* over time, and the part of it that
-//! holding adds is the integral of *held*. The machine keeps
+//! **A strict account.** By Little's law the time that all requests spend is the integral of *outstanding* over time, and
+//! the part of it that holding adds is the integral of *held*. The machine keeps
 //!
-//! > integral of held ≤ ε · integral of outstanding + C0
+//! > integral of held ≤ ε · integral of (outstanding − held) + C0
 //!
-//! at every moment, for any device and any load: it holds a completion only if the account can pay for a hold of eight usual
-//! gaps between completions. C0, [`Config::learning`], is the constant cost of learning. Two costs are not covered by the
-//! bound, because the machine does not choose them: the delay of a late timer, and holds while the storm guard allows no
-//! interrupt. [`Budget::spent`] counts them too.
+//! at every moment, for any device and any load, and counts only what the device sees: it holds a completion only if
+//! the account can pay until a silence. C0, [`Config::learning_of`], is what learning may cost: it begins small, grows with
+//! what the requests have spent, and ends at [`Config::learning`]. Two costs are not covered by the bound, because the
+//! machine does not choose them: the delay of a late timer, and holds while the storm guard allows no interrupt.
+//! [`Budget::spent`] counts them too.
 //!
-//! A device that is faster than its guest never sees what the guest could have outstanding: it sees one command at a time.
-//! So from time to time the machine holds every completion until the guest submits nothing more: a *probe*. The number
-//! then held is the depth that the probe found. The known depth moves only into the range between the results of the
-//! last two probes, and becomes unknown if the submissions after a probe show that it misled. The depth counts as outstanding until sixteen usual gaps after the last completion, because for a
-//! requester a command is outstanding from its own call on, even before it reaches the device. An open-loop load never
-//! stops submitting, so it has no depth. Probes become rare if they find that holding cannot save interrupts. A
-//! probe is due after an odd number of completions, so that probes do not all begin at the same command of a batch.
+//! **A proven depth.** A device that is faster than its guest never sees what the guest could have outstanding: it sees one
+//! command at a time. So from time to time the machine holds every completion until the guest submits nothing more: a
+//! *probe*. The number then held is what the probe *found*. But a load that pauses by itself falls silent, too. What proves a
+//! depth is the answer to the interrupt: who was waiting for what was held submits again at once, after about the same time
+//! in each probe, and no faster than his host works. Meanwhile nothing is held. Every second probe lasts longer than an answer
+//! takes: a submission in that time comes from somebody who was not waiting. Three probes that stand this test more than
+//! fail it prove the depth.
+//!
+//! **A licence by effect.** [`Auto`] compares holding with not holding in trials, by the time in which commands complete.
+//! Where holding makes it longer, it cuts ε down to nothing. Where the depth is proven and holding makes it shorter, it
+//! gives a licence ([`Level::Licensed`]): then the account rests. Completions are held *just in time*, as long as at least
+//! half of the depth is in the hands of the host, which works on it anyway; up to eight of them, and up to 10 ε of the
+//! depth. The licence ends when a trial no longer shows its effect. A requester that waits for each request, behind the same
+//! interrupt vector as a flood that is licensed, waits for the flood's interrupts: mark its requests urgent.
 //!
 //! With OOO, an Urgent does not affect the held completions: their deadline, their cost, the usual gap and a probe stay.
-//! Its interrupt covers them too if 2 ε of the commands outstanding without it are held already, if the account can no
-//! longer pay for them, because without the Urgent fewer commands are outstanding, or if nothing else is in flight and an
-//! earlier such hold ended in silence. Each Urgent that overtakes them
-//! counts towards `thr`, so that held completions do not block a queue.
+//! Its interrupt covers them too if they may not be held any longer, because without the Urgent fewer commands are
+//! outstanding. Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
 //!
 //! In a storm, everything that is due, even an Urgent or a Barrier, waits until the interval since the last interrupt is
 //! over. Then one interrupt covers all of it. [`Event::Error`], [`Budget::flush`] and a new configuration do not wait.
@@ -66,7 +73,8 @@
 //!
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
-//! 3. Call [`Budget::on_submit`] for each command when it is submitted.
+//! 3. Call [`Budget::on_submit`] for each command when it is submitted. One that is not reported earns nothing,
+//!    and a caller that reports none at all gets an interrupt for each completion as soon as a probe has found something.
 //! 4. Arm a timer that fires in `deadline - now` ticks ([`Budget::deadline`]; at once if it has passed), and call
 //!    [`Budget::on_deadline`] when it does.
 //! 5. Report a failed command as [`Event::Urgent`], or as [`Event::Error`] if it must not wait in a storm. Call
@@ -76,11 +84,11 @@
 //! use budget_core::{Budget, Config, Decision, Event, HoldReason, Params, Reason};
 //!
 //! let mut budget = Budget::new(Config::new(Params::DEFAULT)?); // 5 %; a tick is a nanosecond
-//! budget.on_submit(1_000, 1);
+//! budget.on_submit(1_000);
 //! assert_eq!(budget.on_completion(9_000, Event::Plain, 1, 1), Decision::Deliver(Reason::LowCif));
 //! // 64 outstanding, and a completion every 1 µs: the outstanding commands earn more than holding one costs.
 //! for at in 10..74 {
-//!     budget.on_submit(at * 1_000, (at - 9).try_into()?);
+//!     budget.on_submit(at * 1_000);
 //! }
 //! for at in 74..84 {
 //!     let _ = budget.on_completion(at * 1_000, Event::Plain, 64, 64);
@@ -97,12 +105,14 @@
 
 mod account;
 mod algorithm;
+mod auto;
 mod config;
-mod credit;
+mod constants;
 mod depth;
 mod events;
-mod storm;
+mod regulator;
 
-pub use algorithm::Budget;
+pub use algorithm::{Budget, Level};
+pub use auto::Auto;
 pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats, StormParams};
 pub use config::{Config, Params};

@@ -61,7 +61,7 @@ pub struct Driver<P> {
     now: u64,
     elapsed: u128,      // time that passed; jumps back do not take from it
     reconfigured: u128, // when the present promises began
-    submitted: u64,     // when last; a policy may take it for the time, though the clock went back since
+    latest: u64,        // before the clock went back; a policy may take it for the time
     slice_end: Option<u64>,
     in_flight: VecDeque<InFlight>,
     stale: VecDeque<u64>,
@@ -111,7 +111,7 @@ impl<P: Policy> Driver<P> {
             now: start,
             elapsed: 0,
             reconfigured: 0,
-            submitted: start,
+            latest: start,
             slice_end: None,
             in_flight: VecDeque::new(),
             stale: VecDeque::new(),
@@ -145,6 +145,7 @@ impl<P: Policy> Driver<P> {
                 if self.shell == Shell::Punctual {
                     self.call_deadline()?; // the policy knows the time before the jump
                 }
+                self.latest = self.latest.max(self.now);
                 self.now = self.now.saturating_sub(ticks);
                 self.note(format_args!("clock jumps back by {ticks}"));
                 match self.shell {
@@ -286,8 +287,8 @@ impl<P: Policy> Driver<P> {
             let free = budget.free_until.min(instant).saturating_sub(self.now);
             let elapsed = instant - self.now;
             self.held_time += self.held.len() as u128 * u128::from(elapsed - free);
-            let outstanding = self.outstanding().max(budget.depth);
-            self.earned_time += u128::from(budget.share) * u128::from(outstanding) * u128::from(elapsed);
+            let others = self.outstanding() - self.held.len() as u32;
+            self.earned_time += u128::from(budget.share) * u128::from(others) * u128::from(elapsed);
         }
         self.elapsed += u128::from(instant - self.now);
         self.now = instant;
@@ -295,7 +296,6 @@ impl<P: Policy> Driver<P> {
 
     fn submit(&mut self, group: u8) -> Result<(), Violation> {
         let submission = Submission { group, outstanding: self.outstanding().saturating_add(1) };
-        self.submitted = self.now;
         let ticket = self.policy.on_submit(self.now, submission);
         match ticket {
             Some(ticket) => self.note(format_args!("on_submit(group {group}) = ticket {ticket:#x}")),
@@ -368,7 +368,7 @@ impl<P: Policy> Driver<P> {
                 "a deadline that is met ends the hold",
                 format!("the deadline was {deadline}, on_deadline({now}) answered Hold({reason})"),
             )),
-            (Some(deadline), Decision::Deliver(reason)) if deadline > now.max(self.submitted) => Err(self.violation(
+            (Some(deadline), Decision::Deliver(reason)) if deadline > now.max(self.latest) => Err(self.violation(
                 "an early on_deadline is harmless",
                 format!("the deadline was {deadline}, on_deadline({now}) answered Deliver({reason})"),
             )),

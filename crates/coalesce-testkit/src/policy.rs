@@ -68,15 +68,13 @@ pub struct Rate {
 }
 
 /// A latency budget: if every deadline is met, what completions were held for, summed over them, is at every moment at most
-/// `share` of what commands were outstanding for, plus `constant`.
+/// `share` of what other commands were outstanding for, plus `constant`. The driver knows what was outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// In basis points (1/100 %).
     pub share: u16,
     /// In commands * ticks. After a change of the configuration the largest counts.
     pub constant: u64,
-    /// The least number of commands that are outstanding, because requesters wait for some that have not reached the device.
-    pub depth: u32,
     /// Before this instant the policy may not interrupt, so that what is held until then does not count.
     pub free_until: u64,
 }

@@ -1,13 +1,26 @@
 //! The machine as a policy under test.
 
-use budget_core::{Budget, Config, Event, Params};
+use budget_core::{Budget, Config, Event, Level, Params};
 use coalesce_testkit::{Completion, Decision, Hint, Policy, Promises, Rate, Submission};
+
+/// What `Policy::reconfigure` switches to with the choices beyond the configurations: the level, by how many bits ε is less,
+/// and whether probes are allowed.
+pub const LEVELS: [(Level, u8, bool); 7] = [
+    (Level::Nothing, 0, true),
+    (Level::Strict, 0, true),
+    (Level::Strict, 2, true),
+    (Level::Licensed, 0, true),
+    (Level::Licensed, 1, false),
+    (Level::Nothing, 0, false),
+    (Level::Strict, 0, false),
+];
 
 /// The machine, with the configurations that it may be given. A ticket is an error, because it gives none.
 pub struct Machine {
     budget: Budget,
     configs: Vec<(Config, Params)>,
     params: Params,
+    level: Level,
 }
 
 impl Machine {
@@ -15,7 +28,7 @@ impl Machine {
     pub fn new(choice: &[Params]) -> Self {
         let configs: Vec<_> = choice.iter().map(|&params| (Config::new(params).expect("valid"), params)).collect();
         let (config, params) = configs[0];
-        Self { budget: Budget::new(config), configs, params }
+        Self { budget: Budget::new(config), configs, params, level: Level::Strict }
     }
 }
 
@@ -45,16 +58,16 @@ impl Policy for Machine {
     fn promises(&self) -> Promises {
         let config = self.budget.config();
         let burst = self.params.storm.map_or(0, |storm| (2 << storm.shift) + 2);
+        // Under a licence the account rests: it is for what the driver does not know.
         let budget = coalesce_testkit::Budget {
             share: self.params.budget,
             constant: config.learning(),
-            depth: self.budget.depth(),
             free_until: self.budget.paced_until().unwrap_or(0),
         };
         Promises {
             hold_max: Some(config.max_hold()),
             rate: config.storm_interval().map(|interval| Rate { interval, burst }),
-            budget: Some(budget),
+            budget: (self.level != Level::Licensed).then_some(budget),
             unpaced: &["flush", "error"],
             ..Promises::default()
         }
@@ -68,8 +81,8 @@ impl Policy for Machine {
         Some(self.budget.spent())
     }
 
-    fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
-        self.budget.on_submit(now, submission.outstanding);
+    fn on_submit(&mut self, now: u64, _: Submission) -> Option<u64> {
+        self.budget.on_submit(now);
         None
     }
 
@@ -80,6 +93,7 @@ impl Policy for Machine {
 
     fn reset_tracking(&mut self) {
         self.budget.forget();
+        self.level = Level::Strict;
     }
 
     fn on_consumed(&mut self, now: u64) {
@@ -87,7 +101,12 @@ impl Policy for Machine {
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
-        let (config, params) = *self.configs.get(usize::from(choice))?;
+        let Some(&(config, params)) = self.configs.get(usize::from(choice)) else {
+            let (level, shift, may_probe) = *LEVELS.get(usize::from(choice) - self.configs.len())?;
+            self.budget.set_level(now, level, shift, may_probe);
+            self.level = level;
+            return Some(self.on_deadline(now)); // what is held may be due by now
+        };
         let answer = self.budget.reconfigure(config, now).ok().map(Decision::from)?;
         self.params = params;
         Some(answer)

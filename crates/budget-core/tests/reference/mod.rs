@@ -1,10 +1,16 @@
 //! An executable reading of the documentation of a latency budget, to compare the machine with.
 //!
 //! Naive on purpose: its own time is an `i128` that never goes backwards, and what it remembers are instants: of every
-//! completion that is held, of the last one that counts for gaps, and of every interrupt there was. Ages, deadlines, the
-//! storm and the depth are derived from them at each query. The account is in whole numbers without a bound.
+//! submission since the account was settled, of every completion that is held, of the last one that counts for gaps, and of
+//! every interrupt there was. Of the probes it remembers what each came to. Ages, deadlines, the storm, the evidence and the
+//! depth are derived from them at each query.
+#![allow(dead_code, reason = "not everybody who compares asks all of it")]
 
+use crate::machine::LEVELS;
+use budget_core::Level;
 use coalesce_testkit::{Budget, Completion, Decision, Hint, Policy, Promises, Rate, Submission};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// The storm guard.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,81 +47,203 @@ impl From<&budget_core::Params> for Params {
     }
 }
 
-impl Params {
-    /// ε, in parts of `WHOLE`.
-    fn epsilon(&self) -> i128 {
-        i128::from(self.budget) * WHOLE / 10_000
-    }
-}
-
 /// Shares are parts of this.
 const WHOLE: i128 = 16_384;
 /// No more time than this passes between two calls.
 const LONGEST: u64 = 536_870_912;
 /// What is older than two such calls is as if it were so old.
 const OLDEST: i128 = 2 * LONGEST as i128;
+/// Commands are counted up to this.
+const MOST: i128 = 65_535;
 
 /// An instant in the model's own time.
 type Instant = i128;
 
-/// What completions wait for.
-#[derive(Clone, Copy, PartialEq)]
-enum Waiting {
-    Company,
-    Silence,
-    Guard,
+/// What somebody says about a command.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Said {
+    /// Nothing.
+    Plain,
+    /// Somebody waits for it.
+    Urgent,
+    /// It is the last of a batch.
+    Barrier,
+    /// It is unknown.
+    Error,
 }
 
-/// What somebody says about a command.
-#[derive(Clone, Copy, PartialEq)]
-enum Said {
-    Plain,
-    Urgent,
-    Barrier,
-    Error,
+impl From<Completion> for Said {
+    fn from(completion: Completion) -> Self {
+        match completion {
+            Completion { ticket: Some(_), .. } => Self::Error,
+            Completion { hint: Hint::Plain, .. } => Self::Plain,
+            Completion { hint: Hint::Urgent, .. } => Self::Urgent,
+            Completion { hint: Hint::Barrier, .. } => Self::Barrier,
+        }
+    }
+}
+
+/// What was seen of the requesters that matters for what is believed of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Trial {
+    /// That many came back, and in their own time.
+    Confirmed(i128),
+    /// They came back late, all at once, or before anybody had called them.
+    Refuted,
+    /// More and more came.
+    Endless,
+    /// A completion came too late to be one of them.
+    Inconclusive,
+    /// They came back in less than half the time that they took before. Not the end of a trial.
+    Hasty,
+}
+
+impl Trial {
+    /// What is believed after it, from 0 to 4.
+    fn weigh(self, evidence: i128) -> i128 {
+        match self {
+            Self::Confirmed(_) => (evidence + 1).min(4),
+            Self::Refuted => (evidence - 2).max(0),
+            Self::Endless => (evidence - 1).max(0),
+            Self::Inconclusive => evidence,
+            Self::Hasty => 0,
+        }
+    }
+
+    /// Holding pays with that many.
+    fn is_useful(self) -> bool {
+        matches!(self, Self::Confirmed(4..))
+    }
+}
+
+/// What is going on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Doing {
+    Nothing,
+    /// Everything is held until nobody comes any more.
+    Probing,
+    /// The interrupt for what a probe found went out then; nobody has come back.
+    Asked(Instant),
+    /// The first one came back then.
+    Counting(Instant),
 }
 
 /// What was learned about the requesters.
 #[derive(Clone)]
 struct Learned {
-    /// What every probe found.
-    found: Vec<i128>,
-    /// How many of them no longer count, because the last of these was found to mislead.
-    misled: usize,
-    /// When those who come back from a probe submitted. `None`: none came back, or enough did.
-    back: Option<Vec<Instant>>,
+    trials: Vec<Trial>,
+    /// How long it took until somebody came back, since there last was no evidence at all.
+    answers: Vec<i128>,
+    /// What the last probe found.
+    found: i128,
+    /// How many came back.
+    back: i128,
     /// Completions until the next probe is due.
     until_probe: i128,
-    /// Probes in a row that found nothing to save.
-    vain: u32,
-    /// Holds in a row that nobody joined.
-    lonely: u32,
-    /// Completions with nothing else in flight that are not held, as nobody would join them.
-    skip: i128,
     /// More than one was outstanding since the last probe.
     in_company: bool,
-    /// There was a completion, and nobody waited for us since.
-    busy: bool,
+    /// A long probe goes on as a short one: it would cost too much.
+    is_cut_short: bool,
+    doing: Doing,
 }
 
 impl Learned {
     const NOTHING: Self = Self {
-        found: vec![],
-        misled: 0,
-        back: None,
+        trials: vec![],
+        answers: vec![],
+        found: 0,
+        back: 0,
         until_probe: 16,
-        vain: 0,
-        lonely: 0,
-        skip: 0,
         in_company: false,
-        busy: false,
+        is_cut_short: false,
+        doing: Doing::Nothing,
     };
 
-    /// Moves only as far as two probes in a row agree.
-    fn depth(&self) -> i128 {
-        let finds = std::iter::once(&0).chain(&self.found[self.misled..]);
-        finds.clone().zip(finds.skip(1)).fold(0, |depth, (&one, &two)| depth.clamp(one.min(two), one.max(two)))
+    fn evidence(&self) -> i128 {
+        self.trials.iter().fold(0, |evidence, trial| trial.weigh(evidence))
     }
+
+    fn depth(&self) -> i128 {
+        let confirmed = self.trials.iter().rev().find_map(|trial| match trial {
+            Trial::Confirmed(depth) => Some(*depth),
+            _ => None,
+        });
+        confirmed.filter(|_| self.evidence() >= 3).unwrap_or(0)
+    }
+
+    /// Every other probe waits longer, so that it finds those who come back late.
+    fn is_long(&self) -> bool {
+        let (mut evidence, mut is_long) = (0, false);
+        for trial in &self.trials {
+            evidence = trial.weigh(evidence);
+            match trial {
+                Trial::Hasty => {}
+                Trial::Confirmed(_) => is_long = !is_long,
+                _ if evidence == 0 => is_long = false,
+                _ => {}
+            }
+        }
+        is_long
+    }
+
+    /// Trials in a row that did not help.
+    fn vain(&self) -> u32 {
+        let ends = self.trials.iter().rev().filter(|trial| **trial != Trial::Hasty);
+        ends.take_while(|trial| !trial.is_useful()).take(6).count() as u32
+    }
+
+    /// How long it takes until somebody comes back; 0: nobody knows.
+    fn answer(&self) -> i128 {
+        self.answers.iter().copied().min().unwrap_or(0)
+    }
+
+    /// A trial with `held` commands is over.
+    fn over(&mut self, trial: Trial, held: i128) {
+        self.trials.push(trial);
+        if self.evidence() == 0 {
+            self.answers.clear();
+        }
+        let shift = if trial.is_useful() && self.evidence() < 4 { 3 } else { 7 + self.vain() };
+        self.until_probe = (held << shift).min(MOST);
+        self.doing = Doing::Nothing;
+        saw(match trial {
+            Trial::Confirmed(4..) => "confirmed",
+            Trial::Confirmed(_) => "confirmed a few",
+            Trial::Refuted => "refuted",
+            Trial::Endless => "endless",
+            Trial::Inconclusive => "inconclusive",
+            Trial::Hasty => unreachable!("not the end of a trial"),
+        });
+        if self.is_long() {
+            saw("long probe next");
+        }
+    }
+
+    fn missed(&mut self, held: i128, trial: Trial) {
+        self.found = 0;
+        self.over(trial, held);
+    }
+
+    /// Nothing is probed any more, and soon again.
+    fn abandon(&mut self) {
+        if self.doing != Doing::Nothing {
+            (self.doing, self.until_probe) = (Doing::Nothing, 0);
+            saw("abandoned");
+        }
+    }
+}
+
+thread_local! {
+    static SEEN: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn saw(what: &'static str) {
+    SEEN.with_borrow_mut(|seen| *seen.entry(what).or_default() += 1);
+}
+
+/// How often the references of this thread came to what tests want to reach, since it was asked last.
+pub fn seen() -> BTreeMap<&'static str, u64> {
+    SEEN.take()
 }
 
 /// The model.
@@ -123,51 +251,66 @@ pub struct Reference {
     configurations: Vec<Params>,
     /// The configuration in force: an index into `configurations`.
     in_force: usize,
-    /// The `now` of the previous call, and the same in own time.
+    level: Level,
+    /// ε is by this many bits less than configured.
+    shift: u32,
+    may_probe: bool,
+    /// The `now` of the last call that settled the account, and the same in own time.
     told: u64,
     now: Instant,
-    /// Submitted and not reaped; of them, those that have not completed.
-    outstanding: i128,
+    /// Submitted, and not completed.
     in_flight: i128,
+    /// Covered by interrupts, and not reaped.
+    reaping: i128,
+    /// Those in flight that were submitted since the account was settled: when, and how many.
+    submitted: Vec<(Instant, i128)>,
     /// When each held completion was posted.
     held: Vec<Instant>,
-    waiting: Waiting,
+    /// They wait for the storm guard only.
+    deferred: bool,
     /// Urgents that went past those that are held.
-    past: usize,
+    past: i128,
     /// When every interrupt was, and how many there had been when the guard began.
     interrupts: Vec<Instant>,
     guarded: usize,
-    /// When the last completion was that ends a gap; eight usual gaps.
+    /// When the last completion was that ends a gap, and whether the next one does; eight usual gaps.
     last: Instant,
+    gap_counts: bool,
     eight_gaps: i128,
     learned: Learned,
     /// In requests * ticks / WHOLE.
     balance: i128,
     held_time: i128,
-    outstanding_time: i128,
+    request_time: i128,
 }
 
 impl Reference {
-    /// Starts with `configurations[0]`; `Policy::reconfigure(choice)` switches to `configurations[choice]`.
+    /// Starts with `configurations[0]`; `Policy::reconfigure(choice)` switches to `configurations[choice]`, and the choices
+    /// beyond them to the levels.
     pub fn new(configurations: &[budget_core::Params]) -> Self {
         Self {
             configurations: configurations.iter().map(Params::from).collect(),
             in_force: 0,
+            level: Level::Strict,
+            shift: 0,
+            may_probe: true,
             told: 0,
             now: 0,
-            outstanding: 0,
             in_flight: 0,
+            reaping: 0,
+            submitted: vec![],
             held: vec![],
-            waiting: Waiting::Company,
+            deferred: false,
             past: 0,
             interrupts: vec![],
             guarded: 0,
-            last: 0,
+            last: -OLDEST,
+            gap_counts: false,
             eight_gaps: 0,
             learned: Learned::NOTHING,
             balance: 0,
             held_time: 0,
-            outstanding_time: 0,
+            request_time: 0,
         }
     }
 
@@ -175,44 +318,58 @@ impl Reference {
         self.configurations[self.in_force]
     }
 
+    /// ε, in parts of `WHOLE`.
+    fn epsilon(&self) -> i128 {
+        (i128::from(self.rules().budget) * WHOLE / 10_000) >> self.shift.min(100)
+    }
+
     fn held_count(&self) -> i128 {
         self.held.len() as i128
     }
 
+    /// How long ago that was, as far as anybody remembers.
+    fn age(&self, instant: Instant) -> i128 {
+        (self.now - instant).min(OLDEST)
+    }
+
     // ---- the account
 
-    /// Time passes up to `now`; `outstanding` is the number at that time.
-    fn pass(&mut self, now: u64, outstanding: i128) {
+    /// Time passes up to `now`. At its end `in_flight` have not completed, and `reaping` have not been reaped.
+    fn pass(&mut self, now: u64, in_flight: i128, reaping: i128) {
         let elapsed = if now == u64::MAX { LONGEST } else { now.saturating_sub(self.told).min(LONGEST) };
         let (start, end) = (self.now, self.now + i128::from(elapsed));
-        let until = |instant: Instant| instant.clamp(start, end) - start;
-        let goes_on = until(self.last + 2 * self.eight_gaps);
-        let forced = self.pace().map_or(0, until);
+        let forced = self.pace().map_or(0, |pace| pace.clamp(start, end) - start);
 
-        let seen = self.outstanding.min(outstanding);
-        let request_ticks = seen * (end - start) + (self.learned.depth() - seen).max(0) * goes_on;
-        let income = self.rules().epsilon() * request_ticks - WHOLE * self.held_count() * (end - start - forced);
-        let earning = if goes_on > 0 { seen.max(self.learned.depth()) } else { seen };
-        let savings = 4 * self.rules().epsilon() * earning * self.rules().max_hold;
-        if income > 0 {
-            self.balance = (self.balance + income).min(savings.max(self.balance));
-        } else {
-            self.balance += income;
+        let waiting = self.in_flight.min(in_flight) + self.reaping.min(reaping);
+        let before: i128 = self.submitted.drain(..).map(|(since, count)| count * (since - start)).sum();
+        let waited = (waiting * (end - start) - before).max(0);
+        let epsilon = self.epsilon();
+        let net = epsilon * waited - WHOLE * self.held_count() * (end - start - forced);
+        if self.licence().is_none() || self.learned.doing != Doing::Nothing {
+            let most =
+                if net > 0 { self.balance.max(4 * self.rules().max_hold * epsilon * waiting) } else { self.balance };
+            self.balance = (self.balance + net).min(most).clamp(i64::MIN.into(), i64::MAX.into());
         }
         self.held_time += self.held_count() * (end - start);
-        self.outstanding_time += request_ticks;
+        self.request_time += waited + self.held_count() * (end - start);
         (self.told, self.now) = (now, end);
-        self.count(outstanding);
+        (self.in_flight, self.reaping) = (in_flight, reaping);
     }
 
-    fn count(&mut self, outstanding: i128) {
-        self.outstanding = outstanding;
-        self.learned.in_company |= outstanding > 1;
+    /// Time passes in which nothing is known to change.
+    fn pass_quietly(&mut self, now: u64) {
+        self.pass(now, self.in_flight, 0);
     }
 
-    /// What a probe may overdraw.
+    /// What a probe may overdraw, in requests * ticks.
     fn overdraft(&self) -> i128 {
-        32 * self.rules().max_hold * WHOLE
+        let max_hold = self.rules().max_hold;
+        let learned = (16 * max_hold + self.spent_time(self.request_time) / 64) * (self.learned.evidence() + 1);
+        learned.min(32 * max_hold)
+    }
+
+    fn spent_time(&self, time: i128) -> i128 {
+        time.min(u64::MAX.into())
     }
 
     // ---- the storm guard
@@ -220,8 +377,8 @@ impl Reference {
     fn storming(&self) -> bool {
         let Some(Storm { interval, shift }) = self.rules().storm else { return false };
         let (mut average, mut storming) = ((2 * interval) << shift, false);
-        for i in self.guarded..self.interrupts.len() {
-            let gap = i.checked_sub(1).map_or(i128::MAX, |before| self.interrupts[i] - self.interrupts[before]);
+        for i in self.guarded.max(1)..self.interrupts.len() {
+            let gap = self.interrupts[i] - self.interrupts[i - 1];
             average += gap.min(4 * interval) - (average >> shift);
             storming = if storming { average <= (2 * interval) << shift } else { average < interval << shift };
         }
@@ -231,7 +388,7 @@ impl Reference {
     /// While storming: the instant before which nothing goes out.
     fn pace(&self) -> Option<Instant> {
         let interval = self.rules().storm?.interval;
-        let last = *self.interrupts.last()?;
+        let last = self.remembered(*self.interrupts.last()?);
         self.storming().then_some(last + interval)
     }
 
@@ -241,23 +398,43 @@ impl Reference {
 
     // ---- deadlines
 
-    /// Nothing is held for longer than this without another completion.
+    fn remembered(&self, instant: Instant) -> Instant {
+        self.now - self.age(instant)
+    }
+
+    /// Without another completion for so long, none is expected.
     fn patience(&self) -> i128 {
         self.eight_gaps.max(1)
     }
 
+    /// Nobody comes any more, as far as a probe is concerned.
+    fn is_silent(&self) -> bool {
+        self.age(self.last) > 2 * self.patience()
+    }
+
+    /// When it will have been silent for long enough. A probe is more patient, and a long one waits for those who come late.
+    fn silence(&self) -> Instant {
+        let (patience, answer) = (self.patience(), self.learned.answer());
+        let enough = match self.learned.doing {
+            Doing::Probing if self.learned.is_long() && !self.learned.is_cut_short => {
+                2 * patience + (2 * patience).max(answer + answer / 2)
+            }
+            Doing::Probing => 2 * patience,
+            _ => patience,
+        };
+        self.remembered(self.last) + enough
+    }
+
     /// When what is held is due, without the guard.
     fn own_due(&self) -> Option<(Instant, &'static str)> {
-        let remembered = |instant: Instant| instant.max(self.now - OLDEST);
-        let silence = remembered(self.last) + self.patience();
-        let max_hold = remembered(*self.held.first()?) + self.rules().max_hold;
+        let (silence, max_hold) = (self.silence(), self.remembered(*self.held.first()?) + self.rules().max_hold);
         Some(if max_hold < silence { (max_hold, "max_hold") } else { (silence, "silence") })
     }
 
     fn due(&self) -> Option<(Instant, &'static str)> {
         let own = self.own_due()?;
         match self.pace() {
-            Some(pace) if self.waiting == Waiting::Guard || own.0 < pace => Some((pace, "storm")),
+            Some(pace) if self.deferred || own.0 < pace => Some((pace, "storm")),
             _ => Some(own),
         }
     }
@@ -266,190 +443,360 @@ impl Reference {
         self.due().filter(|(due, _)| *due <= self.now).map(|(_, reason)| reason)
     }
 
-    // ---- decisions
+    // ---- how holds end
 
     fn interrupt(&mut self, reason: &'static str) -> Decision {
         self.release();
-        self.interrupts.push(self.now);
+        self.signal();
         Decision::Deliver(reason)
+    }
+
+    fn signal(&mut self) {
+        let before = self.storming();
+        self.interrupts.push(self.now);
+        if !before && self.storming() {
+            saw("storm begins");
+        }
     }
 
     fn release(&mut self) {
         self.held.clear();
-        self.past = 0;
-        self.waiting = Waiting::Company;
+        (self.past, self.deferred) = (0, false);
+        match &mut self.learned.doing {
+            Doing::Probing => self.learned.abandon(),
+            Doing::Asked(when) => *when = self.now,
+            Doing::Nothing | Doing::Counting(_) => {}
+        }
     }
 
     fn keep(&mut self, reason: &'static str) -> Decision {
-        if let (true, Some([first, ..])) = (self.held.is_empty(), self.learned.back.as_deref_mut()) {
-            *first = self.now; // the machine has one place for both instants
-        }
         self.held.push(self.now);
         Decision::Hold(reason)
     }
 
+    /// Something is due, and the guard forbids it.
+    fn defer(&mut self) {
+        self.deferred = true;
+        self.learned.abandon();
+    }
+
     /// A deadline ends a hold.
     fn end(&mut self, reason: &'static str) -> Decision {
-        let everybody_waits = reason == "silence" && self.in_flight == 0;
-        match self.waiting {
-            Waiting::Silence if reason != "storm" => {
-                self.probed(if everybody_waits { self.held_count() } else { 0 });
-                if everybody_waits {
-                    self.learned.back = Some(vec![]);
-                }
+        let is_probe = self.learned.doing == Doing::Probing && reason != "storm";
+        let is_silent = reason == "silence" || is_probe && self.is_silent();
+        let everybody_waits = is_silent && self.in_flight == 0;
+        if is_probe {
+            let held = self.held_count();
+            if everybody_waits {
+                saw(if reason == "silence" { "found" } else { "found at max_hold" });
+                (self.learned.found, self.learned.back) = (held, 0);
+                self.learned.doing = Doing::Asked(self.now);
+            } else if is_silent {
+                self.learned.missed(held, Trial::Inconclusive);
+            } else {
+                saw("endless by max_hold");
+                self.learned.missed(held, Trial::Endless);
             }
-            _ if everybody_waits => {
-                self.learned.lonely += 1;
-                self.learned.skip = (1 << self.learned.lonely.min(10)) - 1;
-            }
-            _ => {}
         }
         if everybody_waits {
-            self.learned.busy = false;
+            self.gap_counts = false;
         }
         self.interrupt(reason)
     }
 
-    /// A probe has `found` this number of commands; 0: it found no end.
-    fn probed(&mut self, found: i128) {
-        let before = self.learned.depth();
-        self.learned.found.push(found);
-        let is_settled = found == 0 || (found == self.learned.depth() && found == before);
-        if is_settled {
-            self.rest(self.held_count(), !self.saves(found));
-        } else {
-            self.learned.until_probe = (8 * found + 1).min(65_535);
+    /// Why what is held is not worth it any more.
+    fn broken(&self) -> Option<&'static str> {
+        if self.learned.doing == Doing::Probing {
+            return None;
         }
-        self.learned.in_company = false;
+        if let Some(depth) = self.licence() {
+            return (!self.has_work(depth, self.held_count())).then_some("just_in_time");
+        }
+        let left = (self.remembered(self.last) + self.patience() - self.now).max(0);
+        (self.loss(self.held_count()) * left > self.balance).then_some("budget")
     }
 
-    /// With that number outstanding something could be held.
-    fn saves(&self, found: i128) -> bool {
-        2 * self.rules().epsilon() * found > WHOLE
+    /// What it costs to hold that many for a tick, less what those in flight pay.
+    fn loss(&self, held: i128) -> i128 {
+        held * WHOLE - self.epsilon() * self.in_flight
     }
 
-    /// It is long until the next probe, after one of `held` commands.
-    fn rest(&mut self, held: i128, in_vain: bool) {
-        self.learned.vain = (self.learned.vain + u32::from(in_vain)).min(6);
-        self.learned.until_probe = (((128 * held) << self.learned.vain) + 1).min(65_535);
+    // ---- the licence
+
+    /// The depth, if it lets us hold what nobody pays for.
+    fn licence(&self) -> Option<i128> {
+        let depth = self.learned.depth();
+        (self.level == Level::Licensed && depth >= 4).then_some(depth)
     }
 
-    /// The first submissions after a probe tell whether those who come back had to queue.
-    fn came_back(&mut self) {
-        let now = self.now;
-        let Some(back) = &mut self.learned.back else { return };
-        back.push(now);
-        let found = self.learned.found.last().copied().unwrap_or(0);
-        let gaps = back.len() as i128 - 1;
-        if gaps + 1 == found.clamp(2, 6) {
-            let took = now - back[0];
-            self.learned.back = None;
-            if 5 * took < gaps * (self.eight_gaps / 4) {
-                self.rest(found, true);
-                self.learned.misled = self.learned.found.len();
-            } else if self.saves(found) {
-                self.learned.vain = 0;
+    /// The device has something to do while that many are held.
+    fn has_work(&self, depth: i128, held: i128) -> bool {
+        let share = depth * self.epsilon() * 10 / WHOLE;
+        held <= share.min(8) && self.in_flight + held <= depth / 2
+    }
+
+    // ---- those who come back
+
+    fn came(&mut self, count: i128) {
+        let (asked, mut took) = match self.learned.doing {
+            Doing::Asked(since) => (true, self.age(since)),
+            Doing::Counting(since) => (false, self.age(since)),
+            Doing::Nothing | Doing::Probing => return,
+        };
+        let found = self.learned.found;
+        if asked {
+            let known = self.learned.answer();
+            let is_late = known > 0 && took / 2 > known;
+            if is_late || 3 * took > self.rules().max_hold {
+                saw(if is_late { "refuted: late" } else { "refuted: too late" });
+                return self.learned.over(Trial::Refuted, found);
+            }
+            if took < known / 2 {
+                saw("hasty");
+                self.learned.trials.push(Trial::Hasty);
+            }
+            self.learned.answers.push(took.max(1));
+            self.learned.doing = Doing::Counting(self.now);
+            took = 0;
+        }
+        self.learned.back += count.min(6);
+        let all = found.clamp(2, 6);
+        if self.learned.back >= all {
+            if 5 * took.min(self.eight_gaps) < (self.eight_gaps / 4) * (all - 1) {
+                saw("refuted: together");
+                self.learned.over(Trial::Refuted, found);
+            } else {
+                let before = self.learned.depth();
+                self.learned.over(Trial::Confirmed(found), found);
+                if before == 0 && self.learned.depth() > 0 {
+                    saw("proven");
+                }
             }
         }
     }
+
+    /// Commands are submitted.
+    pub fn on_submits(&mut self, now: u64, count: u32) {
+        let count = i128::from(count).min(MOST);
+        let added = count.min(MOST - self.in_flight);
+        let since = now.checked_sub(self.told).filter(|since| *since < LONGEST);
+        match (self.learned.doing, since) {
+            (Doing::Nothing, Some(since)) => self.submitted.push((self.now + i128::from(since), added)),
+            _ => {
+                self.pass_quietly(now);
+                if self.learned.doing == Doing::Probing {
+                    if self.in_flight == 0 && self.is_silent() {
+                        saw("refuted: nobody had called");
+                        self.learned.over(Trial::Refuted, self.held_count());
+                    }
+                } else {
+                    self.came(count);
+                }
+            }
+        }
+        self.in_flight += added;
+    }
+
+    // ---- decisions
 
     /// Whether a probe goes on, or begins.
-    fn probing(&mut self) -> bool {
+    fn probing(&mut self, outstanding: i128) -> bool {
+        self.learned.in_company |= outstanding > 1;
         self.learned.until_probe = (self.learned.until_probe - 1).max(0);
-        let is_due = self.learned.until_probe == 0 && self.held.is_empty();
-        let is_alone = !self.learned.in_company && self.learned.depth() <= 1;
-        let others_to_reap = self.outstanding > self.in_flight + 1;
-        let is_in_debt = self.balance * 2 < -self.overdraft();
-        if is_due && !is_alone && !others_to_reap && !is_in_debt && !self.storming() {
-            self.waiting = Waiting::Silence;
+        if self.learned.until_probe == 0 && self.learned.doing == Doing::Nothing {
+            if self.patience() > self.rules().max_hold / 4 {
+                saw("too slow to probe");
+                self.learned.until_probe = 256;
+            } else {
+                let is_alone = !self.learned.in_company && self.learned.depth() <= 1;
+                let is_in_debt = 2 * self.balance < -self.overdraft() * WHOLE;
+                if self.held.is_empty() && self.may_probe && !self.storming() && !is_alone && !is_in_debt {
+                    saw("probe begins");
+                    if self.learned.is_long() {
+                        saw("long probe begins");
+                    }
+                    (self.learned.in_company, self.learned.is_cut_short) = (false, false);
+                    self.learned.doing = Doing::Probing;
+                }
+            }
         }
-        self.waiting == Waiting::Silence
+        self.learned.doing == Doing::Probing
     }
 
-    /// The decision about a completion, if there is no storm.
-    fn wish(&mut self, said: Said, cif: i128) -> Decision {
+    /// The decision about a completion, if there is no storm. `together`: with the one before.
+    fn wish(&mut self, said: Said, outstanding: i128, together: bool) -> Decision {
         let Params { thr, ooo, .. } = self.rules();
-        match said {
-            Said::Error => return Decision::Deliver("error"),
+        let held = self.held_count();
+        let with_it = match said {
+            Said::Error => unreachable!("not a wish"),
             Said::Barrier => return Decision::Deliver("barrier"),
             Said::Urgent if !ooo => return Decision::Deliver("urgent"),
-            Said::Urgent if self.held.is_empty() => return Decision::DeliverUrgent("urgent"),
-            Said::Urgent | Said::Plain => {}
-        }
-        if self.held.len() + self.past + 1 >= usize::from(thr) {
+            Said::Urgent if held == 0 => return Decision::DeliverUrgent("urgent"),
+            Said::Urgent => held,
+            Said::Plain => held + 1,
+        };
+        let hold = |reason| match said {
+            Said::Urgent => Decision::DeliverUrgent("urgent"),
+            _ => Decision::Hold(reason),
+        };
+        if held + self.past + 1 >= i128::from(thr) {
+            if self.learned.doing == Doing::Probing {
+                saw("endless by count");
+                self.learned.missed(held, Trial::Endless);
+            }
             return Decision::Deliver("count");
         }
-        let (will_be_held, yes) = match said {
-            Said::Urgent => (self.held_count(), Decision::DeliverUrgent("urgent")),
-            _ => (self.held_count() + 1, Decision::Hold("company")),
-        };
-        let price = WHOLE * will_be_held * self.patience();
-        if self.probing() {
-            if price > self.balance + self.overdraft() {
-                self.probed(0);
-                return Decision::Deliver("budget");
+        let patience = self.patience();
+        if self.probing(outstanding) {
+            let funds = self.balance + self.overdraft() * WHOLE;
+            let rest = self.rules().max_hold - self.held.first().map_or(0, |first| self.age(*first));
+            let price = |this: &Self| with_it * WHOLE * rest.min(this.silence() - this.remembered(this.last));
+            self.learned.is_cut_short |= price(self) > funds;
+            if price(self) <= funds {
+                return hold("probe");
             }
-            return yes;
-        }
-        if self.learned.back.is_some() || self.outstanding.max(self.learned.depth()) <= will_be_held {
-            return Decision::Deliver("low_cif");
-        }
-        if cif <= 1 && self.learned.skip > 0 {
-            self.learned.skip -= 1;
-            return Decision::Deliver("low_cif");
-        }
-        let rate = self.rules().epsilon() * (self.in_flight + will_be_held).max(self.learned.depth());
-        let is_new = self.held.last() != Some(&self.now); // and not found by the same poll
-        if is_new && WHOLE * self.held_count() >= 2 * rate || price - rate * self.patience() > self.balance {
+            saw("endless by budget");
+            self.learned.missed(held, Trial::Endless);
             return Decision::Deliver("budget");
         }
-        yes
+        match self.learned.doing {
+            Doing::Nothing if self.level == Level::Nothing => return Decision::Deliver("slowdown"),
+            Doing::Nothing | Doing::Probing => {}
+            Doing::Asked(_) | Doing::Counting(_) => return Decision::Deliver("control"),
+        }
+        if let Some(depth) = self.licence() {
+            return if self.has_work(depth, with_it) { hold("licensed") } else { Decision::Deliver("just_in_time") };
+        }
+        if outstanding <= with_it {
+            return Decision::Deliver("low_cif");
+        }
+        let is_small = together || held * WHOLE < 2 * self.epsilon() * (self.in_flight + with_it);
+        let is_paid = self.loss(with_it) * patience <= self.balance;
+        if is_small && is_paid { hold("company") } else { Decision::Deliver("budget") }
     }
-}
 
-impl Policy for Reference {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        let said = match completion {
-            Completion { ticket: Some(_), .. } => Said::Error,
-            Completion { hint: Hint::Plain, .. } => Said::Plain,
-            Completion { hint: Hint::Urgent, .. } => Said::Urgent,
-            Completion { hint: Hint::Barrier, .. } => Said::Barrier,
-        };
-        let (cif, outstanding) = (i128::from(completion.cif), i128::from(completion.outstanding));
-        self.pass(now, outstanding.max(cif + self.held_count()));
+    /// A command completed: of `cif` in flight, and `outstanding` that are not reaped.
+    pub fn complete(&mut self, now: u64, said: Said, cif: u32, outstanding: u32) -> Decision {
+        counted(self.completed(now, said, cif, outstanding))
+    }
+
+    fn completed(&mut self, now: u64, said: Said, cif: u32, outstanding: u32) -> Decision {
+        let cif = i128::from(cif).clamp(1, MOST);
+        let known = (cif + self.held_count()).min(MOST);
+        let outstanding = i128::from(outstanding).min(MOST).max(known);
+        self.pass(now, cif, outstanding - known);
         let shared = self.expired().map(|reason| self.end(reason));
+        let together = self.age(self.last) == 0;
         if said != Said::Urgent || !self.rules().ooo {
-            let gap = (self.now - self.last).min(self.rules().max_hold / 8);
-            if self.learned.busy {
+            let gap = self.age(self.last).min(self.rules().max_hold / 8);
+            if self.gap_counts {
                 let eighth = self.eight_gaps / 8;
                 self.eight_gaps = if self.eight_gaps == 0 { 8 * gap } else { self.eight_gaps + gap - eighth };
             }
-            (self.learned.busy, self.last) = (true, self.now);
+            (self.gap_counts, self.last) = (true, self.now);
         }
         self.in_flight = cif - 1;
         if let Some(decision) = shared {
             return decision;
         }
-        let waits_for_the_guard = self.waiting == Waiting::Guard && said != Said::Error;
-        let wish = if waits_for_the_guard { Decision::Hold("storm") } else { self.wish(said, cif) };
-        if self.is_paced() && said != Said::Error {
-            return match wish {
-                Decision::Hold(reason) => self.keep(reason),
-                _ => {
-                    self.waiting = Waiting::Guard;
-                    self.keep("storm")
-                }
-            };
+        if said == Said::Error {
+            return self.interrupt("error");
         }
+        let wish = if self.deferred { Decision::Hold("storm") } else { self.wish(said, outstanding, together) };
         match wish {
             Decision::Hold(reason) => self.keep(reason),
+            _ if self.is_paced() => {
+                self.defer();
+                self.keep("storm")
+            }
             Decision::Deliver(reason) => self.interrupt(reason),
             Decision::DeliverUrgent(_) => {
-                self.past += usize::from(!self.held.is_empty());
-                self.interrupts.push(self.now);
+                self.past += i128::from(!self.held.is_empty());
+                self.signal();
                 wish
             }
         }
+    }
+
+    /// A command was aborted.
+    pub fn abort(&mut self, now: u64, said: Said) -> Decision {
+        let decision = self.aborted(now, said);
+        if matches!(decision, Decision::Deliver("budget" | "just_in_time")) {
+            saw("broken by a cancel");
+        }
+        counted(decision)
+    }
+
+    fn aborted(&mut self, now: u64, said: Said) -> Decision {
+        self.pass_quietly(now);
+        if said != Said::Error {
+            self.in_flight = (self.in_flight - 1).max(0);
+        }
+        if self.held.is_empty() {
+            return Decision::Hold("nothing_held");
+        }
+        if let Some(reason) = self.expired() {
+            return self.end(reason);
+        }
+        match said {
+            Said::Error => self.interrupt("error"),
+            Said::Barrier if self.is_paced() => {
+                self.defer();
+                Decision::Hold("storm")
+            }
+            Said::Barrier => self.interrupt("barrier"),
+            Said::Plain | Said::Urgent => match self.broken() {
+                Some(reason) if !self.is_paced() => self.interrupt(reason),
+                _ => Decision::Hold("cancelled"),
+            },
+        }
+    }
+
+    /// Somebody outside decides how much may be held.
+    pub fn set_level(&mut self, now: u64, level: Level, shift: u8, may_probe: bool) {
+        self.pass_quietly(now);
+        (self.level, self.shift, self.may_probe) = (level, shift.into(), may_probe);
+    }
+
+    /// From its last call to this instant the clock goes round, at its end.
+    pub fn goes_round(&self, now: u64) -> bool {
+        now < self.told && now.wrapping_sub(self.told) < LONGEST
+    }
+
+    /// What the last probe found.
+    pub fn found(&self) -> i128 {
+        self.learned.found
+    }
+
+    /// What is certain enough.
+    pub fn depth(&self) -> i128 {
+        self.learned.depth()
+    }
+
+    /// The guard is at work.
+    pub fn is_storming(&self) -> bool {
+        self.storming()
+    }
+
+    /// Before that the guard allows nothing.
+    pub fn paced_until(&self) -> Option<u64> {
+        let pace = self.pace().filter(|pace| *pace > self.now)?;
+        Some(self.told.saturating_add((pace - self.now) as u64))
+    }
+}
+
+/// Counts the decision, by its reason.
+fn counted(decision: Decision) -> Decision {
+    saw(match decision {
+        Decision::Deliver(reason) | Decision::DeliverUrgent(reason) | Decision::Hold(reason) => reason,
+    });
+    decision
+}
+
+impl Policy for Reference {
+    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+        let Completion { cif, outstanding, .. } = completion;
+        self.complete(now, completion.into(), cif, outstanding)
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -458,79 +805,70 @@ impl Policy for Reference {
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
-        self.pass(now, self.in_flight + self.held_count());
-        match self.expired() {
+        self.pass_quietly(now);
+        counted(match self.expired() {
             _ if self.held.is_empty() => Decision::Hold("nothing_held"),
             Some(reason) => self.end(reason),
             None => Decision::Hold("early"),
-        }
+        })
     }
 
     fn flush(&mut self, now: u64) -> Decision {
-        self.pass(now, self.in_flight + self.held_count());
+        self.pass_quietly(now);
         if self.held.is_empty() { Decision::Hold("nothing_held") } else { self.interrupt("flush") }
     }
 
     fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
-        self.pass(now, self.in_flight + self.held_count());
-        if ticket.is_none() {
-            self.in_flight = (self.in_flight - 1).max(0);
-            self.outstanding = self.in_flight + self.held_count();
-        }
-        match self.expired() {
-            _ if self.held.is_empty() => Decision::Hold("nothing_held"),
-            Some(reason) => self.end(reason),
-            None if ticket.is_some() => self.interrupt("error"),
-            None => Decision::Hold("cancelled"),
-        }
+        self.abort(now, if ticket.is_some() { Said::Error } else { Said::Plain })
     }
 
     fn on_consumed(&mut self, now: u64) {
-        self.pass(now, self.in_flight + self.held_count());
+        self.pass_quietly(now);
         self.release();
-        self.outstanding = self.in_flight;
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
-        let (old, new) = (self.rules(), *self.configurations.get(usize::from(choice))?);
+        let Some(&new) = self.configurations.get(usize::from(choice)) else {
+            let (level, shift, may_probe) = *LEVELS.get(usize::from(choice) - self.configurations.len())?;
+            self.set_level(now, level, shift, may_probe);
+            return Some(self.on_deadline(now));
+        };
+        let old = self.rules();
         if new.tick_hz != old.tick_hz {
             return None;
         }
-        self.pass(now, self.in_flight + self.held_count());
-        self.in_force = usize::from(choice);
+        self.pass_quietly(now);
+        (self.in_force, self.shift) = (usize::from(choice), 0);
         if new.storm != old.storm {
             self.guarded = self.interrupts.len();
         }
         let Some((due, reason)) = self.own_due() else { return Some(Decision::Hold("nothing_held")) };
-        Some(if self.waiting == Waiting::Guard {
+        Some(if self.deferred {
             self.interrupt("storm")
         } else if due <= self.now {
             self.end(reason)
-        } else if self.held.len() + self.past >= usize::from(new.thr) {
+        } else if self.held_count() + self.past >= new.thr.into() {
             self.interrupt("count")
+        } else if let Some(reason) = self.broken() {
+            saw("broken by a configuration");
+            self.interrupt(reason)
         } else {
             Decision::Hold("reconfigured")
         })
     }
 
-    fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
-        let before = (i128::from(submission.outstanding) - 1).max(self.in_flight + self.held_count());
-        self.pass(now, before);
-        if before > 0 && before == self.held_count() {
-            self.learned.lonely = 0;
-        }
-        self.came_back();
-        self.in_flight += 1;
-        self.count(before + 1);
+    fn on_submit(&mut self, now: u64, _: Submission) -> Option<u64> {
+        self.on_submits(now, 1);
         None
     }
 
     fn reset_tracking(&mut self) {
-        self.learned = Learned::NOTHING;
-        if self.waiting == Waiting::Silence {
-            self.waiting = Waiting::Company;
+        if !self.held.is_empty() {
+            saw("forgotten with some held");
         }
-        (self.in_flight, self.outstanding) = (0, self.held_count());
+        self.learned = Learned::NOTHING;
+        (self.level, self.shift, self.may_probe) = (Level::Strict, 0, true);
+        (self.gap_counts, self.in_flight, self.last) = (false, 0, self.now - OLDEST);
     }
 
     fn held(&self) -> Option<u64> {
@@ -538,21 +876,19 @@ impl Policy for Reference {
     }
 
     fn spent(&self) -> Option<(u64, u64)> {
-        Some((self.held_time as u64, self.outstanding_time as u64))
+        Some((self.spent_time(self.held_time) as u64, self.spent_time(self.request_time) as u64))
     }
 
     fn promises(&self) -> Promises {
         let Params { max_hold, storm, budget, .. } = self.rules();
         let interval = storm.map_or(0, |storm| storm.interval);
-        let pace = self.pace().filter(|pace| *pace > self.now);
         Promises {
             hold_max: Some((max_hold + interval) as u64),
             rate: storm.map(|Storm { interval, shift }| Rate { interval: interval as u64, burst: (2 << shift) + 2 }),
-            budget: Some(Budget {
+            budget: (self.level != Level::Licensed).then_some(Budget {
                 share: budget,
                 constant: 32 * max_hold as u64,
-                depth: self.learned.depth() as u32,
-                free_until: pace.map_or(0, |pace| self.told.saturating_add((pace - self.now) as u64)),
+                free_until: self.paced_until().unwrap_or(0),
             }),
             unpaced: &["flush", "error"],
             ..Promises::default()

@@ -1,0 +1,109 @@
+//! A latency budget and its regulator: the default policy of the targets.
+
+use crate::algorithm::{Budget, Level};
+use crate::config::Config;
+use crate::regulator::{Known, Regulator};
+use coalesce_decision::{ConfigError, Decision, Event};
+
+/// A latency budget whose regulator cuts it where holding slows the requesters down, and licenses more where trials show
+/// that holding makes them faster.
+///
+/// The calls are those of [`Budget`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Auto {
+    budget: Budget,
+    regulator: Regulator,
+}
+
+const _: () = assert!(size_of::<Auto>() == 184);
+
+impl Auto {
+    /// A machine that has seen nothing. Usable in a `static`.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self { budget: Budget::new(config), regulator: Regulator::NEW }
+    }
+
+    /// The latency budget, for what can be asked of it.
+    #[must_use]
+    pub const fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The latency budget, for a caller that leaves out the regulator.
+    #[must_use]
+    pub const fn unregulated(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    /// See [`Budget::on_submits`].
+    #[inline]
+    pub fn on_submits(&mut self, now: u64, count: u32) {
+        self.budget.on_submits(now, count);
+    }
+
+    /// See [`Budget::on_completion`].
+    #[inline]
+    pub fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+        if self.regulator.advance(now, self.budget.config.max_hold) {
+            self.regulate(now);
+        }
+        self.budget.on_completion(now, event, cif, outstanding)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn regulate(&mut self, now: u64) {
+        let known = Known { found: self.budget.found(), depth: self.budget.depth() };
+        let allowed = self.regulator.look(known, &self.budget.config);
+        if allowed.is_disproved {
+            self.budget.forget_depth();
+        }
+        self.budget.set_level(now, allowed.level, allowed.shift, allowed.may_probe);
+    }
+
+    /// See [`Budget::deadline`].
+    #[must_use]
+    #[inline]
+    pub fn deadline(&self) -> Option<u64> {
+        self.budget.deadline()
+    }
+
+    /// See [`Budget::on_deadline`].
+    pub fn on_deadline(&mut self, now: u64) -> Decision {
+        self.budget.on_deadline(now)
+    }
+
+    /// See [`Budget::flush`].
+    pub fn flush(&mut self, now: u64) -> Decision {
+        self.budget.flush(now)
+    }
+
+    /// See [`Budget::on_cancel`].
+    pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
+        self.budget.on_cancel(now, event)
+    }
+
+    /// See [`Budget::on_consumed`].
+    pub fn on_consumed(&mut self, now: u64) {
+        self.budget.on_consumed(now);
+    }
+
+    /// See [`Budget::reconfigure`]. What the regulator has learned is forgotten.
+    ///
+    /// # Errors
+    /// `tick_hz` differs; then nothing has changed, not even the time.
+    pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
+        let decision = self.budget.reconfigure(config, now)?;
+        self.regulator = Regulator::NEW;
+        self.budget.set_level(now, Level::Strict, 0, true);
+        Ok(decision)
+    }
+
+    /// See [`Budget::forget`]. What the regulator has learned is forgotten, too.
+    pub fn forget(&mut self) {
+        self.regulator = Regulator::NEW;
+        self.budget.forget();
+    }
+}

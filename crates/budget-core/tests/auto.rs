@@ -1,0 +1,124 @@
+//! The regulator with a budget, and loads that answer to what is held: what it finds, and what it must not.
+
+use budget_core::{Auto, Config, Event, Params};
+
+/// A clock of 1 µs.
+const PARAMS: Params = Params { tick_hz: 1_000_000, ..Params::DEFAULT };
+/// A device that is faster than any guest: ticks.
+const SERVICE: u64 = 2;
+
+/// A guest that keeps `depth` requests, and takes `submit` ticks for each, `interrupt` for an interrupt, and `think` after
+/// every `depth` requests: it pauses by itself.
+struct Guest {
+    auto: Auto,
+    depth: u32,
+    submit: u64,
+    interrupt: u64,
+    think: u64,
+    now: u64,
+    waiting: u32, // submitted and not reaped
+    covered: u32, // of them, those that an interrupt covers
+    requests: u32,
+    interrupts: u32,
+}
+
+impl Guest {
+    fn new(depth: u32, submit: u64, interrupt: u64, think: u64) -> Self {
+        let auto = Auto::new(Config::new(PARAMS).expect("valid"));
+        Self { auto, depth, submit, interrupt, think, now: 0, waiting: 0, covered: 0, requests: 0, interrupts: 0 }
+    }
+
+    /// Time passes, in which deadlines are met; with an interrupt, more of it.
+    fn pass(&mut self, ticks: u64) {
+        let mut end = self.now + ticks;
+        while let Some(deadline) = self.auto.deadline().filter(|deadline| *deadline <= end) {
+            assert!(self.auto.on_deadline(deadline).is_deliver());
+            end += self.take();
+        }
+        self.now = end;
+    }
+
+    /// An interrupt, and what it takes.
+    fn take(&mut self) -> u64 {
+        (self.covered, self.interrupts) = (self.waiting, self.interrupts + 1);
+        self.interrupt
+    }
+
+    /// It submits a request, which completes at once; or, at its depth, waits and reaps.
+    fn step(&mut self) {
+        if self.waiting >= self.depth {
+            while self.covered == 0 {
+                self.pass(10);
+            }
+            self.waiting -= std::mem::take(&mut self.covered);
+            return;
+        }
+        let is_burst_end = self.think > 0 && self.requests.is_multiple_of(self.depth);
+        self.pass(if is_burst_end { self.think } else { self.submit });
+        (self.waiting, self.requests) = (self.waiting + 1, self.requests + 1);
+        self.auto.on_submits(self.now, 1);
+        self.pass(SERVICE);
+        if self.auto.on_completion(self.now, Event::Plain, 1, self.waiting).is_deliver() {
+            self.now += self.take();
+        }
+    }
+
+    /// Interrupts of 1000 requests, and ticks per request, in the second half of `steps`.
+    fn run(&mut self, steps: u32) -> (u32, f64) {
+        (0..steps / 2).for_each(|_| self.step());
+        let (now, requests, interrupts) = (self.now, self.requests, self.interrupts);
+        (0..steps / 2).for_each(|_| self.step());
+        let requests = self.requests - requests;
+        ((self.interrupts - interrupts) * 1_000 / requests, (self.now - now) as f64 / f64::from(requests))
+    }
+}
+
+/// An interrupt takes as long as a submission.
+#[test]
+fn a_guest_whose_interrupts_cost_gets_a_licence() {
+    for (depth, at_most) in [(32, 220), (8, 500)] {
+        let mut guest = Guest::new(depth, 20, 20, 0);
+        let (interrupts, ticks) = guest.run(400_000);
+        assert_eq!(guest.auto.budget().depth(), depth);
+        assert!(interrupts <= at_most, "{interrupts} interrupts for 1000 requests at depth {depth}");
+        assert!(ticks < 36.0, "{ticks} ticks for a request at depth {depth}; 42 without holding");
+    }
+}
+
+/// Interrupts that cost nothing: holding has no effect, so there is no licence, and what is held was paid for.
+#[test]
+fn a_guest_whose_interrupts_cost_nothing_gets_none() {
+    let mut guest = Guest::new(32, 20, 0, 0);
+    let _ = guest.run(400_000);
+    let (held, spent) = guest.auto.budget().spent();
+    assert!(held <= (spent - held) / 20 + guest.auto.budget().config().learning_of(spent), "{held} of {spent}");
+}
+
+/// It submits 16 requests, never waits for us, and pauses: no depth is proven.
+#[test]
+fn a_load_that_pauses_by_itself_is_hardly_held() {
+    for (gap, pause) in [(20, 600), (20, 2_000), (100, 5_000), (7, 300)] {
+        let mut guest = Guest::new(u32::MAX, gap, 0, 0);
+        for _ in 0..20_000 {
+            for _ in 0..16 {
+                guest.step();
+                guest.waiting -= std::mem::take(&mut guest.covered);
+            }
+            guest.pass(pause);
+            guest.waiting -= std::mem::take(&mut guest.covered);
+        }
+        let (held, _) = guest.auto.budget().spent();
+        let active = 20_000 * 16 * SERVICE;
+        let allowed = active / 20 + guest.auto.budget().config().learning_of(active);
+        assert_eq!(guest.auto.budget().depth(), 0, "{gap}, {pause}");
+        assert!(held <= allowed, "held for {held} ticks, of {active}: {gap}, {pause}");
+    }
+}
+
+/// A trial is charged to nobody who is alone.
+#[test]
+fn a_requester_that_is_alone_never_waits() {
+    let mut guest = Guest::new(1, 20, 20, 0);
+    let (interrupts, _) = guest.run(100_000);
+    assert_eq!((interrupts, guest.auto.budget().spent().0), (1_000, 0));
+}
