@@ -105,10 +105,10 @@ void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now)
         coalescing_flush(c, now);
 }
 
-uint64_t coalescing_on_submit(struct coalescing *c, uint64_t now, uint32_t outstanding)
+uint64_t coalescing_on_submit(struct coalescing *c, uint64_t now)
 {
     if (c->policy == POLICY_BUDGET)
-        budget_on_submit(&c->budget, now, outstanding);
+        budget_on_submits(&c->budget, now, 1);
     return c->policy == POLICY_STRICT ? cint_window_on_submit(c->window) : COALESCE_NO_TICKET;
 }
 

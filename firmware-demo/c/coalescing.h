@@ -29,10 +29,10 @@ void coalescing_set(struct coalescing *c, uint32_t threshold, uint64_t time);
 // Feature 09h. Disabling coalescing delivers everything held.
 void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now);
 
-// Notes a fetched command. `outstanding` is the number of commands that are submitted and not reaped, including this one.
-// Returns its ticket, which must be passed with its completion.
-uint64_t coalescing_on_submit(struct coalescing *c, uint64_t now, uint32_t outstanding);
-// Decides about a posted completion. `cif` is the number of commands in flight, including this one.
+// Notes a fetched command. Returns its ticket, which must be passed with its completion.
+uint64_t coalescing_on_submit(struct coalescing *c, uint64_t now);
+// Decides about a posted completion. `cif` is the number of commands in flight, including this one; `outstanding` of those
+// submitted and not reaped, including this one.
 void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct slot *command, uint32_t cif, uint32_t outstanding);
 // The instant at which to call coalescing_on_deadline(); COALESCE_NEVER: never.
 uint64_t coalescing_deadline(const struct coalescing *c);

@@ -62,7 +62,7 @@ static void begin(struct queue *queue, unsigned index, const struct sq_entry *en
         finish(queue, index, features_execute(&features, vectors, entry, is_busy, now, &slot->result));
         return;
     }
-    slot->ticket = coalescing_on_submit(&vectors[queue->id - 1], now, queue_outstanding(queue));
+    slot->ticket = coalescing_on_submit(&vectors[queue->id - 1], now);
     slot->hint = (uint8_t)command_hint(entry);
     struct command command;
     uint32_t status = command_decode(entry, &command);

@@ -211,7 +211,7 @@ void replay(const struct vector_event *event, struct vector_answer *answer)
     switch (event->call) {
     case ON_SUBMIT:
         if (machine == MACHINE_BUDGET)
-            budget_on_submit(&budget, event->now, event->outstanding);
+            budget_on_submits(&budget, event->now, 1);
         answer->ticket = cint_window_on_submit(window_of(event->choice));
         if (answer->ticket != NEVER)
             answer->ticket |= (uint64_t)event->choice << GROUP_SHIFT;

@@ -189,7 +189,7 @@ fn alone(choice: &[Params], calls: &[Call]) {
                 }
             },
             Call::Submit { outstanding } => {
-                budget.on_submit(now, outstanding);
+                budget.on_submits(now, outstanding);
                 continue;
             }
             Call::Consumed => {

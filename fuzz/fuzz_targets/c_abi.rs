@@ -95,7 +95,7 @@ impl Number {
 #[derive(Arbitrary, Debug)]
 enum Call {
     Complete { cif: u32, outstanding: u32, hint: u32, strict: bool, ticket: Option<u64>, slice_end: Option<Number> },
-    Submit { outstanding: u32 },
+    Submit { count: u32 },
     Cancel { ticket: u64 },
     Wait { ticks: Number },
     Back { ticks: u32 },
@@ -254,7 +254,7 @@ fn not_a_state(input: &Input) {
             cint_on_consumed(cint, 1),
             cint_on_completion_strict(cint, state.cast(), 1, 0, 0, 100),
             cint_on_cancel(cint, state.cast(), 1, 0),
-            budget_on_submit(budget, 1, 100),
+            budget_on_submits(budget, 1, 100),
             budget_on_completion(budget, 1, 0, 100, 100),
             budget_on_deadline(budget, 1),
             budget_flush(budget, 1),
@@ -456,8 +456,8 @@ fn budget_calls(input: &Input) {
                     let status = budget_on_completion_strict(state, window, now, ticket, hint, *cif, *outstanding);
                     owed.decided(1, status);
                 }
-                Call::Submit { outstanding } => {
-                    assert_eq!(budget_on_submit(state, now, *outstanding), COALESCE_OK);
+                Call::Submit { count } => {
+                    assert_eq!(budget_on_submits(state, now, *count), COALESCE_OK);
                     tickets.push(cint_window_on_submit(window));
                 }
                 Call::Cancel { ticket } => owed.decided(0, budget_on_cancel(state, window, now, *ticket)),

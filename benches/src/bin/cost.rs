@@ -3,7 +3,7 @@
 
 use budget_core::{Budget, Event};
 use cint_core::{Cint, Hint};
-use coalesce::budget::{budget_on_completion, budget_on_submit, budget_state};
+use coalesce::budget::{budget_on_completion, budget_on_submits, budget_state};
 use coalesce::cint::{cint_on_completion, cint_state};
 use coalesce::hint::{COALESCE_HINT_BARRIER, COALESCE_HINT_PLAIN, COALESCE_HINT_URGENT};
 use coalesce::status::COALESCE_HOLD;
@@ -88,11 +88,11 @@ fn main() {
             // SAFETY: the state is ours.
             held(|now| unsafe { call(&mut state, now, number, cif, cif) } != COALESCE_HOLD)
         }
-        "budget_on_submit" => {
-            let call = black_box(budget_on_submit as unsafe extern "C" fn(*mut budget_state, u64, u32) -> i32);
+        "budget_on_submits" => {
+            let call = black_box(budget_on_submits as unsafe extern "C" fn(*mut budget_state, u64, u32) -> i32);
             let mut state = coalesce_benches::budget_for_c();
             // SAFETY: the state is ours.
-            held(|now| unsafe { call(&mut state, now, cif) } != COALESCE_HOLD)
+            held(|now| unsafe { call(&mut state, now, 1) } != COALESCE_HOLD)
         }
         "budget_inlined" => {
             let call = black_box(budget_inlined as fn(&mut Budget, u64, Event, u32) -> bool);

@@ -568,14 +568,14 @@ const BUDGET_KEYS: &[Key<BudgetSpec>] = &[
 
 pub(crate) const AUTO: &Family<BudgetSpec> = &Family {
     name: "auto",
-    about: "the default: of the time your requests spend, at most 5 % is added by waiting for company; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than max_hold",
+    about: "the default: of the time your requests spend, at most 5 % is added by waiting for company, and more only while trials show that it makes them faster; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than max_hold",
     profiles: &[("default", BudgetSpec::AUTO)],
     keys: BUDGET_KEYS,
 };
 
 pub(crate) const BUDGET: &Family<BudgetSpec> = &Family {
     name: "budget",
-    about: "auto without slowdown guard and without hints from flush, FUA and I/O priority: the core as firmware has it",
+    about: "auto without regulator and without hints from flush, FUA and I/O priority: the core as firmware has it",
     profiles: &[("default", BudgetSpec::DEFAULT)],
     keys: BUDGET_KEYS,
 };

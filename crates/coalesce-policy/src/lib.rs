@@ -35,7 +35,6 @@ mod keys;
 mod machine;
 mod mark;
 mod policy;
-mod slowdown;
 mod spec;
 mod value;
 mod vic;

@@ -126,7 +126,7 @@ impl Spec {
 
     pub(crate) fn budget_config(&self, spec: &BudgetSpec, tick_hz: u64) -> Result<guarded::Config, SpecError> {
         let budget = budget_core::Config::new(spec.params(tick_hz)).map_err(|error| self.wrong(error))?;
-        Ok(guarded::Config { budget, is_guarded: matches!(self, Self::Auto(_)) })
+        Ok(guarded::Config { budget, is_regulated: matches!(self, Self::Auto(_)) })
     }
 
     /// A core's error, in the words of the text form.

@@ -25,7 +25,7 @@ static void act(coalesce_status decision)
         interrupt_host();
 }
 
-// The host has written its doorbells. What it submitted and has not reaped is outstanding.
+// The host has written its doorbells.
 static void serve_doorbells(void)
 {
     if (cq_head == posted)
@@ -34,11 +34,11 @@ static void serve_doorbells(void)
         uint64_t bus = fetched == posted ? 0 : finish[(fetched - 1) % ENTRIES] + BUS_NS;
         finish[fetched % ENTRIES] = bus > now + READ_NS ? bus : now + READ_NS;
         fetched++;
-        budget_on_submit(&budget, now, sq_tail - cq_head);
+        budget_on_submits(&budget, now, 1);
     }
 }
 
-// A command is complete. It is posted before the decision about it.
+// A command is complete. It is posted before the decision about it. What was submitted and is not reaped is outstanding.
 static void complete(void)
 {
     uint32_t cif = fetched - posted; // this one included

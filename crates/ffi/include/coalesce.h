@@ -267,13 +267,13 @@
 // Delivered: no completion came for eight times the usual gap (latency budget).
 #define COALESCE_REASON_SILENCE 23
 
-// Delivered: the slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
+// Delivered: the regulator of `auto` has found that holding slows the requesters down, or compares holding with not holding.
 #define COALESCE_REASON_SLOWDOWN 24
 
-// Delivered at once: what a probe found is being checked.
+// Delivered: what a probe found is being checked, and meanwhile nothing is held (latency budget).
 #define COALESCE_REASON_CONTROL 25
 
-// Delivered: the host is about to run out of work.
+// Delivered: the host is about to run out of work (`auto`, licensed).
 #define COALESCE_REASON_JUST_IN_TIME 26
 
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
@@ -303,13 +303,13 @@
 // Held: the poll continues (`batch`, `spdk_vhost`).
 #define COALESCE_REASON_HOLD_BATCH 40
 
-// Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
+// Held: others are expected to share the interrupt, and the budget pays for the wait.
 #define COALESCE_REASON_HOLD_COMPANY 41
 
-// Held: to learn how many commands the requesters submit before they wait.
+// Held: a probe learns how many commands the requesters submit before they wait (latency budget).
 #define COALESCE_REASON_HOLD_PROBE 42
 
-// Held: the host has work enough: trials show that holding makes requests faster.
+// Held: the host has work enough, and trials have shown that holding makes the requests faster (`auto`, licensed).
 #define COALESCE_REASON_HOLD_LICENSED 43
 
 // No ticket. The command is not tracked, and its hint is used unchanged.
@@ -333,8 +333,9 @@ typedef struct coalesce_policy coalesce_policy;
 #endif
 
 // Parameters of a latency budget. Start from `budget_config_default`: of the time your requests spend, at most 5 % is
-// added by waiting for company; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who
-// is alone, waits; no wait is longer than `max_hold`.
+// added by waiting for company, and more only while trials show that it makes them faster; within that, as few interrupts
+// as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than `max_hold`. This machine
+// makes no trials, so it never adds more.
 typedef struct {
   // `sizeof(budget_config)`
   uint32_t struct_size;
@@ -366,13 +367,13 @@ COALESCE_LAYOUT(budget_config, 48, uint64_t);
 // interrupt. Numbers are never reused.
 typedef int32_t coalesce_status;
 
-// A latency budget for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It contains no pointers and
+// A latency budget for one interrupt vector, in the caller's memory: 120 bytes. Opaque. It contains no pointers and
 // owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 typedef struct {
   // Private to the library.
-  uint64_t opaque[13];
+  uint64_t opaque[15];
 } budget_state;
-COALESCE_LAYOUT(budget_state, 104, uint64_t);
+COALESCE_LAYOUT(budget_state, 120, uint64_t);
 
 // A parameter that is out of range.
 typedef struct {
@@ -392,14 +393,14 @@ typedef struct {
 } coalesce_error;
 COALESCE_LAYOUT(coalesce_error, 40, uint64_t);
 
-// The state of a machine, for statistics. `held_time` is at most `outstanding_time` * budget / 10000 + `learning`,
-// beside what late deadlines add, and a storm guard. The budget is that of the configuration.
+// The state of a machine, for statistics. `held_time` is at most (`outstanding_time` - `held_time`) * budget / 10000 +
+// `learning`, beside what late deadlines add, and a storm guard. The budget is that of the configuration.
 typedef struct {
   // Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
   // held.
   uint32_t held;
-  // The number of commands that the requesters keep outstanding before they wait for an interrupt, as far as
-  // learned; 0: unknown.
+  // The number of commands that the requesters keep outstanding before they wait for an interrupt, if it is proven; 0:
+  // unknown.
   uint32_t depth;
   // 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
   uint32_t is_storming;
@@ -407,7 +408,7 @@ typedef struct {
   uint32_t reserved;
   // The longest time that a completion may be held, in ticks.
   uint64_t max_hold;
-  // The time that learning may take beyond the budget, once, in ticks summed over the requests.
+  // The time that learning may have taken beyond the budget so far, in ticks summed over the requests.
   uint64_t learning;
   // The time for which completions were held, in ticks summed over them. It saturates.
   uint64_t held_time;
@@ -693,20 +694,20 @@ coalesce_status budget_reconfigure(budget_state *state,
                                    uint64_t now,
                                    coalesce_error *error);
 
-// Notes a submitted command. `outstanding` is the number of commands that are submitted and not reaped, including this
-// one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of the completion
-// queue, the commands in flight included.
+// Notes `count` submitted commands.
 //
 // Requires:
 // `state` is null or points to a `budget_state` that nobody else uses during the call.
-coalesce_status budget_on_submit(budget_state *state, uint64_t now, uint32_t outstanding);
+coalesce_status budget_on_submits(budget_state *state, uint64_t now, uint32_t count);
 
 // Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
 // commands in flight, including this one. To get it, decrement your counter. Then load it again inside the lock that
-// protects the state, and add one. `outstanding` is as in `budget_on_submit`.
+// protects the state, and add one. `outstanding` is the number of commands that are submitted and not reaped, including
+// this one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of the completion
+// queue, the commands in flight included.
 //
 // Requires:
-// As `budget_on_submit`.
+// As `budget_on_submits`.
 COALESCE_MUST_USE
 coalesce_status budget_on_completion(budget_state *state,
                                      uint64_t now,
@@ -714,7 +715,8 @@ coalesce_status budget_on_completion(budget_state *state,
                                      uint32_t cif,
                                      uint32_t outstanding);
 
-// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Every call may change it.
+// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each completion,
+// cancellation and new configuration; while something is held, after each submission, too.
 //
 // Requires:
 // `state` is null or points to a `budget_state` that nobody changes during the call.
@@ -723,14 +725,14 @@ uint64_t budget_deadline(const budget_state *state);
 // Decides at the deadline. Early, late and repeated calls are harmless.
 //
 // Requires:
-// As `budget_on_submit`.
+// As `budget_on_submits`.
 COALESCE_MUST_USE coalesce_status budget_on_deadline(budget_state *state, uint64_t now);
 
 // Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
 // flush: report it with `COALESCE_HINT_URGENT`.
 //
 // Requires:
-// As `budget_on_submit`.
+// As `budget_on_submits`.
 COALESCE_MUST_USE coalesce_status budget_flush(budget_state *state, uint64_t now);
 
 // Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
@@ -738,14 +740,14 @@ COALESCE_MUST_USE coalesce_status budget_flush(budget_state *state, uint64_t now
 // inside the lock that protects the state.
 //
 // Requires:
-// As `budget_on_submit`.
+// As `budget_on_submits`.
 coalesce_status budget_on_consumed(budget_state *state, uint64_t now);
 
 // Forgets what was learned about the requesters, because others may come, and the commands in flight, which never
-// complete: for a reset and a new driver. What is held stays held; the credit and the usual gap stay.
+// complete: for a reset and a new driver. What is held is due at once; the credit and the usual gap stay.
 //
 // Requires:
-// As `budget_on_submit`.
+// As `budget_on_submits`.
 coalesce_status budget_forget(budget_state *state);
 
 // Reads the state of a machine, as of the last call with a time. `info_size` is `sizeof(budget_info)`.

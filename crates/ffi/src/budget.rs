@@ -9,13 +9,13 @@ use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
 use budget_core::{Budget, Config, Event, Field, Params, StormParams};
 
-/// A latency budget for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It contains no pointers and
+/// A latency budget for one interrupt vector, in the caller's memory: 120 bytes. Opaque. It contains no pointers and
 /// owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct budget_state {
     /// Private to the library.
-    pub opaque: [u64; 13],
+    pub opaque: [u64; 15],
 }
 
 type State = Tagged<Budget>;
@@ -26,8 +26,9 @@ impl Machine for Budget {
 }
 
 /// Parameters of a latency budget. Start from `budget_config_default`: of the time your requests spend, at most 5 % is
-/// added by waiting for company; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who
-/// is alone, waits; no wait is longer than `max_hold`.
+/// added by waiting for company, and more only while trials show that it makes them faster; within that, as few interrupts
+/// as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than `max_hold`. This machine
+/// makes no trials, so it never adds more.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct budget_config {
@@ -142,24 +143,24 @@ pub unsafe extern "C" fn budget_reconfigure(
     }
 }
 
-/// Notes a submitted command. `outstanding` is the number of commands that are submitted and not reaped, including this
-/// one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of the completion
-/// queue, the commands in flight included.
+/// Notes `count` submitted commands.
 ///
 /// # Safety
 /// `state` is null or points to a `budget_state` that nobody else uses during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_on_submit(state: *mut budget_state, now: u64, outstanding: u32) -> coalesce_status {
+pub unsafe extern "C" fn budget_on_submits(state: *mut budget_state, now: u64, count: u32) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::apply(state, |budget| budget.on_submit(now, outstanding)) }
+    unsafe { State::apply(state, |budget| budget.on_submits(now, count)) }
 }
 
 /// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
 /// commands in flight, including this one. To get it, decrement your counter. Then load it again inside the lock that
-/// protects the state, and add one. `outstanding` is as in `budget_on_submit`.
+/// protects the state, and add one. `outstanding` is the number of commands that are submitted and not reaped, including
+/// this one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of the completion
+/// queue, the commands in flight included.
 ///
 /// # Safety
-/// As `budget_on_submit`.
+/// As `budget_on_submits`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_on_completion(
@@ -174,7 +175,8 @@ pub unsafe extern "C" fn budget_on_completion(
     unsafe { State::decide(state, |budget| budget.on_completion(now, event, cif, outstanding)) }
 }
 
-/// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Every call may change it.
+/// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each completion,
+/// cancellation and new configuration; while something is held, after each submission, too.
 ///
 /// # Safety
 /// `state` is null or points to a `budget_state` that nobody changes during the call.
@@ -187,7 +189,7 @@ pub unsafe extern "C" fn budget_deadline(state: *const budget_state) -> u64 {
 /// Decides at the deadline. Early, late and repeated calls are harmless.
 ///
 /// # Safety
-/// As `budget_on_submit`.
+/// As `budget_on_submits`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_on_deadline(state: *mut budget_state, now: u64) -> coalesce_status {
@@ -199,7 +201,7 @@ pub unsafe extern "C" fn budget_on_deadline(state: *mut budget_state, now: u64) 
 /// flush: report it with `COALESCE_HINT_URGENT`.
 ///
 /// # Safety
-/// As `budget_on_submit`.
+/// As `budget_on_submits`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_flush(state: *mut budget_state, now: u64) -> coalesce_status {
@@ -212,7 +214,7 @@ pub unsafe extern "C" fn budget_flush(state: *mut budget_state, now: u64) -> coa
 /// inside the lock that protects the state.
 ///
 /// # Safety
-/// As `budget_on_submit`.
+/// As `budget_on_submits`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -220,26 +222,26 @@ pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) 
 }
 
 /// Forgets what was learned about the requesters, because others may come, and the commands in flight, which never
-/// complete: for a reset and a new driver. What is held stays held; the credit and the usual gap stay.
+/// complete: for a reset and a new driver. What is held is due at once; the credit and the usual gap stay.
 ///
 /// # Safety
-/// As `budget_on_submit`.
+/// As `budget_on_submits`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_forget(state: *mut budget_state) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::apply(state, Budget::forget) }
 }
 
-/// The state of a machine, for statistics. `held_time` is at most `outstanding_time` * budget / 10000 + `learning`,
-/// beside what late deadlines add, and a storm guard. The budget is that of the configuration.
+/// The state of a machine, for statistics. `held_time` is at most (`outstanding_time` - `held_time`) * budget / 10000 +
+/// `learning`, beside what late deadlines add, and a storm guard. The budget is that of the configuration.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct budget_info {
     /// Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
     /// held.
     pub held: u32,
-    /// The number of commands that the requesters keep outstanding before they wait for an interrupt, as far as
-    /// learned; 0: unknown.
+    /// The number of commands that the requesters keep outstanding before they wait for an interrupt, if it is proven; 0:
+    /// unknown.
     pub depth: u32,
     /// 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
     pub is_storming: u32,
@@ -247,7 +249,7 @@ pub struct budget_info {
     pub reserved: u32,
     /// The longest time that a completion may be held, in ticks.
     pub max_hold: u64,
-    /// The time that learning may take beyond the budget, once, in ticks summed over the requests.
+    /// The time that learning may have taken beyond the budget so far, in ticks summed over the requests.
     pub learning: u64,
     /// The time for which completions were held, in ticks summed over them. It saturates.
     pub held_time: u64,
@@ -278,7 +280,7 @@ pub unsafe extern "C" fn budget_get_info(
         is_storming: machine.is_storming().into(),
         reserved: 0,
         max_hold: config.max_hold(),
-        learning: config.learning(),
+        learning: config.learning_of(outstanding_time),
         held_time,
         outstanding_time,
     };

@@ -100,11 +100,11 @@ pub const COALESCE_REASON_ADMIN: u32 = 21;
 pub const COALESCE_REASON_BUDGET: u32 = 22;
 /// Delivered: no completion came for eight times the usual gap (latency budget).
 pub const COALESCE_REASON_SILENCE: u32 = 23;
-/// Delivered: the slowdown guard of `auto` has found that holding slows the requesters down, or is testing whether it does.
+/// Delivered: the regulator of `auto` has found that holding slows the requesters down, or compares holding with not holding.
 pub const COALESCE_REASON_SLOWDOWN: u32 = 24;
-/// Delivered at once: what a probe found is being checked.
+/// Delivered: what a probe found is being checked, and meanwhile nothing is held (latency budget).
 pub const COALESCE_REASON_CONTROL: u32 = 25;
-/// Delivered: the host is about to run out of work.
+/// Delivered: the host is about to run out of work (`auto`, licensed).
 pub const COALESCE_REASON_JUST_IN_TIME: u32 = 26;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
@@ -124,11 +124,11 @@ pub const COALESCE_REASON_HOLD_CANCELLED: u32 = 38;
 pub const COALESCE_REASON_HOLD_AGGREGATE: u32 = 39;
 /// Held: the poll continues (`batch`, `spdk_vhost`).
 pub const COALESCE_REASON_HOLD_BATCH: u32 = 40;
-/// Held: others are expected to share the interrupt, and the budget pays for the wait; or a probe learns the depth.
+/// Held: others are expected to share the interrupt, and the budget pays for the wait.
 pub const COALESCE_REASON_HOLD_COMPANY: u32 = 41;
-/// Held: to learn how many commands the requesters submit before they wait.
+/// Held: a probe learns how many commands the requesters submit before they wait (latency budget).
 pub const COALESCE_REASON_HOLD_PROBE: u32 = 42;
-/// Held: the host has work enough: trials show that holding makes requests faster.
+/// Held: the host has work enough, and trials have shown that holding makes the requests faster (`auto`, licensed).
 pub const COALESCE_REASON_HOLD_LICENSED: u32 = 43;
 
 /// The name of a reason, as in traces and statistics. Never null.

@@ -87,7 +87,7 @@ impl Barriers {
 
 impl Pair {
     fn new((params, config): (Params, budget_config), are_strict: bool) -> Self {
-        let mut state = Box::new(budget_state { opaque: [0; 13] });
+        let mut state = Box::new(budget_state { opaque: [0; 15] });
         let size = size_of::<budget_state>();
         // SAFETY: all of it is ours.
         assert_eq!(unsafe { budget_init(&raw mut *state, size, &raw const config, null_mut()) }, COALESCE_OK);
@@ -190,9 +190,9 @@ impl Pair {
             match random.below(100) {
                 0..45 => {
                     self.in_flight.push(self.barriers.as_mut().map_or(COALESCE_NO_TICKET, Barriers::on_submit));
-                    let outstanding = self.outstanding(random);
-                    self.core.on_submit(now, outstanding);
-                    self.told(budget_on_submit(state, now, outstanding));
+                    let count = if random.below(20) == 0 { 3 } else { 1 };
+                    self.core.on_submits(now, count);
+                    self.told(budget_on_submits(state, now, count));
                 }
                 45..90 => self.complete(random),
                 90..95 => {
@@ -282,7 +282,7 @@ fn c_decides_as_the_core_does() {
         }
         seen.append(&mut pair.seen);
     }
-    let expected = "barrier, budget, cancelled, company, count, early, error, flush, low_cif, max_hold, nothing_held, reconfigured, \
+    let expected = "barrier, budget, cancelled, company, count, early, error, flush, low_cif, max_hold, nothing_held, probe, reconfigured, \
                     refused, silence, storm, urgent, urgent alone";
     assert_eq!(Vec::from_iter(seen).join(", "), expected);
 }

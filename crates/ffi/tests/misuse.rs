@@ -37,7 +37,7 @@ fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
             ("cint_reconfigure", cint_reconfigure(cint, null(), 1, null_mut())),
             ("cint_on_completion_strict", cint_on_completion_strict(cint, null_mut(), 1, COALESCE_NO_TICKET, 0, 100)),
             ("cint_on_cancel", cint_on_cancel(cint, null_mut(), 1, COALESCE_NO_TICKET)),
-            ("budget_on_submit", budget_on_submit(budget, 1, 100)),
+            ("budget_on_submits", budget_on_submits(budget, 1, 100)),
             ("budget_on_completion", budget_on_completion(budget, 1, COALESCE_HINT_PLAIN, 100, 100)),
             ("budget_on_completion_strict", {
                 budget_on_completion_strict(budget, null_mut(), 1, COALESCE_NO_TICKET, 0, 100, 100)
@@ -120,7 +120,7 @@ fn a_state_goes_on_where_its_bytes_are_copied_and_one_of_another_version_is_refu
         let state = memory.0.as_mut_ptr().cast::<budget_state>();
         // SAFETY: the memory is ours, and larger than a state.
         unsafe {
-            budget_on_submit(state, now, 32);
+            budget_on_submits(state, now, 32);
             let status = budget_on_completion(state, now + 300, COALESCE_HINT_PLAIN, 32, 32);
             (status, budget_reason(state), budget_deadline(state))
         }

@@ -299,7 +299,7 @@ impl BudgetMachine {
                 reserved: 0,
             })
             .collect();
-        let mut state = Box::new(budget_state { opaque: [0; 13] });
+        let mut state = Box::new(budget_state { opaque: [0; 15] });
         let size = size_of::<budget_state>();
         // SAFETY: all of it is ours.
         assert_eq!(unsafe { budget_init(&raw mut *state, size, &raw const configs[0], null_mut()) }, COALESCE_OK);
@@ -320,9 +320,9 @@ impl Policy for BudgetMachine {
         self.decide(|state| unsafe { budget_on_completion(state, now, hint(completion), cif, outstanding) })
     }
 
-    fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
+    fn on_submit(&mut self, now: u64, _: Submission) -> Option<u64> {
         // SAFETY: the state is ours.
-        let status = unsafe { budget_on_submit(&raw mut *self.state, now, submission.outstanding) };
+        let status = unsafe { budget_on_submits(&raw mut *self.state, now, 1) };
         assert_eq!(status, COALESCE_OK);
         None
     }

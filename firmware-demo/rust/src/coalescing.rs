@@ -50,8 +50,8 @@ impl<V: Vector> Coalescing<V> {
 
     /// Notes a fetched command. `outstanding` is the number of commands that are submitted and not reaped, including
     /// this one. Its ticket must be passed with its completion.
-    pub fn on_submit(&mut self, now: u64, outstanding: u32) -> Option<Ticket> {
-        self.policy.on_submit(now, outstanding)
+    pub fn on_submit(&mut self, now: u64) -> Option<Ticket> {
+        self.policy.on_submit(now)
     }
 
     /// Decides about a posted completion. `cif` is the number of commands in flight, including this one.

@@ -153,7 +153,7 @@ impl<V: Vector> Controller<V> {
     // ---- Commands ----
 
     fn begin(&mut self, id: usize, slot: SlotId, entry: &Entry) {
-        let (now, outstanding) = (self.now, self.queues[id].outstanding());
+        let now = self.now;
         let Some(vector) = self.vector(id) else {
             let is_busy = self.queues[1..].iter().any(|queue| queue.in_flight() > 0 || !queue.is_reaped());
             match self.features.execute(&mut self.vectors, entry, is_busy, now) {
@@ -162,7 +162,7 @@ impl<V: Vector> Controller<V> {
             }
             return;
         };
-        let ticket = vector.on_submit(now, outstanding);
+        let ticket = vector.on_submit(now);
         let command = self.queues[id].command(slot);
         (command.ticket, command.hint) = (ticket, hint(entry));
         match ReadOrWrite::try_from(entry) {

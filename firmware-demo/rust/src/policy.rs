@@ -87,10 +87,10 @@ impl Policy {
         self.aggregation.set(threshold, time);
     }
 
-    pub fn on_submit(&mut self, now: u64, outstanding: u32) -> Option<Ticket> {
+    pub fn on_submit(&mut self, now: u64) -> Option<Ticket> {
         match &mut self.machine {
             Machine::Budget(budget) => {
-                budget.on_submit(now, outstanding);
+                budget.on_submit(now);
                 None
             }
             Machine::Strict(_, tracker) => tracker.on_submit(0),

@@ -274,7 +274,7 @@ fn replay_budget(budget: &mut Budget, event: &Event, configs: &[Config]) -> Opti
     let now = event.now;
     let decision = match event.call {
         ON_SUBMIT => {
-            budget.on_submit(now, event.outstanding);
+            budget.on_submit(now);
             return None;
         }
         ON_COMPLETION => budget.on_completion(now, hint(event).into(), event.cif, event.outstanding),

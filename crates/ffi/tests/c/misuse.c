@@ -57,7 +57,7 @@ static const size_t answers[KINDS] = {sizeof(vic_info), sizeof(cint_info), sizeo
     X(CINT, cint_state, cint_flush(state, 1))                                                                 \
     X(CINT, cint_state, cint_reconfigure(state, &a_cint_config, 1, NULL))                                     \
     X(CINT, cint_state, cint_get_info(state, (cint_info *)out, sizeof(cint_info)))                            \
-    X(BUDGET, budget_state, budget_on_submit(state, 1, 100))                                                  \
+    X(BUDGET, budget_state, budget_on_submits(state, 1, 100))                                                 \
     X(BUDGET, budget_state, budget_on_completion(state, 1, COALESCE_HINT_PLAIN, 100, 100))                    \
     X(BUDGET, budget_state, budget_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100, 100)) \
     X(BUDGET, budget_state, budget_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                         \
@@ -672,7 +672,7 @@ static void states_are_whole(void)
         CHECK(fwrite(&vic, sizeof vic, 1, nowhere) == 1 && fwrite(&cint, sizeof cint, 1, nowhere) == 1);
         CHECK(fwrite(&budget, sizeof budget, 1, nowhere) == 1);
         CHECK(vic_on_completion(&vic, now, 100) >= 0 && cint_on_completion(&cint, now, (uint32_t)now % 4, 100) >= 0);
-        CHECK(budget_on_submit(&budget, now, 100) == COALESCE_OK);
+        CHECK(budget_on_submits(&budget, now, 100) == COALESCE_OK);
         CHECK(budget_on_completion(&budget, now, (uint32_t)now % 4, 100, 100) >= 0);
     }
     fclose(nowhere);

@@ -23,8 +23,8 @@ impl Policy {
     /// Does nothing: there is no Feature 08h.
     pub const fn set(&mut self, _: u32, _: u64) {}
 
-    pub fn on_submit(&mut self, now: u64, outstanding: u32) -> Option<Ticket> {
-        machine::on_submit(&mut self.0, now, outstanding);
+    pub fn on_submit(&mut self, now: u64) -> Option<Ticket> {
+        machine::on_submit(&mut self.0, now);
         None
     }
 

@@ -7,8 +7,8 @@ pub const CHOICE: u32 = 4;
 pub const PARAMS: Params = Params { tick_hz: 25_000_000, max_hold_ns: 200_000, ..Params::DEFAULT };
 
 #[inline(never)]
-pub fn on_submit(budget: &mut Machine, now: u64, outstanding: u32) {
-    budget.on_submit(now, outstanding);
+pub fn on_submit(budget: &mut Machine, now: u64) {
+    budget.on_submit(now);
 }
 
 #[inline(never)]

@@ -17,7 +17,7 @@ pub fn choose(choice: u32, _: u32) -> Result<Machine, ()> {
 }
 
 /// vIC ignores submissions, and what is outstanding.
-pub const fn on_submit(_: &mut Machine, _: u64, _: u32) {}
+pub const fn on_submit(_: &mut Machine, _: u64) {}
 
 pub fn on_completion(vic: &mut Machine, now: u64, completed: &Completed, cif: u32, _: u32) -> Decision {
     match decide(vic, now, cif) {
