@@ -37,7 +37,7 @@ cint_inlined barrier 109
 budget_on_completion low 313
 budget_on_completion plain 324
 budget_on_completion urgent 259
-budget_on_submit plain 162
+budget_on_submits plain 40
 budget_inlined low 298
 budget_inlined plain 307
 budget_inlined urgent 244

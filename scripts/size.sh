@@ -29,13 +29,13 @@ cint, the paper's; cint_(on_completion|deadline|on_deadline)
 cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 1750
 cint, in use, strict barriers; cint_(on_.*|deadline|flush|window_on_.*)
 cint, all; cint_.*
-budget, in use, relaxed barriers; budget_(on_(submit|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 3470
+budget, in use, relaxed barriers; budget_(on_(submits|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 4450
 budget, in use, strict barriers; (budget_(on_.*|deadline|flush)|cint_window_on_.*)
 budget, all; budget_.*
 ipi_gate, all; ipi_gate_.*
 nvme, all; nvme_.*
 everything; .*"
-states=('vic_state 104' 'cint_state 88' 'budget_state 104' 'ipi_gate 24')
+states=('vic_state 104' 'cint_state 88' 'budget_state 120' 'ipi_gate 24')
 
 # Prints lines of: what, target, bytes, budget; 0: no budget.
 measure() { # TARGET

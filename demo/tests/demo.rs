@@ -144,7 +144,12 @@ fn a_run_measures_every_job_under_every_policy() {
     // Two more budgets where the picture is drawn.
     for (job, nth, turn) in turns(&json["native"], &JOBS, |job| if job == "depth32" { 8 } else { 6 }) {
         assert_eq!(number(&turn["realtime"]) > 0.0, job == "mixed", "{job}: {turn}");
-        assert_eq!(number(&turn["flushes"]) > 0.0, job == "fsync", "{job}: {turn}");
+        // A turn may end between a write and its flush.
+        assert_eq!(
+            number(&turn["flushes"]) > 0.0,
+            job == "fsync" && number(&turn["completions"]) > 1.0,
+            "{job}: {turn}"
+        );
         // A busy machine may leave the loop no time, but it is always looked at.
         assert_eq!(turn["computed"].is_u64(), job == "compute", "{job}: {turn}");
         if nth < 2 {

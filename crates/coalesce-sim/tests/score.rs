@@ -75,13 +75,13 @@ fn an_emulated_guest_suppresses_interrupts_by_itself() {
     }
 }
 
-/// A client whose CPU is slow to wake: a budget without the slowdown guard costs it a quarter of its throughput.
+/// A client whose CPU is slow to wake: a budget without the regulator costs it a tenth of its throughput.
 #[test]
 fn holding_that_costs_a_sleeper_more_than_the_budget_is_suspended() {
     let policies = ["budget", "auto"].map(|policy| policy.parse().unwrap()).into();
     let board = board("pipe1us/sleeper-depth8", policies, 1, 2);
     let worst = |policy: usize| board.to_json(false)["policies"][policy]["figures"][1]["worst"].as_f64().unwrap();
     let (budget, auto) = (worst(0), worst(1));
-    assert!(budget < 0.8, "IOPS over none: {budget}");
+    assert!(budget < 0.92, "IOPS over none: {budget}");
     assert!(auto > 0.95, "IOPS over none: {auto}");
 }

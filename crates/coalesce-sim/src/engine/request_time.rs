@@ -8,7 +8,7 @@ impl World {
     /// The thread's application may have another number of requests than before. Called after everything that can change it.
     pub(super) fn note_requests(&mut self, id: u32) {
         let thread = &mut self.threads[id as usize];
-        let requests = thread.requests(self.is_ending);
+        let requests = thread.requests(self.now, self.is_ending);
         let before = std::mem::replace(&mut thread.noted, requests);
         if requests != before {
             let by = requests.cast_signed() - before.cast_signed();

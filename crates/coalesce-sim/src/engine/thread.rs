@@ -276,13 +276,13 @@ impl Thread {
 
     /// The requests that its application has: those that it waits with, those that it waits for, and answers that it has not
     /// taken. `ending`: it begins nothing new.
-    pub(super) fn requests(&self, ending: bool) -> u64 {
+    pub(super) fn requests(&self, now: u64, ending: bool) -> u64 {
         let submitted = u64::from(self.outstanding) + self.answers.len() as u64;
         match &self.program {
             // From its first submission to the last answer; none while it thinks.
             Program::Closed { jobs, current } => self.operation.map_or(0, |_| jobs[*current].1.commands.into()),
-            // It never pauses: from one submission of a place to the next, its own work included.
-            Program::Async { depth, gap: 0, .. } if self.bursts.is_none() && !ending => (*depth).into(),
+            // While it does not pause: from one submission of a place to the next, its own work included.
+            Program::Async { depth, gap: 0, .. } if !ending && self.silent_until(now).is_none() => (*depth).into(),
             Program::Async { .. } => u64::from(self.to_submit) + submitted,
             Program::Open { backlog, .. } => backlog.len() as u64 + submitted,
             Program::Compute => 0,
