@@ -358,6 +358,34 @@ fn a_hold_costs_at_least_a_tick() {
     assert_eq!(most, 9, "as much as 90 in flight earn in a tick");
 }
 
+/// What is in flight pays for what is held. A command that will never complete pays for nothing, and neither does one whose
+/// requesters are gone.
+#[test]
+fn what_is_held_is_delivered_when_those_who_paid_for_it_are_cancelled() {
+    for max_hold_ns in [1_000, 2_000_000] {
+        let mut queue = Queue::new(Params { max_hold_ns, ..PARAMS });
+        queue.budget.set_level(0, Level::Strict, 0, false);
+        queue.budget.on_submits(0, 1_000);
+        let mut cif = 1_000;
+        while queue.budget.held() < 50 {
+            let _ = queue.budget.on_completion(0, Plain, cif, cif + queue.budget.held());
+            cif -= 1;
+            assert!(cif > 800, "they are held");
+        }
+        let mut decisions = (0..cif).map(|_| queue.budget.on_cancel(0, Plain));
+        assert!(decisions.any(|decision| decision == Deliver(Reason::Budget)), "{max_hold_ns} ns");
+        assert_eq!(queue.budget.held(), 0);
+
+        let mut gone = Queue::new(Params { max_hold_ns, ..PARAMS });
+        gone.budget.set_level(0, Level::Strict, 0, false);
+        gone.budget.on_submits(5, 1_000);
+        assert_eq!(gone.budget.on_completion(5, Plain, 1_000, 1_000), Hold(Company));
+        gone.budget.forget();
+        assert_eq!(gone.budget.deadline(), Some(5), "due at once");
+        assert!(gone.budget.on_deadline(5).is_deliver());
+    }
+}
+
 /// 64 commands outstanding, of which a poll finds 32 at a time.
 #[test]
 fn what_a_poll_finds_at_once_is_held_together() {
