@@ -70,7 +70,7 @@ impl Budget {
             _ => self.decide(event, outstanding, may_be_held, is_together),
         };
         match decision {
-            _ if self.paced() > 0 => self.defer(decision),
+            _ if self.guard.is_pacing(self.config.storm_interval) => self.defer(decision),
             Decision::Hold(reason) => self.hold(reason),
             Decision::Deliver(reason) => self.deliver(reason),
             Decision::DeliverUrgent => self.deliver_urgent(),
@@ -128,8 +128,11 @@ impl Budget {
 
     /// The depth that a licence is for, if there is one.
     pub(crate) fn licence(&self) -> Option<u16> {
+        if !matches!(self.level, Level::Licensed) {
+            return None;
+        }
         let depth = self.depth.depth();
-        (matches!(self.level, Level::Licensed) && depth >= LICENSED_DEPTH).then_some(depth)
+        (depth >= LICENSED_DEPTH).then_some(depth)
     }
 
     /// Whether `held` completions keep nobody waiting who would not wait anyway: at least half of the depth is in the hands
@@ -313,7 +316,7 @@ impl Budget {
             max_hold: self.config.max_hold,
             // While the storm guard allows no interrupt, holding is not the machine's choice.
             paced: paced.min(elapsed),
-            is_licensed: self.depth.state == State::Idle && self.licence().is_some(),
+            is_licensed: self.licence().is_some() && self.depth.state == State::Idle,
         };
         self.account.settle(elapsed, in_flight, reaping, &terms);
     }

@@ -131,7 +131,7 @@ impl Cint {
 
     /// §4.3 storm guard: whether there is a storm, and the last interrupt is too recent for another one.
     pub(crate) const fn is_paced(&self) -> bool {
-        self.guard.paced(self.config.storm_interval) > 0
+        self.guard.is_pacing(self.config.storm_interval)
     }
 
     /// Ours, the `in_flight` rule: the fewest commands in flight with which `held` completions (1 to `thr` - 1) may be

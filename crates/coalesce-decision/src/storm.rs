@@ -99,6 +99,13 @@ impl StormGuard {
         interval.wrapping_sub(self.gap).cast_signed()
     }
 
+    /// Whether the guard allows no interrupt now.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_pacing(&self, interval: u32) -> bool {
+        self.is_storming && self.gap < interval
+    }
+
     /// Ticks until the guard allows an interrupt.
     #[must_use]
     pub const fn paced(&self, interval: u32) -> u32 {
