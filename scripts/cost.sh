@@ -72,8 +72,8 @@ virtio-blk none 1 5150 1.01 1
 virtio-blk none 32 3130 .04 .05
 virtio-blk auto 1 5850 1.01 1
 virtio-blk auto 32 3800 .05 .05
-nvme none 1 4950 1.01 1
-nvme none 32 2930 .04 1
+nvme none 1 5050 1.01 1
+nvme none 32 3010 .04 1
 nvme auto 1 5650 1.01 1
 nvme auto 32 3500 .05 .7
 END

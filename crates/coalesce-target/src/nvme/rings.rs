@@ -211,6 +211,7 @@ impl CompletionQueue {
 
     /// The host is interrupted for what is posted.
     pub fn announce(&mut self) {
+        self.is_news = false;
         self.announced = self.tail;
         self.publish(self.tail);
     }

@@ -337,11 +337,11 @@ impl Ring for Vector {
     fn interrupt(&mut self) -> bool {
         let mut interrupted = false;
         self.owes_interrupt = false;
-        self.cqs.iter_mut().filter(|cq| cq.is_news && cq.interrupts).for_each(CompletionQueue::announce);
         for at in 0..self.cqs.len() {
             if self.cqs[at].is_news && self.cqs[at].interrupts {
                 let vector = self.cqs[at].vector;
-                self.cqs.iter_mut().filter(|cq| cq.vector == vector).for_each(|cq| cq.is_news = false);
+                let of_vector = self.cqs.iter_mut().filter(|cq| cq.is_news && cq.vector == vector);
+                of_vector.for_each(CompletionQueue::announce);
                 interrupted |= self.session.signal(vector);
             }
         }
