@@ -35,12 +35,12 @@ cint_inlined plain 36
 cint_inlined urgent 105
 cint_inlined barrier 109
 budget_on_completion low 313
-budget_on_completion plain 324
-budget_on_completion urgent 259
-budget_on_submits plain 40
+budget_on_completion plain 300
+budget_on_completion urgent 240
+budget_on_submits plain 32
 budget_inlined low 298
-budget_inlined plain 307
-budget_inlined urgent 244
+budget_inlined plain 290
+budget_inlined urgent 225
 any_policy none
 any_policy nvme
 any_policy dim
@@ -70,12 +70,12 @@ while read -r device policy batch allowed enters interrupts; do
 done > "$work/requests" << END
 virtio-blk none 1 5150 1.01 1
 virtio-blk none 32 3130 .04 .05
-virtio-blk auto 1 5850 1.01 1
-virtio-blk auto 32 3800 .05 .05
+virtio-blk auto 1 5650 1.01 1
+virtio-blk auto 32 3600 .05 .05
 nvme none 1 5050 1.01 1
 nvme none 32 3010 .04 1
-nvme auto 1 5650 1.01 1
-nvme auto 32 3500 .05 .7
+nvme auto 1 5500 1.01 1
+nvme auto 32 3450 .05 1
 END
 
 awk '

@@ -430,7 +430,7 @@ fn cint_calls(input: &Input) {
 
 fn budget_calls(input: &Input) {
     let config = input.budget.config();
-    let (mut state, mut error) = (budget_state { opaque: [0x5555_5555_5555_5555; 13] }, NO_ERROR);
+    let (mut state, mut error) = (budget_state { opaque: [0x5555_5555_5555_5555; 15] }, NO_ERROR);
     let state = &raw mut state;
     let commands = 64_u32 << (input.commands % 7);
     let mut window = vec![0_u64; cint_window_size(commands) / 8];
