@@ -38,6 +38,7 @@ pub const CONTENTS: &[Part] = &[
             ("What a policy costs", "docs/cost.md"),
             ("Scoreboard", "docs/score.md"),
             ("Latency budget", "docs/budget.md"),
+            ("Its history", "docs/budget-history.md"),
             ("Robustness", "docs/robustness.md"),
             ("Method", "docs/measuring.md"),
             ("Diary", "docs/diary.md"),
