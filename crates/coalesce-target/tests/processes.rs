@@ -499,7 +499,8 @@ fn a_record_does_not_follow_links_and_is_its_owners() {
     }
     let mut child = command.spawn().unwrap();
     let socket = directory.path().join("s");
-    wait_until("it serves", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    // The record begins once everything is open.
+    wait_until("it serves", || record.exists() && std::os::unix::net::UnixStream::connect(&socket).is_ok());
     let modes = [&record, &socket].map(|path| path.metadata().unwrap().mode() & 0o777);
     let _ = child.kill();
     let _ = child.wait();
