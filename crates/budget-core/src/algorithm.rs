@@ -70,7 +70,7 @@ impl Budget {
             _ => self.decide(event, outstanding, may_be_held, is_together),
         };
         match decision {
-            _ if self.guard.is_pacing(self.config.storm_interval) => self.defer(decision),
+            _ if self.is_pacing() => self.defer(decision),
             Decision::Hold(reason) => self.hold(reason),
             Decision::Deliver(reason) => self.deliver(reason),
             Decision::DeliverUrgent => self.deliver_urgent(),
@@ -88,7 +88,7 @@ impl Budget {
             _ => {}
         }
         if held.saturating_add(overtook).saturating_add(1) >= self.config.thr {
-            return self.end_count(); // Urgents that interrupted alone count too: held completions must not block a queue
+            return self.stop(Reason::Count); // Urgents that interrupted alone count too: held completions must not block a queue
         }
         let with_it = held.saturating_add(may_be_held.into());
         let hold = |reason| if may_be_held { Decision::Hold(reason) } else { Decision::DeliverUrgent };
@@ -101,7 +101,7 @@ impl Budget {
             State::Idle if self.level == Level::Nothing => return Decision::Deliver(Reason::Slowdown),
             State::Idle => {}
             State::Probe if self.goes_on(with_it) => return hold(HoldReason::Probe),
-            State::Probe => return self.end_probe(),
+            State::Probe => return self.stop(Reason::Budget),
             State::Answer | State::Pace => return Decision::Deliver(Reason::Control),
         }
         if let Some(depth) = self.licence() {
@@ -121,7 +121,8 @@ impl Budget {
         if is_below_share && is_paid { hold(HoldReason::Company) } else { Decision::Deliver(Reason::Budget) }
     }
 
-    /// What `held` completions cost more than `in_flight` commands earn, in so many ticks.
+    /// The net cost of holding `held` completions for `ticks`: what it takes from the credit, minus what `in_flight` commands
+    /// earn meanwhile.
     pub(crate) const fn price(&self, held: u16, in_flight: u16, ticks: u32) -> i64 {
         times(cost_of(held).saturating_sub(rate(self.epsilon, in_flight as u32)), ticks)
     }
@@ -148,25 +149,25 @@ impl Budget {
     /// -C0 / 2.
     #[cold]
     fn may_probe(&mut self) -> bool {
-        let is_rare = self.silence() > self.config.max_hold >> RARE_SHIFT;
-        if is_rare && self.depth.state == State::Idle {
+        if self.depth.state != State::Idle {
+            return false;
+        }
+        if self.silence() > self.config.max_hold >> RARE_SHIFT {
             self.depth.put_off(TOO_RARE);
             return false;
         }
-        let is_wrong_time = self.depth.state != State::Idle
-            || self.account.held > 0
-            || self.flags.has(Flags::IN_TRIAL)
-            || self.guard.is_storming();
+        let is_wrong_time = self.account.held > 0 || self.flags.has(Flags::IN_TRIAL) || self.guard.is_storming();
         let is_paid = self.account.credit.saturating_mul(2) >= self.learning_now().wrapping_neg();
         !is_wrong_time && !self.depth.is_alone() && is_paid
     }
 
-    /// Whether a probe goes on with so many held: a long one that would cost too much does so as a short one.
+    /// Whether the probe continues with `held` completions held. A long probe that would cost too much continues as a short
+    /// one.
     fn goes_on(&mut self, held: u16) -> bool {
         self.probe_is_paid(held) || (self.depth.cut_short() && self.probe_is_paid(held))
     }
 
-    /// Whether the credit and C0 pay for a probe with so many held until its end.
+    /// Whether the credit and C0 pay for holding `held` completions until the end of the probe.
     fn probe_is_paid(&self, held: u16) -> bool {
         let age = if self.account.held > 0 { self.oldest } else { 0 };
         let longest = self.silence_now().min(self.config.max_hold.saturating_sub(age));
@@ -178,18 +179,12 @@ impl Budget {
         (self.config.learning_after(self.account.request_time, self.depth.evidence()) << SHIFT).cast_signed()
     }
 
-    /// As many are held as may be.
-    fn end_count(&mut self) -> Decision {
+    /// Delivers before a silence, because no more may be held. A probe found no end.
+    fn stop(&mut self, reason: Reason) -> Decision {
         if self.depth.state == State::Probe {
             self.depth.miss(self.account.held, true);
         }
-        Decision::Deliver(Reason::Count)
-    }
-
-    /// Ends a probe that costs too much.
-    fn end_probe(&mut self) -> Decision {
-        self.depth.miss(self.account.held, true);
-        Decision::Deliver(Reason::Budget)
+        Decision::Deliver(reason)
     }
 
     /// Delivers because a deadline has passed, and learns from it.
@@ -287,6 +282,11 @@ impl Budget {
         self.guard.paced(self.config.storm_interval)
     }
 
+    /// Whether the storm guard allows no interrupt now.
+    pub(crate) const fn is_pacing(&self) -> bool {
+        self.guard.is_pacing(self.config.storm_interval)
+    }
+
     /// Holds a completion, whatever was decided: an interrupt would come too soon.
     fn defer(&mut self, decision: Decision) -> Decision {
         match decision {
@@ -324,24 +324,18 @@ impl Budget {
     /// Ticks since the account was settled; makes all ages that much older. If the clock went back, no time has passed.
     #[inline(always)]
     fn elapsed(&mut self, now: u64) -> u32 {
-        let elapsed = self.since(now);
-        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
-        (self.oldest, self.quiet) = (older(self.oldest), older(self.quiet));
-        self.guard.pass(elapsed, AGE_MAX);
-        self.last = now;
-        elapsed
-    }
-
-    /// Ticks since the account was settled, without a change.
-    #[inline(always)]
-    pub(crate) fn since(&self, now: u64) -> u32 {
-        match now.checked_sub(self.last) {
+        let elapsed = match now.checked_sub(self.last) {
             _ if now == u64::MAX => SPAN_MAX, // at the end of the clock everything is due
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
             Some(elapsed) if elapsed < SPAN_MAX.into() => elapsed as u32,
             Some(_) => SPAN_MAX,
             None => 0,
-        }
+        };
+        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
+        (self.oldest, self.quiet) = (older(self.oldest), older(self.quiet));
+        self.guard.pass(elapsed, AGE_MAX);
+        self.last = now;
+        elapsed
     }
 
     /// A completion ends a gap, unless the last hold ended in silence with nothing in flight: then the requesters were

@@ -58,7 +58,7 @@ impl Auto {
         let known = Known { found: self.budget.found(), depth: self.budget.depth() };
         let allowed = self.regulator.look(known, &self.budget.config);
         if allowed.is_disproved {
-            self.budget.forget_depth();
+            self.budget.depth.disprove();
         }
         self.budget.set_level(now, allowed.level, allowed.shift, allowed.may_probe);
     }

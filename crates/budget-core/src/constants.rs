@@ -45,7 +45,7 @@ pub(crate) const REFUTED: u8 = 2;
 /// The submissions after a find that are watched, at most.
 pub(crate) const WATCHED_MAX: u8 = 6;
 
-/// With a licence at most so many completions are held, and 10 ε of the depth. Beyond eight, a guest gains little and one
+/// With a licence, the most completions held at once; and no more than 10 ε of the depth. Beyond eight, a guest gains little and one
 /// of its requesters that waits for each request loses more.
 pub(crate) const LICENSED_MAX: u16 = 8;
 pub(crate) const LICENSED_SHARE: u16 = 10;

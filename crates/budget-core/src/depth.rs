@@ -90,7 +90,7 @@ impl DepthEstimator {
         self.evidence
     }
 
-    /// A completion, with so many outstanding. Whether a probe is due, if one may begin.
+    /// A command completed while `outstanding` were outstanding. Returns whether a probe is due, if one may begin.
     #[inline(always)]
     pub(crate) const fn note_completion(&mut self, outstanding: u16) -> bool {
         self.is_several |= outstanding > 1;
@@ -119,7 +119,7 @@ impl DepthEstimator {
         is_long
     }
 
-    /// The next probe is due after so many completions.
+    /// Makes the next probe due after `completions` more.
     pub(crate) const fn put_off(&mut self, completions: u16) {
         (self.state, self.until) = (State::Idle, completions);
     }
@@ -127,7 +127,7 @@ impl DepthEstimator {
     /// Ticks without a completion after which this probe ends, of a hold that would end after `silence`: longer than a
     /// host pauses that is not waiting; in every second probe twice that, and longer than an answer takes.
     pub(crate) fn silence(&self, silence: u32) -> u32 {
-        let pause = silence << PROBE_SHIFT;
+        let pause = pause(silence);
         match self.patience {
             Patience::Short | Patience::CutShort => pause,
             Patience::Long => pause.saturating_add(pause.max(self.answer.saturating_add(self.answer >> 1))),
@@ -136,7 +136,7 @@ impl DepthEstimator {
 
     /// Whether `quiet` ticks without a completion are longer than a host pauses that is not waiting.
     pub(crate) const fn is_pause(quiet: u32, silence: u32) -> bool {
-        quiet > silence << PROBE_SHIFT
+        quiet > pause(silence)
     }
 
     /// The probe ends in silence, with `found` held and nothing in flight.
@@ -193,7 +193,7 @@ impl DepthEstimator {
         is_answer
     }
 
-    /// What was proven has no effect.
+    /// Forgets what speaks for a depth: nothing does any more, or it has no effect.
     pub(crate) const fn disprove(&mut self) {
         (self.evidence, self.answer, self.patience) = (0, 0, Patience::Short);
     }
@@ -207,7 +207,7 @@ impl DepthEstimator {
     /// Schedules the next probe.
     fn end(&mut self, held: u16, is_confirmed: bool) {
         if self.evidence == 0 {
-            (self.answer, self.patience) = (0, Patience::Short);
+            self.disprove();
         }
         let is_useful = is_confirmed && held >= LICENSED_DEPTH;
         self.vain = if is_useful { 0 } else { self.vain.wrapping_add(1).min(VAIN_MAX) };
@@ -215,4 +215,9 @@ impl DepthEstimator {
         let shift = if is_soon { SOON_SHIFT } else { LATER_SHIFT.wrapping_add(self.vain.into()) };
         self.put_off(saturated(u32::from(held).wrapping_shl(shift)));
     }
+}
+
+/// The longest pause, in ticks, of a host that is not waiting; `silence`: of a hold.
+const fn pause(silence: u32) -> u32 {
+    silence << PROBE_SHIFT
 }

@@ -113,13 +113,13 @@ impl Budget {
             _ if self.account.held == 0 => Decision::Hold(HoldReason::NothingHeld),
             (Some(reason), _) => self.end_hold(reason),
             (None, Event::Error) => self.deliver(Reason::Error),
-            (None, Event::Barrier) if self.paced() > 0 => {
+            (None, Event::Barrier) if self.is_pacing() => {
                 self.wait_for_guard();
                 Decision::Hold(HoldReason::Storm)
             }
             (None, Event::Barrier) => self.deliver(Reason::Barrier),
             (None, Event::Plain | Event::Urgent) => match self.broken() {
-                Some(reason) if self.paced() == 0 => self.deliver(reason),
+                Some(reason) if !self.is_pacing() => self.deliver(reason),
                 _ => Decision::Hold(HoldReason::Cancelled),
             },
         }
@@ -185,11 +185,6 @@ impl Budget {
         self.flags.set(Flags::GAP_COUNTS | Flags::IN_TRIAL, false);
         self.account.in_flight = 0;
         self.quiet = AGE_MAX;
-    }
-
-    /// Forgets the depth alone.
-    pub fn forget_depth(&mut self) {
-        self.depth.disprove();
     }
 
     /// The configuration in force.

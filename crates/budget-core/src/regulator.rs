@@ -38,7 +38,7 @@ pub(crate) struct Regulator {
     last: u64, // the time of the last completion
 }
 
-/// So many completions took so many ticks, without the silences longer than `max_hold`.
+/// A number of completions, and the ticks that they took, without the silences longer than `max_hold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Stretch {
@@ -98,6 +98,8 @@ const MEASURE: (u32, u32) = (8, 64);
 /// The shortest pause between trials, in stretches of MEASURE; it doubles at most RARE_MAX times.
 const PAUSE: u16 = 8;
 const RARE_MAX: u8 = 5;
+/// A licence wins with completions that take less than 16/17 of the time.
+const FASTER: (u64, u64) = (17, 16);
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in its last trial.
 const SLOWER: (u64, u64) = (3, 2);
 
@@ -281,6 +283,3 @@ impl Regulator {
         }
     }
 }
-
-/// A licence wins with completions that take at most 16/17 of the time.
-const FASTER: (u64, u64) = (17, 16);

@@ -152,12 +152,12 @@ struct Habit {
     gap: u64,
     /// So many completions long.
     completions: u32,
-    /// Others submit a request once in so many ticks, and do not wait for it; 0: they do not.
+    /// The ticks between two requests of others, who do not wait for them; 0: there are no others.
     strangers: u64,
-    /// One completion in so many has a hint; 0: none.
+    /// The completions for each one that has a hint; 0: none has.
     hints: u32,
     hint: Hint,
-    /// One request in so many is aborted; 0: none.
+    /// The requests for each one that is aborted; 0: none is.
     cancels: u32,
     /// Timers fire only when nothing else happens.
     is_late: bool,

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Violations that are kept with all details; the others are counted.
 const DETAILS_MAX: usize = 8;
 
-/// Holds with the reason `licensed` may spend so many times what a latency budget allows the others.
+/// Holds with the reason `licensed` may spend this multiple of the share that a latency budget allows the others.
 const LICENSED_MAX: u128 = 10;
 
 /// A rule that does not hold.
@@ -114,7 +114,7 @@ impl Checker {
         self.has_budget = false;
     }
 
-    /// From `now` on the requesters have so many requests more, or less, whatever the policy knows of them.
+    /// The number of the requesters' requests changes by `by` at `now`, whatever the policy knows of them.
     pub fn change_requests(&mut self, now: u64, by: i64) {
         self.requests.change(now, by);
     }

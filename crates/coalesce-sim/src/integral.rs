@@ -9,7 +9,7 @@ pub(crate) struct Integral {
 }
 
 impl Integral {
-    /// From `now` on the number is another one by so much.
+    /// The number changes by `by` at `now`.
     pub(crate) fn change(&mut self, now: u64, by: i64) {
         self.sum = self.until(now);
         self.since = now;
