@@ -36,6 +36,14 @@ pub struct Load {
     pub plan: Plan,
 }
 
+impl Load {
+    /// The plan of the load, with `none` and these policies.
+    #[must_use]
+    pub fn under(&self, policies: &[Contender]) -> Plan {
+        Plan { policies: score::beside_baseline(policies), ..self.plan.clone() }
+    }
+}
+
 fn open_loop(name: &str, rate: u64, depth: u32, bursts: Option<(u64, u64)>) -> Thread {
     let (on, off) = bursts.map(|(on, off)| (Time::us(on), Time::us(off))).unzip();
     let (rate, depth) = (Some(Rate(rate)), Some(depth));
@@ -116,11 +124,9 @@ pub fn loads(seeds: Range<u64>, duration: Time) -> Vec<Load> {
 /// # Errors
 /// A load with a value that is not allowed.
 pub fn jobs(loads: &[Load], policies: &[Contender]) -> Result<Vec<Job>, Wrong> {
-    let texts: Vec<_> =
-        std::iter::once(score::BASELINE.to_owned()).chain(policies.iter().map(ToString::to_string)).collect();
     let mut jobs = Vec::new();
     for load in loads {
-        jobs.extend(crate::run::jobs(&Plan { policies: texts.clone(), ..load.plan.clone() })?);
+        jobs.extend(crate::run::jobs(&load.under(policies))?);
     }
     Ok(jobs)
 }

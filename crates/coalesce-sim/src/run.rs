@@ -34,13 +34,17 @@ pub fn jobs(plan: &Plan) -> Result<Vec<Job>, Wrong> {
     Ok(jobs)
 }
 
+/// The number of CPUs, as far as the system says.
+pub(crate) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 /// Runs a plan with as many threads as there are CPUs. The outcomes are in the order of [`jobs`].
 ///
 /// # Errors
 /// A value that is not allowed.
 pub fn run(plan: &Plan) -> Result<Vec<Outcome>, Wrong> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    run_jobs(&jobs(plan)?, threads, &AtomicU64::new(0), |_, _| {})
+    run_jobs(&jobs(plan)?, cpus(), &AtomicU64::new(0), |_, _| {})
 }
 
 /// Runs `jobs` on `threads` threads and gives each outcome to `done`, in order, as soon as those before it are there.

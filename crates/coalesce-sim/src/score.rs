@@ -89,6 +89,11 @@ pub struct Contest {
     pub duration: Time,
 }
 
+/// The text forms of `none` and then these policies.
+pub(crate) fn beside_baseline(policies: &[Contender]) -> Vec<String> {
+    std::iter::once(BASELINE.to_owned()).chain(policies.iter().map(ToString::to_string)).collect()
+}
+
 impl Contest {
     /// Every policy that users can choose, but for `none`.
     ///
@@ -105,8 +110,7 @@ impl Contest {
     /// # Errors
     /// A workload with a value that is not allowed.
     pub fn jobs(&self) -> Result<Vec<Job>, Wrong> {
-        let texts: Vec<_> =
-            std::iter::once(BASELINE.to_owned()).chain(self.policies.iter().map(ToString::to_string)).collect();
+        let texts = beside_baseline(&self.policies);
         let mut jobs = Vec::new();
         for workload in &self.workloads {
             for seed in 1..=self.seeds {

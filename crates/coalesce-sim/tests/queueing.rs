@@ -1,23 +1,12 @@
 //! What queueing theory says about models that are simple enough.
 
+mod free_machine;
+
 use coalesce_sim::outcome::Outcome;
 use coalesce_sim::plan::{Device, Distribution, Hypervisor, Kind, Machine, Plan, Steal, Thread};
 use coalesce_sim::run::run;
 use coalesce_sim::units::{Cost, Rate, Time};
-
-/// A machine on which nothing costs anything.
-fn free() -> Machine {
-    let nothing = Cost::Time(0);
-    Machine {
-        submit_call: nothing,
-        submit: nothing,
-        interrupt: nothing,
-        complete: nothing,
-        context_switch: nothing,
-        reap: nothing,
-        ..Machine::default()
-    }
-}
+use free_machine::free;
 
 fn plan(machine: Machine, device: Device, thread: Thread) -> Plan {
     let mut plan = Plan::new("queueing", device);

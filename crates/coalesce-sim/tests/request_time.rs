@@ -1,23 +1,13 @@
 //! The requesters' time of loads that are simple enough to compute it by hand, on a machine on which only what is said costs
 //! anything.
 
+mod free_machine;
+
 use coalesce_sim::outcome::Outcome;
 use coalesce_sim::plan::{Arrivals, Device, Distribution, Kind, Machine, Operation, Plan, Said, Thread};
 use coalesce_sim::run::run;
 use coalesce_sim::units::{Cost, Rate, Time};
-
-fn free() -> Machine {
-    let nothing = Cost::Time(0);
-    Machine {
-        submit_call: nothing,
-        submit: nothing,
-        interrupt: nothing,
-        complete: nothing,
-        context_switch: nothing,
-        reap: nothing,
-        ..Machine::default()
-    }
-}
+use free_machine::free;
 
 /// 100 ms of these threads, under `none`, on a device that serves one command after the other.
 fn outcome_on(machine: Machine, service: u64, threads: Vec<Thread>) -> Outcome {

@@ -3,14 +3,13 @@
 use super::{Pair, jobs, loads, pairs, table};
 use crate::contender::Contender;
 use crate::run::command::{JOBS_MAX, with_bar};
-use crate::run::run_jobs;
+use crate::run::{cpus, run_jobs};
 use crate::units::Time;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use coalesce_charts::counted;
 use coalesce_policy::parse_duration;
 use std::io::Write as _;
-use std::num::NonZero;
 use std::sync::atomic::AtomicU64;
 
 /// Loads with random seeds, at most.
@@ -88,14 +87,11 @@ impl Command {
         let jobs = jobs(&loads, &policies)?;
         if self.print {
             for load in &loads {
-                let names = ["none".to_owned()].into_iter().chain(policies.iter().map(ToString::to_string));
-                let plan = crate::plan::Plan { policies: names.collect(), ..load.plan.clone() };
-                println!("{}", toml::to_string(&plan).context("a plan has a text form")?);
+                println!("{}", toml::to_string(&load.under(&policies)).context("a plan has a text form")?);
             }
             return Ok(());
         }
-        let available = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = self.jobs.map_or_else(available, usize::from);
+        let threads = self.jobs.map_or_else(cpus, usize::from);
         let progress = AtomicU64::new(0);
         let outcomes = with_bar(&jobs, &progress, || run_jobs(&jobs, threads, &progress, |_, _| {}))?;
         let pairs = pairs(&loads, &outcomes).context("--duration")?;

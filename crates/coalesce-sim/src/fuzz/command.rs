@@ -1,11 +1,10 @@
 //! `coalesce-sim fuzz`: the command line, and what it prints.
 
 use super::plan;
-use crate::run::run;
+use crate::run::{cpus, run};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use coalesce_charts::counted;
-use std::num::NonZero;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,7 +74,7 @@ pub fn check(seeds: Range<u64>) -> (u64, Vec<(u64, String)>) {
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..std::thread::available_parallelism().map_or(1, NonZero::get) {
+        for _ in 1..cpus() {
             scope.spawn(work);
         }
         work();

@@ -5,9 +5,8 @@ use crate::engine::{Wanted, simulate};
 use crate::event::Event;
 use crate::outcome::{Outcome, ThreadOutcome};
 use crate::plan::Plan;
-use crate::run::{Job, jobs, run_jobs};
+use crate::run::{Job, cpus, jobs, run_jobs};
 use anyhow::Context as _;
-use std::num::NonZero;
 use std::sync::atomic::AtomicU64;
 
 macro_rules! plans {
@@ -66,8 +65,7 @@ impl Runs {
     /// # Errors
     /// A policy that a clock in ns cannot carry, or a run in which an interrupt was lost.
     pub fn new(jobs: &[Job], progress: &AtomicU64) -> anyhow::Result<Self> {
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let outcomes = run_jobs(jobs, threads, progress, |_, _| {})?;
+        let outcomes = run_jobs(jobs, cpus(), progress, |_, _| {})?;
         for outcome in &outcomes {
             let Outcome { plan, policy, settings, verdict, .. } = outcome;
             anyhow::ensure!(verdict.is_clean(), "{plan}, {policy}, {settings:?}: {:?}", verdict.violations);

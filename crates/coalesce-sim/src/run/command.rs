@@ -1,7 +1,7 @@
 //! `coalesce-sim run`: the command line, and what it prints.
 
 use super::report::report;
-use super::{Job, jobs, run_jobs};
+use super::{Job, cpus, jobs, run_jobs};
 use crate::outcome::{Outcome, ThreadOutcome};
 use crate::plan::Plan;
 use crate::report::{Outputs, refuse_input, text};
@@ -10,7 +10,6 @@ use clap::Args;
 use coalesce_cli::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal as _, Write as _};
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -68,8 +67,7 @@ impl Command {
         let mut plan = Plan::read(&self.plan)?;
         plan.seed = self.seed.unwrap_or(plan.seed);
         let jobs = jobs(&plan)?;
-        let available = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = self.jobs.map_or_else(available, usize::from);
+        let threads = self.jobs.map_or_else(cpus, usize::from);
 
         let progress = AtomicU64::new(0);
         let began = Instant::now();

@@ -4,13 +4,12 @@ use super::workload::Workload;
 use super::{Contest, DURATION, frontier};
 use crate::contender::Contender;
 use crate::run::command::{JOBS_MAX, with_bar};
-use crate::run::run_jobs;
+use crate::run::{cpus, run_jobs};
 use crate::units::Time;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use coalesce_policy::{SpecError, parse_duration};
 use std::io::Write as _;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
@@ -98,8 +97,7 @@ impl Command {
         let policies = self.policies.map_or_else(Contest::policies, |Policies(policies)| policies);
         let contest = Contest { workloads, policies, seeds: self.seeds, duration: self.duration };
         let jobs = contest.jobs()?;
-        let available = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = self.jobs.map_or_else(available, usize::from);
+        let threads = self.jobs.map_or_else(cpus, usize::from);
         let progress = AtomicU64::new(0);
         let outcomes = with_bar(&jobs, &progress, || run_jobs(&jobs, threads, &progress, |_, _| {}))?;
         let board = contest.score(&outcomes)?;
