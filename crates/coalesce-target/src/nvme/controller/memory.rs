@@ -114,6 +114,12 @@ impl Ready {
             .chain(self.shadow.iter_mut().flat_map(|pages| &mut pages.places).map(|place| (What::Shadow, place)))
     }
 
+    /// Notes whether nothing is away.
+    fn note_whole(&mut self) {
+        let is_whole = self.places().all(|(_, place)| !place.is_away);
+        self.is_whole = is_whole;
+    }
+
     /// What the host needs when it rings the doorbell of a submission queue, and is away.
     fn missing(&mut self, id: usize) -> Option<(What, Range<u64>)> {
         let cq = match id {
@@ -148,18 +154,15 @@ impl Controller {
         let [sq, cq] = &mut ready.admin;
         if sq.leaves(memory) {
             ready.admin_sq.suspend();
-            ready.is_whole = false;
         }
         if cq.leaves(memory) {
             ready.session.admin().suspend();
-            ready.is_whole = false;
         }
         for (id, sq) in (0..).zip(&mut ready.sqs) {
             if let Some(sq) = sq
                 && sq.place.leaves(memory)
             {
                 tell(sq.thread, Box::new(move |vector| vector.suspend_sq(id)));
-                ready.is_whole = false;
             }
         }
         for (id, cq) in (0..).zip(&mut ready.cqs) {
@@ -167,7 +170,6 @@ impl Controller {
                 && cq.place.leaves(memory)
             {
                 tell(cq.thread, Box::new(move |vector| vector.suspend_cq(id)));
-                ready.is_whole = false;
             }
         }
         if let Some(pages) = &mut ready.shadow {
@@ -175,9 +177,9 @@ impl Controller {
             if values.leaves(memory) | events.leaves(memory) {
                 pages.shadow = None;
                 (0..queues.len()).for_each(|thread| tell(thread, Box::new(Vector::suspend_shadow)));
-                ready.is_whole = false;
             }
         }
+        ready.note_whole();
     }
 
     /// Guest memory was mapped: resumes what lies in it.
@@ -220,8 +222,7 @@ impl Controller {
         if let Some(slices) = sq.returns(memory) {
             ready.admin_sq.resume(slices);
         }
-        let is_whole = ready.places().all(|(_, place)| !place.is_away);
-        ready.is_whole = is_whole;
+        ready.note_whole();
         let returned = list(ready, |place| !place.is_away && std::mem::take(&mut place.is_reported));
         if let Some(returned) = returned {
             info!(disk = self.disk.name, "guest memory is mapped again, and goes on in use: {returned}");
