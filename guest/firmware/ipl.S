@@ -58,9 +58,5 @@ event_sccb:
 event_end:
 	.balign	4096
 pattern:
-	.set	n, 0
-	.rept	WORDS
-	.long	(n * 0x9e3779b1) & 0xffffffff
-	.set	n, n + 1
-	.endr
+	.include "pattern.inc"
 pattern_end:

@@ -25,7 +25,7 @@ partition() { # IMAGE NUMBER FLAG TYPE FIRST SECTORS
 }
 program() { # NAME SOURCE TOOLS AS-OPTIONS LD-OPTIONS
   # shellcheck disable=SC2086 # lists of words
-  "$3as" $4 --defsym WORDS=262144 -I "$tmp" -o "$tmp/$1.o" "$here/$2"
+  "$3as" $4 --defsym WORDS=262144 -I "$here" -I "$tmp" -o "$tmp/$1.o" "$here/$2"
   # shellcheck disable=SC2086
   "$3ld" $5 -o "$tmp/$1" "$tmp/$1.o"
 }

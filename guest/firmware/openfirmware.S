@@ -46,11 +46,7 @@ write:	.long	name_write, 3, 1, 0, line, line_end - line, 0
 exit:	.long	name_exit, 0, 0
 stdout:	.long	0
 pattern:
-	.set	n, 0
-	.rept	WORDS
-	.long	(n * 0x9e3779b1) & 0xffffffff
-	.set	n, n + 1
-	.endr
+	.include "pattern.inc"
 name_find:	.asciz	"finddevice"
 name_get:	.asciz	"getprop"
 name_write:	.asciz	"write"
