@@ -416,10 +416,7 @@ unsafe impl Source for Vring {
         if self.kicks_of_nothing < 2 {
             return None;
         }
-        let _ = self.enable_kicks(); // takes back the flag in the used ring, which is our own
-        let is_doubted = self.memory.is_blank_and_news();
-        let _ = self.disable_kicks();
-        is_doubted.then_some(NOT_SHARED)
+        self.memory.is_blank_and_news().then_some(NOT_SHARED)
     }
 
     fn enable_kicks(&mut self) -> Result<bool, Broken> {
@@ -430,7 +427,11 @@ unsafe impl Source for Vring {
         Ok(has_more)
     }
 
+    /// Not in an untouched ring: its flag would make memory that no guest has written to look written to, see `after_kick`.
     fn disable_kicks(&mut self) -> Result<(), Broken> {
+        if self.is_untouched() {
+            return Ok(());
+        }
         self.queue.disable_notification(&*self.memory).map_err(|_| NO_USED_RING)?;
         if !self.queue.event_idx_enabled() {
             self.log_used(0, 2); // the flag
