@@ -1,45 +1,17 @@
 //! Replay: every format is read right, what is wrong with a trace is said, and policies do what they must with it.
 
-use coalesce_sim::contender::Contender;
-use coalesce_sim::replay::trace::{Counts, Format, Moment, Options, Step, Trace};
-use coalesce_sim::replay::{Replay, replay};
-use std::io::Cursor;
-use std::path::PathBuf;
+mod reading;
 
-fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(name)
-}
+use coalesce_sim::contender::Contender;
+use coalesce_sim::replay::trace::{Counts, Format, Moment, Options, Trace};
+use coalesce_sim::replay::{Replay, replay};
+use reading::{counts, error, of_text, path, steps};
 
 fn text(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap()
 }
 
-fn of_text(text: &str, options: Options) -> Trace {
-    Trace::new(Box::new(Cursor::new(text.to_owned().into_bytes())), options)
-}
-
 const LENIENT: Options = Options { format: None, lenient: true, per_cpu: false };
-
-fn steps(trace: &mut Trace) -> Vec<Step> {
-    std::iter::from_fn(|| trace.step().unwrap()).collect()
-}
-
-fn counts(text: &str) -> Counts {
-    let mut trace = of_text(text, Options::default());
-    steps(&mut trace);
-    trace.counts()
-}
-
-fn error(text: &str) -> String {
-    let mut trace = of_text(text, Options::default());
-    loop {
-        match trace.step() {
-            Ok(Some(_)) => {}
-            Ok(None) => return String::new(),
-            Err(error) => return error.to_string(),
-        }
-    }
-}
 
 fn contenders(texts: &[&str]) -> Vec<Contender> {
     texts.iter().map(|text| text.parse().unwrap()).collect()

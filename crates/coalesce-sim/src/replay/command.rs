@@ -183,6 +183,8 @@ pub fn notes(trace: &Trace) -> Vec<String> {
         (counts.malformed, "malformed lines, skipped"),
         (counts.cut, "last line, which has no end, skipped"),
         (counts.unmatched, "completions without a submission, which came before the trace or was lost by it"),
+        (counts.lost, "events that the recorder says it lost"),
+        (counts.queued, "commands submitted when they were queued, as their device (dm, md) has no requests"),
         (counts.resubmitted, "commands submitted again while in flight, whose completions are missing"),
         (counts.in_flight_end, "commands still in flight at the end"),
         (counts.out_of_order, "lines out of order, sorted by time"),

@@ -6,6 +6,7 @@ mod blkparse;
 mod fio;
 mod flight;
 mod json;
+mod lost;
 mod text;
 
 use anyhow::{Context as _, Result, bail};
@@ -142,6 +143,10 @@ pub struct Counts {
     pub resubmitted: u64,
     /// Commands given back to the host's queue, to be submitted again.
     pub requeued: u64,
+    /// Commands whose submission is their queueing (blkparse's Q), as their device has no requests: dm, md.
+    pub queued: u64,
+    /// Events that the recorder says it lost.
+    pub lost: u64,
     /// Lines earlier than the one before them.
     pub out_of_order: u64,
     /// Of those, how many came too late to be put in order; they happen at the time of what came before.
@@ -324,13 +329,13 @@ impl Trace {
     /// Opens a file, or standard input where the path is `-`.
     ///
     /// # Errors
-    /// The file cannot be opened, or is a log of fio's submission latencies: its lines look like those of a clat log.
+    /// The file cannot be opened, or its name is that of a log of fio's whose lines look like those of a clat log.
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::new(Box::new(BufReader::new(std::io::stdin())), options));
         }
-        if path.file_name().is_some_and(|name| name.to_string_lossy().contains("_slat.")) {
-            bail!("trace {}: slat is the time that fio takes to submit; replay the clat log", path.display());
+        if let Some(why) = path.file_name().and_then(|name| fio::refusal(&name.to_string_lossy())) {
+            bail!("trace {}: {why}; replay the clat log", path.display());
         }
         let file = File::open(path).with_context(|| format!("trace {}", path.display()))?;
         Ok(Self::new(Box::new(BufReader::with_capacity(1 << 18, file)), options))
@@ -477,8 +482,13 @@ impl Trace {
         self.sink.counts.lines += 1;
         let is_cut = !line.ends_with(b"\n") && (len as u64) < LINE_MAX;
         let line = String::from_utf8_lossy(&line);
-        let line = line.trim_end();
+        let line = line.trim_start_matches('\u{feff}').trim_end(); // Windows begins a text with a byte order mark
         if line.is_empty() {
+            return Ok(());
+        }
+        if let Some(lost) = lost::events(line) {
+            self.sink.counts.lost = self.sink.counts.lost.saturating_add(lost);
+            self.sink.other();
             return Ok(());
         }
         if self.parser.is_none() {

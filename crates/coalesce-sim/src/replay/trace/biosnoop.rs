@@ -7,7 +7,7 @@
 //!
 //! There are several versions (bcc with -Q or -P, libbpf, bpftrace): the heading says which columns there are. The time is
 //! that of the completion. A command's name may have spaces: columns before it are counted from the left, others from the
-//! right.
+//! right. It may be empty, and bcc prints no space after BYTES: what is wider than its column runs into the next.
 
 use super::text::ns;
 use super::{Op, Request, Sink};
@@ -25,7 +25,10 @@ struct Columns {
     latency: Column,
     latency_unit: u64,
     disk: Option<Column>,
+    minor: Option<Column>, // bpftrace names a disk by two numbers
     kind: Option<Column>,
+    after_bytes: Option<(usize, bool)>,   // from the right, and whether it is a letter
+    comm: Option<std::ops::Range<usize>>, // in characters
 }
 
 /// A column, from the left or from the right.
@@ -69,6 +72,7 @@ impl Columns {
         let heads: Vec<_> = header.split_ascii_whitespace().collect();
         let find = |name: &str| heads.iter().position(|head| head.split('(').next() == Some(name));
         let comm = find("COMM").unwrap_or(0);
+        let start = |index: usize| heads[index].as_ptr() as usize - header.as_ptr() as usize;
         let column = |name| {
             find(name)
                 .map(|index| if index < comm { Column::Left(index) } else { Column::Right(heads.len() - 1 - index) })
@@ -83,9 +87,52 @@ impl Columns {
             latency: column("LAT").ok_or("the heading has no LAT")?,
             latency_unit: unit("LAT")?,
             disk: column("DISK"),
+            minor: find("DISK").filter(|disk| heads.get(disk + 1) == Some(&"ID")).and_then(|_| column("ID")),
             kind: column("T"),
+            after_bytes: find("BYTES").and_then(|bytes| {
+                let after = heads.get(bytes + 1)?;
+                Some((heads.len() - 2 - bytes, *after == "P"))
+            }),
+            comm: find("COMM").and_then(|comm| Some(start(comm)..start((comm + 1 < heads.len()).then_some(comm + 1)?))),
         })
     }
+
+    /// The fields of a line, each of its column.
+    fn fields<'a>(&self, line: &'a str) -> Result<Vec<&'a str>, String> {
+        let mut fields: Vec<_> = line.split_ascii_whitespace().collect();
+        if let Some((from_right, is_letter)) = self.after_bytes
+            && let Some(index) = fields.len().checked_sub(1 + from_right)
+            && let Some((bytes, after)) = split_bytes(fields[index], is_letter)
+        {
+            fields.splice(index..=index, [bytes, after]);
+        }
+        let has_no_comm = || {
+            let place = self.comm.clone()?;
+            line.get(place).map(|comm| comm.trim().is_empty())
+        };
+        if fields.len() + 1 == self.count && has_no_comm() == Some(true) {
+            return Ok(fields);
+        }
+        match fields.len() {
+            count if count < self.count => Err(format!("has {count} fields, the heading has {}", self.count)),
+            _ => Ok(fields),
+        }
+    }
+}
+
+/// BYTES and what is printed behind it without a space: a letter, which is missing at a disk's first command, or a time of a
+/// second and more with two decimals. The time begins where BYTES are whole sectors.
+fn split_bytes(text: &str, is_letter: bool) -> Option<(&str, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    if is_letter {
+        return (digits > 0 && text.len() <= digits + 1).then(|| text.split_at(digits));
+    }
+    let width = "BYTES  ".len();
+    let mut places = width..=digits.checked_sub("1000".len()).filter(|last| *last >= width && text.len() > digits)?;
+    let is_sectors = |at: &usize| {
+        text[..*at].parse().is_ok_and(|bytes: u64| bytes.is_multiple_of(512)) && !text[*at..].starts_with('0')
+    };
+    places.find(is_sectors).map(|at| text.split_at(at))
 }
 
 impl Biosnoop {
@@ -111,10 +158,7 @@ impl Biosnoop {
             sink.other(); // bpftrace has a second line of headings
             return Ok(());
         }
-        let fields: Vec<_> = line.split_ascii_whitespace().collect();
-        if fields.len() < columns.count {
-            return Err(format!("has {} fields, the heading has {}", fields.len(), columns.count));
-        }
+        let fields = columns.fields(line)?;
         let at = ns(fields[0], columns.time_unit).ok_or_else(|| format!("time is {:?}, not a number", fields[0]))?;
         let latency = columns.latency.of(&fields);
         let latency =
@@ -126,8 +170,34 @@ impl Biosnoop {
             None => Op::Flush,
             _ => Op::Other,
         };
-        let queue = sink.queue(columns.disk.map_or("disk", |disk| disk.of(&fields)));
+        let disk = columns.disk.map_or("disk", |disk| disk.of(&fields));
+        let queue = match columns.minor {
+            Some(minor) => sink.queue(&format!("{disk},{}", minor.of(&fields))),
+            None => sink.queue(disk),
+        };
         sink.command(at, latency, queue, Request { op, ..Request::default() });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_into_its_neighbour_is_taken_apart() {
+        for (text, is_letter, expected) in [
+            ("1048576R", true, Some(("1048576", "R"))),
+            ("4096", true, Some(("4096", ""))),
+            ("R", true, None),
+            ("1048576?", true, Some(("1048576", "?"))),
+            ("10485761234.56", false, Some(("1048576", "1234.56"))),
+            ("214748364801234.56", false, Some(("21474836480", "1234.56"))),
+            ("4096   ", false, None),
+            ("12345678", false, None),
+            ("999999.99", false, None),
+        ] {
+            assert_eq!(split_bytes(text, is_letter), expected, "{text}");
+        }
     }
 }

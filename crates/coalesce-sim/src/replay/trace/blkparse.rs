@@ -7,19 +7,51 @@
 //!
 //! Device, CPU, sequence number, seconds, process, action, what the command does, sector and sectors, and the process's
 //! name or, in square brackets at a completion, its error. D: given to the device. C: completed. R: given back.
+//!
+//! A passthrough command has its size in bytes where others have the sector, and at its completion nothing: only what
+//! stands before a `+` is a sector. A device that is made of others (dm, md) is given its commands when they are queued (Q):
+//! it has no D. Where the trace has the devices below it, too (A says so), only theirs count.
 
 use super::text::{ns, number};
-use super::{Op, RawWhat, Request, Sink};
+use super::{Op, QUEUES_MAX, RawWhat, Request, Sink};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 
 /// Seconds, in ns.
 const SECOND: u64 = 1_000_000_000;
 /// A flush has no sector.
 const FLUSH: u64 = u64::MAX;
+/// Nor has a passthrough command.
+const PASSTHROUGH: u64 = u64::MAX - 1;
+/// Commands of a device that are remembered until it is known what gives them to it.
+const QUEUED_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub struct Blkparse {
     per_cpu: bool,
     is_summary: bool,
+    devices: HashMap<u64, Given>,
+}
+
+/// What gives a device its commands.
+#[derive(Debug)]
+enum Given {
+    /// Not known yet. What was queued.
+    Unknown(VecDeque<Queued>),
+    /// Being issued (D).
+    Issue,
+    /// Being queued (Q), as it has no requests of its own.
+    Queue,
+    /// Nothing that counts: the devices that it consists of are in the trace.
+    Below,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    at: u64,
+    key: u64,
+    cpu: u32,
+    request: Request,
 }
 
 /// Whether this is an event and not something else that has numbers.
@@ -54,8 +86,8 @@ fn request(rwbs: &str) -> Request {
 }
 
 impl Blkparse {
-    pub const fn new(per_cpu: bool) -> Self {
-        Self { per_cpu, is_summary: false }
+    pub fn new(per_cpu: bool) -> Self {
+        Self { per_cpu, is_summary: false, devices: HashMap::new() }
     }
 
     pub fn line(&mut self, line: &str, sink: &mut Sink) -> Result<(), String> {
@@ -75,23 +107,66 @@ impl Blkparse {
         let at = ns(time, SECOND).ok_or_else(|| format!("time is {time:?}, not in seconds"))?;
         let _: u64 = number("process", field("the process")?)?;
         let action = field("the action")?;
-        if !matches!(action, "D" | "C" | "R") {
+        if action == "A"
+            && let Some((_, above)) = line.split_once("<- (")
+            && let Some(above) = above.split_once(')').and_then(|(above, _)| self::device(above))
+        {
+            let given = self.given(above)?;
+            if !matches!(given, Given::Issue) {
+                *given = Given::Below;
+            }
+        }
+        let per_cpu = self.per_cpu;
+        let given = self.given(device)?;
+        if matches!(action, "G" | "I" | "D") {
+            *given = Given::Issue; // only requests are allocated, inserted and issued
+        }
+        if !matches!(action, "D" | "C" | "R" | "Q")
+            || matches!(given, Given::Below)
+            || (action == "Q" && matches!(given, Given::Issue))
+        {
             sink.other();
             return Ok(());
         }
         let request = request(field("what the command does")?);
-        let sector = fields.next().filter(|text| !text.starts_with('['));
+        let sector = fields.next().filter(|_| fields.next() == Some("+"));
         let key = match sector {
             _ if request.op == Op::Flush => FLUSH,
             Some(sector) => number("sector", sector)?,
-            None => 0, // a command of the device's own, such as SMART
+            None => PASSTHROUGH,
+        };
+        let queue = |cpu: u32, sink: &mut Sink| {
+            if per_cpu { sink.queue(&format!("{name} cpu {cpu}")) } else { sink.queue(name) }
+        };
+        let submit = |queued: &Queued, sink: &mut Sink| {
+            sink.counts.queued += 1;
+            let what = RawWhat::Submit(queue(queued.cpu, sink), queued.request);
+            sink.push(queued.at, device, queued.key, what);
         };
         let what = match action {
-            "D" => RawWhat::Submit(self.queue(name, cpu, sink), request),
+            "D" => RawWhat::Submit(queue(cpu, sink), request),
+            "Q" => {
+                let queued = Queued { at, key, cpu, request };
+                if let Given::Unknown(all) = given {
+                    sink.other();
+                    all.truncate(QUEUED_MAX - 1);
+                    all.push_front(queued);
+                } else {
+                    submit(&queued, sink);
+                }
+                return Ok(());
+            }
             "C" => {
                 let error = line.rsplit_once('[').and_then(|(_, error)| error.strip_suffix(']'));
                 let error: i64 = number("error", error.ok_or("ends before the error")?.trim())?;
-                RawWhat::Complete(self.queue(name, cpu, sink), error != 0)
+                if let Given::Unknown(all) = given
+                    && all.iter().any(|queued| queued.key == key)
+                {
+                    sink.counts.other -= all.len() as u64;
+                    all.iter().rev().for_each(|queued| submit(queued, sink));
+                    *given = Given::Queue;
+                }
+                RawWhat::Complete(queue(cpu, sink), error != 0)
             }
             _ => RawWhat::Requeue,
         };
@@ -99,8 +174,16 @@ impl Blkparse {
         Ok(())
     }
 
-    fn queue(&self, device: &str, cpu: u32, sink: &mut Sink) -> usize {
-        if self.per_cpu { sink.queue(&format!("{device} cpu {cpu}")) } else { sink.queue(device) }
+    /// What gives a device its commands, as far as that is known.
+    fn given(&mut self, device: u64) -> Result<&mut Given, String> {
+        let count = self.devices.len();
+        match self.devices.entry(device) {
+            Entry::Occupied(given) => Ok(given.into_mut()),
+            Entry::Vacant(_) if count == QUEUES_MAX => {
+                Err(format!("device is one more than the {QUEUES_MAX} that a trace may have"))
+            }
+            Entry::Vacant(place) => Ok(place.insert(Given::Unknown(VecDeque::new()))),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The time is in ms, which is too coarse for anything that coalescing is about. With `log_issue_time=1` (and
 //! `log_offset=1`), the clat log has the time of issue in ns: completion is then issue time plus latency, exactly.
-//! Averages (`log_avg_msec`) are not commands and cannot be distinguished from them.
+//! Averages (`log_avg_msec`) are not commands: their block size is 0. Nor are the lines of `_bw` and `_iops` logs, which look
+//! like those of latencies; of an `_iops` log without averages the value is 1.
 //!
 //! The slat log has the same fields. Its lines are written when the command is submitted, so that issue time plus value, which is
 //! no completion, can be later than the ms in which the line was written. In a clat log it cannot.
@@ -13,6 +14,17 @@ use super::{Op, Request, Sink};
 const MS: u64 = 1_000_000;
 /// fio rounds the time of a line to µs on its way to ms.
 const ROUNDING: u64 = 1000;
+
+/// Why a log of this name is no trace.
+pub fn refusal(name: &str) -> Option<&'static str> {
+    let is = |kind: &str| name.contains(&format!("_{kind}."));
+    match () {
+        () if is("slat") => Some("slat is the time that fio takes to submit"),
+        () if is("bw") => Some("fio's bw log has bandwidths in KiB/s"),
+        () if is("iops") => Some("fio's iops log has rates"),
+        () => None,
+    }
+}
 
 /// Whether this is a line of such a log.
 pub fn is_sample(line: &str) -> bool {
@@ -43,7 +55,15 @@ pub fn line(line: &str, sink: &mut Sink) -> Result<u64, String> {
         3..=5 => Op::Flush,
         other => return Err(format!("direction is {other}, not 0 to 5")),
     };
-    let _: u64 = number("block size", fields[3])?;
+    let bytes: u64 = number("block size", fields[3])?;
+    if bytes == 0 && matches!(op, Op::Read | Op::Write | Op::Other) {
+        return Err("block size is 0: an average (log_avg_msec), or of a bw or iops log; record a clat log without \
+                    log_avg_msec"
+            .into());
+    }
+    if latency == 1 {
+        return Err("value is 1, a rate and not a latency in ns: it is of an iops log; replay the clat log".into());
+    }
     let priority = match fields.get(5).or(fields.get(4)) {
         Some(text) => match text.strip_prefix("0x") {
             Some(digits) => {
