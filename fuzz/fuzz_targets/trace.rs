@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a trace. The first of them says how it is read: `@` in the format that is found out, `A` to `D` as
-//! blkparse, biosnoop, fio and JSON; 8 more is lenient, 16 more has a queue for each CPU.
+//! Arbitrary bytes as a trace. The first of them says how it is read: `@` in the format that is found out, the letters from `A`
+//! on in the formats' order; 16 more is lenient, 32 more has a queue for each CPU.
 //!
 //! What is read is in order of time and adds up, strict and lenient readers agree, and every policy interrupts for what completed,
 //! once and in time.
@@ -18,7 +18,8 @@ static POLICIES: LazyLock<Vec<Contender>> = LazyLock::new(|| {
     texts.iter().map(|text| text.parse().expect("a policy")).collect()
 });
 
-const FORMATS: [Format; 4] = [Format::Blkparse, Format::Biosnoop, Format::Fio, Format::Json];
+/// In the order of `Format`.
+const FORMATS: [Format; 5] = [Format::Blkparse, Format::Biosnoop, Format::Fio, Format::Json, Format::Tracepoint];
 
 fn open(text: &[u8], options: Options) -> Trace {
     Trace::new(Box::new(Cursor::new(text.to_vec())), options)
@@ -57,8 +58,8 @@ fn read(text: &[u8], options: Options) -> Option<Counts> {
 
 fuzz_target!(|input: &[u8]| {
     let Some((how, text)) = input.split_first() else { return };
-    let format = usize::from(how & 7).checked_sub(1).and_then(|index| FORMATS.get(index)).copied();
-    let options = Options { format, lenient: how & 8 != 0, per_cpu: how & 16 != 0 };
+    let format = usize::from(how & 15).checked_sub(1).and_then(|index| FORMATS.get(index)).copied();
+    let options = Options { format, lenient: how & 16 != 0, per_cpu: how & 32 != 0 };
     let counts = read(text, options);
     let replayed = replay(&mut open(text, options), &POLICIES, None);
     assert_eq!(replayed.is_ok(), counts.is_some());

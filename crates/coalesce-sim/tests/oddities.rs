@@ -42,6 +42,18 @@ fn a_passthrough_command_is_matched_although_it_has_no_sector() {
     assert_eq!(slots[8], slots[6], "that of sector 0 completes, not the one without a sector");
 }
 
+/// The block layer makes a flush of a write without data that asks for one, and ends both.
+#[test]
+fn a_request_that_asked_for_a_flush_does_not_complete_twice() {
+    let text = "\
+254,0    1      234     0.439848261   136  D  FN [kworker/1:1H]
+254,0    1      244     0.467317918   154  C  FN 0 [0]
+254,0    1      245     0.467703887   154  C  WS 0 [0]
+";
+    let counts = counts(text);
+    assert_eq!((counts.completions, counts.unmatched, counts.other), (1, 0, 1));
+}
+
 const DM: &str = "\
 253,0   0        1     0.000010000  4711  Q   R 100000 + 8 [fio]
 253,0   1        2     0.000020000  4711  Q   W 100008 + 8 [fio]

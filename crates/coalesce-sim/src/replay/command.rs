@@ -30,7 +30,7 @@ pub struct TraceArgs {
     #[arg(long)]
     pub lenient: bool,
 
-    /// blkparse: one interrupt vector per submitting CPU, instead of one per device
+    /// blkparse, events of the block layer: one interrupt vector per submitting CPU, instead of one per device
     #[arg(long)]
     pub per_cpu: bool,
 }
@@ -113,6 +113,9 @@ EXAMPLES
       coalesce-sim replay disk.trace --optimum --budget 1% --max-hold 100us
   A disk of this machine for ten seconds, under every policy:
       blktrace -d /dev/nvme0n1 -w 10 -o - | blkparse -i - | coalesce-sim replay -
+  An NVMe disk's queues, from the events of Linux's driver (docs/traces.md has more formats):
+      perf record -a -e nvme:nvme_setup_cmd,nvme:nvme_complete_rq -- sleep 10
+      perf script --ns | coalesce-sim replay -
   Three policies only:
       coalesce-sim replay disk.trace --policy none --policy nvme:thr=7,time=100us \\
           --policy cint:delta=6us
@@ -214,6 +217,7 @@ fn name_of(format: Format) -> &'static str {
         Format::Biosnoop => "biosnoop",
         Format::Fio => "fio",
         Format::Json => "json",
+        Format::Tracepoint => "tracepoint",
     }
 }
 

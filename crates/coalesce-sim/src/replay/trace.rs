@@ -7,7 +7,9 @@ mod fio;
 mod flight;
 mod json;
 mod lost;
+mod rwbs;
 mod text;
+mod tracepoint;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
@@ -45,6 +47,9 @@ pub enum Format {
     Fio,
     /// This project's JSON lines, as coalesce-target --record writes them
     Json,
+    /// perf script, ftrace's trace_pipe, trace-cmd report, or bpftrace's printf, of nvme_setup_cmd and nvme_complete_rq, or of
+    /// block_rq_issue and block_rq_complete
+    Tracepoint,
 }
 
 impl Format {
@@ -55,6 +60,7 @@ impl Format {
             Self::Biosnoop => biosnoop::is_header(line),
             Self::Fio => fio::is_sample(line),
             Self::Json => line.trim_start().starts_with('{'),
+            Self::Tracepoint => tracepoint::is_event(line),
         };
         Self::value_variants().iter().copied().find(is_format)
     }
@@ -256,6 +262,7 @@ enum Parser {
     Biosnoop(biosnoop::Biosnoop),
     Fio { resolution: u64 },
     Json,
+    Tracepoint(tracepoint::Tracepoint),
 }
 
 impl Parser {
@@ -265,6 +272,7 @@ impl Parser {
             Format::Biosnoop => Self::Biosnoop(biosnoop::Biosnoop::default()),
             Format::Fio => Self::Fio { resolution: 1 },
             Format::Json => Self::Json,
+            Format::Tracepoint => Self::Tracepoint(tracepoint::Tracepoint::new(per_cpu)),
         }
     }
 
@@ -274,6 +282,7 @@ impl Parser {
             Self::Biosnoop(biosnoop) => biosnoop.line(line, sink),
             Self::Fio { resolution } => fio::line(line, sink).map(|of_line| *resolution = of_line),
             Self::Json => json::line(line, sink),
+            Self::Tracepoint(tracepoint) => tracepoint.line(line, sink),
         }
     }
 
@@ -281,7 +290,7 @@ impl Parser {
     /// ends: those that began before others and end after them are among the next.
     const fn window(&self) -> usize {
         match self {
-            Self::Blkparse(_) => 1 << 12,
+            Self::Blkparse(_) | Self::Tracepoint(_) => 1 << 12,
             Self::Json => 1 << 16, // queues of a target write in turns, a thousand lines each
             Self::Biosnoop(_) | Self::Fio { .. } => 1 << 17,
         }
@@ -292,12 +301,17 @@ impl Parser {
             Self::Blkparse(_) | Self::Json => 1,
             Self::Biosnoop(biosnoop) => biosnoop.resolution(),
             Self::Fio { resolution } => *resolution,
+            Self::Tracepoint(tracepoint) => tracepoint.resolution(),
         }
     }
 
     /// Whether a key belongs to one command in flight at most.
-    const fn has_unique_keys(&self) -> bool {
-        !matches!(self, Self::Blkparse(_))
+    fn has_unique_keys(&self) -> bool {
+        match self {
+            Self::Blkparse(_) => false,
+            Self::Tracepoint(tracepoint) => tracepoint.has_unique_keys(),
+            Self::Biosnoop(_) | Self::Fio { .. } | Self::Json => true,
+        }
     }
 }
 
@@ -308,7 +322,7 @@ pub struct Options {
     pub format: Option<Format>,
     /// Malformed lines are skipped, and counted.
     pub lenient: bool,
-    /// blkparse: a vector for each CPU that submits, instead of one for each device.
+    /// blkparse, events of the block layer: a vector for each CPU that submits, instead of one for each device.
     pub per_cpu: bool,
 }
 
@@ -496,7 +510,7 @@ impl Trace {
         }
         let outcome = match &mut self.parser {
             Some((_, parser)) => parser.line(line, &mut self.sink),
-            None if biosnoop::is_preamble(line) => Ok(()),
+            None if biosnoop::is_preamble(line) || tracepoint::is_heading(line) => Ok(()),
             None => Err(NO_FORMAT.into()),
         };
         if let Err(problem) = outcome {

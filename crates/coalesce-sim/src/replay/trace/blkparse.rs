@@ -12,17 +12,11 @@
 //! stands before a `+` is a sector. A device that is made of others (dm, md) is given its commands when they are queued (Q):
 //! it has no D. Where the trace has the devices below it, too (A says so), only theirs count.
 
-use super::text::{ns, number};
-use super::{Op, QUEUES_MAX, RawWhat, Request, Sink};
+use super::text::{SECOND, ns, number};
+use super::{Op, QUEUES_MAX, RawWhat, Request, Sink, rwbs, text};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// Seconds, in ns.
-const SECOND: u64 = 1_000_000_000;
-/// A flush has no sector.
-const FLUSH: u64 = u64::MAX;
-/// Nor has a passthrough command.
-const PASSTHROUGH: u64 = u64::MAX - 1;
 /// Commands of a device that are remembered until it is known what gives them to it.
 const QUEUED_MAX: usize = 1024;
 
@@ -57,32 +51,10 @@ struct Queued {
 /// Whether this is an event and not something else that has numbers.
 pub fn is_event(line: &str) -> bool {
     let mut fields = line.split_ascii_whitespace();
-    fields.next().is_some_and(|text| device(text).is_some())
+    fields.next().is_some_and(|name| text::device(name).is_some())
         && fields.next().is_some_and(|cpu| cpu.parse::<u32>().is_ok())
         && fields.next().is_some_and(|sequence| sequence.parse::<u64>().is_ok())
         && fields.next().is_some_and(|time| time.contains('.') && ns(time, SECOND).is_some())
-}
-
-/// `major,minor`.
-fn device(text: &str) -> Option<u64> {
-    let (major, minor) = text.split_once(',')?;
-    Some(u64::from(major.parse::<u32>().ok()?) << 32 | u64::from(minor.parse::<u32>().ok()?))
-}
-
-/// Flush, direction, and flags: `R`, `RA`, `WS`, `FWFS`, `FN`, `D`.
-fn request(rwbs: &str) -> Request {
-    let (preflush, rest) = match rwbs.strip_prefix('F') {
-        Some(rest) => (true, rest),
-        None => (false, rwbs),
-    };
-    let op = match rest.chars().next() {
-        Some('R') => Op::Read,
-        Some('W') => Op::Write,
-        None | Some('F' | 'N' | 'S') if preflush => Op::Flush,
-        _ => Op::Other,
-    };
-    let durable = op == Op::Write && (preflush || rest.contains('F'));
-    Request { op, durable, ..Request::default() }
 }
 
 impl Blkparse {
@@ -100,7 +72,7 @@ impl Blkparse {
         let mut fields = line.split_ascii_whitespace();
         let mut field = |what: &str| fields.next().ok_or_else(|| format!("ends before {what}"));
         let name = field("the device")?;
-        let device = device(name).ok_or_else(|| format!("device is {name:?}, not MAJOR,MINOR"))?;
+        let device = text::device(name).ok_or_else(|| format!("device is {name:?}, not MAJOR,MINOR"))?;
         let cpu: u32 = number("CPU", field("the CPU")?)?;
         let _: u64 = number("sequence number", field("the sequence number")?)?;
         let time = field("the time")?;
@@ -109,7 +81,7 @@ impl Blkparse {
         let action = field("the action")?;
         if action == "A"
             && let Some((_, above)) = line.split_once("<- (")
-            && let Some(above) = above.split_once(')').and_then(|(above, _)| self::device(above))
+            && let Some(above) = above.split_once(')').and_then(|(above, _)| text::device(above))
         {
             let given = self.given(above)?;
             if !matches!(given, Given::Issue) {
@@ -128,13 +100,14 @@ impl Blkparse {
             sink.other();
             return Ok(());
         }
-        let request = request(field("what the command does")?);
-        let sector = fields.next().filter(|_| fields.next() == Some("+"));
-        let key = match sector {
-            _ if request.op == Op::Flush => FLUSH,
-            Some(sector) => number("sector", sector)?,
-            None => PASSTHROUGH,
-        };
+        let request = rwbs::request(field("what the command does")?);
+        let place = fields.next().unwrap_or_default();
+        let sector = Some(place).filter(|_| fields.next() == Some("+"));
+        if action == "C" && request.op == Op::Write && sector.is_none() && place.parse::<u64>().is_ok() {
+            sink.other(); // it asked for a flush, which the block layer made of it: that was the device's
+            return Ok(());
+        }
+        let key = rwbs::key(&request, sector.map(|sector| number("sector", sector)).transpose()?);
         let queue = |cpu: u32, sink: &mut Sink| {
             if per_cpu { sink.queue(&format!("{name} cpu {cpu}")) } else { sink.queue(name) }
         };
@@ -190,24 +163,6 @@ impl Blkparse {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn flags_are_understood() {
-        for (rwbs, op, durable) in [
-            ("R", Op::Read, false),
-            ("RA", Op::Read, false),
-            ("WS", Op::Write, false),
-            ("WFS", Op::Write, true),
-            ("FWS", Op::Write, true),
-            ("FN", Op::Flush, false),
-            ("FF", Op::Flush, false),
-            ("F", Op::Flush, false),
-            ("D", Op::Other, false),
-            ("N", Op::Other, false),
-        ] {
-            assert_eq!(request(rwbs), Request { op, durable, ..Request::default() }, "{rwbs}");
-        }
-    }
 
     #[test]
     fn events_are_recognised() {

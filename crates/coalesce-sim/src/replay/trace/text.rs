@@ -1,5 +1,8 @@
 //! Numbers as traces print them.
 
+/// Seconds, in ns.
+pub const SECOND: u64 = 1_000_000_000;
+
 /// A decimal number of some unit of `unit_ns` (a power of ten), in ns: exact, and digits beyond ns are cut off.
 pub fn ns(text: &str, unit_ns: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -13,6 +16,12 @@ pub fn ns(text: &str, unit_ns: u64) -> Option<u64> {
         ns = ns.checked_add(u64::from(digit - b'0') * unit)?;
     }
     Some(ns)
+}
+
+/// `major,minor`.
+pub fn device(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(',')?;
+    Some(u64::from(major.parse::<u32>().ok()?) << 32 | u64::from(minor.parse::<u32>().ok()?))
 }
 
 /// What a number is, for messages.
