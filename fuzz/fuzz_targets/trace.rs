@@ -19,7 +19,18 @@ static POLICIES: LazyLock<Vec<Contender>> = LazyLock::new(|| {
 });
 
 /// In the order of `Format`.
-const FORMATS: [Format; 5] = [Format::Blkparse, Format::Biosnoop, Format::Fio, Format::Json, Format::Tracepoint];
+const FORMATS: [Format; 10] = [
+    Format::Blkparse,
+    Format::Biosnoop,
+    Format::Fio,
+    Format::Json,
+    Format::Tracepoint,
+    Format::Msr,
+    Format::Systor,
+    Format::Spc,
+    Format::Alibaba,
+    Format::Tencent,
+];
 
 fn open(text: &[u8], options: Options) -> Trace {
     Trace::new(Box::new(Cursor::new(text.to_vec())), options)
@@ -56,11 +67,29 @@ fn read(text: &[u8], options: Options) -> Option<Counts> {
     Some(counts)
 }
 
+/// Arrivals are in order of time, and those of a trace that is not refused as such are its submissions.
+fn read_arrivals(text: &[u8], options: Options, replayed: Option<&Counts>) {
+    let mut trace = open(text, options);
+    let (mut last, mut count) = (0, 0);
+    loop {
+        match trace.arrival() {
+            Ok(Some(step)) => {
+                assert!(step.at >= last && step.queue < trace.queues().len());
+                (last, count) = (step.at, count + 1);
+            }
+            Ok(None) => break,
+            Err(_) => return assert!(replayed.is_none(), "refused, and not as a trace"),
+        }
+    }
+    assert!(replayed.is_none_or(|counts| counts.submissions <= count), "{count} of {replayed:?}");
+}
+
 fuzz_target!(|input: &[u8]| {
     let Some((how, text)) = input.split_first() else { return };
     let format = usize::from(how & 15).checked_sub(1).and_then(|index| FORMATS.get(index)).copied();
     let options = Options { format, lenient: how & 16 != 0, per_cpu: how & 32 != 0 };
     let counts = read(text, options);
+    read_arrivals(text, options, counts.as_ref());
     let replayed = replay(&mut open(text, options), &POLICIES, None);
     assert_eq!(replayed.is_ok(), counts.is_some());
     let (Ok(replayed), Some(counts)) = (replayed, counts) else { return };

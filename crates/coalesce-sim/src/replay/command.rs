@@ -7,7 +7,7 @@ use crate::contender::Contender;
 use crate::report::page::picture;
 use crate::report::{Entry, Outputs, Percentiles, Report, Section, refuse_input, write};
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use coalesce_charts::counted;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -171,7 +171,7 @@ pub fn about(trace: &Trace, span_ns: u64) -> String {
     let queues = trace.queues().len();
     format!(
         "{}: {}, {} in {:.3} s, {}, at most {in_flight_max} in flight",
-        trace.format().map_or("unknown", name_of),
+        name_of(trace),
         counted(lines, "line"),
         counted(completions, "completion"),
         span_ns as f64 / 1e9,
@@ -211,14 +211,9 @@ pub fn heading(trace: &Trace, span_ns: u64) -> String {
     about(trace, span_ns) + "\n" + &notes.collect::<String>() + "\n"
 }
 
-fn name_of(format: Format) -> &'static str {
-    match format {
-        Format::Blkparse => "blkparse",
-        Format::Biosnoop => "biosnoop",
-        Format::Fio => "fio",
-        Format::Json => "json",
-        Format::Tracepoint => "tracepoint",
-    }
+fn name_of(trace: &Trace) -> String {
+    let value = trace.format().and_then(|format| format.to_possible_value());
+    value.map_or_else(|| "unknown".into(), |value| value.get_name().to_owned())
 }
 
 /// What one has to know of a trace to repeat what was done with it.
@@ -226,7 +221,7 @@ pub fn facts(trace: &Trace, name: &str, span_ns: u64) -> Vec<(String, String)> {
     let Counts { lines, completions, in_flight_max, .. } = trace.counts();
     let facts = [
         ("Trace", name.to_owned()),
-        ("Format", trace.format().map_or("unknown", name_of).to_owned()),
+        ("Format", name_of(trace)),
         ("Lines", lines.to_string()),
         ("Completions", completions.to_string()),
         ("Time", format!("{:.3} s", span_ns as f64 / 1e9)),

@@ -3,25 +3,31 @@
 
 mod biosnoop;
 mod blkparse;
+mod csv;
 mod fio;
 mod flight;
+mod foreign;
+mod format;
 mod json;
 mod lost;
 mod rwbs;
+mod sink;
 mod text;
 mod tracepoint;
 
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
 use coalesce_policy::Hint;
 use serde::Serialize;
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use flight::Flight;
+pub use format::Format;
+use format::Parser;
+use sink::{Raw, RawWhat, Sink};
 
 /// Longest line, in bytes: what is longer is no line of any format.
 const LINE_MAX: u64 = 64 << 10;
@@ -32,39 +38,10 @@ const QUEUES_MAX: usize = 1024;
 /// More than this are not submitted together.
 const BATCH_MAX: usize = 1 << 16;
 const NO_FORMAT: &str = "of no format that is known (--format names one)";
+const NO_COMPLETIONS: &str = "says when commands arrived and not when they completed: run it through a simulated device, \
+                              with a plan that has a thread of `kind = \"trace\"` (plans/all-keys.toml)";
 /// How many lines a format's first line may be waited for.
 const PREAMBLE_MAX: u64 = 100;
-
-/// The formats that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// What blkparse prints by default: D, C and R events
-    Blkparse,
-    /// biosnoop of bcc, its libbpf version, and bpftrace's biosnoop.bt
-    Biosnoop,
-    /// A log of fio's write_lat_log: clat with log_issue_time, or any with times in ms
-    Fio,
-    /// This project's JSON lines, as coalesce-target --record writes them
-    Json,
-    /// perf script, ftrace's trace_pipe, trace-cmd report, or bpftrace's printf, of nvme_setup_cmd and nvme_complete_rq, or of
-    /// block_rq_issue and block_rq_complete
-    Tracepoint,
-}
-
-impl Format {
-    /// The format of a line, if it can only be of one.
-    fn of(line: &str) -> Option<Self> {
-        let is_format = |format: &Self| match format {
-            Self::Blkparse => blkparse::is_event(line),
-            Self::Biosnoop => biosnoop::is_header(line),
-            Self::Fio => fio::is_sample(line),
-            Self::Json => line.trim_start().starts_with('{'),
-            Self::Tracepoint => tracepoint::is_event(line),
-        };
-        Self::value_variants().iter().copied().find(is_format)
-    }
-}
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,156 +142,6 @@ pub struct Counts {
     pub in_flight_end: u64,
 }
 
-/// What a line says; in order of time, then of lines.
-#[derive(Clone, Copy, Debug)]
-struct Raw {
-    at: u64,
-    number: u64,
-    device: u64, // submissions and completions of one device match by key
-    key: u64,
-    what: RawWhat,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum RawWhat {
-    Submit(usize, Request),
-    Complete(usize, bool),
-    Requeue,
-}
-
-impl Ord for Raw {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
-impl PartialOrd for Raw {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Raw {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Raw {}
-
-/// What parsers write into.
-#[derive(Debug, Default)]
-struct Sink {
-    events: BinaryHeap<Reverse<Raw>>,
-    number: u64,
-    indices: HashMap<String, usize>,
-    queues: Vec<String>,
-    newest: u64,
-    counts: Counts,
-}
-
-impl Sink {
-    /// The index of a queue by this name. It is shown as it is, so nothing in it may be what a terminal obeys.
-    fn queue(&mut self, name: &str) -> usize {
-        let name = &*coalesce_cli::printable(name);
-        if let Some(&index) = self.indices.get(name) {
-            return index;
-        }
-        self.indices.insert(name.to_owned(), self.queues.len());
-        self.queues.push(name.to_owned());
-        self.queues.len() - 1
-    }
-
-    fn push(&mut self, at: u64, device: u64, key: u64, what: RawWhat) {
-        self.number += 1;
-        self.events.push(Reverse(Raw { at, number: self.number, device, key, what }));
-    }
-
-    /// A line about something that happened at `at`.
-    fn event(&mut self, at: u64, device: u64, key: u64, what: RawWhat) {
-        self.note_time(at);
-        self.push(at, device, key, what);
-    }
-
-    /// A line about a whole command: its completion, and for how long it had been in flight, in ns.
-    fn command(&mut self, at: u64, latency: u64, queue: usize, request: Request) {
-        self.note_time(at);
-        let key = self.number;
-        self.push(at.saturating_sub(latency), queue as u64, key, RawWhat::Submit(queue, request));
-        self.push(at, queue as u64, key, RawWhat::Complete(queue, false));
-    }
-
-    /// A line that says nothing about submissions and completions.
-    const fn other(&mut self) {
-        self.counts.other += 1;
-    }
-
-    fn note_time(&mut self, at: u64) {
-        self.counts.out_of_order += u64::from(at < self.newest);
-        self.newest = self.newest.max(at);
-    }
-}
-
-/// A format's parser. What it does not understand is an error that says why, without the line's number.
-#[derive(Debug)]
-enum Parser {
-    Blkparse(blkparse::Blkparse),
-    Biosnoop(biosnoop::Biosnoop),
-    Fio { resolution: u64 },
-    Json,
-    Tracepoint(tracepoint::Tracepoint),
-}
-
-impl Parser {
-    fn new(format: Format, per_cpu: bool) -> Self {
-        match format {
-            Format::Blkparse => Self::Blkparse(blkparse::Blkparse::new(per_cpu)),
-            Format::Biosnoop => Self::Biosnoop(biosnoop::Biosnoop::default()),
-            Format::Fio => Self::Fio { resolution: 1 },
-            Format::Json => Self::Json,
-            Format::Tracepoint => Self::Tracepoint(tracepoint::Tracepoint::new(per_cpu)),
-        }
-    }
-
-    fn line(&mut self, line: &str, sink: &mut Sink) -> Result<(), String> {
-        match self {
-            Self::Blkparse(blkparse) => blkparse.line(line, sink),
-            Self::Biosnoop(biosnoop) => biosnoop.line(line, sink),
-            Self::Fio { resolution } => fio::line(line, sink).map(|of_line| *resolution = of_line),
-            Self::Json => json::line(line, sink),
-            Self::Tracepoint(tracepoint) => tracepoint.line(line, sink),
-        }
-    }
-
-    /// How many events are looked ahead, so that they come in order. Where a line is a whole command it appears when that
-    /// ends: those that began before others and end after them are among the next.
-    const fn window(&self) -> usize {
-        match self {
-            Self::Blkparse(_) | Self::Tracepoint(_) => 1 << 12,
-            Self::Json => 1 << 16, // queues of a target write in turns, a thousand lines each
-            Self::Biosnoop(_) | Self::Fio { .. } => 1 << 17,
-        }
-    }
-
-    fn resolution(&self) -> u64 {
-        match self {
-            Self::Blkparse(_) | Self::Json => 1,
-            Self::Biosnoop(biosnoop) => biosnoop.resolution(),
-            Self::Fio { resolution } => *resolution,
-            Self::Tracepoint(tracepoint) => tracepoint.resolution(),
-        }
-    }
-
-    /// Whether a key belongs to one command in flight at most.
-    fn has_unique_keys(&self) -> bool {
-        match self {
-            Self::Blkparse(_) => false,
-            Self::Tracepoint(tracepoint) => tracepoint.has_unique_keys(),
-            Self::Biosnoop(_) | Self::Fio { .. } | Self::Json => true,
-        }
-    }
-}
-
 /// How a trace is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -332,7 +159,10 @@ pub struct Trace {
     options: Options,
     parser: Option<(Format, Parser)>,
     sink: Sink,
+    is_begun: bool,
     is_read: bool,
+    line: Vec<u8>,
+    takes_arrivals: bool,
     flight: Flight,
     ahead: Option<Step>,
     together: VecDeque<Step>, // submissions of one instant
@@ -364,7 +194,10 @@ impl Trace {
             options,
             parser,
             sink: Sink::default(),
+            is_begun: false,
             is_read: false,
+            line: Vec::new(),
+            takes_arrivals: false,
             flight: Flight::default(),
             ahead: None,
             together: VecDeque::new(),
@@ -429,6 +262,20 @@ impl Trace {
         Ok(self.together.pop_front())
     }
 
+    /// The next arrival of a command, of any format: a step whose moment is a submission. Not to be mixed with [`Self::step`].
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn arrival(&mut self) -> Result<Option<Step>> {
+        self.takes_arrivals = true;
+        while let Some(step) = self.matched()? {
+            if matches!(step.what, Moment::Submit { .. }) {
+                return Ok(Some(step));
+            }
+        }
+        Ok(None)
+    }
+
     /// The next submission, or completion with the submission that it belongs to.
     fn matched(&mut self) -> Result<Option<Step>> {
         if let Some(step) = self.ahead.take() {
@@ -460,6 +307,15 @@ impl Trace {
                     let (slot, queue) = found.map_or((None, queue), |(slot, queue)| (Some(slot), queue));
                     return Ok(Some(Step { at: raw.at, queue, slot, what: Moment::Complete { failed } }));
                 }
+                RawWhat::Arrival(queue, request) if self.takes_arrivals => {
+                    counts.submissions += 1;
+                    let what = Moment::Submit { request, batch_len: 1, last_of_batch: true };
+                    return Ok(Some(Step { at: raw.at, queue, slot: None, what }));
+                }
+                RawWhat::Arrival(..) if self.parser.as_ref().is_some_and(|(_, parser)| parser.has_completions()) => {
+                    counts.other += 1;
+                }
+                RawWhat::Arrival(..) => bail!("{NO_COMPLETIONS}"),
                 RawWhat::Requeue => {
                     counts.requeued += u64::from(self.flight.requeue(key));
                 }
@@ -483,9 +339,23 @@ impl Trace {
     }
 
     fn read_line(&mut self) -> Result<()> {
-        let mut line = Vec::new();
-        let len =
-            self.input.by_ref().take(LINE_MAX).read_until(b'\n', &mut line).context("the trace cannot be read")?;
+        const CANNOT: &str = "the trace cannot be read";
+        if !self.is_begun {
+            self.is_begun = true;
+            if let Some(what) = foreign::binary(self.input.fill_buf().context(CANNOT)?) {
+                bail!("it is {what}");
+            }
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.clear();
+        self.input.by_ref().take(LINE_MAX).read_until(b'\n', &mut line).context(CANNOT)?;
+        let outcome = self.take_line(&line);
+        self.line = line;
+        outcome
+    }
+
+    fn take_line(&mut self, line: &[u8]) -> Result<()> {
+        let len = line.len();
         if len == 0 {
             self.is_read = true;
             if self.parser.is_none() && self.sink.counts.malformed > 0 {
@@ -495,7 +365,7 @@ impl Trace {
         }
         self.sink.counts.lines += 1;
         let is_cut = !line.ends_with(b"\n") && (len as u64) < LINE_MAX;
-        let line = String::from_utf8_lossy(&line);
+        let line = String::from_utf8_lossy(line);
         let line = line.trim_start_matches('\u{feff}').trim_end(); // Windows begins a text with a byte order mark
         if line.is_empty() {
             return Ok(());
@@ -506,6 +376,9 @@ impl Trace {
             return Ok(());
         }
         if self.parser.is_none() {
+            if let Some(what) = foreign::text(line) {
+                bail!("line {}: it is of {what}", self.sink.counts.lines);
+            }
             self.parser = Format::of(line).map(|format| (format, Parser::new(format, self.options.per_cpu)));
         }
         let outcome = match &mut self.parser {

@@ -1,0 +1,119 @@
+//! The formats, how a line of each is recognised, and their parsers.
+
+use super::sink::Sink;
+use super::{biosnoop, blkparse, csv, fio, json, tracepoint};
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// The formats that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// What blkparse prints by default: D, C and R events
+    Blkparse,
+    /// biosnoop of bcc, its libbpf version, and bpftrace's biosnoop.bt
+    Biosnoop,
+    /// A log of fio's write_lat_log: clat with log_issue_time, or any with times in ms
+    Fio,
+    /// This project's JSON lines, as coalesce-target --record writes them
+    Json,
+    /// perf script, ftrace's trace_pipe, trace-cmd report, or bpftrace's printf, of nvme_setup_cmd and nvme_complete_rq, or of
+    /// block_rq_issue and block_rq_complete
+    Tracepoint,
+    /// MSR Cambridge's traces (CSV)
+    Msr,
+    /// SYSTOR '17's traces (CSV)
+    Systor,
+    /// SPC's, as those of UMass: arrivals only, for a plan's thread of kind trace
+    Spc,
+    /// Alibaba's block traces (CSV): arrivals only
+    Alibaba,
+    /// Tencent's block traces (CSV): arrivals only, in whole seconds
+    Tencent,
+}
+
+impl Format {
+    /// The format of a line, if it can only be of one.
+    pub(super) fn of(line: &str) -> Option<Self> {
+        let is_format = |format: &Self| match format {
+            Self::Blkparse => blkparse::is_event(line),
+            Self::Biosnoop => biosnoop::is_header(line),
+            Self::Fio => fio::is_sample(line),
+            Self::Json => line.trim_start().starts_with('{'),
+            Self::Tracepoint => tracepoint::is_event(line),
+            Self::Msr | Self::Systor | Self::Spc | Self::Alibaba | Self::Tencent => false,
+        };
+        csv::format_of(line).or_else(|| Self::value_variants().iter().copied().find(is_format))
+    }
+}
+
+/// A format's parser. What it does not understand is an error that says why, without the line's number.
+#[derive(Debug)]
+pub enum Parser {
+    Blkparse(blkparse::Blkparse),
+    Biosnoop(biosnoop::Biosnoop),
+    Fio { resolution: u64 },
+    Json,
+    Tracepoint(tracepoint::Tracepoint),
+    Csv(Box<csv::Csv>),
+}
+
+impl Parser {
+    pub fn new(format: Format, per_cpu: bool) -> Self {
+        match format {
+            Format::Blkparse => Self::Blkparse(blkparse::Blkparse::new(per_cpu)),
+            Format::Biosnoop => Self::Biosnoop(biosnoop::Biosnoop::default()),
+            Format::Fio => Self::Fio { resolution: 1 },
+            Format::Json => Self::Json,
+            Format::Tracepoint => Self::Tracepoint(tracepoint::Tracepoint::new(per_cpu)),
+            Format::Msr | Format::Systor | Format::Spc | Format::Alibaba | Format::Tencent => {
+                Self::Csv(Box::new(csv::Csv::new(format)))
+            }
+        }
+    }
+
+    pub fn line(&mut self, line: &str, sink: &mut Sink) -> Result<(), String> {
+        match self {
+            Self::Blkparse(blkparse) => blkparse.line(line, sink),
+            Self::Biosnoop(biosnoop) => biosnoop.line(line, sink),
+            Self::Fio { resolution } => fio::line(line, sink).map(|of_line| *resolution = of_line),
+            Self::Json => json::line(line, sink),
+            Self::Tracepoint(tracepoint) => tracepoint.line(line, sink),
+            Self::Csv(csv) => csv.line(line, sink),
+        }
+    }
+
+    /// How many events are looked ahead, so that they come in order. Where a line is a whole command it appears when that
+    /// ends: those that began before others and end after them are among the next.
+    pub const fn window(&self) -> usize {
+        match self {
+            Self::Blkparse(_) | Self::Tracepoint(_) => 1 << 12,
+            Self::Json => 1 << 16, // queues of a target write in turns, a thousand lines each
+            Self::Biosnoop(_) | Self::Fio { .. } | Self::Csv(_) => 1 << 17,
+        }
+    }
+
+    pub fn resolution(&self) -> u64 {
+        match self {
+            Self::Blkparse(_) | Self::Json => 1,
+            Self::Biosnoop(biosnoop) => biosnoop.resolution(),
+            Self::Fio { resolution } => *resolution,
+            Self::Tracepoint(tracepoint) => tracepoint.resolution(),
+            Self::Csv(csv) => csv.resolution(),
+        }
+    }
+
+    /// Whether a key belongs to one command in flight at most.
+    pub fn has_unique_keys(&self) -> bool {
+        match self {
+            Self::Blkparse(_) => false,
+            Self::Tracepoint(tracepoint) => tracepoint.has_unique_keys(),
+            Self::Biosnoop(_) | Self::Fio { .. } | Self::Json | Self::Csv(_) => true,
+        }
+    }
+
+    /// Whether it says when commands complete.
+    pub fn has_completions(&self) -> bool {
+        !matches!(self, Self::Csv(csv) if !csv.has_completions())
+    }
+}
