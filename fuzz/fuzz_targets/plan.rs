@@ -31,7 +31,8 @@ fn is_small(plan: &Plan) -> bool {
             .operations
             .iter()
             .all(|operation| operation.commands <= 16 && (operation.commands > 0 || cost(operation.think)));
-        thread.count <= 4
+        thread.trace.is_none()
+            && thread.count <= 4
             && thread.depth.unwrap_or(1) <= 64
             && thread.batch.unwrap_or(1) <= 64
             && thread.rate.is_none_or(|rate| rate.0 <= 10_000_000)

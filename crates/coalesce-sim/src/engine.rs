@@ -104,6 +104,9 @@ pub struct Run {
 ///
 /// # Errors
 /// A parameter of the policy that a clock in ns cannot carry.
+///
+/// # Panics
+/// A thread of kind `trace` whose trace was not read: see [`Point::load`].
 pub fn simulate(point: &Point, contender: &Contender, wanted: &Wanted<'_>) -> Result<Run, coalesce_policy::SpecError> {
     let mut world = World::new(point, contender, wanted)?;
     let (warmup, duration) = (point.plan.warmup.0, point.plan.duration.0);
@@ -143,9 +146,9 @@ impl World {
         let core_count = if machine.cores == 0 { cpu_count } else { (machine.cores as usize).min(cpu_count) };
         let mut threads = Vec::new();
         for (group, spec) in (0..).zip(&plan.threads) {
-            for cpu in spec.cpus() {
+            for (nth, cpu) in (0..).zip(spec.cpus()) {
                 let random = Random::new(plan.seed, threads.len() as u64);
-                threads.push(Thread::new(spec, clock, group, index(cpu), random));
+                threads.push(Thread::new(spec, clock, group, nth, index(cpu), random));
             }
         }
         let mut lines = Vec::new();
@@ -273,7 +276,9 @@ impl World {
         let thread = &mut self.threads[id as usize];
         let (next, has_room) = thread.arrive(self.now);
         self.measure.groups[thread.group as usize].dropped += u64::from(!has_room);
-        self.queue.push(next, Event::Arrival { thread: id });
+        if let Some(next) = next {
+            self.queue.push(next, Event::Arrival { thread: id });
+        }
         self.note_requests(id);
         self.wake(id);
     }

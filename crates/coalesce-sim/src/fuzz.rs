@@ -195,7 +195,7 @@ impl Swarm {
                 };
                 thread.operations = (0..count).map(|_| operation(self)).collect();
             }
-            Kind::Sync | Kind::Compute => {}
+            Kind::Sync | Kind::Compute | Kind::Trace => {}
         }
         thread
     }

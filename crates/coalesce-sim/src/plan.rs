@@ -7,6 +7,7 @@ mod device;
 mod faults;
 mod host;
 mod read;
+mod recorded;
 mod sweep;
 mod threads;
 mod validate;
@@ -15,14 +16,16 @@ pub use device::{Component, Device, Distribution, Lognormal, Preset};
 pub use faults::{Faults, Jumps, Late, Stalls};
 pub use host::{Hypervisor, Machine, Steal};
 pub use read::{PLAN_BYTES_MAX, PlanError};
+pub use recorded::{ARRIVALS_MAX, Arrival};
 pub use sweep::{Point, SIMULATIONS_MAX, Setting};
-pub use threads::{Arrivals, Kind, Operation, Priority, Said, Thread};
+pub use threads::{Arrivals, Kind, Operation, Priority, Said, Thread, Window};
 pub use validate::Wrong;
 
 use crate::contender::Contender;
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A simulation, or with a sweep a family of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +63,9 @@ pub struct Plan {
     /// (`threads.0.depth`, or by name `threads.async.depth`), one without stands for `{key}` in `policies`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
+    /// Where the traces of threads are, unless their paths are absolute: the folder of its file. Empty: the working directory.
+    #[serde(skip)]
+    pub directory: PathBuf,
 }
 
 const fn default_seed() -> u64 {
@@ -83,6 +89,7 @@ impl Plan {
             threads: Vec::new(),
             faults: None,
             sweep: BTreeMap::new(),
+            directory: PathBuf::new(),
         }
     }
 

@@ -23,10 +23,15 @@ pub struct Job {
 /// All simulations of a plan: the points of its sweep in order, and for each the policies in order.
 ///
 /// # Errors
-/// A value that is not allowed.
+/// A value that is not allowed, or a trace of a thread that cannot be read.
 pub fn jobs(plan: &Plan) -> Result<Vec<Job>, Wrong> {
     let mut jobs = Vec::new();
-    for point in plan.points()? {
+    let mut points = plan.points()?;
+    for i in 0..points.len() {
+        let (loaded, rest) = points.split_at_mut(i);
+        rest[0].load(loaded)?;
+    }
+    for point in points {
         for contender in point.plan.contenders()? {
             jobs.push(Job { point: point.clone(), contender });
         }

@@ -30,6 +30,7 @@ fn print(value: u64, units: &[(&str, u64)]) -> String {
     fits.map_or_else(|| value.to_string(), |(name, size)| format!("{}{name}", value / size))
 }
 
+const FACTOR: [(&str, u64); 1] = [("x", 1000)];
 const TIME: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 const RATE: [(&str, u64); 3] = [("/s", 1), ("K/s", 1_000), ("M/s", 1_000_000)];
 const CLOCK: [(&str, u64); 3] = [("kHz", 1_000), ("MHz", 1_000_000), ("GHz", 1_000_000_000)];
@@ -46,6 +47,10 @@ pub struct Rate(pub u64);
 /// A processor's clock, in Hz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock(pub u64);
+
+/// How many times as fast, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor(pub u64);
 
 /// What something costs a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +127,20 @@ impl Quantity for Clock {
     }
 }
 
+impl Quantity for Factor {
+    const ALLOWED: &str = "a factor such as \"10x\" or \"0.5x\"";
+    fn read(text: &str) -> Option<Self> {
+        scaled(text, &FACTOR).map(Self)
+    }
+    fn print(&self) -> String {
+        let Self(thousandths) = self;
+        let fraction = format!("{:03}", thousandths % 1000);
+        let fraction = fraction.trim_end_matches('0');
+        let point = if fraction.is_empty() { "" } else { "." };
+        format!("{}{point}{fraction}x", thousandths / 1000)
+    }
+}
+
 impl Quantity for Cost {
     const ALLOWED: &str = "a cost such as \"1500cycles\" or \"750ns\"; units are cycles, Kcycles, ns, us, ms, s";
     fn read(text: &str) -> Option<Self> {
@@ -179,7 +198,7 @@ macro_rules! text_form {
     )+ };
 }
 
-text_form!(Time, Rate, Clock, Cost);
+text_form!(Time, Rate, Clock, Factor, Cost);
 
 #[cfg(test)]
 mod tests {
@@ -195,6 +214,9 @@ mod tests {
         assert_eq!("20K/s".parse(), Ok(Rate(20_000)));
         assert_eq!("1500cycles".parse(), Ok(Cost::Cycles(1500)));
         assert_eq!(Cost::Cycles(1500).ns(Clock(2_000_000_000)), 750);
+        for text in ["10x", "0.5x", "1.025x", "0x"] {
+            assert_eq!(text.parse::<Factor>().unwrap().to_string(), text);
+        }
         for wrong in
             ["", "15", "us", "15 us", "-1us", "1.us", ".5us", "1.0000000001us", "1.5ns", "99999999999s", "1e3us"]
         {

@@ -1,10 +1,12 @@
 //! What threads do, one step after the other.
 
 use super::random::{Random, Sampler};
-use crate::plan::{Arrivals, Distribution, Kind, Operation, Priority, Said, Thread as Spec};
+use crate::plan::{Arrival, Arrivals, Distribution, Kind, Operation, Priority, Said, Thread as Spec};
+use crate::replay::trace::{Op, Request};
 use crate::units::{Clock, Cost, Time};
 use coalesce_policy::{Clues, Hint};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Arrivals of an open loop that wait, at most.
 const BACKLOG_MAX: usize = 65_536;
@@ -72,10 +74,51 @@ enum Program {
     },
     Open {
         depth: u32,
-        gap: Sampler,
-        backlog: VecDeque<u64>,
+        source: Source,
+        backlog: VecDeque<(u64, Request)>,
     },
     Compute,
+}
+
+/// Where an open loop's arrivals come from.
+#[derive(Clone, Debug)]
+enum Source {
+    Drawn(Sampler),
+    /// The next of those that are this thread's: of one in `threads` queues.
+    Recorded {
+        all: Arc<[Arrival]>,
+        next: usize,
+        nth: u32,
+        threads: u32,
+    },
+}
+
+impl Source {
+    /// When the first command arrives.
+    fn first(&mut self, random: &mut Random) -> Option<u64> {
+        match self {
+            Self::Drawn(gap) => Some(gap.sample(random)),
+            Self::Recorded { .. } => self.find(0),
+        }
+    }
+
+    /// A command arrives now: what it is, and when the next one arrives.
+    fn take(&mut self, now: u64, random: &mut Random) -> (Request, Option<u64>) {
+        match self {
+            Self::Drawn(gap) => (Request::default(), Some(now + gap.sample(random).max(1))),
+            Self::Recorded { all, next, .. } => {
+                let (request, after) = (all[*next].request, *next + 1);
+                (request, self.find(after))
+            }
+        }
+    }
+
+    /// The first arrival from an index on that is this thread's.
+    fn find(&mut self, from: usize) -> Option<u64> {
+        let Self::Recorded { all, next, nth, threads } = self else { return None };
+        *next = from + all[from..].iter().position(|arrival| arrival.queue % *threads == *nth)?;
+        Some(all[*next].at)
+    }
 }
 
 /// A thread at work.
@@ -107,10 +150,12 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn new(spec: &Spec, clock: Clock, group: u32, cpu: u32, random: Random) -> Self {
+    /// `nth`: of the threads that are alike.
+    pub(super) fn new(spec: &Spec, clock: Clock, group: u32, nth: u32, cpu: u32, random: Random) -> Self {
         let think = spec.think.map_or(0, |cost| cost.ns(clock));
         let job = |commands| Job { commands, hint: spec.hint, flush: false, think };
         let closed = |jobs| Program::Closed { jobs, current: 0 };
+        let open = |source| Program::Open { depth: spec.depth.unwrap_or(1), source, backlog: VecDeque::new() };
         let program = match spec.kind {
             Kind::Sync => closed(vec![(1, job(1))]),
             Kind::Batch => closed(vec![(1, job(spec.batch.unwrap_or(1)))]),
@@ -128,7 +173,11 @@ impl Thread {
                     (None, Arrivals::Poisson) => Distribution::Exponential(every),
                     (None, Arrivals::Fixed) => Distribution::Fixed(every),
                 };
-                Program::Open { depth: spec.depth.unwrap_or(1), gap: Sampler::new(&gap), backlog: VecDeque::new() }
+                open(Source::Drawn(Sampler::new(&gap)))
+            }
+            Kind::Trace => {
+                let all = spec.recorded.clone().expect("Point::load has read it");
+                open(Source::Recorded { all, next: 0, nth, threads: spec.count })
             }
             Kind::Compute => Program::Compute,
         };
@@ -238,18 +287,20 @@ impl Thread {
         self.to_submit -= 1;
         self.outstanding += 1;
         let last_of_batch = self.to_submit == 0;
-        let since = match &mut self.program {
-            Program::Open { backlog, .. } => backlog.pop_front().unwrap_or(self.began),
-            _ => self.began,
+        let arrived = match &mut self.program {
+            Program::Open { backlog, .. } => backlog.pop_front(),
+            _ => None,
         };
+        let (since, request) = arrived.unwrap_or((self.began, Request::default()));
         let hint = match self.said {
             Said::Urgent => Hint::Urgent,
             Said::Barrier if last_of_batch => Hint::Barrier,
-            Said::Nothing | Said::Barrier => Hint::Plain,
+            Said::Nothing | Said::Barrier => request.hint,
         };
-        let flush = self.flush && last_of_batch;
-        let batch_len = self.batch as usize;
-        (since, Clues { hint, group: self.submitter, flush, batch_len, last_of_batch, ..Clues::default() })
+        let flush = (self.flush && last_of_batch) || request.op == Op::Flush;
+        let (batch_len, group) = (self.batch as usize, self.submitter);
+        let Request { durable, ioprio, .. } = request;
+        (since, Clues { hint, group, flush, durable, ioprio, batch_len, last_of_batch, ..Clues::default() })
     }
 
     /// All answers of a closed operation are taken: since when it ran.
@@ -290,23 +341,24 @@ impl Thread {
     }
 
     /// A command arrives. When the next one will, and whether there was room for this one.
-    pub(super) fn arrive(&mut self, now: u64) -> (u64, bool) {
+    pub(super) fn arrive(&mut self, now: u64) -> (Option<u64>, bool) {
         let silent_until = self.silent_until(now);
-        let Program::Open { gap, backlog, .. } = &mut self.program else { return (u64::MAX, true) };
-        if let Some(resumes) = silent_until {
-            return (resumes + gap.sample(&mut self.random), true);
+        let Program::Open { source, backlog, .. } = &mut self.program else { return (None, true) };
+        if let (Some(resumes), Source::Drawn(gap)) = (silent_until, &*source) {
+            return (Some(resumes + gap.sample(&mut self.random)), true);
         }
+        let (request, next) = source.take(now, &mut self.random);
         let has_room = backlog.len() < BACKLOG_MAX;
         if has_room {
-            backlog.push_back(now);
+            backlog.push_back((now, request));
         }
-        (now + gap.sample(&mut self.random).max(1), has_room)
+        (next, has_room)
     }
 
     /// When the first command of an open loop arrives.
     pub(super) fn first_arrival(&mut self) -> Option<u64> {
-        let Program::Open { gap, .. } = &self.program else { return None };
-        Some(gap.sample(&mut self.random))
+        let Program::Open { source, .. } = &mut self.program else { return None };
+        source.first(&mut self.random)
     }
 
     /// Bursts: until when it is silent, if it is.

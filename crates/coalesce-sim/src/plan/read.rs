@@ -43,7 +43,10 @@ impl Plan {
         let mut text = String::new();
         let read = File::open(path).and_then(|file| file.take(PLAN_BYTES_MAX as u64 + 1).read_to_string(&mut text));
         match read {
-            Ok(_) => Self::parse(&file, &text),
+            Ok(_) => {
+                let directory = path.parent().map(Path::to_owned).unwrap_or_default();
+                Self::parse(&file, &text).map(|plan| Self { directory, ..plan })
+            }
             Err(error) => Err(PlanError { file, line: None, message: error.to_string() }),
         }
     }

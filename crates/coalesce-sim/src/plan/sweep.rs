@@ -69,6 +69,7 @@ impl Plan {
         let path: Vec<&str> = key.split('.').collect();
         set(&mut tree, &path, value)?;
         let plan: Self = tree.try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
+        let plan = Self { directory: self.directory.clone(), ..plan };
         Ok(if key == "seed" { plan } else { Self { seed: self.seed, ..plan } })
     }
 

@@ -1,8 +1,10 @@
 //! Who uses the device.
 
-use super::Distribution;
-use crate::units::{Cost, Rate, Time};
+use super::{Arrival, Distribution};
+use crate::units::{Cost, Factor, Rate, Time};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +18,8 @@ pub enum Kind {
     Async,
     /// Commands arrive at `rate` whatever the device does.
     Open,
+    /// Commands arrive when they did in a recorded trace, whatever the device does.
+    Trace,
     /// Operations by weight, one after the other: a YCSB-like mix.
     Mix,
     /// Computes and uses no device.
@@ -44,6 +48,18 @@ pub enum Arrivals {
     Poisson,
     /// With gaps of the same length.
     Fixed,
+}
+
+/// A part of a trace, in its own time since its first arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Where it begins: at the beginning of the simulation.
+    #[serde(default)]
+    pub from: Time,
+    /// Where it ends, at the latest; none: with the simulation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Time>,
 }
 
 /// Who runs first.
@@ -80,7 +96,7 @@ pub struct Thread {
     /// Work of its own after each command, batch or operation that it waited for; for `async` after each command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think: Option<Cost>,
-    /// `async`, `open`: commands outstanding, at most. 1 to 65535.
+    /// `async`, `open`, `trace`: commands outstanding, at most. 1 to 65535.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
     /// `batch`, `async`: commands submitted together. 1 to `depth`.
@@ -95,6 +111,19 @@ pub struct Thread {
     /// `open`: the gaps between arrivals, instead of `rate` and `arrivals`: those of a record, pauses included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Distribution>,
+    /// `trace`: the file, in any format that `coalesce-sim replay` reads or that has arrivals alone; where it is not absolute,
+    /// beside the plan. Of `count` threads, each takes the arrivals of some of its queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+    /// `trace`: the part of it; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// `trace`: how many times as fast as they did, commands arrive; none: as fast. 0.001x to 1000000x.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_up: Option<Factor>,
+    /// What arrives: read from `trace` by [`Point::load`](super::Point::load).
+    #[serde(skip)]
+    pub recorded: Option<Arc<[Arrival]>>,
     /// `open`: when they arrive.
     #[serde(default)]
     pub arrivals: Arrivals,
@@ -156,6 +185,10 @@ impl Thread {
             reap_when_full: false,
             rate: None,
             gaps: None,
+            trace: None,
+            window: None,
+            speed_up: None,
+            recorded: None,
             arrivals: Arrivals::Poisson,
             on: None,
             off: None,

@@ -1,6 +1,6 @@
 //! What the types of a plan cannot say.
 
-use super::{Device, Distribution, Faults, Hypervisor, Kind, Machine, Plan, Steal, Thread};
+use super::{Device, Distribution, Faults, Hypervisor, Kind, Machine, Plan, Steal, Thread, Window};
 use crate::units::{Clock, Cost, Time};
 use std::fmt;
 
@@ -240,13 +240,16 @@ impl Distribution {
 
 impl Thread {
     /// The keys that belong to some kinds only: whether each is given, and which kinds take it.
-    fn special_keys(&self) -> [(&'static str, bool, &'static [Kind]); 6] {
+    fn special_keys(&self) -> [(&'static str, bool, &'static [Kind]); 9] {
         [
-            ("depth", self.depth.is_some(), &[Kind::Async, Kind::Open]),
+            ("depth", self.depth.is_some(), &[Kind::Async, Kind::Open, Kind::Trace]),
             ("batch", self.batch.is_some(), &[Kind::Batch, Kind::Async]),
             ("reap_when_full", self.reap_when_full, &[Kind::Async]),
             ("rate", self.rate.is_some(), &[Kind::Open, Kind::Async]),
             ("gaps", self.gaps.is_some(), &[Kind::Open]),
+            ("trace", self.trace.is_some(), &[Kind::Trace]),
+            ("window", self.window.is_some(), &[Kind::Trace]),
+            ("speed_up", self.speed_up.is_some(), &[Kind::Trace]),
             ("operations", !self.operations.is_empty(), &[Kind::Mix]),
         ]
     }
@@ -257,7 +260,7 @@ impl Thread {
             Kind::Compute => 0,
             Kind::Sync => 1,
             Kind::Batch => self.batch.unwrap_or(1),
-            Kind::Async | Kind::Open => self.depth.unwrap_or(1),
+            Kind::Async | Kind::Open | Kind::Trace => self.depth.unwrap_or(1),
             Kind::Mix => self.operations.iter().map(|operation| operation.commands).max().unwrap_or(0),
         }
     }
@@ -280,6 +283,7 @@ impl Thread {
                 let has_none = self.rate.is_none() && self.gaps.is_none();
                 [has_none.then_some("rate or gaps"), self.depth.is_none().then_some("depth")]
             }
+            Kind::Trace => [self.trace.is_none().then_some("trace"), self.depth.is_none().then_some("depth")],
             Kind::Mix => [self.operations.is_empty().then_some("operations"), None],
         };
         if let Some(key) = needed.into_iter().flatten().next() {
@@ -305,6 +309,7 @@ impl Thread {
             }
             gaps.validate().map_err(|wrong| wrong.within(&["gaps"]))?;
         }
+        self.validate_trace()?;
         match (self.on, self.off) {
             (Some(on), Some(off)) => time("on", on, 1_000).and_then(|()| time("off", off, 1_000))?,
             (None, None) => {}
@@ -326,12 +331,31 @@ impl Thread {
     }
 }
 
+impl Thread {
+    fn validate_trace(&self) -> Checked {
+        if let Some(Window { from, to }) = self.window {
+            time("from", from, 0).map_err(|wrong| wrong.within(&["window"]))?;
+            if let Some(to) = to.filter(|to| *to <= from) {
+                return Err(Wrong::at(["window", "to"], format!("is {to}; allowed: after {from}, its `from`")));
+            }
+        }
+        if let Some(speed_up) = self.speed_up.filter(|factor| !(1..=1_000_000_000).contains(&factor.0)) {
+            return Err(Wrong::at(["speed_up"], format!("is {speed_up}; allowed: 0.001x to 1000000x")));
+        }
+        if self.kind == Kind::Trace && self.on.or(self.off).is_some() {
+            return Err(Wrong::at(["on"], "means nothing here; a trace has its own pauses"));
+        }
+        Ok(())
+    }
+}
+
 const fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Sync => "sync",
         Kind::Batch => "batch",
         Kind::Async => "async",
         Kind::Open => "open",
+        Kind::Trace => "trace",
         Kind::Mix => "mix",
         Kind::Compute => "compute",
     }

@@ -47,6 +47,8 @@ EXAMPLES
       coalesce-sim run crates/coalesce-sim/plans/mixed.toml
   The same as JSON, with another seed:
       coalesce-sim run crates/coalesce-sim/plans/mixed.toml --json --seed 2
+  Recorded arrivals through a simulated device: a thread of `kind = \"trace\"`, as
+  crates/coalesce-sim/plans/all-keys.toml explains it with all other keys.
 
 TIMES
   `time us` is the mean that a request takes its requester: of an open loop from
