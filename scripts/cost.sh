@@ -34,13 +34,13 @@ cint_on_completion barrier 122
 cint_inlined plain 36
 cint_inlined urgent 105
 cint_inlined barrier 109
-budget_on_completion low 313
-budget_on_completion plain 300
-budget_on_completion urgent 240
-budget_on_submits plain 32
-budget_inlined low 298
-budget_inlined plain 290
-budget_inlined urgent 225
+budget_on_completion low 182
+budget_on_completion plain 208
+budget_on_completion urgent 249
+budget_on_submits plain 28
+budget_inlined low 155
+budget_inlined plain 180
+budget_inlined urgent 222
 any_policy none
 any_policy nvme
 any_policy dim
@@ -70,12 +70,12 @@ while read -r device policy batch allowed enters interrupts; do
 done > "$work/requests" << END
 virtio-blk none 1 5150 1.01 1
 virtio-blk none 32 3130 .04 .05
-virtio-blk auto 1 5650 1.01 1
-virtio-blk auto 32 3600 .05 .05
+virtio-blk auto 1 5530 1.01 1
+virtio-blk auto 32 3520 .05 .05
 nvme none 1 5050 1.01 1
 nvme none 32 3010 .04 1
-nvme auto 1 5500 1.01 1
-nvme auto 32 3450 .05 1
+nvme auto 1 5380 1.01 1
+nvme auto 32 3250 .05 1
 END
 
 awk '

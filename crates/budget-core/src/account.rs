@@ -3,7 +3,7 @@
 //! By Little's law the time that all requests spend is the integral of *outstanding*, and the part of it that holding adds
 //! is the integral of *held*. The credit is ε times the rest of the first minus the second, with an upper limit.
 
-use crate::constants::{SAVED_SHIFT, SHIFT};
+use crate::constants::{MOST, SAVED_SHIFT, SHIFT};
 
 /// The commands of one interrupt vector, and what their time has earned and holding has cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +27,13 @@ pub(crate) struct Account {
     pub(crate) overtook: u16,
 }
 
-/// What a settlement needs to know beside the account.
-pub(crate) struct Terms {
-    /// ε * 2^SHIFT.
-    pub(crate) epsilon: u16,
-    /// In ticks.
-    pub(crate) max_hold: u32,
-    /// Ticks of the time that is settled in which holding was not the machine's choice: they cost nothing.
-    pub(crate) paced: u32,
-    /// Holding earns and costs nothing: it is licensed.
-    pub(crate) is_licensed: bool,
+/// The time that was settled.
+pub(crate) struct Settled {
+    elapsed: u32,
+    /// Commands outstanding in all of it, as far as is known.
+    waiting: u32,
+    /// What they waited, in requests * ticks.
+    waited: u64,
 }
 
 impl Account {
@@ -45,38 +42,68 @@ impl Account {
 
     /// `count` commands are submitted, `since` ticks after the last settlement.
     #[inline(always)]
-    pub(crate) fn submit(&mut self, since: u32, count: u16) {
-        let in_flight = self.in_flight.saturating_add(count);
-        self.not_yet = self.not_yet.wrapping_add(product(in_flight.wrapping_sub(self.in_flight), since));
-        self.in_flight = in_flight;
+    pub(crate) fn submit(&mut self, since: u32, count: u32) {
+        let count = count.min(MOST.wrapping_sub(self.in_flight.into()));
+        self.not_yet = self.not_yet.wrapping_add(u64::from(count).wrapping_mul(since.into()));
+        self.set_in_flight(count.wrapping_add(self.in_flight.into()));
     }
 
-    /// Settles for `elapsed` ticks since the last settlement. `in_flight` and `reaping`: at the end of that time.
+    /// So many commands are in flight, at most [`MOST`].
     #[inline(always)]
-    pub(crate) fn settle(&mut self, elapsed: u32, in_flight: u16, reaping: u16, terms: &Terms) {
+    #[expect(clippy::cast_possible_truncation, reason = "at most 65 535")]
+    pub(crate) const fn set_in_flight(&mut self, in_flight: u32) {
+        self.in_flight = in_flight as u16;
+    }
+
+    /// Nothing is held any more.
+    #[inline(always)]
+    pub(crate) const fn release(&mut self) {
+        (self.held, self.overtook) = (0, 0);
+    }
+
+    /// Settles for `elapsed` ticks since the last settlement. `in_flight` and `reaping`: at the end of that time, at most
+    /// [`MOST`] each. What the time earns and costs is for [`charge`](Self::charge).
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 65 535")]
+    pub(crate) fn settle(&mut self, elapsed: u32, in_flight: u32, reaping: u32) -> Settled {
         // It is not known when commands went. The smaller number earns less, so it is safe.
-        let flying = self.in_flight.min(in_flight);
-        let waiting = u32::from(flying).wrapping_add(self.reaping.min(reaping).into());
+        let flying = in_flight.min(self.in_flight.into());
+        let waiting = flying.wrapping_add(reaping.min(self.reaping.into()));
         let waited = u64::from(waiting).wrapping_mul(elapsed.into()).saturating_sub(self.not_yet);
-        let held = product(self.held, elapsed);
-        self.request_time = self.request_time.saturating_add(waited.wrapping_add(held));
-        self.held_time = self.held_time.saturating_add(held);
-        (self.in_flight, self.reaping, self.not_yet) = (in_flight, reaping, 0);
-        if terms.is_licensed {
-            return;
+        (self.in_flight, self.reaping, self.not_yet) = (in_flight as u16, reaping as u16, 0);
+        self.request_time = self.request_time.saturating_add(waited);
+        if self.held > 0 {
+            let held = product(self.held, elapsed);
+            self.request_time = self.request_time.saturating_add(held);
+            self.held_time = self.held_time.saturating_add(held);
         }
-        let paid = product(self.held, elapsed.wrapping_sub(terms.paced));
-        let net = (waited.wrapping_mul(terms.epsilon.into()).cast_signed()).wrapping_sub((paid << SHIFT).cast_signed());
-        let most = times(rate(terms.epsilon, waiting), terms.max_hold) << SAVED_SHIFT;
-        let credit = self.credit.saturating_add(net);
-        self.credit = if net > 0 { credit.min(most.max(self.credit)) } else { credit };
+        Settled { elapsed, waiting, waited }
+    }
+
+    /// Earns and pays for what was settled. `paced`: the ticks of it in which holding was not the machine's choice; they cost
+    /// nothing.
+    #[inline(always)]
+    pub(crate) fn charge(&mut self, settled: &Settled, epsilon: u16, max_hold: u32, paced: u32) {
+        let earned = settled.waited.wrapping_mul(epsilon.into()).cast_signed();
+        let mut credit = self.credit.wrapping_add(earned); // both are far below the limit
+        if self.held > 0 {
+            let paid = product(self.held, settled.elapsed.wrapping_sub(paced)) << SHIFT;
+            credit = credit.saturating_sub(paid.cast_signed());
+        }
+        let most = times(rate(epsilon, settled.waiting), max_hold) << SAVED_SHIFT;
+        self.credit = credit.min(most.max(self.credit));
     }
 }
 
-/// Limits a number of commands or completions to 65 535.
-#[expect(clippy::cast_possible_truncation, reason = "compared before")]
+/// Limits a number of commands or completions to [`MOST`].
+pub(crate) fn counted(number: u32) -> u32 {
+    number.min(MOST)
+}
+
+/// [`counted`] in two bytes.
+#[expect(clippy::cast_possible_truncation, reason = "limited before")]
 pub(crate) fn saturated(number: u32) -> u16 {
-    number.min(u16::MAX.into()) as u16
+    counted(number) as u16
 }
 
 const fn product(commands: u16, ticks: u32) -> u64 {
@@ -89,7 +116,7 @@ pub(crate) const fn rate(epsilon: u16, commands: u32) -> i64 {
 }
 
 /// The credit that `held` completions take in each tick.
-pub(crate) const fn cost_of(held: u16) -> i64 {
+pub(crate) const fn cost_of(held: u32) -> i64 {
     (held as i64) << SHIFT
 }
 

@@ -4,7 +4,7 @@
 //! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, and `depth.rs` learns how many commands the
 //! requesters submit before they wait. The storm guard may defer a delivery.
 
-use crate::account::{Account, Terms, cost_of, rate, saturated, times};
+use crate::account::{Account, cost_of, counted, rate, times};
 use crate::config::Config;
 use crate::constants::{
     AGE_MAX, GAP_SHIFT, LICENSED_DEPTH, LICENSED_MAX, LICENSED_SHARE, RARE_SHIFT, SHIFT, SPAN_MAX, TOO_RARE,
@@ -49,25 +49,38 @@ pub enum Level {
 impl Budget {
     /// Decides about a completed command. `cif`: commands in flight, including this one. `outstanding`: commands submitted and
     /// not reaped, including this one; 0: not known.
+    #[inline]
     pub fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
-        let cif = saturated(cif).max(1);
-        let known = cif.saturating_add(self.account.held);
-        let outstanding = saturated(outstanding).max(known);
-        self.settle(now, cif, outstanding.wrapping_sub(known));
+        match self.on_completion_fast(now, event, cif, outstanding) {
+            Some(decision) => decision,
+            None => self.on_event(now, event, cif, outstanding),
+        }
+    }
+
+    /// The whole of [`on_completion`](Self::on_completion): what the fast path does not answer.
+    #[inline(never)]
+    pub(crate) fn on_event(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+        let cif = counted(cif).max(1);
+        let known = counted(cif.wrapping_add(self.account.held.into()));
+        let outstanding = counted(outstanding).max(known);
+        self.advance(now, cif, outstanding.wrapping_sub(known));
         let expired = self.expired().map(|reason| self.end_hold(reason));
         let may_be_held = !(self.config.ooo && matches!(event, Event::Urgent)); // else it may interrupt alone
         let is_together = self.quiet == 0;
         if may_be_held {
             self.note_gap();
         }
-        self.account.in_flight = cif.wrapping_sub(1);
+        self.account.set_in_flight(cif.wrapping_sub(1));
         if let Some(decision) = expired {
             return decision; // this completion shares the interrupt
         }
         let decision = match event {
             Event::Error => return self.deliver(Reason::Error), // even in a storm
             _ if self.flags.has(Flags::DEFERRED) => Decision::Hold(HoldReason::Storm),
-            _ => self.decide(event, outstanding, may_be_held, is_together),
+            Event::Barrier => Decision::Deliver(Reason::Barrier),
+            Event::Urgent if may_be_held => Decision::Deliver(Reason::Urgent),
+            Event::Urgent if self.account.held == 0 => Decision::DeliverUrgent,
+            _ => self.decide(outstanding, may_be_held, is_together),
         };
         match decision {
             _ if self.is_pacing() => self.defer(decision),
@@ -77,82 +90,106 @@ impl Budget {
         }
     }
 
-    /// The decision without the storm guard. `may_be_held`: the completion is no Urgent that may interrupt alone.
-    /// `is_together`: it came in the same tick as the last one.
-    fn decide(&mut self, event: Event, outstanding: u16, may_be_held: bool, is_together: bool) -> Decision {
-        let Account { held, in_flight, overtook, credit, .. } = self.account;
-        match event {
-            Event::Barrier => return Decision::Deliver(Reason::Barrier),
-            Event::Urgent if may_be_held => return Decision::Deliver(Reason::Urgent),
-            Event::Urgent if held == 0 => return Decision::DeliverUrgent,
-            _ => {}
+    /// The decision without hints and without the storm guard. `may_be_held`: the completion is no Urgent that may interrupt
+    /// alone. `is_together`: it came in the same tick as the last one.
+    fn decide(&mut self, outstanding: u32, may_be_held: bool, is_together: bool) -> Decision {
+        if self.is_full() {
+            return self.stop(Reason::Count);
         }
-        if held.saturating_add(overtook).saturating_add(1) >= self.config.thr {
-            return self.stop(Reason::Count); // Urgents that interrupted alone count too: held completions must not block a queue
-        }
-        let with_it = held.saturating_add(may_be_held.into());
-        let hold = |reason| if may_be_held { Decision::Hold(reason) } else { Decision::DeliverUrgent };
+        let with_it = u32::from(self.account.held).wrapping_add(may_be_held.into());
         let is_due = self.depth.note_completion(outstanding);
         if is_due && self.may_probe() {
             self.depth.begin_probe();
         }
         let state = self.depth.state;
-        match state {
-            State::Idle if self.level == Level::Nothing => return Decision::Deliver(Reason::Slowdown),
-            State::Idle => {}
-            State::Probe if self.goes_on(with_it) => return hold(HoldReason::Probe),
-            State::Probe => return self.stop(Reason::Budget),
-            State::Answer | State::Pace => return Decision::Deliver(Reason::Control),
-        }
-        if let Some(depth) = self.licence() {
-            let is_early = self.has_work(depth, in_flight, with_it);
-            return if is_early { hold(HoldReason::Licensed) } else { Decision::Deliver(Reason::JustInTime) };
+        let decision = match state {
+            State::Idle => {
+                let verdict = match self.licence() {
+                    Some(depth) => self.weigh_with_licence(depth, with_it),
+                    None => self.weigh(outstanding, with_it, is_together),
+                };
+                match verdict {
+                    Ok(reason) => Decision::Hold(reason),
+                    Err(reason) => Decision::Deliver(reason),
+                }
+            }
+            State::Probe if self.goes_on(with_it) => Decision::Hold(HoldReason::Probe),
+            State::Probe => self.stop(Reason::Budget),
+            State::Answer | State::Pace => Decision::Deliver(Reason::Control),
+        };
+        if decision.is_deliver() || may_be_held { decision } else { Decision::DeliverUrgent }
+    }
+
+    /// The decision with a licence: why to hold, or why to deliver. `with_it`: what would be held if this completion were.
+    #[inline(always)]
+    pub(crate) fn weigh_with_licence(&self, depth: u32, with_it: u32) -> Result<HoldReason, Reason> {
+        let is_early = self.has_work(depth, self.account.in_flight.into(), with_it);
+        if is_early { Ok(HoldReason::Licensed) } else { Err(Reason::JustInTime) }
+    }
+
+    /// The decision without a licence.
+    #[inline(always)]
+    pub(crate) fn weigh(&self, outstanding: u32, with_it: u32, is_together: bool) -> Result<HoldReason, Reason> {
+        let Account { held, in_flight, credit, .. } = self.account;
+        let (held, in_flight) = (u32::from(held), u32::from(in_flight));
+        if self.level == Level::Nothing {
+            return Err(Reason::Slowdown);
         }
         if with_it >= outstanding {
-            return Decision::Deliver(Reason::LowCif); // no other completion would join
+            return Err(Reason::LowCif); // no other completion would join
         }
         // Once 2 ε of the outstanding commands are held, no further completion is. One in the same tick as the last is
         // exempt: one poll found both.
-        let share = rate(self.epsilon, u32::from(in_flight).wrapping_add(with_it.into()));
-        let is_below_share = is_together || cost_of(held) < share << 1;
+        let share = rate(self.epsilon, in_flight.wrapping_add(with_it));
+        if cost_of(held) >= share << 1 && !is_together {
+            return Err(Reason::Budget);
+        }
         // The next completion usually comes within one usual gap. The account must be able to pay for eight gaps. What is
         // in flight stays outstanding until the next decision, so at least this much is earned.
         let is_paid = self.price(with_it, in_flight, self.silence()) <= credit;
-        if is_below_share && is_paid { hold(HoldReason::Company) } else { Decision::Deliver(Reason::Budget) }
+        if is_paid { Ok(HoldReason::Company) } else { Err(Reason::Budget) }
+    }
+
+    /// Whether one more completion fills `thr`. Urgents that interrupted alone count too: held completions must not block a
+    /// queue.
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        let Account { held, overtook, .. } = self.account;
+        u32::from(held).wrapping_add(overtook.into()).wrapping_add(1) >= self.config.thr.into()
     }
 
     /// The net cost of holding `held` completions for `ticks`: what it takes from the credit, minus what `in_flight` commands
     /// earn meanwhile.
-    pub(crate) const fn price(&self, held: u16, in_flight: u16, ticks: u32) -> i64 {
-        times(cost_of(held).saturating_sub(rate(self.epsilon, in_flight as u32)), ticks)
+    pub(crate) const fn price(&self, held: u32, in_flight: u32, ticks: u32) -> i64 {
+        times(cost_of(held).wrapping_sub(rate(self.epsilon, in_flight)), ticks)
     }
 
     /// The depth that a licence is for, if there is one.
-    pub(crate) fn licence(&self) -> Option<u16> {
+    pub(crate) fn licence(&self) -> Option<u32> {
         if !matches!(self.level, Level::Licensed) {
             return None;
         }
         let depth = self.depth.depth();
-        (depth >= LICENSED_DEPTH).then_some(depth)
+        (depth >= LICENSED_DEPTH).then_some(depth.into())
     }
 
     /// Whether `held` completions keep nobody waiting who would not wait anyway: at least half of the depth is in the hands
     /// of the host, which works on that.
-    pub(crate) fn has_work(&self, depth: u16, in_flight: u16, held: u16) -> bool {
-        let share = u32::from(depth).wrapping_mul(self.epsilon.into()).wrapping_mul(LICENSED_SHARE.into()) >> SHIFT;
-        let most = share.min(LICENSED_MAX.into());
-        u32::from(held) <= most && in_flight.saturating_add(held) <= depth >> 1
+    pub(crate) fn has_work(&self, depth: u32, in_flight: u32, held: u32) -> bool {
+        let share = depth.wrapping_mul(self.epsilon.into()).wrapping_mul(LICENSED_SHARE) >> SHIFT;
+        held <= share.min(LICENSED_MAX) && in_flight.wrapping_add(held) <= depth >> 1
     }
 
     /// Whether a probe may begin: none does while something is held; while a requester is alone, which must not wait; in a
     /// storm, when nothing can be learned; where completions are so rare that each would wait long; or with a credit below
     /// -C0 / 2.
     #[cold]
-    fn may_probe(&mut self) -> bool {
+    #[inline(never)]
+    pub(crate) fn may_probe(&mut self) -> bool {
         if self.depth.state != State::Idle {
             return false;
         }
-        if self.silence() > self.config.max_hold >> RARE_SHIFT {
+        if self.is_too_rare() {
             self.depth.put_off(TOO_RARE);
             return false;
         }
@@ -161,14 +198,21 @@ impl Budget {
         !is_wrong_time && !self.depth.is_alone() && is_paid
     }
 
+    /// Whether completions are so rare that one that is held for a probe would wait long.
+    #[inline(always)]
+    pub(crate) fn is_too_rare(&self) -> bool {
+        self.silence() > self.config.max_hold >> RARE_SHIFT
+    }
+
     /// Whether the probe continues with `held` completions held. A long probe that would cost too much continues as a short
     /// one.
-    fn goes_on(&mut self, held: u16) -> bool {
+    fn goes_on(&mut self, held: u32) -> bool {
         self.probe_is_paid(held) || (self.depth.cut_short() && self.probe_is_paid(held))
     }
 
     /// Whether the credit and C0 pay for holding `held` completions until the end of the probe.
-    fn probe_is_paid(&self, held: u16) -> bool {
+    #[inline(never)]
+    fn probe_is_paid(&self, held: u32) -> bool {
         let age = if self.account.held > 0 { self.oldest } else { 0 };
         let longest = self.silence_now().min(self.config.max_hold.saturating_sub(age));
         times(cost_of(held), longest) <= self.account.credit.saturating_add(self.learning_now())
@@ -205,6 +249,7 @@ impl Budget {
     }
 
     /// Ticks until what is held is due, negative if that instant has passed, and the reason of the interrupt.
+    #[inline(always)]
     pub(crate) fn next_deadline(&self) -> (i32, Reason) {
         let own = self.own_deadline();
         if self.guard.is_storming() {
@@ -235,6 +280,7 @@ impl Budget {
     }
 
     /// The reason to deliver, if a deadline has passed.
+    #[inline(never)]
     pub(crate) fn expired(&self) -> Option<Reason> {
         if self.account.held == 0 {
             return None;
@@ -245,6 +291,7 @@ impl Budget {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn hold(&mut self, reason: HoldReason) -> Decision {
         if self.account.held == 0 {
             self.oldest = 0; // max_hold starts with the first completion held
@@ -254,6 +301,7 @@ impl Budget {
     }
 
     /// Interrupts for everything that is held. A probe that this cuts short learned nothing.
+    #[inline(never)]
     pub(crate) fn deliver(&mut self, reason: Reason) -> Decision {
         self.drop_held();
         self.guard.interrupt(self.config.storm_interval, self.config.storm_shift);
@@ -268,12 +316,12 @@ impl Budget {
     }
 
     pub(crate) fn drop_held(&mut self) {
-        (self.account.held, self.account.overtook) = (0, 0);
+        self.account.release();
         self.flags.set(Flags::DEFERRED, false);
         match self.depth.state {
+            State::Idle | State::Pace => {}
             State::Probe => self.depth.put_off(0),
             State::Answer => self.oldest = 0, // its age counts from the interrupt
-            State::Idle | State::Pace => {}
         }
     }
 
@@ -307,22 +355,18 @@ impl Budget {
     }
 
     /// Settles the account for the time since it was settled last. `in_flight`, `reaping`: at the end of that time.
-    #[inline(always)]
-    pub(crate) fn settle(&mut self, now: u64, in_flight: u16, reaping: u16) {
+    #[inline(never)]
+    pub(crate) fn advance(&mut self, now: u64, in_flight: u32, reaping: u32) {
         let paced = self.paced();
         let elapsed = self.elapsed(now);
-        let terms = Terms {
-            epsilon: self.epsilon,
-            max_hold: self.config.max_hold,
-            // While the storm guard allows no interrupt, holding is not the machine's choice.
-            paced: paced.min(elapsed),
-            is_licensed: self.licence().is_some() && self.depth.state == State::Idle,
-        };
-        self.account.settle(elapsed, in_flight, reaping, &terms);
+        // While the storm guard allows no interrupt, holding is not the machine's choice.
+        let settled = self.account.settle(elapsed, in_flight, reaping);
+        if self.licence().is_none() || self.depth.state != State::Idle {
+            self.account.charge(&settled, self.epsilon, self.config.max_hold, paced.min(elapsed));
+        }
     }
 
     /// Ticks since the account was settled; makes all ages that much older. If the clock went back, no time has passed.
-    #[inline(always)]
     fn elapsed(&mut self, now: u64) -> u32 {
         let elapsed = match now.checked_sub(self.last) {
             _ if now == u64::MAX => SPAN_MAX, // at the end of the clock everything is due
@@ -341,7 +385,8 @@ impl Budget {
     /// A completion ends a gap, unless the last hold ended in silence with nothing in flight: then the requesters were
     /// waiting. A gap counts for at most an eighth of `max_hold`, because a hold waits for eight gaps and never longer than
     /// `max_hold`.
-    fn note_gap(&mut self) {
+    #[inline(always)]
+    pub(crate) fn note_gap(&mut self) {
         let gap = self.quiet.min(self.config.max_hold >> GAP_SHIFT);
         if self.flags.has(Flags::GAP_COUNTS) {
             self.gap8 = if self.gap8 == 0 {

@@ -3,6 +3,9 @@
 /// The unit of the account is a request * tick * 2^-SHIFT: so fine that a budget of 0.01 % is more than one part.
 pub(crate) const SHIFT: u32 = 14;
 
+/// Commands are counted up to here.
+pub(crate) const MOST: u32 = u16::MAX as u32;
+
 /// No configured time is longer, and no more is counted between two calls.
 pub(crate) const SPAN_MAX: u32 = 1 << 29;
 /// Ages saturate here: every span has expired by then.
@@ -47,7 +50,7 @@ pub(crate) const WATCHED_MAX: u8 = 6;
 
 /// With a licence, the most completions held at once; and no more than 10 ε of the depth. Beyond eight, a guest gains little and one
 /// of its requesters that waits for each request loses more.
-pub(crate) const LICENSED_MAX: u16 = 8;
-pub(crate) const LICENSED_SHARE: u16 = 10;
+pub(crate) const LICENSED_MAX: u32 = 8;
+pub(crate) const LICENSED_SHARE: u32 = 10;
 /// The smallest depth that a licence is for.
 pub(crate) const LICENSED_DEPTH: u16 = 4;

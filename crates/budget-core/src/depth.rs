@@ -92,10 +92,16 @@ impl DepthEstimator {
 
     /// A command completed while `outstanding` were outstanding. Returns whether a probe is due, if one may begin.
     #[inline(always)]
-    pub(crate) const fn note_completion(&mut self, outstanding: u16) -> bool {
+    pub(crate) const fn note_completion(&mut self, outstanding: u32) -> bool {
         self.is_several |= outstanding > 1;
         self.until = self.until.saturating_sub(1);
         self.until == 0
+    }
+
+    /// Whether a probe may begin with the next completion, if `outstanding` commands are outstanding then.
+    #[inline(always)]
+    pub(crate) const fn probes_next(&self, outstanding: u32) -> bool {
+        self.until <= 1 && (outstanding > 1 || !self.is_alone())
     }
 
     /// Whether a requester has one command outstanding at a time, as far as is known: it must not wait.
@@ -163,7 +169,7 @@ impl DepthEstimator {
     /// The first must come within twice the shortest answer, and within a third of `max_hold`. If the first few come in
     /// less than two fifths of the usual gap, they had queued in the host, as in an open loop at its limit; or they were
     /// submitted all at once, and the device sees them without a probe.
-    pub(crate) fn watch(&mut self, count: u16, age: u32, gap8: u32, max_hold: u32) -> bool {
+    pub(crate) fn watch(&mut self, count: u32, age: u32, gap8: u32, max_hold: u32) -> bool {
         let is_answer = self.state == State::Answer;
         if is_answer {
             let is_late = self.answer > 0 && age >> 1 > self.answer;

@@ -1,6 +1,6 @@
 //! All events except completions; and the getters.
 
-use crate::account::{Account, saturated};
+use crate::account::Account;
 use crate::algorithm::{Budget, Flags, Level};
 use crate::config::Config;
 use crate::constants::{AGE_MAX, SPAN_MAX};
@@ -38,7 +38,7 @@ impl Budget {
         match now.checked_sub(self.last) {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
             Some(since) if since < SPAN_MAX.into() && self.depth.state == State::Idle => {
-                self.account.submit(since as u32, saturated(count));
+                self.account.submit(since as u32, count);
             }
             _ => self.on_watched_submits(now, count),
         }
@@ -49,7 +49,6 @@ impl Budget {
     #[cold]
     #[inline(never)]
     fn on_watched_submits(&mut self, now: u64, count: u32) {
-        let count = saturated(count);
         self.settle_known(now);
         match self.depth.state {
             State::Idle => {}
@@ -70,7 +69,7 @@ impl Budget {
 
     /// Settles with what the machine knows by itself.
     fn settle_known(&mut self, now: u64) {
-        self.settle(now, self.account.in_flight, 0);
+        self.advance(now, self.account.in_flight.into(), 0);
     }
 
     /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before; `None`: nothing is held. It may become
@@ -128,6 +127,7 @@ impl Budget {
     /// Why what is held may not be held any longer, now that fewer commands are in flight.
     fn broken(&self) -> Option<Reason> {
         let Account { held, in_flight, credit, .. } = self.account;
+        let (held, in_flight) = (held.into(), in_flight.into());
         let left = self.silence().saturating_sub(self.quiet);
         match self.licence() {
             _ if self.depth.state == State::Probe => None,

@@ -110,6 +110,7 @@ mod config;
 mod constants;
 mod depth;
 mod events;
+mod fast;
 mod regulator;
 
 pub use algorithm::{Budget, Level};

@@ -430,6 +430,25 @@ fn a_pause_earns_nothing() {
     assert!(pauses > 60, "{pauses} pauses");
 }
 
+/// What a requester that waits for each of its requests can lose beside others that have a licence.
+#[test]
+fn with_a_licence_no_completion_waits_for_more_than_seven_others() {
+    for (budget, most) in [(1_000, 8), (100, 3)] {
+        let mut guest = Guest::new(Params { budget, ..PARAMS }, 32);
+        while guest.budget.depth() != 32 {
+            guest.step();
+            assert!(guest.steps < 100_000, "{budget}: the depth is not proven");
+        }
+        guest.budget.set_level(guest.now, Level::Licensed, 0, false);
+        let mut held = 0;
+        for _ in 0..1_000 {
+            guest.step();
+            held = held.max(guest.budget.held());
+        }
+        assert_eq!(held, most, "10 ε of the depth, and eight at most");
+    }
+}
+
 #[test]
 fn a_reconfiguration_delivers_what_is_due_under_it() {
     let mut queue = Queue::new(PARAMS);
