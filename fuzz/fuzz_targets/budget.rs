@@ -12,7 +12,7 @@ use arbitrary::Arbitrary;
 use budget_core::{Budget, Config, Decision, Event, Params, StormParams};
 use coalesce_testkit::{Completion, Driver, Hint, Lockstep, Op, Policy, Shell, Submission, When};
 use libfuzzer_sys::fuzz_target;
-use machine::Machine;
+use machine::{LEVELS, Machine};
 use reference::Reference;
 
 #[derive(Arbitrary, Debug)]
@@ -87,6 +87,8 @@ impl Parameters {
     }
 }
 
+/// The configurations, the levels, and one that does not exist.
+const CHOICES: u8 = (3 + LEVELS.len() + 1) as u8;
 /// More than any number that can be true.
 const MANY: u32 = 20_000;
 /// A wait after which the deadline is met, so that no age reaches its end.
@@ -124,7 +126,7 @@ fn in_lockstep(choice: &[Params], calls: &[Call]) {
             Call::Consumed => both.on_consumed(now),
             Call::Flush => _ = both.flush(now),
             Call::Forget => both.reset_tracking(),
-            Call::Reconfigure { choice } => _ = both.reconfigure(choice % 4, now),
+            Call::Reconfigure { choice } => _ = both.reconfigure(choice % CHOICES, now),
         }
         assert_eq!(both.fault(), None, "{call:?} at {now}");
     }
@@ -154,7 +156,7 @@ fn by_the_rules(choice: &[Params], calls: &[Call]) {
                 Call::Consumed => Op::Consumed,
                 Call::Flush => Op::Flush,
                 Call::Forget => Op::ResetTracking,
-                Call::Reconfigure { choice } => Op::Reconfigure(choice % 4),
+                Call::Reconfigure { choice } => Op::Reconfigure(choice % CHOICES),
             };
             driver.apply(op).unwrap();
         }
