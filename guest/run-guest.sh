@@ -10,7 +10,7 @@
 #   QUEUES       virtqueues per disk, default 1      CPUS      guest CPUs, default 2
 #   MEM          guest memory in MiB, default 512    QEMU      default qemu-system-x86_64, or what make-qemu.sh finds
 #   MORE_DISKS   disks among the QEMU arguments      INITRD    one more archive (cpio) for the guest
-#   TIMEOUT      seconds, default 180 + SECONDS=...  APPEND    more kernel command line
+#   TIMEOUT      seconds, default 900 + SECONDS=...  APPEND    more kernel command line
 #   LOG          keep the whole console here
 #   INPUT        what the guest reads from its console: a file or a pipe, default nothing
 #   ON_STEP      command run here, with the step's name as one more argument, for every line
@@ -43,7 +43,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#sockets[@]} -gt 0 ] || usage
 for name in RUNTIME COUNT; do [ -z "${!name:-}" ] || params+=("$name=${!name}"); done
-qemu=${QEMU:-qemu-system-x86_64} mem=${MEM:-512} timeout=${TIMEOUT:-$((180 + seconds))}
+qemu=${QEMU:-qemu-system-x86_64} mem=${MEM:-512} timeout=${TIMEOUT:-$((900 + seconds))}
 [ -z "$has_nvme" ] || qemu=$("$here/make-qemu.sh")
 command -v "$qemu" > /dev/null || die "$qemu is missing: run packages.sh"
 guest=$("$here/make-guest.sh")

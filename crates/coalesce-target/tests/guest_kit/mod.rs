@@ -136,7 +136,8 @@ impl Target {
                 results.push(serde_json::from_str(result).unwrap());
             }
         }
-        assert!(guest.wait().unwrap().success(), "{job}: {results:#?}");
+        let (status, log) = (guest.wait().unwrap(), self.log());
+        assert!(status.success(), "{job}: {status}, {results:#?}\n{:#?}\n{log}", self.queues());
         results
     }
 }
