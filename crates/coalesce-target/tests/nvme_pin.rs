@@ -7,9 +7,11 @@ mod nvme_host;
 use medium::Medium;
 use nix::sys::eventfd::EventFd;
 use nvme_host::{Cq, DATA, DNR, Host, PATIENCE, QUIET, READ, SIZE, Setup, Sq, Sqe};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{scope, sleep};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::scope;
 use std::time::Instant;
+
+const ZEROES: u8 = 8;
 
 /// 8 completions, or 25.5 ms.
 const EIGHT: &str = "nvme:thr=7,time=25500us";
@@ -96,15 +98,20 @@ fn all_queues_share_the_pin() {
     signals(&pin);
     unmask(&mut host);
     // One that is polled asserts nothing.
-    for _ in 0..20 {
-        assert_eq!(host.io((&mut polled_sq, &mut polled), read(0)), 0);
+    for count in 1..=20 {
+        host.submit(&mut polled_sq, read(0));
+        host.completed(0, count);
+        unmask(&mut host);
+        assert_eq!((signals(&pin), host.controller.asserts_pin()), (0, false), "completion {count}");
+        assert_eq!(host.reap(&mut polled, 1)[0].status, 0);
     }
-    assert_eq!((signals(&pin), host.controller.asserts_pin()), (0, false));
     // An admin completion.
     let event = host.admin_submit(Sqe::new(0x0c));
     assert_eq!(signals(&pin), 0);
     host.doorbell(9, 1); // of no queue
     signal(&pin);
+    unmask(&mut host);
+    signal(&pin); // it is not consumed
     host.submit(&mut sq, read(0));
     host.completed(0, 21);
     assert_eq!(host.admin_next().cid, event);
@@ -146,9 +153,11 @@ fn the_host_can_mask_the_pin() {
     signal(&pin);
     assert_eq!(host.reap(&mut cq, 1)[0].status, 0);
     // What completes before the client has an eventfd.
+    unmask(&mut host);
     host.vectors.deassign_pin();
     host.submit(&mut sq, read(0));
     host.completed(0, 3);
+    assert_eq!(signals(&pin), 0);
     let pin = host.use_pin();
     signal(&pin);
     assert_eq!(host.reap(&mut cq, 1)[0].status, 0);
@@ -187,6 +196,28 @@ fn the_policy_decides_when_the_pin_is_asserted() {
     panic!("the machine is too busy");
 }
 
+/// QEMU unmasks the pin at any access to registers: only one of them says that the guest has served the device.
+#[test]
+fn a_host_that_moves_a_head_serves_the_pin() {
+    let (mut host, pin, mut sq, mut cq) = start("none");
+    let accesses: [fn(&mut Host, &Sq); 4] = [
+        |host, _| _ = host.get32(0x1c),
+        |host, _| host.set32(0x0c, 0),
+        |host, _| host.controller.write(0x1001, &[0]),
+        |host, sq| host.ring_sq(sq),
+    ];
+    for access in accesses {
+        host.submit(&mut sq, read(0));
+        signal(&pin);
+        assert!(!host.controller.serves_pin(), "a tail");
+        host.reap(&mut cq, 1);
+        assert!(host.controller.serves_pin(), "a head");
+        access(&mut host, &sq);
+        assert!(!host.controller.serves_pin(), "something else came later");
+        unmask(&mut host);
+    }
+}
+
 /// QEMU lowers the line of its guest at an access to registers: a host with shadow doorbells has none.
 #[test]
 fn shadow_doorbells_are_for_hosts_with_msix() {
@@ -202,23 +233,33 @@ fn shadow_doorbells_are_for_hosts_with_msix() {
     host.admin_ok(Sqe::new(0x7c).prps(DATA + 0x10_0000, DATA + 0x10_1000));
 }
 
-/// A reset with interrupts asserted, masked, held and in flight.
+/// A reset with completions announced, held and in flight.
 #[test]
 fn a_reset_ends_what_is_asserted() {
     let Some(medium) = Medium::new_or_skip("the pin and a reset", SIZE as usize) else { return };
-    let mut host = Host::off(&Setup { file: Some(&medium.path()), ..Setup::default() });
+    let mut host = Host::off(&Setup { policy: EIGHT, file: Some(&medium.path()), ..Setup::default() });
     let pin = host.use_pin();
     for round in 0..5 {
+        let (has_begun, go_on) = medium.stall_first_zeroing();
         host.enable();
         host.create_cq(1, 64, 0, true);
         let mut sq = host.create_sq(1, 64, 1);
-        host.submit(&mut sq, read(0));
-        host.completed(0, round + 1);
-        host.disable();
+        for lba in 0..9 {
+            host.put(&mut sq, read(lba));
+        }
+        host.put(&mut sq, Sqe::io(ZEROES).blocks(0, 8));
+        host.ring_sq(&sq);
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        host.completed(0, 9 * (round + 1) + round);
+        assert!(host.controller.asserts_pin());
+        host.set32(0x14, 0x0046_0000);
         assert!(!host.controller.asserts_pin());
         unmask(&mut host);
         signals(&pin);
+        go_on.send(()).unwrap();
+        host.wait_csts(1, 0);
         unmask(&mut host);
+        settle(&host);
         assert_eq!(signals(&pin), 0, "round {round}");
     }
 }
@@ -228,13 +269,14 @@ fn a_reset_ends_what_is_asserted() {
 fn no_interrupt_is_lost_while_the_pin_is_masked_and_unmasked() {
     for policy in ["none", "auto", EIGHT, "cint:ooo=on,barrier=strict,in_flight=off"] {
         let (mut host, pin, mut sq, mut cq) = start(policy);
-        let (vectors, is_over) = (host.vectors.clone(), AtomicBool::new(false));
+        let vectors = host.vectors.clone();
+        let (goes_on, is_over) = channel::<()>();
         scope(|threads| {
+            let _goes_on = goes_on; // until this has ended, or failed
             // Masks that the client sets by itself: the host unmasks after each.
-            threads.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
+            threads.spawn(move || {
+                while is_over.recv_timeout(QUIET / 1000) == Err(RecvTimeoutError::Timeout) {
                     vectors.mask_pin(true);
-                    sleep(QUIET / 1000);
                 }
             });
             let (mut number, mut in_flight) = (1_u64, 0);
@@ -269,7 +311,6 @@ fn no_interrupt_is_lost_while_the_pin_is_masked_and_unmasked() {
                     signals(&pin);
                 }
             }
-            is_over.store(true, Ordering::Relaxed);
         });
     }
 }

@@ -650,6 +650,12 @@ fn the_pin_is_signalled_again_when_it_is_unmasked_and_still_asserted() {
     assert_eq!((signals(&pin), status(client), vectors.uses_pin()), (0, 0x10, false));
     client.write(CONFIG, 0x87, &[0]);
     assert_eq!((signals(&pin), vectors.uses_pin()), (1, true));
+    // A reset disables MSI-X and allows the pin.
+    client.write(CONFIG, 4, &[6, 4]);
+    client.write(CONFIG, 0x87, &[0x80]);
+    client.call(RESET, &[]).unwrap();
+    client.set_irqs([NONE | UNMASK, INTX, 0, 1], &[], &[]).unwrap();
+    assert_eq!((signals(&pin), vectors.uses_pin()), (1, true), "after a reset");
     // The client triggers it itself.
     asserts(false);
     client.set_irqs([NONE | UNMASK, INTX, 0, 1], &[], &[]).unwrap();
@@ -682,7 +688,7 @@ fn an_unmask_waits_a_little_until_the_guest_has_served_the_device() {
         }
         is_early
     };
-    assert!((0..50).any(|_| is_early(client)));
+    assert!((0..50).any(|_| is_early(client)), "an unmask does not wait");
     // It is served meanwhile: nothing is signalled, and the pin is not masked.
     let is_silent = |client: &mut Client| {
         asserts(true);
@@ -697,9 +703,22 @@ fn an_unmask_waits_a_little_until_the_guest_has_served_the_device() {
         client.write(BAR0, SERVES as u64, &[1]);
         is_silent
     };
-    assert!((0..50).any(|_| is_silent(client)));
-    // It is served, and asserts the pin again.
+    assert!((0..50).any(|_| is_silent(client)), "what is served is signalled");
+    // It is masked meanwhile: nothing comes until it is unmasked.
+    let is_masked = |client: &mut Client| {
+        asserts(true);
+        client.write(BAR0, SERVES as u64, &[1]);
+        client.set_irqs(unmask, &[], &[]).unwrap();
+        client.set_irqs([NONE | MASK, INTX, 0, 1], &[], &[]).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        signals(&pin) == 0
+    };
+    assert!((0..50).any(|_| is_masked(client)), "what is masked is signalled");
+    // It is served meanwhile, and asserts the pin again: the pause is over.
+    client.set_irqs(unmask, &[], &[]).unwrap();
     client.write(BAR0, SERVES as u64, &[0]);
+    assert_eq!(signals(&pin), 1);
+    // It is served, and asserts the pin again.
     client.set_irqs(unmask, &[], &[]).unwrap();
     assert_eq!(signals(&pin), 1);
     bench.end().unwrap();
@@ -730,10 +749,15 @@ fn the_pin_is_unmasked_by_an_eventfd() {
     let memory = memfd(4096);
     let no_eventfd = bench.client.set_irqs([EVENTFD | UNMASK, INTX, 0, 1], &[], &[memory.as_raw_fd()]);
     assert_eq!(no_eventfd, Err(libc::EINVAL));
-    bench.client.set_irqs([EVENTFD | UNMASK, INTX, 0, 1], &[], &[]).unwrap();
-    unmask.write(1).unwrap();
-    bench.client.write(BAR0, 0, &[2]);
-    assert_eq!(bench.told(), Told::Write(0, vec![2]), "it is not looked at any more");
+    // It is not looked at any more, if it is taken away, or the pin.
+    for (number, flags) in [(2, EVENTFD | UNMASK), (3, NONE | TRIGGER)] {
+        bench.client.set_irqs([EVENTFD | UNMASK, INTX, 0, 1], &[], &file(&unmask)).unwrap();
+        bench.client.set_irqs([flags, INTX, 0, u32::from(flags & EVENTFD != 0)], &[], &[]).unwrap();
+        unmask.write(1).unwrap();
+        bench.client.write(BAR0, 0, &[number]);
+        assert_eq!(bench.told(), Told::Write(0, vec![number]));
+        assert_eq!(unmask.read().unwrap(), 1);
+    }
     bench.assert_serves();
     bench.end().unwrap();
 }
@@ -750,6 +774,7 @@ fn what_cannot_be_done_to_the_pin_is_refused() {
         (EVENTFD | TRIGGER, 1, 1, 0, vec![good]),
         (EVENTFD | TRIGGER, 0, 2, 0, vec![good, good]),
         (EVENTFD | UNMASK, 0, 0, 0, vec![good]),
+        (EVENTFD | UNMASK, 0, 1, 0, vec![bad]),
         (NONE | TRIGGER, 0, 1, 0, vec![good]),
         (NONE | MASK, 0, 0, 0, vec![]),
         (NONE | UNMASK, 0, 0, 0, vec![]),
