@@ -264,6 +264,27 @@ fn a_reset_ends_what_is_asserted() {
     }
 }
 
+/// The next driver does not know what the one before has masked.
+#[test]
+fn a_reset_ends_the_masks_of_the_host() {
+    let (mut host, pin, ..) = start("none");
+    let resets: [fn(&mut Host); 2] = [Host::disable, |host| assert!(host.controller.reset())];
+    for reset in resets {
+        host.set32(0x0c, u32::MAX);
+        assert_eq!(host.get32(0x0c), u32::MAX);
+        reset(&mut host);
+        assert_eq!([host.get32(0x0c), host.get32(0x10)], [0; 2]);
+        host.enable();
+        let mut cq = host.create_cq(1, 64, 0, true);
+        let mut sq = host.create_sq(1, 64, 1);
+        unmask(&mut host); // after the admin commands
+        signals(&pin);
+        host.submit(&mut sq, read(0));
+        signal(&pin);
+        assert_eq!(host.reap(&mut cq, 1)[0].status, 0);
+    }
+}
+
 /// The host consumes in its handler, masks and unmasks as it likes, and sleeps until it is interrupted: it is, each time.
 #[test]
 fn no_interrupt_is_lost_while_the_pin_is_masked_and_unmasked() {

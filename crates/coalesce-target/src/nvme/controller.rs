@@ -289,11 +289,12 @@ impl Controller {
         self.stop();
     }
 
-    /// EN becomes 0: everything but the admin queue's registers is as after power-on.
+    /// EN becomes 0: everything but the admin queue's registers is as after power-on (NVMe 1.4 §3.1.5).
     fn disable(&mut self) {
         self.is_fatal = false;
         self.stop();
         self.forget_features();
+        self.interrupt_mask.store(0, Ordering::SeqCst);
         self.settle();
     }
 
