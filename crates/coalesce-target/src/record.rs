@@ -8,7 +8,7 @@
 
 mod file;
 
-pub use file::RecordFile;
+pub use file::{Lines, RecordFile};
 
 use crate::backend::Operation;
 use anyhow::{Context as _, Result, bail};
@@ -68,15 +68,15 @@ pub struct Writer {
 /// The record of one disk: its lines go to a file that it shares with other disks, until an error ends it.
 #[derive(Clone, Debug)]
 pub struct Record {
-    file: Arc<RecordFile>,
+    lines: Arc<Lines>,
     error: Arc<OnceLock<String>>,
 }
 
 impl Record {
-    /// Writes to this file.
+    /// Its lines go to these.
     #[must_use]
-    pub fn new(file: Arc<RecordFile>) -> Self {
-        Self { file, error: Arc::default() }
+    pub fn new(lines: Arc<Lines>) -> Self {
+        Self { lines, error: Arc::default() }
     }
 
     /// The error that has ended it.
@@ -97,7 +97,7 @@ impl Record {
                 Err(error) => return Err(error),
             }
             let whole = bytes[..len].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-            self.file.append(&bytes[..whole])?;
+            self.lines.append(&bytes[..whole])?;
             bytes.copy_within(whole..len, 0);
             len -= whole;
             if len == bytes.len() {
@@ -322,7 +322,7 @@ mod tests {
         let path = directory.path().join("record");
         let file = RecordFile::open(&path, &[]).unwrap();
         file.begin().unwrap();
-        let record = Record::new(Arc::new(file));
+        let record = Record::new(file.lines());
         let append = |text: String| record.append_lines(&mut text.as_bytes());
         let long = "x".repeat(LINES_MAX - 1) + "\n";
         append(format!("first\n{long}second\nkilled in mid-l")).unwrap();

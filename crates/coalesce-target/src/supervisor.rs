@@ -49,7 +49,7 @@ pub struct Supervisor {
 /// How each process is started.
 #[derive(Debug)]
 struct Plan {
-    record: Option<Arc<RecordFile>>,
+    record: Option<RecordFile>,
     epoch_ns: u64, // of the record
     identity: Option<Identity>,
     sandbox: bool,
@@ -100,9 +100,9 @@ impl Supervisor {
                 "a target whose socket is connected already serves one disk; allowed for several: sockets that listen"
             );
         }
-        let record =
-            config.record.as_deref().map(|path| RecordFile::open(path, &config.disks)).transpose()?.map(Arc::new);
-        let disk = |config: &DiskConfig| Disk::new(config.clone(), record.clone().map(Record::new));
+        let record = config.record.as_deref().map(|path| RecordFile::open(path, &config.disks)).transpose()?;
+        let lines = || record.as_ref().map(RecordFile::lines);
+        let disk = |config: &DiskConfig| Disk::new(config.clone(), lines().map(Record::new));
         let disks = config.disks.iter().map(disk).collect();
         let plan = Plan {
             record,
@@ -144,7 +144,7 @@ impl Supervisor {
     /// # Errors
     /// The record cannot be written, waiting for signals fails, or that connection ends with the disk's process.
     pub fn run(&mut self, signals: &SigSet) -> Result<Option<Signal>> {
-        self.plan.record.as_ref().map_or(Ok(()), |record| record.begin())?;
+        self.plan.record.as_ref().map_or(Ok(()), RecordFile::begin)?;
         let mut waited_for = *signals;
         waited_for.add(Signal::SIGCHLD);
         let arrivals = SignalFd::with_flags(&waited_for, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);

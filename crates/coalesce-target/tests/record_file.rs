@@ -6,6 +6,7 @@ mod raw;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use raw::*;
+use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -97,6 +98,7 @@ fn a_target_that_does_not_start_leaves_the_record_as_it_was() {
     let path = |name: &str| directory.path().join(name);
     std::fs::write(path("image"), [0; 4096]).unwrap();
     std::fs::write(path("old"), OLD).unwrap();
+    File::create(path("empty")).unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     std::fs::write(path("letter"), "Dear all,\n").unwrap();
@@ -108,9 +110,13 @@ fn a_target_that_does_not_start_leaves_the_record_as_it_was() {
         (&["--file", "image", "--control", "letter"], "socket letter: exists and is not a socket"),
         (&["--file", "image", "--control", "nowhere/c"], "socket nowhere/c: No such file"),
     ] {
-        let said = refused(directory.path(), &[&["--socket", "s", "--record", "old"], arguments].concat());
-        assert!(said.contains(part), "{arguments:?}: {said}");
-        assert_eq!(std::fs::read_to_string(path("old")).unwrap(), OLD, "{arguments:?}");
+        for record in ["old", "empty", "new"] {
+            let said = refused(directory.path(), &[&["--socket", "s", "--record", record], arguments].concat());
+            assert!(said.contains(part), "{arguments:?}: {said}");
+        }
+        let text = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+        assert_eq!([text("old"), text("empty")], [OLD, ""], "{arguments:?}");
+        assert!(!path("new").exists(), "{arguments:?} leaves a file");
     }
 }
 
