@@ -41,6 +41,13 @@ for manifest in $(git ls-files '*Cargo.toml' ':!crates' ':!:Cargo.toml'); do
   grep -qx 'publish = false' "$manifest" || die "$manifest could be published"
 done
 
+# Who adds a core locks two packages, for whatever target.
+for core in vic-core cint-core budget-core; do
+  needed=$(cargo tree --quiet --locked --offline --package "$core" --edges normal,build --target all --prefix none --format '{p}' |
+    sed 's/ .*//' | sort -u | paste -s -d ' ')
+  [ "$needed" = "$(printf '%s\n' "$core" coalesce-decision | sort | paste -s -d ' ')" ] || die "$core needs $needed"
+done
+
 # Cargo resolves what is packaged together against each other since 1.90.
 read -r _ version _ < <(cargo --version)
 if [ "$(printf '%s\n' 1.90 "$version" | sort -V | head -n 1)" != 1.90 ]; then

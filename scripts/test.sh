@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint packages cores c_abi bare_metal cost examples install tests commands loom fuzz firmware linux guest spdk
+#   test.sh [STAGE...]     stages: lint packages cores c_abi bare_metal cost examples install tests commands fuzz firmware linux guest spdk
 #
 # Without a stage it runs all of them, two at a time (see the end), and shows what each prints when it is over.
 # Installs the Debian packages it needs, unless lint is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
@@ -76,8 +76,6 @@ install() {
 tests() { cargo test --quiet --locked --workspace; }
 # README.md and the help, as typed.
 commands() { scripts/check-commands.sh; }
-# Every interleaving of two threads: its own build, as loom replaces the atomics.
-loom() { RUSTFLAGS='--cfg loom' cargo test --quiet --locked --release --package vic-core --test loom --target-dir target/loom; }
 # Half a minute of arbitrary bytes for each target: two at a time.
 fuzz() { scripts/fuzz.sh 30; }
 fuzz_build() { scripts/fuzz.sh --build; }
@@ -144,7 +142,7 @@ else
   exec 3> /dev/null 5>&1
   trap 'kill 0' INT TERM
   lane lint packages tests commands guest spdk & one=$!
-  lane cores c_abi bare_metal cost examples install loom firmware linux fuzz_build & other=$!
+  lane cores c_abi bare_metal cost examples install firmware linux fuzz_build & other=$!
   status=0
   wait $one || status=1
   wait $other || status=1

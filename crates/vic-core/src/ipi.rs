@@ -1,12 +1,8 @@
 //! The gate for inter-processor interrupts (vIC §3.3; Alg. 2 l.20-21).
 
+use crate::atomic::{AtomicU64, Ordering};
 use coalesce_decision::ticks::ticks_up;
 use coalesce_decision::{ConfigError, Field};
-
-#[cfg(not(loom))]
-use core::sync::atomic::{AtomicU64, Ordering};
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether to send an inter-processor interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +48,7 @@ impl IpiGate {
         }
     }
 
-    /// As above. This variant is not const, because loom's atomics have no const constructor.
+    /// As above. This variant, for tests (`loom/`), is not const, because loom's atomics have no const constructor.
     ///
     /// # Errors
     /// As above.

@@ -71,6 +71,12 @@ mod fast;
 mod ipi;
 mod time;
 
+/// The atomics of the gate; those of loom in `loom/`.
+#[cfg(target_has_atomic = "64")]
+mod atomic {
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
+}
+
 pub use algorithm::{Ratio, Vic};
 pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
 pub use config::{Config, Params};

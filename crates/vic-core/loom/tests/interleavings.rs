@@ -1,10 +1,10 @@
-//! Two threads, every interleaving. `RUSTFLAGS="--cfg loom" cargo test -p vic-core --test loom --release`
-#![cfg(loom)]
+//! Two threads, every interleaving.
 
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use vic_core::{Config, Ipi, IpiGate, Params, Vic};
+use vic_core::{Config, Params, Vic};
+use vic_core_loom::{Ipi, IpiGate};
 
 const THRESHOLD: u64 = 100;
 
