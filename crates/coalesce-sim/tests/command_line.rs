@@ -97,6 +97,28 @@ fn a_log_of_submission_latencies_is_refused_by_its_name() {
     }
 }
 
+/// Under script(1), standard error is a terminal.
+#[test]
+fn a_large_file_shows_how_much_of_it_is_read() {
+    let large = temporary("large_clat.log");
+    let line = format!("1000, 8287, 0, 4096, 0, 0, 2405{:1000}\n", "");
+    std::fs::write(&large, line.repeat(18_000)).unwrap();
+    let small = trace("nvme.jsonl");
+    let on_terminal = |path: &Path| {
+        let run = format!("{} replay {} --policy none", env!("CARGO_BIN_EXE_coalesce-sim"), path.display());
+        let output = Command::new("script").args(["-qec", &run, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = on_terminal(&large);
+    assert!(text.contains("MiB of 17.7"), "{}", &text[..text.len().min(1000)]);
+    let table = text.rfind("fio: ").unwrap();
+    assert!(!text[table..].contains("MiB of"), "it is gone before the table comes");
+    assert!(!on_terminal(&small).contains(" of "));
+    assert_eq!(sim(&["replay", large.to_str().unwrap(), "--policy", "none"], "").stderr, b"");
+    std::fs::remove_file(large).unwrap();
+}
+
 #[test]
 fn one_of_a_kind_is_not_many() {
     let text = stdout(&["replay", "-", "--optimum"], "0, 8287, 0, 4096, 0, 0, 2405\n");

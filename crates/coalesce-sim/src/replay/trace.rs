@@ -14,6 +14,7 @@ mod rwbs;
 mod sink;
 mod text;
 mod tracepoint;
+mod watch;
 
 use anyhow::{Context as _, Result, bail};
 use coalesce_policy::Hint;
@@ -170,7 +171,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens a file, or standard input where the path is `-`.
+    /// Opens a file, or standard input where the path is `-`. How much of a large file is read is shown on standard error, where
+    /// that is a terminal.
     ///
     /// # Errors
     /// The file cannot be opened, or its name is that of a log of fio's whose lines look like those of a clat log.
@@ -182,7 +184,7 @@ impl Trace {
             bail!("trace {}: {why}; replay the clat log", path.display());
         }
         let file = File::open(path).with_context(|| format!("trace {}", path.display()))?;
-        Ok(Self::new(Box::new(BufReader::with_capacity(1 << 18, file)), options))
+        Ok(Self::new(Box::new(BufReader::with_capacity(1 << 18, watch::watched(file))), options))
     }
 
     /// Reads from anything.

@@ -88,8 +88,9 @@ impl Parser {
     pub const fn window(&self) -> usize {
         match self {
             Self::Blkparse(_) | Self::Tracepoint(_) => 1 << 12,
-            Self::Json => 1 << 16, // queues of a target write in turns, a thousand lines each
-            Self::Biosnoop(_) | Self::Fio { .. } | Self::Csv(_) => 1 << 17,
+            Self::Json => 1 << 16,   // queues of a target write in turns, a thousand lines each
+            Self::Csv(_) => 1 << 14, // in order of arrival: completions of what is in flight are ahead
+            Self::Biosnoop(_) | Self::Fio { .. } => 1 << 17,
         }
     }
 
