@@ -153,6 +153,31 @@ TIME(s)     COMM           PID     DISK    T    SECTOR     BYTES   LAT(ms)
     assert!(error(&no_disk).contains("line 3: has 7 fields, the heading has 8"), "{}", error(&no_disk));
 }
 
+/// With -t, biosnoop prints the time of day: that of libbpf's tools to ms, bcc's with the date.
+#[test]
+fn times_of_day_are_times() {
+    let libbpf = "\
+TIMESTAMP    COMM           PID     DISK    T    SECTOR     BYTES   LAT(ms)
+23:59:59.814 mount          163467  sde     WSM  41944043   524288    1.422
+23:59:59.814 mount          163467  sde     WSM  41945067   524288  250.000
+00:00:00.500 my prog        163467  sde     R    41946091   524288    1.749
+23:59:59.900 mount          163467  sde     R    41946091   524288    0.100
+";
+    let us = |trace: &[(u64, String)]| trace.iter().map(|(us, _)| *us).collect::<Vec<_>>();
+    assert_eq!(us(&latencies(libbpf)), [1422, 250_000, 100, 1749]);
+    let bcc = "\
+TIME                       COMM           PID     DISK      T SECTOR     BYTES  LAT(ms)
+2026-06-25 09:57:11.309563 bash           1991698 sdb       R 903685432  16384     0.24
+2026-06-25 09:57:11.311472 my tar         1991698 sdb       R 903685464  516096    1.36
+";
+    let mut trace = of_text(bcc, Options::default());
+    let at: Vec<_> = steps(&mut trace).iter().map(|step| step.at % 1_000_000_000 / 1000).collect();
+    assert_eq!((at, trace.resolution()), (vec![309_323, 309_563, 310_112, 311_472], 1000));
+    assert!(
+        error(&libbpf.replace("00:00:00.5", "24:00:00.5")).contains("line 4: time is \"24:00:00.500\", not HH:MM:SS")
+    );
+}
+
 /// bpftrace names a disk by two numbers.
 #[test]
 fn disks_of_one_major_number_are_several() {

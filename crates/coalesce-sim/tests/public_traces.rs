@@ -109,6 +109,19 @@ fn a_trace_of_any_format_has_arrivals() {
     assert!(all.is_sorted_by_key(|step| step.at));
 }
 
+/// A replay has a state for each queue; arrivals alone have none.
+#[test]
+fn a_cloud_may_have_many_volumes() {
+    let text = |volumes: u64| (0..volumes).map(|id| format!("1538323200,8,8,0,{id}\n")).collect::<String>();
+    assert_eq!(arrivals(&text(65_536)).1.queues().len(), 65_536);
+    let mut trace = of_text(&text(65_537), Options::default());
+    let refused = std::iter::from_fn(|| Some(trace.arrival())).find_map(Result::err).unwrap().to_string();
+    assert!(
+        refused.contains("line 65537: queue \"volume 65536\" is one more than the 65536 that a trace may have"),
+        "{refused}"
+    );
+}
+
 /// Logs of fio's have numbers between commas, too.
 #[test]
 fn logs_of_fio_are_not_taken_for_them() {

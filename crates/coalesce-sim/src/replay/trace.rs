@@ -36,6 +36,8 @@ const LINE_MAX: u64 = 64 << 10;
 const IN_FLIGHT_MAX: usize = 1 << 20;
 /// More queues than this are no trace that somebody meant: each has a state for each policy.
 const QUEUES_MAX: usize = 1024;
+/// Arrivals have no state: a cloud's volumes are as many.
+const ARRIVING_QUEUES_MAX: usize = 1 << 16;
 /// More than this are not submitted together.
 const BATCH_MAX: usize = 1 << 16;
 const NO_FORMAT: &str = "of no format that is known (--format names one)";
@@ -400,10 +402,11 @@ impl Trace {
             }
             self.sink.counts.malformed += 1;
         }
-        if let Some(name) = self.sink.queues.get(QUEUES_MAX) {
+        let most = if self.takes_arrivals { ARRIVING_QUEUES_MAX } else { QUEUES_MAX };
+        if let Some(name) = self.sink.queues.get(most) {
             let (number, name): (_, String) = (self.sink.counts.lines, name.chars().take(80).collect());
             bail!(
-                "line {number}: queue {name:?} is one more than the {QUEUES_MAX} that a trace may have: \
+                "line {number}: queue {name:?} is one more than the {most} that a trace may have: \
                  replay the lines of one device at a time, or leave out --per-cpu"
             );
         }

@@ -9,19 +9,20 @@
 //! that of the completion. A command's name may have spaces: columns before it are counted from the left, others from the
 //! right. It may be empty, and bcc prints no space after BYTES: what is wider than its column runs into the next.
 
-use super::text::ns;
+use super::text::{SECOND, ns};
 use super::{Op, Request, Sink};
 
 /// Which columns there are, and where.
 #[derive(Debug, Default)]
 pub struct Biosnoop {
     columns: Option<Columns>,
+    day: TimeOfDay,
 }
 
 #[derive(Debug)]
 struct Columns {
     count: usize,
-    time_unit: u64,
+    time: Time,
     latency: Column,
     latency_unit: u64,
     disk: Option<Column>,
@@ -29,6 +30,45 @@ struct Columns {
     kind: Option<Column>,
     after_bytes: Option<(usize, bool)>,   // from the right, and whether it is a letter
     comm: Option<std::ops::Range<usize>>, // in characters
+}
+
+/// What the first column is.
+#[derive(Clone, Copy, Debug)]
+enum Time {
+    /// A number of these ns.
+    Unit(u64),
+    /// `17:58:57.814`, of libbpf's with -t.
+    OfDay,
+    /// `2026-06-25 09:57:11.309563`, of bcc's with -t: two fields.
+    Dated,
+}
+
+/// What makes times of a day grow over midnight.
+#[derive(Clone, Copy, Debug, Default)]
+struct TimeOfDay {
+    days: u64,
+    last: u64,
+}
+
+const DAY: u64 = 86_400 * SECOND;
+
+impl TimeOfDay {
+    /// ns since the first day began.
+    fn at(&mut self, text: &str) -> Option<u64> {
+        let (hours, rest) = text.split_once(':')?;
+        let (minutes, seconds) = rest.split_once(':')?;
+        let (hours, minutes, seconds) = (ns(hours, 1)?, ns(minutes, 1)?, ns(seconds, SECOND)?);
+        if hours > 23 || minutes > 59 || seconds > 60 * SECOND {
+            return None;
+        }
+        let now = (hours * 60 + minutes) * 60 * SECOND + seconds;
+        if self.days > 0 && now > self.last + DAY / 2 {
+            return Some((self.days - 1) * DAY + now); // a late line of the day before
+        }
+        self.days += u64::from(now + DAY / 2 < self.last);
+        self.last = now;
+        Some(self.days * DAY + now)
+    }
 }
 
 /// A column, from the left or from the right.
@@ -81,9 +121,14 @@ impl Columns {
             let unit = find(name).and_then(|index| unit(heads[index]));
             unit.ok_or_else(|| format!("the heading has no {name} in s, ms or us"))
         };
+        let time = match heads[0] {
+            "TIMESTAMP" => Time::OfDay,
+            "TIME" => Time::Dated,
+            _ => Time::Unit(unit("TIME")?),
+        };
         Ok(Self {
             count: heads.len(),
-            time_unit: unit("TIME")?,
+            time,
             latency: column("LAT").ok_or("the heading has no LAT")?,
             latency_unit: unit("LAT")?,
             disk: column("DISK"),
@@ -99,7 +144,8 @@ impl Columns {
 
     /// The fields of a line, each of its column.
     fn fields<'a>(&self, line: &'a str) -> Result<Vec<&'a str>, String> {
-        let mut fields: Vec<_> = line.split_ascii_whitespace().collect();
+        let date = usize::from(matches!(self.time, Time::Dated));
+        let mut fields: Vec<_> = line.split_ascii_whitespace().skip(date).collect();
         if let Some((from_right, is_letter)) = self.after_bytes
             && let Some(index) = fields.len().checked_sub(1 + from_right)
             && let Some((bytes, after)) = split_bytes(fields[index], is_letter)
@@ -138,7 +184,11 @@ fn split_bytes(text: &str, is_letter: bool) -> Option<(&str, &str)> {
 impl Biosnoop {
     /// How fine the times are, in ns: us where they are in s, as six digits are printed.
     pub fn resolution(&self) -> u64 {
-        self.columns.as_ref().map_or(1, |columns| if columns.time_unit == 1_000_000 { 1_000_000 } else { 1000 })
+        match self.columns.as_ref().map(|columns| columns.time) {
+            Some(Time::Unit(1_000_000) | Time::OfDay) => 1_000_000,
+            Some(_) => 1000,
+            None => 1,
+        }
     }
 
     pub fn line(&mut self, line: &str, sink: &mut Sink) -> Result<(), String> {
@@ -159,7 +209,12 @@ impl Biosnoop {
             return Ok(());
         }
         let fields = columns.fields(line)?;
-        let at = ns(fields[0], columns.time_unit).ok_or_else(|| format!("time is {:?}, not a number", fields[0]))?;
+        let at = match columns.time {
+            Time::Unit(unit) => ns(fields[0], unit).ok_or_else(|| format!("time is {:?}, not a number", fields[0]))?,
+            Time::OfDay | Time::Dated => {
+                self.day.at(fields[0]).ok_or_else(|| format!("time is {:?}, not HH:MM:SS.DIGITS", fields[0]))?
+            }
+        };
         let latency = columns.latency.of(&fields);
         let latency =
             ns(latency, columns.latency_unit).ok_or_else(|| format!("latency is {latency:?}, not a number"))?;
