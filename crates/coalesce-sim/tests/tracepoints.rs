@@ -150,6 +150,18 @@ fn requests_of_the_block_layer_match_by_device_and_sector() {
     assert_eq!(trace.queues()[..2], ["8,0 cpu 0", "8,16 cpu 1"]);
 }
 
+/// A disk whose ring is full is given a request again. bpftrace wrote this on a host; without that event a request would have
+/// been issued twice.
+#[test]
+fn a_request_that_is_requeued_is_issued_once() {
+    let text = std::fs::read_to_string(path("host-block.bpftrace")).unwrap();
+    let found = counts(&text);
+    assert_eq!((found.submissions, found.completions, found.requeued, found.unmatched), (35, 35, 2, 0));
+    assert_eq!((found.in_flight_max, found.in_flight_end, found.out_of_order, found.late), (8, 0, 2, 0));
+    let without: String = text.split_inclusive('\n').filter(|line| !line.contains("block_rq_requeue")).collect();
+    assert_eq!(counts(&without).in_flight_end, 2);
+}
+
 #[test]
 fn a_malformed_event_is_named() {
     let good = setup("1.000001", 1, 5, "nvme_cmd_read slba=0, len=7, ctrl=0x0, dsmgmt=0, reftag=0");
