@@ -11,14 +11,15 @@ use nix::sys::eventfd::EventFd;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
-use nvme_host::{DATA, Host, PATIENCE, RAM, READ, SIZE, Sqe, WRITE, eventfds, memfd, regions};
+use nvme_host::{DATA, Host, PATIENCE, QUIET, RAM, READ, SIZE, Sqe, WRITE, eventfds, memfd, regions};
 use std::fs::{File, read_dir};
-use std::io::{IoSlice, Read as _};
+use std::io::{IoSlice, Read as _, Write as _};
 use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -297,6 +298,29 @@ fn a_second_client_is_refused_while_one_is_connected() {
         exercise(&mut host, byte);
         host.disable();
         host.enable();
+    }
+}
+
+/// It says nothing, or stops in a message: in its header, or behind that.
+#[test]
+fn a_client_that_is_silent_does_not_keep_its_disk_from_stopping() {
+    let message = [&[0, 0, 1, 0, 64, 0, 0, 0][..], &[0; 56]].concat(); // a VERSION of 64 bytes
+    for len in [0, 1, 15, 16, 17, 63] {
+        let (directory, disk) = served("none");
+        let mut client = UnixStream::connect(directory.path().join("socket")).unwrap();
+        client.write_all(&message[..len]).unwrap();
+        let start = Instant::now();
+        while !disk.is_connected() {
+            assert!(start.elapsed() < PATIENCE, "it is not served");
+            std::thread::yield_now();
+        }
+        sleep(QUIET); // so that it is waited for
+        let (stopped, has_stopped) = channel();
+        std::thread::spawn(move || {
+            disk.stop();
+            let _ = stopped.send(()); // nobody listens any more if it was late
+        });
+        assert!(has_stopped.recv_timeout(PATIENCE).is_ok(), "after {len} bytes the disk does not stop");
     }
 }
 
