@@ -7,7 +7,7 @@ use crate::contender::Contender;
 use crate::report::page::picture;
 use crate::report::{Entry, Outputs, Percentiles, Report, Section, refuse_input, write};
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, ValueEnum as _};
+use clap::Args;
 use coalesce_charts::counted;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -212,8 +212,7 @@ pub fn heading(trace: &Trace, span_ns: u64) -> String {
 }
 
 fn name_of(trace: &Trace) -> String {
-    let value = trace.format().and_then(|format| format.to_possible_value());
-    value.map_or_else(|| "unknown".into(), |value| value.get_name().to_owned())
+    trace.format().map_or_else(|| "unknown".into(), Format::name)
 }
 
 /// What one has to know of a trace to repeat what was done with it.

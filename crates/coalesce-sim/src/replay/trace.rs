@@ -41,8 +41,6 @@ const ARRIVING_QUEUES_MAX: usize = 1 << 16;
 /// More than this are not submitted together.
 const BATCH_MAX: usize = 1 << 16;
 const NO_FORMAT: &str = "of no format that is known (--format names one)";
-const NO_COMPLETIONS: &str = "says when commands arrived and not when they completed: run it through a simulated device, \
-                              with a plan that has a thread of `kind = \"trace\"` (plans/all-keys.toml)";
 /// How many lines a format's first line may be waited for.
 const PREAMBLE_MAX: u64 = 100;
 
@@ -319,7 +317,11 @@ impl Trace {
                 RawWhat::Arrival(..) if self.parser.as_ref().is_some_and(|(_, parser)| parser.has_completions()) => {
                     counts.other += 1;
                 }
-                RawWhat::Arrival(..) => bail!("{NO_COMPLETIONS}"),
+                RawWhat::Arrival(..) => bail!(
+                    "its format, {}, says when commands arrived and not when they completed: run it through a simulated \
+                     device, with a plan that has a thread of `kind = \"trace\"` (coalesce-sim run --help)",
+                    self.parser.as_ref().map_or_else(String::new, |(format, _)| format.name())
+                ),
                 RawWhat::Requeue => {
                     counts.requeued += u64::from(self.flight.requeue(key));
                 }

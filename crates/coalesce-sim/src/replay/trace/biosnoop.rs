@@ -63,11 +63,11 @@ impl TimeOfDay {
         }
         let now = (hours * 60 + minutes) * 60 * SECOND + seconds;
         if self.days > 0 && now > self.last + DAY / 2 {
-            return Some((self.days - 1) * DAY + now); // a late line of the day before
+            return Some((self.days - 1).saturating_mul(DAY).saturating_add(now)); // a late line of the day before
         }
         self.days += u64::from(now + DAY / 2 < self.last);
         self.last = now;
-        Some(self.days * DAY + now)
+        Some(self.days.saturating_mul(DAY).saturating_add(now))
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// What blkparse prints by default: D, C and R events
+    /// What blkparse prints by default: D, C and R events; Q of dm and md devices
     Blkparse,
     /// biosnoop of bcc, its libbpf version, and bpftrace's biosnoop.bt
     Biosnoop,
@@ -18,7 +18,7 @@ pub enum Format {
     /// This project's JSON lines, as coalesce-target --record writes them
     Json,
     /// perf script, ftrace's trace_pipe, trace-cmd report, or bpftrace's printf, of nvme_setup_cmd and nvme_complete_rq, or of
-    /// block_rq_issue and block_rq_complete
+    /// block_rq_issue, block_rq_requeue and block_rq_complete
     Tracepoint,
     /// MSR Cambridge's traces (CSV)
     Msr,
@@ -33,6 +33,12 @@ pub enum Format {
 }
 
 impl Format {
+    /// As `--format` names it.
+    #[must_use]
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     /// The format of a line, if it can only be of one.
     pub(super) fn of(line: &str) -> Option<Self> {
         let is_format = |format: &Self| match format {
