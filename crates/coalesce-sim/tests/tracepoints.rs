@@ -113,6 +113,7 @@ Lost 3 events
 #[test]
 fn what_else_is_in_such_a_trace_is_passed_over() {
     let text = "\
+version = 6
 cpus=2
 CPU 0 is empty
           <idle>-0     [001] d.h1.     6.506000: sched_switch: prev_comm=a: b ==> next_comm=x

@@ -16,10 +16,10 @@ use super::{Op, RawWhat, Request, Sink, rwbs, text};
 
 /// Linux counts a command's uses in the upper bits of its number since 5.14, but not every release does so in both events.
 const TAG: u64 = 0xfff;
-/// NVM Express Base Specification 2.0, Figure 87 and NVM Command Set: opcodes of I/O commands.
+/// Opcodes of the NVM command set: how the driver names them, and their numbers.
 const OPCODES: [(&str, u64, Op); 3] =
     [("nvme_cmd_flush", 0, Op::Flush), ("nvme_cmd_write", 1, Op::Write), ("nvme_cmd_read", 2, Op::Read)];
-/// Force Unit Access in the control field of a write.
+/// Force Unit Access of a write: bit 30 of CDW12, whose upper half is `ctrl`.
 const FUA: u64 = 1 << 14;
 
 /// Which events the trace has.
@@ -101,7 +101,7 @@ pub fn is_event(line: &str) -> bool {
 pub fn is_heading(line: &str) -> bool {
     line.starts_with(['#', '\t'])
         || line.trim_start().starts_with("=> ")
-        || line.starts_with("cpus=")
+        || ["cpus=", "version = "].iter().any(|head| line.starts_with(head))
         || (line.starts_with("CPU ") && line.ends_with(" is empty"))
         || line.ends_with("<stack trace>")
 }
