@@ -7,11 +7,16 @@
 //! ```
 //!
 //! The device adds used descriptors and calls `signal_used_queue`, as before. The vring counts what was added since the last
-//! call, asks its policy, and signals or holds. The policy is `auto` until [`CoalescedVring::set_policy`].
+//! call, asks its policy, and signals or holds. The policy is `auto`, unless the daemon is made in [`with_policy`], which also returns
+//! the [control](VringControl) of each vring: to change its policy and to look at its statistics, from any thread and before the first
+//! kick.
 //!
 //! **The deadline is in the device's own event loop.** The kick that the vring gives to the loop is an epoll descriptor of the front
 //! end's kick and a timer. The loop calls `read_kick` when either fires. If it was the timer alone, the vring delivers what it holds,
 //! and the loop does not call the device.
+//!
+//! **No lock is held while somebody is woken.** A thread that adds used descriptors and the loop that takes requests meet in short
+//! sections alone: who is woken by a signal finds the vring free.
 //!
 //! **Asked last.** `needs_notification` says yes while something is undecided. The guest is asked (EVENT_IDX) only when the policy has
 //! decided to deliver, as its answer is valid only then.
@@ -28,4 +33,4 @@ mod vring;
 mod watch;
 
 pub use coalesce_policy::{Spec, SpecError, Stats};
-pub use vring::CoalescedVring;
+pub use vring::{CoalescedVring, VringControl, with_policy};

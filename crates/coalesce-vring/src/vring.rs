@@ -4,9 +4,11 @@ use crate::watch::Watch;
 use coalesce_policy::{
     AnyPolicy, Barriers, BudgetSpec, Clues, Completion, Decision, Policy as _, Spec, SpecError, Stats, Submissions,
 };
+use nix::unistd::write;
+use std::cell::RefCell;
 use std::fs::File;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 use std::{fmt, io};
 use vhost_user_backend::{VringMutex, VringState, VringStateGuard, VringStateMutGuard, VringT};
@@ -18,29 +20,41 @@ const TICK_HZ: u64 = 1_000_000_000;
 
 /// A vring that coalesces `signal_used_queue`. See the crate's documentation.
 pub struct CoalescedVring<M: GuestAddressSpace = GuestMemoryAtomic<GuestMemoryMmap>> {
-    inner: VringMutex<M>,
+    inner: VringMutex<M>, // locked after the coalescer, if both are
     mem: M,
-    coalescer: Arc<Mutex<Coalescer>>, // locked before the vring, if both are
+    control: VringControl,
 }
 
 impl<M: GuestAddressSpace> fmt::Debug for CoalescedVring<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoalescedVring").field("coalescer", &self.coalescer).finish_non_exhaustive()
+        f.debug_struct("CoalescedVring").field("control", &self.control).finish_non_exhaustive()
     }
 }
 
 impl<M: GuestAddressSpace> Clone for CoalescedVring<M> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), mem: self.mem.clone(), coalescer: Arc::clone(&self.coalescer) }
+        Self { inner: self.inner.clone(), mem: self.mem.clone(), control: self.control.clone() }
     }
+}
+
+/// The policy of a vring, for any thread.
+#[derive(Clone, Debug)]
+pub struct VringControl(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    coalescer: Mutex<Coalescer>,
+    /// Nobody waits for a wake-up but who replaces the call: it must not get one later.
+    call: RwLock<Option<File>>,
+    used: AtomicU16,    // the used index
+    decided: AtomicU16, // the used index up to which the policy was asked
 }
 
 #[derive(Debug)]
 struct Coalescer {
     policy: AnyPolicy,
     start: Instant,
-    decided: u16, // the used index up to which the policy was asked
-    seen: u16,    // the avail index up to which the policy knows the submissions
+    seen: u16, // the avail index up to which the policy knows the submissions
     is_enabled: bool,
     is_ready: bool,
     watch: Option<Watch>, // without one nobody would meet a deadline
@@ -56,21 +70,18 @@ impl Coalescer {
     }
 
     /// Reports to the policy what the guest has made available.
-    fn submitted(&mut self, avail: u16, used: u16) {
+    fn submitted(&mut self, now: u64, avail: u16, used: u16) {
         if self.policy.wants_submit() != Submissions::None && avail != self.seen {
             let held = u32::try_from(self.policy.held()).unwrap_or(u32::MAX);
             let outstanding = u32::from(avail.wrapping_sub(used)).saturating_add(held);
             let before = u32::from(avail.wrapping_sub(self.seen).saturating_sub(1));
-            let _ = self.policy.on_submit(self.now(), &Clues { outstanding, before, ..Clues::default() });
+            let _ = self.policy.on_submit(now, &Clues { outstanding, before, ..Clues::default() });
         }
         self.seen = avail;
     }
 
-    /// What to do about descriptors that were added since the last decision.
-    fn completed(&mut self, avail: u16, used: u16) -> Decision {
-        let before = used.wrapping_sub(self.decided).saturating_sub(1);
-        self.decided = used;
-        let now = self.now();
+    /// What to do about descriptors that were added since the last decision, `before` of them before the last one.
+    fn completed(&mut self, now: u64, avail: u16, used: u16, before: u16) -> Decision {
         // It completed: it is in flight no more, and counts itself.
         let cif = u32::from(avail.wrapping_sub(used)) + 1;
         let decision = self.policy.on_completion(now, &Completion { cif, before, ..Completion::default() });
@@ -80,24 +91,57 @@ impl Coalescer {
             decision => decision,
         }
     }
+
+    /// Whether to interrupt after a decision. If not, the timer is armed.
+    fn act(&mut self, now: u64, decision: Decision) -> bool {
+        if decision.is_deliver() {
+            return true;
+        }
+        let is_armed = match (self.policy.deadline(), self.may_hold(), &mut self.watch) {
+            (None, ..) if self.policy.held() == 0 => true,
+            (Some(deadline), true, Some(watch)) => watch.arm(now, deadline).is_ok(),
+            _ => false,
+        };
+        !is_armed && self.deliver(now)
+    }
+
+    /// Whether anything is held, which is to be delivered now, whatever the policy says.
+    fn deliver(&mut self, now: u64) -> bool {
+        let is_any = self.policy.held() > 0;
+        if is_any {
+            let _ = self.policy.flush(now);
+        }
+        is_any
+    }
 }
 
-impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
+impl VringControl {
+    fn new(spec: Spec) -> Result<Self, SpecError> {
+        check(&spec)?;
+        let coalescer = Coalescer {
+            policy: AnyPolicy::new(spec, TICK_HZ)?,
+            start: Instant::now(),
+            seen: 0,
+            is_enabled: false,
+            is_ready: false,
+            watch: None,
+        };
+        let (used, decided) = (AtomicU16::new(0), AtomicU16::new(0));
+        Ok(Self(Arc::new(Shared { coalescer: Mutex::new(coalescer), call: RwLock::new(None), used, decided })))
+    }
+
     /// Takes another policy. What is held stays held under the same kind of policy, and is delivered under another.
     ///
     /// # Errors
     /// The policy's clock cannot carry a parameter, or Barriers are strict: a vring does not know which command a descriptor was.
     pub fn set_policy(&self, spec: Spec) -> Result<(), SpecError> {
-        if spec.hints().is_some_and(|hints| hints.barrier == Barriers::Strict) {
-            let (key, value) = ("barrier".into(), "strict".into());
-            let problem = "is not possible on a vring; allowed: relaxed".into();
-            return Err(SpecError::Value { policy: spec.name(), key, value, problem });
-        }
+        check(&spec)?;
         let mut coalescer = self.lock();
         let now = coalescer.now();
         let decision = coalescer.policy.reconfigure(spec, now)?;
-        // The next signal reports an error of the call's descriptor.
-        let _ = self.act(&mut coalescer, decision);
+        if coalescer.act(now, decision) {
+            let _ = self.signal(); // the next signal reports an error of the call's descriptor
+        }
         Ok(())
     }
 
@@ -109,44 +153,85 @@ impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
 
     /// No invariant of what is inside can break while it is locked.
     fn lock(&self) -> MutexGuard<'_, Coalescer> {
-        self.coalescer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.coalescer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Interrupts.
+    fn signal(&self) -> io::Result<()> {
+        let call = self.0.call.read().unwrap_or_else(PoisonError::into_inner);
+        match &*call {
+            Some(call) => write(call, &1_u64.to_ne_bytes()).map(drop).map_err(io::Error::from),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A vring knows no command, so it has no Barriers to be strict about.
+fn check(spec: &Spec) -> Result<(), SpecError> {
+    if spec.hints().is_some_and(|hints| hints.barrier == Barriers::Strict) {
+        let (key, value) = ("barrier".into(), "strict".into());
+        let problem = "is not possible on a vring; allowed: relaxed".into();
+        return Err(SpecError::Value { policy: spec.name(), key, value, problem });
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// The policy of the vrings that this thread makes, and their controls.
+    static MADE: RefCell<Option<(Spec, Vec<VringControl>)>> = const { RefCell::new(None) };
+}
+
+/// The vrings that `make` makes begin with this policy. Returns what it returned, and the control of each vring, queue by queue.
+///
+/// ```no_run
+/// # fn daemon() -> u32 { 0 }
+/// let (daemon, queues) = coalesce_vring::with_policy("auto:budget=1%".parse()?, || {
+///     daemon() // VhostUserDaemon::new("disk".into(), backend, mem)
+/// })?;
+/// for queue in &queues {
+///     println!("{:?}", queue.stats());
+/// }
+/// # Ok::<(), coalesce_vring::SpecError>(())
+/// ```
+///
+/// # Errors
+/// As [`VringControl::set_policy`]; then `make` is not called.
+pub fn with_policy<T>(spec: Spec, make: impl FnOnce() -> T) -> Result<(T, Vec<VringControl>), SpecError> {
+    VringControl::new(spec.clone())?;
+    let outer = MADE.replace(Some((spec, Vec::new())));
+    let made = make();
+    let (_, controls) = MADE.replace(outer).expect("set above");
+    Ok((made, controls))
+}
+
+impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
+    /// As [`VringControl::set_policy`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_policy(&self, spec: Spec) -> Result<(), SpecError> {
+        self.control.set_policy(spec)
+    }
+
+    /// How often each decision was taken.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.control.stats()
     }
 
     /// The indices of the avail ring and of the used ring.
-    fn indices(&self) -> Result<(u16, u16), Error> {
-        let state = self.inner.get_ref();
+    fn indices(&self, state: &VringState<M>) -> Result<(u16, u16), Error> {
         let queue = state.get_queue();
         let avail = queue.avail_idx(&*self.mem.memory(), Ordering::Acquire)?;
         Ok((avail.0, queue.next_used()))
     }
 
-    /// Interrupts, or arms the timer. Every error interrupts.
-    fn act(&self, coalescer: &mut Coalescer, decision: Decision) -> io::Result<()> {
-        if decision.is_deliver() {
-            return self.interrupt();
-        }
+    /// Delivers what is held, if anything is.
+    fn deliver(&self, coalescer: &mut Coalescer) {
         let now = coalescer.now();
-        let is_armed = match (coalescer.policy.deadline(), coalescer.may_hold(), &mut coalescer.watch) {
-            (None, ..) if coalescer.policy.held() == 0 => true,
-            (Some(deadline), true, Some(watch)) => watch.arm(now, deadline).is_ok(),
-            _ => false,
-        };
-        if is_armed { Ok(()) } else { self.deliver(coalescer) }
-    }
-
-    /// Delivers what is held, whatever the policy says.
-    fn deliver(&self, coalescer: &mut Coalescer) -> io::Result<()> {
-        let now = coalescer.now();
-        if coalescer.policy.held() == 0 {
-            return Ok(());
+        if coalescer.deliver(now) && self.inner.needs_notification().unwrap_or(true) {
+            let _ = self.control.signal(); // the next signal reports an error of the call's descriptor
         }
-        let _ = coalescer.policy.flush(now);
-        self.interrupt()
-    }
-
-    /// Signals, if the guest wants it now.
-    fn interrupt(&self) -> io::Result<()> {
-        if self.inner.needs_notification().unwrap_or(true) { self.inner.signal_used_queue() } else { Ok(()) }
     }
 }
 
@@ -160,18 +245,16 @@ impl<'a, M: 'a + GuestAddressSpace> VringStateMutGuard<'a, M> for CoalescedVring
 
 impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     fn new(mem: M, max_queue_size: u16) -> Result<Self, Error> {
-        let policy = AnyPolicy::new(Spec::Auto(BudgetSpec::AUTO), TICK_HZ).expect("the default fits a clock in ns");
-        let coalescer = Coalescer {
-            policy,
-            start: Instant::now(),
-            decided: 0,
-            seen: 0,
-            is_enabled: false,
-            is_ready: false,
-            watch: None,
-        };
         let inner = VringMutex::new(mem.clone(), max_queue_size)?;
-        Ok(Self { inner, mem, coalescer: Arc::new(Mutex::new(coalescer)) })
+        let control = MADE.with_borrow_mut(|made| {
+            let spec = made.as_ref().map_or(Spec::Auto(BudgetSpec::AUTO), |(spec, _)| spec.clone());
+            let control = VringControl::new(spec).expect("checked, and the default fits a clock in ns");
+            if let Some((_, controls)) = made {
+                controls.push(control.clone());
+            }
+            control
+        });
+        Ok(Self { inner, mem, control })
     }
 
     fn get_ref(&self) -> <Self as VringStateGuard<'_, M>>::G {
@@ -183,22 +266,34 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     }
 
     fn add_used(&self, desc_index: u16, len: u32) -> Result<(), Error> {
-        self.inner.add_used(desc_index, len)
+        let mut state = self.inner.get_mut();
+        state.add_used(desc_index, len)?;
+        self.control.0.used.store(state.get_queue().next_used(), Ordering::Release);
+        Ok(())
     }
 
     fn signal_used_queue(&self) -> io::Result<()> {
-        let mut coalescer = self.lock();
-        let Ok((avail, used)) = self.indices() else {
-            let now = coalescer.now();
-            let _ = coalescer.policy.flush(now);
-            return self.inner.signal_used_queue();
+        let mut coalescer = self.control.lock();
+        let mut state = self.inner.get_mut();
+        let now = coalescer.now();
+        let is_wanted = match self.indices(&state) {
+            Ok((avail, used)) => {
+                coalescer.submitted(now, avail, used);
+                let added = used.wrapping_sub(self.control.0.decided.swap(used, Ordering::AcqRel));
+                if added == 0 {
+                    true // about something else than what was added
+                } else {
+                    let decision = coalescer.completed(now, avail, used, added - 1);
+                    coalescer.act(now, decision) && state.needs_notification().unwrap_or(true)
+                }
+            }
+            Err(_) => {
+                let _ = coalescer.policy.flush(now);
+                true
+            }
         };
-        coalescer.submitted(avail, used);
-        if used == coalescer.decided {
-            return self.inner.signal_used_queue(); // about something else than what was added
-        }
-        let decision = coalescer.completed(avail, used);
-        self.act(&mut coalescer, decision)
+        drop((state, coalescer)); // whoever is woken finds them free
+        if is_wanted { self.control.signal() } else { Ok(()) }
     }
 
     fn enable_notification(&self) -> Result<bool, Error> {
@@ -211,15 +306,15 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
 
     /// Whether descriptors were added that [`signal_used_queue`](VringT::signal_used_queue) has not decided about.
     fn needs_notification(&self) -> Result<bool, Error> {
-        let coalescer = self.lock();
-        Ok(self.inner.get_ref().get_queue().next_used() != coalescer.decided)
+        let Shared { used, decided, .. } = &*self.control.0;
+        Ok(used.load(Ordering::Acquire) != decided.load(Ordering::Acquire))
     }
 
     fn set_enabled(&self, enabled: bool) {
-        let mut coalescer = self.lock();
+        let mut coalescer = self.control.lock();
         coalescer.is_enabled = enabled;
         if !enabled {
-            let _ = self.deliver(&mut coalescer);
+            self.deliver(&mut coalescer);
         }
         self.inner.set_enabled(enabled);
     }
@@ -234,12 +329,13 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
 
     fn set_queue_next_avail(&self, base: u16) {
         self.inner.set_queue_next_avail(base);
-        self.lock().seen = base;
+        self.control.lock().seen = base;
     }
 
     fn set_queue_next_used(&self, idx: u16) {
         self.inner.set_queue_next_used(idx);
-        self.lock().decided = idx;
+        self.control.0.used.store(idx, Ordering::Release);
+        self.control.0.decided.store(idx, Ordering::Release);
     }
 
     fn queue_used_idx(&self) -> Result<u16, Error> {
@@ -255,17 +351,17 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     }
 
     fn set_queue_ready(&self, ready: bool) {
-        let mut coalescer = self.lock();
+        let mut coalescer = self.control.lock();
         coalescer.is_ready = ready;
         if !ready {
-            let _ = self.deliver(&mut coalescer);
+            self.deliver(&mut coalescer);
         }
         self.inner.set_queue_ready(ready);
     }
 
     fn set_kick(&self, file: Option<File>) {
-        let mut coalescer = self.lock();
-        let _ = self.deliver(&mut coalescer);
+        let mut coalescer = self.control.lock();
+        self.deliver(&mut coalescer);
         coalescer.watch = None;
         let kick = file.map(|file| match file.try_clone().and_then(Watch::new) {
             Ok((watch, both)) => {
@@ -278,24 +374,33 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     }
 
     fn read_kick(&self) -> io::Result<bool> {
-        let mut coalescer = self.lock();
+        let mut coalescer = self.control.lock();
         let Some(watch) = &mut coalescer.watch else { return self.inner.read_kick() };
         let (is_kicked, has_fired) = watch.take()?;
-        if has_fired {
-            let now = coalescer.now();
+        let mut state = self.inner.get_mut();
+        let now = coalescer.now();
+        let is_wanted = has_fired && {
             let decision = coalescer.policy.on_deadline(now);
-            self.act(&mut coalescer, decision)?;
+            coalescer.act(now, decision) && state.needs_notification().unwrap_or(true)
+        };
+        if is_kicked && let Ok((avail, used)) = self.indices(&state) {
+            coalescer.submitted(now, avail, used);
         }
-        if is_kicked && let Ok((avail, used)) = self.indices() {
-            coalescer.submitted(avail, used);
+        let is_for_device = is_kicked && coalescer.is_enabled;
+        drop((state, coalescer));
+        if is_wanted {
+            self.control.signal()?;
         }
-        Ok(is_kicked && coalescer.is_enabled)
+        Ok(is_for_device)
     }
 
     fn set_call(&self, file: Option<File>) {
-        let mut coalescer = self.lock();
-        let _ = self.deliver(&mut coalescer);
-        self.inner.set_call(file);
+        let mut coalescer = self.control.lock();
+        self.deliver(&mut coalescer);
+        // The vring inside gets a second one, to show it. It signals nothing.
+        let shown = file.as_ref().and_then(|file| file.try_clone().ok());
+        *self.control.0.call.write().unwrap_or_else(PoisonError::into_inner) = file;
+        self.inner.set_call(shown);
     }
 
     fn set_err(&self, file: Option<File>) {

@@ -1,6 +1,6 @@
 //! What is held is delivered when nobody would meet its deadline any more.
 
-use coalesce_vring::CoalescedVring;
+use coalesce_vring::{CoalescedVring, VringControl, with_policy};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -11,6 +11,8 @@ use vm_memory::{Bytes as _, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap};
 const DESCRIPTORS: u64 = 0;
 const AVAIL: u64 = 0x1000;
 const USED: u64 = 0x2000;
+
+const FIVE: &str = "nvme:thr=4,time=25ms";
 
 struct Ring {
     vring: CoalescedVring,
@@ -30,10 +32,16 @@ fn file(eventfd: &EventFd) -> File {
 impl Ring {
     /// A running ring of a policy that holds for 25 ms, or until five completions.
     fn new() -> Self {
+        let ring = Self::of_the_thread();
+        ring.vring.set_policy(FIVE.parse().unwrap()).unwrap();
+        ring
+    }
+
+    /// A running ring of the policy that this thread gives.
+    fn of_the_thread() -> Self {
         let mem = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x4000)]).unwrap();
         let vring = CoalescedVring::new(GuestMemoryAtomic::new(mem.clone()), 16).unwrap();
         let ring = Self { vring, mem, kick: eventfd(), call: eventfd() };
-        ring.vring.set_policy("nvme:thr=4,time=25ms".parse().unwrap()).unwrap();
         ring.vring.set_queue_size(16);
         ring.vring.set_queue_info(DESCRIPTORS, AVAIL, USED).unwrap();
         ring.vring.set_kick(Some(file(&ring.kick)));
@@ -124,8 +132,32 @@ fn a_ring_that_cannot_be_read_is_signalled() {
     assert_eq!(ring.signals(), 1);
 }
 
+/// Before the first kick, when a device has not seen its vrings yet.
+#[test]
+fn a_policy_is_chosen_where_vrings_are_made_and_each_has_a_control() {
+    let held = |control: &VringControl| control.stats().held().map(|(_, count)| count).sum::<u64>();
+    let ((rings, inner), queues) = with_policy(FIVE.parse().unwrap(), || {
+        let (_, inner) = with_policy("none".parse().unwrap(), Ring::of_the_thread).unwrap();
+        ([Ring::of_the_thread(), Ring::of_the_thread()], inner)
+    })
+    .unwrap();
+    assert_eq!((queues.len(), inner.len()), (2, 1), "a daemon's own");
+    (0..5).for_each(|_| rings[1].complete());
+    assert_eq!((held(&queues[0]), held(&queues[1]), rings[1].signals()), (0, 4, 1));
+
+    rings[0].complete();
+    queues[0].set_policy("none".parse().unwrap()).unwrap();
+    assert_eq!((held(&queues[0]), rings[0].signals()), (1, 1), "another policy delivers what is held");
+}
+
 #[test]
 fn strict_barriers_are_refused() {
-    let error = Ring::new().vring.set_policy("cint:barrier=strict".parse().unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "cint: barrier=strict is not possible on a vring; allowed: relaxed");
+    let strict = || "cint:barrier=strict".parse().unwrap();
+    let refused = [
+        Ring::new().vring.set_policy(strict()).unwrap_err(),
+        with_policy(strict(), || panic!("nothing is made")).map(|((), _)| ()).unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.to_string(), "cint: barrier=strict is not possible on a vring; allowed: relaxed");
+    }
 }
