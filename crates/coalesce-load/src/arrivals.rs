@@ -6,15 +6,19 @@
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::Pauses;
+
 /// The times of the arrivals, and their end.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// Mean interval between two arrivals.
+    /// Mean interval between two arrivals, not counting pauses.
     pub interval_ns: f64,
-    /// Time of the first arrival.
+    /// Time of the first arrival, not counting pauses.
     pub first_ns: f64,
     /// Whether intervals are exponentially distributed instead of equal.
     pub poisson: bool,
+    /// Times with arrivals and without, in turn. The interval is that of the times with arrivals.
+    pub pauses: Option<Pauses>,
     /// Seed of the exponential distribution.
     pub seed: u64,
     /// No arrival at or after this time.
@@ -91,7 +95,13 @@ impl Arrivals {
     }
 
     fn peek(&self) -> Option<u64> {
-        let at = self.next_ns as u64;
+        let at = match self.schedule.pauses {
+            Some(Pauses { on_us, off_us }) => {
+                let on_ns = (on_us * 1000) as f64;
+                (self.next_ns + (self.next_ns / on_ns).floor() * (off_us * 1000) as f64) as u64
+            }
+            None => self.next_ns as u64,
+        };
         (at < self.schedule.end_ns && self.count < self.schedule.count_max).then_some(at)
     }
 
@@ -112,7 +122,15 @@ mod tests {
     use super::*;
 
     fn schedule(poisson: bool) -> Schedule {
-        Schedule { interval_ns: 1000.0, first_ns: 0.0, poisson, seed: 7, end_ns: 1_000_000, count_max: u64::MAX }
+        Schedule {
+            interval_ns: 1000.0,
+            first_ns: 0.0,
+            poisson,
+            pauses: None,
+            seed: 7,
+            end_ns: 1_000_000,
+            count_max: u64::MAX,
+        }
     }
 
     fn drain(open: &mut OpenLoop, now_ns: u64) -> Vec<u64> {
@@ -160,6 +178,17 @@ mod tests {
         assert!(times.is_sorted());
         assert_eq!(times, drain(&mut OpenLoop::new(long), u64::MAX));
         assert_eq!(OpenLoop::new(long).backlog(u64::MAX), times.len() as u64);
+    }
+
+    #[test]
+    fn nothing_arrives_in_a_pause() {
+        let pauses = Some(Pauses { on_us: 3, off_us: 10 });
+        let mut open = OpenLoop::new(Schedule { pauses, end_ns: 28_000, ..schedule(false) });
+        assert_eq!(drain(&mut open, u64::MAX), [0, 1000, 2000, 13_000, 14_000, 15_000, 26_000, 27_000]);
+        let times = drain(&mut OpenLoop::new(Schedule { pauses, ..schedule(true) }), u64::MAX);
+        assert!(times.iter().all(|at| at % 13_000 < 3000));
+        // 231 are expected, with a standard deviation of 15.
+        assert!((170..290).contains(&times.len()), "{}", times.len());
     }
 
     #[test]

@@ -267,9 +267,10 @@ fn open_loop(options: &Options, phase: &Phase, index: u16) -> Option<Pace> {
         // The queues start staggered. Otherwise all would be busy and idle at the same time.
         first_ns: interval_ns * f64::from(index) / f64::from(options.queues),
         poisson: options.poisson,
+        pauses: options.pauses,
         seed: options.seed.wrapping_add(u64::from(index)),
         end_ns: phase.end_ns,
         count_max: phase.ops,
     });
-    Some(Pace::Open { arrivals, issue_until_ns: phase.end_ns.saturating_add(GRACE_NS) })
+    Some(Pace::Open { arrivals: Box::new(arrivals), issue_until_ns: phase.end_ns.saturating_add(GRACE_NS) })
 }

@@ -54,7 +54,9 @@ pub use error::Error;
 pub use failure::{Cause, Failure};
 pub use job::JobName;
 pub use latency::Latency;
-pub use options::{Bursts, DEPTH_MAX, Device, HintBits, Job, Options, QUEUES_MAX, Rw, SyncIoprio, Threads, Wait};
+pub use options::{
+    Bursts, DEPTH_MAX, Device, HintBits, Job, Options, Pauses, QUEUES_MAX, Rw, SyncIoprio, Threads, Wait,
+};
 pub use pattern::Mismatch;
 pub use report::{Counters, JobReport, QueueReport, Queues, Report};
 pub use table::table;

@@ -90,6 +90,10 @@ pub struct Options {
     #[arg(long, requires = "rate_per_second")]
     pub poisson: bool,
 
+    /// Open loop: arrivals for a time, none for a time, and so on; for example 600us:2ms. --rate is that of the first
+    #[arg(long, requires = "rate_per_second", value_name = "ON:OFF")]
+    pub pauses: Option<Pauses>,
+
     /// Bursts: submit this many requests, wait for all, then stay idle for the gap; for example 64:2ms or 8:500us
     #[arg(long, value_name = "REQUESTS:GAP", conflicts_with = "rate_per_second")]
     pub bursts: Option<Bursts>,
@@ -135,6 +139,7 @@ impl Default for Options {
             hint_bits: HintBits::DEFAULT,
             rate_per_second: None,
             poisson: false,
+            pauses: None,
             bursts: None,
             event_idx: true,
             wait: Wait::Sleep,
@@ -273,17 +278,30 @@ impl FromStr for Bursts {
     fn from_str(text: &str) -> Result<Self, String> {
         let parse = || {
             let (requests, gap) = text.split_once(':')?;
-            let unit_at = gap.find(|c: char| !c.is_ascii_digit())?;
-            let unit_us = match &gap[unit_at..] {
-                "us" => 1,
-                "ms" => 1_000,
-                "s" => 1_000_000,
-                _ => return None,
-            };
-            let gap_us = gap[..unit_at].parse::<u64>().ok()?.checked_mul(unit_us)?;
-            Some(Self { requests: requests.parse().ok()?, gap_us })
+            Some(Self { requests: requests.parse().ok()?, gap_us: parse_us(gap)? })
         };
         parse().ok_or_else(|| "expected REQUESTS:GAP with a unit (us, ms, s), for example 64:2ms".into())
+    }
+}
+
+/// The pauses of an open loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Pauses {
+    /// Time with arrivals.
+    pub on_us: u64,
+    /// Time without, after it.
+    pub off_us: u64,
+}
+
+impl FromStr for Pauses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (on, off) = text.split_once(':')?;
+            Some(Self { on_us: parse_us(on)?, off_us: parse_us(off)? })
+        };
+        parse().ok_or_else(|| "expected ON:OFF with units (us, ms, s), for example 600us:2ms".into())
     }
 }
 
@@ -327,6 +345,9 @@ impl Options {
         check(self.fsync_every.is_none() || self.write_share_percent() > 0, "--fsync-every needs writes: see --rw")?;
         check(self.rate_per_second.is_none_or(|r| (1e-3..=1e7).contains(&r)), "--rate must be 0.001 to 10000000")?;
         check(!self.poisson || !closed_loop, "--poisson needs --rate")?;
+        check(self.pauses.is_none() || !closed_loop, "--pauses needs --rate")?;
+        let is_pause = |us| (1..=60_000_000).contains(&us);
+        check(self.pauses.is_none_or(|p| is_pause(p.on_us) && is_pause(p.off_us)), "--pauses must be 1us to 60s each")?;
         check(closed_loop || paced_job, "--rate is for the jobs async and mixed")?;
         check(self.bursts.is_none_or(|b| b.requests > 0), "--bursts must have at least 1 request")?;
         check(self.bursts.is_none_or(|b| b.gap_us <= 60_000_000), "--bursts must have a gap of at most 60 s")?;
@@ -348,6 +369,18 @@ fn parse_on_off(text: &str) -> Result<bool, String> {
         "off" => Ok(false),
         _ => Err("expected on or off".into()),
     }
+}
+
+/// A time with its unit, in us.
+fn parse_us(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let unit_us = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit_us)
 }
 
 fn parse_bytes(text: &str) -> Result<u32, String> {
@@ -402,6 +435,8 @@ mod tests {
     fn contradictory_options_are_refused() {
         let bursts = Some(Bursts { requests: 8, gap_us: 100 });
         let rate_per_second = Some(100.0);
+        let pauses = Some(Pauses { on_us: 600, off_us: 2000 });
+        assert!(Options { pauses, rate_per_second, ..valid() }.validate().is_ok());
         for (what, options) in [
             ("verify without reads", Options { verify: true, rw: Rw::Write, ..valid() }),
             ("verify without writes", Options { verify: true, ..valid() }),
@@ -410,6 +445,9 @@ mod tests {
             ("rate and bursts", Options { bursts, rate_per_second, ..valid() }),
             ("bursts for batch", Options { bursts, job: Job::Batch, ..valid() }),
             ("poisson without rate", Options { poisson: true, ..valid() }),
+            ("pauses without rate", Options { pauses, ..valid() }),
+            ("pauses without end", Options { pauses: "1us:61s".parse().ok(), rate_per_second, ..valid() }),
+            ("pauses without arrivals", Options { pauses: "0us:1ms".parse().ok(), rate_per_second, ..valid() }),
             ("fsync without writes", Options { fsync_every: Some(8), ..valid() }),
             ("too much memory", Options { queues: 16, depth: 340, block_size_bytes: 1 << 20, ..valid() }),
         ] {
@@ -426,6 +464,8 @@ mod tests {
         assert!(parse_bytes("4g").is_err() && parse_bytes("").is_err() && parse_bytes("5000M").is_err());
         assert_eq!("64:2ms".parse(), Ok(Bursts { requests: 64, gap_us: 2000 }));
         assert_eq!("8:500us".parse(), Ok(Bursts { requests: 8, gap_us: 500 }));
+        assert_eq!("600us:2ms".parse(), Ok(Pauses { on_us: 600, off_us: 2000 }));
+        assert!("600us".parse::<Pauses>().is_err() && "600:2ms".parse::<Pauses>().is_err());
         assert!(
             "64".parse::<Bursts>().is_err() && "64:2".parse::<Bursts>().is_err() && ":2ms".parse::<Bursts>().is_err()
         );

@@ -26,7 +26,7 @@ pub enum Pace {
     /// A completion (closed loop): `left` more requests, none of them at or after `end_ns`.
     Closed { left: u64, end_ns: u64 },
     /// The clock (open loop). Arrivals that still wait at `issue_until_ns` are never issued.
-    Open { arrivals: OpenLoop, issue_until_ns: u64 },
+    Open { arrivals: Box<OpenLoop>, issue_until_ns: u64 },
 }
 
 /// Requests that the requester waits for together.
