@@ -84,6 +84,14 @@ static void report_submissions(struct delivery *delivery, uint64_t now)
     delivery->pending.submissions = delivery->pending.outstanding = 0;
 }
 
+void delivery_end_submissions(struct delivery *delivery)
+{
+    if (delivery->pending.submissions == 0)
+        return;
+    report_submissions(delivery, spdk_get_ticks());
+    update(delivery); // what is held may be due earlier
+}
+
 // Whether the decision is to hold. Every other value delivers, errors included.
 static bool apply(struct delivery *delivery, coalesce_status decision)
 {

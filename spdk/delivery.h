@@ -78,6 +78,9 @@ static inline void delivery_submit(struct delivery *delivery, coalesce_request *
     }
 }
 
+// The poll has submitted all that it found: what is pending counts from now on.
+void delivery_end_submissions(struct delivery *delivery);
+
 // Reports the pending submissions and completions to the policy, which decides about them.
 void delivery_decide(struct delivery *delivery, uint64_t now);
 

@@ -47,6 +47,7 @@ struct nvmf_group {
     struct spdk_io_channel *ch;
     SLIST_HEAD(, nvmf_queue) queues; // those that run
     uint32_t irqs_pending;
+    bool has_submissions; // since the last end of a poll
     struct nvmf_group *next;
 };
 
@@ -180,6 +181,12 @@ static int poll_group_poll(struct spdk_nvmf_transport_poll_group *tgroup)
     struct nvmf_group *group = g_polling = find_group(tgroup);
     int rc = g_real.poll_group_poll(tgroup);
     g_polling = NULL;
+    if (group && group->has_submissions) {
+        struct nvmf_queue *nq;
+        SLIST_FOREACH(nq, &group->queues, group_link)
+            delivery_end_submissions(&nq->queue.delivery);
+        group->has_submissions = false;
+    }
     if (group && group->irqs_pending > 0) {
         uint64_t now = spdk_get_ticks();
         struct nvmf_queue *nq;
@@ -225,6 +232,7 @@ static struct spdk_nvmf_transport_poll_group *poll_group_create(struct spdk_nvmf
     if (group) {
         group->ch = ch;
         group->irqs_pending = 0;
+        group->has_submissions = false;
         SLIST_INIT(&group->queues);
         group->tgroup = tgroup;
     }
@@ -363,6 +371,11 @@ static void inspect(struct nvmf_queue *nq, const struct spdk_nvme_cmd *cmd, stru
         info.hint = coalesce_policy_hint(delivery->policy, cmd->cdw12, cmd->cdw13);
     *command = (struct nvmf_command){.cid = cmd->cid, .is_used = true};
     delivery_submit(delivery, &info, &command->mark);
+    delivery->pending.cif++; // it is in flight when the policy decides about completions that are pending
+    if (spdk_interrupt_mode_is_enabled())
+        delivery_end_submissions(delivery); // no poll will
+    else
+        nq->group->has_submissions = true;
 }
 
 void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)

@@ -82,6 +82,32 @@ coalesces() {
   stop
 }
 
+# A latency budget's account: the time that requests take is no less than their bdev's 80 us, and no more than the client sees.
+account() {
+  start; bdevs; controller c0 slow0
+  accounted c0 -c c0
+  stop
+  has_nvme "the account of the native client over vfio-user" || return 0
+  start; bdevs; subsystem slow0
+  accounted nvme/cntrl -q "$nqn" --device nvme
+  stop
+}
+# accounted SOCKET OPTION OF-WHOM [OPTION...]
+accounted() {
+  local socket=$1 who=("$2" "$3") load
+  shift 3
+  rpc coalesce_set_policy "${who[@]}" budget
+  for load in "--job batch --batch 8" "--depth 8" "--rate 8000 --poisson --pauses 600us:2ms --depth 200"; do
+    rpc coalesce_reset_stats "${who[@]}"
+    # shellcheck disable=SC2086 # a list of options
+    (bench "$socket" "$@" --warmup 0 --ops 10000 $load) > "$work/result" || fail "account of $socket, $load"
+    rpc coalesce_get_stats "${who[@]}" | jq -c '.[0].queues | map(select(.completions >= 10000))[0] | {completions, budget}' > "$work/stats"
+    jq -se '(.[0].jobs[] | select(.queue == "all").clat_ns | .mean * .N) as $seen | .[1]
+      | .budget.outstanding_ns >= .completions * 80000 * 0.95 and .budget.outstanding_ns <= $seen' "$work/result" "$work/stats" > /dev/null ||
+      fail "account of $socket, $load: $(jq -c '.jobs[0].clat_ns | {mean, N}' "$work/result") but $(cat "$work/stats")"
+  done
+}
+
 # Data is correct, flushes included, while the policy changes.
 data() {
   start; bdevs; controller c0 malloc0
@@ -261,7 +287,7 @@ guest_nvme() {
   done
 }
 
-[ $# -gt 0 ] || set -- rpcs counts interrupt_mode coalesces data sessions sessions_interrupt_mode nvme guest guest_nvme
+[ $# -gt 0 ] || set -- rpcs counts interrupt_mode coalesces account data sessions sessions_interrupt_mode nvme guest guest_nvme
 for case; do
   before=$SECONDS
   "$case"
