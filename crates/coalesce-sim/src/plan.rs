@@ -3,6 +3,7 @@
 //! A plan is a TOML file ([`Plan::read`]), or built in Rust from [`Plan::new`]. Every value has a unit, and every model
 //! parameter a default with its source.
 
+mod arrival;
 mod device;
 mod faults;
 mod host;
@@ -12,11 +13,12 @@ mod sweep;
 mod threads;
 mod validate;
 
+pub use arrival::Arrival;
 pub use device::{Component, Device, Distribution, Lognormal, Preset};
 pub use faults::{Faults, Jumps, Late, Stalls};
 pub use host::{Hypervisor, Machine, Steal};
 pub use read::{PLAN_BYTES_MAX, PlanError};
-pub use recorded::{ARRIVALS_MAX, Arrival};
+pub use recorded::ARRIVALS_MAX;
 pub use sweep::{Point, SIMULATIONS_MAX, Setting};
 pub use threads::{Arrivals, Kind, Operation, Priority, Said, Thread, Window};
 pub use validate::Wrong;

@@ -1,7 +1,7 @@
 //! What arrives at threads of kind `trace`, read from their files.
 
-use super::{Point, Thread, Wrong};
-use crate::replay::trace::{Moment, Options, Request, Trace};
+use super::{Arrival, Point, Thread, Wrong};
+use crate::replay::trace::{Moment, Options, Trace};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,17 +9,6 @@ use std::sync::Arc;
 pub const ARRIVALS_MAX: usize = 1 << 20;
 /// Times as coarse as this are those of public traces without decimals.
 const SECOND: u64 = 1_000_000_000;
-
-/// A command that arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// When, in ns of simulated time.
-    pub at: u64,
-    /// The trace's queue, or disk: an index.
-    pub queue: u32,
-    /// What the trace says of it.
-    pub request: Request,
-}
 
 impl Point {
     /// Reads what arrives at threads of kind `trace`, as far as the simulation is long. What one of `others` has read is not read

@@ -10,6 +10,7 @@ mod foreign;
 mod format;
 mod json;
 mod lost;
+mod parser;
 mod rwbs;
 mod sink;
 mod text;
@@ -27,7 +28,7 @@ use std::path::Path;
 
 use flight::Flight;
 pub use format::Format;
-use format::Parser;
+use parser::{Parser, format_of};
 use sink::{Raw, RawWhat, Sink};
 
 /// Longest line, in bytes: what is longer is no line of any format.
@@ -385,7 +386,7 @@ impl Trace {
             if let Some(what) = foreign::text(line) {
                 bail!("line {}: it is of {what}", self.sink.counts.lines);
             }
-            self.parser = Format::of(line).map(|format| (format, Parser::new(format, self.options.per_cpu)));
+            self.parser = format_of(line).map(|format| (format, Parser::new(format, self.options.per_cpu)));
         }
         let outcome = match &mut self.parser {
             Some((_, parser)) => parser.line(line, &mut self.sink),
