@@ -31,8 +31,7 @@ fn is_small(plan: &Plan) -> bool {
             .operations
             .iter()
             .all(|operation| operation.commands <= 16 && (operation.commands > 0 || cost(operation.think)));
-        thread.trace.is_none()
-            && thread.count <= 4
+        thread.count <= 4
             && thread.depth.unwrap_or(1) <= 64
             && thread.batch.unwrap_or(1) <= 64
             && thread.rate.is_none_or(|rate| rate.0 <= 10_000_000)
@@ -68,6 +67,10 @@ fuzz_target!(|text: &str| {
     };
     let printed = toml::to_string(&plan).expect("a plan has a text form");
     assert_eq!(Plan::parse("again.toml", &printed).as_ref(), Ok(&plan), "{printed}");
+    let points = plan.points().expect("it was checked");
+    if points.iter().any(|point| point.plan.threads.iter().any(|thread| thread.trace.is_some())) {
+        return; // whose simulations begin with a file that arbitrary text names
+    }
     let jobs = jobs(&plan).expect("it was checked");
     assert!((1..=SIMULATIONS_MAX).contains(&jobs.len()));
     for job in jobs.iter().take(JOBS_MAX).filter(|job| is_small(&job.point.plan)) {
