@@ -1,9 +1,10 @@
 # From runs of make demo (jq --slurp --raw-output): the verdicts on the same number of the same policy under the same job (by name and text) of which one says
 # more and another one less than the baseline. A line for each two runs, which begins with SAME if they were in one regime.
+# Of a run that has claims they alone count: every other number has an error of its own. In older runs all numbers share one.
 def percent: (. - 1) * 100 | round | if . > 0 then "+\(.)" else "\(.)" end;
 [ .[] as $run
   | ("native", "guest", "counted", "nvme") as $place | $run[$place].jobs[]? as $job | $job.metrics[] as $metric | $run.policies[] as $policy
-  | $metric.policies[$policy.label] // empty | select(.verdict == "differs")
+  | $metric.policies[$policy.label] // empty | select(.verdict == "differs" and ($run.statistics == null or $metric.claim))
   | {key: [$place, $job.jobname, $metric.name, $policy.policy, $run.baseline, $job.about], regime: ($job.regime.name // "regime unknown"),
      date: $run.machine.date, ratio: .ratio.median, more: (.ratio.median > 1)} ]
 | group_by(.key)[]

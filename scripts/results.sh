@@ -32,6 +32,7 @@ fi
 # shellcheck disable=SC2016 # jq's
 defs='
   def machine: "\(.machine.cpu), \(.machine.cores) CPUs, \(.machine.kernel), load \(.machine.load) at the start";
+  def intervals: if .statistics then "Intervals: \(.statistics.intervals), \(.statistics.claims) claims share an error of 5 %, each other number has its own." else "Intervals: sign test, all numbers share an error of 5 %." end;
   def run_of: "`\(.command)`. \(machine)";
   def digits(n): . * pow(10; n) | round | tostring | if n == 0 then . else ("0" * (n + 1 - length) // "") + . | .[:-n] + "." + .[-n:] end;
   def short: if . >= 100 then digits(0) elif . >= 10 then digits(1) elif . >= 1 then digits(2) else digits(3) end;
@@ -58,7 +59,7 @@ jq -r --slurpfile alone docs/results/1-demo.json "$defs"'
 for run in docs/results/*.json; do
   case $run in *-busy.json) continue ;; esac
   jq -r "$defs"'
-    "**\(.machine.date), commit \(.machine.commit // "unknown")**: \(run_of).", "", (.headline[] | "- \(.)"), ""' "$run"
+    "**\(.machine.date), commit \(.machine.commit // "unknown")**: \(run_of). \(intervals)", "", (.headline[] | "- \(.)"), ""' "$run"
 done > "$work/results.md"
 {
   printf 'Runs on a busy machine ([their tables](results-tables.md)):\n\n'
@@ -72,13 +73,13 @@ for run in docs/results/*.json; do
     . as $run
     | "### \(.machine.date), commit \(.machine.commit // "unknown")", "",
       "\(run_of);",
-      "images on \(.machine.file_system). \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval.", "",
+      "images on \(.machine.file_system). \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval. \(intervals)", "",
       (.headline[] | "- \(.)"),
       (["native", "guest", "counted", "nvme"][] as $place | $run[$place] // empty | select(.jobs != []) | .about as $about
         | .jobs[] | .metrics |= map(select(.name | IN("system calls/IO", "context switches/IO", "client", "target") | not)) | . as $job
         | "", "**\({native: "Native client", guest: "Linux guest, virtio-blk", counted: "Linux guest, virtio-blk, its instructions counted", nvme: "Linux guest, NVMe"}[$place]), \(.jobname)**: \(.about);",
           "\(if .regime then "\(.regime.name); " else "" end)\(.blocks) blocks\(if $about == "" then "" else "; \($about)" end).", "",
-          "| policy | \([.metrics[].name] | join(" | ")) |",
+          "| policy | \([.metrics[] | "\(.name)\(if .claim then " \\*" else "" end)"] | join(" | ")) |",
           "|---|\(.metrics | map("--:") | join("|"))|",
           "| \($run.baseline) | \([.metrics[].baseline | short] | join(" | ")) |",
           "| \($run.baseline), again | \([.metrics[] | again] | join(" | ")) |",

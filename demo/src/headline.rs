@@ -1,13 +1,15 @@
 //! Lines that need no knowledge of the field.
 
-use coalesce_demo::paired::{Interval, Verdict};
+use coalesce_demo::paired::{ERROR, Interval, Verdict};
 
+use crate::claims;
 use crate::jobs::Job;
 use crate::place::Place;
 use crate::policies::Policies;
 use crate::results::{Measured, Noise, Section, What};
 
-/// The noise, what is saved where much is in flight, and what that costs a requester that waits for each request.
+/// The noise, what is saved where much is in flight, and what that costs a requester that waits for each request: the claims of the
+/// page, and what is explored beside them.
 pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noise) -> Vec<String> {
     let mut lines = vec![format!(
         "The noise here: half of the time, two turns of the same thing differ by more than {} in speed. Other virtual machines took {} \
@@ -32,38 +34,53 @@ pub fn headline(sections: &[(Place, &Section)], policies: &Policies, noise: &Noi
     };
     let numbers =
         [("interrupts", What::Interrupts), ("CPU time per read", What::Cpu), ("reads per second", What::Rate(0))];
-    let verdicts = |measured: &Measured| {
-        numbers.map(|(name, what)| (name, measured.compare(what).verdicts.get(nth).copied())).to_vec()
+    let told = |measured: &Measured, nth: usize, numbers: &[(&'static str, What)]| -> Vec<_> {
+        let of = |&(name, what)| Told {
+            name,
+            verdict: measured.compare(what).verdicts.get(nth).copied(),
+            is_claim: measured.is_claim(what),
+        };
+        numbers.iter().map(of).collect()
     };
-    if let Some((place, deep)) = found(Job::Depth32) {
+    let deep_at = |place| {
+        let section = sections.iter().find(|(at, _)| *at == place).map(|(_, section)| section);
+        section.and_then(|section| section.job(Job::Depth32))
+    };
+    let first = found(Job::Depth32);
+    if let Some((place, deep)) = first {
         let (policy, who, regime) = (&policy.text, who(place), deep.regime().name());
-        let counted = sections.iter().find(|(at, _)| *at == Place::Counted && place == Place::Guest);
-        let mut told = verdicts(deep);
-        if let Some(counted) = counted.and_then(|(_, section)| section.job(Job::Depth32)) {
-            told.push((
-                "instructions of the guest per read",
-                counted.compare(What::Instructions).verdicts.first().copied(),
-            ));
+        let mut numbers = told(deep, nth, &numbers);
+        if let Some(counted) = deep_at(Place::Counted).filter(|_| place == Place::Guest) {
+            numbers.extend(told(counted, 0, &[("instructions of the guest per read", What::Instructions)]));
         }
         lines.push(format!(
             "{policy} instead of {baseline}, {who} with 32 reads in flight ({regime}): {}.",
-            changes(&told)
+            claimed_and_explored(&numbers)
         ));
     }
-    let of_nvme = sections.iter().find(|(at, _)| *at == Place::Nvme).and_then(|(_, section)| section.job(Job::Depth32));
-    if let Some(deep) = of_nvme {
-        let (regime, told) = (deep.regime().name(), changes(&verdicts(deep)));
-        lines.push(format!(
-            "The same with an NVMe disk, whose driver cannot ask for fewer interrupts ({regime}): {told}."
-        ));
+    for (place, whom) in [
+        (Place::Nvme, "The same with an NVMe disk, whose driver cannot ask for fewer interrupts"),
+        (Place::Native, "The same for a program on the host"),
+    ] {
+        if let Some(deep) = deep_at(place).filter(|_| first.is_none_or(|(first, _)| first != place)) {
+            let (regime, told) = (deep.regime().name(), claimed_and_explored(&told(deep, nth, &numbers)));
+            lines.push(format!("{whom} ({regime}): {told}."));
+        }
     }
     if let Some((place, single)) = found(Job::Depth1) {
         let (who, regime) = (who(place), single.regime().name());
         lines.push(format!(
             "The same where nothing can be saved, {who} that waits for each read ({regime}): {}.",
-            changes(&verdicts(single))
+            claimed_and_explored(&told(single, nth, &numbers))
         ));
     }
+    lines.push(format!(
+        "Decided before anything was measured: {} of {}. These ten share an error of {:.0} %; each number that is explored has one of \
+         its own.",
+        claims::ABOUT,
+        policy.label,
+        ERROR * 100.0
+    ));
     lines
 }
 
@@ -74,13 +91,28 @@ const fn who(place: Place) -> &'static str {
     }
 }
 
+/// A number, and what may be said of it.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    name: &'static str,
+    verdict: Option<Verdict>,
+    is_claim: bool,
+}
+
+/// The claims, then what is explored.
+fn claimed_and_explored(numbers: &[Told]) -> String {
+    let (claims, explored): (Vec<Told>, Vec<Told>) = numbers.iter().partition(|number| number.is_claim);
+    let explored = if explored.is_empty() { String::new() } else { format!("explored: {}", changes(&explored)) };
+    [changes(&claims), explored].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
 /// Each number with its change; then, together, those of which nothing can be told.
-fn changes(verdicts: &[(&str, Option<Verdict>)]) -> String {
-    let is_noisy = |verdict: &Option<Verdict>| matches!(verdict, Some(Verdict::TooNoisy));
-    let told = verdicts.iter().filter(|(_, verdict)| !is_noisy(verdict));
-    let mut told: Vec<_> = told.map(|(name, verdict)| format!("{name} {}", change(verdict.as_ref()))).collect();
-    let noisy = verdicts.iter().filter(|(_, verdict)| is_noisy(verdict)).map(|(name, _)| *name);
-    let noisy: Vec<_> = noisy.collect();
+fn changes(numbers: &[Told]) -> String {
+    let (noisy, told): (Vec<&Told>, Vec<&Told>) =
+        numbers.iter().partition(|number| matches!(number.verdict, Some(Verdict::TooNoisy)));
+    let mut told: Vec<_> =
+        told.iter().map(|number| format!("{} {}", number.name, change(number.verdict.as_ref()))).collect();
+    let noisy: Vec<_> = noisy.iter().map(|number| number.name).collect();
     if !noisy.is_empty() {
         told.push(format!("too noisy to tell: {}", noisy.join(", ")));
     }
@@ -133,7 +165,7 @@ mod tests {
         let sections = [(Place::Native, &section)];
         let noise = Noise::of(sections.iter().map(|(_, section)| *section));
         let lines = headline(&sections, &policies, &noise);
-        assert_eq!(lines.len(), 3, "no NVMe");
+        assert_eq!(lines.len(), 4, "no NVMe");
         assert!(lines[0].contains("took 1.0 % of the CPU"), "{}", lines[0]);
         assert!(lines[0].ends_with("waited for a CPU 20 % of the time that they could run."), "{}", lines[0]);
         assert_eq!(
@@ -142,12 +174,25 @@ mod tests {
              interrupts −83 % (−83 to −83 %); CPU time per read −83 % (−83 to −83 %); reads per second +50 % (+50 to +50 %)."
         );
         assert!(
+            lines[2].ends_with(
+                "each read (CPUs contended, client awake): reads per second unchanged; explored: interrupts unchanged; CPU time per read unchanged."
+            ),
+            "{}",
             lines[2]
-                .ends_with("each read (CPUs contended, client awake): interrupts unchanged; CPU time per read unchanged; reads per second unchanged.")
         );
-        let with_nvme = headline(&[sections[0], (Place::Nvme, &section)], &policies, &noise);
-        assert!(with_nvme[2].starts_with("The same with an NVMe disk") && with_nvme[2].contains("interrupts −83 %"));
-        assert_eq!((with_nvme.len(), &with_nvme[3]), (4, &lines[2]));
+        assert!(
+            lines[3].contains("of depth1 in the guest with the virtio-blk disk of auto. These ten share"),
+            "{}",
+            lines[3]
+        );
+        let with_others = [(Place::Guest, &section), (Place::Nvme, &section), sections[0], (Place::Counted, &section)];
+        let with_others = headline(&with_others, &policies, &noise);
+        assert!(with_others[1].contains("; explored: instructions of the guest per read"), "{}", with_others[1]);
+        assert!(
+            with_others[2].starts_with("The same with an NVMe disk") && with_others[2].contains("interrupts −83 %")
+        );
+        assert!(with_others[3].starts_with("The same for a program on the host (CPUs contended"), "{}", with_others[3]);
+        assert_eq!(with_others[4..].len(), 2);
     }
 
     #[test]
@@ -155,10 +200,16 @@ mod tests {
         let told = |verdict| change(Some(&verdict));
         let interval = Interval { median: 0.98, low: 0.901, high: 1.03 };
         assert_eq!(told(Verdict::CannotTell(interval)), "no difference seen (−9.9 to +3.0 %)");
+        let number = |name, verdict, is_claim| Told { name, verdict: Some(verdict), is_claim };
         let (less, noisy) = (Verdict::Differs(Interval { median: 0.5, low: 0.4, high: 0.6 }), Verdict::TooNoisy);
         assert_eq!(
-            changes(&[("a", Some(noisy)), ("b", Some(less)), ("c", Some(noisy))]),
-            "b −50 % (−60 to −40 %); too noisy to tell: a, c"
+            claimed_and_explored(&[
+                number("a", noisy, true),
+                number("b", less, true),
+                number("c", noisy, true),
+                number("d", less, false)
+            ]),
+            "b −50 % (−60 to −40 %); too noisy to tell: a, c; explored: d −50 % (−60 to −40 %)"
         );
     }
 }

@@ -5,6 +5,7 @@ use coalesce_demo::table::Table;
 use crate::results::{Measured, Metric, What, metrics};
 
 /// The numbers of one job under every policy. `all`: with the columns that a terminal has no room for.
+/// A star marks the claims of the page.
 pub fn table(measured: &Measured, all: bool) -> Table {
     let policies = &measured.policies;
     let is_shown =
@@ -13,7 +14,8 @@ pub fn table(measured: &Measured, all: bool) -> Table {
     let mut table = Table::new("policy", &policies.baseline().label, others);
     for metric in metrics(measured.job, measured.place).iter().filter(|metric| is_shown(metric)) {
         let comparison = measured.compare(metric.what);
-        table.push(metric.name, measured.baseline(metric.what), &comparison, |ratio| metric.is_exact(ratio));
+        let head = format!("{}{}", metric.name, if measured.is_claim(metric.what) { " *" } else { "" });
+        table.push(&head, measured.baseline(metric.what), &comparison, |ratio| metric.is_exact(ratio));
     }
     table
 }
@@ -29,8 +31,8 @@ mod tests {
         let table = table(&measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (1000, 250)]), false);
         let shown = table.text(false);
         let lines: Vec<_> = shown.lines().collect();
-        assert_eq!(lines[0], "policy       interrupts/IO  system calls/IO         CPU µs/IO           reads/s");
-        assert!(lines[3].starts_with("auto            0.25 exact"), "{shown}");
+        assert_eq!(lines[0], "policy       interrupts/IO *  system calls/IO       CPU µs/IO *         reads/s *");
+        assert!(lines[3].starts_with("auto              0.25 exact"), "{shown}");
         let auto = &table.lines[2];
         assert_eq!(
             auto.iter().map(|cell| cell.is_grey).collect::<Vec<_>>(),

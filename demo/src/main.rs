@@ -1,10 +1,12 @@
 //! `coalesce-demo`: one disk under several policies in turn, natively and in Linux guests, and what each policy saved and cost.
 //!
 //! The order of things is in [`execute`]. What is run is in `jobs`, by whom in `native` and `guest`, how it is counted in `probe`,
-//! in which turns in `measure`, what is made of it in `results`, how it is shown in `headline`, `job_table` and `report`.
+//! in which turns in `measure`, what is made of it in `results`, which numbers are
+//! claims in `claims`, how it is shown in `headline`, `job_table` and `report`.
 
 #![forbid(unsafe_code)]
 
+mod claims;
 mod compute;
 mod counts;
 mod demo;

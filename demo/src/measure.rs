@@ -45,7 +45,7 @@ pub fn measure_job(
     let of_block: Duration =
         policies.iter().map(|policy| Ok(settle(policy, place)? + turn_length)).sum::<Result<_>>()?;
     let fit = (length / of_block.as_secs_f64()) as usize;
-    let plan = Plan::of_page(policies.len(), options.comparisons(), fit, options.seed);
+    let plan = Plan::of_page(policies.len(), fit, options.seed);
     let mut blocks = 0;
     let turn = |variant: usize| -> Result<(Counts, f64)> {
         stop.check()?;
@@ -61,9 +61,9 @@ pub fn measure_job(
         let times = begin.elapsed().as_secs_f64() / length;
         times >= 1.0 && blocks >= plan.looks[0] || times >= LATE_MAX
     };
-    let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, place, blocks, plan.error_each());
+    let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, place, blocks, &plan);
     let blocks = measure(&plan, turn, late, enough)?;
-    Ok(Measured { place, job, policies: compared, blocks, error_each: plan.error_each() })
+    Ok(Measured { place, job, policies: compared, blocks, plan })
 }
 
 /// Waits until the load has begun.

@@ -10,7 +10,6 @@ use coalesce_target::config::Size;
 use crate::jobs::Job;
 use crate::place::Place;
 use crate::policies::{Further, Policies, Policy, parse_further, parse_policies};
-use crate::results::metrics;
 
 /// Show what interrupt coalescing costs and saves on this machine
 ///
@@ -187,15 +186,6 @@ impl Options {
             Place::Nvme => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32 | Job::Compute),
         };
         self.jobs.iter().copied().filter(fits).collect()
-    }
-
-    /// How many comparisons the page makes: each number of each policy beyond the baseline.
-    pub fn comparisons(&self) -> usize {
-        let at = |place| {
-            let of = |job| metrics(job, place).len() * self.policies_at(place, job).others().count();
-            self.jobs_at(place).into_iter().map(of).sum::<usize>()
-        };
-        self.places().into_iter().map(at).sum::<usize>().max(1)
     }
 
     /// The policies of a job: where instructions are counted, the baseline and the one that the headline is about.

@@ -6,6 +6,7 @@ use coalesce_charts::html::{self, escape};
 use coalesce_charts::{CSS, chart};
 use coalesce_policy::Spec;
 
+use crate::claims;
 use crate::demo::Demo;
 use crate::job_table::table;
 use crate::jobs::Job;
@@ -39,15 +40,21 @@ pub fn page(demo: &Demo) -> String {
          <style>\n{CSS}{CSS_PAGE}</style>\n</head>\n<body>\n<main>\n\
          <header>\n<h1>Interrupt coalescing, measured</h1>\n<p class=\"lead\">{LEAD}</p>\n</header>\n{}\
          <nav><a href=\"#price\">What is saved</a> {nav}<a href=\"#read\">How to read this</a> <a href=\"#repeat\">Repeat it</a></nav>\n\
-         {}{parts}{}{}{}{HOW_TO_READ}{}</main>\n</body>\n</html>\n",
+         {}{parts}{}{}{}{}{}</main>\n</body>\n</html>\n",
         escape(&demo.machine.date),
         headline(demo),
         figure::lead(demo),
         figure::others(demo),
         policies(demo),
         machine(demo),
+        how_to_read(demo),
         repeat(demo),
     )
+}
+
+fn how_to_read(demo: &Demo) -> String {
+    let judged = demo.options.policies.judged().map_or("no policy", |(_, policy)| &policy.label);
+    HOW_TO_READ.replace("CLAIMED", claims::ABOUT).replace("JUDGED", &escape(judged))
 }
 
 fn headline(demo: &Demo) -> String {
@@ -118,7 +125,7 @@ fn part(demo: &Demo, place: Place, section: &Section) -> String {
         html += &format!(
             "<p>First line: medians under {0}. Below: ratios to {0} with their intervals; grey where no difference can be told. \
              Interrupts, system calls and context switches are counted; the others are times. <i>exact</i>: the \
-             interval is narrower than 1&nbsp;%.</p>\n",
+             interval is narrower than 1&nbsp;%. *: <a href=\"#read\">claims</a>; the rest is exploration.</p>\n",
             escape(&demo.options.policies.baseline().label)
         );
         html += &section.jobs.iter().map(job_table).collect::<String>();

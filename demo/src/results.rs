@@ -1,9 +1,10 @@
 //! What was measured: numbers of each turn, compared within their blocks.
 
 use coalesce_demo::json::{of_baseline, of_others};
-use coalesce_demo::paired::{Block, Comparison, ERROR, Interval, Verdict, compare};
+use coalesce_demo::paired::{Block, Comparison, Interval, Plan, Verdict, compare};
 use serde_json::{Value, json};
 
+use crate::claims::{error_of, is_claim};
 use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::place::Place;
@@ -24,8 +25,8 @@ pub struct Measured {
     pub policies: Policies,
     /// A turn of each variant: the baseline, the baseline again, the other policies.
     pub blocks: Vec<Block<Counts>>,
-    /// What each interval may err.
-    pub error_each: f64,
+    /// In which order, and how often it was looked at.
+    pub plan: Plan,
 }
 
 /// How a number came to be.
@@ -138,8 +139,9 @@ fn decisive(job: Job, place: Place) -> &'static [What] {
 }
 
 /// Whether every interval of what decides is narrow.
-pub fn are_narrow(job: Job, place: Place, blocks: &[Block<Counts>], error_each: f64) -> bool {
-    let narrow = |what| compare(&values(job, blocks, what), error_each).verdicts.iter().all(Verdict::is_narrow);
+pub fn are_narrow(job: Job, place: Place, blocks: &[Block<Counts>], plan: &Plan) -> bool {
+    let compared = |what| compare(&values(job, blocks, what), plan.at_each_look(error_of(place, job, what)));
+    let narrow = |what| compared(what).verdicts.iter().all(Verdict::is_narrow);
     decisive(job, place).iter().all(|what| narrow(*what))
 }
 
@@ -150,7 +152,13 @@ fn values(job: Job, blocks: &[Block<Counts>], what: What) -> Vec<Vec<f64>> {
 impl Measured {
     /// A number of every policy, compared with the baseline's.
     pub fn compare(&self, what: What) -> Comparison {
-        compare(&values(self.job, &self.blocks, what), self.error_each)
+        let error = self.plan.at_each_look(error_of(self.place, self.job, what));
+        compare(&values(self.job, &self.blocks, what), error)
+    }
+
+    /// Whether this number of the judged policy is a claim of the page.
+    pub fn is_claim(&self, what: What) -> bool {
+        is_claim(self.place, self.job, what)
     }
 
     /// The median over the baseline's turns.
@@ -208,6 +216,7 @@ impl Measured {
             let (comparison, is_exact) = (self.compare(metric.what), |ratio: &Interval| metric.is_exact(ratio));
             let mut row = of_baseline(metric.name, self.baseline(metric.what), &comparison, is_exact);
             row["counted"] = json!(metric.kind == Kind::Count);
+            row["claim"] = json!(self.is_claim(metric.what));
             row["policies"] =
                 of_others(self.policies.others().map(|policy| policy.label.as_str()), &comparison, is_exact).into();
             row
@@ -302,7 +311,7 @@ impl Noise {
     pub fn json(&self) -> Value {
         let Self { rate, lost, repeats, waited, controls: (controls, hold) } = self;
         json!({ "rate": rate, "lost": lost, "repeats": repeats, "waited": waited, "controls": controls,
-                "controls_with_1": hold, "error_of_the_page": ERROR })
+                "controls_with_1": hold })
     }
 }
 
@@ -331,7 +340,13 @@ pub mod tests {
         };
         let blocks = (0..20).map(|block| work.iter().map(|work| turn(block, work)).collect());
         let policies = parse_policies(&["none", "auto", "vic", "cint", "dim"][..work.len() - 1].join(",")).unwrap();
-        Measured { place: Place::Guest, job, policies, blocks: blocks.collect(), error_each: 0.01 }
+        Measured {
+            place: Place::Guest,
+            job,
+            policies,
+            blocks: blocks.collect(),
+            plan: Plan::of_page(work.len(), 20, 1),
+        }
     }
 
     #[test]

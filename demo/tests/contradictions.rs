@@ -54,6 +54,15 @@ fn opposite_verdicts_of_one_regime_are_told_from_those_of_two() {
         assert_eq!(lines.len(), usize::from(!expected.is_empty()), "{other}: {lines:?}");
         assert!(lines.iter().all(|line| line.starts_with(expected)), "{other}: {lines:?}");
     }
+    let explored = |mut run: Value, is_claim: bool| {
+        run["statistics"] = json!({ "claims": 10 });
+        run["native"]["jobs"][0]["metrics"][0]["claim"] = json!(is_claim);
+        run
+    };
+    for (is_claim, expected) in [(true, 1), (false, 0)] {
+        let runs = [less.clone(), explored(run(1.1, "differs", awake, "auto"), is_claim)];
+        assert_eq!(contradictions(&runs).unwrap().len(), expected, "a number that is explored contradicts nothing");
+    }
     let mut unknown = [less, run(1.1, "differs", awake, "auto")];
     for run in &mut unknown {
         run["native"]["jobs"][0]["regime"] = Value::Null;

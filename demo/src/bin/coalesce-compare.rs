@@ -14,7 +14,7 @@ use coalesce_charts::series::{Series, styles};
 use coalesce_demo::figure::{Mark, file, panel};
 use coalesce_demo::json::{of_baseline, of_others};
 use coalesce_demo::machine::Machine;
-use coalesce_demo::paired::{Block, Comparison, CpuTime, Interval, Plan, compare, cpu_time, measure};
+use coalesce_demo::paired::{Block, Comparison, CpuTime, ERROR, Interval, Plan, compare, cpu_time, measure};
 use coalesce_demo::table::Table;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 /// Compare vhost-user-blk servers under one client, in randomised blocks of short turns
 ///
 /// The first server runs twice in each block: how far it differs from itself is the machine's noise. Every other number is a ratio to
-/// it within a block: the median over blocks, with the interval of a sign test at an error of 5 % for each column.
+/// it within a block: the Hodges-Lehmann estimate over blocks, with the interval of a signed-rank test at an error of 5 % for each column.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
@@ -105,7 +105,6 @@ const P50: usize = 1;
 
 /// Looks after 14 blocks: the fewest whose interval leaves out more than the two outermost ones.
 const LOOKS: [usize; 2] = [14, 100_000];
-const ERROR: f64 = 0.05;
 /// It is enough when IOPS are known so well.
 const NARROW: f64 = 1.05;
 
@@ -147,8 +146,12 @@ fn main() -> Result<()> {
 }
 
 fn plan(options: &Options) -> Plan {
-    let comparisons = options.servers.len() - 1;
-    Plan { variants: options.servers.len() + 1, looks: LOOKS.into(), error: ERROR, comparisons, seed: 1 }
+    Plan { variants: options.servers.len() + 1, looks: LOOKS.into(), seed: 1 }
+}
+
+/// What each interval may err: the ratios of a column share its error.
+fn error_each(options: &Options) -> f64 {
+    plan(options).at_each_look(ERROR / (options.servers.len() - 1) as f64)
 }
 
 /// All blocks of one depth and number of queues.
@@ -162,7 +165,7 @@ fn row(options: &Options, depth: u16, queues: u16) -> Result<Vec<Block<Numbers>>
     };
     let late = || begin.elapsed().as_secs_f64() >= options.seconds;
     let enough = |blocks: &[Block<Numbers>]| {
-        let comparison = compared(blocks, 0, plan.error_each());
+        let comparison = compared(blocks, 0, error_each(options));
         comparison.control.iter().chain(comparison.ratios.iter().flatten()).all(|ratio| ratio.high / ratio.low < NARROW)
     };
     measure(&plan, turn, late, enough)
@@ -208,7 +211,7 @@ fn compared(blocks: &[Block<Numbers>], which: usize, error: f64) -> Comparison {
 fn number(options: &Options, blocks: &[Block<Numbers>], which: usize) -> (f64, Comparison) {
     let mut values: Vec<_> = blocks.iter().map(|block| block[0].value[which]).collect();
     values.sort_by(f64::total_cmp);
-    (values[values.len() / 2], compared(blocks, which, plan(options).error_each()))
+    (values[values.len() / 2], compared(blocks, which, error_each(options)))
 }
 
 fn is_exact(ratio: &Interval) -> bool {
@@ -254,7 +257,7 @@ fn picture(options: &Options, title: &str, saved: usize, blocks: &[Block<Numbers
     kinds.sort_unstable();
     kinds.dedup();
     let styles = styles(&kinds).context("too many servers for a picture")?;
-    let [latency, other] = [P50, saved].map(|which| compared(blocks, which, plan(options).error_each()));
+    let [latency, other] = [P50, saved].map(|which| compared(blocks, which, error_each(options)));
     let marks = servers.iter().enumerate().filter_map(|(nth, server)| {
         let style = kinds.iter().position(|name| *name == kind(&server.name))?;
         Some(Mark {

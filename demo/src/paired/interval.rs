@@ -1,9 +1,11 @@
-//! The confidence interval of a median.
+//! Confidence intervals of medians and of ratios.
+
+use super::signed_rank;
 
 /// A median, and where it may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Of the values.
+    /// Of the values; of ratios, the estimate of [`Interval::of_ratios`].
     pub median: f64,
     /// Lower end.
     pub low: f64,
@@ -12,6 +14,32 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// What one turn is to another: the Hodges-Lehmann estimate of the logarithms, with the interval of the signed-rank test, which
+    /// misses with a probability of at most `error`, in (0, 1).
+    ///
+    /// If turns do not differ, each logarithm has either sign by a fair coin, whatever its size: then the interval misses 1 with that
+    /// probability, and nothing else is assumed. Of a ratio other than 1 it assumes that the logarithms are symmetric about
+    /// theirs. Where they do not look so, the sign test takes over: its median, and an interval that holds both. The choice depends
+    /// on the values, so it may not be one that leaves 1 out where the signed-rank interval does not. Where a ratio is 0 or
+    /// infinite, which says nothing of the signs, it is [`Interval::of_median`].
+    ///
+    /// None: there are too few values (fewer than 6 for an error of 0.05), or one is not a number.
+    pub fn of_ratios(ratios: &[f64], error: f64) -> Option<Self> {
+        let by_sign = Self::of_median(ratios, error)?;
+        let mut logarithms: Vec<_> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        if !logarithms.iter().all(|logarithm| logarithm.is_finite()) {
+            return Some(by_sign);
+        }
+        logarithms.sort_by(f64::total_cmp);
+        let (median, low, high) = signed_rank::centre(&logarithms, error)?;
+        let by_rank = Self { median: median.exp(), low: low.exp(), high: high.exp() };
+        Some(if signed_rank::is_symmetric(&logarithms) {
+            by_rank
+        } else {
+            Self { low: by_sign.low.min(by_rank.low), high: by_sign.high.max(by_rank.high), ..by_sign }
+        })
+    }
+
     /// The interval between two order statistics that misses the true median with a probability of at most `error`, in
     /// (0, 1), for any continuous distribution: David and Nagaraja, Order Statistics, 3rd edition, section 7.1.
     ///
@@ -82,6 +110,43 @@ mod tests {
         assert_eq!(Interval::of_median(&values, 0.05), Some(Interval { median: 5.5, low: 2.0, high: 9.0 }));
         assert_eq!(Interval::of_median(&values[1..], 0.05), Some(Interval { median: 5.0, low: 2.0, high: 8.0 }));
         assert_eq!(Interval::of_median(&values[..5], 0.05), None);
+    }
+
+    #[test]
+    fn one_odd_block_does_not_hide_a_ratio() {
+        let mut ratios: Vec<_> = (0..16).map(|n| 0.65 * (1.0 + f64::from(n) / 40.0)).collect();
+        ratios[7] = 1.05;
+        let error = 0.0002;
+        assert!(Interval::of_median(&ratios, error).unwrap().contains(1.0));
+        let interval = Interval::of_ratios(&ratios, error).unwrap();
+        assert!(!interval.contains(1.0) && (interval.median - 0.77).abs() < 0.02, "{interval:?}");
+    }
+
+    #[test]
+    fn an_interval_of_ratios_is_the_same_upside_down() {
+        let ratios = [0.5, 0.8, 0.9, 1.0, 1.0, 1.1, 1.3, 4.0];
+        let upside_down: Vec<_> = ratios.iter().map(|ratio| 1.0 / ratio).collect();
+        let (one, other) =
+            (Interval::of_ratios(&ratios, 0.05).unwrap(), Interval::of_ratios(&upside_down, 0.05).unwrap());
+        for (one, other) in [(one.low, other.high), (one.median, other.median), (one.high, other.low)] {
+            assert!((one * other - 1.0).abs() < 1e-12, "{one} {other}");
+        }
+        assert_eq!(Interval::of_ratios(&[1.0; 8], 0.05), Some(Interval { median: 1.0, low: 1.0, high: 1.0 }));
+    }
+
+    #[test]
+    fn the_sign_test_takes_over_where_ratios_are_not_symmetric() {
+        let ratios: Vec<_> = (1..40).map(|n| (-(1.0 - f64::from(n) / 40.0).ln()).exp()).collect();
+        let (by_sign, interval) =
+            (Interval::of_median(&ratios, 0.05).unwrap(), Interval::of_ratios(&ratios, 0.05).unwrap());
+        assert_eq!(interval.median.to_bits(), by_sign.median.to_bits());
+        assert!(interval.low <= by_sign.low && by_sign.high < interval.high, "{interval:?} {by_sign:?}");
+        for odd in [0.0, f64::INFINITY] {
+            let ratios = [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, odd];
+            assert_eq!(Interval::of_ratios(&ratios, 0.05), Interval::of_median(&ratios, 0.05));
+        }
+        assert_eq!(Interval::of_ratios(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, f64::NAN], 0.05), None);
+        assert_eq!(Interval::of_ratios(&ratios[..5], 0.05), None);
     }
 
     #[test]

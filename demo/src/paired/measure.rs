@@ -7,26 +7,25 @@ const LOST_MAX: f64 = 0.05;
 /// So often at most; then the one that lost least counts.
 const REPEATS_MAX: u32 = 2;
 
-/// The probability that a page reports a difference that does not exist: in any number of any policy, at any look.
+/// The probability that a page claims a difference that does not exist, in any of its claims at any look; and the same of each
+/// number that is explored.
 pub const ERROR: f64 = 0.05;
-/// Fewer blocks are not worth a look.
-const FIRST_LOOK_MIN: usize = 14;
+/// So many numbers are decided beforehand, and share this error equally (Bonferroni): the claims of a page.
+pub const CLAIMS: usize = 10;
+/// The blocks of the first look: 11 have an interval at the error of a claim, and fewer than 14 would rarely tell anything.
+const FIRST_LOOK: usize = 14;
 /// The most looks at the blocks, the end included.
 const LOOKS_MAX: usize = 4;
 /// More blocks than any time allows.
 const END: usize = 100_000;
 
-/// How much is measured, and how sure the result must be.
+/// How much is measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Number of variants, with the baseline's two.
     pub variants: usize,
     /// The numbers of blocks after which the intervals are looked at, ascending; the last one ends the measurement.
     pub looks: Vec<usize>,
-    /// The probability that any comparison at any look reports a difference that does not exist, in (0, 1).
-    pub error: f64,
-    /// How many comparisons the page makes: variants beyond the control, times numbers of each, over all workloads.
-    pub comparisons: usize,
     /// Another seed, other orders.
     pub seed: u64,
 }
@@ -35,19 +34,16 @@ impl Plan {
     /// A plan for one workload of a page, about as many blocks of which `fit` its time.
     ///
     /// It looks first when there are enough blocks for an interval, again when there are twice as many, and so on, and at the end.
-    pub fn of_page(variants: usize, comparisons: usize, fit: usize, seed: u64) -> Self {
-        // The interval between the outermost of n values misses with a probability of 2 / 2^n.
-        let enough = (2.0 * (comparisons * LOOKS_MAX) as f64 / ERROR).log2().ceil() as usize;
-        let first = enough.max(FIRST_LOOK_MIN);
-        let doubled = (0..LOOKS_MAX - 1).map(|nth| first << nth);
-        let looks = doubled.filter(|&look| look == first || look < fit).chain([END]).collect();
-        Self { variants, looks, error: ERROR, comparisons, seed }
+    pub fn of_page(variants: usize, fit: usize, seed: u64) -> Self {
+        let doubled = (0..LOOKS_MAX - 1).map(|nth| FIRST_LOOK << nth);
+        let looks = doubled.filter(|&look| look == FIRST_LOOK || look < fit).chain([END]).collect();
+        Self { variants, looks, seed }
     }
 
-    /// What each interval may err (Bonferroni): stopping when the intervals please would otherwise make them too narrow, and so
-    /// would looking at many numbers.
-    pub fn error_each(&self) -> f64 {
-        self.error / (self.comparisons * self.looks.len()) as f64
+    /// What an interval may err at each look to err at `error` in all: stopping when the intervals please would otherwise make them
+    /// too narrow.
+    pub fn at_each_look(&self, error: f64) -> f64 {
+        error / self.looks.len() as f64
     }
 }
 
@@ -111,22 +107,19 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        Plan { variants: 4, looks: vec![8, 16, 400], error: 0.05, comparisons: 2, seed: 1 }
+        Plan { variants: 4, looks: vec![8, 16, 400], seed: 1 }
     }
 
     #[test]
     fn it_looks_as_soon_as_there_is_an_interval_and_each_time_there_are_twice_as_many() {
-        let looks = |comparisons, fit| Plan::of_page(6, comparisons, fit, 1).looks;
-        assert_eq!(looks(4, 10), [14, END]);
-        assert_eq!(looks(4, 28), [14, END]);
-        assert_eq!(looks(4, 29), [14, 28, END]);
-        assert_eq!(looks(4, 5000), [14, 28, 56, END]);
-        for comparisons in [1, 10, 204, 1000, 5000] {
-            let plan = Plan::of_page(6, comparisons, 5000, 1);
-            let first = plan.looks[0];
-            let has_interval = |n| crate::paired::Interval::of_median(&vec![1.0; n], plan.error_each()).is_some();
-            assert!(has_interval(first) && (first == FIRST_LOOK_MIN || !has_interval(first - 1)), "{plan:?}");
-        }
+        let looks = |fit| Plan::of_page(6, fit, 1).looks;
+        assert_eq!(looks(10), [14, END]);
+        assert_eq!(looks(28), [14, END]);
+        assert_eq!(looks(29), [14, 28, END]);
+        assert_eq!(looks(5000), [14, 28, 56, END]);
+        let of_a_claim = Plan::of_page(6, 5000, 1).at_each_look(ERROR / CLAIMS as f64);
+        let has_interval = |n| crate::paired::Interval::of_ratios(&vec![1.0; n], of_a_claim).is_some();
+        assert!(!has_interval(10) && has_interval(11) && has_interval(FIRST_LOOK));
     }
 
     #[test]
@@ -165,7 +158,7 @@ mod tests {
             measure(&plan(), |variant| if variant == 2 { Err(7) } else { Ok(((), 0.0)) }, || false, |_| true),
             Err(7)
         );
-        assert!((plan().error_each() - 0.05 / 6.0).abs() < 1e-12);
+        assert!((plan().at_each_look(0.06) - 0.02).abs() < 1e-12);
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Comparison {
 
 /// Compares the variants' values (positive: operations per second, time per operation), a row by block.
 ///
-/// `error`: the probability that an interval misses; see [`Plan::error_each`](super::Plan::error_each).
+/// `error`: the probability that an interval misses; see [`Plan::at_each_look`](super::Plan::at_each_look).
 ///
 /// # Panics
 ///
@@ -69,11 +69,11 @@ pub fn compare(blocks: &[Vec<f64>], error: f64) -> Comparison {
     assert!(variants >= 2 && blocks.iter().all(|block| block.len() == variants), "every block has every variant");
     // Relative to one turn of the baseline, not to the mean of both: only two turns that could be exchanged are a fair coin.
     let ratios = |variant: usize| blocks.iter().map(|block| block[variant] / block[0]).collect::<Vec<_>>();
-    let control = Interval::of_median(&ratios(1), error);
+    let control = Interval::of_ratios(&ratios(1), error);
     let mut differences: Vec<_> = ratios(1).into_iter().map(|ratio| ratio.max(1.0 / ratio) - 1.0).collect();
     differences.sort_by(f64::total_cmp);
     let noise = differences.get(differences.len() / 2).copied().unwrap_or(0.0);
-    let ratios: Vec<_> = (2..variants).map(|variant| Interval::of_median(&ratios(variant), error)).collect();
+    let ratios: Vec<_> = (2..variants).map(|variant| Interval::of_ratios(&ratios(variant), error)).collect();
     let verdicts = ratios.iter().map(|ratio| verdict(*ratio, control)).collect();
     Comparison { control, noise, ratios, verdicts }
 }
