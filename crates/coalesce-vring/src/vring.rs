@@ -46,7 +46,7 @@ struct Shared {
     coalescer: Mutex<Coalescer>,
     /// Nobody waits for a wake-up but who replaces the call: it must not get one later.
     call: RwLock<Option<File>>,
-    used: AtomicU16,    // the used index
+    used: AtomicU16,    // the used index, as far as `add_used` knows it
     decided: AtomicU16, // the used index up to which the policy was asked
 }
 
@@ -65,8 +65,8 @@ impl Coalescer {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    const fn may_hold(&self) -> bool {
-        self.is_enabled && self.is_ready && self.watch.is_some()
+    fn may_hold(&self) -> bool {
+        self.is_enabled && self.is_ready && self.watch.as_ref().is_some_and(Watch::is_watched)
     }
 
     /// Reports to the policy what the guest has made available.
@@ -198,10 +198,19 @@ thread_local! {
 /// As [`VringControl::set_policy`]; then `make` is not called.
 pub fn with_policy<T>(spec: Spec, make: impl FnOnce() -> T) -> Result<(T, Vec<VringControl>), SpecError> {
     VringControl::new(spec.clone())?;
-    let outer = MADE.replace(Some((spec, Vec::new())));
+    let _outer = Outer(MADE.replace(Some((spec, Vec::new()))));
     let made = make();
-    let (_, controls) = MADE.replace(outer).expect("set above");
+    let (_, controls) = MADE.take().expect("set above");
     Ok((made, controls))
+}
+
+/// What applies again when `make` has ended, however it ends.
+struct Outer(Option<(Spec, Vec<VringControl>)>);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        MADE.set(self.0.take());
+    }
 }
 
 impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
@@ -279,8 +288,10 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         let is_wanted = match self.indices(&state) {
             Ok((avail, used)) => {
                 coalescer.submitted(now, avail, used);
+                self.control.0.used.store(used, Ordering::Release); // the state may have been added to
                 let added = used.wrapping_sub(self.control.0.decided.swap(used, Ordering::AcqRel));
                 if added == 0 {
+                    coalescer.deliver(now);
                     true // about something else than what was added
                 } else {
                     let decision = coalescer.completed(now, avail, used, added - 1);
@@ -307,7 +318,9 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     /// Whether descriptors were added that [`signal_used_queue`](VringT::signal_used_queue) has not decided about.
     fn needs_notification(&self) -> Result<bool, Error> {
         let Shared { used, decided, .. } = &*self.control.0;
-        Ok(used.load(Ordering::Acquire) != decided.load(Ordering::Acquire))
+        let is_undecided = |used: u16| used != decided.load(Ordering::Acquire);
+        // What was added to the state itself is not counted in `used`.
+        Ok(is_undecided(used.load(Ordering::Acquire)) || is_undecided(self.inner.get_ref().get_queue().next_used()))
     }
 
     fn set_enabled(&self, enabled: bool) {
@@ -333,7 +346,8 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     }
 
     fn set_queue_next_used(&self, idx: u16) {
-        self.inner.set_queue_next_used(idx);
+        let mut state = self.inner.get_mut(); // nothing is added meanwhile
+        state.get_queue_mut().set_next_used(idx);
         self.control.0.used.store(idx, Ordering::Release);
         self.control.0.decided.store(idx, Ordering::Release);
     }
@@ -389,7 +403,7 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         let is_for_device = is_kicked && coalescer.is_enabled;
         drop((state, coalescer));
         if is_wanted {
-            self.control.signal()?;
+            let _ = self.control.signal(); // an error would end the event loop; the next signal reports it
         }
         Ok(is_for_device)
     }

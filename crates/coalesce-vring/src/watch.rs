@@ -19,6 +19,7 @@ pub struct Watch {
     timer: TimerFd,
     both: Epoll,
     armed: Option<u64>, // it fires at this instant, in ns
+    is_watched: bool,   // somebody has asked what has happened
 }
 
 impl Watch {
@@ -29,11 +30,17 @@ impl Watch {
         both.add(&kick, EpollEvent::new(EpollFlags::EPOLLIN, KICK))?;
         both.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
         let outside = both.0.try_clone()?;
-        Ok((Self { kick, timer, both, armed: None }, outside))
+        Ok((Self { kick, timer, both, armed: None, is_watched: false }, outside))
+    }
+
+    /// Whether an event loop waits for it, as far as is known. A descriptor that replaces that of a running ring is in no loop.
+    pub const fn is_watched(&self) -> bool {
+        self.is_watched
     }
 
     /// What has happened: whether it was kicked, and whether the timer has fired. Takes both back.
     pub fn take(&mut self) -> io::Result<(bool, bool)> {
+        self.is_watched = true;
         let mut events = [EpollEvent::empty(); 2];
         let count = self.both.wait(&mut events, EpollTimeout::ZERO)?;
         let (mut is_kicked, mut has_fired) = (false, false);

@@ -138,7 +138,14 @@ fn load(policy: &str, options: Options) -> (Report, u64, u64) {
     while !Path::new(&socket).exists() {
         thread::sleep(Duration::from_millis(1));
     }
-    let report = coalesce_load::run(&Options { socket, warmup_seconds: 0.0, ..options }, |_| ()).unwrap();
+    let options = Options { socket, warmup_seconds: 0.0, ..options };
+    let report = loop {
+        match coalesce_load::run(&options, |_| ()) {
+            // The socket has a name a moment before it listens.
+            Err(error) if error.to_string().contains("refused") => thread::sleep(Duration::from_millis(1)),
+            result => break result.unwrap(),
+        }
+    };
     served.join().unwrap().unwrap();
     assert!(!report.failed(), "{policy}: {:?}", report.failures);
     let stats = vring.lock().unwrap().take().unwrap().stats();

@@ -48,7 +48,14 @@ impl Ring {
         ring.vring.set_call(Some(file(&ring.call)));
         ring.vring.set_queue_ready(true);
         ring.vring.set_enabled(true);
+        ring.look();
         ring
+    }
+
+    /// The device's event loop looks at the kick.
+    fn look(&self) {
+        self.kick.write(1).unwrap();
+        assert!(self.vring.read_kick().unwrap());
     }
 
     /// One of eight requests completes.
@@ -123,6 +130,18 @@ fn a_call_that_is_replaced_is_signalled_before() {
     assert_eq!(ring.signals(), 1);
 }
 
+/// A kick that replaces another on a running ring is in no event loop until the ring starts again: nobody would meet a deadline.
+#[test]
+fn nothing_is_held_before_the_event_loop_has_looked() {
+    let ring = Ring::new();
+    ring.vring.set_kick(Some(file(&ring.kick)));
+    ring.complete();
+    assert_eq!(ring.signals(), 1);
+    ring.look();
+    ring.complete();
+    assert_eq!(ring.signals(), 0);
+}
+
 #[test]
 fn a_ring_that_cannot_be_read_is_signalled() {
     let ring = Ring::new();
@@ -160,4 +179,37 @@ fn strict_barriers_are_refused() {
     for error in refused {
         assert_eq!(error.to_string(), "cint: barrier=strict is not possible on a vring; allowed: relaxed");
     }
+}
+
+/// A device may add a descriptor with the ring's state in its hands.
+#[test]
+fn what_was_added_to_the_state_is_undecided_too() {
+    let ring = Ring::new();
+    ring.vring.get_mut().add_used(0, 1).unwrap();
+    assert!(ring.vring.needs_notification().unwrap());
+    ring.vring.signal_used_queue().unwrap();
+    assert!(!ring.vring.needs_notification().unwrap(), "it is decided");
+}
+
+/// The event loop ends with an error of `read_kick`, and all its rings with it.
+#[test]
+fn a_call_that_fails_at_a_deadline_takes_no_kick_and_no_loop_with_it() {
+    let ring = Ring::new();
+    ring.vring.set_call(Some(File::open("/dev/null").unwrap())); // cannot be written
+    ring.complete();
+    std::thread::sleep(Duration::from_millis(26));
+    ring.kick.write(1).unwrap();
+    assert!(ring.vring.read_kick().unwrap());
+}
+
+/// Of two workers that have added, one decides for both; without EVENT_IDX the other one signals all the same.
+#[test]
+fn a_signal_about_nothing_that_was_added_delivers_what_is_held() {
+    let ring = Ring::new();
+    ring.complete();
+    ring.vring.signal_used_queue().unwrap();
+    assert_eq!(ring.signals(), 1);
+    std::thread::sleep(Duration::from_millis(26));
+    assert!(!ring.vring.read_kick().unwrap());
+    assert_eq!(ring.signals(), 0, "it was delivered");
 }
