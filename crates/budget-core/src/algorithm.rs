@@ -176,7 +176,7 @@ impl Budget {
     /// Whether `held` completions keep nobody waiting who would not wait anyway: at least half of the depth is in the hands
     /// of the host, which works on that.
     pub(crate) fn has_work(&self, depth: u32, in_flight: u32, held: u32) -> bool {
-        let share = depth.wrapping_mul(self.epsilon.into()).wrapping_mul(LICENSED_SHARE) >> SHIFT;
+        let share = depth.wrapping_mul(self.epsilon.into()).saturating_mul(LICENSED_SHARE) >> SHIFT;
         held <= share.min(LICENSED_MAX) && in_flight.wrapping_add(held) <= depth >> 1
     }
 
