@@ -3,8 +3,8 @@
 use coalesce_demo::paired::{CLAIMS, ERROR};
 
 use crate::jobs::Job;
+use crate::metric::What;
 use crate::place::Place;
-use crate::results::What;
 
 /// What is saved, and what that gains, where 32 reads are in flight; what it costs who waits for each read.
 pub const NUMBERS: [(Place, Job, What); CLAIMS] = [
@@ -39,7 +39,7 @@ pub fn error_of(place: Place, job: Job, what: What) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::metrics;
+    use crate::metric::metrics;
 
     #[test]
     fn every_claim_is_a_number_of_the_page_and_none_comes_twice() {

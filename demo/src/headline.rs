@@ -4,9 +4,10 @@ use coalesce_demo::paired::{ERROR, Interval, Verdict};
 
 use crate::claims;
 use crate::jobs::Job;
+use crate::metric::What;
 use crate::place::Place;
 use crate::policies::Policies;
-use crate::results::{Measured, Noise, Section, What};
+use crate::results::{Measured, Noise, Section};
 
 /// The noise, what is saved where much is in flight, and what that costs a requester that waits for each request: the claims of the
 /// page, and what is explored beside them.

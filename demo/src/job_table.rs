@@ -2,7 +2,8 @@
 
 use coalesce_demo::table::Table;
 
-use crate::results::{Measured, Metric, What, metrics};
+use crate::metric::{Metric, What, metrics};
+use crate::results::Measured;
 
 /// The numbers of one job under every policy. `all`: with the columns that a terminal has no room for.
 /// A star marks the claims of the page.

@@ -15,6 +15,7 @@ mod headline;
 mod job_table;
 mod jobs;
 mod measure;
+mod metric;
 mod native;
 mod options;
 mod place;

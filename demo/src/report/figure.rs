@@ -7,8 +7,9 @@ use coalesce_demo::paired::Interval;
 
 use crate::demo::Demo;
 use crate::jobs::Job;
+use crate::metric::What;
 use crate::place::Place;
-use crate::results::{Measured, What};
+use crate::results::Measured;
 
 /// What is saved, by panel.
 const SAVED: [(What, &str); 2] = [(What::Interrupts, "interrupts per I/O"), (What::Cpu, "CPU time per I/O")];
