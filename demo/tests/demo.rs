@@ -192,7 +192,9 @@ fn with_blocks_enough_interrupts_are_compared_and_shown() {
     assert!((number(&told["ratio"]["median"]) - 0.125).abs() < 0.01, "{told}");
     let html = fs::read_to_string(place.file("report.html")).unwrap();
     assert_page(&html);
-    assert!(html.contains("role=\"img\"") && html.contains("<td class=\"n\">0.12 exact"), "{html}");
+    // An eighth, rounded to either side: an interrupt at the end of a turn moves the centre a little.
+    let is_shown = ["0.12", "0.13"].iter().any(|ratio| html.contains(&format!("<td class=\"n\">{ratio} exact")));
+    assert!(html.contains("role=\"img\"") && is_shown, "{html}");
     for number in ["interrupts", "cpu"] {
         let picture = fs::read_to_string(plots.join(format!("native-depth8-{number}.svg"))).unwrap();
         assert!(picture.starts_with("<svg xmlns") && picture.contains("nvme"), "{picture}");
