@@ -39,6 +39,7 @@ spdk/README.md | $rpc | the same
 spdk/README.md | mkdir -p /tmp/disk && $rpc | the same
 spdk/README.md | qemu-system-x86_64 ... | needs a guest
 help | blktrace | needs a disk and root
+help | perf | needs an NVMe disk and root; tests/traces has what it prints
 help | qemu-system-x86_64 | started below, each on its own disk
 help | coalesce-target serve | the same
 '
