@@ -48,7 +48,7 @@ impl Account {
         self.set_in_flight(count.wrapping_add(self.in_flight.into()));
     }
 
-    /// So many commands are in flight, at most [`MOST`].
+    /// Sets the number of commands in flight, at most [`MOST`].
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "at most 65 535")]
     pub(crate) const fn set_in_flight(&mut self, in_flight: u32) {
@@ -70,7 +70,8 @@ impl Account {
         let flying = in_flight.min(self.in_flight.into());
         let waiting = flying.wrapping_add(reaping.min(self.reaping.into()));
         let waited = u64::from(waiting).wrapping_mul(elapsed.into()).saturating_sub(self.not_yet);
-        (self.in_flight, self.reaping, self.not_yet) = (in_flight as u16, reaping as u16, 0);
+        self.set_in_flight(in_flight);
+        (self.reaping, self.not_yet) = (reaping as u16, 0);
         self.request_time = self.request_time.saturating_add(waited);
         if self.held > 0 {
             let held = product(self.held, elapsed);

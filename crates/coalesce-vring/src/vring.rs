@@ -303,7 +303,7 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
                 true
             }
         };
-        drop((state, coalescer)); // whoever is woken finds them free
+        drop((state, coalescer)); // the thread that is woken may need them
         if is_wanted { self.control.signal() } else { Ok(()) }
     }
 

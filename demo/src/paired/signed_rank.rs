@@ -2,7 +2,7 @@
 //!
 //! Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd edition, sections 3.1 to 3.3.
 
-/// Up to so many values the distribution is counted out; beyond, it is a normal one, whose tails are a little heavier.
+/// Up to this number of values the distribution is exact; beyond it is approximated by a normal one, whose tails are a little heavier.
 const EXACT_MAX: usize = 100;
 
 /// The centre of finite values, sorted, and the ends of its interval: the median of all means of two of them (of one with itself
