@@ -122,9 +122,12 @@ impl Budget {
 
     /// The decision with a licence: why to hold, or why to deliver. `with_it`: what would be held if this completion were.
     #[inline(always)]
-    pub(crate) fn weigh_with_licence(&self, depth: u32, with_it: u32) -> Result<HoldReason, Reason> {
-        let is_early = self.has_work(depth, self.account.in_flight.into(), with_it);
-        if is_early { Ok(HoldReason::Licensed) } else { Err(Reason::JustInTime) }
+    pub(crate) fn weigh_with_licence(&mut self, depth: u32, with_it: u32) -> Result<HoldReason, Reason> {
+        if self.has_work(depth, self.account.in_flight.into(), with_it) {
+            return Ok(HoldReason::Licensed);
+        }
+        self.flags.set(Flags::STARVED, false);
+        Err(Reason::JustInTime)
     }
 
     /// The decision without a licence.
@@ -242,10 +245,25 @@ impl Budget {
         if is_probe {
             if all_wait { self.depth.find(held) } else { self.depth.miss(held, !is_silence) }
         }
-        if all_wait {
+        let is_hold = self.depth.state == State::Idle && !matches!(reason, Reason::Storm);
+        let is_starved = is_hold && in_flight == 0 && self.licence().is_some();
+        if is_starved {
+            self.note_starved();
+        }
+        if all_wait || is_starved {
             self.flags.set(Flags::GAP_COUNTS, false);
         }
         self.deliver(reason)
+    }
+
+    /// A hold with a licence has ended because nobody came any more. Once is a pause. Twice in a row, the requesters have fewer
+    /// commands than the proven depth.
+    #[cold]
+    fn note_starved(&mut self) {
+        if self.flags.has(Flags::STARVED) {
+            self.depth.doubt();
+        }
+        self.flags.set(Flags::STARVED, true);
     }
 
     /// Ticks until what is held is due, negative if that instant has passed, and the reason of the interrupt.
@@ -412,6 +430,8 @@ impl Flags {
     pub(crate) const DEFERRED: u8 = 2;
     /// The regulator compares: no probe begins.
     pub(crate) const IN_TRIAL: u8 = 4;
+    /// The last hold with a licence ended because nobody came any more.
+    pub(crate) const STARVED: u8 = 8;
 
     pub(crate) const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

@@ -199,6 +199,15 @@ impl DepthEstimator {
         is_answer
     }
 
+    /// The requesters waited although fewer commands were held than they can have: the depth is proven no longer, or less well,
+    /// and a probe is due soon.
+    pub(crate) fn doubt(&mut self) {
+        self.evidence = self.evidence.saturating_sub(1);
+        if self.evidence < PROVEN {
+            self.until = self.until.min(saturated(u32::from(self.depth) << SOON_SHIFT));
+        }
+    }
+
     /// Forgets what speaks for a depth: nothing does any more, or it has no effect.
     pub(crate) const fn disprove(&mut self) {
         (self.evidence, self.answer, self.patience) = (0, 0, Patience::Short);

@@ -182,7 +182,7 @@ impl Budget {
     pub fn forget(&mut self) {
         self.depth = DepthEstimator::NEW;
         (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
-        self.flags.set(Flags::GAP_COUNTS | Flags::IN_TRIAL, false);
+        self.flags.set(Flags::GAP_COUNTS | Flags::IN_TRIAL | Flags::STARVED, false);
         self.account.in_flight = 0;
         self.quiet = AGE_MAX;
     }

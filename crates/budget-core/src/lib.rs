@@ -59,7 +59,8 @@
 //! Where holding makes it longer, it cuts ε down to nothing. Where the depth is proven and holding makes it shorter, it
 //! gives a licence ([`Level::Licensed`]): then the account rests. Completions are held *just in time*, as long as at least
 //! half of the depth is in the hands of the host, which works on it anyway; up to eight of them, and up to 10 ε of the
-//! depth. The licence ends when a trial no longer shows its effect. A requester that waits for each request, behind the same
+//! depth. The licence ends when a trial no longer shows its effect, and when holds end because nobody comes any more: then
+//! the requesters have fewer commands than was proven. A requester that waits for each request, behind the same
 //! interrupt vector as a flood that is licensed, waits for the flood's interrupts: mark its requests urgent.
 //!
 //! With OOO, an Urgent does not affect the held completions: their deadline, their cost, the usual gap and a probe stay.

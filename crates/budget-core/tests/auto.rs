@@ -122,3 +122,25 @@ fn a_requester_that_is_alone_never_waits() {
     let (interrupts, _) = guest.run(100_000);
     assert_eq!((interrupts, guest.auto.budget().spent().0), (1_000, 0));
 }
+
+/// With a licence the requesters turn to fewer commands than were proven: soon nobody waits for what is held any more.
+#[test]
+fn a_licence_ends_when_the_requesters_have_less_to_do() {
+    for (depth, later) in [(32, 1), (32, 4), (8, 1), (8, 2), (8, 4)] {
+        let mut guest = Guest::new(depth, 20, 20, 0);
+        let _ = guest.run(400_000);
+        assert_eq!(guest.auto.budget().depth(), depth);
+        while guest.waiting > 0 {
+            guest.pass(10);
+            guest.waiting -= std::mem::take(&mut guest.covered);
+        }
+        (guest.depth, guest.requests) = (later, 0);
+        let since = guest.now;
+        while guest.requests < 1_000 {
+            guest.step();
+        }
+        let alone = 1_000 * (20 + SERVICE + 20);
+        let lost = (guest.now - since).saturating_sub(alone);
+        assert!(lost <= 5 * 2_000, "{lost} ticks lost from {depth} to {later}");
+    }
+}

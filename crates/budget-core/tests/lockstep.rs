@@ -349,6 +349,7 @@ fn agrees_with_the_reference_about_guests_that_wait() {
         ("licensed", 500),
         ("just_in_time", 500),
         ("broken by a cancel", 10),
+        ("starved", 3),
         ("refuted: late", 10),
         ("refuted: too late", 3),
         ("refuted: together", 100),

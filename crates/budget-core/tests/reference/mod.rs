@@ -96,6 +96,8 @@ enum Trial {
     Inconclusive,
     /// They came back in less than half the time that they took before. Not the end of a trial.
     Hasty,
+    /// Twice in a row nobody came any more, although a licence said that they had enough to do. Not the end of a trial.
+    Starved,
 }
 
 impl Trial {
@@ -104,7 +106,7 @@ impl Trial {
         match self {
             Self::Confirmed(_) => (evidence + 1).min(4),
             Self::Refuted => (evidence - 2).max(0),
-            Self::Endless => (evidence - 1).max(0),
+            Self::Endless | Self::Starved => (evidence - 1).max(0),
             Self::Inconclusive => evidence,
             Self::Hasty => 0,
         }
@@ -177,7 +179,7 @@ impl Learned {
         for trial in &self.trials {
             evidence = trial.weigh(evidence);
             match trial {
-                Trial::Hasty => {}
+                Trial::Hasty | Trial::Starved => {}
                 Trial::Confirmed(_) => is_long = !is_long,
                 _ if evidence == 0 => is_long = false,
                 _ => {}
@@ -188,7 +190,7 @@ impl Learned {
 
     /// Trials in a row that did not help.
     fn vain(&self) -> u32 {
-        let ends = self.trials.iter().rev().filter(|trial| **trial != Trial::Hasty);
+        let ends = self.trials.iter().rev().filter(|trial| !matches!(trial, Trial::Hasty | Trial::Starved));
         ends.take_while(|trial| !trial.is_useful()).take(6).count() as u32
     }
 
@@ -212,10 +214,20 @@ impl Learned {
             Trial::Refuted => "refuted",
             Trial::Endless => "endless",
             Trial::Inconclusive => "inconclusive",
-            Trial::Hasty => unreachable!("not the end of a trial"),
+            Trial::Hasty | Trial::Starved => unreachable!("not the end of a trial"),
         });
         if self.is_long() {
             saw("long probe next");
+        }
+    }
+
+    /// Nobody came any more, and they had not enough to do.
+    fn starved(&mut self) {
+        let depth = self.depth();
+        self.trials.push(Trial::Starved);
+        if self.depth() == 0 {
+            self.until_probe = self.until_probe.min(8 * depth).min(MOST);
+            saw("starved");
         }
     }
 
@@ -278,6 +290,8 @@ pub struct Reference {
     gap_counts: bool,
     eight_gaps: i128,
     learned: Learned,
+    /// The last hold with a licence ended because nobody came any more.
+    nobody_came_before: bool,
     /// In requests * ticks / WHOLE.
     balance: i128,
     held_time: i128,
@@ -308,6 +322,7 @@ impl Reference {
             gap_counts: false,
             eight_gaps: 0,
             learned: Learned::NOTHING,
+            nobody_came_before: false,
             balance: 0,
             held_time: 0,
             request_time: 0,
@@ -498,7 +513,15 @@ impl Reference {
                 self.learned.missed(held, Trial::Endless);
             }
         }
-        if everybody_waits {
+        let is_idle = self.learned.doing == Doing::Nothing;
+        let nobody_came = reason != "storm" && is_idle && self.licence().is_some() && self.in_flight == 0;
+        if nobody_came {
+            if self.nobody_came_before {
+                self.learned.starved();
+            }
+            self.nobody_came_before = true;
+        }
+        if everybody_waits || nobody_came {
             self.gap_counts = false;
         }
         self.interrupt(reason)
@@ -665,7 +688,11 @@ impl Reference {
             Doing::Asked(_) | Doing::Counting(_) => return Decision::Deliver("control"),
         }
         if let Some(depth) = self.licence() {
-            return if self.has_work(depth, with_it) { hold("licensed") } else { Decision::Deliver("just_in_time") };
+            if self.has_work(depth, with_it) {
+                return hold("licensed");
+            }
+            self.nobody_came_before = false;
+            return Decision::Deliver("just_in_time");
         }
         if outstanding <= with_it {
             return Decision::Deliver("low_cif");
@@ -868,6 +895,7 @@ impl Policy for Reference {
         }
         self.learned = Learned::NOTHING;
         (self.level, self.shift, self.may_probe) = (Level::Strict, 0, true);
+        self.nobody_came_before = false;
         (self.gap_counts, self.in_flight, self.last) = (false, 0, self.now - OLDEST);
     }
 
