@@ -41,11 +41,11 @@ by_policy() { # sum|most
       bytes[what] = way == "sum" ? bytes[what] + $1 : $1 > bytes[what] + 0 ? $1 : bytes[what]
     }
     { name = substr($0, index($0, " ") + 1); part = name ~ /init|config|time::/ ? "to set up" : "to decide" }
-    name ~ /^aggregation_|^firmware::aggregation/ { add("nvme, " part) }
-    name ~ /^firmware::policy::(Policy|machine)::/ { add("the policy, as it is called") }
-    name ~ /^vic_|^vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
-    name ~ /^budget_|^budget_core::|^coalesce::(budget|tagged)/ { add("budget, " part) }
-    name ~ /^cint_|^cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
+    name ~ /^aggregation_|^<?firmware::aggregation/ { add("nvme, " part) }
+    name ~ /^<?firmware::policy::(Selected|machine)/ { add("the policy, as it is called") }
+    name ~ /^vic_|^<?vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
+    name ~ /^budget_|^<?budget_core::|^coalesce::(budget|tagged)/ { add("budget, " part) }
+    name ~ /^cint_|^<?cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
     END { for (what in bytes) printf "%d\t%s\n", bytes[what], what; exit unknown }' | sort -k 2 -t "$(printf '\t')"
 }
 sizes() { # BOARD DEVICE
@@ -89,7 +89,7 @@ for device in only-budget only-cint only-vic; do
 done
 whole() { # DEVICE
   ! grep OUTLINED_FUNCTION "$made/mps2-an386/$1/sizes" >&2 || die "$1: code of a function is elsewhere"
-  awk '/ (firmware::policy::(Policy|machine)|(budget|cint|vic)_core)::/ { bytes += $2 } END { print bytes }' "$made/mps2-an386/$1/sizes"
+  awk '/ <?(firmware::policy::(Selected|machine)|(budget|cint|vic)_core)/ { bytes += $2 } END { print bytes }' "$made/mps2-an386/$1/sizes"
 }
 in_c() { sizes mps2-an386 c | awk -F '\t' -v name="$1, to" 'index($2, name) { bytes += $1 } END { print bytes }'; } # POLICY
 median() { awk -F '\t' -v name="$2" '$1 ~ name { print $4 }' "$made/mps2-an386/$1/count"; } # DEVICE FUNCTION
@@ -97,7 +97,7 @@ median() { awk -F '\t' -v name="$2" '$1 ~ name { print $4 }' "$made/mps2-an386/$
 echo
 budget "bytes of cint alone, in Rust on Cortex-M4" "$(whole only-cint)" 1024
 budget "bytes of a latency budget alone, in Rust on Cortex-M4" "$(whole only-budget)" 4050
-budget "instructions of vIC alone at a completion, in Rust on Cortex-M4, median" "$(median only-vic '::decide::')" 30
+budget "instructions of vIC alone at a completion, in Rust on Cortex-M4, median" "$(median only-vic '::on_completion::')" 30
 budget "instructions of a latency budget alone at a completion, the same" "$(median only-budget '::on_completion::')" 290
 budget "instructions of a latency budget alone at a submission, the same" "$(median only-budget '::on_submit::')" 30
 budget "bytes of cint, in C on Cortex-M4" "$(in_c cint)" 3600

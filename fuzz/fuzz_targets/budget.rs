@@ -10,7 +10,9 @@ mod reference;
 
 use arbitrary::Arbitrary;
 use budget_core::{Budget, Config, Decision, Event, Params, StormParams};
-use coalesce_testkit::{Completion, Driver, Hint, Lockstep, Op, Policy, Shell, Submission, When};
+use coalesce_testkit::{
+    Completion, Driver, Hint, Lockstep, Mark, Op, Policy as _, Shell, Submission, Tested as _, Ticket, When,
+};
 use libfuzzer_sys::fuzz_target;
 use machine::{LEVELS, Machine};
 use reference::Reference;
@@ -94,6 +96,11 @@ const MANY: u32 = 20_000;
 /// A wait after which the deadline is met, so that no age reaches its end.
 const LONG: u64 = 1 << 20;
 
+/// A ticket that nobody gave.
+fn bogus(is_any: bool) -> Option<Ticket> {
+    is_any.then_some(Ticket::from_number(0))
+}
+
 /// The machine beside its reference. Numbers may be wrong, but not impossible.
 fn in_lockstep(choice: &[Params], calls: &[Call]) {
     let mut both = Lockstep::new(Machine::new(choice), Reference::new(choice));
@@ -103,13 +110,15 @@ fn in_lockstep(choice: &[Params], calls: &[Call]) {
             Call::Complete { event, cif, outstanding } => {
                 let (cif, outstanding) = (1 + cif % MANY, outstanding % MANY);
                 let hint = [Hint::Plain, Hint::Plain, Hint::Urgent, Hint::Barrier][usize::from(event % 4)];
-                let ticket = (event > 250).then_some(0);
-                let _ = both.on_completion(now, Completion { cif, outstanding, hint, ticket, slice_end: None });
+                let mark = Mark { ticket: bogus(event > 250), ..Mark::of(hint) };
+                let _ = both.on_completion(now, &Completion { mark, outstanding, ..Completion::with_cif(cif) });
             }
             Call::Submit { outstanding } => {
-                let _ = both.on_submit(now, Submission { group: 0, outstanding: outstanding % MANY });
+                let _ = both.on_submit(now, &Submission { outstanding: outstanding % MANY, ..Submission::ALONE });
             }
-            Call::Cancel { is_bogus } => _ = both.cancel(now, is_bogus.then_some(0)),
+            Call::Cancel { is_bogus } => {
+                let _ = both.on_cancel(now, Mark { ticket: bogus(is_bogus), ..Mark::default() });
+            }
             Call::Tick { ticks } => now = now.saturating_add(ticks.into()),
             Call::Wait { ticks } => {
                 now = now.saturating_add(ticks.get());
@@ -172,11 +181,11 @@ fn alone(choice: &[Params], calls: &[Call]) {
         let (posted, decision) = match *call {
             Call::Complete { event, cif, outstanding } => {
                 let event = [Event::Plain, Event::Urgent, Event::Barrier, Event::Error][usize::from(event % 4)];
-                (1, budget.on_completion(now, event, cif, outstanding))
+                (1, budget.on_completion(now, &Completion { cif, outstanding, ..Completion::of(event) }))
             }
             Call::Cancel { is_bogus } => {
                 let event = if is_bogus { Event::Error } else { Event::Barrier };
-                (0, budget.on_cancel(now, event))
+                (0, budget.on_cancel(now, Mark { event, ..Mark::default() }))
             }
             Call::Deadline => {
                 now = now.max(budget.deadline().unwrap_or(now));
@@ -200,7 +209,7 @@ fn alone(choice: &[Params], calls: &[Call]) {
                 continue;
             }
             Call::Forget => {
-                budget.forget();
+                budget.reset_tracking();
                 continue;
             }
             Call::Tick { ticks } => {

@@ -1,40 +1,40 @@
 //! Calls one function in one of its cases 3200 times: what `scripts/cost.sh` counts the instructions of, and has the names of.
 //! Prints in how many of them it held.
 
-use budget_core::{Budget, Event};
-use cint_core::{Cint, Hint};
+use budget_core::Budget;
+use cint_core::Cint;
 use coalesce::budget::{budget_on_completion, budget_on_submits, budget_state};
 use coalesce::cint::{cint_on_completion, cint_state};
 use coalesce::hint::{COALESCE_HINT_BARRIER, COALESCE_HINT_PLAIN, COALESCE_HINT_URGENT};
 use coalesce::status::COALESCE_HOLD;
 use coalesce::vic::{vic_on_completion, vic_state};
 use coalesce_benches::{Algorithm2, MANY, START, algorithm2_on_completion};
-use coalesce_policy::{AnyPolicy, Completion, Decision, Policy as _};
+use coalesce_policy::{AnyPolicy, Completion, Decision, Event, Hint, Policy as _};
 use std::hint::black_box;
 use vic_core::Vic;
 
 /// What a Rust program has that inlines vIC. Symbols are for callgrind.
 #[unsafe(no_mangle)]
 fn vic_inlined(vic: &mut Vic, now: u64, cif: u32) -> bool {
-    vic.on_completion(now, cif).is_deliver()
+    vic.on_completion(now, &Completion::with_cif(cif)).is_deliver()
 }
 
 /// The same for cint.
 #[unsafe(no_mangle)]
 fn cint_inlined(cint: &mut Cint, now: u64, hint: Hint, cif: u32) -> bool {
-    cint.on_completion(now, hint, Some(cif)).is_deliver()
+    cint.on_completion(now, &Completion { cif, ..Completion::of(hint) }).is_deliver()
 }
 
 /// The same for a latency budget.
 #[unsafe(no_mangle)]
 fn budget_inlined(budget: &mut Budget, now: u64, event: Event, cif: u32) -> bool {
-    budget.on_completion(now, event, cif, cif).is_deliver()
+    budget.on_completion(now, &Completion { cif, outstanding: cif, ..Completion::of(event) }).is_deliver()
 }
 
 /// The same for a policy that is chosen at run time, with its statistics.
 #[unsafe(no_mangle)]
 fn any_policy(policy: &mut AnyPolicy, now: u64, cif: u32) -> bool {
-    !matches!(policy.on_completion(now, &Completion { cif, ..Completion::default() }), Decision::Hold(_))
+    !matches!(policy.on_completion(now, &Completion::with_cif(cif)), Decision::Hold(_))
 }
 
 /// How often `deliver` says no. 10 million completions a second; no epoch ends.

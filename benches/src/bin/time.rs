@@ -2,8 +2,6 @@
 //! flight; completions come round the queues in an order that the hardware does not foresee. `scripts/bench.sh` shows the
 //! ratios.
 
-use budget_core::Event;
-use cint_core::Hint;
 use coalesce::budget::{budget_on_completion, budget_state};
 use coalesce::cint::{cint_on_completion, cint_state};
 use coalesce::hint::COALESCE_HINT_PLAIN;
@@ -56,14 +54,16 @@ fn main() {
     time(criterion, "vic_on_completion", coalesce_benches::vic_for_c(), |state, now| unsafe {
         call(state, now, MANY) != COALESCE_HOLD
     });
-    time(criterion, "vic_inlined", coalesce_benches::vic(), |vic, now| vic.on_completion(now, MANY).is_deliver());
+    time(criterion, "vic_inlined", coalesce_benches::vic(), |vic, now| {
+        vic.on_completion(now, &Completion::with_cif(MANY)).is_deliver()
+    });
     let call = black_box(cint_on_completion as unsafe extern "C" fn(*mut cint_state, u64, u32, u32) -> i32);
     // SAFETY: as above.
     time(criterion, "cint_on_completion", coalesce_benches::cint_for_c(), |state, now| unsafe {
         call(state, now, COALESCE_HINT_PLAIN, MANY) != COALESCE_HOLD
     });
     time(criterion, "cint_inlined", coalesce_benches::cint(), |cint, now| {
-        cint.on_completion(now, Hint::Plain, Some(MANY)).is_deliver()
+        cint.on_completion(now, &Completion::with_cif(MANY)).is_deliver()
     });
     let call = black_box(budget_on_completion as unsafe extern "C" fn(*mut budget_state, u64, u32, u32, u32) -> i32);
     // SAFETY: as above.
@@ -71,9 +71,9 @@ fn main() {
         call(state, now, COALESCE_HINT_PLAIN, MANY, MANY) != COALESCE_HOLD
     });
     time(criterion, "budget_inlined", coalesce_benches::budget(), |budget, now| {
-        budget.on_completion(now, Event::Plain, MANY, MANY).is_deliver()
+        budget.on_completion(now, &Completion { outstanding: MANY, ..Completion::with_cif(MANY) }).is_deliver()
     });
-    let completion = Completion { cif: MANY, ..Completion::default() };
+    let completion = Completion::with_cif(MANY);
     for name in ["none", "nvme", "dim"] {
         time(criterion, &format!("any_policy {name}"), coalesce_benches::policy(name), |policy, now| {
             !matches!(policy.on_completion(now, &completion), Decision::Hold(_))

@@ -3,7 +3,7 @@
 //!
 //! The guest reaps completions at interrupts only, and submits as many commands again.
 
-use budget_core::{Budget, Config, ConfigError, Event, Params};
+use budget_core::{Budget, Completion, Config, ConfigError, Params, Policy as _, Spent};
 
 const DEPTH: u32 = 32;
 const SERVICE: u64 = 3_000; // in ticks of the clock, which are nanoseconds
@@ -18,7 +18,7 @@ fn main() -> Result<(), ConfigError> {
         while now < SECOND {
             while in_flight + held < DEPTH {
                 in_flight += 1;
-                budget.on_submit(now);
+                budget.on_submits(now, 1);
             }
             let completion = if in_flight > 0 { now + SERVICE } else { u64::MAX };
             let deadline = budget.deadline().unwrap_or(u64::MAX);
@@ -28,7 +28,10 @@ fn main() -> Result<(), ConfigError> {
             } else {
                 now = completion;
                 completions += 1;
-                let decision = budget.on_completion(now, Event::Plain, in_flight, in_flight + held);
+                let decision = budget.on_completion(
+                    now,
+                    &Completion { outstanding: in_flight + held, ..Completion::with_cif(in_flight) },
+                );
                 (in_flight, held) = (in_flight - 1, held + 1);
                 decision
             };
@@ -37,7 +40,7 @@ fn main() -> Result<(), ConfigError> {
                 held = 0;
             }
         }
-        let (held_time, outstanding_time) = budget.spent();
+        let Spent { held: held_time, outstanding: outstanding_time, .. } = budget.spent().unwrap_or_default();
         println!(
             "{percent:>4} %  {:>18.3}  {completions:>10}  {:>5.2}",
             interrupts as f64 / completions as f64,

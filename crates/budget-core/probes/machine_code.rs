@@ -1,7 +1,7 @@
 //! The calls of a device: `scripts/check-cores.sh` looks at their machine code.
 #![no_std]
 
-use budget_core::{Auto, Budget, Config, ConfigError, Decision, Event, Params};
+use budget_core::{Auto, Budget, Completion, Config, ConfigError, Decision, Mark, Params, Policy as _, Submission};
 
 /// A machine.
 pub fn new(params: Params) -> Result<Budget, ConfigError> {
@@ -9,18 +9,18 @@ pub fn new(params: Params) -> Result<Budget, ConfigError> {
 }
 
 /// On a completion.
-pub fn on_completion(budget: &mut Budget, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
-    budget.on_completion(now, event, cif, outstanding)
+pub fn on_completion(budget: &mut Budget, now: u64, completion: &Completion) -> Decision {
+    budget.on_completion(now, completion)
 }
 
 /// On a submission.
-pub fn on_submit(budget: &mut Budget, now: u64) {
-    budget.on_submit(now);
+pub fn on_submit(budget: &mut Budget, now: u64, submission: &Submission) -> Mark {
+    budget.on_submit(now, submission)
 }
 
 /// The same with the regulator.
-pub fn on_regulated_completion(auto: &mut Auto, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
-    auto.on_completion(now, event, cif, outstanding)
+pub fn on_regulated_completion(auto: &mut Auto, now: u64, completion: &Completion) -> Decision {
+    auto.on_completion(now, completion)
 }
 
 /// The deadline.
@@ -39,8 +39,8 @@ pub fn flush(budget: &mut Budget, now: u64) -> Decision {
 }
 
 /// An aborted command.
-pub fn on_cancel(budget: &mut Budget, now: u64, event: Event) -> Decision {
-    budget.on_cancel(now, event)
+pub fn on_cancel(budget: &mut Budget, now: u64, mark: Mark) -> Decision {
+    budget.on_cancel(now, mark)
 }
 
 /// A consumer that polls.
@@ -55,7 +55,7 @@ pub fn reconfigure(budget: &mut Budget, config: Config, now: u64) -> Result<Deci
 
 /// Another guest.
 pub fn forget(budget: &mut Budget) {
-    budget.forget();
+    budget.reset_tracking();
 }
 
 /// Whether the storm guard paces interrupts.

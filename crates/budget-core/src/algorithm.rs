@@ -50,7 +50,7 @@ impl Budget {
     /// Decides about a completed command. `cif`: commands in flight, including this one. `outstanding`: commands submitted and
     /// not reaped, including this one; 0: not known.
     #[inline]
-    pub fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+    pub(crate) fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
         match self.on_completion_fast(now, event, cif, outstanding) {
             Some(decision) => decision,
             None => self.on_event(now, event, cif, outstanding),

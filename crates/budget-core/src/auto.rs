@@ -25,16 +25,22 @@ impl Auto {
         Self { budget: Budget::new(config), regulator: Regulator::NEW }
     }
 
+    /// A regulator around a latency budget, with what that has learned and earned.
+    #[must_use]
+    pub const fn around(budget: Budget) -> Self {
+        Self { budget, regulator: Regulator::NEW }
+    }
+
+    /// The latency budget without its regulator.
+    #[must_use]
+    pub const fn into_budget(self) -> Budget {
+        self.budget
+    }
+
     /// The latency budget, for what can be asked of it.
     #[must_use]
     pub const fn budget(&self) -> &Budget {
         &self.budget
-    }
-
-    /// The latency budget, for a caller that leaves out the regulator.
-    #[must_use]
-    pub const fn unregulated(&mut self) -> &mut Budget {
-        &mut self.budget
     }
 
     /// See [`Budget::on_submits`].
@@ -45,7 +51,7 @@ impl Auto {
 
     /// See [`Budget::on_completion`].
     #[inline]
-    pub fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+    pub(crate) fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
         if self.regulator.advance(now, self.budget.config.max_hold) {
             self.regulate(now);
         }
@@ -63,30 +69,23 @@ impl Auto {
         self.budget.set_level(now, allowed.level, allowed.shift, allowed.may_probe);
     }
 
-    /// See [`Budget::deadline`].
-    #[must_use]
-    #[inline]
-    pub fn deadline(&self) -> Option<u64> {
-        self.budget.deadline()
-    }
-
     /// See [`Budget::on_deadline`].
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
+    pub(crate) fn on_deadline(&mut self, now: u64) -> Decision {
         self.budget.on_deadline(now)
     }
 
     /// See [`Budget::flush`].
-    pub fn flush(&mut self, now: u64) -> Decision {
+    pub(crate) fn flush(&mut self, now: u64) -> Decision {
         self.budget.flush(now)
     }
 
     /// See [`Budget::on_cancel`].
-    pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
+    pub(crate) fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
         self.budget.on_cancel(now, event)
     }
 
     /// See [`Budget::on_consumed`].
-    pub fn on_consumed(&mut self, now: u64) {
+    pub(crate) fn on_consumed(&mut self, now: u64) {
         self.budget.on_consumed(now);
     }
 
@@ -102,7 +101,7 @@ impl Auto {
     }
 
     /// See [`Budget::forget`]. What the regulator has learned is forgotten, too.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.regulator = Regulator::NEW;
         self.budget.forget();
     }

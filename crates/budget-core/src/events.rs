@@ -1,4 +1,4 @@
-//! All events except completions; and the getters.
+//! All events except completions, and the getters.
 
 use crate::account::Account;
 use crate::algorithm::{Budget, Flags, Level};
@@ -24,12 +24,6 @@ impl Budget {
             account: Account::NEW,
             last: 0,
         }
-    }
-
-    /// A command was submitted.
-    #[inline]
-    pub fn on_submit(&mut self, now: u64) {
-        self.on_submits(now, 1);
     }
 
     /// `count` commands were submitted.
@@ -77,7 +71,7 @@ impl Budget {
     /// [`reconfigure`](Self::reconfigure), and in a submission while something is held; a timer armed for an earlier instant
     /// may be left as it is.
     #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
+    pub(crate) fn deadline(&self) -> Option<u64> {
         if self.account.held == 0 {
             return None;
         }
@@ -86,7 +80,7 @@ impl Budget {
     }
 
     /// Decides at the deadline. Early, late and repeated calls are harmless.
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
+    pub(crate) fn on_deadline(&mut self, now: u64) -> Decision {
         self.settle_known(now);
         match self.expired() {
             Some(reason) => self.end_hold(reason),
@@ -96,14 +90,14 @@ impl Budget {
     }
 
     /// Queue stop, reset, migration: delivers what is held, even in a storm.
-    pub fn flush(&mut self, now: u64) -> Decision {
+    pub(crate) fn flush(&mut self, now: u64) -> Decision {
         self.settle_known(now);
         if self.account.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
     /// A command was aborted and will not complete. `event`: the result of `cancel` of cint-core's `Tracker`; without a
     /// tracker, [`Event::Plain`].
-    pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
+    pub(crate) fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
         self.settle_known(now);
         if !matches!(event, Event::Error) {
             self.account.in_flight = self.account.in_flight.saturating_sub(1); // an invalid ticket names no command
@@ -139,7 +133,7 @@ impl Budget {
     /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
     /// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
     /// read inside the serialisation that protects the machine.
-    pub fn on_consumed(&mut self, now: u64) {
+    pub(crate) fn on_consumed(&mut self, now: u64) {
         self.settle_known(now);
         self.drop_held();
     }
@@ -179,7 +173,7 @@ impl Budget {
 
     /// Forgets what was learned about the requesters, as others may come, and the commands in flight, which never complete.
     /// The level is [`Level::Strict`] again. What is held is due at once; the credit and the usual gap stay.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.depth = DepthEstimator::NEW;
         (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
         self.flags.set(Flags::GAP_COUNTS | Flags::IN_TRIAL | Flags::STARVED, false);
@@ -191,12 +185,6 @@ impl Budget {
     #[must_use]
     pub const fn config(&self) -> Config {
         self.config
-    }
-
-    /// Completions held: posted, and not covered by an interrupt. An Urgent that interrupted alone is not held.
-    #[must_use]
-    pub const fn held(&self) -> u32 {
-        self.account.held as u32
     }
 
     /// The depth: commands that the requesters submit before they wait for a completion, if it is proven; 0: it is not
@@ -215,7 +203,7 @@ impl Budget {
     /// The time for which completions were held, and the time that requests spent as far as the device sees it: each
     /// summed over the requests, in ticks. They saturate.
     #[must_use]
-    pub const fn spent(&self) -> (u64, u64) {
+    pub(crate) const fn spent(&self) -> (u64, u64) {
         (self.account.held_time, self.account.request_time)
     }
 

@@ -45,7 +45,7 @@
 //! the account can pay until a silence. C0, [`Config::learning_of`], is what learning may cost: it begins small, grows with
 //! what the requests have spent, and ends at [`Config::learning`]. Two costs are not covered by the bound, because the
 //! machine does not choose them: the delay of a late timer, and holds while the storm guard allows no interrupt.
-//! [`Budget::spent`] counts them too.
+//! [`Policy::spent`] counts them too.
 //!
 //! **A proven depth.** A device that is faster than its guest never sees what the guest could have outstanding: it sees one
 //! command at a time. So from time to time the machine holds every completion until the guest submits nothing more: a
@@ -68,36 +68,32 @@
 //! outstanding. Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
 //!
 //! In a storm, everything that is due, even an Urgent or a Barrier, waits until the interval since the last interrupt is
-//! over. Then one interrupt covers all of it. [`Event::Error`], [`Budget::flush`] and a new configuration do not wait.
+//! over. Then one interrupt covers all of it. [`Event::Error`], [`Policy::flush`] and a new configuration do not wait.
 //!
 //! # Contract
 //!
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
-//! 3. Call [`Budget::on_submit`] for each command when it is submitted. One that is not reported earns nothing,
-//!    and a caller that reports none at all gets an interrupt for each completion as soon as a probe has found something.
-//! 4. Arm a timer that fires in `deadline - now` ticks ([`Budget::deadline`]; at once if it has passed), and call
-//!    [`Budget::on_deadline`] when it does.
-//! 5. Report a failed command as [`Event::Urgent`], or as [`Event::Error`] if it must not wait in a storm. Call
-//!    [`Budget::flush`] on stop, reset and migration.
+//! 3. Call [`Policy::on_submit`] for each command when it is submitted, or for several at once ([`Submission::before`]). One
+//!    that is not reported earns nothing, and a caller that reports none at all gets an interrupt for each completion as soon
+//!    as a probe has found something.
+//! 4. Arm a timer that fires in `deadline - now` ticks ([`Policy::deadline`]; at once if it has passed), and call
+//!    [`Policy::on_deadline`] when it does.
+//! 5. Say which commands failed ([`Completion::class`]: they are Urgent), or report them as [`Event::Error`] if they must not
+//!    wait in a storm. Call [`Policy::flush`] on stop, reset and migration.
 //!
 //! ```
-//! use budget_core::{Budget, Config, Decision, Event, HoldReason, Params, Reason};
+//! use budget_core::{Auto, Completion, Config, ConfigError, Params, Policy as _, Submission};
 //!
-//! let mut budget = Budget::new(Config::new(Params::DEFAULT)?); // 5 %; a tick is a nanosecond
-//! budget.on_submit(1_000);
-//! assert_eq!(budget.on_completion(9_000, Event::Plain, 1, 1), Decision::Deliver(Reason::LowCif));
-//! // 64 outstanding, and a completion every 1 µs: the outstanding commands earn more than holding one costs.
-//! for at in 10..74 {
-//!     budget.on_submit(at * 1_000);
-//! }
-//! for at in 74..84 {
-//!     let _ = budget.on_completion(at * 1_000, Event::Plain, 64, 64);
-//! }
-//! assert_eq!(budget.on_completion(84_000, Event::Urgent, 64, 64), Decision::Deliver(Reason::Urgent));
-//! assert_eq!(budget.on_completion(85_000, Event::Plain, 64, 64), Decision::Hold(HoldReason::Company));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let mut policy = Auto::new(Config::new(Params::DEFAULT)?); // 5 %; a tick is a nanosecond
+//! let mark = policy.on_submit(1_000, &Submission::default());
+//! let decision = policy.on_completion(9_000, &Completion { mark, outstanding: 1, ..Completion::with_cif(1) });
+//! assert!(decision.is_deliver());
+//! assert_eq!((policy.held(), policy.deadline()), (0, None));
+//! # Ok::<(), ConfigError>(())
 //! ```
+//!
+//! [`Config::new`], [`Auto::new`] and [`Budget::new`] are `const`: a machine can be a `static`.
 //!
 //! # What it does not do
 //!
@@ -112,9 +108,13 @@ mod constants;
 mod depth;
 mod events;
 mod fast;
+mod policy;
 mod regulator;
 
 pub use algorithm::{Budget, Level};
 pub use auto::Auto;
-pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats, StormParams};
+pub use coalesce_decision::{
+    Class, Completion, ConfigError, Decision, Event, Field, HoldReason, Mark, Policy, Reason, Spent, Stats,
+    StormParams, Submission,
+};
 pub use config::{Config, Params};

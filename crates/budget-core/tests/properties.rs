@@ -1,8 +1,13 @@
 //! Random events: every part of the contract, checked after every event.
 
-use budget_core::{Budget, Config, Decision, Event, HoldReason, Params, Reason, StormParams};
+mod spent;
+
+use budget_core::{
+    Budget, Completion, Config, Decision, Event, HoldReason, Mark, Params, Policy as _, Reason, StormParams,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
+use spent::spent;
 
 /// A clock of 1 µs, so that spans are small numbers.
 const TICK_HZ: u64 = 1_000_000;
@@ -155,7 +160,7 @@ impl Queue {
         match call {
             Call::Submit(count) => {
                 let mut together = self.budget;
-                (0..count).for_each(|_| self.budget.on_submit(self.now));
+                (0..count).for_each(|_| self.budget.on_submits(self.now, 1));
                 together.on_submits(self.now, count);
                 self.in_flight += count;
                 assert_eq!(together, self.budget);
@@ -167,7 +172,7 @@ impl Queue {
             Call::Cancel(event) => {
                 let pace = self.pace();
                 self.in_flight -= u32::from(event != Event::Error);
-                let decision = self.budget.on_cancel(self.now, event);
+                let decision = self.budget.on_cancel(self.now, Mark { event, ..Mark::default() });
                 let expected = match event {
                     _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
                     Event::Error => Decision::Deliver(Reason::Error),
@@ -190,7 +195,7 @@ impl Queue {
                 self.decided(decision);
             }
             Call::Reset => {
-                self.budget.forget();
+                self.budget.reset_tracking();
                 let decision = self.budget.flush(self.now);
                 self.decided(decision);
                 (self.in_flight, self.covered) = (0, 0);
@@ -206,7 +211,7 @@ impl Queue {
     fn complete(&mut self, event: Event) {
         let (cif, outstanding) = (self.in_flight, self.outstanding());
         let (pace, deadline) = (self.pace(), self.budget.deadline());
-        let decision = self.budget.on_completion(self.now, event, cif, outstanding);
+        let decision = self.budget.on_completion(self.now, &Completion { cif, outstanding, ..Completion::of(event) });
         if self.held == 0 {
             self.held_since = self.now;
         }
@@ -219,7 +224,7 @@ impl Queue {
             Decision::Deliver(Reason::Urgent) => assert!(event == Event::Urgent && !self.params.ooo),
             Decision::Deliver(Reason::Barrier) => assert_eq!(event, Event::Barrier),
             Decision::Deliver(Reason::Error) => assert_eq!(event, Event::Error),
-            Decision::Deliver(Reason::Count) => assert_eq!(self.held + self.passed, self.params.thr.into()),
+            Decision::Deliver(Reason::Count) => assert_eq!(self.held + self.passed, u32::from(self.params.thr)),
             Decision::DeliverUrgent => assert!(event == Event::Urgent && self.params.ooo),
             _ => {}
         }
@@ -247,7 +252,7 @@ impl Queue {
         let max_hold = self.params.max_hold_ns * TICK_HZ / 1_000_000_000;
         let latest = (self.held_since + max_hold).max(self.pace());
         assert!(deadline.is_none_or(|deadline| deadline <= latest), "{deadline:?}");
-        let (held_time, outstanding_time) = self.budget.spent();
+        let (held_time, outstanding_time) = spent(&self.budget);
         assert!(u128::from(held_time) <= self.held_time, "{held_time} <= {}", self.held_time);
         assert!(u128::from(outstanding_time) <= self.outstanding_time);
         // The invariant.

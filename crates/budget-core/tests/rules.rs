@@ -1,9 +1,12 @@
 //! The rules of the documentation by example: out-of-order Urgent, the storm guard, configurations.
 
+mod spent;
+
 use budget_core::Decision::{self, Deliver, DeliverUrgent, Hold};
 use budget_core::Event::{self, Barrier, Error, Plain, Urgent};
 use budget_core::HoldReason::{Company, Early, Reconfigured, Storm};
-use budget_core::{Budget, Config, Level, Params, Reason, StormParams};
+use budget_core::{Budget, Completion, Config, Level, Mark, Params, Policy as _, Reason, StormParams};
+use spent::spent;
 
 /// A clock of 1 µs, so that spans are small numbers.
 const TICK_HZ: u64 = 1_000_000;
@@ -32,8 +35,9 @@ impl Queue {
         self.now += 10;
         let held = self.budget.held();
         let cif = 64_u32.saturating_sub(held).max(1);
-        let decision = self.budget.on_completion(self.now, event, cif, held + cif);
-        self.budget.on_submit(self.now);
+        let decision =
+            self.budget.on_completion(self.now, &Completion { cif, outstanding: held + cif, ..Completion::of(event) });
+        self.budget.on_submits(self.now, 1);
         decision
     }
 
@@ -113,11 +117,15 @@ impl Guest {
     fn submit(&mut self, count: u32) {
         for _ in 0..count {
             self.waiting += 1;
-            self.budget.on_submit(self.now);
+            self.budget.on_submits(self.now, 1);
         }
         self.pass(2);
         for cif in (1..=count).rev() {
-            if self.budget.on_completion(self.now, Plain, cif, self.waiting).is_deliver() {
+            if self
+                .budget
+                .on_completion(self.now, &Completion { outstanding: self.waiting, ..Completion::with_cif(cif) })
+                .is_deliver()
+            {
                 self.covered = self.waiting + 1 - cif;
             }
         }
@@ -125,7 +133,7 @@ impl Guest {
 }
 
 fn held_time(budget: &Budget) -> u64 {
-    budget.spent().0
+    spent(budget).0
 }
 
 /// Nothing has to be learned where the device sees what is outstanding.
@@ -133,7 +141,7 @@ fn held_time(budget: &Budget) -> u64 {
 fn the_first_completion_with_many_in_flight_is_held() {
     let mut budget = Budget::new(config(PARAMS));
     budget.on_submits(10, 64);
-    assert_eq!(budget.on_completion(100, Plain, 64, 64), Hold(Company));
+    assert_eq!(budget.on_completion(100, &Completion { outstanding: 64, ..Completion::with_cif(64) }), Hold(Company));
 }
 
 /// A quarter of the budget is a quarter of the time held, and the whole of it afterwards the whole.
@@ -141,11 +149,11 @@ fn the_first_completion_with_many_in_flight_is_held() {
 fn a_budget_may_be_lowered_and_restored() {
     let mut queue = Queue::new(PARAMS);
     let share = |queue: &mut Queue| {
-        let before = queue.budget.spent();
+        let before = spent(&queue.budget);
         for _ in 0..200_000 {
             let _ = queue.complete(Plain);
         }
-        let (held, outstanding) = queue.budget.spent();
+        let (held, outstanding) = spent(&queue.budget);
         (held - before.0) * 1_000_000 / (outstanding - before.1)
     };
     let whole = share(&mut queue);
@@ -204,7 +212,8 @@ fn an_urgent_takes_the_others_along_if_they_can_no_longer_be_paid_for() {
     let mut queue = Queue::new(OOO);
     queue.hold(3);
     queue.now += 1;
-    let decision = queue.budget.on_completion(queue.now, Urgent, 2, 5);
+    let decision =
+        queue.budget.on_completion(queue.now, &Completion { cif: 2, outstanding: 5, ..Completion::of(Urgent) });
     assert_eq!((decision, queue.budget.held()), (Deliver(Reason::Budget), 0));
 }
 
@@ -216,9 +225,12 @@ fn an_urgent_does_not_disturb_a_probe() {
         for i in 0..20_000 {
             guest.step();
             if with_urgents && i % 3 == 0 {
-                guest.budget.on_submit(guest.now);
+                guest.budget.on_submits(guest.now, 1);
                 guest.pass(2);
-                match guest.budget.on_completion(guest.now, Urgent, 1, guest.waiting + 1) {
+                match guest.budget.on_completion(
+                    guest.now,
+                    &Completion { cif: 1, outstanding: guest.waiting + 1, ..Completion::of(Urgent) },
+                ) {
                     DeliverUrgent => {}
                     Deliver(_) => guest.covered = guest.waiting,
                     Hold(reason) => panic!("{reason:?}"),
@@ -352,7 +364,7 @@ fn a_hold_costs_at_least_a_tick() {
     let mut most = 0;
     budget.on_submits(0, 100);
     for cif in (50..=100).rev() {
-        let _ = budget.on_completion(0, Plain, cif, cif + budget.held());
+        let _ = budget.on_completion(0, &Completion { outstanding: cif + budget.held(), ..Completion::with_cif(cif) });
         most = most.max(budget.held());
     }
     assert_eq!(most, 9, "as much as 90 in flight earn in a tick");
@@ -368,19 +380,24 @@ fn what_is_held_is_delivered_when_those_who_paid_for_it_are_cancelled() {
         queue.budget.on_submits(0, 1_000);
         let mut cif = 1_000;
         while queue.budget.held() < 50 {
-            let _ = queue.budget.on_completion(0, Plain, cif, cif + queue.budget.held());
+            let _ = queue
+                .budget
+                .on_completion(0, &Completion { outstanding: cif + queue.budget.held(), ..Completion::with_cif(cif) });
             cif -= 1;
             assert!(cif > 800, "they are held");
         }
-        let mut decisions = (0..cif).map(|_| queue.budget.on_cancel(0, Plain));
+        let mut decisions = (0..cif).map(|_| queue.budget.on_cancel(0, Mark::default()));
         assert!(decisions.any(|decision| decision == Deliver(Reason::Budget)), "{max_hold_ns} ns");
         assert_eq!(queue.budget.held(), 0);
 
         let mut gone = Queue::new(Params { max_hold_ns, ..PARAMS });
         gone.budget.set_level(0, Level::Strict, 0, false);
         gone.budget.on_submits(5, 1_000);
-        assert_eq!(gone.budget.on_completion(5, Plain, 1_000, 1_000), Hold(Company));
-        gone.budget.forget();
+        assert_eq!(
+            gone.budget.on_completion(5, &Completion { outstanding: 1_000, ..Completion::with_cif(1_000) }),
+            Hold(Company)
+        );
+        gone.budget.reset_tracking();
         assert_eq!(gone.budget.deadline(), Some(5), "due at once");
         assert!(gone.budget.on_deadline(5).is_deliver());
     }
@@ -398,9 +415,9 @@ fn what_a_poll_finds_at_once_is_held_together() {
         }
         let cif = 64 - budget.held();
         for i in 0..32 {
-            let _ = budget.on_completion(now, Plain, cif - i, 64);
+            let _ = budget.on_completion(now, &Completion { outstanding: 64, ..Completion::with_cif(cif - i) });
         }
-        budget.on_submit(now);
+        budget.on_submits(now, 1);
         budget.held() >= 16 // more than twice the budget of 64
     };
     let holds = (1..1_000).filter(is_held).count();
@@ -417,11 +434,11 @@ fn a_pause_earns_nothing() {
             guest.step();
         }
         if guest.budget.depth() == 16 {
-            let before = guest.budget.spent().1;
+            let before = spent(&guest.budget).1;
             guest.pass(1_000_000);
-            guest.budget.on_submit(guest.now);
-            let _ = guest.budget.on_completion(guest.now, Plain, 1, 1);
-            let earned = guest.budget.spent().1 - before;
+            guest.budget.on_submits(guest.now, 1);
+            let _ = guest.budget.on_completion(guest.now, &Completion { outstanding: 1, ..Completion::with_cif(1) });
+            let earned = spent(&guest.budget).1 - before;
             assert!(earned <= 16 * 16 * 40, "{earned} in a pause");
             pauses += 1;
         }

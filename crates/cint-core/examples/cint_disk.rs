@@ -5,7 +5,7 @@
 //! submits batches of a quarter of that, whose last command is a Barrier. Somebody waits for each 16th command: it is
 //! Urgent.
 
-use cint_core::{Cint, Config, ConfigError, Decision, Hint, Params};
+use cint_core::{Cint, Completion, Config, ConfigError, Decision, Hint, Params, Policy as _};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -82,7 +82,7 @@ fn main() -> Result<(), ConfigError> {
                 let cif = disk.in_flight(); // the completing one included
                 let Some(hint) = disk.complete(now) else { break };
                 held.push(now);
-                cint.on_completion(now, hint, Some(cif))
+                cint.on_completion(now, &Completion { cif, ..Completion::of(hint) })
             };
             let (what, why) = match decision {
                 Decision::Hold(why) => ("hold", why.name()),

@@ -1,13 +1,15 @@
 //! What is inlined into its caller or generic: `scripts/check-cores.sh` looks at the machine code.
 #![no_std]
 
-use cint_core::{Cint, Decision, Entry, Event, Hint, Reaper, Ticket, Tracker};
+use cint_core::{
+    Cint, Completion, Decision, Entry, Event, Hint, Mark, Policy as _, Reaper, Strict, Submission, Ticket, Tracker,
+};
 
 type Groups = Tracker<8, 4>;
 
 /// On a completion.
-pub fn on_completion(cint: &mut Cint, now: u64, hint: Hint, cif: Option<u32>) -> Decision {
-    cint.on_completion(now, hint, cif)
+pub fn on_completion(cint: &mut Cint, now: u64, hint: Hint, cif: u32) -> Decision {
+    cint.on_completion(now, &Completion { cif, ..Completion::of(hint) })
 }
 
 /// The deadline.
@@ -48,4 +50,10 @@ pub fn reap_urgent(
     take: fn(Entry),
 ) -> Option<u16> {
     reaper.reap_urgent(read, is_urgent, take)
+}
+
+/// A submission, a completion and an abort with strict Barriers.
+pub fn strict(strict: &mut Strict<Cint, 8, 4>, now: u64, group: u8, completion: &Completion) -> (Mark, [Decision; 2]) {
+    let mark = strict.on_submit(now, &Submission { group, ..Submission::ALONE });
+    (mark, [strict.on_completion(now, completion), strict.on_cancel(now, mark)])
 }

@@ -35,7 +35,8 @@ const _: () = assert!(size_of::<Cint>() == 80, "88 bytes with the 8 that the C A
 
 /// The algorithm: cint Alg. 2, one completion at a time.
 impl Cint {
-    /// [`on_completion`](Self::on_completion) without the fast path.
+    /// Decides about a completed command without the fast path. `cif` is the number of commands in flight, including this
+    /// one, for the `in_flight` rule; 0: the rule is off for this completion.
     #[inline(never)]
     pub fn on_event(&mut self, now: u64, event: Event, cif: u32) -> Decision {
         self.advance(now);
@@ -50,7 +51,7 @@ impl Cint {
             Event::Urgent if self.coalesced == 0 => Decision::DeliverUrgent, // cint Alg. 2 l.8, l.9
             Event::Barrier => Decision::Deliver(Reason::Barrier), // cint Alg. 2 l.12, l.13
             _ if coalesced >= self.thr_left => Decision::Deliver(Reason::Count), // cint Alg. 2 l.15, l.16; `>=` as in §3.2
-            _ if cif < self.cif_to_hold(held) => Decision::Deliver(Reason::InFlight), // ours: the device stays busy
+            _ if cif > 0 && cif < self.cif_to_hold(held) => Decision::Deliver(Reason::InFlight), // ours: the device stays busy
             Event::Urgent => Decision::DeliverUrgent, // cint Alg. 2 l.8, l.9; §3.5 out-of-order Urgent
             Event::Plain => Decision::Hold(HoldReason::Burst), // §3.2: the burst continues
         };

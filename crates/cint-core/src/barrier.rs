@@ -1,37 +1,19 @@
 //! Strict Barriers: a batch is complete when its last command and every command submitted before it have completed
 //! (cinterrupts §4.3).
 
-use crate::hint::Hint;
-use coalesce_decision::Event;
-
-/// A command's position in the order of submissions of its group. Pass it once, with the command's completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(u64);
+use coalesce_decision::{Event, Ticket};
 
 const GROUP_SHIFT: u32 = 56;
+/// The position in the order of submissions of a group, in a ticket's number.
+const SEQUENCE: u64 = !(u64::MAX << GROUP_SHIFT);
 
-impl Ticket {
-    /// The ticket as a number with the group in the top byte, for C or for a command's identifier.
-    #[must_use]
-    pub const fn to_number(self) -> u64 {
-        self.0
-    }
+const fn ticket(group: u8, sequence: u64) -> Ticket {
+    Ticket::from_number((group as u64) << GROUP_SHIFT | sequence)
+}
 
-    /// The ticket of [`to_number`](Self::to_number). Any number is safe: an invalid one results in [`Event::Error`].
-    #[must_use]
-    pub const fn from_number(number: u64) -> Self {
-        Self(number)
-    }
-
-    const SEQUENCE: u64 = !(u64::MAX << GROUP_SHIFT);
-
-    const fn new(group: u8, sequence: u64) -> Self {
-        Self((group as u64) << GROUP_SHIFT | sequence)
-    }
-
-    const fn parts(self) -> (usize, u64) {
-        ((self.0 >> GROUP_SHIFT) as usize, self.0 & Self::SEQUENCE)
-    }
+const fn parts(ticket: Ticket) -> (usize, u64) {
+    let number = ticket.to_number();
+    ((number >> GROUP_SHIFT) as usize, number & SEQUENCE)
 }
 
 /// Tracks which commands have completed, for `GROUPS` groups of submitters. Each group has a window of 64 * `WORDS`
@@ -66,21 +48,21 @@ impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
         if sequence.is_none() {
             self.untracked = self.untracked.saturating_add(1);
         }
-        sequence.map(|sequence| Ticket::new(group, sequence))
+        sequence.map(|sequence| ticket(group, sequence))
     }
 
-    /// Notes a completed command, and returns the event for the [machine](crate::Cint::on_completion). Without a ticket
-    /// the event is the hint. A ticket that was never issued, or is passed twice, gives [`Event::Error`].
+    /// Notes a completed command, and returns what it means for a policy. `event`: what it would mean without a tracker, and
+    /// does without a ticket. A ticket that was never issued, or is passed twice, gives [`Event::Error`].
     #[must_use]
-    pub fn on_completion(&mut self, ticket: Option<Ticket>, hint: Hint) -> Event {
-        let Some((group, sequence)) = ticket.map(Ticket::parts) else { return hint.into() };
-        self.groups.get_mut(group).map_or(Event::Error, |(window, words)| window.on_completion(words, sequence, hint))
+    pub fn on_completion(&mut self, ticket: Option<Ticket>, event: impl Into<Event>) -> Event {
+        let Some((group, sequence)) = ticket.map(parts) else { return event.into() };
+        self.groups.get_mut(group).map_or(Event::Error, |(window, words)| window.on_completion(words, sequence, event))
     }
 
-    /// Notes an aborted command, and returns the event for the [machine](crate::Cint::on_cancel).
+    /// Notes an aborted command, and returns what that means for a policy.
     #[must_use]
     pub fn cancel(&mut self, ticket: Option<Ticket>) -> Event {
-        self.on_completion(ticket, Hint::Plain)
+        self.on_completion(ticket, Event::Plain)
     }
 
     /// Notes that the controller was reset. All tickets become invalid, and none is issued again.
@@ -138,7 +120,7 @@ impl Window {
     pub fn on_submit(&mut self, words: &mut [Word]) -> Option<u64> {
         let size = 64_u64 << words_log2(words)?;
         let sequence = self.next;
-        if sequence.wrapping_sub(self.low) >= size || sequence > Ticket::SEQUENCE {
+        if sequence.wrapping_sub(self.low) >= size || sequence > SEQUENCE {
             return None;
         }
         self.next = sequence.wrapping_add(1);
@@ -153,16 +135,17 @@ impl Window {
         Some(sequence)
     }
 
-    /// Notes a completed command, and returns the event for the [machine](crate::Cint::on_completion). A position that
-    /// was never returned, or is passed twice, gives [`Event::Error`].
+    /// Notes a completed command, and returns what it means for a policy. `event`: what it would mean without a tracker. A
+    /// position that was never returned, or is passed twice, gives [`Event::Error`].
     #[inline]
     #[must_use]
-    pub fn on_completion(&mut self, words: &mut [Word], sequence: u64, hint: Hint) -> Event {
-        match (self.finish(words, sequence, hint == Hint::Barrier), hint) {
-            (Progress::Unknown, _) => Event::Error,
+    pub fn on_completion(&mut self, words: &mut [Word], sequence: u64, event: impl Into<Event>) -> Event {
+        let event = event.into();
+        match (self.finish(words, sequence, event == Event::Barrier), event) {
+            (Progress::Unknown, _) | (_, Event::Error) => Event::Error,
             (Progress::BatchComplete, _) => Event::Barrier,
-            (Progress::None, Hint::Urgent) => Event::Urgent,
-            (Progress::None, Hint::Plain | Hint::Barrier) => Event::Plain,
+            (Progress::None, Event::Urgent) => Event::Urgent,
+            (Progress::None, Event::Plain | Event::Barrier) => Event::Plain,
         }
     }
 

@@ -11,7 +11,7 @@ pub struct Params {
     /// Ticks per second of the caller's clock. 1 kHz to 10 GHz.
     pub tick_hz: u64,
     /// Δ: the time without a completion that ends a burst. 0 to 10 ms; 0: the caller ends bursts with
-    /// [`on_batch_end`](crate::Cint::on_batch_end).
+    /// [`on_batch_end`](crate::Policy::on_batch_end).
     pub delta_ns: u64,
     /// `thr`: the number of completions that ends a burst. 1 to 65535; 1: no coalescing.
     pub thr: u16,
@@ -139,7 +139,7 @@ impl Config {
     }
 
     /// The longest time, in ticks, that a completion is held if `on_deadline` is called on time; `None`: no bound,
-    /// because the caller ends each hold with [`on_batch_end`](crate::Cint::on_batch_end).
+    /// because the caller ends each hold with [`on_batch_end`](crate::Policy::on_batch_end).
     #[must_use]
     pub const fn max_hold(&self) -> Option<u64> {
         let hold = match (self.max_hold, self.delta) {
@@ -150,7 +150,7 @@ impl Config {
         Some(hold.saturating_add(self.storm_interval as u64))
     }
 
-    /// Whether Δ is 0: a burst then ends at [`on_batch_end`](crate::Cint::on_batch_end), not after a time without a
+    /// Whether Δ is 0: a burst then ends at [`on_batch_end`](crate::Policy::on_batch_end), not after a time without a
     /// completion.
     #[must_use]
     pub const fn waits_for_batch_end(&self) -> bool {

@@ -1,8 +1,8 @@
-//! All events except completions; and the getters.
+//! A new machine, a new configuration, and the getters that no other policy has.
 
 use crate::algorithm::Cint;
-use crate::config::{AGE_MAX, Config, NEVER, SPAN_MAX};
-use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, StormGuard};
+use crate::config::{AGE_MAX, Config, SPAN_MAX};
+use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, StormGuard};
 
 impl Cint {
     /// A machine in its initial state. Usable in a `static`.
@@ -20,76 +20,6 @@ impl Cint {
             deferred: false,
             filler: [0; 5],
             times_back: 0,
-        }
-    }
-
-    /// The instant, in ticks, at which to call [`on_deadline`](Self::on_deadline). Every call that takes `&mut self`
-    /// may change it. A timer that is armed for an earlier instant can stay armed.
-    #[inline]
-    #[must_use]
-    pub const fn deadline(&self) -> Option<u64> {
-        if self.coalesced == 0 {
-            return None;
-        }
-        let (left, _) = if self.guard.is_storming() { self.next_deadline() } else { self.own_deadline() };
-        if left > SPAN_MAX.cast_signed() {
-            return None;
-        }
-        #[expect(clippy::cast_sign_loss, reason = "compared")]
-        let left = if left > 0 { left as u64 } else { 0 };
-        Some(self.last.saturating_add(left))
-    }
-
-    /// Decides at the deadline. Early, late and repeated calls are harmless.
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        match self.expired() {
-            Some(reason) => self.deliver(reason),
-            None => self.nothing_due(HoldReason::Early),
-        }
-    }
-
-    /// Notes that the device has posted every completion that is ready. With Δ = 0 this ends the burst. This batch is the
-    /// device's, what it posts in one pass, not the requester's batch of a Barrier.
-    pub fn on_batch_end(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if let Some(reason) = self.expired() {
-            return self.deliver(reason);
-        }
-        if self.config.delta != NEVER {
-            return self.nothing_due(HoldReason::Early);
-        }
-        self.deliver_held_paced(Reason::BatchEnd)
-    }
-
-    /// Delivers everything held, even in a storm: for a queue stop, a reset and a migration.
-    pub fn flush(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if self.coalesced > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
-    }
-
-    /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
-    /// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
-    /// read inside the serialisation that protects the machine.
-    pub fn on_consumed(&mut self, now: u64) {
-        self.advance(now);
-        self.reset_coalesced();
-    }
-
-    /// Notes that a command was aborted and will not complete. `event` is the result of
-    /// [`Tracker::cancel`](crate::Tracker::cancel); without a tracker, [`Event::Plain`].
-    pub fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
-        self.advance(now);
-        if self.coalesced == 0 {
-            return Decision::Hold(HoldReason::NothingHeld);
-        }
-        if let Some(reason) = self.expired() {
-            return self.deliver(reason);
-        }
-        match event {
-            Event::Error => self.deliver(Reason::Error),
-            Event::Barrier => self.deliver_held_paced(Reason::Barrier),
-            Event::Plain | Event::Urgent => Decision::Hold(HoldReason::Cancelled),
         }
     }
 
@@ -137,24 +67,11 @@ impl Cint {
         self.config
     }
 
-    /// The number of held completions: posted, and not covered by an interrupt. An Urgent that interrupted alone is not
-    /// held.
-    #[must_use]
-    pub const fn held(&self) -> u32 {
-        self.coalesced
-    }
-
     /// Whether there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval
     /// since.
     #[must_use]
     pub const fn is_storming(&self) -> bool {
         self.guard.is_storming()
-    }
-
-    /// How often the clock went back from one call to the next; saturates at 65535.
-    #[must_use]
-    pub const fn times_back(&self) -> u16 {
-        self.times_back
     }
 
     /// Sets the time of a call. If the clock went back, no time has passed.
@@ -179,7 +96,7 @@ impl Cint {
 
     /// Delivers everything held, unless the storm guard defers it.
     #[inline(never)]
-    fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
+    pub(crate) fn deliver_held_paced(&mut self, reason: Reason) -> Decision {
         if self.coalesced == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
         }
@@ -190,7 +107,7 @@ impl Cint {
         self.deliver(reason)
     }
 
-    const fn nothing_due(&self, reason: HoldReason) -> Decision {
+    pub(crate) const fn nothing_due(&self, reason: HoldReason) -> Decision {
         Decision::Hold(if self.coalesced > 0 { reason } else { HoldReason::NothingHeld })
     }
 }

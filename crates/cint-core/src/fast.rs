@@ -5,27 +5,16 @@
 
 use crate::algorithm::Cint;
 use crate::config::{NEVER, SPAN_MAX};
-use coalesce_decision::{Decision, Event, HoldReason};
-
-/// The number of commands in flight is unknown.
-pub const CIF_UNKNOWN: u32 = u32::MAX;
+#[cfg(doc)]
+use coalesce_decision::Policy;
+use coalesce_decision::{Decision, HoldReason};
 
 impl Cint {
-    /// Decides about a completed command. `cif` is the number of commands in flight, including this one, for the
-    /// `in_flight` rule; `None`: the rule is off for this completion.
-    #[inline]
-    pub fn on_completion(&mut self, now: u64, event: impl Into<Event>, cif: Option<u32>) -> Decision {
-        let event = event.into();
-        let cif = cif.unwrap_or(CIF_UNKNOWN);
-        let decision = if event == Event::Plain { self.on_completion_fast(now, cif) } else { None };
-        decision.unwrap_or_else(|| self.on_event(now, event, cif))
-    }
-
-    /// The fast path of [`on_completion`](Self::on_completion) for a Plain completion. It applies only if the call before
+    /// The fast path of [`Policy::on_completion`] for a Plain completion. It applies only if the call before
     /// held a completion or interrupted, there is no storm, no deadline has passed, the clock has not gone back, and
-    /// neither `thr` nor the `in_flight` rule requires an interrupt. `cif` may be [`CIF_UNKNOWN`].
+    /// neither `thr` nor the `in_flight` rule requires an interrupt.
     ///
-    /// `None`: it does not apply, and nothing has changed; call [`on_event`](Self::on_event) or `on_completion`.
+    /// `None`: it does not apply, and nothing has changed; call [`on_event`](Self::on_event).
     #[inline(always)]
     pub fn on_completion_fast(&mut self, now: u64, cif: u32) -> Option<Decision> {
         let elapsed = now.wrapping_sub(self.last); // more than `fast_for` if the clock went back
@@ -80,7 +69,7 @@ const _: () = assert!(u64::MAX - CLOCK_END > 2 * NEVER as u64);
 #[expect(clippy::integer_division, clippy::panic, reason = "a test")]
 mod tests {
     use super::*;
-    use crate::{Config, Event, Params, StormParams};
+    use crate::{Completion, Config, Event, Params, Policy as _, StormParams};
     use core::cell::Cell;
     use proptest::prelude::*;
     use proptest::test_runner::{Config as Cases, TestRunner};
@@ -136,7 +125,7 @@ mod tests {
     #[test]
     fn fast_path_answers_as_the_slow_path_and_leaves_the_same_state() {
         let ticks = prop_oneof![10 => 0..4_i64, 4 => 4..20_i64, 1 => 20..500_i64, 1 => 0..1_i64 << 30, 1 => -20..0_i64];
-        let cif = prop_oneof![0..70_u32, Just(crate::CIF_UNKNOWN)];
+        let cif = prop_oneof![0..70_u32, Just(u32::MAX)];
         let start = prop_oneof![4 => Just(1_000_u64), 1 => CLOCK_END - 20..CLOCK_END, 1 => Just(u64::MAX - 100)];
         let calls = prop::collection::vec((ticks, cif, call()), 1..100);
         let (probed, answered) = (Cell::new(0_u32), Cell::new(0_u32));
@@ -156,7 +145,7 @@ mod tests {
                 }
                 probed.set(probed.get() + 1);
                 match call {
-                    Call::Complete(event) => _ = cint.on_completion(now, event, Some(cif)),
+                    Call::Complete(event) => _ = cint.on_completion(now, &Completion { cif, ..Completion::of(event) }),
                     Call::Deadline => _ = cint.on_deadline(now),
                     Call::BatchEnd => _ = cint.on_batch_end(now),
                     Call::Flush => _ = cint.flush(now),

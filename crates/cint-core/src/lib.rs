@@ -35,24 +35,26 @@
 //!
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
-//! 3. Arm a timer for [`Cint::deadline`], and call [`Cint::on_deadline`] when it fires. With Δ = 0, call
-//!    [`Cint::on_batch_end`] whenever the device has posted every completion that is ready; without `max_hold` no deadline
+//! 3. Arm a timer for [`Policy::deadline`], and call [`Policy::on_deadline`] when it fires. With Δ = 0, call
+//!    [`Policy::on_batch_end`] whenever the device has posted every completion that is ready; without `max_hold` no deadline
 //!    bounds a hold then.
 //! 4. CIF is optional. To get it, decrement your counter of commands in flight. Then, inside that serialisation, load
 //!    the counter and add one.
-//! 5. Report a failed command as Urgent, or as [`Event::Error`] if it must not wait in a storm. Call [`Cint::flush`] on
-//!    stop, reset and migration.
+//! 5. Say which commands failed ([`Completion::class`]: they are Urgent), or report them as [`Event::Error`] if they must not
+//!    wait in a storm. Call [`Policy::flush`] on stop, reset and migration.
 //!
 //! ```
-//! use cint_core::{Cint, Config, Decision, Hint, HoldReason, Params, Reason};
+//! use cint_core::{Cint, Completion, Config, ConfigError, Hint, Params, Policy as _};
 //!
-//! let mut cint = Cint::new(Config::new(Params::OPTANE)?); // Δ = 6 µs, thr = 32; a tick is a nanosecond
-//! assert_eq!(cint.on_completion(1_000, Hint::Plain, None), Decision::Hold(HoldReason::Burst));
-//! assert_eq!(cint.on_completion(2_000, Hint::Urgent, None), Decision::DeliverUrgent);
-//! assert_eq!(cint.deadline(), Some(8_000));
-//! assert_eq!(cint.on_deadline(8_000), Decision::Deliver(Reason::Delta));
-//! # Ok::<(), cint_core::ConfigError>(())
+//! let mut policy = Cint::new(Config::new(Params::DEFAULT)?); // a tick is a nanosecond
+//! let decision = policy.on_completion(1_000, &Completion { cif: 1, ..Completion::of(Hint::Urgent) });
+//! assert!(decision.is_deliver());
+//! assert_eq!((policy.held(), policy.deadline()), (0, None));
+//! # Ok::<(), ConfigError>(())
 //! ```
+//!
+//! [`Config::new`] and [`Cint::new`] are `const`: a machine can be a `static`. [`Strict`] puts a [`Tracker`] in front of any
+//! policy.
 //!
 //! # What it does not do
 //!
@@ -65,12 +67,17 @@ mod config;
 mod events;
 mod fast;
 mod hint;
+mod policy;
 mod reaper;
+mod strict;
 
 pub use algorithm::Cint;
-pub use barrier::{Ticket, Tracker, Window, Word};
-pub use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, Stats, StormParams};
+pub use barrier::{Tracker, Window, Word};
+pub use coalesce_decision::{
+    Barriers, BothBits, Class, Completion, ConfigError, Decision, Event, Field, Hint, HoldReason, Mark, Policy, Reason,
+    Stats, StormParams, Submission, Ticket,
+};
 pub use config::{Config, Params};
-pub use fast::CIF_UNKNOWN;
-pub use hint::{Barriers, BothBits, Hint, SystemCall};
+pub use hint::SystemCall;
 pub use reaper::{Cursor, Entry, Reaper};
+pub use strict::Strict;

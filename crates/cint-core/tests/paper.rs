@@ -4,8 +4,8 @@ use cint_core::Decision::{self, Deliver, DeliverUrgent, Hold};
 use cint_core::Hint::{self, Barrier, Plain, Urgent};
 use cint_core::HoldReason::{Burst, Cancelled, Early, NothingHeld, Reconfigured};
 use cint_core::{
-    Barriers, BothBits, Cint, Config, ConfigError, Entry, Field, HoldReason, Params, Reaper, Reason, Stats,
-    StormParams, SystemCall, Ticket, Tracker,
+    Barriers, BothBits, Cint, Completion, Config, ConfigError, Entry, Field, HoldReason, Mark, Params, Policy as _,
+    Reaper, Reason, Stats, StormParams, SystemCall, Ticket, Tracker,
 };
 
 const US: u64 = 1_000;
@@ -25,16 +25,16 @@ fn figure_9_a_barrier_ends_the_burst() {
     let mut adaptive = optane();
     for (i, gap) in [1, 2, 3, 4].into_iter().enumerate() {
         let _ = i;
-        assert_eq!(adaptive.on_completion(gap * US, Plain, None), Hold(Burst));
+        assert_eq!(adaptive.on_completion(gap * US, &Completion::default()), Hold(Burst));
     }
     assert_eq!(adaptive.deadline(), Some(10 * US));
     assert_eq!(adaptive.on_deadline(10 * US), Deliver(Reason::Delta));
 
     let mut cint = optane();
     for now in [1, 2, 3] {
-        assert_eq!(cint.on_completion(now * US, Plain, None), Hold(Burst));
+        assert_eq!(cint.on_completion(now * US, &Completion::default()), Hold(Burst));
     }
-    assert_eq!(cint.on_completion(4 * US, Barrier, None), Deliver(Reason::Barrier));
+    assert_eq!(cint.on_completion(4 * US, &Completion::of(Barrier)), Deliver(Reason::Barrier));
     assert_eq!(cint.deadline(), None);
 }
 
@@ -50,7 +50,7 @@ fn figure_14_urgent_out_of_order() {
     let mut taken = vec![];
     for (cid, hint) in hints.into_iter().enumerate() {
         queue[cid] = Entry([0, 0, 0, 1 << 16 | cid as u32]); // posted at once: only the interrupt waits
-        let decision = cint.on_completion(cid as u64 * US, hint, None);
+        let decision = cint.on_completion(cid as u64 * US, &Completion::of(hint));
         assert_eq!(decision, if hint == Urgent { DeliverUrgent } else { Hold(Burst) });
         if decision == DeliverUrgent {
             let doorbell = reaper.reap_urgent(|i| queue[usize::from(i)], is_urgent, |entry| taken.push(entry.cid()));
@@ -68,13 +68,13 @@ fn figure_14_urgent_out_of_order() {
 fn urgent_ones_count_once_a_plain_one_waits() {
     let mut cint = Cint::new(config(Params { thr: 9, ..Params::OPTANE }));
     for _ in 0..5 {
-        assert_eq!(cint.on_completion(0, Urgent, None), DeliverUrgent, "nobody waits: not counted");
+        assert_eq!(cint.on_completion(0, &Completion::of(Urgent)), DeliverUrgent, "nobody waits: not counted");
     }
-    assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst));
+    assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst));
     for _ in 0..7 {
-        assert_eq!(cint.on_completion(0, Urgent, None), DeliverUrgent);
+        assert_eq!(cint.on_completion(0, &Completion::of(Urgent)), DeliverUrgent);
     }
-    assert_eq!(cint.on_completion(0, Urgent, None), Deliver(Reason::Count), "the ninth");
+    assert_eq!(cint.on_completion(0, &Completion::of(Urgent)), Deliver(Reason::Count), "the ninth");
     assert_eq!(cint.held(), 0);
 }
 
@@ -82,8 +82,8 @@ fn urgent_ones_count_once_a_plain_one_waits() {
 #[test]
 fn a_plain_completion_does_not_starve() {
     let mut cint = optane();
-    assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst));
-    let waits = (1..).find(|i| matches!(cint.on_completion(i * 5 * US, Urgent, None), Deliver(_)));
+    assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst));
+    let waits = (1..).find(|i| matches!(cint.on_completion(i * 5 * US, &Completion::of(Urgent)), Deliver(_)));
     assert_eq!(waits, Some(31));
 }
 
@@ -94,7 +94,7 @@ fn lone_urgents_interrupt_once_each() {
         let mut cint = Cint::new(config(Params { ooo, ..Params::OPTANE }));
         let mut stats = Stats::ZERO;
         for i in 0..1000 {
-            let _ = stats.count(cint.on_completion(i * 10 * US, Urgent, None));
+            let _ = stats.count(cint.on_completion(i * 10 * US, &Completion::of(Urgent)));
             let _ = stats.count(cint.on_deadline(i * 10 * US + 6 * US));
         }
         assert_eq!(stats.of(DeliverUrgent) + stats.of(Deliver(Reason::Urgent)), 1000);
@@ -109,8 +109,8 @@ fn delta_and_thr_are_met_exactly() {
         [(6 * US - 1, Hold(Early)), (6 * US, Deliver(Reason::Delta)), (6 * US + 1, Deliver(Reason::Delta))]
     {
         let mut cint = optane();
-        assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst));
-        assert_eq!(cint.on_completion(5 * US, Plain, None), Hold(Burst), "each completion starts Δ anew");
+        assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst));
+        assert_eq!(cint.on_completion(5 * US, &Completion::default()), Hold(Burst), "each completion starts Δ anew");
         assert_eq!(cint.on_deadline(5 * US + quiet), expected, "{quiet} ns");
     }
     for thr in [1, 2, 32] {
@@ -118,7 +118,7 @@ fn delta_and_thr_are_met_exactly() {
         for i in 1..=3 * u64::from(thr) {
             let due = i % u64::from(thr) == 0;
             let expected = if due { Deliver(Reason::Count) } else { Hold(Burst) };
-            assert_eq!(cint.on_completion(i, Plain, None), expected, "completion {i}, thr {thr}");
+            assert_eq!(cint.on_completion(i, &Completion::default()), expected, "completion {i}, thr {thr}");
         }
     }
 }
@@ -131,7 +131,7 @@ fn the_worst_wait() {
         assert_eq!(config.max_hold(), Some(worst));
         let mut cint = Cint::new(config);
         let mut now = 0;
-        while !cint.on_completion(now, Plain, None).is_deliver() {
+        while !cint.on_completion(now, &Completion::default()).is_deliver() {
             now = (now + 6 * US - 1).min(cint.deadline().expect("something is held"));
         }
         assert!(now <= worst && now > worst - 6 * US, "{now} of {worst}");
@@ -145,13 +145,13 @@ fn max_hold_is_met_exactly_and_equal_deadlines_are_delta() {
     {
         let mut cint = Cint::new(config(Params { in_flight: None, ..Params::DEFAULT }));
         for now in (0..=95).step_by(5) {
-            assert_eq!(cint.on_completion(now * US, Plain, None), Hold(Burst));
+            assert_eq!(cint.on_completion(now * US, &Completion::default()), Hold(Burst));
         }
         assert_eq!(cint.deadline(), Some(100 * US));
         assert_eq!(cint.on_deadline(wait), expected);
     }
     let mut cint = Cint::new(config(Params { max_hold_ns: Some(6 * US), ..Params::OPTANE }));
-    assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst));
+    assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst));
     assert_eq!(cint.on_deadline(6 * US), Deliver(Reason::Delta));
 }
 
@@ -160,8 +160,8 @@ fn max_hold_is_met_exactly_and_equal_deadlines_are_delta() {
 fn an_expired_deadline_goes_first() {
     for hint in [Plain, Urgent, Barrier] {
         let mut cint = optane();
-        assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst));
-        assert_eq!(cint.on_completion(6 * US, hint, None), Deliver(Reason::Delta));
+        assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst));
+        assert_eq!(cint.on_completion(6 * US, &Completion::of(hint)), Deliver(Reason::Delta));
         assert_eq!(cint.held(), 0);
     }
 }
@@ -171,12 +171,12 @@ fn an_expired_deadline_goes_first() {
 fn batch_end_replaces_delta() {
     let mut cint = Cint::new(config(Params { delta_ns: 0, ..Params::OPTANE }));
     assert_eq!(cint.on_batch_end(0), Hold(NothingHeld));
-    assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst));
+    assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst));
     assert_eq!((cint.deadline(), cint.config().max_hold()), (None, None));
     assert_eq!(cint.on_batch_end(1), Deliver(Reason::BatchEnd));
 
     let mut cint = optane();
-    assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst));
+    assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst));
     assert_eq!(cint.on_batch_end(1), Hold(Early), "Δ decides");
     assert_eq!(cint.on_batch_end(6 * US), Deliver(Reason::Delta));
 }
@@ -196,9 +196,9 @@ fn in_flight_rule_at_every_step() {
     ] {
         let mut cint = rule();
         for _ in 0..held {
-            assert_eq!(cint.on_completion(0, Plain, Some(64)), Hold(Burst));
+            assert_eq!(cint.on_completion(0, &Completion::with_cif(64)), Hold(Burst));
         }
-        assert_eq!(cint.on_completion(0, Plain, Some(cif)), expected, "{held} held, CIF {cif}");
+        assert_eq!(cint.on_completion(0, &Completion::with_cif(cif)), expected, "{held} held, CIF {cif}");
     }
     // Urgent ones do not add to what is held, but see what the device has left.
     for (held, cif, expected) in [
@@ -210,12 +210,16 @@ fn in_flight_rule_at_every_step() {
     ] {
         let mut cint = rule();
         for _ in 0..held {
-            assert_eq!(cint.on_completion(0, Plain, Some(64)), Hold(Burst));
+            assert_eq!(cint.on_completion(0, &Completion::with_cif(64)), Hold(Burst));
         }
-        assert_eq!(cint.on_completion(0, Urgent, Some(cif)), expected, "{held} held, CIF {cif}");
+        assert_eq!(
+            cint.on_completion(0, &Completion { cif, ..Completion::of(Urgent) }),
+            expected,
+            "{held} held, CIF {cif}"
+        );
     }
     let mut cint = rule();
-    assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst), "no CIF, no rule");
+    assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst), "no CIF, no rule");
 }
 
 /// A machine in a storm: Urgents every `gap` ns until the guard spaces them; the last interrupt was at the time given.
@@ -225,7 +229,7 @@ fn storming(max_rate: u64, shift: u8, gap: u64) -> (Cint, u64) {
     let mut now = 0;
     while !cint.is_storming() {
         now += gap;
-        assert_eq!(cint.on_completion(now, Urgent, None), Deliver(Reason::Urgent));
+        assert_eq!(cint.on_completion(now, &Completion::of(Urgent)), Deliver(Reason::Urgent));
     }
     (cint, now)
 }
@@ -245,7 +249,7 @@ fn figure_17_the_storm_guard_spaces_urgents() {
             interrupts += 1;
             waited_max = waited_max.max(deadline - first_held.take().expect("something was held"));
         }
-        if cint.on_completion(now, Urgent, None).is_deliver() {
+        if cint.on_completion(now, &Completion::of(Urgent)).is_deliver() {
             interrupts += 1;
         } else {
             first_held.get_or_insert(now);
@@ -261,31 +265,35 @@ fn a_put_off_interrupt_comes_exactly_at_its_pace() {
         [(10 * US - 1, Hold(Early)), (10 * US, Deliver(Reason::Storm)), (10 * US + 1, Deliver(Reason::Storm))]
     {
         let (mut cint, now) = storming(100_000, 7, 2 * US);
-        assert_eq!(cint.on_completion(now + 1, Urgent, None), Hold(HoldReason::Storm));
-        assert_eq!(cint.on_completion(now + 2, Barrier, None), Hold(HoldReason::Storm));
-        assert_eq!(cint.on_completion(now + 3, Plain, None), Hold(Burst), "not due itself; it rides along");
+        assert_eq!(cint.on_completion(now + 1, &Completion::of(Urgent)), Hold(HoldReason::Storm));
+        assert_eq!(cint.on_completion(now + 2, &Completion::of(Barrier)), Hold(HoldReason::Storm));
+        assert_eq!(cint.on_completion(now + 3, &Completion::default()), Hold(Burst), "not due itself; it rides along");
         assert_eq!(cint.deadline(), Some(now + 10 * US));
         assert_eq!(cint.on_deadline(now + wait), expected);
     }
     let (mut cint, now) = storming(100_000, 7, 2 * US);
-    assert_eq!(cint.on_completion(now + 10 * US, Urgent, None), Deliver(Reason::Urgent), "in pace: at once");
+    assert_eq!(cint.on_completion(now + 10 * US, &Completion::of(Urgent)), Deliver(Reason::Urgent), "in pace: at once");
     // Not due, but its own Δ ends before the pace allows: it waits for the pace, and that is the storm's doing.
-    assert_eq!(cint.on_completion(now + 11 * US, Plain, None), Hold(Burst));
+    assert_eq!(cint.on_completion(now + 11 * US, &Completion::default()), Hold(Burst));
     assert_eq!(cint.deadline(), Some(now + 20 * US));
-    assert_eq!(cint.on_completion(now + 18 * US, Plain, None), Hold(HoldReason::Storm), "Δ was over at 17 µs");
+    assert_eq!(
+        cint.on_completion(now + 18 * US, &Completion::default()),
+        Hold(HoldReason::Storm),
+        "Δ was over at 17 µs"
+    );
     assert_eq!(cint.on_deadline(now + 20 * US), Deliver(Reason::Storm));
     // Here Δ ends after the pace.
-    assert_eq!(cint.on_completion(now + 25 * US, Plain, None), Hold(Burst));
+    assert_eq!(cint.on_completion(now + 25 * US, &Completion::default()), Hold(Burst));
     assert_eq!(cint.on_deadline(now + 31 * US), Deliver(Reason::Delta));
 }
 
 #[test]
 fn flush_and_reconfigure_do_not_wait_for_the_storm() {
     let (mut cint, now) = storming(100_000, 7, 2 * US);
-    assert_eq!(cint.on_completion(now + 1, Urgent, None), Hold(HoldReason::Storm));
+    assert_eq!(cint.on_completion(now + 1, &Completion::of(Urgent)), Hold(HoldReason::Storm));
     assert_eq!(cint.flush(now + 2), Deliver(Reason::Flush));
     assert_eq!(cint.flush(now + 2), Hold(NothingHeld));
-    assert_eq!(cint.on_completion(now + 3, Urgent, None), Hold(HoldReason::Storm));
+    assert_eq!(cint.on_completion(now + 3, &Completion::of(Urgent)), Hold(HoldReason::Storm));
     assert_eq!(cint.reconfigure(config(Params::OPTANE), now + 4), Ok(Deliver(Reason::Storm)));
     assert!(!cint.is_storming());
 }
@@ -297,7 +305,7 @@ fn a_storm_ends() {
     let (mut cint, mut now) = storming(100_000, 5, 2 * US);
     let samples = (1..).find(|_| {
         now += 100 * US; // each counts as 40 µs at most
-        assert!(cint.on_completion(now, Urgent, None).is_deliver());
+        assert!(cint.on_completion(now, &Completion::of(Urgent)).is_deliver());
         !cint.is_storming()
     });
     // Average a -> a + (40 - a) / 32, from just under 10 to above 20: ln(30/20) * 32 = 13 samples.
@@ -310,7 +318,8 @@ fn strict_barriers_wait_for_their_batch() {
     let mut tracker = Tracker::<2, 1>::new();
     let [a, b, c, d] = std::array::from_fn(|_| tracker.on_submit(0));
     let other_group = tracker.on_submit(1);
-    let mut complete = |now, ticket, hint| cint.on_completion(now, tracker.on_completion(ticket, hint), None);
+    let mut complete =
+        |now, ticket, hint| cint.on_completion(now, &Completion::of(tracker.on_completion(ticket, hint)));
     assert_eq!(complete(1, c, Barrier), Hold(Burst), "a and b are missing");
     assert_eq!(complete(2, b, Plain), Hold(Burst));
     assert_eq!(complete(3, d, Urgent), DeliverUrgent, "behind the Barrier: not its business");
@@ -329,13 +338,17 @@ fn a_cancelled_command_completes_a_batch() {
     let mut cint = optane();
     let mut tracker = Tracker::<1, 1>::new();
     let [a, b, c] = std::array::from_fn(|_| tracker.on_submit(0));
-    assert_eq!(cint.on_cancel(0, tracker.cancel(c)), Hold(NothingHeld));
-    assert_eq!(cint.on_completion(0, tracker.on_completion(b, Barrier), None), Hold(Burst));
-    assert_eq!(cint.on_cancel(1, tracker.cancel(None)), Hold(Cancelled));
-    assert_eq!(cint.on_cancel(1, tracker.cancel(a)), Deliver(Reason::Barrier));
-    assert_eq!(cint.on_cancel(1, tracker.cancel(a)), Hold(NothingHeld), "no interrupt is empty");
-    assert_eq!(cint.on_completion(2, Plain, None), Hold(Burst));
-    assert_eq!(cint.on_cancel(3, tracker.cancel(a)), Deliver(Reason::Error));
+    assert_eq!(cint.on_cancel(0, Mark { event: tracker.cancel(c), ..Mark::default() }), Hold(NothingHeld));
+    assert_eq!(cint.on_completion(0, &Completion::of(tracker.on_completion(b, Barrier))), Hold(Burst));
+    assert_eq!(cint.on_cancel(1, Mark { event: tracker.cancel(None), ..Mark::default() }), Hold(Cancelled));
+    assert_eq!(cint.on_cancel(1, Mark { event: tracker.cancel(a), ..Mark::default() }), Deliver(Reason::Barrier));
+    assert_eq!(
+        cint.on_cancel(1, Mark { event: tracker.cancel(a), ..Mark::default() }),
+        Hold(NothingHeld),
+        "no interrupt is empty"
+    );
+    assert_eq!(cint.on_completion(2, &Completion::default()), Hold(Burst));
+    assert_eq!(cint.on_cancel(3, Mark { event: tracker.cancel(a), ..Mark::default() }), Deliver(Reason::Error));
 }
 
 #[test]
@@ -405,8 +418,8 @@ fn hints_travel_merge_and_split() {
 fn on_consumed_ends_the_burst_without_an_interrupt() {
     let mut cint = Cint::new(config(Params { thr: 3, ..Params::OPTANE }));
     for _ in 0..3 {
-        assert_eq!(cint.on_completion(0, Plain, None), Hold(Burst));
-        assert_eq!(cint.on_completion(1, Plain, None), Hold(Burst));
+        assert_eq!(cint.on_completion(0, &Completion::default()), Hold(Burst));
+        assert_eq!(cint.on_completion(1, &Completion::default()), Hold(Burst));
         cint.on_consumed(2);
         assert_eq!((cint.held(), cint.deadline()), (0, None));
     }
@@ -415,7 +428,7 @@ fn on_consumed_ends_the_burst_without_an_interrupt() {
 #[test]
 fn a_clock_that_goes_back_keeps_the_bound() {
     let mut cint = optane();
-    assert_eq!(cint.on_completion(100 * US, Plain, None), Hold(Burst));
+    assert_eq!(cint.on_completion(100 * US, &Completion::default()), Hold(Burst));
     assert_eq!(cint.on_deadline(102 * US), Hold(Early));
     assert_eq!(cint.on_deadline(1), Hold(Early));
     assert_eq!((cint.deadline(), cint.times_back()), (Some(1 + 4 * US), 1));
@@ -435,8 +448,8 @@ fn reconfigure_applies_to_what_is_held() {
     ] {
         let mut cint = optane();
         assert_eq!(cint.reconfigure(config(p), 0), Ok(Hold(NothingHeld)));
-        assert_eq!(cint.on_completion(10 * US, Plain, None), Hold(Burst));
-        assert_eq!(cint.on_completion(11 * US, Plain, None), Hold(Burst));
+        assert_eq!(cint.on_completion(10 * US, &Completion::default()), Hold(Burst));
+        assert_eq!(cint.on_completion(11 * US, &Completion::default()), Hold(Burst));
         assert_eq!(cint.reconfigure(config(params), 13 * US), Ok(expected), "{params:?}");
     }
     let mut cint = optane();
@@ -487,8 +500,7 @@ fn any_clock_gives_the_same_decisions() {
                 let us = i * 3 + i % 7;
                 cint.on_completion(
                     us * tick_hz / 1_000_000,
-                    if i % 11 == 0 { Urgent } else { Plain },
-                    Some(i as u32 % 40 + 1),
+                    &Completion { cif: i as u32 % 40 + 1, ..Completion::of(if i % 11 == 0 { Urgent } else { Plain }) },
                 )
             })
             .collect()
@@ -505,7 +517,7 @@ fn a_burst_may_last_longer_than_any_age() {
         let mut cint = Cint::new(config(params));
         for n in 1..=1_100 {
             let now = n * 9_000 * US;
-            assert_eq!(cint.on_completion(now, Plain, None), Decision::Hold(HoldReason::Burst));
+            assert_eq!(cint.on_completion(now, &Completion::default()), Decision::Hold(HoldReason::Burst));
             assert_eq!(cint.deadline(), deadline.map(|after| now + after), "after {n}");
         }
         let limit = config(Params { max_hold_ns: Some(400_000 * US), ..params });

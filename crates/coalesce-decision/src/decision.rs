@@ -7,6 +7,7 @@ macro_rules! numbered {
     ($(#[$doc:meta])* $type:ident { $($(#[doc = $line:literal])+ $variant:ident = $number:literal, $name:literal;)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
         #[repr(u8)]
         pub enum $type { $($(#[doc = $line])+ $variant = $number,)+ }
 
@@ -141,6 +142,7 @@ numbered! {
 
 /// What to do now. Only `Hold` suppresses an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[must_use = "dropping a decision can lose an interrupt"]
 pub enum Decision {
     /// Interrupt: it covers everything posted so far.

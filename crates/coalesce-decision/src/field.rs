@@ -32,6 +32,8 @@ pub enum Field {
     InFlight = 13,
     /// The latency budget, in basis points (1/100 %).
     Budget = 21,
+    /// When a Barrier interrupts: 0 relaxed, 1 strict. Strict Barriers of any policy need an allocator.
+    Barrier = 22,
 }
 
 impl Field {
@@ -52,6 +54,7 @@ impl Field {
             Self::StormShift => "storm.shift",
             Self::InFlight => "in_flight",
             Self::Budget => "budget",
+            Self::Barrier => "barrier",
         }
     }
 
@@ -71,6 +74,7 @@ impl Field {
             Self::StormShift => (5, 16),
             Self::InFlight => (2, 32_767),
             Self::Budget => (1, 5_000),
+            Self::Barrier => (0, 1),
         }
     }
 

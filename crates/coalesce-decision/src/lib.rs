@@ -10,12 +10,16 @@
     clippy::panic,
     clippy::unwrap_used
 )]
-//! What every policy says, and how it is configured: the vocabulary that the cores share.
+//! The interface of every policy: what it is told, what it decides, and how it is configured.
 //!
-//! A policy answers each event with a [`Decision`] and its reason. The number of a [`Reason`], a [`HoldReason`] or a
-//! [`Field`] is its number in the C ABI, and never changes. No two reasons, of delivery or hold, share a number, and no two
-//! fields do. [`Stats`] counts decisions. [`ticks`] converts durations to ticks of the caller's clock. [`StormParams`] and
-//! [`StormGuard`] limit the rate of interrupts.
+//! A [`Policy`] is told of each [`Submission`] and each [`Completion`], and answers each event with a [`Decision`] and its
+//! reason. What a requester says about a command is a [`Hint`]; its [`Mark`] carries it from submission to completion, where
+//! it is an [`Event`].
+//!
+//! The number of a [`Reason`], a [`HoldReason`] or a [`Field`] is its number in the C ABI, and never changes. No two
+//! reasons, of delivery or hold, share a number, and no two fields do. [`Stats`] counts decisions, and [`Counted`] those of
+//! a policy. [`ticks`] converts durations to ticks of the caller's clock. [`StormParams`] and [`StormGuard`] limit the rate
+//! of interrupts.
 //!
 //! ```
 //! use coalesce_decision::{Decision, HoldReason, Reason, Stats};
@@ -26,15 +30,32 @@
 //! assert_eq!(stats.of(Decision::Deliver(Reason::Urgent)), 1);
 //! ```
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+mod completion;
+mod counted;
 mod decision;
 mod event;
 mod field;
+mod hint;
+mod mark;
+mod policy;
+mod source;
 mod stats;
 mod storm;
+mod submission;
 pub mod ticks;
 
+pub use completion::{Class, Completion};
+pub use counted::Counted;
 pub use decision::{Decision, HoldReason, Reason};
 pub use event::Event;
 pub use field::{ConfigError, Field};
+pub use hint::{Barriers, BothBits, Hint};
+pub use mark::{Mark, Ticket};
+pub use policy::{Policy, Spent};
+pub use source::{HintCounts, HintSource, HintSources};
 pub use stats::Stats;
 pub use storm::{StormGuard, StormParams, storm_and_hold};
+pub use submission::{Submission, Submissions};

@@ -9,7 +9,8 @@ const URGENT_ALONE: usize = 0;
 
 /// Counters of decisions by reason. They saturate.
 ///
-/// They are not part of a machine, so that machines stay small: pass each decision through [`count`](Self::count).
+/// They are not part of a machine, so that machines stay small: pass each decision through [`count`](Self::count), or use
+/// [`Counted`](crate::Counted).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats([u64; NUMBERS]); // by the number of the reason
 

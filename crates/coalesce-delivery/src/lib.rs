@@ -20,7 +20,9 @@ mod stats;
 
 pub use stats::DeliveryStats;
 
-use coalesce_policy::{Aggregation, AnyPolicy, Clues, Completion, Decision, Mark, Policy, Spec, SpecError};
+use coalesce_policy::{
+    Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, Spec, SpecError, Submission,
+};
 use std::collections::VecDeque;
 
 /// The ring of a consumer: where completions are posted.
@@ -66,7 +68,7 @@ pub trait Ring {
 
 /// The policy of one queue, and what it holds. All times are in ns.
 #[derive(Clone, Debug)]
-pub struct Delivery<E, P: ?Sized = AnyPolicy> {
+pub struct Delivery<E, P = AnyPolicy> {
     unposted: VecDeque<E>,
     held_since: VecDeque<u64>,
     stats: DeliveryStats,
@@ -81,7 +83,8 @@ impl<E> Delivery<E> {
     /// # Errors
     /// A parameter is out of range for a clock in nanoseconds.
     pub fn new(spec: Spec) -> Result<Self, SpecError> {
-        AnyPolicy::new(spec, 1_000_000_000).map(Self::with_policy)
+        let policy = AnyPolicy::new(spec.clone(), 1_000_000_000).map_err(|error| spec.explain(error))?;
+        Ok(Self::with_policy(policy))
     }
 
     /// Changes the policy. The new one takes over what is held. `ring`: `None` if the queue is not running.
@@ -94,7 +97,7 @@ impl<E> Delivery<E> {
         now: u64,
         spec: Spec,
     ) -> Result<Result<Decision, R::Broken>, SpecError> {
-        let decision = self.policy.reconfigure(spec, now)?;
+        let decision = self.policy.reconfigure(spec.clone(), now).map_err(|error| spec.explain(error))?;
         self.posts_late = self.policy.posts_late();
         let Some(ring) = ring else { return Ok(Ok(decision)) };
         if !self.posts_late
@@ -117,6 +120,20 @@ impl<E> Delivery<E> {
         let decision = self.policy.set_by_host(now, aggregation);
         self.act(ring, now, decision)
     }
+
+    /// Forgets what was counted.
+    pub fn reset_stats(&mut self) {
+        self.stats = DeliveryStats::default();
+        self.policy.reset_stats();
+    }
+}
+
+impl<E, P: Policy> Delivery<E, Counted<P>> {
+    /// Forgets what was counted.
+    pub fn reset_stats(&mut self) {
+        self.stats = DeliveryStats::default();
+        self.policy.reset_stats();
+    }
 }
 
 impl<E, P: Policy> Delivery<E, P> {
@@ -126,9 +143,7 @@ impl<E, P: Policy> Delivery<E, P> {
         let (unposted, held_since, stats) = Default::default();
         Self { unposted, held_since, stats, posts_late: policy.posts_late(), is_newest_posted: false, policy }
     }
-}
 
-impl<E, P: Policy + ?Sized> Delivery<E, P> {
     /// The policy, read-only.
     #[must_use]
     pub const fn policy(&self) -> &P {
@@ -154,8 +169,8 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
     }
 
     /// A request is submitted. Returns its mark, which the caller passes when the request completes or is cancelled.
-    pub fn on_submit(&mut self, now: u64, clues: &Clues) -> Mark {
-        self.policy.on_submit(now, clues)
+    pub fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
+        self.policy.on_submit(now, submission)
     }
 
     /// Interrupts without a decision, for completions that were posted earlier, for example by an earlier process.
@@ -287,12 +302,6 @@ impl<E, P: Policy + ?Sized> Delivery<E, P> {
         self.policy.reset_tracking();
         self.unposted.clear();
         self.held_since.clear();
-    }
-
-    /// Forgets what was counted.
-    pub fn reset_stats(&mut self) {
-        self.stats = DeliveryStats::default();
-        self.policy.reset_stats();
     }
 
     fn act<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64, decision: Decision) -> Result<Decision, R::Broken> {

@@ -1,7 +1,7 @@
 //! The order at the ring, and what is held, over a ring that writes down what is done to it.
 
 use coalesce_delivery::{Delivery, DeliveryStats, Ring};
-use coalesce_policy::{Class, Clues, Completion, Decision, Hint, HoldReason, Mark, Policy as _, Reason};
+use coalesce_policy::{Class, Completion, Decision, Hint, HoldReason, Mark, Policy as _, Reason, Submission};
 
 /// What was done to a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ const NOTHING_HELD: Decision = Decision::Hold(HoldReason::NothingHeld);
 const FLUSH: Decision = Decision::Deliver(Reason::Flush);
 
 const PLAIN: Completion =
-    Completion { mark: Mark::of(Hint::Plain), cif: 9, outstanding: 0, class: Class::Io, slice_end: None, before: 0 };
+    Completion { mark: Mark::of(Hint::Plain), cif: 9, outstanding: 0, class: Class::Io, slice_end: None };
 const URGENT: Completion = Completion { mark: Mark::of(Hint::Urgent), ..PLAIN };
 
 fn delivery(policy: &str) -> Delivery<u32> {
@@ -176,8 +176,8 @@ fn a_reset_delivers_what_is_held() {
 fn a_barrier_does_not_wait_for_a_cancelled_request() {
     for is_reset in [false, true] {
         let (mut delivery, mut ring) = (delivery("cint:barrier=strict,in_flight=off"), Slots::default());
-        let [first, barrier] =
-            [Hint::Plain, Hint::Barrier].map(|hint| delivery.on_submit(0, &Clues { hint, ..Clues::default() }));
+        let [first, barrier] = [Hint::Plain, Hint::Barrier]
+            .map(|hint| delivery.on_submit(0, &Submission { hint, ..Submission::default() }));
         let completion = Completion { mark: barrier, ..PLAIN };
         assert_eq!(delivery.complete(&mut ring, 1000, 2, &completion), Ok(BURST));
         let (decision, reason) = if is_reset {

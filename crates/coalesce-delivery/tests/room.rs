@@ -148,7 +148,7 @@ proptest! {
             let uncovered = posted - controller.queue.covered + unposted;
             prop_assert!(posted + unposted <= size);
             prop_assert!(!controller.is_full() || uncovered == 0, "{} of {} are held", uncovered, size);
-            prop_assert!(controller.delivery.policy().held() >= uncovered as u64);
+            prop_assert!(controller.delivery.policy().held() >= uncovered as u32);
         }
         let _ = controller.delivery.flush(&mut controller.queue, controller.now).unwrap();
         controller.reap(size);

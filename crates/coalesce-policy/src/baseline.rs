@@ -1,7 +1,8 @@
 //! The policies that users would pick instead: for comparison. Their flaws are part of them.
 //!
-//! A machine here has the same verbs as the cores, and is as careful about time, but it has no proofs.
+//! They are as careful about time as the cores, but have no proofs.
 
+mod always;
 mod batch;
 mod dim;
 mod nvme;
@@ -10,17 +11,18 @@ mod spdk_vhost;
 pub use nvme::{Aggregation, NvmeParams};
 pub use spdk_vhost::SpdkVhostParams;
 
+pub(crate) use always::Always;
 pub(crate) use batch::Batch;
 pub(crate) use dim::Dim;
 pub(crate) use nvme::Nvme;
 pub(crate) use spdk_vhost::SpdkVhost;
 
-use crate::{Decision, HoldReason, Reason};
+use coalesce_decision::{Decision, HoldReason, Reason};
 
 /// What a baseline holds, and since when, on a clock that may go back.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    count: u64,
+    count: u32,
     first: u64,
     last: u64,
 }
@@ -38,7 +40,7 @@ impl Held {
         if self.count == 0 {
             self.first = self.last;
         }
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         Decision::Hold(reason)
     }
 

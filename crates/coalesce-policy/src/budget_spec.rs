@@ -1,7 +1,7 @@
 //! Parameters of the latency budget as users choose them.
 
 use crate::hint_spec::HintSpec;
-use crate::hints::HintSources;
+use coalesce_decision::{ConfigError, HintSources};
 
 /// Parameters of the latency budget, and how a target finds hints for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,5 +36,9 @@ impl BudgetSpec {
     pub fn params(&self, tick_hz: u64) -> budget_core::Params {
         let Self { budget, max_hold_ns, thr, hints } = *self;
         budget_core::Params { tick_hz, budget, max_hold_ns, thr, ooo: hints.ooo, storm: hints.storm() }
+    }
+
+    pub(crate) fn config(&self, tick_hz: u64) -> Result<budget_core::Config, ConfigError> {
+        budget_core::Config::new(self.params(tick_hz))
     }
 }

@@ -1,6 +1,7 @@
 //! Parameters of cinterrupts as users choose them.
 
 use crate::hint_spec::HintSpec;
+use coalesce_decision::ConfigError;
 
 /// Parameters of cinterrupts, and how a target finds hints for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,10 @@ impl CintSpec {
             storm: self.hints.storm(),
             in_flight: self.in_flight,
         }
+    }
+
+    pub(crate) fn config(&self, tick_hz: u64) -> Result<cint_core::Config, ConfigError> {
+        cint_core::Config::new(self.params(tick_hz))
     }
 
     /// The paper's parameters, made safe.

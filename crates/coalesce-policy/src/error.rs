@@ -1,6 +1,7 @@
 //! What can be wrong with a policy's text form, and with its parameters.
 
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 /// What is wrong with a policy's text form, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,4 +39,4 @@ impl fmt::Display for SpecError {
     }
 }
 
-impl std::error::Error for SpecError {}
+impl core::error::Error for SpecError {}

@@ -1,7 +1,7 @@
 //! Where an NVMe command carries its hint.
 
-use cint_core::{BothBits, Hint};
-use std::fmt;
+use coalesce_decision::{BothBits, Hint};
+use core::fmt;
 
 /// Two neighbouring bits of an NVMe read or write that carry its hint: the lower one is Urgent, the upper one is Barrier,
 /// both together are Urgent. The default is the paper's, `cdw12:16` (cinterrupts §4.2.1).
@@ -30,13 +30,14 @@ impl HintBits {
     /// The paper's: bits 17:16 of Command Dword 12.
     pub const DEFAULT: Self = Self(Some((Dword::Cdw12, 16)));
     /// The text forms.
+    #[cfg(feature = "text")]
     pub(crate) const ALLOWED: &str = "cdw12:16 to cdw12:24, cdw13:0 to cdw13:30, none";
 
     /// Reads the text form.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         const UNKNOWN: &str = "is unknown";
         if text == "none" {
             return Ok(Self(None));
@@ -85,9 +86,11 @@ impl fmt::Display for HintBits {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "text"))]
 mod tests {
     use super::{Hint, HintBits, SHIFT_MAX};
+    use alloc::format;
+    use alloc::string::ToString as _;
 
     #[test]
     fn the_text_says_which_bits_count() {

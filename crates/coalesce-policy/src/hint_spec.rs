@@ -1,8 +1,7 @@
 //! Parameters of both policies that decide by hints: where hints come from, and what they may do.
 
 use crate::hint_bits::HintBits;
-use crate::hints::HintSources;
-use cint_core::{Barriers, StormParams};
+use coalesce_decision::{Barriers, HintSources, StormParams};
 
 /// Where hints come from, and what they may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,269 +1,186 @@
-//! A core that decides by hints, as a policy: where its hints come from, and strict Barriers.
+//! Hints that nobody said: what an unmodified guest gives away about who waits for a request.
 
-use crate::Decision;
-use crate::completion::{Class, Completion};
-use crate::hint_spec::HintSpec;
-use crate::hints::{Clues, HintCounts, HintSources};
-use crate::machine::Machine;
-use crate::mark::Mark;
-use crate::policy::{Spent, Submissions};
-use cint_core::{Barriers, Cint, Hint, Tracker};
-use coalesce_decision::{ConfigError, Event};
+use coalesce_decision::{
+    Completion, Decision, Event, Hint, HintSource, HintSources, Mark, Policy, Submission, Submissions, forward,
+};
 
-/// Submitter groups of a strict Barrier, and words of 64 commands in the window of each.
-pub(crate) type StrictTracker = Tracker<16, 16>;
-
-/// What a core is asked. The verbs are those of [`Policy`](crate::Policy).
-pub(crate) trait Core {
-    /// Its checked parameters.
-    type Config;
-
-    fn new(config: Self::Config) -> Self;
-
-    fn reconfigure(&mut self, config: Self::Config, now: u64) -> Result<Decision, ConfigError>;
-
-    /// Whether it needs submissions although it tracks no strict Barriers and infers no hints.
-    const WANTS_SUBMIT: bool;
-
-    /// `count` commands were submitted; `outstanding` are so after the last of them.
-    fn on_submit(&mut self, _now: u64, _outstanding: u32, _count: u32) {}
-
-    /// A command completed, which means `event`.
-    fn decide(&mut self, now: u64, event: Event, completion: &Completion) -> Decision;
-
-    /// An interrupt is decided upon. It delivers `left` more completions, too, the last of which is `last` and means `event`.
-    fn ride(&mut self, _now: u64, _left: u16, _event: Event, _last: &Completion) {}
-
-    fn deadline(&self) -> Option<u64>;
-
-    fn on_deadline(&mut self, now: u64) -> Decision;
-
-    fn wants_batch_end(&self) -> bool {
-        false
-    }
-
-    fn on_batch_end(&mut self, now: u64) -> Decision {
-        self.on_deadline(now)
-    }
-
-    fn flush(&mut self, now: u64) -> Decision;
-
-    fn on_consumed(&mut self, now: u64);
-
-    /// A command was aborted, which means `event`.
-    fn on_cancel(&mut self, now: u64, event: Event) -> Decision;
-
-    /// Other requesters may come.
-    fn forget(&mut self) {}
-
-    fn held(&self) -> u32;
-
-    fn max_hold(&self) -> Option<u64>;
-
-    fn times_back(&self) -> u16 {
-        0
-    }
-
-    fn spent(&self) -> Option<Spent> {
-        None
-    }
-}
-
-/// A core and what its decisions need beside it.
+/// A policy that infers hints from what its guest does.
 #[derive(Clone, Debug)]
-pub(crate) struct Hinted<C> {
-    core: C,
-    sources: HintSources,
-    tracker: Option<Box<StrictTracker>>, // where Barriers are strict
+pub struct Hinted<P> {
+    policy: P,
+    sources: Option<HintSources>,
 }
 
-impl<C: Core> Hinted<C> {
-    pub(crate) fn new(config: C::Config, hints: &HintSpec) -> Self {
-        let tracker = (hints.barrier == Barriers::Strict).then(Box::default);
-        Self { core: C::new(config), sources: hints.sources, tracker }
+impl<P> Hinted<P> {
+    /// `sources`: where it may look; `None`: the policy does not look at hints.
+    pub const fn new(policy: P, sources: Option<HintSources>) -> Self {
+        Self { policy, sources }
     }
 
-    /// Takes other parameters with the same kind of Barriers. What is held and what was learned stay.
-    pub(crate) fn reconfigure(
-        &mut self,
-        config: C::Config,
-        hints: &HintSpec,
-        now: u64,
-    ) -> Result<Decision, ConfigError> {
-        let decision = self.core.reconfigure(config, now)?;
-        self.sources = hints.sources;
-        Ok(decision)
+    /// The policy.
+    #[must_use]
+    pub const fn get(&self) -> &P {
+        &self.policy
     }
 
-    /// What tracks strict Barriers.
-    pub(crate) const fn tracker(&mut self) -> Option<&mut Box<StrictTracker>> {
-        self.tracker.as_mut()
+    /// The policy, for a new configuration.
+    pub const fn get_mut(&mut self) -> &mut P {
+        &mut self.policy
     }
 
-    /// When a Barrier interrupts.
-    pub(crate) fn barriers(&self) -> Barriers {
-        if self.tracker.is_some() { Barriers::Strict } else { Barriers::Relaxed }
+    /// Where it may look from now on.
+    pub const fn set_sources(&mut self, sources: Option<HintSources>) {
+        self.sources = sources;
     }
 
-    /// What a completion means.
-    fn event(&mut self, completion: &Completion, hints: &mut HintCounts) -> Event {
-        let Completion { mark, cif, class, .. } = *completion;
-        let (hint, source) = mark.at_completion(self.sources, cif);
-        hints.count(source);
-        let hint = match class {
-            Class::Io => hint,
-            Class::Admin | Class::Failed => Hint::Urgent,
-        };
-        match &mut self.tracker {
-            Some(tracker) => tracker.on_completion(mark.ticket(), hint),
-            None => hint.into(),
+    /// Where nothing is in flight any more, nobody else will interrupt. What a requester said itself stays, and so does what
+    /// was inferred.
+    #[inline]
+    fn is_idle(&self, mark: Mark, cif: u32) -> bool {
+        let may_look = || self.sources.is_some_and(|sources| sources.has(HintSource::Idle));
+        cif == 1 && mark.event == Event::Plain && mark.source.is_none() && may_look()
+    }
+
+    /// A completion with the mark that counts. Apart, or what is usual copies it.
+    #[cold]
+    #[inline(never)]
+    fn on_idle(&mut self, now: u64, completion: &Completion) -> Decision
+    where
+        P: Policy,
+    {
+        let mark = self.mark_at(completion.mark, completion.cif);
+        self.policy.on_completion(now, &Completion { mark, ..*completion })
+    }
+}
+
+impl<P: Policy> Policy for Hinted<P> {
+    /// What its requester said counts; the sources are for those who said nothing.
+    fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
+        let mark = self.policy.on_submit(now, submission);
+        match (self.sources, submission.hint) {
+            (Some(sources), Hint::Plain) => {
+                let (event, source) = infer(sources, submission);
+                Mark { event, source, ..mark }
+            }
+            _ => mark,
         }
     }
-}
 
-impl<C: Core> Machine for Hinted<C> {
-    #[inline(never)] // or every other policy saves registers for it
-    fn on_completion(&mut self, now: u64, completion: &Completion, hints: &mut HintCounts) -> Decision {
-        let event = self.event(completion, hints);
-        self.core.decide(now, event, completion)
+    #[inline]
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        if self.is_idle(completion.mark, completion.cif) {
+            return self.on_idle(now, completion);
+        }
+        self.policy.on_completion(now, completion)
     }
 
-    fn deadline(&self) -> Option<u64> {
-        self.core.deadline()
+    fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
+        let mark = self.mark_at(last.mark, last.cif);
+        self.policy.on_covered(now, left, &Completion { mark, ..*last });
     }
 
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        self.core.on_deadline(now)
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        self.core.flush(now)
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        self.core.on_consumed(now);
-    }
-
-    fn held(&self) -> u64 {
-        self.core.held().into()
-    }
-
-    fn max_hold(&self) -> Option<u64> {
-        self.core.max_hold()
-    }
-
-    fn ride(&mut self, now: u64, left: u16, last: &Completion, hints: &mut HintCounts) {
-        let event = self.event(last, hints); // whatever it means, it is delivered
-        self.core.ride(now, left, event, last);
+    #[inline]
+    fn mark_at(&self, mark: Mark, cif: u32) -> Mark {
+        if self.is_idle(mark, cif) {
+            Mark { event: Event::Urgent, source: Some(HintSource::Idle), ..mark }
+        } else {
+            Mark { source: mark.source.filter(|_| self.sources.is_some()), ..mark }
+        }
     }
 
     fn wants_submit(&self) -> Submissions {
-        match &self.tracker {
-            Some(_) => Submissions::Each,
-            None if C::WANTS_SUBMIT || self.sources != HintSources::NONE => Submissions::Counted,
-            None => Submissions::None,
+        match self.policy.wants_submit() {
+            Submissions::None if self.sources.is_some_and(|sources| sources != HintSources::NONE) => {
+                Submissions::Counted
+            }
+            wanted => wanted,
         }
     }
 
-    fn on_submit(&mut self, now: u64, clues: &Clues) -> Mark {
-        self.core.on_submit(now, clues.outstanding, clues.before.saturating_add(1));
-        let ticket = self.tracker.as_mut().and_then(|tracker| tracker.on_submit(clues.group));
-        Mark::new(self.sources, clues, ticket)
-    }
+    forward!(self => self.policy; deadline, on_deadline, flush, on_consumed, held, wants_batch_end, on_batch_end, on_cancel,
+        on_schedule, on_deschedule, reset_tracking, posts_late, max_hold, may_hold, spent, times_back, untracked);
+}
 
-    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
-        match &mut self.tracker {
-            Some(tracker) => self.core.on_cancel(now, tracker.cancel(mark.ticket())),
-            None => self.flush(now),
-        }
-    }
+const CLASS_SHIFT: u16 = 13;
+const CLASS_REAL_TIME: u16 = 1;
+const CLASS_IDLE: u16 = 3;
 
-    fn reset_tracking(&mut self) {
-        if let Some(tracker) = &mut self.tracker {
-            tracker.reset_tracking();
-        }
-        self.core.forget();
-    }
-
-    fn untracked(&self) -> u32 {
-        self.tracker.as_ref().map_or(0, |tracker| tracker.untracked())
-    }
-
-    fn times_back(&self) -> u16 {
-        self.core.times_back()
-    }
-
-    fn spent(&self) -> Option<Spent> {
-        self.core.spent()
-    }
-
-    fn hint_of(&self, mark: Mark, cif: u32) -> Hint {
-        mark.at_completion(self.sources, cif).0
-    }
-
-    fn wants_batch_end(&self) -> bool {
-        self.core.wants_batch_end()
-    }
-
-    fn on_batch_end(&mut self, now: u64) -> Decision {
-        self.core.on_batch_end(now)
+/// What a request means that said no hint, and where it came from. Sources that are not in `sources` are not looked at.
+fn infer(sources: HintSources, submission: &Submission) -> (Event, Option<HintSource>) {
+    let class = submission.ioprio >> CLASS_SHIFT;
+    let is_batch =
+        submission.last_of_batch && submission.batch_len > 1 && submission.outstanding as usize == submission.batch_len;
+    let found = |source, applies| applies && sources.has(source);
+    if found(HintSource::Ioprio, class == CLASS_IDLE) {
+        (Event::Plain, Some(HintSource::Ioprio))
+    } else if found(HintSource::Flush, submission.flush) {
+        (Event::Urgent, Some(HintSource::Flush))
+    } else if found(HintSource::Fua, submission.durable) {
+        (Event::Urgent, Some(HintSource::Fua))
+    } else if found(HintSource::Ioprio, class == CLASS_REAL_TIME) {
+        (Event::Urgent, Some(HintSource::Ioprio))
+    } else if found(HintSource::Single, submission.outstanding == 1) {
+        (Event::Urgent, Some(HintSource::Single))
+    } else if found(HintSource::Batch, is_batch) {
+        (Event::Barrier, Some(HintSource::Batch))
+    } else {
+        (Event::Plain, None)
     }
 }
 
-impl Core for Cint {
-    type Config = cint_core::Config;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::Always;
 
-    const WANTS_SUBMIT: bool = false;
+    const NONE: Submission = Submission { ioprio: 0x4004, outstanding: 32, ..Submission::ALONE };
 
-    fn new(config: Self::Config) -> Self {
-        Self::new(config)
+    #[test]
+    fn each_source_is_found_and_can_be_switched_off() {
+        for (submission, event, source) in [
+            (Submission { flush: true, ..NONE }, Event::Urgent, HintSource::Flush),
+            (Submission { durable: true, ..NONE }, Event::Urgent, HintSource::Fua),
+            (Submission { ioprio: 0x2000, ..NONE }, Event::Urgent, HintSource::Ioprio),
+            (Submission { ioprio: 0x2007, ..NONE }, Event::Urgent, HintSource::Ioprio),
+            (Submission { ioprio: 0x6000, outstanding: 1, ..NONE }, Event::Plain, HintSource::Ioprio),
+            (Submission { outstanding: 1, ..NONE }, Event::Urgent, HintSource::Single),
+            (Submission { batch_len: 4, outstanding: 4, ..NONE }, Event::Barrier, HintSource::Batch),
+        ] {
+            assert_eq!(infer(HintSources::ALL, &submission), (event, Some(source)), "{submission:?}");
+            let others = HintSource::ALL.iter().filter(|other| **other != source);
+            let without = others.fold(HintSources::NONE, |set, other| set.with(*other));
+            assert_ne!(infer(without, &submission).1, Some(source), "{submission:?}");
+        }
+        for submission in [
+            NONE,
+            Submission { outstanding: 2, ..NONE },
+            Submission { batch_len: 4, ..NONE },
+            Submission { batch_len: 4, last_of_batch: false, outstanding: 4, ..NONE },
+            Submission { ioprio: 0, ..NONE },
+        ] {
+            assert_eq!(infer(HintSources::ALL, &submission), (Event::Plain, None), "{submission:?}");
+        }
     }
 
-    fn reconfigure(&mut self, config: Self::Config, now: u64) -> Result<Decision, ConfigError> {
-        self.reconfigure(config, now)
+    fn at_completion(sources: HintSources, mark: Mark, cif: u32) -> Mark {
+        Hinted::new(Always, Some(sources)).mark_at(mark, cif)
     }
 
-    fn decide(&mut self, now: u64, event: Event, completion: &Completion) -> Decision {
-        self.on_completion(now, event, Some(completion.cif))
+    #[test]
+    fn the_last_in_flight_is_urgent_unless_it_is_idle_class() {
+        let (all, plain) = (HintSources::ALL, Mark::default());
+        let idle = Mark { event: Event::Urgent, source: Some(HintSource::Idle), ..plain };
+        assert_eq!(at_completion(all, plain, 1), idle);
+        assert_eq!(at_completion(all, plain, 2), plain);
+        let idle_class = Mark { source: Some(HintSource::Ioprio), ..plain };
+        assert_eq!(at_completion(all, idle_class, 1), idle_class);
+        assert_eq!(at_completion(HintSources::EXPLICIT, plain, 1), plain);
     }
 
-    fn deadline(&self) -> Option<u64> {
-        self.deadline()
-    }
-
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        self.on_deadline(now)
-    }
-
-    fn wants_batch_end(&self) -> bool {
-        self.config().waits_for_batch_end()
-    }
-
-    fn on_batch_end(&mut self, now: u64) -> Decision {
-        self.on_batch_end(now)
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        self.flush(now)
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        self.on_consumed(now);
-    }
-
-    fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
-        self.on_cancel(now, event)
-    }
-
-    fn held(&self) -> u32 {
-        self.held()
-    }
-
-    fn max_hold(&self) -> Option<u64> {
-        self.config().max_hold()
-    }
-
-    fn times_back(&self) -> u16 {
-        self.times_back()
+    #[test]
+    fn what_a_requester_said_stays() {
+        for said in [Hint::Barrier, Hint::Urgent] {
+            assert_eq!(at_completion(HintSources::ALL, Mark::of(said), 1), Mark::of(said));
+        }
     }
 }

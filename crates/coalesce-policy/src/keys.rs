@@ -6,10 +6,12 @@ use crate::cint_spec::CintSpec;
 use crate::error::SpecError;
 use crate::hint_bits::HintBits;
 use crate::hint_spec::HintSpec;
-use crate::hints::{HintSource, HintSources};
 use crate::value::{Malformed, Value, duration, number, percent};
-use cint_core::Barriers;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
 use coalesce_decision::ticks::TICKS_MAX;
+use coalesce_decision::{Barriers, HintSource, HintSources};
 
 /// What a key takes.
 #[derive(Clone, Copy)]
@@ -72,7 +74,7 @@ impl Kind {
     fn in_range(
         self,
         value: Result<Value, Malformed>,
-        range: std::ops::RangeInclusive<u64>,
+        range: core::ops::RangeInclusive<u64>,
         text: &str,
     ) -> Result<Value, String> {
         match value {

@@ -1,6 +1,8 @@
 //! Values in a policy's text form: numbers, durations, switches and choices.
 
-use std::fmt;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
 
 /// Units of a duration, the largest first.
 pub(crate) const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];

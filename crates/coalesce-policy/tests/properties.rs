@@ -3,46 +3,23 @@
 use std::collections::VecDeque;
 
 use coalesce_policy::{
-    AnyPolicy, Clues, Completion, Decision, Hint, HoldReason, Mark, MarkParts, Policy as _, Reason, Spec, Spent, Ticket,
+    AnyPolicy, Completion, Decision, Hint, HoldReason, Mark, Policy, Reason, Spec, Spent, Submission, forward,
 };
-use coalesce_testkit::{Mix, Policy, Promises, Submission, check_any};
+use coalesce_testkit::{Mix, Promises, Tested, check_any};
 use proptest::prelude::*;
 
 /// A policy under test, and others that it may change to.
+#[derive(Debug)]
 struct Any {
     policy: AnyPolicy,
     others: Vec<Spec>,
 }
 
-/// The kit gives a hint with a completion.
-fn mark(hint: Hint, ticket: Option<u64>) -> Mark {
-    MarkParts { hint, source: None, ticket: ticket.map(Ticket::from_number) }.into()
+impl Policy for Any {
+    forward!(self => self.policy; all);
 }
 
-impl Policy for Any {
-    fn on_completion(&mut self, now: u64, completion: coalesce_testkit::Completion) -> coalesce_testkit::Decision {
-        let hint = match completion.hint {
-            coalesce_testkit::Hint::Plain => Hint::Plain,
-            coalesce_testkit::Hint::Urgent => Hint::Urgent,
-            coalesce_testkit::Hint::Barrier => Hint::Barrier,
-        };
-        let coalesce_testkit::Completion { cif, outstanding, ticket, slice_end, .. } = completion;
-        let completion = Completion { mark: mark(hint, ticket), cif, outstanding, slice_end, ..Completion::default() };
-        self.policy.on_completion(now, &completion).into()
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.policy.deadline()
-    }
-
-    fn on_deadline(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.policy.on_deadline(now).into()
-    }
-
-    fn flush(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.policy.flush(now).into()
-    }
-
+impl Tested for Any {
     fn promises(&self) -> Promises {
         let bounded = self.policy.max_hold().is_some();
         let needs_batch_end = self.policy.wants_batch_end();
@@ -50,39 +27,9 @@ impl Policy for Any {
         Promises { hold_max: self.policy.max_hold(), needs_batch_end, needs_next_completion, ..Promises::default() }
     }
 
-    fn held(&self) -> Option<u64> {
-        Some(self.policy.held())
-    }
-
-    fn on_submit(&mut self, now: u64, Submission { group, outstanding }: Submission) -> Option<u64> {
-        let clues = Clues { group, outstanding, ..Clues::default() };
-        let MarkParts { ticket, .. } = self.policy.on_submit(now, &clues).into();
-        ticket.map(Ticket::to_number)
-    }
-
-    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> coalesce_testkit::Decision {
-        self.policy.on_cancel(now, mark(Hint::Plain, ticket)).into()
-    }
-
-    fn on_batch_end(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.policy.on_batch_end(now).into()
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        self.policy.on_consumed(now);
-    }
-
-    fn on_schedule(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.policy.on_schedule(now).into()
-    }
-
-    fn on_deschedule(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.policy.on_deschedule(now).into()
-    }
-
-    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<coalesce_testkit::Decision> {
+    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let spec = self.others.get(usize::from(choice))?.clone();
-        self.policy.reconfigure(spec, now).ok().map(Into::into)
+        self.policy.reconfigure(spec, now).ok()
     }
 }
 
@@ -121,7 +68,7 @@ fn warm(spec: &Spec) -> AnyPolicy {
     if is_budget(spec) {
         let mut held = 0;
         for now in (0..WARM).step_by(WARM_STEP) {
-            let mark = policy.on_submit(now, &Clues { outstanding: 32, ..Clues::default() });
+            let mark = policy.on_submit(now, &Submission { outstanding: 32, ..Submission::default() });
             let completion = Completion { mark, cif: 16, outstanding: 32, ..Completion::default() };
             held += u64::from(!policy.on_completion(now, &completion).is_deliver());
         }
@@ -140,7 +87,7 @@ fn serve_a_slow_guest(policy: &mut AnyPolicy, mut now: u64) -> u64 {
     for _ in 0..2000 {
         for outstanding in 1..=8 {
             now += 10;
-            let mark = policy.on_submit(now, &Clues { outstanding, ..Clues::default() });
+            let mark = policy.on_submit(now, &Submission { outstanding, ..Submission::default() });
             let completion = Completion { mark, cif: 1, outstanding, ..Completion::default() };
             now += if policy.on_completion(now + 5, &completion).is_deliver() { 10 } else { 0 };
         }
@@ -159,7 +106,7 @@ fn a_reset_forgets_the_depth() {
     let mut now = serve_a_slow_guest(&mut policy, 0);
     let mut holds = |policy: &mut AnyPolicy| {
         now += 10;
-        let mark = policy.on_submit(now, &Clues::default());
+        let mark = policy.on_submit(now, &Submission::default());
         let one = Completion { mark, cif: 1, outstanding: 1, ..Completion::default() };
         let holds = !policy.on_completion(now + 5, &one).is_deliver();
         let _ = policy.flush(now + 6);
@@ -177,7 +124,7 @@ fn a_reset_ends_a_trial() {
     let mut now = serve_a_slow_guest(&mut policy, 0);
     let mut one = |policy: &mut AnyPolicy| {
         now += 10;
-        let mark = policy.on_submit(now, &Clues { outstanding: 8, ..Clues::default() });
+        let mark = policy.on_submit(now, &Submission { outstanding: 8, ..Submission::default() });
         policy.on_completion(now + 5, &Completion { mark, cif: 1, outstanding: 8, ..Completion::default() })
     };
     let tried = Decision::Deliver(Reason::Slowdown);
@@ -213,12 +160,12 @@ fn share_of_a_budget(text: &str) -> u64 {
             held = 0;
             while in_flight < 32 {
                 in_flight += 1;
-                policy.on_submit(now, &Clues { outstanding: in_flight, ..Clues::default() });
+                policy.on_submit(now, &Submission { outstanding: in_flight, ..Submission::default() });
             }
         }
     }
     let spent = policy.spent().unwrap();
-    spent.held * 1_000_000 / spent.outstanding / u64::from(spent.budget)
+    spent.held * 1_000_000 / spent.outstanding / u64::from(policy.spec().budget().unwrap())
 }
 
 #[test]
@@ -258,7 +205,9 @@ impl Punctual {
     }
 
     fn submit(&mut self) {
-        let mark = self.policy.on_submit(self.now, &Clues { outstanding: self.outstanding() + 1, ..Clues::default() });
+        let mark = self
+            .policy
+            .on_submit(self.now, &Submission { outstanding: self.outstanding() + 1, ..Submission::default() });
         self.in_flight.push_back(mark);
     }
 
@@ -300,7 +249,8 @@ fn no_budget_is_overspent() {
             (0..completed).for_each(|_| shell.complete());
             (0..submitted).for_each(|_| shell.submit());
             let _ = shell.policy.on_deadline(shell.now); // nothing is due, but it brings the account up to date
-            let Spent { held, outstanding, budget, learning } = shell.policy.spent().unwrap();
+            let Spent { held, outstanding, learning } = shell.policy.spent().unwrap();
+            let budget = shell.policy.spec().budget().unwrap();
             prop_assert_eq!(held, shell.held_time, "{}", text);
             prop_assert!(held * 10_000 <= outstanding * u64::from(budget) + learning * 10_000, "{text}: {held} of {outstanding}");
         }
@@ -342,7 +292,7 @@ fn completions_may_come_together() {
             now += ticks * ticks * ticks;
             let last = Completion { mark: Mark::of(hint), cif, ..Completion::default() };
             for policy in [&mut together, &mut apart] {
-                let _ = policy.on_submit(now, &Clues { outstanding: 32, ..Clues::default() });
+                let _ = policy.on_submit(now, &Submission { outstanding: 32, ..Submission::default() });
             }
             let may_hold = together.may_hold();
             if !may_hold && before > 15 {
@@ -351,7 +301,7 @@ fn completions_may_come_together() {
                 apart = together.clone();
                 continue;
             }
-            let decision = together.on_completion(now, &Completion { before, ..last });
+            let decision = together.on_completions(now, before, &last);
             prop_assert!(may_hold || decision.is_deliver(), "{text}: {decision:?}");
             let may_wait = hint != Hint::Urgent || decision == Decision::Hold(HoldReason::Storm);
             prop_assert!(!is_budget || may_wait || decision.is_deliver(), "{text}: {decision:?}");
@@ -381,7 +331,7 @@ fn completions_may_come_together() {
 fn tickets_are_not_given_twice() {
     let [strict, relaxed] = ["cint:barrier=strict", "cint"].map(|text| text.parse::<Spec>().unwrap());
     let mut policy = AnyPolicy::new(strict.clone(), TICK_HZ).unwrap();
-    let submit = |policy: &mut AnyPolicy| policy.on_submit(1, &Clues::default());
+    let submit = |policy: &mut AnyPolicy| policy.on_submit(1, &Submission::default());
     let old = [(); 10].map(|()| submit(&mut policy));
     let nothing = Decision::Hold(HoldReason::NothingHeld);
     assert_eq!(policy.reconfigure(relaxed, 1), Ok(nothing));

@@ -128,7 +128,7 @@ fn says_what_is_wrong_and_what_is_allowed() {
 #[test]
 fn a_clock_can_be_too_slow() {
     let spec: Spec = "cint:storm=100k".parse().unwrap();
-    let error = AnyPolicy::new(spec, 32_768).unwrap_err();
+    let error = spec.explain(AnyPolicy::new(spec.clone(), 32_768).unwrap_err());
     assert_eq!(error.to_string(), "cint: storm=100000 is out of range for this clock; allowed: 1 to 6553");
 }
 

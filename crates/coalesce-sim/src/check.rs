@@ -81,18 +81,18 @@ pub struct Checker {
     last: u64, // when the last event was
     requests: Integral,
     held_time: HeldTime,
-    licensed: bool, // what is held now
-    has_budget: bool,
+    licensed: bool,      // what is held now
+    budget: Option<u16>, // its share, in basis points, as long as it must be kept to
     verdict: Verdict,
 }
 
 impl Checker {
-    /// A checker of a line whose policy promises to hold nothing longer than `bound` ns. `has_budget`: it also promises to
-    /// keep to its latency budget, if it has one.
+    /// A checker of a line whose policy promises to hold nothing longer than `bound` ns, and to keep to its latency `budget`, a
+    /// share in basis points (1/100 %), if it has one.
     #[must_use]
-    pub fn new(bound: Option<u64>, has_budget: bool) -> Self {
+    pub fn new(bound: Option<u64>, budget: Option<u16>) -> Self {
         Self {
-            has_budget,
+            budget,
             last: 0,
             requests: Integral::default(),
             held_time: HeldTime::default(),
@@ -111,7 +111,7 @@ impl Checker {
     /// A fault delays what is held now, and the policy cannot help it.
     pub fn excuse_held(&mut self) {
         self.excused = self.since.len();
-        self.has_budget = false;
+        self.budget = None;
     }
 
     /// The number of the requesters' requests changes by `by` at `now`, whatever the policy knows of them.
@@ -187,11 +187,10 @@ impl Checker {
 
     /// What the policy says of its latency budget, since the beginning, times in ns. What it may spend is a share of the
     /// requesters' time, and what it spent is what was seen here: of its own account, only what it held must be there in full.
-    pub fn check_budget(&mut self, at: u64, Spent { held, budget, learning, .. }: Spent) {
-        self.has_budget &= at < u64::MAX; // at the end of the clock a core takes everything for due, whatever it costs
-        if !self.has_budget {
-            return;
-        }
+    pub fn check_budget(&mut self, at: u64, Spent { held, learning, .. }: Spent) {
+        // At the end of the clock a core takes everything for due, whatever it costs.
+        self.budget = self.budget.filter(|_| at < u64::MAX);
+        let Some(budget) = self.budget else { return };
         let HeldTime { strict, licensed } = self.held_time;
         let requests = self.requests.until(at);
         let share = requests * u128::from(budget) / 10_000;
@@ -208,7 +207,7 @@ impl Checker {
             return;
         };
         self.wrong(at, wrong);
-        self.has_budget = false; // once is enough
+        self.budget = None; // once is enough
     }
 
     /// The end of the run: no command is in flight, every deadline was met, every poll of the device has ended.
@@ -257,9 +256,9 @@ impl Checker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coalesce_policy::{Hint, HoldReason, Reason};
+    use coalesce_policy::{Event as Meaning, HoldReason, Reason};
 
-    const COMPLETION: What = What::Completion { hint: Hint::Plain, cif: 1 };
+    const COMPLETION: What = What::Completion { hint: Meaning::Plain, cif: 1 };
     const HOLD: What = What::Hold { reason: HoldReason::Burst };
 
     const fn interrupt(covers: u32) -> What {
@@ -268,7 +267,7 @@ mod tests {
 
     /// What is said of these events, one every 10 ns, under a policy that holds nothing for more than 40 ns.
     fn verdict(events: &[What]) -> Verdict {
-        let mut checker = Checker::new(Some(40), true);
+        let mut checker = Checker::new(Some(40), None);
         for (at, what) in (0..).step_by(10).zip(events) {
             checker.see(Event { at, what: *what });
         }
@@ -307,7 +306,7 @@ mod tests {
     #[test]
     fn the_line_and_the_policy_must_agree() {
         for (policy, held, is_clean) in [(1, 1, true), (2, 1, true), (0, 1, false), (1, 0, false)] {
-            let mut checker = Checker::new(None, true);
+            let mut checker = Checker::new(None, None);
             checker.see(Event { at: 0, what: COMPLETION });
             checker.compare(0, policy, held);
             assert_eq!(checker.verdict().is_clean(), is_clean, "policy {policy}, line {held}");
@@ -316,7 +315,7 @@ mod tests {
 
     /// A hold of 100 ns for this reason, while requesters have `requests` requests from 0 to 107.
     fn held_100_ns(reason: HoldReason, requests: i64) -> Checker {
-        let mut checker = Checker::new(None, true);
+        let mut checker = Checker::new(None, Some(500));
         checker.change_requests(0, requests);
         checker.see(Event { at: 7, what: COMPLETION });
         checker.see(Event { at: 7, what: What::Hold { reason } });
@@ -326,7 +325,7 @@ mod tests {
         checker
     }
 
-    const SPENT: Spent = Spent { held: 100, outstanding: 0, budget: 500, learning: 47 };
+    const SPENT: Spent = Spent { held: 100, outstanding: 0, learning: 47 };
 
     /// The requesters' time decides, 1070 ns of which 5 % are 53; what the policy counts as outstanding does not.
     #[test]
@@ -334,7 +333,6 @@ mod tests {
         for (requests, spent, is_excused, wrong) in [
             (10, SPENT, false, 0),
             (10, Spent { learning: 46, ..SPENT }, false, 1),
-            (10, Spent { budget: 490, ..SPENT }, false, 1),
             (9, SPENT, false, 1),
             (9, Spent { outstanding: 1_000_000, ..SPENT }, false, 1),
             (10, Spent { held: 99, ..SPENT }, false, 1),

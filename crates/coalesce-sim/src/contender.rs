@@ -2,7 +2,7 @@
 
 use crate::published::Published;
 use coalesce_delivery::Delivery;
-use coalesce_policy::{AnyPolicy, Policy, Spec, SpecError};
+use coalesce_policy::{AnyPolicy, Counted, Policy, Spec, SpecError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,16 +39,22 @@ impl fmt::Display for Contender {
 }
 
 /// A delivery under any contender.
-pub(crate) type AnyDelivery<E> = Delivery<E, dyn Policy>;
+pub(crate) type AnyDelivery<E> = Delivery<E, Counted<Box<dyn Policy>>>;
 
 impl Contender {
-    /// Whether it keeps to a latency budget. A storm guard may exceed it.
-    pub(crate) fn has_budget(&self) -> bool {
+    /// Its latency budget, in basis points (1/100 %).
+    pub(crate) const fn budget(&self) -> Option<u16> {
         match self {
-            Self::Policy(spec) => {
-                spec.budget().is_some() && spec.hints().is_some_and(|hints| hints.storm_max_rate.is_none())
-            }
-            Self::Published(_) => false,
+            Self::Policy(spec) => spec.budget(),
+            Self::Published(_) => None,
+        }
+    }
+
+    /// The same, if it keeps to it. A storm guard may exceed it.
+    pub(crate) fn promised_budget(&self) -> Option<u16> {
+        match self {
+            Self::Policy(spec) if spec.hints().is_some_and(|hints| hints.storm_max_rate.is_none()) => spec.budget(),
+            _ => None,
         }
     }
 
@@ -57,15 +63,16 @@ impl Contender {
     ///
     /// # Errors
     /// A parameter that a clock in ns cannot carry.
-    pub(crate) fn delivery<E>(&self) -> Result<(Box<AnyDelivery<E>>, Option<u64>), SpecError> {
-        Ok(match self {
+    pub(crate) fn delivery<E>(&self) -> Result<(AnyDelivery<E>, Option<u64>), SpecError> {
+        let (policy, bound): (Box<dyn Policy>, _) = match self {
             Self::Policy(spec) => {
-                let delivery = Delivery::new(spec.clone())?;
-                let bound = bound(delivery.policy());
-                (Box::new(delivery), bound)
+                let policy = AnyPolicy::new(spec.clone(), TICK_HZ).map_err(|error| spec.explain(error))?;
+                let bound = bound(&policy);
+                (Box::new(policy), bound)
             }
-            Self::Published(published) => (published.delivery(), None),
-        })
+            Self::Published(published) => (published.policy(), None),
+        };
+        Ok((Delivery::with_policy(Counted::new(policy)), bound))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What happened on an interrupt line, one event after the other: for checkers, and for time lines in reports.
 
-use coalesce_policy::{Hint, HoldReason, Reason, Spent};
+use coalesce_policy::{Event as Meaning, HoldReason, Reason, Spent};
 use serde::{Serialize, Serializer};
 
 /// Something that happened on a line.
@@ -19,9 +19,9 @@ pub struct Event {
 pub enum What {
     /// A command completed.
     Completion {
-        /// What its requester said, or what was inferred.
-        #[serde(serialize_with = "hint_name")]
-        hint: Hint,
+        /// What it means: what its requester said, or what was inferred.
+        #[serde(serialize_with = "event_name")]
+        hint: Meaning,
         /// Commands in flight, counting it.
         cif: u32,
     },
@@ -59,19 +59,9 @@ pub enum What {
     },
 }
 
-/// The name of a hint in traces and reports.
-#[must_use]
-pub const fn name_of(hint: Hint) -> &'static str {
-    match hint {
-        Hint::Plain => "plain",
-        Hint::Urgent => "urgent",
-        Hint::Barrier => "barrier",
-    }
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn hint_name<S: Serializer>(hint: &Hint, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(name_of(*hint))
+fn event_name<S: Serializer>(event: &Meaning, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(event.name())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -95,6 +85,8 @@ pub struct State {
     pub deadline: Option<u64>,
     /// What a latency budget has spent.
     pub spent: Option<Spent>,
+    /// The share of the requests' time that it allows so far, in ns.
+    pub allowed: u64,
 }
 
 /// The events of a part of a run.

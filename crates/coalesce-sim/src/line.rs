@@ -12,7 +12,9 @@ use crate::check::{Checker, Verdict};
 use crate::contender::{AnyDelivery, Contender};
 use crate::event::{Event, State, Timeline, What};
 use coalesce_delivery::Delivery;
-use coalesce_policy::{Class, Clues, Completion, Decision, HintCounts, Mark, Reason, SpecError, Spent, Stats};
+use coalesce_policy::{
+    Class, Completion, Decision, HintCounts, Mark, Policy as _, Reason, SpecError, Spent, Stats, Submission,
+};
 use hdrhistogram::Histogram;
 use ring::{Completed, ConsumerRing, Delivered};
 use std::convert::Infallible;
@@ -38,7 +40,7 @@ pub struct Interrupt {
 /// Takes completions of entries `T`, and interrupts.
 #[derive(Debug)]
 pub struct Line<T> {
-    delivery: Box<AnyDelivery<Completed<T>>>,
+    delivery: AnyDelivery<Completed<T>>,
     ring: ConsumerRing<T>,
     clock: i64, // the delivery's clock is so far ahead
     in_flight: u32,
@@ -47,6 +49,7 @@ pub struct Line<T> {
     held_time: u128,
     checker: Checker,
     spent_before: Spent, // until the statistics were reset
+    budget: u16,         // in basis points; 0: none
     timeline: Option<Timeline>,
 }
 
@@ -65,8 +68,9 @@ impl<T> Line<T> {
             consumed: 0,
             delay: Histogram::new(3).expect("three digits are allowed"),
             held_time: 0,
-            checker: Checker::new(bound, contender.has_budget()),
+            checker: Checker::new(bound, contender.promised_budget()),
             spent_before: Spent::default(),
+            budget: contender.budget().unwrap_or(0),
             timeline: None,
         })
     }
@@ -82,10 +86,10 @@ impl<T> Line<T> {
     }
 
     /// A command is submitted. How many are outstanding is known here.
-    pub fn submit(&mut self, now: u64, clues: &Clues) -> Mark {
+    pub fn submit(&mut self, now: u64, submission: &Submission) -> Mark {
         self.in_flight += 1;
         let there = self.delivery_time(now);
-        self.delivery.on_submit(there, &Clues { outstanding: self.outstanding(), ..*clues })
+        self.delivery.on_submit(there, &Submission { outstanding: self.outstanding(), ..*submission })
     }
 
     /// A command completed, posted as `entry`. `slice_end`: when the guest's timeslice ends, if it is known. One whose
@@ -102,9 +106,9 @@ impl<T> Line<T> {
         self.in_flight = cif;
         let outstanding = self.outstanding();
         self.in_flight = cif - 1;
-        self.see(now, What::Completion { hint: self.delivery.policy().hint_of(mark, cif), cif });
+        self.see(now, What::Completion { hint: self.delivery.policy().mark_at(mark, cif).event, cif });
         let slice_end = slice_end.map(|end| self.delivery_time(end));
-        let completion = Completion { mark, cif, outstanding, class, slice_end, before: 0 };
+        let completion = Completion { mark, cif, outstanding, class, slice_end };
         let there = self.delivery_time(now);
         let decision = self.delivery.complete(&mut self.ring, there, (now, entry), &completion);
         self.observe(now, decision)
@@ -343,7 +347,7 @@ impl<T> Line<T> {
             Decision::DeliverUrgent => (What::Interrupt { reason: Reason::Urgent, covers }, Some(Reason::Urgent)),
         };
         self.see(now, what);
-        self.checker.compare(now, self.delivery.policy().held(), self.held());
+        self.checker.compare(now, self.delivery.policy().held().into(), self.held());
         self.checker.check_budget(now, self.spent());
         let reason = reason.filter(|_| delivered == Some(Delivered::Interrupt));
         reason.map(|reason| Interrupt { reason, covers })
@@ -353,11 +357,14 @@ impl<T> Line<T> {
         let event = Event { at, what };
         self.checker.see(event);
         if self.timeline.is_some() {
+            let spent = self.spent();
+            let allowed = u128::from(spent.outstanding) * u128::from(self.budget) / 10_000;
             let state = State {
                 in_flight: self.in_flight,
                 held: self.held(),
                 deadline: self.deadline(),
-                spent: self.delivery.policy().spent().map(|_| self.spent()),
+                spent: self.delivery.policy().spent().map(|_| spent),
+                allowed: u64::try_from(allowed).unwrap_or(u64::MAX),
             };
             self.timeline.iter_mut().for_each(|timeline| timeline.see(event, state));
         }

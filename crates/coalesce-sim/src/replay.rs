@@ -13,7 +13,9 @@ use crate::contender::{Contender, TICK_HZ};
 use crate::event::{Event, Timeline};
 use crate::line::{Interrupt, Line, record};
 use anyhow::{Result, bail};
-use coalesce_policy::{AnyPolicy, CintSpec, Class, Clues, Hint, Mark, Policy as _, Spec, SpecError, Stats};
+use coalesce_policy::{
+    AnyPolicy, CintSpec, Class, Event as Meaning, Mark, Policy as _, Spec, SpecError, Stats, Submission,
+};
 use hdrhistogram::Histogram;
 use optimum::{Load, Terms, Wanted};
 use trace::{Moment, Op, Request, Step, Trace};
@@ -73,8 +75,8 @@ impl Replayed {
         match step.what {
             Moment::Submit { request, batch_len, last_of_batch } => {
                 queue.advance(at.saturating_add(1), &mut self.latency);
-                let clues = Clues { batch_len, last_of_batch, ..clues_of(&request) };
-                let command = (queue.line.submit(at, &clues), at);
+                let submission = Submission { batch_len, last_of_batch, ..submission_of(&request) };
+                let command = (queue.line.submit(at, &submission), at);
                 queue.line.change_requests(at, 1);
                 keep(&mut self.commands, step.slot, command);
             }
@@ -139,13 +141,13 @@ impl Replayed {
     }
 }
 
-fn clues_of(request: &Request) -> Clues {
-    Clues {
+fn submission_of(request: &Request) -> Submission {
+    Submission {
         hint: request.hint,
         flush: request.op == Op::Flush,
         durable: request.durable,
         ioprio: request.ioprio,
-        ..Clues::default()
+        ..Submission::default()
     }
 }
 
@@ -162,13 +164,14 @@ fn keep<T: Default + Clone>(commands: &mut Vec<T>, slot: Option<usize>, command:
 struct Yardstick {
     wanted: Wanted,
     loads: Vec<Load>,
-    judge: AnyPolicy,           // what it takes for urgent is
-    commands: Vec<(Hint, u64)>, // by slot: with the time of submission
+    judge: AnyPolicy,              // what it takes for urgent is
+    commands: Vec<(Meaning, u64)>, // by slot: with the time of submission
 }
 
 impl Yardstick {
     fn new(wanted: Wanted) -> Result<Self, SpecError> {
-        let judge = AnyPolicy::new(Spec::Cint(CintSpec::DEFAULT), TICK_HZ)?;
+        let spec = Spec::Cint(CintSpec::DEFAULT);
+        let judge = AnyPolicy::new(spec.clone(), TICK_HZ).map_err(|error| spec.explain(error))?;
         Ok(Self { wanted, loads: Vec::new(), judge, commands: Vec::new() })
     }
 
@@ -176,8 +179,8 @@ impl Yardstick {
     fn step(&mut self, step: &Step) -> Option<usize> {
         match step.what {
             Moment::Submit { request, .. } => {
-                let hint = self.judge.on_submit(step.at, &clues_of(&request)).hint();
-                keep(&mut self.commands, step.slot, (hint, step.at));
+                let event = self.judge.on_submit(step.at, &submission_of(&request)).event;
+                keep(&mut self.commands, step.slot, (event, step.at));
                 None
             }
             Moment::Complete { failed } => {
@@ -185,7 +188,7 @@ impl Yardstick {
                     self.loads.resize_with(step.queue + 1, Load::default);
                 }
                 let command = step.slot.and_then(|slot| self.commands.get(slot)).copied();
-                let is_urgent = failed || command.is_some_and(|(hint, _)| hint == Hint::Urgent);
+                let is_urgent = failed || command.is_some_and(|(event, _)| event == Meaning::Urgent);
                 let load = &mut self.loads[step.queue];
                 load.complete(step.at, command.map(|(_, since)| step.at - since), is_urgent);
                 load.newest_urgent()

@@ -25,7 +25,7 @@ fn lines(plans: impl Iterator<Item = Plan>, threads: usize) -> String {
 fn on_every_machine() {
     let policies = ["none", "nvme", "batch", "xen_as_published"].map(String::from);
     let lines = lines(SEEDS.map(|seed| Plan { policies: policies.to_vec(), ..fuzz::plan(seed) }), 1);
-    assert_eq!(digest(&lines), 15_838_886_640_324_997_803, "of {} bytes", lines.len());
+    assert_eq!(digest(&lines), 13_297_842_136_009_235_146, "of {} bytes", lines.len());
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub use file::{Lines, RecordFile};
 use crate::backend::Operation;
 use anyhow::{Context as _, Result, bail};
 use coalesce_load::counted;
-use coalesce_policy::{Decision, Hint};
+use coalesce_policy::{Decision, Event as Meaning};
 use nix::time::{ClockId, clock_gettime};
 use std::io::{Error, ErrorKind, PipeWriter, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ const CHUNKS_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Submit { id: usize, operation: Option<Operation>, bytes: u64, ioprio: u16 },
-    Complete { id: usize, failed: bool, hint: Hint, decision: Option<Decision> },
+    Complete { id: usize, failed: bool, hint: Meaning, decision: Option<Decision> },
     Interrupt(Decision),
 }
 
@@ -221,7 +221,7 @@ impl Recording {
     }
 
     /// Records a completion with the decision about it.
-    pub fn complete(&mut self, now: u64, id: usize, failed: bool, hint: Hint, decision: Option<Decision>) {
+    pub fn complete(&mut self, now: u64, id: usize, failed: bool, hint: Meaning, decision: Option<Decision>) {
         self.note(now, Event::Complete { id, failed, hint, decision });
     }
 
@@ -283,12 +283,7 @@ fn write_line(file: &mut impl Write, queue: &str, time: u64, what: Event) -> std
             }
         }
         Event::Complete { id, failed, hint, decision } => {
-            let hint = match hint {
-                Hint::Plain => "plain",
-                Hint::Urgent => "urgent",
-                Hint::Barrier => "barrier",
-            };
-            write!(file, "\"event\":\"complete\",\"id\":{id},\"hint\":\"{hint}\"")?;
+            write!(file, "\"event\":\"complete\",\"id\":{id},\"hint\":\"{}\"", hint.name())?;
             if failed {
                 write!(file, ",\"failed\":true")?;
             }

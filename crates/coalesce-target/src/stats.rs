@@ -99,8 +99,10 @@ pub struct BudgetStats {
     pub outstanding_ns: u64,
 }
 
-impl From<Spent> for BudgetStats {
-    fn from(Spent { held, outstanding, budget, .. }: Spent) -> Self {
+impl BudgetStats {
+    /// `budget`: the share, in basis points (1/100 %).
+    #[must_use]
+    pub fn new(budget: u16, Spent { held, outstanding, .. }: Spent) -> Self {
         Self {
             spent_percent: 100.0 * held as f64 / outstanding.max(1) as f64,
             limit_percent: f64::from(budget) / 100.0,
@@ -186,7 +188,7 @@ impl QueueStats {
         host: Option<HostSettings>,
         (policy, policy_since, counted_since): (String, SystemTime, SystemTime),
         (held, in_flight): (u64, usize),
-        (decisions, hints, spent): (&PolicyStats, &HintCounts, Option<Spent>),
+        (decisions, hints, budget): (&PolicyStats, &HintCounts, Option<BudgetStats>),
         delivery: &DeliveryStats,
         (device, poll): (DeviceStats, PollStats),
     ) -> Self {
@@ -203,8 +205,8 @@ impl QueueStats {
             in_flight: in_flight as u64,
             delivered: counted(decisions.delivered()),
             holds: counted(decisions.held()),
-            hints: counted(hints.by_source().into_iter()),
-            budget: spent.map(Into::into),
+            hints: counted(hints.by_source()),
+            budget,
             host: host.map(Into::into),
             hold_ns: HoldTimes::new(delivery.hold_ns()),
             device,

@@ -3,23 +3,23 @@
 //! Interrupt at the eighth completion, or 100 ticks after the first one held. The mistake is the most common one in
 //! this field: the timer restarts at each completion, so a steady trickle holds the first one for longer and longer.
 
-use coalesce_testkit::{Completion, Decision, Mix, Policy, Promises, try_check_any};
+use coalesce_testkit::{Completion, Decision, HoldReason, Mix, Policy, Promises, Reason, Tested, try_check_any};
 use proptest::strategy::{Just, Strategy};
 
 const COUNT: u32 = 8;
 const TIME: u64 = 100;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct CountAndTime {
     held: u32,
     armed: u64,
 }
 
 impl Policy for CountAndTime {
-    fn on_completion(&mut self, now: u64, _: Completion) -> Decision {
+    fn on_completion(&mut self, now: u64, _: &Completion) -> Decision {
         self.held += 1;
         self.armed = now; // the mistake: only where self.held == 1
-        if self.held == COUNT { self.flush(now) } else { Decision::Hold("count") }
+        if self.held == COUNT { self.flush(now) } else { Decision::Hold(HoldReason::Aggregate) }
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -27,13 +27,31 @@ impl Policy for CountAndTime {
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
-        if self.deadline().is_some_and(|deadline| deadline <= now) { self.flush(now) } else { Decision::Hold("early") }
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.flush(now)
+        } else {
+            Decision::Hold(HoldReason::Early)
+        }
     }
 
     fn flush(&mut self, _: u64) -> Decision {
-        if std::mem::take(&mut self.held) > 0 { Decision::Deliver("all") } else { Decision::Hold("nothing held") }
+        if std::mem::take(&mut self.held) > 0 {
+            Decision::Deliver(Reason::Count)
+        } else {
+            Decision::Hold(HoldReason::NothingHeld)
+        }
     }
 
+    fn on_consumed(&mut self, _: u64) {
+        self.held = 0;
+    }
+
+    fn held(&self) -> u32 {
+        self.held
+    }
+}
+
+impl Tested for CountAndTime {
     fn promises(&self) -> Promises {
         Promises { hold_max: Some(TIME), ..Promises::default() }
     }

@@ -3,7 +3,7 @@
 //!
 //!     cargo run -p coalesce-testkit --example pack -- OUTPUT vectors/*.jsonl
 
-use coalesce_testkit::{Call, Event, Hint};
+use coalesce_testkit::{Call, Event, Hint, Ticket};
 use serde_json::Value;
 use std::error::Error;
 use std::path::Path;
@@ -18,7 +18,7 @@ struct Packable {
     cif: u32,
     outstanding: u32,
     hint: Hint,
-    ticket: Option<u64>,
+    ticket: Option<Ticket>,
     slice_end: Option<u64>,
     choice: u8,
 }
@@ -111,7 +111,7 @@ impl Packed {
             Some(other) => return Err(format!("unknown decision {other}").into()),
         };
         self.u64(call.now);
-        for number in [call.ticket, call.slice_end, event.deadline] {
+        for number in [call.ticket.map(Ticket::to_number), call.slice_end, event.deadline] {
             self.u64(number.unwrap_or(NEVER));
         }
         self.u32(call.cif);

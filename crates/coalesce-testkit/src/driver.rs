@@ -1,6 +1,6 @@
 //! Plays operations to a policy and checks every answer against a model of the device and its consumer.
 
-use crate::{Completion, Decision, Hint, Op, Policy, Promises, Submission, When};
+use crate::{Completion, Decision, Hint, Mark, Op, Promises, Reason, Submission, Tested, Ticket, When};
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 
@@ -44,7 +44,7 @@ struct Held {
 }
 
 struct InFlight {
-    ticket: Option<u64>,
+    ticket: Option<Ticket>,
 }
 
 /// How many events of the trace a violation shows.
@@ -64,7 +64,7 @@ pub struct Driver<P> {
     latest: u64,        // before the clock went back; a policy may take it for the time
     slice_end: Option<u64>,
     in_flight: VecDeque<InFlight>,
-    stale: VecDeque<u64>,
+    stale: VecDeque<Ticket>,
     held: VecDeque<Held>,
     reaping: bool,
     covered: u32,       // and not reaped
@@ -93,7 +93,7 @@ pub struct Summary {
 ///
 /// # Errors
 /// The first rule that was broken.
-pub fn run<P: Policy>(policy: P, shell: Shell, start: u64, ops: &[Op]) -> Result<Summary, Violation> {
+pub fn run<P: Tested>(policy: P, shell: Shell, start: u64, ops: &[Op]) -> Result<Summary, Violation> {
     let mut driver = Driver::new(policy, shell, start);
     for op in ops {
         driver.apply(*op)?;
@@ -101,7 +101,12 @@ pub fn run<P: Policy>(policy: P, shell: Shell, start: u64, ops: &[Op]) -> Result
     driver.finish()
 }
 
-impl<P: Policy> Driver<P> {
+/// The mark of a command that was aborted.
+fn carrying(ticket: Option<Ticket>) -> Mark {
+    Mark { ticket, ..Mark::default() }
+}
+
+impl<P: Tested> Driver<P> {
     /// A device at rest.
     pub fn new(policy: P, shell: Shell, start: u64) -> Self {
         Self {
@@ -157,17 +162,17 @@ impl<P: Policy> Driver<P> {
             Op::Complete { which, hint, count } => (0..count).try_for_each(|_| self.complete(which, hint)),
             Op::Cancel { which } => {
                 let Some(command) = self.take(which) else { return Ok(()) };
-                let decision = self.policy.cancel(self.now, command.ticket);
+                let decision = self.policy.on_cancel(self.now, carrying(command.ticket));
                 self.retire(command.ticket);
                 self.decided("cancel", decision, None)
             }
             Op::BogusTicket { number, cancel } => {
                 let stale = self.stale.get(number as usize % STALE_MAX).copied();
-                let ticket = stale.or(Some(number));
+                let ticket = Some(stale.unwrap_or(Ticket::from_number(number)));
                 if !cancel {
                     return self.finish_command(ticket, Hint::Plain);
                 }
-                let decision = self.policy.cancel(self.now, ticket);
+                let decision = self.policy.on_cancel(self.now, carrying(ticket));
                 self.decided("cancel, bogus ticket", decision, None)
             }
             Op::ResetTracking => {
@@ -295,9 +300,10 @@ impl<P: Policy> Driver<P> {
     }
 
     fn submit(&mut self, group: u8) -> Result<(), Violation> {
-        let submission = Submission { group, outstanding: self.outstanding().saturating_add(1) };
-        let ticket = self.policy.on_submit(self.now, submission);
-        match ticket {
+        let outstanding = self.outstanding().saturating_add(1);
+        let Mark { ticket, .. } =
+            self.policy.on_submit(self.now, &Submission { group, outstanding, ..Submission::ALONE });
+        match ticket.map(Ticket::to_number) {
             Some(ticket) => self.note(format_args!("on_submit(group {group}) = ticket {ticket:#x}")),
             None => self.note(format_args!("submit")),
         }
@@ -333,23 +339,24 @@ impl<P: Policy> Driver<P> {
         Ok(())
     }
 
-    fn retire(&mut self, ticket: Option<u64>) {
+    fn retire(&mut self, ticket: Option<Ticket>) {
         self.stale.extend(ticket);
         self.stale.drain(..self.stale.len().saturating_sub(STALE_MAX));
     }
 
-    fn finish_command(&mut self, ticket: Option<u64>, hint: Hint) -> Result<(), Violation> {
+    fn finish_command(&mut self, ticket: Option<Ticket>, hint: Hint) -> Result<(), Violation> {
         let cif = u32::try_from(self.in_flight.len()).map_or(u32::MAX, |n| n.saturating_add(1));
         let outstanding = self.outstanding().saturating_add(1);
-        let completion = Completion { cif, outstanding, hint, ticket, slice_end: self.slice_end };
+        let mark = Mark { ticket, ..Mark::of(hint) };
+        let completion = Completion { mark, outstanding, slice_end: self.slice_end, ..Completion::with_cif(cif) };
         self.completions += 1;
         self.held.push_back(Held { posted: self.elapsed, urgent: hint == Hint::Urgent });
-        let decision = self.policy.on_completion(self.now, completion);
+        let decision = self.policy.on_completion(self.now, &completion);
         let mut event = format!("on_completion(cif {cif}, {hint:?}");
         if !self.reaping {
             let _ = write!(event, ", outstanding {outstanding}");
         }
-        if let Some(ticket) = ticket {
+        if let Some(ticket) = ticket.map(Ticket::to_number) {
             let _ = write!(event, ", ticket {ticket:#x}");
         }
         if let Some(slice_end) = self.slice_end {
@@ -366,15 +373,15 @@ impl<P: Policy> Driver<P> {
         match (before, decision) {
             (Some(deadline), Decision::Hold(reason)) if deadline <= now && held > 0 => Err(self.violation(
                 "a deadline that is met ends the hold",
-                format!("the deadline was {deadline}, on_deadline({now}) answered Hold({reason})"),
+                format!("the deadline was {deadline}, on_deadline({now}) answered Hold({})", reason.name()),
             )),
             (Some(deadline), Decision::Deliver(reason)) if deadline > now.max(self.latest) => Err(self.violation(
                 "an early on_deadline is harmless",
-                format!("the deadline was {deadline}, on_deadline({now}) answered Deliver({reason})"),
+                format!("the deadline was {deadline}, on_deadline({now}) answered Deliver({})", reason.name()),
             )),
             (None, Decision::Deliver(reason)) => Err(self.violation(
                 "a spurious on_deadline is harmless",
-                format!("there was no deadline, on_deadline({now}) answered Deliver({reason})"),
+                format!("there was no deadline, on_deadline({now}) answered Deliver({})", reason.name()),
             )),
             _ => self.repeat_deadline(decision),
         }
@@ -410,7 +417,7 @@ impl<P: Policy> Driver<P> {
                 }
                 Some(reason)
             }
-            Decision::DeliverUrgent(reason) => {
+            Decision::DeliverUrgent => {
                 if completing != Some(Hint::Urgent) {
                     self.note(format_args!("{event:<44} {decision:?}"));
                     return Err(self.violation(
@@ -420,7 +427,7 @@ impl<P: Policy> Driver<P> {
                 }
                 self.check_bounds()?;
                 self.cover(1);
-                Some(reason)
+                Some(Reason::Urgent)
             }
         };
         self.note(format_args!("{event:<44} {decision:?}"));
@@ -432,7 +439,7 @@ impl<P: Policy> Driver<P> {
     }
 
     /// Interrupts i and j: (i - j + 1) * interval <= elapsed between them + burst * interval.
-    fn check_rate(&mut self, reason: &'static str) -> Result<(), Violation> {
+    fn check_rate(&mut self, reason: Reason) -> Result<(), Violation> {
         let Promises { rate, unpaced, .. } = self.policy.promises();
         let Some(rate) = rate.filter(|_| !unpaced.contains(&reason)) else { return Ok(()) };
         let interval = i128::from(rate.interval);
@@ -489,9 +496,8 @@ impl<P: Policy> Driver<P> {
         if let Some(fault) = self.policy.fault() {
             return Err(self.violation("the policy agrees with itself", fault));
         }
-        if let Some(held) = self.policy.held()
-            && held != self.held.len() as u64
-        {
+        let held = self.policy.held();
+        if held as usize != self.held.len() {
             return Err(self.violation(
                 "completions = covered + held",
                 format!("the policy counts {held} held, {} are", self.held.len()),

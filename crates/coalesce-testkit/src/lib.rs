@@ -12,18 +12,24 @@
 //! 6. *Budget*: completions are held for no more than a share of the time that commands spend, if the policy promises one.
 //! 7. *Harmless deadlines*: early, repeated and needless calls of `on_deadline` change nothing.
 //!
-//! Implement [`Policy`] (four verbs), choose a [`Mix`], and hand both to [`check`]:
+//! A policy under test is a [`Policy`] that says what it promises, which is [`Tested`]. Choose a [`Mix`] of events, and hand
+//! both to [`check`]:
 //!
 //! ```
-//! use coalesce_testkit::{Completion, Decision, Mix, Policy, Promises, check};
+//! use coalesce_testkit::{Completion, Decision, HoldReason, Mix, Policy, Promises, Reason, Tested, check};
 //!
 //! /// Interrupt after every completion.
+//! #[derive(Debug)]
 //! struct None;
 //! impl Policy for None {
-//!     fn on_completion(&mut self, _: u64, _: Completion) -> Decision { Decision::Deliver("always") }
+//!     fn on_completion(&mut self, _: u64, _: &Completion) -> Decision { Decision::Deliver(Reason::Always) }
 //!     fn deadline(&self) -> Option<u64> { Option::None }
-//!     fn on_deadline(&mut self, _: u64) -> Decision { Decision::Hold("nothing held") }
-//!     fn flush(&mut self, _: u64) -> Decision { Decision::Hold("nothing held") }
+//!     fn on_deadline(&mut self, _: u64) -> Decision { Decision::Hold(HoldReason::NothingHeld) }
+//!     fn flush(&mut self, _: u64) -> Decision { Decision::Hold(HoldReason::NothingHeld) }
+//!     fn on_consumed(&mut self, _: u64) {}
+//!     fn held(&self) -> u32 { 0 }
+//! }
+//! impl Tested for None {
 //!     fn promises(&self) -> Promises { Promises { hold_max: Some(0), ..Promises::default() } }
 //! }
 //! check(&Mix::new([10]), 10_000, || None);
@@ -37,10 +43,13 @@ mod op;
 mod policy;
 mod trace;
 
+pub use coalesce_decision::{
+    Completion, Decision, Hint, HoldReason, Mark, Policy, Reason, Spent, Submission, Ticket, forward,
+};
 pub use driver::{Driver, Shell, Summary, Violation, run};
 pub use lockstep::Lockstep;
 pub use op::{Mix, Op, When};
-pub use policy::{Budget, Completion, Decision, Hint, Policy, Promises, Rate, Submission};
+pub use policy::{Budget, Promises, Rate, Tested};
 pub use trace::{Call, Event, Recorder, check_vector, record, replay};
 
 use proptest::strategy::{BoxedStrategy, Just, Strategy};
@@ -56,7 +65,7 @@ const SEQUENCE_LEN: usize = 200;
 ///
 /// # Panics
 /// With the shortest sequence found that breaks a rule.
-pub fn check<P: Policy>(mix: &Mix, operations: u32, policy: impl Fn() -> P) {
+pub fn check<P: Tested>(mix: &Mix, operations: u32, policy: impl Fn() -> P) {
     check_any(mix, operations, &Just(()).boxed(), |()| policy());
 }
 
@@ -67,7 +76,7 @@ pub fn check<P: Policy>(mix: &Mix, operations: u32, policy: impl Fn() -> P) {
 pub fn check_any<T, P>(mix: &Mix, operations: u32, choice: &BoxedStrategy<T>, policy: impl Fn(&T) -> P)
 where
     T: fmt::Debug,
-    P: Policy,
+    P: Tested,
 {
     if let Err(counterexample) = try_check_any(mix, operations, choice, policy) {
         panic!("{counterexample}");
@@ -86,7 +95,7 @@ pub fn try_check_any<T, P>(
 ) -> Result<(), Counterexample>
 where
     T: fmt::Debug,
-    P: Policy,
+    P: Tested,
 {
     let cases = operations.saturating_mul(times()) / (SEQUENCE_LEN as u32 / 2) / 2;
     for shell in [Shell::Punctual, Shell::Careless] {

@@ -1,22 +1,24 @@
 //! Two policies that must agree on everything.
 
-use crate::{Completion, Decision, Policy, Promises, Submission};
+use crate::{Completion, Decision, Mark, Policy, Promises, Spent, Submission, Tested};
+use coalesce_decision::forward;
 
 /// A machine and its reference, given the same events and compared after every call: decision, reason, deadline, count, account and
 /// promises.
+#[derive(Debug)]
 pub struct Lockstep<M, R> {
     machine: M,
     reference: R,
     fault: Option<String>,
 }
 
-impl<M: Policy, R: Policy> Lockstep<M, R> {
+impl<M: Tested, R: Tested> Lockstep<M, R> {
     /// Both must have the same configuration.
     pub const fn new(machine: M, reference: R) -> Self {
         Self { machine, reference, fault: None }
     }
 
-    fn both<T: PartialEq + std::fmt::Debug>(&mut self, verb: &str, call: impl Fn(&mut dyn Policy) -> T) -> T {
+    fn both<T: PartialEq + std::fmt::Debug>(&mut self, verb: &str, call: impl Fn(&mut dyn Tested) -> T) -> T {
         let (machine, reference) = (call(&mut self.machine), call(&mut self.reference));
         if machine != reference {
             self.disagree(verb, &machine, &reference);
@@ -29,7 +31,8 @@ impl<M: Policy, R: Policy> Lockstep<M, R> {
         if held != expected {
             self.disagree(&format!("held() after {verb}"), &held, &expected);
         }
-        let (spent, expected) = (self.machine.spent(), self.reference.spent());
+        let times = |spent: Spent| (spent.held, spent.outstanding); // what learning may cost is a promise
+        let (spent, expected) = (self.machine.spent().map(times), self.reference.spent().map(times));
         if spent != expected {
             self.disagree(&format!("spent() after {verb}"), &spent, &expected);
         }
@@ -45,13 +48,9 @@ impl<M: Policy, R: Policy> Lockstep<M, R> {
     }
 }
 
-impl<M: Policy, R: Policy> Policy for Lockstep<M, R> {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+impl<M: Tested, R: Tested> Policy for Lockstep<M, R> {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         self.both("on_completion", |policy| policy.on_completion(now, completion))
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.machine.deadline()
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
@@ -62,24 +61,16 @@ impl<M: Policy, R: Policy> Policy for Lockstep<M, R> {
         self.both("flush", |policy| policy.flush(now))
     }
 
-    fn promises(&self) -> Promises {
-        self.machine.promises()
+    fn on_consumed(&mut self, now: u64) {
+        self.both("on_consumed", |policy| policy.on_consumed(now));
     }
 
-    fn held(&self) -> Option<u64> {
-        self.machine.held()
-    }
-
-    fn spent(&self) -> Option<(u64, u64)> {
-        self.machine.spent()
-    }
-
-    fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
+    fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
         self.both("on_submit", |policy| policy.on_submit(now, submission))
     }
 
-    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
-        self.both("cancel", |policy| policy.cancel(now, ticket))
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
+        self.both("on_cancel", |policy| policy.on_cancel(now, mark))
     }
 
     fn reset_tracking(&mut self) {
@@ -90,16 +81,20 @@ impl<M: Policy, R: Policy> Policy for Lockstep<M, R> {
         self.both("on_batch_end", |policy| policy.on_batch_end(now))
     }
 
-    fn on_consumed(&mut self, now: u64) {
-        self.both("on_consumed", |policy| policy.on_consumed(now));
-    }
-
     fn on_schedule(&mut self, now: u64) -> Decision {
         self.both("on_schedule", |policy| policy.on_schedule(now))
     }
 
     fn on_deschedule(&mut self, now: u64) -> Decision {
         self.both("on_deschedule", |policy| policy.on_deschedule(now))
+    }
+
+    forward!(self => self.machine; deadline, held, spent);
+}
+
+impl<M: Tested, R: Tested> Tested for Lockstep<M, R> {
+    fn promises(&self) -> Promises {
+        self.machine.promises()
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {

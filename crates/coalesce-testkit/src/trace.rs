@@ -1,6 +1,7 @@
 //! Golden traces: every call and its answer, one JSON object a line, to be replayed in other languages.
 
-use crate::{Completion, Decision, Driver, Hint, Mix, Op, Policy, Promises, Shell, Submission};
+use crate::{Completion, Decision, Driver, Hint, Mark, Mix, Op, Policy, Promises, Shell, Submission, Tested, Ticket};
+use coalesce_decision::forward;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -31,7 +32,7 @@ pub enum Call {
     OnSubmit {
         group: u8,
         /// The answer.
-        ticket: Option<u64>,
+        ticket: Option<Ticket>,
         /// As in [`Self::OnCompletion`]: only where the consumer reaps at its leisure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         now: Option<u64>,
@@ -45,7 +46,7 @@ pub enum Call {
         outstanding: Option<u32>,
         hint: Hint,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ticket: Option<u64>,
+        ticket: Option<Ticket>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         slice_end: Option<u64>,
     },
@@ -66,7 +67,7 @@ pub enum Call {
     },
     OnCancel {
         now: u64,
-        ticket: Option<u64>,
+        ticket: Option<Ticket>,
     },
     ResetTracking {},
     Flush {
@@ -88,18 +89,19 @@ enum Answer {
 }
 
 impl Call {
-    fn make(&mut self, policy: &mut impl Policy) -> Answer {
+    fn make(&mut self, policy: &mut impl Tested) -> Answer {
         match self {
             Self::OnSubmit { group, ticket, now, outstanding } => {
-                let submission = Submission { group: *group, outstanding: outstanding.unwrap_or(0) };
-                *ticket = policy.on_submit(now.unwrap_or(0), submission);
+                let outstanding = outstanding.unwrap_or(0);
+                let submission = Submission { group: *group, outstanding, ..Submission::ALONE };
+                *ticket = policy.on_submit(now.unwrap_or(0), &submission).ticket;
                 Answer::Nothing
             }
             Self::OnCompletion { now, cif, outstanding, hint, ticket, slice_end } => {
-                let outstanding = outstanding.unwrap_or(0);
-                let completion =
-                    Completion { cif: *cif, outstanding, hint: *hint, ticket: *ticket, slice_end: *slice_end };
-                Answer::Decided(policy.on_completion(*now, completion))
+                let mark = Mark { ticket: *ticket, ..Mark::of(*hint) };
+                let (outstanding, slice_end) = (outstanding.unwrap_or(0), *slice_end);
+                let completion = Completion { mark, outstanding, slice_end, ..Completion::with_cif(*cif) };
+                Answer::Decided(policy.on_completion(*now, &completion))
             }
             Self::OnDeadline { now } => Answer::Decided(policy.on_deadline(*now)),
             Self::OnBatchEnd { now } => Answer::Decided(policy.on_batch_end(*now)),
@@ -109,7 +111,9 @@ impl Call {
             }
             Self::OnSchedule { now } => Answer::Decided(policy.on_schedule(*now)),
             Self::OnDeschedule { now } => Answer::Decided(policy.on_deschedule(*now)),
-            Self::OnCancel { now, ticket } => Answer::Decided(policy.cancel(*now, *ticket)),
+            Self::OnCancel { now, ticket } => {
+                Answer::Decided(policy.on_cancel(*now, Mark { ticket: *ticket, ..Mark::default() }))
+            }
             Self::ResetTracking {} => {
                 policy.reset_tracking();
                 Answer::Nothing
@@ -127,9 +131,14 @@ impl Event {
         let (decision, reason) = match answer {
             Answer::Nothing => (None, None),
             Answer::Refused => (Some("refused"), None),
-            Answer::Decided(Decision::Deliver(reason)) => (Some("deliver"), Some(reason)),
-            Answer::Decided(Decision::DeliverUrgent(reason)) => (Some("deliver_urgent"), Some(reason)),
-            Answer::Decided(Decision::Hold(reason)) => (Some("hold"), Some(reason)),
+            Answer::Decided(decision) => {
+                let what = match decision {
+                    Decision::Deliver(_) => "deliver",
+                    Decision::DeliverUrgent => "deliver_urgent",
+                    Decision::Hold(_) => "hold",
+                };
+                (Some(what), Some(decision.reason_name()))
+            }
         };
         Self { call, decision: decision.map(Into::into), reason: reason.map(Into::into), deadline }
     }
@@ -139,7 +148,7 @@ impl Event {
 ///
 /// # Errors
 /// The first event that comes out differently: its index, as it was recorded, and as it is.
-pub fn replay(policy: &mut impl Policy, trace: &[Event]) -> Result<(), Box<(usize, Event, Event)>> {
+pub fn replay(policy: &mut impl Tested, trace: &[Event]) -> Result<(), Box<(usize, Event, Event)>> {
     for (index, recorded) in trace.iter().enumerate() {
         let mut call = recorded.call.clone();
         let answer = call.make(policy);
@@ -152,6 +161,7 @@ pub fn replay(policy: &mut impl Policy, trace: &[Event]) -> Result<(), Box<(usiz
 }
 
 /// A policy that records its events, so that a [`Driver`](crate::Driver) writes a trace.
+#[derive(Debug)]
 pub struct Recorder<P> {
     policy: P,
     submissions: bool,
@@ -159,7 +169,7 @@ pub struct Recorder<P> {
     trace: Rc<RefCell<Vec<Event>>>,
 }
 
-impl<P: Policy> Recorder<P> {
+impl<P: Tested> Recorder<P> {
     /// The recorder, and where the trace appears. Submissions are of interest only where `mix` has tickets or counts what
     /// is outstanding.
     pub fn new(policy: P, mix: &Mix) -> (Self, Rc<RefCell<Vec<Event>>>) {
@@ -182,15 +192,16 @@ impl<P: Policy> Recorder<P> {
     }
 }
 
-impl<P: Policy> Policy for Recorder<P> {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        let Completion { cif, outstanding, hint, ticket, slice_end } = completion;
+impl<P: Tested> Policy for Recorder<P> {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let Completion { cif, outstanding, mark, slice_end, .. } = *completion;
+        let hint = match mark.event {
+            coalesce_decision::Event::Plain => Hint::Plain,
+            coalesce_decision::Event::Barrier => Hint::Barrier,
+            coalesce_decision::Event::Urgent | coalesce_decision::Event::Error => Hint::Urgent,
+        };
         let outstanding = self.outstanding.then_some(outstanding);
-        self.decide(Call::OnCompletion { now, cif, outstanding, hint, ticket, slice_end })
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        self.policy.deadline()
+        self.decide(Call::OnCompletion { now, cif, outstanding, hint, ticket: mark.ticket, slice_end })
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
@@ -201,31 +212,23 @@ impl<P: Policy> Policy for Recorder<P> {
         self.decide(Call::Flush { now })
     }
 
-    fn promises(&self) -> Promises {
-        self.policy.promises()
+    fn on_consumed(&mut self, now: u64) {
+        self.record(Call::OnConsumed { now });
     }
 
-    fn held(&self) -> Option<u64> {
-        self.policy.held()
-    }
-
-    fn spent(&self) -> Option<(u64, u64)> {
-        self.policy.spent()
-    }
-
-    fn on_submit(&mut self, now: u64, submission: Submission) -> Option<u64> {
-        let ticket = self.policy.on_submit(now, submission);
+    fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
+        let mark = self.policy.on_submit(now, submission);
         if self.submissions {
             let (now, outstanding) = self.outstanding.then_some((now, submission.outstanding)).unzip();
-            let call = Call::OnSubmit { group: submission.group, ticket, now, outstanding };
+            let call = Call::OnSubmit { group: submission.group, ticket: mark.ticket, now, outstanding };
             let event = Event::new(call, Answer::Nothing, self.policy.deadline());
             self.trace.borrow_mut().push(event);
         }
-        ticket
+        mark
     }
 
-    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
-        self.decide(Call::OnCancel { now, ticket })
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
+        self.decide(Call::OnCancel { now, ticket: mark.ticket })
     }
 
     fn reset_tracking(&mut self) {
@@ -236,16 +239,20 @@ impl<P: Policy> Policy for Recorder<P> {
         self.decide(Call::OnBatchEnd { now })
     }
 
-    fn on_consumed(&mut self, now: u64) {
-        self.record(Call::OnConsumed { now });
-    }
-
     fn on_schedule(&mut self, now: u64) -> Decision {
         self.decide(Call::OnSchedule { now })
     }
 
     fn on_deschedule(&mut self, now: u64) -> Decision {
         self.decide(Call::OnDeschedule { now })
+    }
+
+    forward!(self => self.policy; deadline, held, spent);
+}
+
+impl<P: Tested> Tested for Recorder<P> {
+    fn promises(&self) -> Promises {
+        self.policy.promises()
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
@@ -264,7 +271,7 @@ impl<P: Policy> Policy for Recorder<P> {
 ///
 /// # Panics
 /// If the policy breaks a rule.
-pub fn record<P: Policy>(policy: P, mix: &Mix, ops: &[Op]) -> Vec<Event> {
+pub fn record<P: Tested>(policy: P, mix: &Mix, ops: &[Op]) -> Vec<Event> {
     let (recorder, trace) = Recorder::new(policy, mix);
     let mut driver = Driver::new(recorder, Shell::Punctual, mix.start);
     for op in ops {
@@ -281,7 +288,7 @@ pub fn record<P: Policy>(policy: P, mix: &Mix, ops: &[Op]) -> Vec<Event> {
 ///
 /// # Panics
 /// If an event comes out differently: with the file, the line, and what is different.
-pub fn check_vector<P: Policy>(path: &Path, header: &Value, mix: &Mix, ops: &[Op], build: impl Fn(&Value) -> P) {
+pub fn check_vector<P: Tested>(path: &Path, header: &Value, mix: &Mix, ops: &[Op], build: impl Fn(&Value) -> P) {
     if std::env::var_os("UPDATE_VECTORS").is_some() {
         let trace = record(build(header), mix, ops);
         let lines = trace.iter().map(|event| serde_json::to_string(event).expect("plain data"));

@@ -1,6 +1,8 @@
 //! Each rule catches the mistake it is there for.
 
-use coalesce_testkit::{Budget, Completion, Decision, Mix, Policy, Promises, Rate, try_check_any};
+use coalesce_testkit::{
+    Budget, Completion, Decision, HoldReason, Mix, Policy, Promises, Rate, Reason, Tested, try_check_any,
+};
 use proptest::strategy::{Just, Strategy};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,33 +28,34 @@ enum Mistake {
     Dear,
 }
 
+#[derive(Debug)]
 struct Counted {
     mistake: Mistake,
-    held: u64,
+    held: u32,
     first: u64,
     rate: Option<Rate>,
 }
 
-const COUNT: u64 = 4;
+const COUNT: u32 = 4;
 const TIME: u64 = 50;
 
 impl Counted {
     fn deliver(&mut self) -> Decision {
         if self.held == 0 && self.mistake != Mistake::Spurious {
-            return Decision::Hold("nothing");
+            return Decision::Hold(HoldReason::NothingHeld);
         }
         self.held = 0;
-        Decision::Deliver("all")
+        Decision::Deliver(Reason::Count)
     }
 }
 
 impl Policy for Counted {
-    fn on_completion(&mut self, now: u64, _: Completion) -> Decision {
+    fn on_completion(&mut self, now: u64, _: &Completion) -> Decision {
         if self.held == 0 {
             self.first = now;
         }
         self.held += 1;
-        if self.held == COUNT { self.deliver() } else { Decision::Hold("count") }
+        if self.held == COUNT { self.deliver() } else { Decision::Hold(HoldReason::Aggregate) }
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -63,21 +66,27 @@ impl Policy for Counted {
 
     fn on_deadline(&mut self, now: u64) -> Decision {
         let due = self.deadline().is_some_and(|deadline| deadline <= now) || self.mistake == Mistake::Gullible;
-        if due { self.deliver() } else { Decision::Hold("early") }
+        if due { self.deliver() } else { Decision::Hold(HoldReason::Early) }
     }
 
     fn flush(&mut self, _: u64) -> Decision {
-        if self.mistake == Mistake::DeafFlush { Decision::Hold("later") } else { self.deliver() }
+        if self.mistake == Mistake::DeafFlush { Decision::Hold(HoldReason::Batch) } else { self.deliver() }
     }
 
+    fn on_consumed(&mut self, _: u64) {
+        self.held = 0;
+    }
+
+    fn held(&self) -> u32 {
+        self.held.saturating_sub(u32::from(self.mistake == Mistake::Miscount))
+    }
+}
+
+impl Tested for Counted {
     fn promises(&self) -> Promises {
         let budget = Budget { share: 1_000, constant: 2 * TIME, free_until: 0 };
         let budget = (self.mistake == Mistake::Dear).then_some(budget);
         Promises { hold_max: Some(TIME), rate: self.rate, budget, ..Promises::default() }
-    }
-
-    fn held(&self) -> Option<u64> {
-        Some(self.held.saturating_sub(u64::from(self.mistake == Mistake::Miscount)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::watch::Watch;
 use coalesce_policy::{
-    AnyPolicy, Barriers, BudgetSpec, Clues, Completion, Decision, Policy as _, Spec, SpecError, Stats, Submissions,
+    AnyPolicy, Barriers, BudgetSpec, Completion, Decision, Policy as _, Spec, SpecError, Stats, Submission, Submissions,
 };
 use nix::unistd::write;
 use std::cell::RefCell;
@@ -72,10 +72,9 @@ impl Coalescer {
     /// Reports to the policy what the guest has made available.
     fn submitted(&mut self, now: u64, avail: u16, used: u16) {
         if self.policy.wants_submit() != Submissions::None && avail != self.seen {
-            let held = u32::try_from(self.policy.held()).unwrap_or(u32::MAX);
-            let outstanding = u32::from(avail.wrapping_sub(used)).saturating_add(held);
+            let outstanding = u32::from(avail.wrapping_sub(used)).saturating_add(self.policy.held());
             let before = u32::from(avail.wrapping_sub(self.seen).saturating_sub(1));
-            let _ = self.policy.on_submit(now, &Clues { outstanding, before, ..Clues::default() });
+            let _ = self.policy.on_submit(now, &Submission { outstanding, before, ..Submission::ALONE });
         }
         self.seen = avail;
     }
@@ -84,7 +83,7 @@ impl Coalescer {
     fn completed(&mut self, now: u64, avail: u16, used: u16, before: u16) -> Decision {
         // It completed: it is in flight no more, and counts itself.
         let cif = u32::from(avail.wrapping_sub(used)) + 1;
-        let decision = self.policy.on_completion(now, &Completion { cif, before, ..Completion::default() });
+        let decision = self.policy.on_completions(now, before, &Completion::with_cif(cif));
         match decision {
             // What was added together was found together.
             Decision::Hold(_) if self.policy.wants_batch_end() => self.policy.on_batch_end(now),
@@ -119,7 +118,7 @@ impl VringControl {
     fn new(spec: Spec) -> Result<Self, SpecError> {
         check(&spec)?;
         let coalescer = Coalescer {
-            policy: AnyPolicy::new(spec, TICK_HZ)?,
+            policy: AnyPolicy::new(spec.clone(), TICK_HZ).map_err(|error| spec.explain(error))?,
             start: Instant::now(),
             seen: 0,
             is_enabled: false,
@@ -138,7 +137,7 @@ impl VringControl {
         check(&spec)?;
         let mut coalescer = self.lock();
         let now = coalescer.now();
-        let decision = coalescer.policy.reconfigure(spec, now)?;
+        let decision = coalescer.policy.reconfigure(spec.clone(), now).map_err(|error| spec.explain(error))?;
         if coalescer.act(now, decision) {
             let _ = self.signal(); // the next signal reports an error of the call's descriptor
         }

@@ -7,7 +7,7 @@ use crate::error::{
 use crate::hint::known;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
-use budget_core::{Budget, Config, Event, Field, Params, StormParams};
+use budget_core::{Budget, Completion, Config, Event, Field, Params, Policy as _, Spent, StormParams};
 
 /// A latency budget for one interrupt vector, in the caller's memory: 120 bytes. Opaque. It contains no pointers and
 /// owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
@@ -172,7 +172,11 @@ pub unsafe extern "C" fn budget_on_completion(
 ) -> coalesce_status {
     let event = known(hint).map_or(Event::Error, Event::from);
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |budget| budget.on_completion(now, event, cif, outstanding)) }
+    unsafe {
+        State::decide(state, |budget| {
+            budget.on_completion(now, &Completion { cif, outstanding, ..Completion::of(event) })
+        })
+    }
 }
 
 /// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each completion,
@@ -229,7 +233,7 @@ pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn budget_forget(state: *mut budget_state) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::apply(state, Budget::forget) }
+    unsafe { State::apply(state, Budget::reset_tracking) }
 }
 
 /// The state of a machine, for statistics. `held_time` is at most (`outstanding_time` - `held_time`) * budget / 10000 +
@@ -273,14 +277,14 @@ pub unsafe extern "C" fn budget_get_info(
         Ok(state) => &state.machine,
         Err(status) => return status,
     };
-    let (config, (held_time, outstanding_time)) = (machine.config(), machine.spent());
+    let Spent { held: held_time, outstanding: outstanding_time, learning } = machine.spent().unwrap_or_default();
     let value = budget_info {
         held: machine.held(),
         depth: machine.depth(),
         is_storming: machine.is_storming().into(),
         reserved: 0,
-        max_hold: config.max_hold(),
-        learning: config.learning_of(outstanding_time),
+        max_hold: machine.config().max_hold(),
+        learning,
         held_time,
         outstanding_time,
     };

@@ -7,7 +7,7 @@ use crate::error::{
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
-use cint_core::{Cint, Config, Event, Field, Params, StormParams};
+use cint_core::{Cint, Config, Event, Field, Params, Policy as _, StormParams};
 
 /// A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It contains no pointers
 /// and owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
@@ -198,6 +198,7 @@ pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hi
 /// Kept out of line, so that the fast path needs no stack.
 #[inline(never)]
 fn slow_path(state: &mut State, now: u64, hint: u32, cif: u32) -> coalesce_status {
+    let cif = cif.max(1); // 0 is wrong, and must not count as unknown
     let decision = state.machine.on_event(now, known(hint).map_or(Event::Error, Event::from), cif);
     state.note(decision)
 }

@@ -7,7 +7,7 @@ use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
 use ::coalesce_policy::{
-    AnyPolicy, Class, Clues, Completion, Decision, Hint, HintSource, Mark, MarkParts, Policy as _, Spec, Spent,
+    AnyPolicy, Class, Completion, Decision, Event, Hint, HintSource, Mark, Policy as _, Spec, Spent, Submission,
     Submissions, Ticket,
 };
 use core::ffi::{c_char, c_void};
@@ -52,7 +52,11 @@ pub unsafe extern "C" fn coalesce_policy_new(
 ) -> *mut coalesce_policy {
     // SAFETY: the caller's promise.
     let spec = unsafe { read_text(text) }.and_then(|text| Ok(Spec::parse(&text, tick_hz)?));
-    match spec.and_then(|spec| Ok(AnyPolicy::new(spec, tick_hz)?)) {
+    let policy = spec.and_then(|spec| {
+        let made = AnyPolicy::new(spec.clone(), tick_hz);
+        Ok(made.map_err(|error| spec.explain(error))?)
+    });
+    match policy {
         Ok(policy) => Box::into_raw(Box::new(coalesce_policy(policy))),
         Err(problem) => {
             // SAFETY: the caller's promise.
@@ -92,7 +96,11 @@ pub unsafe extern "C" fn coalesce_policy_reconfigure(
     let Some(policy) = (unsafe { policy.as_mut() }) else { return COALESCE_E_NULL };
     // SAFETY: the caller's promise.
     let spec = unsafe { read_text(text) }.and_then(|text| Ok(text.parse::<Spec>()?));
-    match spec.and_then(|spec| Ok(policy.0.reconfigure(spec, now)?)) {
+    let decision = spec.and_then(|spec| {
+        let decision = policy.0.reconfigure(spec.clone(), now);
+        Ok(decision.map_err(|error| spec.explain(error))?)
+    });
+    match decision {
         Ok(decision) => numbers(decision).0,
         Err(problem) => {
             // SAFETY: the caller's promise.
@@ -163,7 +171,12 @@ pub const COALESCE_NO_SOURCE: u32 = 0xFFFF_FFFF;
 
 impl From<Mark> for coalesce_mark {
     fn from(mark: Mark) -> Self {
-        let MarkParts { hint, source, ticket } = mark.into();
+        let Mark { event, source, ticket } = mark;
+        let hint = match event {
+            Event::Plain => Hint::Plain,
+            Event::Barrier => Hint::Barrier,
+            Event::Urgent | Event::Error => Hint::Urgent,
+        };
         let ticket = ticket.map_or(COALESCE_NO_TICKET, Ticket::to_number);
         Self { ticket, hint: number(hint), source: source.map_or(COALESCE_NO_SOURCE, |source| source as u32) }
     }
@@ -175,7 +188,7 @@ impl From<coalesce_mark> for Mark {
         let hint = known(mark.hint).unwrap_or(Hint::Urgent);
         let source = HintSource::ALL.get(mark.source as usize).copied();
         let ticket = (mark.ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(mark.ticket));
-        MarkParts { hint, source, ticket }.into()
+        Self { event: hint.event(), source, ticket }
     }
 }
 
@@ -202,7 +215,7 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         Ok(request) => request,
         Err(refused) => return refused.status(),
     };
-    let clues = Clues {
+    let submission = Submission {
         hint: known(request.hint).unwrap_or(Hint::Urgent),
         group: u8::try_from(request.group).unwrap_or(u8::MAX),
         flush: request.flags & COALESCE_REQUEST_FLUSH != 0,
@@ -214,7 +227,7 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         before: request.before,
     };
     // SAFETY: the caller's promise.
-    unsafe { put(mark, policy.0.on_submit(now, &clues).into()) };
+    unsafe { put(mark, policy.0.on_submit(now, &submission).into()) };
     COALESCE_OK
 }
 
@@ -285,8 +298,9 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
                 };
                 let slice_end = (slice_end != COALESCE_NEVER).then_some(slice_end);
                 let before = u16::try_from(before).unwrap_or(u16::MAX);
-                let mark = mark.into();
-                policy.on_completion(now, &Completion { mark, cif, outstanding, class, slice_end, before })
+                // None in flight is as one: it is wrong, and must not count as unknown.
+                let (mark, cif) = (mark.into(), cif.max(1));
+                policy.on_completions(now, before, &Completion { mark, cif, outstanding, class, slice_end })
             }),
             // The caller interrupts on this error, so the policy must drop what it holds.
             Err(refused) => decide(policy, |policy| policy.flush(now)).min(refused.status()),
@@ -482,7 +496,7 @@ pub unsafe extern "C" fn coalesce_policy_on_deschedule(policy: *mut coalesce_pol
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_held(policy: *const coalesce_policy) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { look(policy, 0, AnyPolicy::held) }
+    unsafe { look(policy, 0, AnyPolicy::held) }.into()
 }
 
 /// The longest time, in ticks, that a completion is held if deadlines are met; `COALESCE_NEVER`: no bound. May change
@@ -542,10 +556,11 @@ pub unsafe extern "C" fn coalesce_policy_spent(
     // SAFETY: the caller's promise.
     let (status, value) = unsafe {
         look(policy, (COALESCE_E_NULL, None), |policy| {
-            (if spent.is_null() { COALESCE_E_NULL } else { COALESCE_OK }, policy.spent())
+            let status = if spent.is_null() { COALESCE_E_NULL } else { COALESCE_OK };
+            (status, policy.spec().budget().zip(policy.spent()))
         })
     };
-    let Spent { held, outstanding, budget, .. } = value.unwrap_or_default();
+    let (budget, Spent { held, outstanding, .. }) = value.unwrap_or_default();
     // SAFETY: the caller's promise.
     unsafe { put(spent, coalesce_budget { held_time: held, outstanding_time: outstanding, budget: budget.into() }) };
     status

@@ -8,7 +8,7 @@ use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error};
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
 use crate::tagged::{Tagged, kind};
-use budget_core::Budget;
+use budget_core::{Budget, Completion, Mark, Policy as _};
 use cint_core::{Cint, Event, Hint, Window, Word};
 
 impl Block for Window {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn cint_on_completion_strict(
     // SAFETY: the caller's promises.
     unsafe {
         with_event(finish(window, ticket, hint), |event| {
-            Tagged::<Cint>::decide(state, |cint| cint.on_event(now, event, cif))
+            Tagged::<Cint>::decide(state, |cint| cint.on_event(now, event, cif.max(1)))
         })
     }
 }
@@ -128,7 +128,9 @@ pub unsafe extern "C" fn budget_on_completion_strict(
     // SAFETY: the caller's promises.
     unsafe {
         with_event(finish(window, ticket, hint), |event| {
-            Tagged::<Budget>::decide(state, |budget| budget.on_completion(now, event, cif, outstanding))
+            Tagged::<Budget>::decide(state, |budget| {
+                budget.on_completion(now, &Completion { cif, outstanding, ..Completion::of(event) })
+            })
         })
     }
 }
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn cint_on_cancel(
     // SAFETY: the caller's promises.
     unsafe {
         with_event(finish(window, ticket, COALESCE_HINT_PLAIN), |event| {
-            Tagged::<Cint>::decide(state, |cint| cint.on_cancel(now, event))
+            Tagged::<Cint>::decide(state, |cint| cint.on_cancel(now, Mark { event, ..Mark::default() }))
         })
     }
 }
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn budget_on_cancel(
     // SAFETY: the caller's promises.
     unsafe {
         with_event(finish(window, ticket, COALESCE_HINT_PLAIN), |event| {
-            Tagged::<Budget>::decide(state, |budget| budget.on_cancel(now, event))
+            Tagged::<Budget>::decide(state, |budget| budget.on_cancel(now, Mark { event, ..Mark::default() }))
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{
 };
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
-use vic_core::{Config, Field, Params, Vic};
+use vic_core::{Config, Field, Params, Policy as _, Vic};
 
 /// A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It contains no pointers and owns
 /// nothing. It may be moved and copied while no thread uses it, and there is no destructor.
@@ -297,7 +297,7 @@ pub unsafe extern "C" fn vic_get_info(
     };
     let ratio = machine.ratio();
     let value = vic_info {
-        held: machine.held().into(),
+        held: machine.held(),
         count_up: ratio.count_up.into(),
         skip_up: ratio.skip_up.into(),
         times_back: machine.times_back().into(),

@@ -1,7 +1,7 @@
 //! The functions of a latency budget beside the core, over long random runs: the same decisions, reasons, deadlines and
 //! numbers after every call.
 
-use budget_core::{Budget, Config, Decision, Event, Params, StormParams};
+use budget_core::{Budget, Completion, Config, Decision, Event, Mark, Params, Policy as _, Spent, StormParams};
 use cint_core::{Hint, Ticket, Tracker};
 use coalesce::budget::*;
 use coalesce::error::coalesce_error;
@@ -158,7 +158,7 @@ impl Pair {
                 (if hint.is_some() { event } else { Event::Error }, status)
             }
         };
-        let core = self.core.on_completion(self.now, event, cif, outstanding);
+        let core = self.core.on_completion(self.now, &Completion { cif, outstanding, ..Completion::of(event) });
         self.decided(core, status, random);
     }
 
@@ -171,7 +171,7 @@ impl Pair {
                 (tracker.cancel(ticket), window.as_mut_ptr())
             }
         };
-        let core = self.core.on_cancel(self.now, event);
+        let core = self.core.on_cancel(self.now, Mark { event, ..Mark::default() });
         // SAFETY: the state is ours, and the window.
         let status = unsafe { budget_on_cancel(&raw mut *self.state, window, self.now, ticket) };
         self.decided(core, status, random);
@@ -210,7 +210,7 @@ impl Pair {
                     self.decided(core, budget_flush(state, now), random);
                 }
                 97 if random.below(20) == 0 => {
-                    self.core.forget();
+                    self.core.reset_tracking();
                     self.told(budget_forget(state));
                 }
                 98 if random.below(4) == 0 => {
@@ -243,7 +243,7 @@ impl Pair {
             assert_eq!(budget_deadline(state), self.core.deadline().unwrap_or(COALESCE_NEVER));
         }
         let config = self.core.config();
-        let (held_time, outstanding_time) = self.core.spent();
+        let Spent { held: held_time, outstanding: outstanding_time, .. } = self.core.spent().unwrap();
         let expected = budget_info {
             held: self.core.held(),
             depth: self.core.depth(),

@@ -1,6 +1,6 @@
 //! A policy behind the C handle decides as the same policy in Rust.
 
-use ::coalesce_policy::{AnyPolicy, Clues, Completion, Decision, Hint, MarkParts, Policy as _, Submissions, Ticket};
+use ::coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Policy as _, Submission, Submissions, Ticket};
 use coalesce::hint::*;
 use coalesce::policy::*;
 use coalesce::status::*;
@@ -120,7 +120,7 @@ fn it_decides_as_in_rust() {
                             coalesce_policy_on_submit(handle, now, &raw const request, &raw mut mark),
                             COALESCE_OK
                         );
-                        let clues = Clues {
+                        let submission = Submission {
                             flush: request.flags & COALESCE_REQUEST_FLUSH != 0,
                             durable: request.flags & COALESCE_REQUEST_DURABLE != 0,
                             last_of_batch: request.flags & COALESCE_REQUEST_LAST != 0,
@@ -131,9 +131,8 @@ fn it_decides_as_in_rust() {
                             group: request.group as u8,
                             before: request.before,
                         };
-                        let twins = twin.on_submit(now, &clues);
-                        let MarkParts { ticket, .. } = twins.into();
-                        assert_eq!(mark.ticket, ticket.map_or(COALESCE_NO_TICKET, Ticket::to_number));
+                        let twins = twin.on_submit(now, &submission);
+                        assert_eq!(mark.ticket, twins.ticket.map_or(COALESCE_NO_TICKET, Ticket::to_number));
                         in_flight.push((mark, twins));
                     }
                     8..=16 if !in_flight.is_empty() => {
@@ -150,10 +149,8 @@ fn it_decides_as_in_rust() {
                             before,
                         };
                         let (outstanding, before) = (completion.outstanding, before as u16);
-                        let expected = twin.on_completion(
-                            now,
-                            &Completion { mark: twins, cif, outstanding, before, ..Completion::default() },
-                        );
+                        let last = Completion { mark: twins, outstanding, ..Completion::with_cif(cif) };
+                        let expected = twin.on_completions(now, before, &last);
                         assert_eq!(
                             coalesce_policy_on_completion(handle, now, &raw const completion),
                             status(expected),
@@ -177,7 +174,7 @@ fn it_decides_as_in_rust() {
                     _ => {}
                 }
                 assert_eq!(coalesce_policy_deadline(handle), twin.deadline().unwrap_or(COALESCE_NEVER), "{text}");
-                assert_eq!(coalesce_policy_held(handle), twin.held(), "{text}");
+                assert_eq!(coalesce_policy_held(handle), u64::from(twin.held()), "{text}");
                 assert_eq!(coalesce_policy_max_hold(handle), twin.max_hold().unwrap_or(COALESCE_NEVER), "{text}");
                 assert_eq!(coalesce_policy_untracked(handle), twin.untracked(), "{text}");
                 assert_eq!(coalesce_policy_wants_batch_end(handle), twin.wants_batch_end());

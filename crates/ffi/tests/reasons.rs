@@ -82,5 +82,6 @@ fn the_header_has_the_numbers_of_parameters() {
         Field::StormShift => COALESCE_FIELD_STORM_SHIFT,
         Field::InFlight => COALESCE_FIELD_IN_FLIGHT,
         Field::Budget => COALESCE_FIELD_BUDGET,
+        Field::Barrier => 22, // C has no such parameter
     );
 }

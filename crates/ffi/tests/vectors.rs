@@ -7,23 +7,20 @@ use coalesce::hint::*;
 use coalesce::status::*;
 use coalesce::strict::*;
 use coalesce::vic::*;
-use coalesce_testkit::{Completion, Decision, Event, Hint, Policy, Promises, Submission, replay};
+use coalesce_testkit::{
+    Completion, Decision, Event, HoldReason, Mark, Policy, Promises, Reason, Submission, Tested, Ticket, replay,
+};
 use serde_json::Value;
-use std::ffi::CStr;
 use std::path::Path;
 use std::ptr::null_mut;
 
-fn reason_name(reason: u32) -> &'static str {
-    // SAFETY: it is a text of the library's.
-    unsafe { CStr::from_ptr(coalesce_reason_name(reason)) }.to_str().expect("ASCII")
-}
-
 fn decision(status: coalesce_status, reason: u32) -> Decision {
+    let delivered = || Reason::from_number(reason).expect("a reason to deliver");
     match status {
-        COALESCE_DELIVER => Decision::Deliver(reason_name(reason)),
-        COALESCE_DELIVER_URGENT => Decision::DeliverUrgent(reason_name(reason)),
-        COALESCE_HOLD => Decision::Hold(reason_name(reason)),
-        error => panic!("status {error}"),
+        COALESCE_DELIVER => Decision::Deliver(delivered()),
+        COALESCE_DELIVER_URGENT if delivered() == Reason::Urgent => Decision::DeliverUrgent,
+        COALESCE_HOLD => Decision::Hold(HoldReason::from_number(reason).expect("a reason to hold")),
+        error => panic!("status {error}, reason {reason}"),
     }
 }
 
@@ -39,6 +36,7 @@ fn configurations(header: &Value) -> &[Value] {
     header["configurations"].as_array().expect("a list")
 }
 
+#[derive(Debug)]
 struct VicMachine {
     state: Box<vic_state>,
     configs: Vec<vic_config>,
@@ -76,7 +74,7 @@ impl VicMachine {
 }
 
 impl Policy for VicMachine {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         self.decide(|state| match completion.slice_end {
             // SAFETY: the state is ours.
             Some(end) => unsafe { vic_on_completion_in_slice(state, now, completion.cif, end) },
@@ -100,10 +98,6 @@ impl Policy for VicMachine {
         self.decide(|state| unsafe { vic_flush(state, now) })
     }
 
-    fn promises(&self) -> Promises {
-        Promises::default()
-    }
-
     fn on_consumed(&mut self, now: u64) {
         // SAFETY: the state is ours.
         assert_eq!(unsafe { vic_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
@@ -119,6 +113,20 @@ impl Policy for VicMachine {
         self.decide(|state| unsafe { vic_on_deschedule(state, now) })
     }
 
+    fn held(&self) -> u32 {
+        let mut info = vic_info::default();
+        // SAFETY: all of it is ours.
+        let status = unsafe { vic_get_info(&raw const *self.state, &raw mut info, size_of::<vic_info>()) };
+        assert_eq!(status, COALESCE_OK);
+        info.held
+    }
+}
+
+impl Tested for VicMachine {
+    fn promises(&self) -> Promises {
+        Promises::default()
+    }
+
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let config = *self.configs.get(usize::from(choice))?;
         let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
@@ -132,6 +140,7 @@ impl Policy for VicMachine {
     }
 }
 
+#[derive(Debug)]
 struct CintMachine {
     state: Box<cint_state>,
     configs: Vec<cint_config>,
@@ -173,8 +182,8 @@ impl CintMachine {
     }
 
     /// The window and the ticket in it; null: the ticket's group has none.
-    fn window(&mut self, ticket: Option<u64>) -> (*mut u64, u64) {
-        let Some(ticket) = ticket else { return (null_mut(), COALESCE_NO_TICKET) };
+    fn window(&mut self, ticket: Option<Ticket>) -> (*mut u64, u64) {
+        let Some(ticket) = ticket.map(Ticket::to_number) else { return (null_mut(), COALESCE_NO_TICKET) };
         let window = self.windows.get_mut((ticket >> GROUP_SHIFT) as usize);
         (window.map_or(null_mut(), |window| window.as_mut_ptr()), ticket & !(u64::MAX << GROUP_SHIFT))
     }
@@ -190,11 +199,11 @@ impl CintMachine {
     }
 }
 
-const fn hint(completion: Completion) -> u32 {
-    match completion.hint {
-        Hint::Plain => COALESCE_HINT_PLAIN,
-        Hint::Barrier => COALESCE_HINT_BARRIER,
-        Hint::Urgent => COALESCE_HINT_URGENT,
+const fn hint(completion: &Completion) -> u32 {
+    match completion.event() {
+        coalesce_decision::Event::Plain => COALESCE_HINT_PLAIN,
+        coalesce_decision::Event::Barrier => COALESCE_HINT_BARRIER,
+        coalesce_decision::Event::Urgent | coalesce_decision::Event::Error => COALESCE_HINT_URGENT,
     }
 }
 
@@ -208,28 +217,29 @@ fn window(header: &Value) -> Vec<u64> {
 }
 
 impl Policy for CintMachine {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         let hint = hint(completion);
         if self.windows.is_empty() {
             // SAFETY: the state is ours.
             return self.decide(|state| unsafe { cint_on_completion(state, now, hint, completion.cif) });
         }
-        let (window, ticket) = self.window(completion.ticket);
+        let (window, ticket) = self.window(completion.mark.ticket);
         // SAFETY: state and window are ours.
         self.decide_strict(|state| unsafe {
             cint_on_completion_strict(state, window, now, ticket, hint, completion.cif)
         })
     }
 
-    fn on_submit(&mut self, _: u64, Submission { group, .. }: Submission) -> Option<u64> {
+    fn on_submit(&mut self, _: u64, &Submission { group, .. }: &Submission) -> Mark {
         let window = self.windows.get_mut(usize::from(group)).map_or(null_mut(), |window| window.as_mut_ptr());
         // SAFETY: the window is ours.
         let ticket = unsafe { cint_window_on_submit(window) };
-        (ticket != COALESCE_NO_TICKET).then_some(u64::from(group) << GROUP_SHIFT | ticket)
+        let ticket = (ticket != COALESCE_NO_TICKET).then_some(u64::from(group) << GROUP_SHIFT | ticket);
+        Mark { ticket: ticket.map(Ticket::from_number), ..Mark::default() }
     }
 
-    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
-        let (window, ticket) = self.window(ticket.filter(|_| !self.windows.is_empty()));
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
+        let (window, ticket) = self.window(mark.ticket.filter(|_| !self.windows.is_empty()));
         // SAFETY: state and window are ours.
         self.decide_strict(|state| unsafe { cint_on_cancel(state, window, now, ticket) })
     }
@@ -256,10 +266,6 @@ impl Policy for CintMachine {
         self.decide(|state| unsafe { cint_flush(state, now) })
     }
 
-    fn promises(&self) -> Promises {
-        Promises::default()
-    }
-
     fn on_batch_end(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
         self.decide(|state| unsafe { cint_on_batch_end(state, now) })
@@ -270,6 +276,20 @@ impl Policy for CintMachine {
         assert_eq!(unsafe { cint_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
     }
 
+    fn held(&self) -> u32 {
+        let mut info = cint_info::default();
+        // SAFETY: all of it is ours.
+        let status = unsafe { cint_get_info(&raw const *self.state, &raw mut info, size_of::<cint_info>()) };
+        assert_eq!(status, COALESCE_OK);
+        info.held
+    }
+}
+
+impl Tested for CintMachine {
+    fn promises(&self) -> Promises {
+        Promises::default()
+    }
+
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let config = *self.configs.get(usize::from(choice))?;
         // SAFETY: all of it is ours.
@@ -278,6 +298,7 @@ impl Policy for CintMachine {
     }
 }
 
+#[derive(Debug)]
 struct BudgetMachine {
     state: Box<budget_state>,
     configs: Vec<budget_config>,
@@ -314,20 +335,20 @@ impl BudgetMachine {
 }
 
 impl Policy for BudgetMachine {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        let Completion { cif, outstanding, .. } = completion;
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let Completion { cif, outstanding, .. } = *completion;
         // SAFETY: the state is ours.
         self.decide(|state| unsafe { budget_on_completion(state, now, hint(completion), cif, outstanding) })
     }
 
-    fn on_submit(&mut self, now: u64, _: Submission) -> Option<u64> {
+    fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
         // SAFETY: the state is ours.
-        let status = unsafe { budget_on_submits(&raw mut *self.state, now, 1) };
+        let status = unsafe { budget_on_submits(&raw mut *self.state, now, submission.count()) };
         assert_eq!(status, COALESCE_OK);
-        None
+        Mark::default()
     }
 
-    fn cancel(&mut self, now: u64, _: Option<u64>) -> Decision {
+    fn on_cancel(&mut self, now: u64, _: Mark) -> Decision {
         // SAFETY: the state is ours.
         self.decide(|state| unsafe { budget_on_cancel(state, null_mut(), now, COALESCE_NO_TICKET) })
     }
@@ -352,13 +373,23 @@ impl Policy for BudgetMachine {
         self.decide(|state| unsafe { budget_flush(state, now) })
     }
 
-    fn promises(&self) -> Promises {
-        Promises::default()
-    }
-
     fn on_consumed(&mut self, now: u64) {
         // SAFETY: the state is ours.
         assert_eq!(unsafe { budget_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
+    }
+
+    fn held(&self) -> u32 {
+        let mut info = budget_info::default();
+        // SAFETY: all of it is ours.
+        let status = unsafe { budget_get_info(&raw const *self.state, &raw mut info, size_of::<budget_info>()) };
+        assert_eq!(status, COALESCE_OK);
+        info.held
+    }
+}
+
+impl Tested for BudgetMachine {
+    fn promises(&self) -> Promises {
+        Promises::default()
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
@@ -370,7 +401,7 @@ impl Policy for BudgetMachine {
 }
 
 /// The number of events in the traces of one machine, all of which were decided the same.
-fn replay_all<P: Policy>(machine: &str, build: impl Fn(&Value) -> P) -> usize {
+fn replay_all<P: Tested>(machine: &str, build: impl Fn(&Value) -> P) -> usize {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
     let mut events = 0;
     for entry in std::fs::read_dir(directory).expect("vectors") {

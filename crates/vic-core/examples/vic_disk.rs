@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use vic_core::{Config, ConfigError, Params, Vic};
+use vic_core::{Completion, Config, ConfigError, Params, Policy as _, Vic};
 
 const CHANNELS: usize = 4;
 const SECOND: u64 = 1_000_000_000; // in ticks of the clock, which are nanoseconds
@@ -66,7 +66,7 @@ fn main() -> Result<(), ConfigError> {
                 let cif = disk.in_flight(); // the completing one included
                 disk.complete(now);
                 held.push(now);
-                vic.on_completion(now, cif)
+                vic.on_completion(now, &Completion::with_cif(cif))
             };
             let what = if decision.is_deliver() { "deliver" } else { "hold" };
             *decisions.entry((what, decision.reason_name())).or_insert(0) += 1;

@@ -1,4 +1,4 @@
-//! All events except completions; and the getters.
+//! A new machine, a new configuration, and the getters that no other policy has.
 
 use crate::algorithm::{Ratio, Vic, Window};
 use crate::config::Config;
@@ -27,61 +27,6 @@ impl Vic {
         }
     }
 
-    /// The instant, in ticks, at which to call [`on_deadline`](Self::on_deadline). Every call that takes `&mut self`
-    /// may change it. A timer that is armed for an earlier instant can stay armed.
-    #[inline]
-    #[must_use]
-    pub const fn deadline(&self) -> Option<u64> {
-        match self.pending() {
-            Some((deadline, _)) => Some(deadline),
-            None => None,
-        }
-    }
-
-    /// Decides at the deadline. Early, late and repeated calls are harmless.
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        self.deliver_expired(HoldReason::Early)
-    }
-
-    /// Delivers everything held: for a queue stop, a reset and a migration. The epoch and the ratio stay.
-    pub fn flush(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        self.deliver_held(Reason::Flush)
-    }
-
-    /// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
-    /// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
-    /// inside the serialisation that protects the machine.
-    pub const fn on_consumed(&mut self, now: u64) {
-        self.advance(now);
-        self.cycle.set_held(0);
-    }
-
-    /// Notes that the guest was scheduled on a CPU, and delivers everything held. Until the first
-    /// [`on_deschedule`](Self::on_deschedule) the guest counts as running.
-    pub fn on_schedule(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if !self.running {
-            self.running = true;
-            self.run_base = self.since(self.run_base);
-        }
-        self.deliver_held(Reason::Schedule)
-    }
-
-    /// Notes that the guest was descheduled from its CPU, and delivers everything held: the guest would see a later
-    /// interrupt only when it runs again (Xen §4). Until [`on_schedule`](Self::on_schedule), neither time nor
-    /// completions count towards the rate (Xen, future work).
-    pub fn on_deschedule(&mut self, now: u64) -> Decision {
-        self.advance(now);
-        if self.running {
-            self.running = false;
-            self.run_base = self.since(self.run_base);
-            self.close_fast_path();
-        }
-        self.deliver_held(Reason::Deschedule)
-    }
-
     /// Changes the configuration, and applies it to the held completions. The ratio and the window stay until the
     /// running epoch ends. A new epoch length applies to the running epoch.
     ///
@@ -108,12 +53,6 @@ impl Vic {
         self.config
     }
 
-    /// The number of held completions: posted, and not covered by an interrupt.
-    #[must_use]
-    pub const fn held(&self) -> u16 {
-        self.cycle.held()
-    }
-
     /// The delivery ratio in force.
     #[must_use]
     pub const fn ratio(&self) -> Ratio {
@@ -124,22 +63,16 @@ impl Vic {
         }
     }
 
-    /// How often the clock went back from one call to the next; saturates at 65535.
-    #[must_use]
-    pub const fn times_back(&self) -> u16 {
-        self.times_back
-    }
-
-    fn deliver_expired(&mut self, otherwise: HoldReason) -> Decision {
+    pub(crate) fn deliver_expired(&mut self, otherwise: HoldReason) -> Decision {
         match self.expired() {
             Some(reason) => self.deliver_held(reason),
-            None if self.held() > 0 => Decision::Hold(otherwise),
+            None if self.cycle.held() > 0 => Decision::Hold(otherwise),
             None => Decision::Hold(HoldReason::NothingHeld),
         }
     }
 
-    fn deliver_held(&mut self, reason: Reason) -> Decision {
-        if self.held() == 0 {
+    pub(crate) fn deliver_held(&mut self, reason: Reason) -> Decision {
+        if self.cycle.held() == 0 {
             return Decision::Hold(HoldReason::NothingHeld);
         }
         self.cycle.set_counter(1);

@@ -9,21 +9,14 @@
 
 use crate::algorithm::Vic;
 use crate::cycle::{Bounds, Cycle};
+#[cfg(doc)]
+use coalesce_decision::Policy;
 use coalesce_decision::{Decision, HoldReason, Reason};
 
 impl Vic {
-    /// Decides about a completed command. `cif` is the number of commands in flight, including this one. For a caller that
-    /// does not know when the timeslice ends; otherwise use [`on_completion_in_slice`](Self::on_completion_in_slice).
-    #[inline]
-    pub fn on_completion(&mut self, now: u64, cif: u32) -> Decision {
-        match self.on_completion_fast(now, cif) {
-            Some(decision) => decision,
-            None => self.on_completion_in_slice(now, cif, None),
-        }
-    }
-
-    /// As [`on_completion`](Self::on_completion), with the instant at which the guest's timeslice ends, if it is
-    /// known (Xen §4, Algorithm 1). An instant that is not in the future counts as unknown, and so does `u64::MAX`.
+    /// Decides about a completed command without the fast path. `cif` is the number of commands in flight, including this one;
+    /// `slice_end` is the instant at which the guest's timeslice ends, if it is known (Xen §4, Algorithm 1). An instant that
+    /// is not in the future counts as unknown, and so does `u64::MAX`.
     #[inline(never)]
     pub fn on_completion_in_slice(&mut self, now: u64, cif: u32, slice_end: Option<u64>) -> Decision {
         let decision = self.decide(now, cif, slice_end);
@@ -31,8 +24,9 @@ impl Vic {
         decision
     }
 
-    /// The fast path of [`on_completion`](Self::on_completion), for callers who inline only the fast path. `None`: it
-    /// does not apply, and nothing has changed; call `on_completion`.
+    /// The fast path of [`Policy::on_completion`], for callers who inline only the fast path and do not know when the
+    /// timeslice ends. `None`: it does not apply, and nothing has changed; call
+    /// [`on_completion_in_slice`](Self::on_completion_in_slice).
     #[inline(always)]
     pub fn on_completion_fast(&mut self, now: u64, cif: u32) -> Option<Decision> {
         if now < self.last || now >= self.fast.until {
@@ -65,7 +59,7 @@ impl Vic {
             self.cycle = Cycle::START;
             return Decision::Deliver(Reason::Ratio);
         }
-        if self.held() == 0 {
+        if self.cycle.held() == 0 {
             if self.cycle.counter() < self.count_up {
                 self.cycle.set_counter(self.cycle.counter().wrapping_add(1));
                 return Decision::Deliver(Reason::Ratio);
@@ -86,7 +80,7 @@ impl Vic {
         }
         let epoch_left = self.config.epoch.get().saturating_sub(self.since(self.epoch_start));
         let epoch_end = self.last.saturating_add(epoch_left);
-        if self.held() == 0 {
+        if self.cycle.held() == 0 {
             self.first_held = self.last; // at the earliest
         }
         self.fast.until = self.hold_deadline().map_or(epoch_end, |hold| hold.min(epoch_end));

@@ -37,25 +37,22 @@
 //!    and add one. With a value read before the decrement, two completions could each count the other as in flight, and
 //!    both would be held. With the value that the decrement returns, the completion that decides last could count one
 //!    that has interrupted already, and be held. Either way the guest would hang.
-//! 4. Arm a timer for [`Vic::deadline`], and call [`Vic::on_deadline`] when it fires. With the paper's parameters (no
+//! 4. Arm a timer for [`Policy::deadline`], and call [`Policy::on_deadline`] when it fires. With the paper's parameters (no
 //!    `max_hold`) and no known end of the timeslice there is no deadline: while CIF is correct, another completion always
 //!    comes.
-//! 5. Call [`Vic::flush`] on stop, reset and migration, and for a failed command if its `on_completion` returns a hold.
+//! 5. Say which commands failed ([`Completion::class`]), and call [`Policy::flush`] on stop, reset and migration.
 //!
 //! ```
-//! use vic_core::{Config, Params, Vic};
+//! use vic_core::{Completion, Config, ConfigError, Params, Policy as _, Vic};
 //!
-//! const CONFIG: Config = match Config::new(Params::DEFAULT) {
-//!     Ok(config) => config,
-//!     Err(_) => panic!("parameter out of range"),
-//! };
-//! static IDLE: Vic = Vic::new(CONFIG); // const-constructible
-//!
-//! let mut vic = IDLE;
-//! let (now, cif) = (1_000, 1); // one command in flight, this one
-//! assert!(vic.on_completion(now, cif).is_deliver());
-//! assert_eq!(vic.deadline(), None);
+//! let mut policy = Vic::new(Config::new(Params::DEFAULT)?); // a tick is a nanosecond
+//! let decision = policy.on_completion(1_000, &Completion::with_cif(1)); // one command in flight, this one
+//! assert!(decision.is_deliver());
+//! assert_eq!((policy.held(), policy.deadline()), (0, None));
+//! # Ok::<(), ConfigError>(())
 //! ```
+//!
+//! [`Config::new`] and [`Vic::new`] are `const`: a machine can be a `static`.
 //!
 //! # What it does not do
 //!
@@ -69,6 +66,7 @@ mod events;
 mod fast;
 #[cfg(target_has_atomic = "64")]
 mod ipi;
+mod policy;
 mod time;
 
 /// The atomics of the gate; those of loom in `loom/`.
@@ -78,7 +76,9 @@ mod atomic {
 }
 
 pub use algorithm::{Ratio, Vic};
-pub use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, Stats};
+pub use coalesce_decision::{
+    Class, Completion, ConfigError, Decision, Event, Field, HoldReason, Mark, Policy, Reason, Stats, Submission,
+};
 pub use config::{Config, Params};
 #[cfg(target_has_atomic = "64")]
 pub use ipi::{Ipi, IpiGate};

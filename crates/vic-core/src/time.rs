@@ -39,7 +39,7 @@ impl Vic {
     /// The earliest deadline, and its reason to deliver. An instant before 0 is reported as 0.
     #[inline]
     pub(crate) const fn pending(&self) -> Option<(u64, Reason)> {
-        if self.held() == 0 { None } else { self.earliest() }
+        if self.cycle.held() == 0 { None } else { self.earliest() }
     }
 
     #[inline(never)]

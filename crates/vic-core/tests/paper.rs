@@ -1,6 +1,9 @@
 //! The worked examples of the papers, and every comparison one tick to either side.
 
-use vic_core::{Config, ConfigError, Decision, Field, HoldReason, Ipi, IpiGate, Params, Ratio, Reason, Stats, Vic};
+use vic_core::{
+    Completion, Config, ConfigError, Decision, Field, HoldReason, Ipi, IpiGate, Params, Policy as _, Ratio, Reason,
+    Stats, Vic,
+};
 
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
@@ -15,11 +18,11 @@ fn warm(params: Params, cif: u32, gap: u64) -> (Vic, u64) {
     let mut vic = Vic::new(config(params));
     let mut now = 0;
     while vic.ratio() != Ratio::for_cif(cif, params.cif_threshold, params.max_skip) || now <= params.epoch_ns {
-        let _ = vic.on_completion(now, cif);
+        let _ = vic.on_completion(now, &Completion::with_cif(cif));
         now += gap;
     }
     let mut deliver_next = |deliver| {
-        while vic.on_completion(now, cif).is_deliver() != deliver {
+        while vic.on_completion(now, &Completion::with_cif(cif)).is_deliver() != deliver {
             now += gap;
         }
     };
@@ -63,7 +66,7 @@ fn series_of_the_text() {
             .split(' ')
             .map(|_| {
                 now += 10 * US;
-                if vic.on_completion(now, cif).is_deliver() { "yes" } else { "no" }
+                if vic.on_completion(now, &Completion::with_cif(cif)).is_deliver() { "yes" } else { "no" }
             })
             .collect();
         assert_eq!(series.join(" "), expected, "CIF {cif}");
@@ -75,7 +78,7 @@ fn series_of_the_text() {
 fn dd_never_waits() {
     let mut vic = Vic::new(config(Params::PAPER));
     for now in (0..400 * MS).step_by(20_000) {
-        assert_eq!(vic.on_completion(now, 1), Decision::Deliver(Reason::LowCif));
+        assert_eq!(vic.on_completion(now, &Completion::with_cif(1)), Decision::Deliver(Reason::LowCif));
     }
 }
 
@@ -85,9 +88,9 @@ fn low_rate_is_below_the_threshold() {
     for (completions, low) in [(399, true), (400, false), (401, false)] {
         let mut vic = Vic::new(config(Params { epoch_ns: 200 * MS - 1, ..Params::PAPER }));
         for i in 0..completions - 1 {
-            let _ = vic.on_completion(i, 64);
+            let _ = vic.on_completion(i, &Completion::with_cif(64));
         }
-        let _ = vic.on_completion(200 * MS, 64); // 2000 per second are 400 in 200 ms
+        let _ = vic.on_completion(200 * MS, &Completion::with_cif(64)); // 2000 per second are 400 in 200 ms
         assert_eq!(vic.ratio() == Ratio::ONE, low, "{completions} completions in 200 ms");
     }
 }
@@ -97,8 +100,8 @@ fn low_rate_is_below_the_threshold() {
 fn an_epoch_ends_after_its_length() {
     for (now, rolled) in [(200 * MS - 1, false), (200 * MS, false), (200 * MS + 1, true)] {
         let mut vic = Vic::new(config(Params { iops_threshold: 0, ..Params::PAPER }));
-        let _ = vic.on_completion(0, 64);
-        let _ = vic.on_completion(now, 64);
+        let _ = vic.on_completion(0, &Completion::with_cif(64));
+        let _ = vic.on_completion(now, &Completion::with_cif(64));
         assert_eq!(vic.ratio() != Ratio::ONE, rolled, "at {now} ns");
     }
 }
@@ -108,21 +111,25 @@ fn an_epoch_ends_after_its_length() {
 fn idle_makes_the_rate_low() {
     let (mut vic, now) = warm(Params::PAPER, 64, 10 * US);
     assert_eq!(vic.ratio().skip_up, 8);
-    assert_eq!(vic.on_completion(now + 1_000 * MS, 64), Decision::Deliver(Reason::Always));
-    assert_eq!(vic.on_completion(now + 1_001 * MS, 64), Decision::Deliver(Reason::Always));
+    assert_eq!(vic.on_completion(now + 1_000 * MS, &Completion::with_cif(64)), Decision::Deliver(Reason::Always));
+    assert_eq!(vic.on_completion(now + 1_001 * MS, &Completion::with_cif(64)), Decision::Deliver(Reason::Always));
 }
 
 /// Algorithm 2: `cif < cifThreshold`; the counter starts again.
 #[test]
 fn low_cif_delivers_at_once() {
     let (mut vic, now) = warm(Params::PAPER, 64, 10 * US);
-    assert_eq!(vic.on_completion(now, 4), Decision::Hold(HoldReason::Ratio));
-    assert_eq!(vic.on_completion(now, 3), Decision::Deliver(Reason::LowCif));
+    assert_eq!(vic.on_completion(now, &Completion::with_cif(4)), Decision::Hold(HoldReason::Ratio));
+    assert_eq!(vic.on_completion(now, &Completion::with_cif(3)), Decision::Deliver(Reason::LowCif));
     assert_eq!(vic.held(), 0);
     for _ in 0..7 {
-        assert_eq!(vic.on_completion(now, 64), Decision::Hold(HoldReason::Ratio), "a whole cycle of 8");
+        assert_eq!(
+            vic.on_completion(now, &Completion::with_cif(64)),
+            Decision::Hold(HoldReason::Ratio),
+            "a whole cycle of 8"
+        );
     }
-    assert_eq!(vic.on_completion(now, 64), Decision::Deliver(Reason::Ratio));
+    assert_eq!(vic.on_completion(now, &Completion::with_cif(64)), Decision::Deliver(Reason::Ratio));
 }
 
 #[test]
@@ -133,8 +140,8 @@ fn max_hold_is_met_exactly() {
         (500 * US + 1, Decision::Deliver(Reason::MaxHold)),
     ] {
         let (mut vic, now) = warm(Params { live_clamp: false, ..Params::DEFAULT }, 64, 10 * US);
-        assert!(!vic.on_completion(now, 64).is_deliver());
-        assert!(!vic.on_completion(now + 400 * US, 64).is_deliver());
+        assert!(!vic.on_completion(now, &Completion::with_cif(64)).is_deliver());
+        assert!(!vic.on_completion(now + 400 * US, &Completion::with_cif(64)).is_deliver());
         assert_eq!(vic.deadline(), Some(now + 500 * US), "from the first one held");
         assert_eq!(vic.on_deadline(now + wait), expected, "after {wait} ns");
         if expected.is_deliver() {
@@ -149,8 +156,8 @@ fn max_hold_is_met_exactly() {
 fn an_expired_deadline_goes_first() {
     for (wait, expected) in [(500 * US - 1, Reason::LowCif), (500 * US, Reason::MaxHold)] {
         let (mut vic, now) = warm(Params { live_clamp: false, ..Params::DEFAULT }, 64, 10 * US);
-        assert!(!vic.on_completion(now, 64).is_deliver());
-        assert_eq!(vic.on_completion(now + wait, 1), Decision::Deliver(expected));
+        assert!(!vic.on_completion(now, &Completion::with_cif(64)).is_deliver());
+        assert_eq!(vic.on_completion(now + wait, &Completion::with_cif(1)), Decision::Deliver(expected));
     }
 }
 
@@ -167,9 +174,9 @@ fn live_clamp_at_every_step() {
     ] {
         let (mut vic, now) = warm(params, 64, 10 * US);
         for _ in 0..held {
-            assert!(!vic.on_completion(now, 64).is_deliver());
+            assert!(!vic.on_completion(now, &Completion::with_cif(64)).is_deliver());
         }
-        assert_eq!(vic.on_completion(now, cif), expected, "{held} held, CIF {cif}");
+        assert_eq!(vic.on_completion(now, &Completion::with_cif(cif)), expected, "{held} held, CIF {cif}");
     }
 }
 
@@ -181,7 +188,8 @@ fn live_clamp_at_the_end_of_its_range() {
     let strict = Config::new(Params { cif_threshold: u16::MAX, ..longest }).unwrap();
     assert_eq!(vic.flush(now), Decision::Hold(HoldReason::NothingHeld));
     assert!(!vic.reconfigure(strict, now).unwrap().is_deliver());
-    let held = (0..65_534).take_while(|_| !vic.on_completion(now, u32::MAX).is_deliver()).count();
+    let held =
+        (0..65_534).take_while(|_| !vic.on_completion(now, &Completion::with_cif(u32::MAX)).is_deliver()).count();
     assert_eq!(held, 32_768);
 }
 
@@ -196,7 +204,8 @@ const WINDOW: u64 = (4 * 201 * MS).div_ceil(202);
 fn xen_figure_2_completions_miss_the_timeslice() {
     let (mut vic, now) = warm(Params::PAPER, 32, 3 * MS / 10);
     assert_eq!(vic.ratio(), Ratio { count_up: 1, skip_up: 4 });
-    let delivered = (1..=10).filter(|i| vic.on_completion(now + i * 100, 32).is_deliver()).count();
+    let delivered =
+        (1..=10).filter(|i| vic.on_completion(now + i * 100, &Completion::with_cif(32)).is_deliver()).count();
     assert_eq!((delivered, vic.held()), (2, 2));
 }
 
@@ -252,7 +261,11 @@ fn a_slice_hides_no_other_deadline() {
         let (mut vic, now) = warm(params, 32, MS);
         assert!(!vic.on_completion_in_slice(now, 32, Some(now + slice_left)).is_deliver());
         assert_eq!(vic.deadline(), Some(now + 500 * US));
-        assert_eq!(vic.on_completion(now + 500 * US, cif), Decision::Deliver(Reason::MaxHold), "{slice_left} ns left");
+        assert_eq!(
+            vic.on_completion(now + 500 * US, &Completion::with_cif(cif)),
+            Decision::Deliver(Reason::MaxHold),
+            "{slice_left} ns left"
+        );
     }
 }
 
@@ -268,7 +281,7 @@ fn the_rate_counts_running_time_only() {
                 let _ = vic.on_schedule(start);
             }
             for i in 0..90 {
-                let _ = vic.on_completion(start + i * SLICE / 90, 64);
+                let _ = vic.on_completion(start + i * SLICE / 90, &Completion::with_cif(64));
             }
             if aware {
                 let _ = vic.on_deschedule(start + SLICE);
@@ -285,7 +298,7 @@ fn schedule_and_deschedule_deliver_what_is_held() {
         [(Vic::on_deschedule, Reason::Deschedule), (Vic::on_schedule, Reason::Schedule), (Vic::flush, Reason::Flush)];
     for (verb, reason) in verbs {
         let (mut vic, now) = warm(Params::PAPER, 64, 10 * US);
-        assert!(!vic.on_completion(now, 64).is_deliver());
+        assert!(!vic.on_completion(now, &Completion::with_cif(64)).is_deliver());
         assert_eq!(verb(&mut vic, now), Decision::Deliver(reason));
         assert_eq!(verb(&mut vic, now), Decision::Hold(HoldReason::NothingHeld));
     }
@@ -294,8 +307,8 @@ fn schedule_and_deschedule_deliver_what_is_held() {
 #[test]
 fn a_clock_that_goes_back_keeps_the_bound() {
     let (mut vic, now) = warm(Params { live_clamp: false, ..Params::DEFAULT }, 64, 10 * US);
-    assert!(!vic.on_completion(now, 64).is_deliver());
-    let _ = vic.on_completion(now + 100 * US, 64); // 100 of 500 µs are over
+    assert!(!vic.on_completion(now, &Completion::with_cif(64)).is_deliver());
+    let _ = vic.on_completion(now + 100 * US, &Completion::with_cif(64)); // 100 of 500 µs are over
     assert_eq!(vic.on_deadline(7), Decision::Hold(HoldReason::Early));
     assert_eq!(vic.deadline(), Some(7 + 400 * US));
     assert_eq!(vic.times_back(), 1);
@@ -313,7 +326,7 @@ fn reconfigure_applies_to_what_is_held() {
         (None, Decision::Hold(HoldReason::Reconfigured)),
     ] {
         let mut vic = vic;
-        assert!(!vic.on_completion(now, 64).is_deliver());
+        assert!(!vic.on_completion(now, &Completion::with_cif(64)).is_deliver());
         assert_eq!(vic.reconfigure(with(max_hold_ns), now + 100 * US), Ok(expected));
         assert_eq!(vic.config(), with(max_hold_ns));
     }
@@ -382,7 +395,7 @@ fn statistics_add_up() {
     let mut stats = Stats::ZERO;
     for i in 0..1000 {
         now += 10 * US;
-        let _ = stats.count(vic.on_completion(now, i % 70));
+        let _ = stats.count(vic.on_completion(now, &Completion::with_cif(i % 70)));
     }
     let _ = stats.count(vic.flush(now));
     let _ = stats.count(vic.flush(now));

@@ -5,7 +5,7 @@
 
 #![no_std]
 
-use cint_core::{Cint, Config, ConfigError, Hint, Params};
+use cint_core::{Cint, Completion, Config, ConfigError, Hint, Params, Policy as _};
 use core::future::pending;
 use embassy_futures::select::{Either, select};
 use embassy_sync::blocking_mutex::raw::RawMutex;
@@ -41,7 +41,9 @@ pub async fn coalesce<P: OutputPin, M: RawMutex, const N: usize>(
         let event = select(completed.receive(), passed(cint.deadline())).await;
         let now = Instant::now().as_ticks();
         let decision = match event {
-            Either::First(Completed { hint, in_flight }) => cint.on_completion(now, hint, Some(in_flight)),
+            Either::First(Completed { hint, in_flight: cif }) => {
+                cint.on_completion(now, &Completion { cif, ..Completion::of(hint) })
+            }
             Either::Second(()) => cint.on_deadline(now),
         };
         if decision.is_deliver()

@@ -1,7 +1,8 @@
 //! NVMe's own coalescing, Feature 08h: it interrupts after a number of completions, or a time after the first.
 
-use crate::decision::{Decision, HoldReason, Reason};
+use coalesce_decision::{Class, Completion, Decision, HoldReason, Policy, Reason};
 
+#[derive(Debug)]
 pub struct Aggregation {
     threshold: u32, // 1: no coalescing
     time: u64,      // 0: no coalescing
@@ -17,14 +18,25 @@ impl Aggregation {
         (self.threshold, self.time) = (threshold, time);
     }
 
-    pub fn on_completion(&mut self, now: u64, has_failed: bool) -> Decision {
+    fn has_waited(&self, now: u64) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    const fn deliver(&mut self, reason: Reason) -> Decision {
+        self.held = 0;
+        Decision::Deliver(reason)
+    }
+}
+
+impl Policy for Aggregation {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         if self.has_waited(now) {
             return self.deliver(Reason::Time);
         }
         if self.threshold == 1 || self.time == 0 {
             return self.deliver(Reason::Disabled);
         }
-        if has_failed {
+        if completion.class != Class::Io {
             return self.deliver(Reason::Error);
         }
         if self.held + 1 >= self.threshold {
@@ -37,11 +49,11 @@ impl Aggregation {
         Decision::Hold(HoldReason::Aggregate)
     }
 
-    pub fn deadline(&self) -> Option<u64> {
+    fn deadline(&self) -> Option<u64> {
         (self.held > 0).then_some(self.first + self.time)
     }
 
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
+    fn on_deadline(&mut self, now: u64) -> Decision {
         match self.held {
             0 => Decision::Hold(HoldReason::NothingHeld),
             _ if self.has_waited(now) => self.deliver(Reason::Time),
@@ -49,20 +61,15 @@ impl Aggregation {
         }
     }
 
-    pub const fn on_consumed(&mut self) {
-        self.held = 0;
-    }
-
-    pub const fn flush(&mut self) -> Decision {
+    fn flush(&mut self, _: u64) -> Decision {
         if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
-    fn has_waited(&self, now: u64) -> bool {
-        self.deadline().is_some_and(|deadline| deadline <= now)
+    fn on_consumed(&mut self, _: u64) {
+        self.held = 0;
     }
 
-    const fn deliver(&mut self, reason: Reason) -> Decision {
-        self.held = 0;
-        Decision::Deliver(reason)
+    fn held(&self) -> u32 {
+        self.held
     }
 }

@@ -1,32 +1,31 @@
 //! One vector and its policy, which the host selects. Every decision is traced and then executed, in one place.
 
-use crate::decision::{Call, Completed, Decision, note};
+use crate::decision::{Call, note};
 use crate::host::{Cause, REGISTERS};
-use crate::policy::Policy;
+use crate::policy::Selected;
 use crate::vector::Vector;
-use cint_core::{Hint, Ticket};
+use coalesce_decision::{Completion, Decision, Mark, Policy as _, Submission};
 use core::sync::atomic::Ordering;
 
 pub struct Coalescing<V> {
     queue: u8,
     vector: V,
-    policy: Policy,
+    policy: Selected,
     is_disabled: bool,
 }
 
-#[allow(clippy::useless_conversion, reason = "a single policy has its own type of decision")]
 impl<V: Vector> Coalescing<V> {
     pub const fn new(queue: u8, vector: V) -> Self {
-        Self { queue, vector, policy: Policy::OFF, is_disabled: false }
+        Self { queue, vector, policy: Selected::OFF, is_disabled: false }
     }
 
     /// Sets the state after a reset: NVMe's own coalescing, switched off.
     pub fn reset(&mut self) {
-        self.policy = Policy::OFF;
+        self.policy = Selected::OFF;
         self.is_disabled = false;
     }
 
-    /// Sets the policy, as [`Policy::choose`]. Requires that nothing is held.
+    /// Sets the policy, as [`Selected::choose`]. Requires that nothing is held.
     pub fn choose(&mut self, choice: u32, storm_rate: u32) -> Result<(), ()> {
         self.policy.choose(choice, storm_rate)
     }
@@ -48,24 +47,20 @@ impl<V: Vector> Coalescing<V> {
         self.is_disabled
     }
 
-    /// Notes a fetched command. `outstanding` is the number of commands that are submitted and not reaped, including
-    /// this one. Its ticket must be passed with its completion.
-    pub fn on_submit(&mut self, now: u64) -> Option<Ticket> {
-        self.policy.on_submit(now)
+    /// Notes a fetched command. Its mark must be passed with its completion.
+    pub fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
+        self.policy.on_submit(now, submission)
     }
 
-    /// Decides about a posted completion. `cif` is the number of commands in flight, including this one.
-    pub fn on_completion(&mut self, now: u64, mut completed: Completed, cif: u32, outstanding: u32) {
-        if completed.has_failed {
-            completed.hint = Hint::Urgent;
-        }
-        let mut decision = self.policy.on_completion(now, &completed, cif, outstanding);
+    /// Decides about a posted completion.
+    pub fn on_completion(&mut self, now: u64, completion: &Completion) {
+        let mut decision = self.policy.on_completion(now, completion);
         if self.is_disabled
             && let Decision::Hold(_) = decision
         {
             decision = self.policy.flush(now);
         }
-        self.act(Call::Completion { hint: completed.hint, cif }, now, decision);
+        self.act(Call::Completion { event: completion.event(), cif: completion.cif }, now, decision);
     }
 
     /// The instant at which to call [`on_deadline`](Self::on_deadline).

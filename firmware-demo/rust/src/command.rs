@@ -2,7 +2,7 @@
 
 use crate::host::{BLOCK_BYTES, BLOCKS, DATA_BYTES, Status};
 use crate::queue::Entry;
-use cint_core::{BothBits, Hint};
+use coalesce_decision::{BothBits, Hint};
 
 const WRITE: u32 = 0x01;
 const READ: u32 = 0x02;

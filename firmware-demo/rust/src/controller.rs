@@ -3,13 +3,13 @@
 use crate::board::{self, Done, NEVER};
 use crate::coalescing::Coalescing;
 use crate::command::{ReadOrWrite, hint};
-use crate::decision::Completed;
 use crate::features::Features;
 use crate::host::{
     CC_ENABLE, CSTS_FATAL, CSTS_READY, Cause, EVENT_DOORBELL_VALUE, IO_QUEUES, QUEUES, REGISTERS, SQ_ENTRIES, Status,
 };
 use crate::queue::{Entry, Queue, SLOTS, SlotId};
 use crate::vector::Vector;
+use coalesce_decision::{Class, Completion, Submission};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heapless::spsc::Consumer;
 
@@ -162,9 +162,8 @@ impl<V: Vector> Controller<V> {
             }
             return;
         };
-        let ticket = vector.on_submit(now);
-        let command = self.queues[id].command(slot);
-        (command.ticket, command.hint) = (ticket, hint(entry));
+        let submission = Submission { hint: hint(entry), ..Submission::ALONE };
+        self.queues[id].command(slot).mark = vector.on_submit(now, &submission);
         match ReadOrWrite::try_from(entry) {
             Ok(ReadOrWrite { is_write, block, address }) => {
                 let slot = (id - 1) * SLOTS + slot.index();
@@ -183,10 +182,10 @@ impl<V: Vector> Controller<V> {
     fn post(&mut self, id: usize) {
         while let Some(command) = self.queues[id].post() {
             let (now, cif, outstanding) = (self.now, self.queues[id].in_flight() + 1, self.queues[id].outstanding());
-            let completed =
-                Completed { ticket: command.ticket, hint: command.hint, has_failed: command.status != Status::Success };
+            let class = if command.status == Status::Success { Class::Io } else { Class::Failed };
+            let completion = Completion { mark: command.mark, cif, outstanding, class, slice_end: None };
             match self.vector(id) {
-                Some(vector) => vector.on_completion(now, completed, cif, outstanding),
+                Some(vector) => vector.on_completion(now, &completion),
                 None => self.vectors[0].interrupt(Cause::Admin), // never coalesced
             }
         }

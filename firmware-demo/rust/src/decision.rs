@@ -1,20 +1,12 @@
 //! A decision of any policy, and its record in the trace.
 
 use crate::board::NEVER;
-pub use cint_core::{Decision, HoldReason, Reason};
-use cint_core::{Hint, Ticket};
-
-/// A command whose completion was posted.
-pub struct Completed {
-    pub ticket: Option<Ticket>,
-    pub hint: Hint,
-    pub has_failed: bool,
-}
+use coalesce_decision::{Decision, Event, Reason};
 
 /// The call that asked for the decision.
 #[derive(Clone, Copy)]
 pub enum Call {
-    Completion { hint: Hint, cif: u32 },
+    Completion { event: Event, cif: u32 },
     Deadline,
     Consumed,
     Flush,
@@ -38,12 +30,12 @@ unsafe extern "C" {
     fn trace(traced: *const Traced);
 }
 
-/// The number of a hint in traces.
-pub const fn hint_number(hint: Hint) -> u8 {
-    match hint {
-        Hint::Plain => 0,
-        Hint::Barrier => 1,
-        Hint::Urgent => 2,
+/// The number of what a completion means, in traces.
+pub const fn event_number(event: Event) -> u8 {
+    match event {
+        Event::Plain => 0,
+        Event::Barrier => 1,
+        Event::Urgent | Event::Error => 2,
     }
 }
 
@@ -60,7 +52,7 @@ pub const fn numbers(decision: Option<Decision>) -> (u8, &'static str) {
 /// Records a decision with the deadline after it.
 pub fn note(queue: u8, call: Call, now: u64, decision: Option<Decision>, deadline: Option<u64>) {
     let (call, hint, cif) = match call {
-        Call::Completion { hint, cif } => (0, hint_number(hint), cif),
+        Call::Completion { event, cif } => (0, event_number(event), cif),
         Call::Deadline => (1, 0, 0),
         Call::Consumed => (2, 0, 0),
         Call::Flush => (3, 0, 0),

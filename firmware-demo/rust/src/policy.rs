@@ -2,9 +2,9 @@
 
 use crate::aggregation::Aggregation;
 use crate::board::TICK_HZ;
-use crate::decision::{Completed, Decision};
 use budget_core::Budget;
-use cint_core::{Cint, StormParams, Ticket, Tracker};
+use cint_core::{Cint, StormParams, Strict};
+use coalesce_decision::{Policy, forward};
 use vic_core::Vic;
 
 const STORM_SHIFT: u8 = 5;
@@ -31,12 +31,13 @@ impl TryFrom<u32> for Choice {
     }
 }
 
+#[derive(Debug)]
 enum Machine {
     Nvme,
     Vic(Vic),
     Cint(Cint),
     Budget(Budget),
-    Strict(Cint, Tracker<1, 4>), // 256 commands from the oldest in flight to the newest
+    Strict(Strict<Cint, 1, 4>), // 256 commands from the oldest in flight to the newest
 }
 
 impl Machine {
@@ -61,18 +62,20 @@ impl Machine {
             Choice::Nvme => Self::Nvme,
             Choice::Vic => Self::Vic(Vic::new(vic)),
             Choice::Cint => Self::Cint(cint),
-            Choice::Strict => Self::Strict(cint, Tracker::new()),
+            Choice::Strict => Self::Strict(Strict::new(cint)),
             Choice::Budget => Self::Budget(Budget::new(budget)),
         })
     }
 }
 
-pub struct Policy {
+/// The policy of a vector.
+#[derive(Debug)]
+pub struct Selected {
     machine: Machine,
     aggregation: Aggregation,
 }
 
-impl Policy {
+impl Selected {
     /// Every completion interrupts.
     pub const OFF: Self = Self { machine: Machine::Nvme, aggregation: Aggregation::OFF };
 
@@ -86,68 +89,21 @@ impl Policy {
     pub const fn set(&mut self, threshold: u32, time: u64) {
         self.aggregation.set(threshold, time);
     }
+}
 
-    pub fn on_submit(&mut self, now: u64) -> Option<Ticket> {
-        match &mut self.machine {
-            Machine::Budget(budget) => {
-                budget.on_submit(now);
-                None
-            }
-            Machine::Strict(_, tracker) => tracker.on_submit(0),
-            _ => None,
+/// The policy that is selected.
+macro_rules! selected {
+    ($selected:ident, $policy:ident => $call:expr) => {
+        match $selected {
+            Selected { machine: Machine::Nvme, aggregation: $policy } => $call,
+            Selected { machine: Machine::Vic($policy), .. } => $call,
+            Selected { machine: Machine::Cint($policy), .. } => $call,
+            Selected { machine: Machine::Budget($policy), .. } => $call,
+            Selected { machine: Machine::Strict($policy), .. } => $call,
         }
-    }
+    };
+}
 
-    pub fn on_completion(&mut self, now: u64, completed: &Completed, cif: u32, outstanding: u32) -> Decision {
-        let &Completed { ticket, hint, has_failed } = completed;
-        match &mut self.machine {
-            Machine::Nvme => self.aggregation.on_completion(now, has_failed),
-            Machine::Vic(vic) => match vic.on_completion(now, cif) {
-                Decision::Hold(_) if has_failed => vic.flush(now), // vIC has no hints
-                decision => decision,
-            },
-            Machine::Cint(cint) => cint.on_completion(now, hint, Some(cif)),
-            Machine::Budget(budget) => budget.on_completion(now, hint.into(), cif, outstanding),
-            Machine::Strict(cint, tracker) => {
-                let event = tracker.on_completion(ticket, hint);
-                cint.on_completion(now, event, Some(cif))
-            }
-        }
-    }
-
-    pub fn deadline(&self) -> Option<u64> {
-        match &self.machine {
-            Machine::Nvme => self.aggregation.deadline(),
-            Machine::Vic(vic) => vic.deadline(),
-            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.deadline(),
-            Machine::Budget(budget) => budget.deadline(),
-        }
-    }
-
-    pub fn on_deadline(&mut self, now: u64) -> Decision {
-        match &mut self.machine {
-            Machine::Nvme => self.aggregation.on_deadline(now),
-            Machine::Vic(vic) => vic.on_deadline(now),
-            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.on_deadline(now),
-            Machine::Budget(budget) => budget.on_deadline(now),
-        }
-    }
-
-    pub fn on_consumed(&mut self, now: u64) {
-        match &mut self.machine {
-            Machine::Nvme => self.aggregation.on_consumed(),
-            Machine::Vic(vic) => vic.on_consumed(now),
-            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.on_consumed(now),
-            Machine::Budget(budget) => budget.on_consumed(now),
-        }
-    }
-
-    pub fn flush(&mut self, now: u64) -> Decision {
-        match &mut self.machine {
-            Machine::Nvme => self.aggregation.flush(),
-            Machine::Vic(vic) => vic.flush(now),
-            Machine::Cint(cint) | Machine::Strict(cint, _) => cint.flush(now),
-            Machine::Budget(budget) => budget.flush(now),
-        }
-    }
+impl Policy for Selected {
+    forward!(self in selected; on_submit, on_completion, deadline, on_deadline, on_consumed, flush, held);
 }

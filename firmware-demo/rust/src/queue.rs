@@ -2,7 +2,7 @@
 //! here.
 
 use crate::host::{CQ_ENTRIES, Doorbells, MEMORY, REGISTERS, SQ_ENTRIES, Status};
-use cint_core::{Hint, Ticket};
+use coalesce_decision::{Hint, Mark};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heapless::{Deque, Vec};
 
@@ -27,8 +27,7 @@ impl SlotId {
 #[derive(Clone, Copy)]
 pub struct Command {
     cid: u16,
-    pub hint: Hint,
-    pub ticket: Option<Ticket>,
+    pub mark: Mark,
     pub status: Status,
     pub result: u32,
 }
@@ -63,7 +62,7 @@ pub struct Queue {
 
 impl Queue {
     pub const fn new(id: usize) -> Self {
-        const NONE: Command = Command { cid: 0, hint: Hint::Plain, ticket: None, status: Status::Success, result: 0 };
+        const NONE: Command = Command { cid: 0, mark: Mark::of(Hint::Plain), status: Status::Success, result: 0 };
         Self {
             id,
             sq_tail: Doorbell::NEW,
@@ -145,7 +144,7 @@ impl Queue {
         let entry: Entry = core::array::from_fn(|i| place[i].load(Relaxed));
         self.sq_head = (self.sq_head + 1) % SQ_ENTRIES;
         let cid = (entry[0] >> 16) as u16;
-        *self.command(slot) = Command { cid, hint: Hint::Plain, ticket: None, status: Status::Success, result: 0 };
+        *self.command(slot) = Command { cid, mark: Mark::default(), status: Status::Success, result: 0 };
         Some((slot, entry))
     }
 

@@ -1,10 +1,11 @@
 //! Replays the golden traces on the cores.
 
 use crate::board::NEVER;
-use crate::decision::{Decision, numbers};
+use crate::decision::numbers;
 use crate::owned::Owned;
 use budget_core::Budget;
-use cint_core::{Cint, Hint, StormParams, Ticket, Tracker};
+use cint_core::{Cint, StormParams, Strict};
+use coalesce_decision::{Completion, Decision, Hint, Mark, Policy, Submission, Ticket};
 use vic_core::Vic;
 
 const GROUPS: usize = 2;
@@ -141,7 +142,7 @@ impl Config {
 enum Machine {
     None,
     Vic(Vic),
-    Cint(Cint, Tracker<GROUPS, 1>),
+    Cint(Strict<Cint, GROUPS, 1>),
     Budget(Budget),
 }
 
@@ -167,7 +168,7 @@ unsafe extern "C" fn replay_begin(trace: *const Trace, configs: *const Config) {
     let first = replay.configs.first();
     let machine = match trace.machine {
         VIC => first.and_then(Config::vic).map(|config| Machine::Vic(Vic::new(config))),
-        CINT => first.and_then(Config::cint).map(|config| Machine::Cint(Cint::new(config), Tracker::new())),
+        CINT => first.and_then(Config::cint).map(|config| Machine::Cint(Strict::new(Cint::new(config)))),
         BUDGET => first.and_then(Config::budget).map(|config| Machine::Budget(Budget::new(config))),
         _ => None,
     };
@@ -182,17 +183,25 @@ unsafe extern "C" fn replay_begin(trace: *const Trace, configs: *const Config) {
 unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
     // SAFETY: the caller's promise; only the main loop calls this.
     let (event, answer, replay) = unsafe { (&*event, &mut *answer, REPLAY.get()) };
-    let decision = match &mut replay.machine {
-        Machine::None => None,
-        Machine::Vic(vic) => replay_vic(vic, event, replay.configs),
-        Machine::Cint(cint, tracker) => {
-            if event.call == ON_SUBMIT {
-                let ticket = tracker.on_submit(event.choice);
-                answer.ticket = ticket.map_or(NEVER, Ticket::to_number);
-            }
-            replay_cint(cint, tracker, event, replay.configs, replay.are_strict)
+    let config = replay.configs.get(usize::from(event.choice));
+    let are_strict = replay.are_strict;
+    let (decision, deadline) = match &mut replay.machine {
+        Machine::None => (None, None),
+        Machine::Vic(vic) => {
+            let again = config.and_then(Config::vic).filter(|_| event.call == RECONFIGURE);
+            let again = again.map(|config| vic.reconfigure(config, event.now).ok());
+            (again.or_else(|| call(vic, event, false, answer)), vic.deadline())
         }
-        Machine::Budget(budget) => replay_budget(budget, event, replay.configs),
+        Machine::Cint(strict) => {
+            let again = config.and_then(Config::cint).filter(|_| event.call == RECONFIGURE);
+            let again = again.map(|config| strict.get_mut().reconfigure(config, event.now).ok());
+            (again.or_else(|| call(strict, event, are_strict, answer)), strict.deadline())
+        }
+        Machine::Budget(budget) => {
+            let again = config.and_then(Config::budget).filter(|_| event.call == RECONFIGURE);
+            let again = again.map(|config| budget.reconfigure(config, event.now).ok());
+            (again.or_else(|| call(budget, event, false, answer)), budget.deadline())
+        }
     };
     let (number, reason) = match decision {
         Some(Some(decision)) => numbers(Some(decision)),
@@ -200,13 +209,7 @@ unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
         None => numbers(None),
     };
     (answer.decision, answer.reason, answer.reason_length) = (number.into(), reason.as_ptr(), reason.len() as u32);
-    answer.deadline = match &replay.machine {
-        Machine::None => None,
-        Machine::Vic(vic) => vic.deadline(),
-        Machine::Cint(cint, _) => cint.deadline(),
-        Machine::Budget(budget) => budget.deadline(),
-    }
-    .unwrap_or(NEVER);
+    answer.deadline = deadline.unwrap_or(NEVER);
 }
 
 /// What the requester said.
@@ -214,85 +217,35 @@ fn hint(event: &Event) -> Hint {
     [Hint::Plain, Hint::Barrier, Hint::Urgent][usize::from(event.hint % 3)]
 }
 
-/// `None`: there is nothing to decide. `Some(None)`: the configuration is refused.
-fn replay_vic(vic: &mut Vic, event: &Event, configs: &[Config]) -> Option<Option<Decision>> {
-    let now = event.now;
-    let decision = match event.call {
-        ON_COMPLETION => vic.on_completion_in_slice(now, event.cif, some(event.slice_end)),
-        ON_DEADLINE => vic.on_deadline(now),
-        ON_CONSUMED => {
-            vic.on_consumed(now);
-            return None;
-        }
-        ON_SCHEDULE => vic.on_schedule(now),
-        ON_DESCHEDULE => vic.on_deschedule(now),
-        FLUSH => vic.flush(now),
-        RECONFIGURE => {
-            let config = configs.get(usize::from(event.choice)).and_then(Config::vic)?;
-            return Some(vic.reconfigure(config, now).ok());
-        }
-        _ => return None,
-    };
-    Some(Some(decision))
-}
-
-/// As [`replay_vic`].
-fn replay_cint(
-    cint: &mut Cint,
-    tracker: &mut Tracker<GROUPS, 1>,
-    event: &Event,
-    configs: &[Config],
-    are_strict: bool,
-) -> Option<Option<Decision>> {
+/// Every call but for a new configuration. `None`: there is nothing to decide.
+fn call(policy: &mut impl Policy, event: &Event, are_strict: bool, answer: &mut Answer) -> Option<Option<Decision>> {
     let now = event.now;
     let ticket = some(event.ticket).filter(|_| are_strict).map(Ticket::from_number);
     let decision = match event.call {
-        ON_COMPLETION => cint.on_completion(now, tracker.on_completion(ticket, hint(event)), Some(event.cif)),
-        ON_DEADLINE => cint.on_deadline(now),
-        ON_BATCH_END => cint.on_batch_end(now),
-        ON_CONSUMED => {
-            cint.on_consumed(now);
-            return None;
-        }
-        ON_CANCEL => cint.on_cancel(now, tracker.cancel(ticket)),
-        RESET_TRACKING => {
-            tracker.reset_tracking();
-            return None;
-        }
-        FLUSH => cint.flush(now),
-        RECONFIGURE => {
-            let config = configs.get(usize::from(event.choice)).and_then(Config::cint)?;
-            return Some(cint.reconfigure(config, now).ok());
-        }
-        _ => return None,
-    };
-    Some(Some(decision))
-}
-
-/// As [`replay_vic`].
-fn replay_budget(budget: &mut Budget, event: &Event, configs: &[Config]) -> Option<Option<Decision>> {
-    let now = event.now;
-    let decision = match event.call {
         ON_SUBMIT => {
-            budget.on_submit(now);
+            let mark = policy.on_submit(now, &Submission { group: event.choice, ..Submission::ALONE });
+            answer.ticket = mark.ticket.map_or(NEVER, Ticket::to_number);
             return None;
         }
-        ON_COMPLETION => budget.on_completion(now, hint(event).into(), event.cif, event.outstanding),
-        ON_DEADLINE => budget.on_deadline(now),
+        ON_COMPLETION => {
+            let mark = Mark { ticket, ..Mark::of(hint(event)) };
+            let (outstanding, slice_end) = (event.outstanding, some(event.slice_end));
+            policy.on_completion(now, &Completion { mark, outstanding, slice_end, ..Completion::with_cif(event.cif) })
+        }
+        ON_DEADLINE => policy.on_deadline(now),
+        ON_BATCH_END => policy.on_batch_end(now),
         ON_CONSUMED => {
-            budget.on_consumed(now);
+            policy.on_consumed(now);
             return None;
         }
-        ON_CANCEL => budget.on_cancel(now, Hint::Plain.into()),
+        ON_SCHEDULE => policy.on_schedule(now),
+        ON_DESCHEDULE => policy.on_deschedule(now),
+        ON_CANCEL => policy.on_cancel(now, Mark { ticket, ..Mark::default() }),
         RESET_TRACKING => {
-            budget.forget();
+            policy.reset_tracking();
             return None;
         }
-        FLUSH => budget.flush(now),
-        RECONFIGURE => {
-            let config = configs.get(usize::from(event.choice)).and_then(Config::budget)?;
-            return Some(budget.reconfigure(config, now).ok());
-        }
+        FLUSH => policy.flush(now),
         _ => return None,
     };
     Some(Some(decision))

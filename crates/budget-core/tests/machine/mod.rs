@@ -1,9 +1,9 @@
 //! The machine as a policy under test.
 
 use budget_core::{Budget, Config, Event, Level, Params};
-use coalesce_testkit::{Completion, Decision, Hint, Policy, Promises, Rate, Submission};
+use coalesce_testkit::{Completion, Decision, Mark, Policy, Promises, Rate, Reason, Submission, Tested, forward};
 
-/// What `Policy::reconfigure` switches to with the choices beyond the configurations: the level, by how many bits ε is less,
+/// What `Tested::reconfigure` switches to with the choices beyond the configurations: the level, by how many bits ε is less,
 /// and whether probes are allowed.
 pub const LEVELS: [(Level, u8, bool); 7] = [
     (Level::Nothing, 0, true),
@@ -16,6 +16,7 @@ pub const LEVELS: [(Level, u8, bool); 7] = [
 ];
 
 /// The machine, with the configurations that it may be given. A ticket is an error, because it gives none.
+#[derive(Debug)]
 pub struct Machine {
     budget: Budget,
     configs: Vec<(Config, Params)>,
@@ -32,29 +33,34 @@ impl Machine {
     }
 }
 
+/// What a tracker would say of a ticket.
+fn tracked(mark: Mark) -> Mark {
+    Mark { event: if mark.ticket.is_some() { Event::Error } else { mark.event }, ..mark }
+}
+
 impl Policy for Machine {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        let event = match completion {
-            Completion { ticket: Some(_), .. } => Event::Error,
-            Completion { hint: Hint::Plain, .. } => Event::Plain,
-            Completion { hint: Hint::Urgent, .. } => Event::Urgent,
-            Completion { hint: Hint::Barrier, .. } => Event::Barrier,
-        };
-        self.budget.on_completion(now, event, completion.cif, completion.outstanding).into()
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        self.budget.on_completion(now, &Completion { mark: tracked(completion.mark), ..*completion })
     }
 
-    fn deadline(&self) -> Option<u64> {
-        self.budget.deadline()
+    fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
+        self.budget.on_submits(now, submission.count());
+        Mark::default()
     }
 
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        self.budget.on_deadline(now).into()
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
+        self.budget.on_cancel(now, tracked(mark))
     }
 
-    fn flush(&mut self, now: u64) -> Decision {
-        self.budget.flush(now).into()
+    fn reset_tracking(&mut self) {
+        self.budget.reset_tracking();
+        self.level = Level::Strict;
     }
 
+    forward!(self => self.budget; deadline, on_deadline, flush, on_consumed, held, spent);
+}
+
+impl Tested for Machine {
     fn promises(&self) -> Promises {
         let config = self.budget.config();
         let burst = self.params.storm.map_or(0, |storm| (2 << storm.shift) + 2);
@@ -68,36 +74,9 @@ impl Policy for Machine {
             hold_max: Some(config.max_hold()),
             rate: config.storm_interval().map(|interval| Rate { interval, burst }),
             budget: (self.level != Level::Licensed).then_some(budget),
-            unpaced: &["flush", "error"],
+            unpaced: &[Reason::Flush, Reason::Error],
             ..Promises::default()
         }
-    }
-
-    fn held(&self) -> Option<u64> {
-        Some(self.budget.held().into())
-    }
-
-    fn spent(&self) -> Option<(u64, u64)> {
-        Some(self.budget.spent())
-    }
-
-    fn on_submit(&mut self, now: u64, _: Submission) -> Option<u64> {
-        self.budget.on_submit(now);
-        None
-    }
-
-    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
-        let event = if ticket.is_some() { Event::Error } else { Event::Plain };
-        self.budget.on_cancel(now, event).into()
-    }
-
-    fn reset_tracking(&mut self) {
-        self.budget.forget();
-        self.level = Level::Strict;
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        self.budget.on_consumed(now);
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
@@ -107,7 +86,7 @@ impl Policy for Machine {
             self.level = level;
             return Some(self.on_deadline(now)); // what is held may be due by now
         };
-        let answer = self.budget.reconfigure(config, now).ok().map(Decision::from)?;
+        let answer = self.budget.reconfigure(config, now).ok()?;
         self.params = params;
         Some(answer)
     }

@@ -7,8 +7,10 @@
 #![allow(dead_code, reason = "not everybody who compares asks all of it")]
 
 use crate::machine::LEVELS;
-use budget_core::Level;
-use coalesce_testkit::{Budget, Completion, Decision, Hint, Policy, Promises, Rate, Submission};
+use budget_core::{Event, Level};
+use coalesce_testkit::{
+    Budget, Completion, Decision, HoldReason, Mark, Policy, Promises, Rate, Reason, Spent, Submission, Tested,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -72,13 +74,14 @@ pub enum Said {
     Error,
 }
 
-impl From<Completion> for Said {
-    fn from(completion: Completion) -> Self {
-        match completion {
-            Completion { ticket: Some(_), .. } => Self::Error,
-            Completion { hint: Hint::Plain, .. } => Self::Plain,
-            Completion { hint: Hint::Urgent, .. } => Self::Urgent,
-            Completion { hint: Hint::Barrier, .. } => Self::Barrier,
+impl From<&Completion> for Said {
+    fn from(completion: &Completion) -> Self {
+        match completion.event() {
+            _ if completion.mark.ticket.is_some() => Self::Error, // nobody gave it
+            Event::Plain => Self::Plain,
+            Event::Urgent => Self::Urgent,
+            Event::Barrier => Self::Barrier,
+            Event::Error => Self::Error,
         }
     }
 }
@@ -131,7 +134,7 @@ enum Doing {
 }
 
 /// What was learned about the requesters.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Learned {
     trials: Vec<Trial>,
     /// How long it took until somebody came back, since there last was no evidence at all.
@@ -259,6 +262,7 @@ pub fn seen() -> BTreeMap<&'static str, u64> {
 }
 
 /// The model.
+#[derive(Debug)]
 pub struct Reference {
     configurations: Vec<Params>,
     /// The configuration in force: an index into `configurations`.
@@ -441,26 +445,26 @@ impl Reference {
     }
 
     /// When what is held is due, without the guard.
-    fn own_due(&self) -> Option<(Instant, &'static str)> {
+    fn own_due(&self) -> Option<(Instant, Reason)> {
         let (silence, max_hold) = (self.silence(), self.remembered(*self.held.first()?) + self.rules().max_hold);
-        Some(if max_hold < silence { (max_hold, "max_hold") } else { (silence, "silence") })
+        Some(if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) })
     }
 
-    fn due(&self) -> Option<(Instant, &'static str)> {
+    fn due(&self) -> Option<(Instant, Reason)> {
         let own = self.own_due()?;
         match self.pace() {
-            Some(pace) if self.deferred || own.0 < pace => Some((pace, "storm")),
+            Some(pace) if self.deferred || own.0 < pace => Some((pace, Reason::Storm)),
             _ => Some(own),
         }
     }
 
-    fn expired(&self) -> Option<&'static str> {
+    fn expired(&self) -> Option<Reason> {
         self.due().filter(|(due, _)| *due <= self.now).map(|(_, reason)| reason)
     }
 
     // ---- how holds end
 
-    fn interrupt(&mut self, reason: &'static str) -> Decision {
+    fn interrupt(&mut self, reason: Reason) -> Decision {
         self.release();
         self.signal();
         Decision::Deliver(reason)
@@ -484,7 +488,7 @@ impl Reference {
         }
     }
 
-    fn keep(&mut self, reason: &'static str) -> Decision {
+    fn keep(&mut self, reason: HoldReason) -> Decision {
         self.held.push(self.now);
         Decision::Hold(reason)
     }
@@ -496,14 +500,14 @@ impl Reference {
     }
 
     /// A deadline ends a hold.
-    fn end(&mut self, reason: &'static str) -> Decision {
-        let is_probe = self.learned.doing == Doing::Probing && reason != "storm";
-        let is_silent = reason == "silence" || is_probe && self.is_silent();
+    fn end(&mut self, reason: Reason) -> Decision {
+        let is_probe = self.learned.doing == Doing::Probing && reason != Reason::Storm;
+        let is_silent = reason == Reason::Silence || is_probe && self.is_silent();
         let everybody_waits = is_silent && self.in_flight == 0;
         if is_probe {
             let held = self.held_count();
             if everybody_waits {
-                saw(if reason == "silence" { "found" } else { "found at max_hold" });
+                saw(if reason == Reason::Silence { "found" } else { "found at max_hold" });
                 (self.learned.found, self.learned.back) = (held, 0);
                 self.learned.doing = Doing::Asked(self.now);
             } else if is_silent {
@@ -514,7 +518,7 @@ impl Reference {
             }
         }
         let is_idle = self.learned.doing == Doing::Nothing;
-        let nobody_came = reason != "storm" && is_idle && self.licence().is_some() && self.in_flight == 0;
+        let nobody_came = reason != Reason::Storm && is_idle && self.licence().is_some() && self.in_flight == 0;
         if nobody_came {
             if self.nobody_came_before {
                 self.learned.starved();
@@ -528,15 +532,15 @@ impl Reference {
     }
 
     /// Why what is held is not worth it any more.
-    fn broken(&self) -> Option<&'static str> {
+    fn broken(&self) -> Option<Reason> {
         if self.learned.doing == Doing::Probing {
             return None;
         }
         if let Some(depth) = self.licence() {
-            return (!self.has_work(depth, self.held_count())).then_some("just_in_time");
+            return (!self.has_work(depth, self.held_count())).then_some(Reason::JustInTime);
         }
         let left = (self.remembered(self.last) + self.patience() - self.now).max(0);
-        (self.loss(self.held_count()) * left > self.balance).then_some("budget")
+        (self.loss(self.held_count()) * left > self.balance).then_some(Reason::Budget)
     }
 
     /// What it costs to hold that many for a tick, less what those in flight pay.
@@ -652,14 +656,14 @@ impl Reference {
         let held = self.held_count();
         let with_it = match said {
             Said::Error => unreachable!("not a wish"),
-            Said::Barrier => return Decision::Deliver("barrier"),
-            Said::Urgent if !ooo => return Decision::Deliver("urgent"),
-            Said::Urgent if held == 0 => return Decision::DeliverUrgent("urgent"),
+            Said::Barrier => return Decision::Deliver(Reason::Barrier),
+            Said::Urgent if !ooo => return Decision::Deliver(Reason::Urgent),
+            Said::Urgent if held == 0 => return Decision::DeliverUrgent,
             Said::Urgent => held,
             Said::Plain => held + 1,
         };
         let hold = |reason| match said {
-            Said::Urgent => Decision::DeliverUrgent("urgent"),
+            Said::Urgent => Decision::DeliverUrgent,
             _ => Decision::Hold(reason),
         };
         if held + self.past + 1 >= i128::from(thr) {
@@ -667,7 +671,7 @@ impl Reference {
                 saw("endless by count");
                 self.learned.missed(held, Trial::Endless);
             }
-            return Decision::Deliver("count");
+            return Decision::Deliver(Reason::Count);
         }
         let patience = self.patience();
         if self.probing(outstanding) {
@@ -676,30 +680,30 @@ impl Reference {
             let price = |this: &Self| with_it * WHOLE * rest.min(this.silence() - this.remembered(this.last));
             self.learned.is_cut_short |= price(self) > funds;
             if price(self) <= funds {
-                return hold("probe");
+                return hold(HoldReason::Probe);
             }
             saw("endless by budget");
             self.learned.missed(held, Trial::Endless);
-            return Decision::Deliver("budget");
+            return Decision::Deliver(Reason::Budget);
         }
         match self.learned.doing {
-            Doing::Nothing if self.level == Level::Nothing => return Decision::Deliver("slowdown"),
+            Doing::Nothing if self.level == Level::Nothing => return Decision::Deliver(Reason::Slowdown),
             Doing::Nothing | Doing::Probing => {}
-            Doing::Asked(_) | Doing::Counting(_) => return Decision::Deliver("control"),
+            Doing::Asked(_) | Doing::Counting(_) => return Decision::Deliver(Reason::Control),
         }
         if let Some(depth) = self.licence() {
             if self.has_work(depth, with_it) {
-                return hold("licensed");
+                return hold(HoldReason::Licensed);
             }
             self.nobody_came_before = false;
-            return Decision::Deliver("just_in_time");
+            return Decision::Deliver(Reason::JustInTime);
         }
         if outstanding <= with_it {
-            return Decision::Deliver("low_cif");
+            return Decision::Deliver(Reason::LowCif);
         }
         let is_small = together || held * WHOLE < 2 * self.epsilon() * (self.in_flight + with_it);
         let is_paid = self.loss(with_it) * patience <= self.balance;
-        if is_small && is_paid { hold("company") } else { Decision::Deliver("budget") }
+        if is_small && is_paid { hold(HoldReason::Company) } else { Decision::Deliver(Reason::Budget) }
     }
 
     /// A command completed: of `cif` in flight, and `outstanding` that are not reaped.
@@ -727,17 +731,18 @@ impl Reference {
             return decision;
         }
         if said == Said::Error {
-            return self.interrupt("error");
+            return self.interrupt(Reason::Error);
         }
-        let wish = if self.deferred { Decision::Hold("storm") } else { self.wish(said, outstanding, together) };
+        let wish =
+            if self.deferred { Decision::Hold(HoldReason::Storm) } else { self.wish(said, outstanding, together) };
         match wish {
             Decision::Hold(reason) => self.keep(reason),
             _ if self.is_paced() => {
                 self.defer();
-                self.keep("storm")
+                self.keep(HoldReason::Storm)
             }
             Decision::Deliver(reason) => self.interrupt(reason),
-            Decision::DeliverUrgent(_) => {
+            Decision::DeliverUrgent => {
                 self.past += i128::from(!self.held.is_empty());
                 self.signal();
                 wish
@@ -748,7 +753,7 @@ impl Reference {
     /// A command was aborted.
     pub fn abort(&mut self, now: u64, said: Said) -> Decision {
         let decision = self.aborted(now, said);
-        if matches!(decision, Decision::Deliver("budget" | "just_in_time")) {
+        if matches!(decision, Decision::Deliver(Reason::Budget | Reason::JustInTime)) {
             saw("broken by a cancel");
         }
         counted(decision)
@@ -760,21 +765,21 @@ impl Reference {
             self.in_flight = (self.in_flight - 1).max(0);
         }
         if self.held.is_empty() {
-            return Decision::Hold("nothing_held");
+            return Decision::Hold(HoldReason::NothingHeld);
         }
         if let Some(reason) = self.expired() {
             return self.end(reason);
         }
         match said {
-            Said::Error => self.interrupt("error"),
+            Said::Error => self.interrupt(Reason::Error),
             Said::Barrier if self.is_paced() => {
                 self.defer();
-                Decision::Hold("storm")
+                Decision::Hold(HoldReason::Storm)
             }
-            Said::Barrier => self.interrupt("barrier"),
+            Said::Barrier => self.interrupt(Reason::Barrier),
             Said::Plain | Said::Urgent => match self.broken() {
                 Some(reason) if !self.is_paced() => self.interrupt(reason),
-                _ => Decision::Hold("cancelled"),
+                _ => Decision::Hold(HoldReason::Cancelled),
             },
         }
     }
@@ -814,15 +819,13 @@ impl Reference {
 
 /// Counts the decision, by its reason.
 fn counted(decision: Decision) -> Decision {
-    saw(match decision {
-        Decision::Deliver(reason) | Decision::DeliverUrgent(reason) | Decision::Hold(reason) => reason,
-    });
+    saw(decision.reason_name());
     decision
 }
 
 impl Policy for Reference {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
-        let Completion { cif, outstanding, .. } = completion;
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let Completion { cif, outstanding, .. } = *completion;
         self.complete(now, completion.into(), cif, outstanding)
     }
 
@@ -834,24 +837,66 @@ impl Policy for Reference {
     fn on_deadline(&mut self, now: u64) -> Decision {
         self.pass_quietly(now);
         counted(match self.expired() {
-            _ if self.held.is_empty() => Decision::Hold("nothing_held"),
+            _ if self.held.is_empty() => Decision::Hold(HoldReason::NothingHeld),
             Some(reason) => self.end(reason),
-            None => Decision::Hold("early"),
+            None => Decision::Hold(HoldReason::Early),
         })
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         self.pass_quietly(now);
-        if self.held.is_empty() { Decision::Hold("nothing_held") } else { self.interrupt("flush") }
+        if self.held.is_empty() { Decision::Hold(HoldReason::NothingHeld) } else { self.interrupt(Reason::Flush) }
     }
 
-    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
-        self.abort(now, if ticket.is_some() { Said::Error } else { Said::Plain })
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
+        self.abort(now, if mark.ticket.is_some() { Said::Error } else { Said::Plain })
     }
 
     fn on_consumed(&mut self, now: u64) {
         self.pass_quietly(now);
         self.release();
+    }
+
+    fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
+        self.on_submits(now, submission.count());
+        Mark::default()
+    }
+
+    fn reset_tracking(&mut self) {
+        if !self.held.is_empty() {
+            saw("forgotten with some held");
+        }
+        self.learned = Learned::NOTHING;
+        (self.level, self.shift, self.may_probe) = (Level::Strict, 0, true);
+        self.nobody_came_before = false;
+        (self.gap_counts, self.in_flight, self.last) = (false, 0, self.now - OLDEST);
+    }
+
+    fn held(&self) -> u32 {
+        self.held.len() as u32
+    }
+
+    fn spent(&self) -> Option<Spent> {
+        let [held, outstanding] = [self.spent_time(self.held_time) as u64, self.spent_time(self.request_time) as u64];
+        Some(Spent { held, outstanding, learning: 0 })
+    }
+}
+
+impl Tested for Reference {
+    fn promises(&self) -> Promises {
+        let Params { max_hold, storm, budget, .. } = self.rules();
+        let interval = storm.map_or(0, |storm| storm.interval);
+        Promises {
+            hold_max: Some((max_hold + interval) as u64),
+            rate: storm.map(|Storm { interval, shift }| Rate { interval: interval as u64, burst: (2 << shift) + 2 }),
+            budget: (self.level != Level::Licensed).then_some(Budget {
+                share: budget,
+                constant: 32 * max_hold as u64,
+                free_until: self.paced_until().unwrap_or(0),
+            }),
+            unpaced: &[Reason::Flush, Reason::Error],
+            ..Promises::default()
+        }
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
@@ -869,57 +914,18 @@ impl Policy for Reference {
         if new.storm != old.storm {
             self.guarded = self.interrupts.len();
         }
-        let Some((due, reason)) = self.own_due() else { return Some(Decision::Hold("nothing_held")) };
+        let Some((due, reason)) = self.own_due() else { return Some(Decision::Hold(HoldReason::NothingHeld)) };
         Some(if self.deferred {
-            self.interrupt("storm")
+            self.interrupt(Reason::Storm)
         } else if due <= self.now {
             self.end(reason)
         } else if self.held_count() + self.past >= new.thr.into() {
-            self.interrupt("count")
+            self.interrupt(Reason::Count)
         } else if let Some(reason) = self.broken() {
             saw("broken by a configuration");
             self.interrupt(reason)
         } else {
-            Decision::Hold("reconfigured")
+            Decision::Hold(HoldReason::Reconfigured)
         })
-    }
-
-    fn on_submit(&mut self, now: u64, _: Submission) -> Option<u64> {
-        self.on_submits(now, 1);
-        None
-    }
-
-    fn reset_tracking(&mut self) {
-        if !self.held.is_empty() {
-            saw("forgotten with some held");
-        }
-        self.learned = Learned::NOTHING;
-        (self.level, self.shift, self.may_probe) = (Level::Strict, 0, true);
-        self.nobody_came_before = false;
-        (self.gap_counts, self.in_flight, self.last) = (false, 0, self.now - OLDEST);
-    }
-
-    fn held(&self) -> Option<u64> {
-        Some(self.held.len() as u64)
-    }
-
-    fn spent(&self) -> Option<(u64, u64)> {
-        Some((self.spent_time(self.held_time) as u64, self.spent_time(self.request_time) as u64))
-    }
-
-    fn promises(&self) -> Promises {
-        let Params { max_hold, storm, budget, .. } = self.rules();
-        let interval = storm.map_or(0, |storm| storm.interval);
-        Promises {
-            hold_max: Some((max_hold + interval) as u64),
-            rate: storm.map(|Storm { interval, shift }| Rate { interval: interval as u64, burst: (2 << shift) + 2 }),
-            budget: (self.level != Level::Licensed).then_some(Budget {
-                share: budget,
-                constant: 32 * max_hold as u64,
-                free_until: self.paced_until().unwrap_or(0),
-            }),
-            unpaced: &["flush", "error"],
-            ..Promises::default()
-        }
     }
 }

@@ -5,7 +5,10 @@
 //! submitter group, the set of completed numbers. It derives the rest at each query. Its own time is an `i128` that
 //! never goes backwards.
 
-use coalesce_testkit::{Completion, Decision, Hint, Policy, Promises, Rate, Submission};
+use cint_core::Event;
+use coalesce_testkit::{
+    Completion, Decision, HoldReason, Mark, Policy, Promises, Rate, Reason, Submission, Tested, Ticket,
+};
 use std::collections::BTreeSet;
 
 /// The storm guard.
@@ -40,6 +43,7 @@ pub struct Params {
 type Instant = i128;
 
 /// A completion since an interrupt last covered everything, or everything was consumed.
+#[derive(Debug)]
 struct Completed {
     at: Instant,
     /// Covered at once by an urgent interrupt: not held.
@@ -47,6 +51,7 @@ struct Completed {
 }
 
 /// What the tracker of strict Barriers says about a finished (or aborted) command.
+#[derive(Debug)]
 enum Learned {
     /// No ticket.
     Untracked,
@@ -59,7 +64,7 @@ enum Learned {
 }
 
 /// One submitter group.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 struct Group {
     /// Numbers 0..issued were given out.
     issued: u64,
@@ -106,6 +111,7 @@ impl Group {
 }
 
 /// The model.
+#[derive(Debug)]
 pub struct Reference {
     configurations: Vec<Params>,
     capacity: u64,
@@ -205,13 +211,13 @@ impl Reference {
     }
 
     /// The own deadline of what is held, and its reason.
-    fn own_deadline(&self) -> Option<(Instant, &'static str)> {
+    fn own_deadline(&self) -> Option<(Instant, Reason)> {
         match (self.delta_deadline(), self.max_hold_deadline()) {
             (None, None) => None,
-            (Some(delta), None) => Some((delta, "delta")),
-            (None, Some(max_hold)) => Some((max_hold, "max_hold")),
+            (Some(delta), None) => Some((delta, Reason::Delta)),
+            (None, Some(max_hold)) => Some((max_hold, Reason::MaxHold)),
             (Some(delta), Some(max_hold)) => {
-                let reason = if self.is_delta_first(delta, max_hold) { "delta" } else { "max_hold" };
+                let reason = if self.is_delta_first(delta, max_hold) { Reason::Delta } else { Reason::MaxHold };
                 Some((delta.min(max_hold), reason))
             }
         }
@@ -255,29 +261,29 @@ impl Reference {
     }
 
     /// The deadline and the reason of the interrupt it will give.
-    fn due(&self) -> Option<(Instant, &'static str)> {
+    fn due(&self) -> Option<(Instant, Reason)> {
         if self.held_count() == 0 {
             return None;
         }
         let pace = self.pace();
         if self.put_off {
-            return Some((pace.expect("put off: storming"), "storm"));
+            return Some((pace.expect("put off: storming"), Reason::Storm));
         }
         let (own, reason) = self.own_deadline()?;
         match pace {
-            Some(pace) if own < pace => Some((pace, "storm")),
+            Some(pace) if own < pace => Some((pace, Reason::Storm)),
             _ => Some((own, reason)),
         }
     }
 
-    fn expired(&self, now: Instant) -> Option<&'static str> {
+    fn expired(&self, now: Instant) -> Option<Reason> {
         self.due().filter(|(deadline, _)| self.reported(*deadline) <= now).map(|(_, reason)| reason)
     }
 
     // ---- what changes the lists
 
     /// One interrupt for everything posted.
-    fn deliver(&mut self, now: Instant, reason: &'static str) -> Decision {
+    fn deliver(&mut self, now: Instant, reason: Reason) -> Decision {
         self.interrupts.push(now);
         self.forget_held();
         Decision::Deliver(reason)
@@ -292,8 +298,9 @@ impl Reference {
         self.completed.push(Completed { at: now, alone });
     }
 
-    fn learn(&mut self, ticket: Option<u64>, barrier: bool) -> Learned {
+    fn learn(&mut self, ticket: Option<Ticket>, barrier: bool) -> Learned {
         let Some(ticket) = ticket else { return Learned::Untracked };
+        let ticket = ticket.to_number();
         let (group, number) = (ticket >> 56, ticket & ((1 << 56) - 1));
         match self.groups.get_mut(group as usize) {
             Some(group) => group.finish(number, barrier),
@@ -304,54 +311,56 @@ impl Reference {
     /// What the completion would get if there were no storm guard; it is not in the list yet.
     fn wish(&self, completion: &Completion, learned: &Learned) -> Decision {
         let Params { thr, ooo, in_flight, .. } = self.now_in_force();
-        match (completion.hint, learned) {
-            (_, Learned::BarrierDue) | (Hint::Barrier, Learned::Untracked) => return Decision::Deliver("barrier"),
-            (Hint::Urgent, _) if !ooo => return Decision::Deliver("urgent"),
+        match (completion.event(), learned) {
+            (_, Learned::BarrierDue) | (Event::Barrier, Learned::Untracked) => {
+                return Decision::Deliver(Reason::Barrier);
+            }
+            (Event::Urgent, _) if !ooo => return Decision::Deliver(Reason::Urgent),
             _ => {}
         }
-        let alone = completion.hint == Hint::Urgent;
+        let alone = completion.event() == Event::Urgent;
         let held = self.held_count();
         if alone && held == 0 {
-            return Decision::DeliverUrgent("urgent");
+            return Decision::DeliverUrgent;
         }
         if self.batch() + 1 >= usize::from(thr) {
-            return Decision::Deliver("count");
+            return Decision::Deliver(Reason::Count);
         }
         if let Some(threshold) = in_flight {
             let (cif, threshold) = (u128::from(completion.cif), u128::from(threshold));
             let would_be_held = if alone { held as u128 } else { held as u128 + 1 };
             if cif < threshold || (would_be_held > 1 && would_be_held * 2 * threshold > cif) {
-                return Decision::Deliver("in_flight");
+                return Decision::Deliver(Reason::InFlight);
             }
         }
-        if alone { Decision::DeliverUrgent("urgent") } else { Decision::Hold("burst") }
+        if alone { Decision::DeliverUrgent } else { Decision::Hold(HoldReason::Burst) }
     }
 }
 
 impl Policy for Reference {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         let now = self.clock(now);
-        let learned = self.learn(completion.ticket, completion.hint == Hint::Barrier);
+        let learned = self.learn(completion.mark.ticket, completion.event() == Event::Barrier);
         if let Some(reason) = self.expired(now) {
             return self.deliver(now, reason);
         }
         if let Learned::Error = learned {
-            return self.deliver(now, "error");
+            return self.deliver(now, Reason::Error);
         }
-        let wish = self.wish(&completion, &learned);
+        let wish = self.wish(completion, &learned);
         if self.must_wait(now) {
             let is_due = !matches!(wish, Decision::Hold(_));
             let was_due = !self.put_off && self.own_deadline().is_some_and(|(own, _)| own <= now);
             self.complete(now, false);
             if is_due || was_due {
                 self.put_off = true;
-                return Decision::Hold("storm");
+                return Decision::Hold(HoldReason::Storm);
             }
-            return Decision::Hold("burst");
+            return Decision::Hold(HoldReason::Burst);
         }
         match wish {
             Decision::Deliver(reason) => self.deliver(now, reason),
-            Decision::DeliverUrgent(_) => {
+            Decision::DeliverUrgent => {
                 self.interrupts.push(now);
                 self.complete(now, true);
                 wish
@@ -371,63 +380,95 @@ impl Policy for Reference {
     fn on_deadline(&mut self, now: u64) -> Decision {
         let now = self.clock(now);
         if self.held_count() == 0 {
-            return Decision::Hold("nothing_held");
+            return Decision::Hold(HoldReason::NothingHeld);
         }
         match self.expired(now) {
             Some(reason) => self.deliver(now, reason),
-            None => Decision::Hold("early"),
+            None => Decision::Hold(HoldReason::Early),
         }
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         let now = self.clock(now);
         if self.held_count() == 0 {
-            return Decision::Hold("nothing_held");
+            return Decision::Hold(HoldReason::NothingHeld);
         }
-        self.deliver(now, "flush")
+        self.deliver(now, Reason::Flush)
     }
 
     fn on_batch_end(&mut self, now: u64) -> Decision {
         let now = self.clock(now);
         if self.held_count() == 0 {
-            return Decision::Hold("nothing_held");
+            return Decision::Hold(HoldReason::NothingHeld);
         }
         if let Some(reason) = self.expired(now) {
             return self.deliver(now, reason);
         }
         if self.now_in_force().delta > 0 {
-            return Decision::Hold("early");
+            return Decision::Hold(HoldReason::Early);
         }
         if self.must_wait(now) {
             self.put_off = true;
-            return Decision::Hold("storm");
+            return Decision::Hold(HoldReason::Storm);
         }
-        self.deliver(now, "batch_end")
+        self.deliver(now, Reason::BatchEnd)
     }
 
-    fn cancel(&mut self, now: u64, ticket: Option<u64>) -> Decision {
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
         let now = self.clock(now);
-        let learned = self.learn(ticket, false);
+        let learned = self.learn(mark.ticket, false);
         if self.held_count() == 0 {
-            return Decision::Hold("nothing_held");
+            return Decision::Hold(HoldReason::NothingHeld);
         }
         if let Some(reason) = self.expired(now) {
             return self.deliver(now, reason);
         }
         match learned {
-            Learned::Error => self.deliver(now, "error"),
+            Learned::Error => self.deliver(now, Reason::Error),
             Learned::BarrierDue if self.must_wait(now) => {
                 self.put_off = true;
-                Decision::Hold("storm")
+                Decision::Hold(HoldReason::Storm)
             }
-            Learned::BarrierDue => self.deliver(now, "barrier"),
-            Learned::Untracked | Learned::NothingDue => Decision::Hold("cancelled"),
+            Learned::BarrierDue => self.deliver(now, Reason::Barrier),
+            Learned::Untracked | Learned::NothingDue => Decision::Hold(HoldReason::Cancelled),
         }
     }
 
     fn on_consumed(&mut self, now: u64) {
         self.clock(now);
         self.forget_held();
+    }
+
+    fn on_submit(&mut self, _: u64, &Submission { group, .. }: &Submission) -> Mark {
+        let number = self.groups.get_mut(usize::from(group)).and_then(|group| group.submit(self.capacity));
+        let ticket = number.map(|number| Ticket::from_number(u64::from(group) << 56 | number));
+        Mark { ticket, ..Mark::default() }
+    }
+
+    fn reset_tracking(&mut self) {
+        for group in &mut self.groups {
+            group.reset();
+        }
+    }
+
+    fn held(&self) -> u32 {
+        self.held_count() as u32
+    }
+}
+
+impl Tested for Reference {
+    fn promises(&self) -> Promises {
+        let Params { delta, thr, max_hold, storm, .. } = self.now_in_force();
+        let by_delta = (delta > 0).then(|| u64::from(thr - 1).saturating_mul(delta));
+        let interval = storm.map_or(0, |storm| storm.interval);
+        let hold_max = max_hold.or(by_delta).map(|hold| hold.saturating_add(interval));
+        Promises {
+            hold_max,
+            rate: storm.map(|Storm { interval, shift }| Rate { interval, burst: (2 << shift) + 2 }),
+            unpaced: &[Reason::Flush, Reason::Error],
+            needs_batch_end: delta == 0 && max_hold.is_none(),
+            ..Promises::default()
+        }
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
@@ -442,10 +483,10 @@ impl Policy for Reference {
             self.cold = self.interrupts.len();
         }
         if self.held_count() == 0 {
-            return Some(Decision::Hold("nothing_held"));
+            return Some(Decision::Hold(HoldReason::NothingHeld));
         }
         if self.put_off {
-            return Some(self.deliver(now, "storm"));
+            return Some(self.deliver(now, Reason::Storm));
         }
         if let Some((own, reason)) = self.own_deadline()
             && self.reported(own) <= now
@@ -453,37 +494,8 @@ impl Policy for Reference {
             return Some(self.deliver(now, reason));
         }
         if self.batch() >= usize::from(new.thr) {
-            return Some(self.deliver(now, "count"));
+            return Some(self.deliver(now, Reason::Count));
         }
-        Some(Decision::Hold("reconfigured"))
-    }
-
-    fn on_submit(&mut self, _: u64, Submission { group, .. }: Submission) -> Option<u64> {
-        let number = self.groups.get_mut(usize::from(group))?.submit(self.capacity)?;
-        Some(u64::from(group) << 56 | number)
-    }
-
-    fn reset_tracking(&mut self) {
-        for group in &mut self.groups {
-            group.reset();
-        }
-    }
-
-    fn held(&self) -> Option<u64> {
-        Some(self.held_count() as u64)
-    }
-
-    fn promises(&self) -> Promises {
-        let Params { delta, thr, max_hold, storm, .. } = self.now_in_force();
-        let by_delta = (delta > 0).then(|| u64::from(thr - 1).saturating_mul(delta));
-        let interval = storm.map_or(0, |storm| storm.interval);
-        let hold_max = max_hold.or(by_delta).map(|hold| hold.saturating_add(interval));
-        Promises {
-            hold_max,
-            rate: storm.map(|Storm { interval, shift }| Rate { interval, burst: (2 << shift) + 2 }),
-            unpaced: &["flush", "error"],
-            needs_batch_end: delta == 0 && max_hold.is_none(),
-            ..Promises::default()
-        }
+        Some(Decision::Hold(HoldReason::Reconfigured))
     }
 }

@@ -2,10 +2,7 @@
 //! edge at once, QEMU defers its calls to the end of the list.
 
 use super::Held;
-use crate::completion::Completion;
-use crate::hints::HintCounts;
-use crate::machine::Machine;
-use crate::{Decision, HoldReason, Reason};
+use coalesce_decision::{Completion, Decision, HoldReason, Policy, Reason};
 
 /// The first completion of a batch at once, the rest at its end.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,9 +11,9 @@ pub(crate) struct Batch {
     held: Held,
 }
 
-impl Machine for Batch {
+impl Policy for Batch {
     #[inline]
-    fn on_completion(&mut self, now: u64, _completion: &Completion, _hints: &mut HintCounts) -> Decision {
+    fn on_completion(&mut self, now: u64, _completion: &Completion) -> Decision {
         self.held.advance(now);
         if self.in_batch {
             return self.held.hold(HoldReason::Batch);
@@ -44,12 +41,8 @@ impl Machine for Batch {
         self.held.count = 0;
     }
 
-    fn held(&self) -> u64 {
+    fn held(&self) -> u32 {
         self.held.count
-    }
-
-    fn max_hold(&self) -> Option<u64> {
-        None
     }
 
     fn wants_batch_end(&self) -> bool {

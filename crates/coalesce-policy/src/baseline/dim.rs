@@ -2,14 +2,11 @@
 //! long as it pays.
 
 use super::Held;
-use crate::completion::Completion;
-use crate::hints::HintCounts;
-use crate::machine::Machine;
-use crate::{Decision, HoldReason, Reason};
 use coalesce_decision::ticks::ticks_down;
+use coalesce_decision::{Completion, Decision, HoldReason, Policy, Reason};
 
 /// (µs from the first completion held, completions): the ladder that Linux documents for RDMA completion queues.
-const LADDER: [(u64, u64); 9] = [(1, 1), (1, 4), (2, 4), (2, 8), (4, 8), (16, 8), (16, 16), (32, 16), (32, 32)];
+const LADDER: [(u64, u32); 9] = [(1, 1), (1, 4), (2, 4), (2, 8), (4, 8), (16, 8), (16, 16), (32, 16), (32, 32)];
 
 /// Interrupts between two looks at the load.
 const WINDOW: u64 = 64;
@@ -22,8 +19,8 @@ struct Load {
 }
 
 /// Whether a change of a tenth or more, and in which direction.
-fn compare(now: u64, before: u64) -> std::cmp::Ordering {
-    if now.abs_diff(before) * 10 <= before { std::cmp::Ordering::Equal } else { now.cmp(&before) }
+fn compare(now: u64, before: u64) -> core::cmp::Ordering {
+    if now.abs_diff(before) * 10 <= before { core::cmp::Ordering::Equal } else { now.cmp(&before) }
 }
 
 /// Climbs the ladder while completions per second, or else per interrupt, rise by a tenth; turns round when they fall.
@@ -99,9 +96,9 @@ impl Dim {
     }
 }
 
-impl Machine for Dim {
+impl Policy for Dim {
     #[inline]
-    fn on_completion(&mut self, now: u64, _completion: &Completion, _hints: &mut HintCounts) -> Decision {
+    fn on_completion(&mut self, now: u64, _completion: &Completion) -> Decision {
         self.advance(now);
         self.completions += 1;
         if self.held.has_waited(self.time()) {
@@ -133,7 +130,7 @@ impl Machine for Dim {
         self.held.count = 0;
     }
 
-    fn held(&self) -> u64 {
+    fn held(&self) -> u32 {
         self.held.count
     }
 

@@ -1,11 +1,8 @@
 //! NVMe's own: Interrupt Coalescing (Feature 08h) and Interrupt Vector Configuration (Feature 09h).
 
 use super::Held;
-use crate::completion::{Class, Completion};
-use crate::hints::HintCounts;
-use crate::machine::Machine;
-use crate::{Decision, HoldReason, Reason};
 use coalesce_decision::ticks::ticks_down;
+use coalesce_decision::{Class, Completion, Decision, HoldReason, Policy, Reason};
 
 /// Aggregation time comes in units of 100 µs.
 pub const TIME_UNIT_NS: u64 = 100_000;
@@ -65,10 +62,10 @@ impl Nvme {
     }
 }
 
-impl Machine for Nvme {
+impl Policy for Nvme {
     /// Admin commands and errors are never coalesced.
     #[inline]
-    fn on_completion(&mut self, now: u64, completion: &Completion, _hints: &mut HintCounts) -> Decision {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         self.held.advance(now);
         let NvmeParams { thr, time, vector, .. } = self.params;
         if self.held.has_waited(self.time) {
@@ -78,7 +75,7 @@ impl Machine for Nvme {
             _ if thr == 0 || time == 0 || !vector => self.held.deliver(Reason::Disabled),
             Class::Admin => self.held.deliver(Reason::Admin),
             Class::Failed => self.held.deliver(Reason::Error),
-            Class::Io if self.held.count >= u64::from(thr) => self.held.deliver(Reason::Count),
+            Class::Io if self.held.count >= u32::from(thr) => self.held.deliver(Reason::Count),
             Class::Io => self.held.hold(HoldReason::Aggregate),
         }
     }
@@ -103,7 +100,7 @@ impl Machine for Nvme {
         self.held.count = 0;
     }
 
-    fn held(&self) -> u64 {
+    fn held(&self) -> u32 {
         self.held.count
     }
 

@@ -4,11 +4,8 @@
 //! left out: SPDK's delay has no bound but the 32 bits in which it is computed.
 
 use super::Held;
-use crate::completion::Completion;
-use crate::hints::HintCounts;
-use crate::machine::Machine;
-use crate::{Decision, HoldReason, Reason};
 use coalesce_decision::ticks::ticks_down;
+use coalesce_decision::{Completion, Decision, HoldReason, Policy, Reason};
 
 /// Parameters, by SPDK's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,10 +82,10 @@ impl SpdkVhost {
     }
 }
 
-impl Machine for SpdkVhost {
+impl Policy for SpdkVhost {
     /// It waits for the end of the poll.
     #[inline]
-    fn on_completion(&mut self, now: u64, _completion: &Completion, _hints: &mut HintCounts) -> Decision {
+    fn on_completion(&mut self, now: u64, _completion: &Completion) -> Decision {
         self.advance(now);
         self.completions = self.completions.wrapping_add(1);
         self.batch_ended = false;
@@ -118,12 +115,8 @@ impl Machine for SpdkVhost {
         self.held.count = 0;
     }
 
-    fn held(&self) -> u64 {
+    fn held(&self) -> u32 {
         self.held.count
-    }
-
-    fn max_hold(&self) -> Option<u64> {
-        None
     }
 
     fn wants_batch_end(&self) -> bool {

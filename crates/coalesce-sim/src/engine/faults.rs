@@ -120,7 +120,7 @@ impl World {
         self.after(cpu, interrupt);
         self.lines[cpu as usize].unheard.retain(|request| !aborted.contains(request));
         for id in aborted {
-            let mark = self.lines[cpu as usize].line.submit(self.now, &self.requests.get(id).clues);
+            let mark = self.lines[cpu as usize].line.submit(self.now, &self.requests.get(id).submission);
             let request = self.requests.get_mut(id);
             request.turn = request.turn.wrapping_add(1);
             request.mark = mark;

@@ -38,9 +38,9 @@ impl World {
     pub(super) fn submit(&mut self, id: u32) {
         let thread = &mut self.threads[id as usize];
         let cpu = thread.cpu;
-        let (since, clues) = thread.submit();
-        let mark = self.lines[cpu as usize].line.submit(self.now, &clues);
-        let request = self.requests.insert(id, cpu, since, clues, mark);
+        let (since, submission) = thread.submit();
+        let mark = self.lines[cpu as usize].line.submit(self.now, &submission);
+        let request = self.requests.insert(id, cpu, since, submission, mark);
         self.ring_doorbell(cpu, request);
         if self.lines[cpu as usize].gate.is_some() {
             self.look_for_completions(cpu); // a doorbell is an exit to the monitor

@@ -1,6 +1,6 @@
 //! Commands that a thread has submitted and no handler has answered.
 
-use coalesce_policy::{Clues, Mark};
+use coalesce_policy::{Mark, Submission};
 
 /// One command.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +8,7 @@ pub(super) struct Request {
     pub(super) thread: u32,
     pub(super) cpu: u32,
     pub(super) since: u64,
-    pub(super) clues: Clues,
+    pub(super) submission: Submission,
     pub(super) mark: Mark,
     /// Posted on its line.
     pub(super) posted: bool,
@@ -25,8 +25,8 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn insert(&mut self, thread: u32, cpu: u32, since: u64, clues: Clues, mark: Mark) -> u32 {
-        let new = |turn| Request { thread, cpu, since, clues, mark, posted: false, turn, free: false };
+    pub(super) fn insert(&mut self, thread: u32, cpu: u32, since: u64, submission: Submission, mark: Mark) -> u32 {
+        let new = |turn| Request { thread, cpu, since, submission, mark, posted: false, turn, free: false };
         if let Some(id) = self.free.pop() {
             let place = &mut self.places[id as usize];
             *place = new(place.turn);

@@ -4,7 +4,7 @@ use super::random::{Random, Sampler};
 use crate::plan::{Arrival, Arrivals, Distribution, Kind, Operation, Priority, Said, Thread as Spec};
 use crate::replay::trace::{Op, Request};
 use crate::units::{Clock, Cost, Time};
-use coalesce_policy::{Clues, Hint};
+use coalesce_policy::{Hint, Submission};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -283,7 +283,7 @@ impl Thread {
     }
 
     /// The step of a submission ends: the command, and since when its requester waits.
-    pub(super) fn submit(&mut self) -> (u64, Clues) {
+    pub(super) fn submit(&mut self) -> (u64, Submission) {
         self.to_submit -= 1;
         self.outstanding += 1;
         let last_of_batch = self.to_submit == 0;
@@ -300,7 +300,7 @@ impl Thread {
         let flush = (self.flush && last_of_batch) || request.op == Op::Flush;
         let (batch_len, group) = (self.batch as usize, self.submitter);
         let Request { durable, ioprio, .. } = request;
-        (since, Clues { hint, group, flush, durable, ioprio, batch_len, last_of_batch, ..Clues::default() })
+        (since, Submission { hint, group, flush, durable, ioprio, batch_len, last_of_batch, ..Submission::default() })
     }
 
     /// All answers of a closed operation are taken: since when it ran.

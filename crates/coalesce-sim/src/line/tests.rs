@@ -7,8 +7,10 @@ fn line(policy: &str) -> Line<u32> {
 }
 
 fn run(line: &mut Line<u32>, submissions: &[(Hint, u64)]) -> Vec<Option<Interrupt>> {
-    let commands: Vec<_> =
-        submissions.iter().map(|&(hint, at)| (line.submit(at, &Clues { hint, ..Clues::default() }), at)).collect();
+    let commands: Vec<_> = submissions
+        .iter()
+        .map(|&(hint, at)| (line.submit(at, &Submission { hint, ..Submission::default() }), at))
+        .collect();
     (0..).zip(commands).map(|(i, (command, at))| line.complete(at, command, Class::Io, None, i)).collect()
 }
 
@@ -89,7 +91,7 @@ fn closed_loop(is_told: bool) -> Line<u32> {
     if is_told {
         line.change_requests(0, 32);
     }
-    let submit = |line: &mut Line<u32>, at| line.submit(at, &Clues::default());
+    let submit = |line: &mut Line<u32>, at| line.submit(at, &Submission::default());
     let mut commands: std::collections::VecDeque<_> = (0..32).map(|_| submit(&mut line, 0)).collect();
     for at in (1..=100_000).map(|i| i * 10_000) {
         if let Some(command) = commands.pop_front() {

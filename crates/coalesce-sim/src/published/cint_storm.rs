@@ -8,13 +8,13 @@
 //! Three flaws come with it. The average of nothing is 0, so the first Urgent of all waits. The average rounds down, so it
 //! stays up to 127 ns below the true one. And it is a switch, not a pace: interrupts come in runs, each at full rate.
 
-use super::AsPublished;
-use coalesce_policy::{Completion, Decision, Hint, HoldReason, Reason};
+use super::nothing_due;
+use coalesce_policy::{Completion, Decision, Event, HoldReason, Mark, Policy, Reason};
 
 /// Δ on Optane (§5.2), in ns.
 const DELTA: u64 = 6_000;
 /// thr (§5.2).
-const THR: u64 = 32;
+const THR: u32 = 32;
 /// 100 K interrupts/s (Figure 17), in ns.
 const INTERVAL_MIN: u64 = 10_000;
 /// 1/λ (§4.3).
@@ -23,8 +23,8 @@ const WEIGHT: u64 = 128;
 /// One completion queue of their emulator, with Urgents in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CintStormAsPublished {
-    coalesced: u64,
-    coalesced_marked: u64, // Urgents and Barriers among them
+    coalesced: u32,
+    coalesced_marked: u32, // Urgents and Barriers among them
     timeout: u64,
     average: u64,             // of intervals between interrupts for marked completions, in ns; 0: of nothing
     last_marked: Option<u64>, // such an interrupt, or the first call
@@ -39,22 +39,22 @@ impl CintStormAsPublished {
                 average => (average * (WEIGHT - 1) + interval) / WEIGHT,
             };
         }
-        self.on_consumed();
+        self.on_consumed(now);
         Decision::Deliver(reason)
     }
 }
 
-impl AsPublished for CintStormAsPublished {
+impl Policy for CintStormAsPublished {
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         self.last_marked.get_or_insert(now);
         self.timeout = now + DELTA;
         self.coalesced += 1;
-        let due = match completion.mark.hint() {
-            Hint::Plain => None,
-            Hint::Urgent => Some(Reason::Urgent),
-            Hint::Barrier => Some(Reason::Barrier),
+        let due = match completion.mark.event {
+            Event::Plain => None,
+            Event::Urgent | Event::Error => Some(Reason::Urgent),
+            Event::Barrier => Some(Reason::Barrier),
         };
-        self.coalesced_marked += u64::from(due.is_some());
+        self.coalesced_marked += u32::from(due.is_some());
         match due {
             Some(reason) if self.average >= INTERVAL_MIN => self.fire(now, reason),
             _ if self.coalesced >= THR => self.fire(now, Reason::Count),
@@ -67,31 +67,43 @@ impl AsPublished for CintStormAsPublished {
         (self.coalesced > 0).then_some(self.timeout)
     }
 
-    fn on_deadline(&mut self, now: u64) -> Option<Decision> {
+    fn on_deadline(&mut self, now: u64) -> Decision {
         let is_due = self.deadline().is_some_and(|timeout| timeout <= now);
-        is_due.then(|| self.fire(now, Reason::Delta))
+        if is_due { self.fire(now, Reason::Delta) } else { nothing_due(self.coalesced) }
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         if self.coalesced > 0 { self.fire(now, Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
-    fn on_consumed(&mut self) {
+    fn on_consumed(&mut self, _now: u64) {
         (self.coalesced, self.coalesced_marked) = (0, 0);
     }
 
-    fn held(&self) -> u64 {
+    fn held(&self) -> u32 {
         self.coalesced
+    }
+
+    fn on_cancel(&mut self, _now: u64, _mark: Mark) -> Decision {
+        nothing_due(self.held())
+    }
+
+    fn on_schedule(&mut self, _now: u64) -> Decision {
+        nothing_due(self.held())
+    }
+
+    fn on_deschedule(&mut self, _now: u64) -> Decision {
+        nothing_due(self.held())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coalesce_policy::Mark;
+    use coalesce_policy::Hint;
 
     fn complete(cint: &mut CintStormAsPublished, now: u64, hint: Hint) -> Decision {
-        cint.on_completion(now, &Completion { mark: Mark::of(hint), ..Completion::default() })
+        cint.on_completion(now, &Completion::of(hint))
     }
 
     /// One Urgent every `gap` ns for long enough that the average is that of the last ones, and all interrupts since then.
@@ -100,7 +112,7 @@ mod tests {
         let mut count = 0;
         for now in (1..=10_000 + completions).map(|i| i * gap) {
             let timeout = cint.deadline().filter(|&timeout| timeout < now);
-            let fired = timeout.and_then(|timeout| cint.on_deadline(timeout)).is_some();
+            let fired = timeout.is_some_and(|timeout| cint.on_deadline(timeout).is_deliver());
             let delivered = complete(&mut cint, now, Hint::Urgent).is_deliver();
             count += if now > 10_000 * gap { u64::from(fired) + u64::from(delivered) } else { 0 };
         }
@@ -111,8 +123,8 @@ mod tests {
     fn the_first_urgent_waits_as_the_average_of_nothing_is_a_storm() {
         let mut cint = CintStormAsPublished::default();
         assert_eq!(complete(&mut cint, 50_000, Hint::Urgent), Decision::Hold(HoldReason::Storm));
-        assert_eq!(cint.on_deadline(55_999), None);
-        assert_eq!(cint.on_deadline(56_000), Some(Decision::Deliver(Reason::Delta)));
+        assert_eq!(cint.on_deadline(55_999), Decision::Hold(HoldReason::Early));
+        assert_eq!(cint.on_deadline(56_000), Decision::Deliver(Reason::Delta));
     }
 
     #[test]
@@ -130,11 +142,11 @@ mod tests {
     #[test]
     fn thr_and_delta_are_those_of_plain_completions() {
         let mut cint = CintStormAsPublished::default();
-        for now in 0..THR - 1 {
+        for now in 0..u64::from(THR) - 1 {
             assert_eq!(complete(&mut cint, now, Hint::Plain), Decision::Hold(HoldReason::Burst));
         }
-        assert_eq!(cint.deadline(), Some(THR - 2 + DELTA));
-        assert_eq!(complete(&mut cint, THR, Hint::Plain), Decision::Deliver(Reason::Count));
+        assert_eq!(cint.deadline(), Some(u64::from(THR) - 2 + DELTA));
+        assert_eq!(complete(&mut cint, THR.into(), Hint::Plain), Decision::Deliver(Reason::Count));
         assert_eq!((cint.deadline(), cint.average), (None, 0), "no marked completion, no sample");
     }
 }

@@ -4,8 +4,8 @@
 //! so that no ratio below 1/2 is ever reached by counting; completions that were skipped 16 times in a row are sent
 //! instead; and within the clocks' margin of error the slice rule is off.
 
-use super::AsPublished;
-use coalesce_policy::{Completion, Decision, HoldReason, Reason};
+use super::nothing_due;
+use coalesce_policy::{Completion, Decision, HoldReason, Mark, Policy, Reason, Submission};
 
 /// `EPOCH_PERIOD`, in ns.
 const EPOCH: u64 = 200_000_000;
@@ -28,7 +28,7 @@ pub(crate) struct XenAsPublished {
     epoch_start: u64,
     curr_iops: u32,
     next_iops: u32,
-    held: u64,
+    held: u32,
 }
 
 impl XenAsPublished {
@@ -65,10 +65,11 @@ impl XenAsPublished {
     }
 }
 
-impl AsPublished for XenAsPublished {
+impl Policy for XenAsPublished {
     /// That, not its completion, is counted.
-    fn on_submit(&mut self) {
+    fn on_submit(&mut self, _now: u64, submission: &Submission) -> Mark {
         self.next_iops = self.next_iops.saturating_add((1_000_000_000 / EPOCH) as u32);
+        Mark::of(submission.hint)
     }
 
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
@@ -100,16 +101,37 @@ impl AsPublished for XenAsPublished {
         }
     }
 
+    /// It has no timer.
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+
+    fn on_deadline(&mut self, _now: u64) -> Decision {
+        nothing_due(self.held)
+    }
+
     fn flush(&mut self, _now: u64) -> Decision {
         if self.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
-    fn on_consumed(&mut self) {
+    fn on_consumed(&mut self, _now: u64) {
         self.held = 0;
     }
 
-    fn held(&self) -> u64 {
+    fn held(&self) -> u32 {
         self.held
+    }
+
+    fn on_cancel(&mut self, _now: u64, _mark: Mark) -> Decision {
+        nothing_due(self.held())
+    }
+
+    fn on_schedule(&mut self, _now: u64) -> Decision {
+        nothing_due(self.held())
+    }
+
+    fn on_deschedule(&mut self, _now: u64) -> Decision {
+        nothing_due(self.held())
     }
 }
 
@@ -126,7 +148,7 @@ mod tests {
     fn a_low_ratio_is_never_reached_by_counting() {
         let mut xen = XenAsPublished::new();
         for _ in 0..IOPS_THRESHOLD {
-            xen.on_submit();
+            xen.on_submit(0, &Submission::ALONE);
         }
         let mut delivered = 0;
         for i in 0..(17 * 1000) {
@@ -140,7 +162,7 @@ mod tests {
         let mut xen = XenAsPublished::new();
         let now = 10 * EPOCH;
         for _ in 0..200 {
-            xen.on_submit(); // 1000 per second: 8 ms between interrupts at 1/8
+            xen.on_submit(0, &Submission::ALONE); // 1000 per second: 8 ms between interrupts at 1/8
         }
         let _ = complete(&mut xen, now, None);
         assert_eq!(complete(&mut xen, now, Some(now + 7_000_000)), Decision::Deliver(Reason::SliceEnd));

@@ -1,10 +1,10 @@
 //! From the events of a line to what a time line shows.
 
 use super::Entry;
-use crate::event::{Event, What, name_of};
+use crate::event::{Event, What};
 use coalesce_charts::series::Series;
 use coalesce_charts::timeline::{Completion, Interrupt, Lane};
-use coalesce_policy::Hint;
+use coalesce_policy::Event as Meaning;
 
 /// Completions that are shown.
 const SHOWN: usize = 40;
@@ -30,8 +30,8 @@ pub fn lane<'a>(series: Series<'a>, events: &[Event], (from, to): (u64, u64)) ->
     for Event { at, what } in events.iter().filter(|event| (from..=to).contains(&event.at)).copied() {
         match what {
             What::Completion { hint, cif } => {
-                let hover = format!("completed at {:.1} µs: {}, {cif} in flight", us(at), name_of(hint));
-                completions.push(Completion { at: us(at), marked: hint != Hint::Plain, hover });
+                let hover = format!("completed at {:.1} µs: {}, {cif} in flight", us(at), hint.name());
+                completions.push(Completion { at: us(at), marked: hint != Meaning::Plain, hover });
                 undecided = Some(at);
             }
             What::Deadline | What::BatchEnd | What::Other => {}
@@ -80,7 +80,7 @@ mod tests {
         list.iter().map(|&(at, what)| Event { at, what }).collect()
     }
 
-    const COMPLETION: What = What::Completion { hint: Hint::Plain, cif: 3 };
+    const COMPLETION: What = What::Completion { hint: Meaning::Plain, cif: 3 };
     const HOLD: What = What::Hold { reason: HoldReason::Burst };
 
     fn interrupt(covers: u32) -> What {

@@ -11,10 +11,10 @@ use crate::disk::Disk;
 use crate::poll::AdaptivePoll;
 use crate::record::Recording;
 use crate::source::{HostSettings, Source, Task};
-use crate::stats::{DeviceStats, QueueStats};
+use crate::stats::{BudgetStats, DeviceStats, QueueStats};
 use anyhow::Result;
 use coalesce_delivery::Delivery;
-use coalesce_policy::{Class, Clues, Completion, Decision, Policy as _, Spec, SpecError};
+use coalesce_policy::{Class, Completion, Decision, Policy as _, Spec, SpecError, Submission};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Instant, SystemTime};
@@ -192,12 +192,13 @@ impl<S: Source> Queue<S> {
     fn query(&mut self) -> QueueStats {
         self.collect_counts();
         let policy = self.delivery.policy();
+        let budget = policy.spec().budget().zip(policy.spent()).map(|(share, spent)| BudgetStats::new(share, spent));
         QueueStats::new(
             self.index,
             self.state.source().and_then(Source::host_settings),
             (policy.spec().to_string(), self.policy_since, self.counted_since),
-            (policy.held(), self.requests.in_flight()),
-            (policy.stats(), policy.hints_counted(), policy.spent()),
+            (policy.held().into(), self.requests.in_flight()),
+            (policy.stats(), policy.hints_counted(), budget),
             self.delivery.stats(),
             (self.stats.clone(), self.poll.stats().clone()),
         )
@@ -402,7 +403,7 @@ impl<S: Source> Queue<S> {
         let slot = self.requests.get_mut(id);
         let operation = operation(&slot.task);
         self.stats.realtime += u64::from(slot.ioprio >> 13 == 1);
-        let clues = Clues {
+        let submission = Submission {
             flush: matches!(operation, Some(Operation::Flush)),
             durable: matches!(operation, Some(Operation::Write { durable: true, .. })),
             ioprio: slot.ioprio,
@@ -413,7 +414,7 @@ impl<S: Source> Queue<S> {
             outstanding,
             before: 0,
         };
-        slot.mark = self.delivery.on_submit(now, &clues);
+        slot.mark = self.delivery.on_submit(now, &submission);
     }
 
     /// Requests that have completed and that the guest has not reaped.
@@ -466,8 +467,8 @@ impl<S: Source> Queue<S> {
         let cif = self.in_flight() + 1; // its slot is free already
         let outstanding = cif + self.unreaped();
         let slice_end = self.slice_end();
-        let completion = Completion { mark, cif, outstanding, class, slice_end, ..Completion::default() };
-        let hint = self.delivery.policy().hint_of(mark, cif);
+        let completion = Completion { mark, cif, outstanding, class, slice_end };
+        let hint = self.delivery.policy().mark_at(mark, cif).event;
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
         let entry = source.complete(token, outcome);

@@ -4,7 +4,8 @@ extern crate std;
 
 use super::*;
 use crate::{Config, Params};
-use coalesce_testkit::{Completion, Mix, Policy, Promises, check_any};
+use coalesce_decision::forward;
+use coalesce_testkit::{Completion, Mix, Policy, Promises, Tested, check_any};
 use core::cell::RefCell;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::string::String;
 use std::vec::Vec;
 
 /// A machine; wherever its fast path answers, a copy of it takes the slow path.
+#[derive(Debug)]
 struct Twin<'a> {
     vic: Vic,
     configs: Vec<Config>,
@@ -21,11 +23,11 @@ struct Twin<'a> {
 }
 
 impl Policy for Twin<'_> {
-    fn on_completion(&mut self, now: u64, Completion { cif, slice_end, .. }: Completion) -> coalesce_testkit::Decision {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         let mut slow = self.vic;
         let mut fast = self.vic;
-        if let Some(decision) = fast.on_completion_fast(now, cif) {
-            let expected = slow.decide(now, cif, None);
+        if let Some(decision) = fast.on_completion_fast(now, completion.cif) {
+            let expected = slow.decide(now, completion.cif, None);
             // `slow` has not looked ahead.
             if (decision, fast) != (expected, slow) {
                 let difference = format!("fast {decision:?} {fast:?}, slow {expected:?} {slow:?}");
@@ -38,44 +40,20 @@ impl Policy for Twin<'_> {
             };
             *self.answers.borrow_mut().entry(name).or_default() += 1;
         }
-        let decision = match slice_end {
-            None => self.vic.on_completion(now, cif),
-            Some(_) => self.vic.on_completion_in_slice(now, cif, slice_end),
-        };
-        decision.into()
+        self.vic.on_completion(now, completion)
     }
 
-    fn deadline(&self) -> Option<u64> {
-        self.vic.deadline()
-    }
+    forward!(self => self.vic; deadline, on_deadline, flush, on_consumed, on_schedule, on_deschedule, held);
+}
 
-    fn on_deadline(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.vic.on_deadline(now).into()
-    }
-
-    fn flush(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.vic.flush(now).into()
-    }
-
+impl Tested for Twin<'_> {
     fn promises(&self) -> Promises {
         let hold_max = self.vic.config().max_hold();
         Promises { hold_max, needs_next_completion: hold_max.is_none(), ..Promises::default() }
     }
 
-    fn on_consumed(&mut self, now: u64) {
-        self.vic.on_consumed(now);
-    }
-
-    fn on_schedule(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.vic.on_schedule(now).into()
-    }
-
-    fn on_deschedule(&mut self, now: u64) -> coalesce_testkit::Decision {
-        self.vic.on_deschedule(now).into()
-    }
-
-    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<coalesce_testkit::Decision> {
-        self.vic.reconfigure(*self.configs.get(usize::from(choice))?, now).ok().map(Into::into)
+    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
+        self.vic.reconfigure(*self.configs.get(usize::from(choice))?, now).ok()
     }
 
     fn fault(&self) -> Option<String> {

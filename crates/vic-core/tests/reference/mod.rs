@@ -3,7 +3,7 @@
 //! Everything that was ever told is kept, and what is needed (held, counter, deadline, rates) is derived from that
 //! history. Papers: vIC §3.2 Alg. 1 and 2; Xen scheduler-aware §4 Alg. 1.
 
-use coalesce_testkit::{Completion, Decision, Policy, Promises};
+use coalesce_testkit::{Completion, Decision, HoldReason, Policy, Promises, Reason, Tested};
 
 /// Durations in ticks. Values are assumed valid.
 #[derive(Clone, Copy, Debug)]
@@ -187,16 +187,16 @@ impl Reference {
 
     /// The earliest deadline of what is held, with its reason: external time, not after the end of time, but possibly
     /// before 0.
-    fn earliest(&self) -> Option<(i128, &'static str)> {
+    fn earliest(&self) -> Option<(i128, Reason)> {
         let held: Vec<&Call> = self.uncovered().iter().filter(|call| call.is_completion()).collect();
         let (first, newest) = (held.first()?, held.last()?);
         let Verb::Completion { slice_end, .. } = newest.verb else { unreachable!() };
         let params = self.params();
 
-        let max_hold = params.max_hold.map(|max_hold| (first.at + i128::from(max_hold), "max_hold"));
+        let max_hold = params.max_hold.map(|max_hold| (first.at + i128::from(max_hold), Reason::MaxHold));
         let slice = match (slice_end, self.window()) {
             (Some(slice_end), Some(Window::Ticks(window))) => {
-                Some((slice_end - i128::from(window) - i128::from(params.margin), "slice_end"))
+                Some((slice_end - i128::from(window) - i128::from(params.margin), Reason::SliceEnd))
             }
             (Some(_), Some(Window::Unbounded)) => panic!("an unbounded window delivers at once"),
             _ => None,
@@ -209,7 +209,7 @@ impl Reference {
     }
 
     /// The reason if the deadline has expired; `now` is the instant of the present call.
-    fn expired(&self, now: u64) -> Option<&'static str> {
+    fn expired(&self, now: u64) -> Option<Reason> {
         assert_eq!(self.previous, Some(now));
         let (at, reason) = self.earliest()?;
         (at <= i128::from(now)).then_some(reason)
@@ -291,17 +291,17 @@ impl Reference {
             params.live_clamp && would_be_held > 1 && u128::from(would_be_held) * 2 * u128::from(t) > u128::from(cif);
 
         if self.slice_is_ending(slice_end) {
-            (Decision::Deliver("slice_end"), Count::One)
+            (Decision::Deliver(Reason::SliceEnd), Count::One)
         } else if cif < t {
-            (Decision::Deliver("low_cif"), Count::One)
+            (Decision::Deliver(Reason::LowCif), Count::One)
         } else if counter < count_up {
-            (Decision::Deliver("ratio"), Count::Up)
+            (Decision::Deliver(Reason::Ratio), Count::Up)
         } else if counter >= skip_up {
-            (Decision::Deliver(if skip_up == 1 { "always" } else { "ratio" }), Count::One)
+            (Decision::Deliver(if skip_up == 1 { Reason::Always } else { Reason::Ratio }), Count::One)
         } else if clamped {
-            (Decision::Deliver("live_clamp"), Count::One)
+            (Decision::Deliver(Reason::LiveClamp), Count::One)
         } else {
-            (Decision::Hold("ratio"), Count::Up)
+            (Decision::Hold(HoldReason::Ratio), Count::Up)
         }
     }
 
@@ -311,9 +311,9 @@ impl Reference {
 
     /// A call that is not a completion: delivers what is held if there is a reason to, else holds and says why. No
     /// delivery here is one of the ratio's: the counter starts over.
-    fn elsewhere(&mut self, deliver: Option<&'static str>, hold: &'static str) -> Decision {
+    fn elsewhere(&mut self, deliver: Option<Reason>, hold: HoldReason) -> Decision {
         let (decision, count) = match deliver {
-            _ if self.held_count() == 0 => (Decision::Hold("nothing_held"), Count::Stays),
+            _ if self.held_count() == 0 => (Decision::Hold(HoldReason::NothingHeld), Count::Stays),
             Some(reason) => (Decision::Deliver(reason), Count::One),
             None => (Decision::Hold(hold), Count::Stays),
         };
@@ -329,7 +329,7 @@ impl Reference {
 }
 
 impl Policy for Reference {
-    fn on_completion(&mut self, now: u64, completion: Completion) -> Decision {
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         self.clock(now);
         let cif = u64::from(completion.cif);
         let known = completion.slice_end.filter(|&instant| instant > now && instant < u64::MAX);
@@ -353,21 +353,16 @@ impl Policy for Reference {
     fn on_deadline(&mut self, now: u64) -> Decision {
         self.clock(now);
         let expired = self.expired(now);
-        self.elsewhere(expired, "early")
+        self.elsewhere(expired, HoldReason::Early)
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         self.clock(now);
-        self.elsewhere(Some("flush"), "unreachable")
+        self.elsewhere(Some(Reason::Flush), HoldReason::NothingHeld)
     }
 
-    fn promises(&self) -> Promises {
-        let hold_max = self.params().max_hold;
-        Promises { hold_max, needs_next_completion: hold_max.is_none(), ..Promises::default() }
-    }
-
-    fn held(&self) -> Option<u64> {
-        Some(self.held_count())
+    fn held(&self) -> u32 {
+        self.held_count() as u32
     }
 
     fn on_consumed(&mut self, now: u64) {
@@ -378,13 +373,20 @@ impl Policy for Reference {
     fn on_schedule(&mut self, now: u64) -> Decision {
         self.clock(now);
         self.set_running(true);
-        self.elsewhere(Some("schedule"), "unreachable")
+        self.elsewhere(Some(Reason::Schedule), HoldReason::NothingHeld)
     }
 
     fn on_deschedule(&mut self, now: u64) -> Decision {
         self.clock(now);
         self.set_running(false);
-        self.elsewhere(Some("deschedule"), "unreachable")
+        self.elsewhere(Some(Reason::Deschedule), HoldReason::NothingHeld)
+    }
+}
+
+impl Tested for Reference {
+    fn promises(&self) -> Promises {
+        let hold_max = self.params().max_hold;
+        Promises { hold_max, needs_next_completion: hold_max.is_none(), ..Promises::default() }
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
@@ -395,6 +397,6 @@ impl Policy for Reference {
         self.clock(now);
         self.configuration = usize::from(choice);
         let expired = self.expired(now);
-        Some(self.elsewhere(expired, "reconfigured"))
+        Some(self.elsewhere(expired, HoldReason::Reconfigured))
     }
 }

@@ -4,8 +4,8 @@
 #[cfg_attr(feature = "only-cint", path = "only_cint.rs")]
 mod hinted;
 
+pub use hinted::Machine;
 use hinted::{CHOICE, Config, PARAMS, Params, StormParams};
-pub use hinted::{Decision, Machine, on_completion, on_submit};
 
 const STORM_RATE: u32 = 20_000;
 const STORM: StormParams = StormParams { max_rate: STORM_RATE as u64, shift: 5 };

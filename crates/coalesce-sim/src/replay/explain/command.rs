@@ -3,10 +3,10 @@
 use super::super::command::TraceArgs;
 use super::{Explained, Stretch, explain};
 use crate::contender::Contender;
-use crate::event::{What, name_of};
+use crate::event::What;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use coalesce_policy::{Decision, Hint, Reason, Spent};
+use coalesce_policy::{Decision, Event as Meaning, Reason};
 use serde_json::{Value, json};
 use std::io::{BufWriter, ErrorKind, Write};
 
@@ -139,8 +139,8 @@ fn cells(explained: &Explained) -> [String; 7] {
     let Explained { since_first, at, about, decision, covers, after } = *explained;
     let us = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
     let (about, in_flight) = match about {
-        What::Completion { hint: Hint::Plain, cif } => ("completion", cif),
-        What::Completion { hint, cif } => (name_of(hint), cif),
+        What::Completion { hint: Meaning::Plain, cif } => ("completion", cif),
+        What::Completion { hint, cif } => (hint.name(), cif),
         What::Deadline => ("deadline", after.in_flight),
         What::BatchEnd => ("poll ends", after.in_flight),
         _ => ("trace ends", after.in_flight),
@@ -160,20 +160,15 @@ fn cells(explained: &Explained) -> [String; 7] {
         in_flight.to_string(),
         decision,
         after.deadline.map_or_else(String::new, |deadline| us(deadline.saturating_sub(at))),
-        after.spent.map_or_else(String::new, |spent| format!("{} of {}", spent.held / 1000, share(&spent) / 1000)),
+        after.spent.map_or_else(String::new, |spent| format!("{} of {}", spent.held / 1000, after.allowed / 1000)),
         lane,
     ]
-}
-
-/// The share of the requests' time that a budget allows so far, in ns.
-fn share(spent: &Spent) -> u64 {
-    u64::try_from(u128::from(spent.outstanding) * u128::from(spent.budget) / 10_000).unwrap_or(u64::MAX)
 }
 
 fn to_json(explained: &Explained) -> Value {
     let Explained { at, about, decision, covers, after, .. } = *explained;
     let (event, hint) = match about {
-        What::Completion { hint, .. } => ("complete", Some(name_of(hint))),
+        What::Completion { hint, .. } => ("complete", Some(hint.name())),
         What::Deadline => ("deadline", None),
         What::BatchEnd => ("batch_end", None),
         _ => ("flush", None),
@@ -198,7 +193,7 @@ fn to_json(explained: &Explained) -> Value {
         "held": after.held,
         "deadline_ns": after.deadline,
         "spent_ns": after.spent.map(|spent| spent.held),
-        "budget_ns": after.spent.map(|spent| share(&spent)),
+        "budget_ns": after.spent.map(|_| after.allowed),
         "learning_ns": after.spent.map(|spent| spent.learning),
     })
 }
