@@ -37,8 +37,8 @@ impl<P> Hinted<P> {
     /// was inferred.
     #[inline]
     fn is_idle(&self, mark: Mark, cif: u32) -> bool {
-        let may_look = || self.sources.is_some_and(|sources| sources.has(HintSource::Idle));
-        cif == 1 && mark.event == Event::Plain && mark.source.is_none() && may_look()
+        let may_look = self.sources.is_some_and(|sources| sources.has(HintSource::Idle));
+        may_look && cif == 1 && mark.event == Event::Plain && mark.source.is_none()
     }
 
     /// A completion with the mark that counts. Apart, or what is usual copies it.

@@ -13,6 +13,7 @@ pub(crate) type Strict = cint_core::Strict<Sum, 16, 16>;
 
 /// Any policy.
 #[derive(Clone, Debug)]
+#[repr(u8)] // a tag of its own, which costs less to look at
 pub(crate) enum Sum {
     None(Always),
     Nvme(Nvme),

@@ -468,13 +468,13 @@ impl<S: Source> Queue<S> {
         let outstanding = cif + self.unreaped();
         let slice_end = self.slice_end();
         let completion = Completion { mark, cif, outstanding, class, slice_end };
-        let hint = self.delivery.policy().mark_at(mark, cif).event;
+        let recorded = self.recording.is_some().then(|| self.delivery.policy().mark_at(mark, cif).event);
         let now = self.now();
         let Some(source) = self.state.completing() else { return };
         let entry = source.complete(token, outcome);
         let decided = self.delivery.complete(source, now, entry, &completion);
-        if let Some(recording) = &mut self.recording {
-            recording.complete(now, id, outcome != Outcome::Ok, hint, decided.as_ref().ok().copied());
+        if let (Some(recording), Some(event)) = (&mut self.recording, recorded) {
+            recording.complete(now, id, outcome != Outcome::Ok, event, decided.as_ref().ok().copied());
         }
         self.check_ring(decided.map(drop));
     }
