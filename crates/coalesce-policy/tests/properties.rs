@@ -175,6 +175,22 @@ fn a_budget_that_costs_too_much_is_cut() {
     assert!((15..45).contains(&part), "{part} %: a quarter, and while it is tried the whole");
 }
 
+/// With a regulator and without, strict Barriers or not: what was earned and spent stays.
+#[test]
+fn an_account_outlives_a_change_between_budget_and_auto() {
+    for barrier in ["relaxed", "strict"] {
+        let [budget, auto] =
+            ["budget", "auto"].map(|name| format!("{name}:barrier={barrier}").parse::<Spec>().unwrap());
+        let mut policy = warm(&budget);
+        for spec in [&auto, &budget, &auto, &auto] {
+            let before = policy.spent();
+            assert!(before.is_some_and(|spent| spent.held > 0), "{spec}");
+            assert_eq!(policy.reconfigure(spec.clone(), WARM), Ok(Decision::Hold(HoldReason::NothingHeld)));
+            assert_eq!((policy.spent(), policy.spec()), (before, spec));
+        }
+    }
+}
+
 /// A shell that is never late, and sums up how long completions are held.
 struct Punctual {
     policy: AnyPolicy,

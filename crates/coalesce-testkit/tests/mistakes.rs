@@ -115,3 +115,14 @@ fn every_rule_catches_its_mistake() {
         assert_eq!(rule_broken_by(mistake).as_deref(), rule, "{mistake:?}");
     }
 }
+
+/// What is written down of a decision is what statistics and reports call it.
+#[test]
+fn reasons_are_written_by_their_names() {
+    for reason in Reason::ALL {
+        assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
+    }
+    for reason in HoldReason::ALL {
+        assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
+    }
+}
