@@ -35,7 +35,7 @@ budget, all; budget_.*
 ipi_gate, all; ipi_gate_.*
 nvme, all; nvme_.*
 everything; .*"
-states=('vic_state 104' 'cint_state 88' 'budget_state 120' 'ipi_gate 24')
+states=('vic_state 104' 'cint_state 88' 'budget_state 112' 'ipi_gate 24')
 
 # Prints lines of: what, target, bytes, budget; 0: no budget.
 measure() { # TARGET

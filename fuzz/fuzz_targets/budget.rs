@@ -14,7 +14,7 @@ use coalesce_testkit::{
     Completion, Driver, Hint, Lockstep, Mark, Op, Policy as _, Shell, Submission, Tested as _, Ticket, When,
 };
 use libfuzzer_sys::fuzz_target;
-use machine::{LEVELS, Machine};
+use machine::{ALLOWANCES, Machine};
 use reference::Reference;
 
 #[derive(Arbitrary, Debug)]
@@ -89,8 +89,8 @@ impl Parameters {
     }
 }
 
-/// The configurations, the levels, and one that does not exist.
-const CHOICES: u8 = (3 + LEVELS.len() + 1) as u8;
+/// The configurations, the allowances, and one that does not exist.
+const CHOICES: u8 = (3 + ALLOWANCES.len() + 1) as u8;
 /// More than any number that can be true.
 const MANY: u32 = 20_000;
 /// A wait after which the deadline is met, so that no age reaches its end.

@@ -101,12 +101,6 @@ pub(crate) fn counted(number: u32) -> u32 {
     number.min(MOST)
 }
 
-/// [`counted`] in two bytes.
-#[expect(clippy::cast_possible_truncation, reason = "limited before")]
-pub(crate) fn saturated(number: u32) -> u16 {
-    counted(number) as u16
-}
-
 const fn product(commands: u16, ticks: u32) -> u64 {
     (commands as u64).wrapping_mul(ticks as u64)
 }

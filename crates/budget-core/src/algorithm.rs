@@ -1,15 +1,11 @@
 //! The decision: hold a completion if others are expected to join it, and the account can pay for the wait or a licence
 //! makes it free.
 //!
-//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, and `depth.rs` learns how many commands the
-//! requesters submit before they wait. The storm guard may defer a delivery.
+//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account. The storm guard may defer a delivery.
 
 use crate::account::{Account, cost_of, counted, rate, times};
 use crate::config::Config;
-use crate::constants::{
-    AGE_MAX, GAP_SHIFT, LICENSED_DEPTH, LICENSED_MAX, LICENSED_SHARE, RARE_SHIFT, SHIFT, SPAN_MAX, TOO_RARE,
-};
-use crate::depth::{DepthEstimator, State};
+use crate::constants::{AGE_MAX, GAP_SHIFT, SHIFT, SPAN_MAX, STARVED_MAX};
 use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
 
 /// A latency budget for one interrupt vector: plain data of fixed size, no pointers.
@@ -22,7 +18,10 @@ pub struct Budget {
     pub(crate) flags: Flags,
     pub(crate) epsilon: u16, // of the configuration, or the part of it that the regulator leaves
     pub(crate) oldest: u32,  // age of the oldest completion held; or of what the estimator waits for
-    pub(crate) depth: DepthEstimator,
+    pub(crate) limit: u8,    // completions for each interrupt, of a licence
+    pub(crate) starved: u8,  // holds with it that ended because nobody came any more, less those that filled
+    pub(crate) evidence: u8, // trials of a licence that were won, which C0 is in proportion to
+    pub(crate) filler: u8,
     pub(crate) quiet: u32, // age of the last completion, not counting Urgents that may interrupt alone
     pub(crate) gap8: u32,  // eight times the usual gap between completions, in ticks
     pub(crate) guard: StormGuard,
@@ -31,9 +30,27 @@ pub struct Budget {
     pub(crate) last: u64, // when the account was settled; all other time is an age, so that a clock may go back
 }
 
-const _: () = assert!(size_of::<Budget>() == 112);
+const _: () = assert!(size_of::<Budget>() == 104);
 
-/// How much may be held.
+/// How much may be held from now on: [`Budget::allow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// By which rule.
+    pub level: Level,
+    /// ε is 2^-shift of the budget.
+    pub shift: u8,
+    /// Completions for each interrupt in a trial or with a licence; of no effect else.
+    pub limit: u8,
+    /// What speaks for a licence, 0 to 3: C0 is in proportion to 1 more than it.
+    pub evidence: u8,
+}
+
+impl Allowance {
+    /// The account with its whole budget, and nothing else.
+    pub const STRICT: Self = Self { level: Level::Strict, shift: 0, limit: 1, evidence: 0 };
+}
+
+/// By which rule completions are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Level {
@@ -41,7 +58,9 @@ pub enum Level {
     Nothing,
     /// What the account pays for.
     Strict,
-    /// While the depth is proven, as much as keeps no requester waiting longer than the host needs for others.
+    /// Until the limit is reached, as long as the account and C0 pay for it: a trial of a licence.
+    Trial,
+    /// Until the limit is reached, and the account rests.
     Licensed,
 }
 
@@ -94,50 +113,47 @@ impl Budget {
     /// alone. `is_together`: it came in the same tick as the last one.
     fn decide(&mut self, outstanding: u32, may_be_held: bool, is_together: bool) -> Decision {
         if self.is_full() {
-            return self.stop(Reason::Count);
+            return Decision::Deliver(Reason::Count);
         }
         let with_it = u32::from(self.account.held).wrapping_add(may_be_held.into());
-        let is_due = self.depth.note_completion(outstanding);
-        if is_due && self.may_probe() {
-            self.depth.begin_probe();
+        match self.weigh(outstanding, with_it, is_together) {
+            Ok(reason) if may_be_held => Decision::Hold(reason),
+            Ok(_) => Decision::DeliverUrgent,
+            Err(reason) => Decision::Deliver(reason),
         }
-        let state = self.depth.state;
-        let decision = match state {
-            State::Idle => {
-                let verdict = match self.licence() {
-                    Some(depth) => self.weigh_with_licence(depth, with_it),
-                    None => self.weigh(outstanding, with_it, is_together),
-                };
-                match verdict {
-                    Ok(reason) => Decision::Hold(reason),
-                    Err(reason) => Decision::Deliver(reason),
-                }
-            }
-            State::Probe if self.goes_on(with_it) => Decision::Hold(HoldReason::Probe),
-            State::Probe => self.stop(Reason::Budget),
-            State::Answer | State::Pace => Decision::Deliver(Reason::Control),
-        };
-        if decision.is_deliver() || may_be_held { decision } else { Decision::DeliverUrgent }
     }
 
-    /// The decision with a licence: why to hold, or why to deliver. `with_it`: what would be held if this completion were.
+    /// Why to hold, or why to deliver. `with_it`: what would be held if this completion were.
     #[inline(always)]
-    pub(crate) fn weigh_with_licence(&mut self, depth: u32, with_it: u32) -> Result<HoldReason, Reason> {
-        if self.has_work(depth, self.account.in_flight.into(), with_it) {
-            return Ok(HoldReason::Licensed);
+    pub(crate) fn weigh(&mut self, outstanding: u32, with_it: u32, is_together: bool) -> Result<HoldReason, Reason> {
+        match self.level {
+            Level::Nothing => Err(Reason::Slowdown),
+            Level::Strict => self.weigh_strictly(outstanding, with_it, is_together),
+            Level::Licensed => self.weigh_with_licence(with_it, HoldReason::Licensed),
+            Level::Trial if self.account.credit < self.learning_now().wrapping_neg() => {
+                self.level = Level::Strict;
+                self.flags.set(Flags::UNPAID, true);
+                Err(Reason::Budget)
+            }
+            Level::Trial => self.weigh_with_licence(with_it, HoldReason::Probe),
         }
-        self.flags.set(Flags::STARVED, false);
-        Err(Reason::JustInTime)
+    }
+
+    /// With a licence each interrupt covers as many as its limit says.
+    #[inline(always)]
+    fn weigh_with_licence(&mut self, with_it: u32, reason: HoldReason) -> Result<HoldReason, Reason> {
+        if with_it < self.limit.into() {
+            return Ok(reason);
+        }
+        self.starved = self.starved.saturating_sub(1);
+        Err(Reason::Count)
     }
 
     /// The decision without a licence.
     #[inline(always)]
-    pub(crate) fn weigh(&self, outstanding: u32, with_it: u32, is_together: bool) -> Result<HoldReason, Reason> {
+    fn weigh_strictly(&self, outstanding: u32, with_it: u32, is_together: bool) -> Result<HoldReason, Reason> {
         let Account { held, in_flight, credit, .. } = self.account;
         let (held, in_flight) = (u32::from(held), u32::from(in_flight));
-        if self.level == Level::Nothing {
-            return Err(Reason::Slowdown);
-        }
         if with_it >= outstanding {
             return Err(Reason::LowCif); // no other completion would join
         }
@@ -167,103 +183,48 @@ impl Budget {
         times(cost_of(held).wrapping_sub(rate(self.epsilon, in_flight)), ticks)
     }
 
-    /// The depth that a licence is for, if there is one.
-    pub(crate) fn licence(&self) -> Option<u32> {
-        if !matches!(self.level, Level::Licensed) {
-            return None;
-        }
-        let depth = self.depth.depth();
-        (depth >= LICENSED_DEPTH).then_some(depth.into())
+    /// Whether what is held is held for its number, whatever the account says.
+    pub(crate) const fn is_licensed(&self) -> bool {
+        matches!(self.level, Level::Trial | Level::Licensed)
     }
 
-    /// Whether `held` completions keep nobody waiting who would not wait anyway: at least half of the depth is in the hands
-    /// of the host, which works on that.
-    pub(crate) fn has_work(&self, depth: u32, in_flight: u32, held: u32) -> bool {
-        let share = depth.wrapping_mul(self.epsilon.into()).saturating_mul(LICENSED_SHARE) >> SHIFT;
-        held <= share.min(LICENSED_MAX) && in_flight.wrapping_add(held) <= depth >> 1
-    }
-
-    /// Whether a probe may begin: none does while something is held; while a requester is alone, which must not wait; in a
-    /// storm, when nothing can be learned; where completions are so rare that each would wait long; or with a credit below
-    /// -C0 / 2.
+    /// The licence, or its trial, has failed.
     #[cold]
-    #[inline(never)]
-    pub(crate) fn may_probe(&mut self) -> bool {
-        if self.depth.state != State::Idle {
-            return false;
-        }
-        if self.is_too_rare() {
-            self.depth.put_off(TOO_RARE);
-            return false;
-        }
-        let is_wrong_time = self.account.held > 0 || self.flags.has(Flags::IN_TRIAL) || self.guard.is_storming();
-        let is_paid = self.account.credit.saturating_mul(2) >= self.learning_now().wrapping_neg();
-        !is_wrong_time && !self.depth.is_alone() && is_paid
+    fn end_licence(&mut self) {
+        self.level = Level::Strict;
+        self.flags.set(Flags::FAILED, true);
     }
 
-    /// Whether completions are so rare that one that is held for a probe would wait long.
-    #[inline(always)]
-    pub(crate) fn is_too_rare(&self) -> bool {
-        self.silence() > self.config.max_hold >> RARE_SHIFT
-    }
-
-    /// Whether the probe continues with `held` completions held. A long probe that would cost too much continues as a short
-    /// one.
-    fn goes_on(&mut self, held: u32) -> bool {
-        self.probe_is_paid(held) || (self.depth.cut_short() && self.probe_is_paid(held))
-    }
-
-    /// Whether the credit and C0 pay for holding `held` completions until the end of the probe.
-    #[inline(never)]
-    fn probe_is_paid(&self, held: u32) -> bool {
-        let age = if self.account.held > 0 { self.oldest } else { 0 };
-        let longest = self.silence_now().min(self.config.max_hold.saturating_sub(age));
-        times(cost_of(held), longest) <= self.account.credit.saturating_add(self.learning_now())
-    }
-
-    /// What probes may take beyond what was earned, at present, in requests * ticks * 2^SHIFT.
-    fn learning_now(&self) -> i64 {
-        (self.config.learning_after(self.account.request_time, self.depth.evidence()) << SHIFT).cast_signed()
-    }
-
-    /// Delivers before a silence, because no more may be held. A probe found no end.
-    fn stop(&mut self, reason: Reason) -> Decision {
-        if self.depth.state == State::Probe {
-            self.depth.miss(self.account.held, true);
-        }
-        Decision::Deliver(reason)
+    /// What trials may take beyond what was earned, at present, in requests * ticks * 2^SHIFT.
+    pub(crate) fn learning_now(&self) -> i64 {
+        (self.config.learning_after(self.account.request_time, self.evidence) << SHIFT).cast_signed()
     }
 
     /// Delivers because a deadline has passed, and learns from it.
     pub(crate) fn end_hold(&mut self, reason: Reason) -> Decision {
-        let Account { held, in_flight, .. } = self.account;
-        let is_probe = self.depth.state == State::Probe && !matches!(reason, Reason::Storm);
-        // A probe may reach `max_hold` in a silence that is long enough.
-        let is_silence =
-            matches!(reason, Reason::Silence) || (is_probe && DepthEstimator::is_pause(self.quiet, self.silence()));
-        let all_wait = in_flight == 0 && is_silence;
-        if is_probe {
-            if all_wait { self.depth.find(held) } else { self.depth.miss(held, !is_silence) }
-        }
-        let is_hold = self.depth.state == State::Idle && !matches!(reason, Reason::Storm);
-        let is_starved = is_hold && in_flight == 0 && self.licence().is_some();
-        if is_starved {
-            self.note_starved();
-        }
-        if all_wait || is_starved {
-            self.flags.set(Flags::GAP_COUNTS, false);
+        if self.account.in_flight == 0 {
+            let is_starved = self.is_licensed() && !matches!(reason, Reason::Storm);
+            if is_starved {
+                self.note_starved();
+            }
+            if is_starved || matches!(reason, Reason::Silence) {
+                self.flags.set(Flags::GAP_COUNTS, false); // they were waiting
+            }
         }
         self.deliver(reason)
     }
 
-    /// A hold with a licence has ended because nobody came any more. Once is a pause. Twice in a row, the requesters have fewer
-    /// commands than the proven depth.
+    /// Nobody came any more while completions were held for their number: a pause, or the requesters have fewer commands.
     #[cold]
     fn note_starved(&mut self) {
-        if self.flags.has(Flags::STARVED) {
-            self.depth.doubt();
+        self.starved = self.starved.wrapping_add(1);
+        if self.starved < STARVED_MAX {
+            return;
         }
-        self.flags.set(Flags::STARVED, true);
+        (self.limit, self.starved) = (self.limit >> 1, 0);
+        if self.limit < 2 || self.level == Level::Trial {
+            self.end_licence();
+        }
     }
 
     /// Ticks until what is held is due, negative if that instant has passed, and the reason of the interrupt.
@@ -282,19 +243,13 @@ impl Budget {
     /// [`next_deadline`](Self::next_deadline) without the storm guard.
     pub(crate) fn own_deadline(&self) -> (i32, Reason) {
         let max_hold = self.config.max_hold.wrapping_sub(self.oldest).cast_signed();
-        let silence = self.silence_now().wrapping_sub(self.quiet).cast_signed();
+        let silence = self.silence().wrapping_sub(self.quiet).cast_signed();
         if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) }
     }
 
     /// Ticks without a completion after which a hold ends: eight usual gaps, but at least a tick.
     pub(crate) const fn silence(&self) -> u32 {
         if self.gap8 > 0 { self.gap8 } else { 1 }
-    }
-
-    /// The same for what is held now.
-    fn silence_now(&self) -> u32 {
-        let silence = self.silence();
-        if self.depth.state == State::Probe { self.depth.silence(silence) } else { silence }
     }
 
     /// The reason to deliver, if a deadline has passed.
@@ -318,7 +273,7 @@ impl Budget {
         Decision::Hold(reason)
     }
 
-    /// Interrupts for everything that is held. A probe that this cuts short learned nothing.
+    /// Interrupts for everything that is held.
     #[inline(never)]
     pub(crate) fn deliver(&mut self, reason: Reason) -> Decision {
         self.drop_held();
@@ -336,11 +291,6 @@ impl Budget {
     pub(crate) fn drop_held(&mut self) {
         self.account.release();
         self.flags.set(Flags::DEFERRED, false);
-        match self.depth.state {
-            State::Idle | State::Pace => {}
-            State::Probe => self.depth.put_off(0),
-            State::Answer => self.oldest = 0, // its age counts from the interrupt
-        }
     }
 
     /// Ticks until the storm guard allows an interrupt.
@@ -366,9 +316,6 @@ impl Budget {
 
     /// What is held is due, and waits only for the storm guard.
     pub(crate) fn wait_for_guard(&mut self) {
-        if self.depth.state != State::Idle {
-            self.depth.put_off(0); // nothing can be learned
-        }
         self.flags.set(Flags::DEFERRED, true);
     }
 
@@ -379,7 +326,7 @@ impl Budget {
         let elapsed = self.elapsed(now);
         // While the storm guard allows no interrupt, holding is not the machine's choice.
         let settled = self.account.settle(elapsed, in_flight, reaping);
-        if self.licence().is_none() || self.depth.state != State::Idle {
+        if self.level != Level::Licensed {
             self.account.charge(&settled, self.epsilon, self.config.max_hold, paced.min(elapsed));
         }
     }
@@ -428,10 +375,10 @@ impl Flags {
     pub(crate) const GAP_COUNTS: u8 = 1;
     /// What is held is due, and waits for the storm guard.
     pub(crate) const DEFERRED: u8 = 2;
-    /// The regulator compares: no probe begins.
-    pub(crate) const IN_TRIAL: u8 = 4;
-    /// The last hold with a licence ended because nobody came any more.
-    pub(crate) const STARVED: u8 = 8;
+    /// The licence has ended, or its trial, before the regulator said so.
+    pub(crate) const FAILED: u8 = 4;
+    /// A trial of a licence has ended because it would cost too much.
+    pub(crate) const UNPAID: u8 = 8;
 
     pub(crate) const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

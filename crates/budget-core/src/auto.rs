@@ -1,8 +1,8 @@
 //! A latency budget and its regulator: the default policy of the targets.
 
-use crate::algorithm::{Budget, Level};
+use crate::algorithm::{Allowance, Budget};
 use crate::config::Config;
-use crate::regulator::{Known, Regulator};
+use crate::regulator::Regulator;
 use coalesce_decision::{ConfigError, Decision, Event};
 
 /// A latency budget whose regulator cuts it where holding slows the requesters down, and licenses more where trials show
@@ -16,7 +16,7 @@ pub struct Auto {
     regulator: Regulator,
 }
 
-const _: () = assert!(size_of::<Auto>() == 184);
+const _: () = assert!(size_of::<Auto>() == 192);
 
 impl Auto {
     /// A machine that has seen nothing. Usable in a `static`.
@@ -52,7 +52,7 @@ impl Auto {
     /// See [`Budget::on_completion`].
     #[inline]
     pub(crate) fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
-        if self.regulator.advance(now, self.budget.config.max_hold) {
+        if self.regulator.advance(now, outstanding, self.budget.config.max_hold) {
             self.regulate(now);
         }
         self.budget.on_completion(now, event, cif, outstanding)
@@ -61,12 +61,8 @@ impl Auto {
     #[cold]
     #[inline(never)]
     fn regulate(&mut self, now: u64) {
-        let known = Known { found: self.budget.found(), depth: self.budget.depth() };
-        let allowed = self.regulator.look(known, &self.budget.config);
-        if allowed.is_disproved {
-            self.budget.depth.disprove();
-        }
-        self.budget.set_level(now, allowed.level, allowed.shift, allowed.may_probe);
+        let allowed = self.regulator.look(self.budget.known(), &self.budget.config);
+        self.budget.allow(now, allowed);
     }
 
     /// See [`Budget::on_deadline`].
@@ -96,7 +92,7 @@ impl Auto {
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let decision = self.budget.reconfigure(config, now)?;
         self.regulator = Regulator::NEW;
-        self.budget.set_level(now, Level::Strict, 0, true);
+        self.budget.allow(now, Allowance::STRICT);
         Ok(decision)
     }
 

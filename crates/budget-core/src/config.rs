@@ -101,7 +101,7 @@ impl Config {
     }
 
     /// C0 in its present proportion, in requests * ticks: for requests that have spent `request_time`, with so much evidence
-    /// that there is a depth.
+    /// that holding makes them faster.
     pub(crate) const fn learning_after(&self, request_time: u64, evidence: u8) -> u64 {
         let start = (self.max_hold as u64) << FIRST_SHIFT;
         let so_far =
@@ -110,7 +110,7 @@ impl Config {
         if so_far < most { so_far } else { most }
     }
 
-    /// C0: what probes may take beyond the budget of requests that have spent `request_time`, at most; in requests * ticks.
+    /// C0: what trials may take beyond the budget of requests that have spent `request_time`, at most; in requests * ticks.
     #[must_use]
     pub const fn learning_of(&self, request_time: u64) -> u64 {
         self.learning_after(request_time, EVIDENCE_MAX)

@@ -18,39 +18,23 @@ pub(crate) const GAP_SHIFT: u32 = 3;
 /// light load has earned.
 pub(crate) const SAVED_SHIFT: u32 = 2;
 
-/// C0, what probes may take beyond what was earned, is at most 2^LEARNING_SHIFT times `max_hold`.
+/// C0, what trials may take beyond what was earned, is at most 2^LEARNING_SHIFT times `max_hold`.
 pub(crate) const LEARNING_SHIFT: u32 = 5;
 /// Of that, a load that has spent no time yet gets 2^FIRST_SHIFT times `max_hold`; for what it has spent it gets
-/// 2^-SPENT_SHIFT of its time. Both are multiplied by 1 and the evidence that there is a depth: who pauses by himself is
-/// probed less.
-pub(crate) const FIRST_SHIFT: u32 = 4;
+/// 2^-SPENT_SHIFT of its time. Both are multiplied by 1 and the trials won: who has no gain from holding is tried less.
+pub(crate) const FIRST_SHIFT: u32 = 3;
 pub(crate) const SPENT_SHIFT: u32 = 6;
 
-/// The first probe begins with this completion, or later.
-pub(crate) const FIRST_PROBE: u16 = 16;
-/// Completions between two probes: 2^SOON_SHIFT of those found while that may be chance, else 2^LATER_SHIFT, doubled for
-/// each probe in vain, at most VAIN_MAX times.
-pub(crate) const SOON_SHIFT: u32 = 3;
-pub(crate) const LATER_SHIFT: u32 = 7;
-pub(crate) const VAIN_MAX: u8 = 6;
-/// A probe ends after 2^PROBE_SHIFT silences: of fio's own pauses in a guest one in a hundred is longer.
-pub(crate) const PROBE_SHIFT: u32 = 1;
-/// No probe begins where a silence would take more than 2^-RARE_SHIFT of `max_hold`: the next is due after TOO_RARE
-/// completions.
+/// What speaks for a licence, at most.
+pub(crate) const EVIDENCE_MAX: u8 = 3;
+/// No trial of a licence begins where a silence would take more than 2^-RARE_SHIFT of `max_hold`.
 pub(crate) const RARE_SHIFT: u32 = 2;
-pub(crate) const TOO_RARE: u16 = 256;
+/// A hold with a licence that ends because nobody comes any more counts against the licence, and one that fills for it. At
+/// STARVED_MAX the limit is halved: of fio's own pauses in a guest one in a hundred is longer than a silence.
+pub(crate) const STARVED_MAX: u8 = 4;
 
-/// A find that holds is one piece of evidence, one that does not takes REFUTED of them. With PROVEN of them the depth is
-/// proven. Of 550 random open loads 7 got so far, and none of them to a licence.
-pub(crate) const PROVEN: u8 = 3;
-pub(crate) const EVIDENCE_MAX: u8 = 4;
-pub(crate) const REFUTED: u8 = 2;
-/// The submissions after a find that are watched, at most.
-pub(crate) const WATCHED_MAX: u8 = 6;
-
-/// With a licence, the most completions held at once; and no more than 10 ε of the depth. Beyond eight, a guest gains little and one
-/// of its requesters that waits for each request loses more.
-pub(crate) const LICENSED_MAX: u32 = 8;
-pub(crate) const LICENSED_SHARE: u32 = 10;
-/// The smallest depth that a licence is for.
-pub(crate) const LICENSED_DEPTH: u16 = 4;
+/// The most completions for each interrupt that a licence allows. Beyond eight, a guest gains little and one of its requesters
+/// that waits for each request loses more.
+pub(crate) const LICENSED_MAX: u8 = 8;
+/// And no more than this multiple of ε: who states a small budget means it.
+pub(crate) const LICENSED_SHARE: u32 = 160;

@@ -1,10 +1,10 @@
 //! All events except completions, and the getters.
 
 use crate::account::Account;
-use crate::algorithm::{Budget, Flags, Level};
+use crate::algorithm::{Allowance, Budget, Flags, Level};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, SPAN_MAX};
-use crate::depth::{DepthEstimator, State};
+use crate::constants::{AGE_MAX, EVIDENCE_MAX, RARE_SHIFT, SPAN_MAX};
+use crate::regulator::Known;
 use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, StormGuard};
 
 impl Budget {
@@ -16,7 +16,10 @@ impl Budget {
             flags: Flags::NONE,
             epsilon: config.epsilon,
             oldest: 0,
-            depth: DepthEstimator::NEW,
+            limit: 1,
+            starved: 0,
+            evidence: 0,
+            filler: 0,
             quiet: 0,
             gap8: 0,
             guard: StormGuard::new(config.storm_interval),
@@ -31,34 +34,12 @@ impl Budget {
     pub fn on_submits(&mut self, now: u64, count: u32) {
         match now.checked_sub(self.last) {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-            Some(since) if since < SPAN_MAX.into() && self.depth.state == State::Idle => {
-                self.account.submit(since as u32, count);
-            }
-            _ => self.on_watched_submits(now, count),
-        }
-    }
-
-    /// As [`on_submits`](Self::on_submits) where the time is settled first, because what waits for a submission looks at
-    /// ages; or because they would become too old.
-    #[cold]
-    #[inline(never)]
-    fn on_watched_submits(&mut self, now: u64, count: u32) {
-        self.settle_known(now);
-        match self.depth.state {
-            State::Idle => {}
-            State::Probe => {
-                // They submit, and nothing was delivered that they could have waited for.
-                if self.account.in_flight == 0 && DepthEstimator::is_pause(self.quiet, self.silence()) {
-                    self.depth.refute(self.account.held);
-                }
-            }
-            State::Answer | State::Pace => {
-                if self.depth.watch(count, self.oldest, self.gap8, self.config.max_hold) {
-                    self.oldest = 0;
-                }
+            Some(since) if since < SPAN_MAX.into() => self.account.submit(since as u32, count),
+            _ => {
+                self.settle_known(now);
+                self.account.submit(0, count);
             }
         }
-        self.account.submit(0, count);
     }
 
     /// Settles with what the machine knows by itself.
@@ -68,8 +49,7 @@ impl Budget {
 
     /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before; `None`: nothing is held. It may become
     /// earlier only in a completion, in [`on_cancel`](Self::on_cancel), [`forget`](Self::forget) and
-    /// [`reconfigure`](Self::reconfigure), and in a submission while something is held; a timer armed for an earlier instant
-    /// may be left as it is.
+    /// [`reconfigure`](Self::reconfigure); a timer armed for an earlier instant may be left as it is.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<u64> {
         if self.account.held == 0 {
@@ -123,11 +103,7 @@ impl Budget {
         let Account { held, in_flight, credit, .. } = self.account;
         let (held, in_flight) = (held.into(), in_flight.into());
         let left = self.silence().saturating_sub(self.quiet);
-        match self.licence() {
-            _ if self.depth.state == State::Probe => None,
-            Some(depth) => (!self.has_work(depth, in_flight, held)).then_some(Reason::JustInTime),
-            None => (self.price(held, in_flight, left) > credit).then_some(Reason::Budget),
-        }
+        (!self.is_licensed() && self.price(held, in_flight, left) > credit).then_some(Reason::Budget)
     }
 
     /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
@@ -163,20 +139,25 @@ impl Budget {
         })
     }
 
-    /// What may be held from now on: of the budget 2^-`shift`, at most; what is held now stays held until its deadline.
-    /// `may_probe`: whether a probe may begin. Without a call the machine is [`Level::Strict`] with its whole budget.
-    pub fn set_level(&mut self, now: u64, level: Level, shift: u8, may_probe: bool) {
+    /// What may be held from now on; what is held now stays held until its deadline. Without a call it is
+    /// [`Allowance::STRICT`].
+    pub fn allow(&mut self, now: u64, allowance: Allowance) {
         self.settle_known(now);
-        (self.level, self.epsilon) = (level, if shift < 16 { self.config.epsilon >> shift } else { 0 });
-        self.flags.set(Flags::IN_TRIAL, !may_probe);
+        let Allowance { level, shift, limit, evidence } = allowance;
+        self.epsilon = if shift < 16 { self.config.epsilon >> shift } else { 0 };
+        if limit != self.limit {
+            self.starved = 0;
+        }
+        (self.level, self.limit, self.evidence) = (level, limit, evidence.min(EVIDENCE_MAX));
+        self.flags.set(Flags::FAILED | Flags::UNPAID, false);
     }
 
-    /// Forgets what was learned about the requesters, as others may come, and the commands in flight, which never complete.
-    /// The level is [`Level::Strict`] again. What is held is due at once; the credit and the usual gap stay.
+    /// Forgets the commands in flight, which never complete; other requesters may come, so [`Allowance::STRICT`] is in force
+    /// again. What is held is due at once; the credit and the usual gap stay.
     pub(crate) fn forget(&mut self) {
-        self.depth = DepthEstimator::NEW;
         (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
-        self.flags.set(Flags::GAP_COUNTS | Flags::IN_TRIAL | Flags::STARVED, false);
+        (self.limit, self.starved, self.evidence) = (1, 0, 0);
+        self.flags.set(Flags::GAP_COUNTS | Flags::FAILED | Flags::UNPAID, false);
         self.account.in_flight = 0;
         self.quiet = AGE_MAX;
     }
@@ -187,17 +168,29 @@ impl Budget {
         self.config
     }
 
-    /// The depth: commands that the requesters submit before they wait for a completion, if it is proven; 0: it is not
-    /// known.
-    #[must_use]
-    pub const fn depth(&self) -> u32 {
-        self.depth.depth() as u32
+    /// What the regulator asks.
+    pub(crate) fn known(&self) -> Known {
+        let is_paid = self.level == Level::Licensed
+            || self.account.credit.saturating_mul(4) >= self.learning_now().saturating_mul(-3);
+        Known {
+            limit: self.limit,
+            is_unpaid: self.flags.has(Flags::UNPAID),
+            has_failed: self.flags.has(Flags::FAILED),
+            is_rich: self.account.credit > 0,
+            may_try: is_paid && self.silence() <= self.config.max_hold >> RARE_SHIFT && !self.guard.is_storming(),
+        }
     }
 
-    /// Commands that the last probe held when the requesters fell silent; 0: they did not.
+    /// The rule in force: that of the allowance, or [`Level::Strict`] if a licence or its trial has failed.
     #[must_use]
-    pub const fn found(&self) -> u32 {
-        self.depth.found as u32
+    pub const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Completions for each interrupt, of a licence; it may be less than what was allowed.
+    #[must_use]
+    pub const fn limit(&self) -> u8 {
+        self.limit
     }
 
     /// The time for which completions were held, and the time that requests spent as far as the device sees it: each

@@ -1,11 +1,10 @@
-//! The fast path for the usual case: a Plain completion while nothing is learned about the depth, nothing is due, and there is
-//! no storm guard.
+//! The fast path for the usual case: a Plain completion while nothing is due, and there is no storm guard.
 //!
 //! It takes 174 to 185 instructions through the C ABI instead of about 300 (`scripts/cost.sh`).
 
 use crate::algorithm::Budget;
-use crate::constants::{MOST, SPAN_MAX, TOO_RARE};
-use crate::depth::State;
+use crate::algorithm::Level;
+use crate::constants::{MOST, SPAN_MAX};
 use coalesce_decision::{Decision, Event};
 
 /// From here on the fast path stays closed: a clock that goes back would look like one that passed its end, where everything is due.
@@ -42,7 +41,7 @@ impl Budget {
             0 => self.config.thr == 1,
             _ => oldest >= self.config.max_hold || quiet >= self.silence() || self.is_full(),
         };
-        if is_due || self.depth.state != State::Idle || self.depth.probes_next(outstanding) {
+        if is_due {
             return None;
         }
         let settled = self.account.settle(elapsed, cif, outstanding.wrapping_sub(known));
@@ -50,17 +49,10 @@ impl Budget {
         self.guard.pass(elapsed, u32::MAX);
         self.note_gap();
         self.account.set_in_flight(in_flight);
-        if self.depth.note_completion(outstanding) && self.is_too_rare() {
-            self.depth.put_off(TOO_RARE);
+        if self.level != Level::Licensed {
+            self.account.charge(&settled, self.epsilon, self.config.max_hold, 0);
         }
-        let with_it = held.wrapping_add(1);
-        let verdict = match self.licence() {
-            Some(depth) => self.weigh_with_licence(depth, with_it),
-            None => {
-                self.account.charge(&settled, self.epsilon, self.config.max_hold, 0);
-                self.weigh(outstanding, with_it, quiet == 0)
-            }
-        };
+        let verdict = self.weigh(outstanding, held.wrapping_add(1), quiet == 0);
         Some(match verdict {
             Ok(reason) => self.hold(reason),
             Err(reason) => {
@@ -76,7 +68,7 @@ impl Budget {
 #[expect(clippy::integer_division, clippy::panic, reason = "a test")]
 mod tests {
     use super::*;
-    use crate::algorithm::Level;
+    use crate::algorithm::{Allowance, Level};
     use crate::constants::AGE_MAX;
     use crate::{Config, Params, StormParams};
     use core::cell::Cell;
@@ -106,7 +98,7 @@ mod tests {
         Deadline,
         Consumed,
         Forget,
-        Level(Level, bool),
+        Allow(Allowance),
         Reconfigure(Config),
     }
 
@@ -119,7 +111,13 @@ mod tests {
     }
 
     fn call() -> impl Strategy<Value = Call> {
-        let level = prop_oneof![1 => Just(Level::Nothing), 1 => Just(Level::Strict), 3 => Just(Level::Licensed)];
+        let level = prop_oneof![
+            1 => Just(Level::Nothing),
+            1 => Just(Level::Strict),
+            2 => Just(Level::Trial),
+            3 => Just(Level::Licensed)
+        ];
+        let allowance = (level, 1..9_u8).prop_map(|(level, limit)| Allowance { level, limit, ..Allowance::STRICT });
         prop_oneof![
             30 => Just(Call::Complete(Event::Plain)),
             3 => prop_oneof![Just(Event::Urgent), Just(Event::Barrier), Just(Event::Error)].prop_map(Call::Complete),
@@ -127,7 +125,7 @@ mod tests {
             2 => Just(Call::Deadline),
             1 => Just(Call::Consumed),
             1 => Just(Call::Forget),
-            1 => (level, any::<bool>()).prop_map(|(level, may_probe)| Call::Level(level, may_probe)),
+            1 => allowance.prop_map(Call::Allow),
             1 => config().prop_map(Call::Reconfigure),
         ]
     }
@@ -175,7 +173,7 @@ mod tests {
                     Call::Deadline => _ = budget.on_deadline(now),
                     Call::Consumed => budget.on_consumed(now),
                     Call::Forget => budget.forget(),
-                    Call::Level(level, may_probe) => budget.set_level(now, level, 0, may_probe),
+                    Call::Allow(allowance) => budget.allow(now, allowance),
                     Call::Reconfigure(config) => _ = budget.reconfigure(config, now),
                 }
             }

@@ -24,8 +24,7 @@
 //!   posted before it, except with *OOO*. A completion is *held* while it is posted and no interrupt covers it.
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
-//! - *alone*: no more than one command was outstanding at any time since the last probe, and no larger depth is proven.
-//! - *depth*: the number of commands that the requesters submit before they wait for a completion.
+//! - *alone*: no more than one command was outstanding at any time since the last trial.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
 //!   requesters waited for held completions. A *silence* is eight usual gaps without a completion.
@@ -42,28 +41,23 @@
 //! > integral of held ≤ ε · integral of (outstanding − held) + C0
 //!
 //! at every moment, for any device and any load, and counts only what the device sees: it holds a completion only if
-//! the account can pay until a silence. C0, [`Config::learning_of`], is what learning may cost: it begins small, grows with
+//! the account can pay until a silence. C0, [`Config::learning_of`], is what trials may cost: it begins small, grows with
 //! what the requests have spent, and ends at [`Config::learning`]. Two costs are not covered by the bound, because the
 //! machine does not choose them: the delay of a late timer, and holds while the storm guard allows no interrupt.
 //! [`Policy::spent`] counts them too.
 //!
-//! **A proven depth.** A device that is faster than its guest never sees what the guest could have outstanding: it sees one
-//! command at a time. So from time to time the machine holds every completion until the guest submits nothing more: a
-//! *probe*. The number then held is what the probe *found*. But a load that pauses by itself falls silent, too. What proves a
-//! depth is the answer to the interrupt: who was waiting for what was held submits again at once, after about the same time
-//! in each probe, and no faster than his host works. Meanwhile nothing is held. Every second probe lasts longer than an answer
-//! takes: a submission in that time comes from somebody who was not waiting. Three probes that stand this test more than
-//! fail it prove the depth.
+//! **A licence by effect.** A device that is faster than its guest sees one command at a time, whatever the guest has
+//! outstanding, so the account pays for nothing there, where interrupts cost most. But it sees the effect: holding makes the
+//! completions of such a guest come faster. [`Auto`] finds out by trials, in which a few stretches of completions with less
+//! holding alternate with a few with more. Where the strict account makes them slower, ε is cut down to nothing. Where two
+//! completions for each interrupt make them faster, by more than chance, it gives a *licence* for two
+//! ([`Level::Licensed`]): then the account rests. From there it climbs to four and eight in the same way. Until there is a
+//! licence the account and C0 pay for the trials. A licence is checked again and again, and falls when the effect is gone. It
+//! is halved at once when holds with it *starve*: they end because nobody comes any more, as the requesters have fewer
+//! commands than that. A requester that waits for each request, behind the same interrupt vector as a flood that is
+//! licensed, waits for the flood's interrupts, of which each covers eight completions at most: mark its requests urgent.
 //!
-//! **A licence by effect.** [`Auto`] compares holding with not holding in trials, by the time in which commands complete.
-//! Where holding makes it longer, it cuts ε down to nothing. Where the depth is proven and holding makes it shorter, it
-//! gives a licence ([`Level::Licensed`]): then the account rests. Completions are held *just in time*, as long as at least
-//! half of the depth is in the hands of the host, which works on it anyway; up to eight of them, and up to 10 ε of the
-//! depth. The licence ends when a trial no longer shows its effect, and when holds end because nobody comes any more: then
-//! the requesters have fewer commands than was proven. A requester that waits for each request, behind the same
-//! interrupt vector as a flood that is licensed, waits for the flood's interrupts: mark its requests urgent.
-//!
-//! With OOO, an Urgent does not affect the held completions: their deadline, their cost, the usual gap and a probe stay.
+//! With OOO, an Urgent does not affect the held completions: their deadline, their cost and the usual gap stay.
 //! Its interrupt covers them too if they may not be held any longer, because without the Urgent fewer commands are
 //! outstanding. Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
 //!
@@ -75,8 +69,7 @@
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
 //! 3. Call [`Policy::on_submit`] for each command when it is submitted, or for several at once ([`Submission::before`]). One
-//!    that is not reported earns nothing, and a caller that reports none at all gets an interrupt for each completion as soon
-//!    as a probe has found something.
+//!    that is not reported earns nothing. A caller that reports none at all gets what trials find, and nothing else.
 //! 4. Arm a timer that fires in `deadline - now` ticks ([`Policy::deadline`]; at once if it has passed), and call
 //!    [`Policy::on_deadline`] when it does.
 //! 5. Say which commands failed ([`Completion::class`]: they are Urgent), or report them as [`Event::Error`] if they must not
@@ -105,13 +98,12 @@ mod algorithm;
 mod auto;
 mod config;
 mod constants;
-mod depth;
 mod events;
 mod fast;
 mod policy;
 mod regulator;
 
-pub use algorithm::{Budget, Level};
+pub use algorithm::{Allowance, Budget, Level};
 pub use auto::Auto;
 pub use coalesce_decision::{
     Class, Completion, ConfigError, Decision, Event, Field, HoldReason, Mark, Policy, Reason, Spent, Stats,

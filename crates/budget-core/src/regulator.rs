@@ -4,19 +4,21 @@
 //! the hold. One whose host has too much to do gains, because interrupts are work. The time in which the commands complete
 //! shows both.
 
-use crate::algorithm::Level;
+use crate::algorithm::{Allowance, Level};
 use crate::config::Config;
-use crate::constants::{SHIFT, SPAN_MAX};
+use crate::constants::{EVIDENCE_MAX, LICENSED_MAX, LICENSED_SHARE, SHIFT, SPAN_MAX};
+use coalesce_decision::ticks::divide;
 
-/// Compares holding with not holding, by the time in which the commands complete. A trial has four stretches, without
-/// holding, twice with, and without, and is about one question:
+/// Compares more holding with less, by the time in which the commands complete. A trial has four stretches, with less, twice
+/// with more, and with less again, or the other way round, and is about one question:
 ///
-/// - *cut*: the strict account is compared. It loses if its stretch was longer by more than twice the budget in both
+/// - *cut*: the strict account or nothing? The account loses if its stretch was longer by more than twice the budget in both
 ///   halves, and wins if it was longer in neither. [`EVIDENCE`] more trials lost than won cut ε to a quarter, and after
 ///   [`CUTS`] cuts nothing is held. As many more won than lost take a cut back.
-/// - *licence*: holding with a licence is compared, where the depth is proven. It wins if its stretch was shorter by a
-///   sixteenth in both halves. [`LICENSED`] more trials won than lost give the licence; the first that makes the balance
-///   negative takes it back.
+/// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
+///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough.
+/// - *check*: the licence or the account? The licence wins if its stretches were shorter by a sixteenth. Two trials lost in a
+///   row halve it.
 ///
 /// Between trials is a pause, which doubles as long as trials find nothing new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +26,21 @@ use crate::constants::{SHIFT, SPAN_MAX};
 pub(crate) struct Regulator {
     state: State,
     question: Question,
-    is_licensed: bool,
-    was_proven: bool, // at the last look
+    is_several: bool, // more than one command was outstanding at a time since the last trial
+    limit: u8,        // completions for each interrupt, of the licence; 1: there is none
+    next: u8,         // of the licence that is tried
     cuts: u8,         // ε is 4^-cuts of the budget; CUTS: nothing is held
     evidence: i8,     // cut: trials lost less trials won, within EVIDENCE
-    balance: i8,      // licence: trials won less trials lost
-    rare: u8,         // the pause between trials is 2^rare times the shortest
+    is_doubted: bool, // check: the last trial was lost
+    more_first: bool, // the present trial begins and ends with more holding
+    rare: u8,         // the pause after a trial of the licence is 2^rare times the shortest
+    rare_cut: u8,     // after one of a cut
     windows: u16,     // that are left of the pause
-    filler: [u8; 2],
-    length: u32, // completions after which the state is looked at
+    dice: u16,        // how trials begin, so that no load that repeats itself is always in the same place
+    sum: Sum,         // climb: of the trials so far
+    length: u32,      // completions after which the state is looked at
     now: Stretch,
+    licensed: Stretch, // the last one with the licence that won
     stretches: [Stretch; STRETCHES],
     last: u64, // the time of the last completion
 }
@@ -44,6 +51,16 @@ pub(crate) struct Regulator {
 struct Stretch {
     completions: u32,
     ticks: u32,
+}
+
+/// What a number of trials found. Under noise that is as often up as down the square of a sum stays near the sum of the squares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+struct Sum {
+    /// The parts of 256 of their time by which completions were faster with more holding.
+    gains: i16,
+    trials: u16,
+    squares: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,46 +78,51 @@ enum State {
 #[repr(u8)]
 enum Question {
     Cut,
-    Licence,
+    Climb,
+    Check,
 }
 
-/// What the regulator allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowance {
-    pub(crate) level: Level,
-    /// ε is 2^-shift of the budget.
-    pub(crate) shift: u8,
-    pub(crate) may_probe: bool,
-    /// Two trials showed that a licence has no effect: what was taken for a depth is none.
-    pub(crate) is_disproved: bool,
-}
-
-/// The core's knowledge of its requesters.
+/// What the core knows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// What the last probe found.
-    pub(crate) found: u32,
-    /// The depth, if it is proven, or 0.
-    pub(crate) depth: u32,
+    /// The limit of the licence, which the core may have halved.
+    pub(crate) limit: u8,
+    /// The core has ended the licence, or its trial.
+    pub(crate) has_failed: bool,
+    /// The core has ended the trial of a licence, because it would cost too much.
+    pub(crate) is_unpaid: bool,
+    /// The account has more than nothing.
+    pub(crate) is_rich: bool,
+    /// A trial of a licence may begin: it is paid for, and holds would not last too long.
+    pub(crate) may_try: bool,
 }
 
-/// Stretches of a trial: without holding, with, with, without. So a load that gets slower or faster by itself shows both.
+/// Stretches of a trial: less, more, more, less; or more, less, less, more. So a load that gets slower or faster by itself shows both.
 const STRETCHES: usize = 4;
 /// The lead of lost over won trials, or of won over lost ones, that cuts, or takes a cut back.
 const EVIDENCE: i8 = 4;
 /// The number of cuts of ε; after the last one nothing is held.
 const CUTS: u8 = 3;
-/// The lead of won over lost trials that gives a licence, and the lead of lost ones that disproves the depth.
-const LICENSED: i8 = 2;
-// Lengths in completions: a multiple of the depth, and a minimum.
-const SETTLE: (u32, u32) = (2, 16);
-const MEASURE: (u32, u32) = (8, 64);
+/// A sum of trials is certain if its square is more than so many times the sum of the squares, and once more for each doubling
+/// of the pause: a load that often had no gain needs more to be believed. So many trials are needed at least, and one more.
+const CERTAIN: u32 = 5;
+/// Doublings of the pause after a licence that was given in vain.
+const DECEIVED: u8 = 3;
+/// Trials of one limit in a row, at most; and after a FEW their gain must be half of what it is worth.
+const TRIALS: u16 = 24;
+const FEW: u16 = 6;
+/// The smallest gain, in parts of 256 (of half the difference), that is worth the first licence, and a further one.
+const FIRST: u16 = 8;
+const FURTHER: u16 = 4;
+/// Lengths in completions.
+const SETTLE: u32 = 16;
+const MEASURE: u32 = 64;
 /// The shortest pause between trials, in stretches of MEASURE; it doubles at most RARE_MAX times.
-const PAUSE: u16 = 8;
+const PAUSE: u16 = 16;
 const RARE_MAX: u8 = 5;
 /// A licence wins with completions that take less than 16/17 of the time.
 const FASTER: (u64, u64) = (17, 16);
-/// A licence is looked at again at once if completions take 3/2 of the time that they took in its last trial.
+/// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
 const SLOWER: (u64, u64) = (3, 2);
 
 impl Stretch {
@@ -114,29 +136,63 @@ impl Stretch {
     }
 }
 
+impl Sum {
+    const NONE: Self = Self { gains: 0, trials: 0, squares: 0 };
+
+    /// One trial more, of completions that took `less` ticks with less holding and `more` with more.
+    fn add(&mut self, less: u64, more: u64) {
+        let gain = divide(less.abs_diff(more) << 8, less.wrapping_add(more).max(1)).min(256);
+        let gain = gain as u16;
+        self.trials = self.trials.wrapping_add(1);
+        self.gains =
+            self.gains.wrapping_add(if less < more { gain.cast_signed().wrapping_neg() } else { gain.cast_signed() });
+        self.squares = self.squares.wrapping_add(u32::from(gain).wrapping_mul(gain.into()));
+    }
+
+    /// Whether the trials found a gain, which is no chance.
+    fn is_certain(self, worth: u16, certain: u32) -> bool {
+        let gains = u32::from(self.gains.max(0).unsigned_abs());
+        gains >= u32::from(self.trials).wrapping_mul(worth.into())
+            && gains.wrapping_mul(gains) > self.squares.wrapping_mul(certain)
+    }
+
+    /// Whether more trials are of no use.
+    fn is_hopeless(self, worth: u16) -> bool {
+        let gains = u32::from(self.gains.max(0).unsigned_abs());
+        let is_small = gains.wrapping_mul(2) < u32::from(self.trials).wrapping_mul(worth.into());
+        self.trials >= TRIALS || (self.trials >= FEW && is_small)
+    }
+}
+
 impl Regulator {
     /// It has seen nothing.
     pub(crate) const NEW: Self = Self {
         state: State::Pause,
         question: Question::Cut,
-        is_licensed: false,
-        was_proven: false,
+        is_several: false,
+        limit: 1,
+        next: 2,
         cuts: 0,
         evidence: 0,
-        balance: 0,
+        is_doubted: false,
+        more_first: false,
         rare: 0,
-        windows: PAUSE,
-        filler: [0; 2],
-        length: MEASURE.1,
+        rare_cut: 0,
+        windows: 1,
+        dice: 1,
+        sum: Sum::NONE,
+        length: SETTLE,
         now: Stretch::NONE,
+        licensed: Stretch::NONE,
         stretches: [Stretch::NONE; STRETCHES],
         last: 0,
     };
 
     /// A command completed. Whether [`look`](Self::look) must be called.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, now: u64, max_hold: u32) -> bool {
+    pub(crate) fn advance(&mut self, now: u64, outstanding: u32, max_hold: u32) -> bool {
         let silence = now.saturating_sub(core::mem::replace(&mut self.last, now));
+        self.is_several |= outstanding > 1;
         self.now.completions = self.now.completions.saturating_add(1);
         if silence <= max_hold.into() {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
@@ -146,77 +202,126 @@ impl Regulator {
         self.now.completions >= self.length
     }
 
+    /// What speaks for a licence: a trial each, as long as their sum does.
+    const fn speaks_for(&self) -> u8 {
+        match self.sum {
+            _ if self.limit > 1 => EVIDENCE_MAX,
+            #[expect(clippy::cast_possible_truncation, reason = "at most TRIALS")]
+            Sum { gains: 1.., trials, .. } => trials as u8,
+            _ => 0,
+        }
+    }
+
     /// A stretch, or a part of a pause, is over.
     #[cold]
     #[inline(never)]
     pub(crate) fn look(&mut self, known: Known, config: &Config) -> Allowance {
         let Stretch { completions, ticks } = self.now;
         let now = Stretch { completions: completions.min(1 << 20), ticks: ticks.min(SPAN_MAX) };
-        let mut is_disproved = false;
         match self.state {
-            State::Pause => self.rest(now, known),
-            State::Settle(stretch) => self.enter(State::Measure(stretch), MEASURE, known),
+            _ if known.has_failed || known.limit < self.allowance().limit => self.fail(known),
+            _ if known.is_unpaid => self.enter(State::Pause, MEASURE), // again when it can be paid
+            State::Pause => self.rest(now, known, config),
+            State::Settle(stretch) => self.enter(State::Measure(stretch), MEASURE),
             State::Measure(stretch) => {
                 if let Some(place) = self.stretches.get_mut(usize::from(stretch)) {
                     *place = now;
                 }
                 let next = stretch.wrapping_add(1);
                 if usize::from(next) < STRETCHES {
-                    self.enter(State::Settle(next), SETTLE, known);
+                    self.enter(State::Settle(next), SETTLE);
                 } else {
-                    is_disproved = self.judge(config, known);
-                    self.enter(State::Pause, MEASURE, known);
+                    self.judge(known, config);
                 }
             }
         }
-        Allowance { is_disproved, ..self.allowance() }
+        self.allowance()
     }
 
-    fn enter(&mut self, state: State, (factor, least): (u32, u32), known: Known) {
-        let depth = known.depth.max(known.found);
-        (self.state, self.length, self.now) = (state, depth.saturating_mul(factor).max(least), Stretch::NONE);
+    fn enter(&mut self, state: State, length: u32) {
+        (self.state, self.length, self.now) = (state, length, Stretch::NONE);
     }
 
-    /// A part of the pause is over. A trial begins after the last one; at once if a depth was proven meanwhile, or if a
-    /// licence no longer pays.
-    fn rest(&mut self, now: Stretch, known: Known) {
-        self.windows = self.windows.saturating_sub(1);
-        let is_proven = known.depth > 0;
-        let is_new = is_proven && !self.was_proven;
-        self.was_proven = is_proven;
-        let [_, licensed, _, _] = self.stretches;
-        let is_slower = self.is_licensed && now.is_longer(SLOWER, licensed);
-        let is_due = self.windows == 0 || is_new || is_slower;
-        if !is_due || known.found.max(known.depth) <= 1 {
-            return self.enter(State::Pause, MEASURE, known);
+    /// A part of a pause, of a length that differs.
+    fn rest_a_while(&mut self) {
+        self.roll();
+        self.enter(State::Pause, SETTLE.wrapping_add(u32::from(self.dice) & (MEASURE - 1)));
+    }
+
+    /// The pause after a question is answered.
+    fn pause(&mut self) {
+        let rare = if self.question == Question::Cut { self.rare_cut } else { self.rare };
+        self.windows = PAUSE.wrapping_shl(rare.into());
+        self.rest_a_while();
+    }
+
+    /// The core has ended a licence or a trial: nobody came any more, or nothing was left to pay with.
+    fn fail(&mut self, known: Known) {
+        if self.state == State::Pause || self.question != Question::Climb {
+            self.limit = if known.has_failed { 1 } else { known.limit.max(1) };
+            (self.sum, self.is_doubted, self.rare) = (Sum::NONE, false, self.rare.min(1));
+        } else {
+            (self.sum, self.rare) = (Sum::NONE, longer(self.rare));
         }
+        self.next = self.limit.wrapping_mul(2);
+        self.pause();
+    }
+
+    /// A part of the pause is over. A trial begins after the last one; at once if a licence no longer pays.
+    fn rest(&mut self, now: Stretch, known: Known, config: &Config) {
+        self.windows = self.windows.saturating_sub(1);
+        let is_licensed = self.limit > 1;
+        let is_slower = is_licensed && now.is_longer(SLOWER, self.licensed);
+        if !self.is_several || (self.windows > 0 && !is_slower) {
+            return self.enter(State::Pause, MEASURE);
+        }
+        let may_climb = known.may_try && self.next <= most(config);
         self.question = match self.question {
-            _ if !is_proven => Question::Cut,
-            _ if self.is_licensed || is_new || self.balance > 0 => Question::Licence,
-            Question::Cut => Question::Licence,
-            Question::Licence => Question::Cut,
-        };
-        self.enter(State::Settle(0), SETTLE, known);
-    }
-
-    /// A trial has ended. Whether it disproves the depth.
-    fn judge(&mut self, config: &Config, known: Known) -> bool {
-        let is_disproved = match self.question {
-            Question::Cut => {
-                self.judge_cut(config);
-                false
+            _ if is_slower || self.is_doubted => Question::Check,
+            Question::Climb if self.sum.trials > 0 && !known.may_try => return self.enter(State::Pause, MEASURE),
+            Question::Climb if self.sum.trials == 0 => {
+                if is_licensed {
+                    Question::Check
+                } else {
+                    Question::Cut
+                }
             }
-            Question::Licence => self.judge_licence(known),
+            _ if may_climb => Question::Climb,
+            _ if is_licensed => Question::Check,
+            _ => Question::Cut,
         };
-        let is_soon = self.question == Question::Licence && self.balance > 0 && !self.is_licensed;
-        self.windows = if is_soon { 1 } else { PAUSE.wrapping_shl(self.rare.into()) };
-        is_disproved
+        self.is_several = false;
+        self.roll();
+        self.more_first = self.dice & 1 != 0;
+        self.enter(State::Settle(0), SETTLE);
     }
 
-    /// Whether the stretches with holding were longer than `part` / `whole` of those without, in each half.
+    /// The next of a sequence of 65 535 numbers that looks like chance (a linear feedback shift register).
+    fn roll(&mut self) {
+        let feedback = if self.dice & 1 != 0 { 0xB400 } else { 0 };
+        self.dice = self.dice >> 1 ^ feedback;
+    }
+
+    /// A trial has ended.
+    fn judge(&mut self, known: Known, config: &Config) {
+        match self.question {
+            Question::Cut => self.judge_cut(config),
+            Question::Climb => return self.judge_climb(known, config),
+            Question::Check => self.judge_check(),
+        }
+        self.pause();
+    }
+
+    /// The stretches, with those in the middle that had more holding.
+    fn sorted(&self) -> [Stretch; STRETCHES] {
+        let [a, b, c, d] = self.stretches;
+        if self.more_first { [b, a, d, c] } else { self.stretches }
+    }
+
+    /// Whether the stretches with more holding were longer than `part` / `whole` of those with less, in each half.
     fn is_longer(&self, ratio: (u64, u64)) -> (bool, bool) {
-        let [rest, hold, hold_again, rest_again] = self.stretches;
-        (hold.is_longer(ratio, rest), hold_again.is_longer(ratio, rest_again))
+        let [less, more, more_again, less_again] = self.sorted();
+        (more.is_longer(ratio, less), more_again.is_longer(ratio, less_again))
     }
 
     fn judge_cut(&mut self, config: &Config) {
@@ -233,53 +338,90 @@ impl Regulator {
         let cuts = match holds {
             true if is_lead => self.cuts.wrapping_add(1),
             false if is_won => self.cuts.wrapping_sub(1),
-            true if is_won && self.rare == RARE_MAX => self.cuts.saturating_sub(1),
+            true if is_won && self.rare_cut == RARE_MAX => self.cuts.saturating_sub(1),
             _ => self.cuts,
         };
         if cuts != self.cuts {
-            (self.cuts, self.evidence, self.rare) = (cuts, 0, 0);
+            (self.cuts, self.evidence, self.rare_cut) = (cuts, 0, 0);
         } else {
-            self.wait(is_lost != holds);
+            self.rare_cut = if is_lost != holds { longer(self.rare_cut) } else { self.rare_cut.saturating_sub(1) };
         }
     }
 
-    fn judge_licence(&mut self, known: Known) -> bool {
-        let [rest, hold, hold_again, rest_again] = self.stretches;
-        let is_won = known.depth > 0 && rest.is_longer(FASTER, hold) && rest_again.is_longer(FASTER, hold_again);
-        let was_licensed = self.is_licensed;
-        self.balance =
-            if is_won { self.balance.max(0).wrapping_add(1).min(LICENSED) } else { self.balance.wrapping_sub(1) };
-        self.is_licensed = self.balance >= LICENSED || (was_licensed && self.balance >= 0);
-        self.wait(is_won == was_licensed);
-        let is_disproved = self.balance <= LICENSED.wrapping_neg();
-        if is_disproved {
-            (self.balance, self.was_proven) = (0, false);
+    fn judge_climb(&mut self, known: Known, config: &Config) {
+        let [less, more, more_again, less_again] = self.sorted();
+        let ticks = |a: Stretch, b: Stretch| u64::from(a.ticks).wrapping_add(b.ticks.into());
+        self.sum.add(ticks(less, less_again), ticks(more, more_again));
+        let worth = if self.limit > 1 { FURTHER } else { FIRST };
+        if self.sum.is_certain(worth, CERTAIN.wrapping_add(self.rare.into())) {
+            (self.limit, self.is_doubted, self.rare) = (self.next, false, 0);
+            self.next = self.limit.wrapping_mul(2);
+            self.licensed = more_again;
+        } else if self.sum.is_hopeless(worth) {
+            // The account alone may hold as many, where it sees the requests.
+            let further = self.next.wrapping_mul(2);
+            self.next = if known.is_rich && further <= most(config) { further } else { self.limit.wrapping_mul(2) };
+            self.rare = longer(self.rare);
+        } else {
+            self.windows = 0; // again
+            return self.rest_a_while();
         }
-        is_disproved
+        self.sum = Sum::NONE;
+        self.pause();
     }
 
-    /// The pause becomes longer if a trial confirmed what was known.
-    fn wait(&mut self, is_confirmed: bool) {
-        self.rare = if is_confirmed { self.rare.wrapping_add(1).min(RARE_MAX) } else { self.rare.saturating_sub(1) };
+    fn judge_check(&mut self) {
+        let [less, more, more_again, less_again] = self.sorted();
+        let both = |a: Stretch, b: Stretch| Stretch {
+            completions: a.completions.wrapping_add(b.completions),
+            ticks: a.ticks.saturating_add(b.ticks).min(SPAN_MAX),
+        };
+        if both(less, less_again).is_longer(FASTER, both(more, more_again)) {
+            (self.is_doubted, self.licensed, self.rare) = (false, more_again, longer(self.rare));
+        } else if self.is_doubted {
+            (self.limit, self.next, self.sum, self.is_doubted) = (self.limit >> 1, self.limit, Sum::NONE, false);
+            self.rare = if self.limit > 1 { 0 } else { DECEIVED };
+        } else {
+            (self.is_doubted, self.rare) = (true, 0);
+        }
     }
 
     const fn allowance(&self) -> Allowance {
         let is_cut = self.cuts >= CUTS;
-        let strict = Allowance {
-            level: Level::Strict,
-            shift: if is_cut { CUTS.wrapping_sub(1) << 1 } else { self.cuts << 1 },
-            may_probe: false,
-            is_disproved: false,
-        };
-        let licensed = Allowance { level: Level::Licensed, shift: 0, ..strict };
+        let strict = Allowance { limit: self.limit, evidence: self.speaks_for(), ..Allowance::STRICT };
         let nothing = Allowance { level: Level::Nothing, ..strict };
+        let in_force = if self.limit > 1 {
+            Allowance { level: Level::Licensed, ..strict }
+        } else if is_cut {
+            nothing
+        } else {
+            Allowance { shift: self.cuts << 1, ..strict }
+        };
+        let has_more = matches!(self.state, State::Settle(1 | 2) | State::Measure(1 | 2)) != self.more_first;
         match (self.state, self.question) {
-            (State::Pause, _) if self.is_licensed => Allowance { may_probe: true, ..licensed },
-            (State::Pause, _) if is_cut => nothing,
-            (State::Pause, _) => Allowance { may_probe: true, ..strict },
-            (State::Settle(1 | 2) | State::Measure(1 | 2), Question::Licence) => licensed,
-            (State::Settle(1 | 2) | State::Measure(1 | 2), Question::Cut) => strict,
-            _ => nothing,
+            (State::Pause, _) => in_force,
+            (_, Question::Climb) if has_more => {
+                let level = if self.limit > 1 { Level::Licensed } else { Level::Trial };
+                Allowance { level, limit: self.next, ..strict }
+            }
+            (_, Question::Climb) => in_force,
+            (_, Question::Check) if has_more => in_force,
+            (_, Question::Check) => strict,
+            (_, Question::Cut) if has_more => {
+                Allowance { shift: if is_cut { CUTS.wrapping_sub(1) << 1 } else { self.cuts << 1 }, ..strict }
+            }
+            (_, Question::Cut) => nothing,
         }
     }
+}
+
+/// The pause becomes longer if a trial confirmed what was known.
+const fn longer(rare: u8) -> u8 {
+    if rare < RARE_MAX { rare.wrapping_add(1) } else { RARE_MAX }
+}
+
+/// The most completions for each interrupt that a licence may have.
+fn most(config: &Config) -> u8 {
+    let share = u32::from(config.epsilon).wrapping_add(1).wrapping_mul(LICENSED_SHARE) >> SHIFT; // ε is rounded down
+    u8::try_from(share).unwrap_or(u8::MAX).min(LICENSED_MAX)
 }

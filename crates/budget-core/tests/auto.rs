@@ -86,7 +86,7 @@ fn a_guest_whose_interrupts_cost_gets_a_licence() {
     for (depth, at_most) in [(32, 220), (8, 500)] {
         let mut guest = Guest::new(depth, 20, 20, 0);
         let (interrupts, ticks) = guest.run(400_000);
-        assert_eq!(guest.auto.budget().depth(), depth);
+        assert!(guest.auto.budget().limit() > 1, "no licence at depth {depth}");
         assert!(interrupts <= at_most, "{interrupts} interrupts for 1000 requests at depth {depth}");
         assert!(ticks < 36.0, "{ticks} ticks for a request at depth {depth}; 42 without holding");
     }
@@ -101,7 +101,7 @@ fn a_guest_whose_interrupts_cost_nothing_gets_none() {
     assert!(held <= (spent - held) / 20 + guest.auto.budget().config().learning_of(spent), "{held} of {spent}");
 }
 
-/// It submits 16 requests, never waits for us, and pauses: no depth is proven.
+/// It submits 16 requests, never waits for us, and pauses: holding has no effect.
 #[test]
 fn a_load_that_pauses_by_itself_is_hardly_held() {
     for (gap, pause) in [(20, 600), (20, 2_000), (100, 5_000), (7, 300)] {
@@ -117,7 +117,6 @@ fn a_load_that_pauses_by_itself_is_hardly_held() {
         let (held, _) = spent(guest.auto.budget());
         let active = 20_000 * 16 * SERVICE;
         let allowed = active / 20 + guest.auto.budget().config().learning_of(active);
-        assert_eq!(guest.auto.budget().depth(), 0, "{gap}, {pause}");
         assert!(held <= allowed, "held for {held} ticks, of {active}: {gap}, {pause}");
     }
 }
@@ -130,13 +129,13 @@ fn a_requester_that_is_alone_never_waits() {
     assert_eq!((interrupts, spent(guest.auto.budget()).0), (1_000, 0));
 }
 
-/// With a licence the requesters turn to fewer commands than were proven: soon nobody waits for what is held any more.
+/// With a licence the requesters turn to fewer commands: soon nobody waits for what is held any more.
 #[test]
 fn a_licence_ends_when_the_requesters_have_less_to_do() {
     for (depth, later) in [(32, 1), (32, 4), (8, 1), (8, 2), (8, 4)] {
         let mut guest = Guest::new(depth, 20, 20, 0);
         let _ = guest.run(400_000);
-        assert_eq!(guest.auto.budget().depth(), depth);
+        assert!(guest.auto.budget().limit() > 1, "no licence at depth {depth}");
         while guest.waiting > 0 {
             guest.pass(10);
             guest.waiting -= std::mem::take(&mut guest.covered);
@@ -148,6 +147,17 @@ fn a_licence_ends_when_the_requesters_have_less_to_do() {
         }
         let alone = 1_000 * (20 + SERVICE + 20);
         let lost = (guest.now - since).saturating_sub(alone);
-        assert!(lost <= 5 * 2_000, "{lost} ticks lost from {depth} to {later}");
+        assert!(lost <= 15 * 2_000, "{lost} ticks lost from {depth} to {later}");
+    }
+}
+
+/// Who states a small budget means it.
+#[test]
+fn a_small_budget_gets_a_small_licence_or_none() {
+    for (budget, limit) in [(100, 1), (200, 2), (300, 4), (500, 8), (5_000, 8)] {
+        let mut guest = Guest::new(32, 20, 20, 0);
+        guest.auto = Auto::new(Config::new(Params { budget, ..PARAMS }).expect("valid"));
+        let _ = guest.run(1_000_000);
+        assert!(guest.auto.budget().limit() <= limit, "{budget}: {}", guest.auto.budget().limit());
     }
 }

@@ -341,7 +341,7 @@ fn a_synchronous_requester_has_one_interrupt_for_each_request_and_never_waits() 
     });
 }
 
-/// Arrivals that do not wait for us. A probe finds no end, and the more of them found none the rarer they are.
+/// Arrivals that do not wait for us.
 #[test]
 fn an_open_load_is_hardly_held() {
     let mut queue = Queue::new(Params { tick_hz: TICK_HZ, ..Params::DEFAULT });
@@ -358,6 +358,5 @@ fn an_open_load_is_hardly_held() {
         delays += u64::from(queue.held > 0);
         queue.call(Call::Reap);
     }
-    assert_eq!(queue.budget.depth(), 0);
     assert!(delays < 5_000, "{delays}");
 }

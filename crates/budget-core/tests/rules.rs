@@ -5,7 +5,7 @@ mod spent;
 use budget_core::Decision::{self, Deliver, DeliverUrgent, Hold};
 use budget_core::Event::{self, Barrier, Error, Plain, Urgent};
 use budget_core::HoldReason::{Company, Early, Reconfigured, Storm};
-use budget_core::{Budget, Completion, Config, Level, Mark, Params, Policy as _, Reason, StormParams};
+use budget_core::{Allowance, Budget, Completion, Config, Level, Mark, Params, Policy as _, Reason, StormParams};
 use spent::spent;
 
 /// A clock of 1 µs, so that spans are small numbers.
@@ -41,9 +41,8 @@ impl Queue {
         decision
     }
 
-    /// A gap of 10, and no probe.
+    /// A gap of 10.
     fn learn(&mut self) {
-        self.budget.set_level(self.now, Level::Strict, 0, false);
         (0..50).for_each(|_| _ = self.complete(Plain));
     }
 
@@ -157,12 +156,12 @@ fn a_budget_may_be_lowered_and_restored() {
         (held - before.0) * 1_000_000 / (outstanding - before.1)
     };
     let whole = share(&mut queue);
-    queue.budget.set_level(queue.now, Level::Strict, 2, true);
+    queue.budget.allow(queue.now, Allowance { shift: 2, ..Allowance::STRICT });
     let quarter = share(&mut queue);
     assert!(whole > 50_000 && (whole / 5..whole / 3).contains(&quarter), "{quarter} of {whole} millionths");
-    queue.budget.set_level(queue.now, Level::Strict, 0, true);
+    queue.budget.allow(queue.now, Allowance::STRICT);
     assert!(share(&mut queue).abs_diff(whole) < whole / 20);
-    queue.budget.set_level(queue.now, Level::Nothing, 0, false);
+    queue.budget.allow(queue.now, Allowance { level: Level::Nothing, ..Allowance::STRICT });
     assert_eq!(share(&mut queue), 0);
 }
 
@@ -215,58 +214,6 @@ fn an_urgent_takes_the_others_along_if_they_can_no_longer_be_paid_for() {
     let decision =
         queue.budget.on_completion(queue.now, &Completion { cif: 2, outstanding: 5, ..Completion::of(Urgent) });
     assert_eq!((decision, queue.budget.held()), (Deliver(Reason::Budget), 0));
-}
-
-/// A guest, and somebody else whose Urgents interrupt alone.
-#[test]
-fn an_urgent_does_not_disturb_a_probe() {
-    let depth = |with_urgents: bool| {
-        let mut guest = Guest::new(OOO, 16);
-        for i in 0..20_000 {
-            guest.step();
-            if with_urgents && i % 3 == 0 {
-                guest.budget.on_submits(guest.now, 1);
-                guest.pass(2);
-                match guest.budget.on_completion(
-                    guest.now,
-                    &Completion { cif: 1, outstanding: guest.waiting + 1, ..Completion::of(Urgent) },
-                ) {
-                    DeliverUrgent => {}
-                    Deliver(_) => guest.covered = guest.waiting,
-                    Hold(reason) => panic!("{reason:?}"),
-                }
-            }
-        }
-        guest.budget.depth()
-    };
-    let depths = 16..=17; // it submits two at a time now and then
-    assert!(depths.contains(&depth(false)) && depths.contains(&depth(true)));
-}
-
-/// Requests arrive whatever the device does. At the limit they queue, and come at once when there is room again.
-#[test]
-fn an_open_loop_that_runs_into_its_limit_is_not_taken_for_a_guest_that_waits() {
-    let mut guest = Guest::new(PARAMS, 16);
-    let (mut held, mut finds) = (0, 0);
-    for _ in 0..20_000 {
-        if guest.waiting < guest.depth {
-            guest.step();
-            held += u64::from(guest.covered < guest.waiting);
-        } else {
-            let since = guest.now;
-            guest.reap();
-            for _ in 0..(guest.now - since) / 25 {
-                guest.submit(1);
-            }
-            finds += 1;
-        }
-        if guest.covered > 0 {
-            guest.waiting -= std::mem::take(&mut guest.covered);
-        }
-    }
-    assert!((2..50).contains(&finds), "{finds} probes find an end");
-    assert_eq!(guest.budget.depth(), 0);
-    assert!(held < 2_000, "{held} of 20 000 completions are held");
 }
 
 #[test]
@@ -376,7 +323,6 @@ fn a_hold_costs_at_least_a_tick() {
 fn what_is_held_is_delivered_when_those_who_paid_for_it_are_cancelled() {
     for max_hold_ns in [1_000, 2_000_000] {
         let mut queue = Queue::new(Params { max_hold_ns, ..PARAMS });
-        queue.budget.set_level(0, Level::Strict, 0, false);
         queue.budget.on_submits(0, 1_000);
         let mut cif = 1_000;
         while queue.budget.held() < 50 {
@@ -391,7 +337,6 @@ fn what_is_held_is_delivered_when_those_who_paid_for_it_are_cancelled() {
         assert_eq!(queue.budget.held(), 0);
 
         let mut gone = Queue::new(Params { max_hold_ns, ..PARAMS });
-        gone.budget.set_level(0, Level::Strict, 0, false);
         gone.budget.on_submits(5, 1_000);
         assert_eq!(
             gone.budget.on_completion(5, &Completion { outstanding: 1_000, ..Completion::with_cif(1_000) }),
@@ -427,43 +372,70 @@ fn what_a_poll_finds_at_once_is_held_together() {
 #[test]
 fn a_pause_earns_nothing() {
     let mut guest = Guest::new(PARAMS, 16);
-    let mut pauses = 0;
     for _ in 0..100 {
         (0..500).for_each(|_| guest.step());
         while guest.waiting > 0 {
             guest.step();
         }
-        if guest.budget.depth() == 16 {
-            let before = spent(&guest.budget).1;
-            guest.pass(1_000_000);
-            guest.budget.on_submits(guest.now, 1);
-            let _ = guest.budget.on_completion(guest.now, &Completion { outstanding: 1, ..Completion::with_cif(1) });
-            let earned = spent(&guest.budget).1 - before;
-            assert!(earned <= 16 * 16 * 40, "{earned} in a pause");
-            pauses += 1;
-        }
+        let before = spent(&guest.budget).1;
+        guest.pass(1_000_000);
+        guest.budget.on_submits(guest.now, 1);
+        let _ = guest.budget.on_completion(guest.now, &Completion { outstanding: 1, ..Completion::with_cif(1) });
+        let earned = spent(&guest.budget).1 - before;
+        assert!(earned <= 16 * 16 * 40, "{earned} in a pause");
     }
-    assert_eq!(guest.budget.depth(), 16);
-    assert!(pauses > 60, "{pauses} pauses");
 }
 
 /// What a requester that waits for each of its requests can lose beside others that have a licence.
 #[test]
-fn with_a_licence_no_completion_waits_for_more_than_seven_others() {
-    for (budget, most) in [(1_000, 8), (100, 3)] {
-        let mut guest = Guest::new(Params { budget, ..PARAMS }, 32);
-        while guest.budget.depth() != 32 {
-            guest.step();
-            assert!(guest.steps < 100_000, "{budget}: the depth is not proven");
-        }
-        guest.budget.set_level(guest.now, Level::Licensed, 0, false);
+fn with_a_licence_no_completion_waits_for_more_than_its_limit_says() {
+    for limit in [2, 4, 8] {
+        let mut guest = Guest::new(PARAMS, 32);
+        (0..100).for_each(|_| guest.step());
+        guest.budget.allow(guest.now, Allowance { level: Level::Licensed, limit, ..Allowance::STRICT });
         let mut held = 0;
         for _ in 0..1_000 {
             guest.step();
             held = held.max(guest.budget.held());
         }
-        assert_eq!(held, most, "10 ε of the depth, and eight at most");
+        assert_eq!((held, guest.budget.limit()), (u32::from(limit) - 1, limit));
     }
+}
+
+/// A licence, or its trial, for more than the requesters have: nobody comes any more.
+#[test]
+fn holds_that_starve_halve_a_licence_and_end_a_trial() {
+    for (level, depth, limits) in
+        [(Level::Licensed, 1, [8, 4, 2, 1]), (Level::Licensed, 3, [8, 4, 2, 2]), (Level::Trial, 1, [8, 4, 4, 4])]
+    {
+        let mut guest = Guest::new(PARAMS, depth);
+        let round = |guest: &mut Guest| {
+            for _ in 0..depth {
+                guest.pass(25);
+                guest.submit(1);
+            }
+            guest.reap();
+        };
+        (0..20).for_each(|_| round(&mut guest));
+        guest.budget.allow(guest.now, Allowance { level, limit: 8, shift: 0, evidence: 3 });
+        for (i, limit) in limits.into_iter().enumerate() {
+            assert_eq!(guest.budget.limit(), limit, "{level:?}, depth {depth}, {i}");
+            (0..4).for_each(|_| round(&mut guest));
+        }
+        let is_over = guest.budget.level() == Level::Strict;
+        assert_eq!(is_over, depth == 1, "{level:?}, depth {depth}");
+    }
+}
+
+/// It is paid for by the account and C0, and by nothing else.
+#[test]
+fn a_trial_ends_when_it_costs_too_much() {
+    let mut guest = Guest::new(PARAMS, 1_000_000);
+    guest.budget.allow(0, Allowance { level: Level::Trial, limit: 8, ..Allowance::STRICT });
+    (0..10_000).for_each(|_| guest.step());
+    let (held, spent) = spent(&guest.budget);
+    assert_eq!(guest.budget.level(), Level::Strict);
+    assert!(held <= (spent - held) / 10 + guest.budget.config().learning_of(spent), "{held} of {spent}");
 }
 
 #[test]

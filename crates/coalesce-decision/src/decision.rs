@@ -73,7 +73,8 @@ numbered! {
         Urgent = 14, "urgent";
         /// A Barrier has completed; if Barriers are strict, its whole batch (cinterrupts §3.4, §4.3).
         Barrier = 13, "barrier";
-        /// The count reached its limit: `thr` (cinterrupts Alg. 2, latency budget) or the threshold (`nvme`, `dim`).
+        /// The count reached its limit: `thr` (cinterrupts Alg. 2, latency budget), that of a licence (latency budget) or the
+        /// threshold (`nvme`, `dim`).
         Count = 15, "count";
         /// The CIF is below the threshold T, or more than max(1, CIF / 2T) would be held (the `in_flight` rule, ours).
         InFlight = 16, "in_flight";
@@ -81,10 +82,6 @@ numbered! {
         Budget = 22, "budget";
         /// The regulator of `auto` has found that holding slows the requesters down, or compares holding with not holding.
         Slowdown = 24, "slowdown";
-        /// Latency budget: what a probe found is being checked, and meanwhile nothing is held.
-        Control = 25, "control";
-        /// Latency budget: the host is about to run out of work.
-        JustInTime = 26, "just_in_time";
         /// Δ passed without a completion: the burst is over (cinterrupts Alg. 2).
         Delta = 10, "delta";
         /// No completion came for eight times the usual gap (latency budget).
@@ -123,9 +120,9 @@ numbered! {
         Aggregate = 39, "aggregate";
         /// Others are expected to share the interrupt, and the budget pays for the wait.
         Company = 41, "company";
-        /// A probe learns how many commands the requesters submit before they wait (latency budget).
+        /// A trial finds out whether holding makes the requests faster (latency budget).
         Probe = 42, "probe";
-        /// The host has work enough, and trials have shown that holding makes the requests faster (latency budget).
+        /// Trials have shown that holding makes the requests faster (latency budget).
         Licensed = 43, "licensed";
         /// The poll continues (`batch`, `spdk_vhost`).
         Batch = 40, "batch";

@@ -101,7 +101,7 @@ fn serve_a_slow_guest(policy: &mut AnyPolicy, mut now: u64) -> u64 {
 
 /// Somebody else comes.
 #[test]
-fn a_reset_forgets_the_depth() {
+fn a_reset_forgets_the_licence() {
     let mut policy = AnyPolicy::new("auto".parse().unwrap(), TICK_HZ).unwrap();
     let mut now = serve_a_slow_guest(&mut policy, 0);
     let mut holds = |policy: &mut AnyPolicy| {
@@ -112,7 +112,7 @@ fn a_reset_forgets_the_depth() {
         let _ = policy.flush(now + 6);
         holds
     };
-    assert!((0..300).any(|_| holds(&mut policy)), "it knows the depth");
+    assert!((0..300).any(|_| holds(&mut policy)), "it has a licence");
     policy.reset_tracking();
     assert!((0..300).all(|_| !holds(&mut policy)));
 }
@@ -172,7 +172,7 @@ fn share_of_a_budget(text: &str) -> u64 {
 fn a_budget_that_costs_too_much_is_cut() {
     let [whole, part] = ["budget:budget=10%", "auto:budget=10%"].map(share_of_a_budget);
     assert!(whole > 80, "{whole} %");
-    assert!((15..45).contains(&part), "{part} %: a quarter, and while it is tried the whole");
+    assert!((10..45).contains(&part), "{part} %: a quarter, and while it is tried nothing or the whole");
 }
 
 /// With a regulator and without, strict Barriers or not: what was earned and spent stays.

@@ -204,7 +204,7 @@
 // Delivered: the guest's timeslice ends before the next interrupt is expected.
 #define COALESCE_REASON_SLICE_END 2
 
-// Delivered: CIF is below `cif_threshold` (vIC); latency budget: no company expected, or a probe's result is checked.
+// Delivered: CIF is below `cif_threshold` (vIC); latency budget: no company expected.
 #define COALESCE_REASON_LOW_CIF 3
 
 // Delivered: it is this completion's turn in a cycle of the delivery ratio.
@@ -270,12 +270,6 @@
 // Delivered: the regulator of `auto` has found that holding slows the requesters down, or compares holding with not holding.
 #define COALESCE_REASON_SLOWDOWN 24
 
-// Delivered: what a probe found is being checked, and meanwhile nothing is held (latency budget).
-#define COALESCE_REASON_CONTROL 25
-
-// Delivered: the host is about to run out of work (`auto`, licensed).
-#define COALESCE_REASON_JUST_IN_TIME 26
-
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
 #define COALESCE_REASON_HOLD_RATIO 32
 
@@ -306,7 +300,7 @@
 // Held: others are expected to share the interrupt, and the budget pays for the wait.
 #define COALESCE_REASON_HOLD_COMPANY 41
 
-// Held: a probe learns how many commands the requesters submit before they wait (latency budget).
+// Held: a trial finds out whether holding makes the requests faster (latency budget).
 #define COALESCE_REASON_HOLD_PROBE 42
 
 // Held: the host has work enough, and trials have shown that holding makes the requests faster (`auto`, licensed).
@@ -367,13 +361,13 @@ COALESCE_LAYOUT(budget_config, 48, uint64_t);
 // interrupt. Numbers are never reused.
 typedef int32_t coalesce_status;
 
-// A latency budget for one interrupt vector, in the caller's memory: 120 bytes. Opaque. It contains no pointers and
+// A latency budget for one interrupt vector, in the caller's memory: 112 bytes. Opaque. It contains no pointers and
 // owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 typedef struct {
   // Private to the library.
-  uint64_t opaque[15];
+  uint64_t opaque[14];
 } budget_state;
-COALESCE_LAYOUT(budget_state, 120, uint64_t);
+COALESCE_LAYOUT(budget_state, 112, uint64_t);
 
 // A parameter that is out of range.
 typedef struct {
@@ -399,23 +393,18 @@ typedef struct {
   // Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
   // held.
   uint32_t held;
-  // The number of commands that the requesters keep outstanding before they wait for an interrupt, if it is proven; 0:
-  // unknown.
-  uint32_t depth;
   // 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
   uint32_t is_storming;
-  // Reserved: 0.
-  uint32_t reserved;
   // The longest time that a completion may be held, in ticks.
   uint64_t max_hold;
-  // The time that learning may have taken beyond the budget so far, in ticks summed over the requests.
+  // The time that trials of a regulator may take beyond the budget so far, in ticks summed over the requests.
   uint64_t learning;
   // The time for which completions were held, in ticks summed over them. It saturates.
   uint64_t held_time;
   // The time for which commands were outstanding, in ticks summed over them. It saturates.
   uint64_t outstanding_time;
 } budget_info;
-COALESCE_LAYOUT(budget_info, 48, uint64_t);
+COALESCE_LAYOUT(budget_info, 40, uint64_t);
 
 // Parameters of cinterrupts. Start from `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
 typedef struct {

@@ -9,13 +9,13 @@ use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
 use budget_core::{Budget, Completion, Config, Event, Field, Params, Policy as _, Spent, StormParams};
 
-/// A latency budget for one interrupt vector, in the caller's memory: 120 bytes. Opaque. It contains no pointers and
+/// A latency budget for one interrupt vector, in the caller's memory: 112 bytes. Opaque. It contains no pointers and
 /// owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct budget_state {
     /// Private to the library.
-    pub opaque: [u64; 15],
+    pub opaque: [u64; 14],
 }
 
 type State = Tagged<Budget>;
@@ -244,16 +244,11 @@ pub struct budget_info {
     /// Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
     /// held.
     pub held: u32,
-    /// The number of commands that the requesters keep outstanding before they wait for an interrupt, if it is proven; 0:
-    /// unknown.
-    pub depth: u32,
     /// 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
     pub is_storming: u32,
-    /// Reserved: 0.
-    pub reserved: u32,
     /// The longest time that a completion may be held, in ticks.
     pub max_hold: u64,
-    /// The time that learning may have taken beyond the budget so far, in ticks summed over the requests.
+    /// The time that trials of a regulator may take beyond the budget so far, in ticks summed over the requests.
     pub learning: u64,
     /// The time for which completions were held, in ticks summed over them. It saturates.
     pub held_time: u64,
@@ -280,9 +275,7 @@ pub unsafe extern "C" fn budget_get_info(
     let Spent { held: held_time, outstanding: outstanding_time, learning } = machine.spent().unwrap_or_default();
     let value = budget_info {
         held: machine.held(),
-        depth: machine.depth(),
         is_storming: machine.is_storming().into(),
-        reserved: 0,
         max_hold: machine.config().max_hold(),
         learning,
         held_time,

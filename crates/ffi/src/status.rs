@@ -58,7 +58,7 @@ pub const COALESCE_REASON_NONE: u32 = 0;
 pub const COALESCE_REASON_MAX_HOLD: u32 = 1;
 /// Delivered: the guest's timeslice ends before the next interrupt is expected.
 pub const COALESCE_REASON_SLICE_END: u32 = 2;
-/// Delivered: CIF is below `cif_threshold` (vIC); latency budget: no company expected, or a probe's result is checked.
+/// Delivered: CIF is below `cif_threshold` (vIC); latency budget: no company expected.
 pub const COALESCE_REASON_LOW_CIF: u32 = 3;
 /// Delivered: it is this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_RATIO: u32 = 4;
@@ -102,10 +102,6 @@ pub const COALESCE_REASON_BUDGET: u32 = 22;
 pub const COALESCE_REASON_SILENCE: u32 = 23;
 /// Delivered: the regulator of `auto` has found that holding slows the requesters down, or compares holding with not holding.
 pub const COALESCE_REASON_SLOWDOWN: u32 = 24;
-/// Delivered: what a probe found is being checked, and meanwhile nothing is held (latency budget).
-pub const COALESCE_REASON_CONTROL: u32 = 25;
-/// Delivered: the host is about to run out of work (`auto`, licensed).
-pub const COALESCE_REASON_JUST_IN_TIME: u32 = 26;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;
 /// Held: nothing is held, so an interrupt would cover nothing.
@@ -126,7 +122,7 @@ pub const COALESCE_REASON_HOLD_AGGREGATE: u32 = 39;
 pub const COALESCE_REASON_HOLD_BATCH: u32 = 40;
 /// Held: others are expected to share the interrupt, and the budget pays for the wait.
 pub const COALESCE_REASON_HOLD_COMPANY: u32 = 41;
-/// Held: a probe learns how many commands the requesters submit before they wait (latency budget).
+/// Held: a trial finds out whether holding makes the requests faster (latency budget).
 pub const COALESCE_REASON_HOLD_PROBE: u32 = 42;
 /// Held: the host has work enough, and trials have shown that holding makes the requests faster (`auto`, licensed).
 pub const COALESCE_REASON_HOLD_LICENSED: u32 = 43;

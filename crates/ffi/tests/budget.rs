@@ -87,7 +87,7 @@ impl Barriers {
 
 impl Pair {
     fn new((params, config): (Params, budget_config), are_strict: bool) -> Self {
-        let mut state = Box::new(budget_state { opaque: [0; 15] });
+        let mut state = Box::new(budget_state { opaque: [0; 14] });
         let size = size_of::<budget_state>();
         // SAFETY: all of it is ours.
         assert_eq!(unsafe { budget_init(&raw mut *state, size, &raw const config, null_mut()) }, COALESCE_OK);
@@ -246,9 +246,7 @@ impl Pair {
         let Spent { held: held_time, outstanding: outstanding_time, .. } = self.core.spent().unwrap();
         let expected = budget_info {
             held: self.core.held(),
-            depth: self.core.depth(),
             is_storming: self.core.is_storming().into(),
-            reserved: 0,
             max_hold: config.max_hold(),
             learning: config.learning(),
             held_time,
@@ -282,7 +280,7 @@ fn c_decides_as_the_core_does() {
         }
         seen.append(&mut pair.seen);
     }
-    let expected = "barrier, budget, cancelled, company, count, early, error, flush, low_cif, max_hold, nothing_held, probe, reconfigured, \
+    let expected = "barrier, budget, cancelled, company, count, early, error, flush, low_cif, max_hold, nothing_held, reconfigured, \
                     refused, silence, storm, urgent, urgent alone";
     assert_eq!(Vec::from_iter(seen).join(", "), expected);
 }

@@ -25,8 +25,6 @@ macro_rules! check {
 #[test]
 fn the_header_has_the_numbers_of_reasons() {
     check!(
-        Reason::Control => COALESCE_REASON_CONTROL,
-        Reason::JustInTime => COALESCE_REASON_JUST_IN_TIME,
         HoldReason::Probe => COALESCE_REASON_HOLD_PROBE,
         HoldReason::Licensed => COALESCE_REASON_HOLD_LICENSED,
         Reason::MaxHold => COALESCE_REASON_MAX_HOLD,

@@ -320,7 +320,7 @@ impl BudgetMachine {
                 reserved: 0,
             })
             .collect();
-        let mut state = Box::new(budget_state { opaque: [0; 15] });
+        let mut state = Box::new(budget_state { opaque: [0; 14] });
         let size = size_of::<budget_state>();
         // SAFETY: all of it is ours.
         assert_eq!(unsafe { budget_init(&raw mut *state, size, &raw const configs[0], null_mut()) }, COALESCE_OK);

@@ -1,18 +1,18 @@
 //! The machine as a policy under test.
 
-use budget_core::{Budget, Config, Event, Level, Params};
+use budget_core::{Allowance, Budget, Config, Event, Level, Params};
 use coalesce_testkit::{Completion, Decision, Mark, Policy, Promises, Rate, Reason, Submission, Tested, forward};
 
-/// What `Tested::reconfigure` switches to with the choices beyond the configurations: the level, by how many bits ε is less,
-/// and whether probes are allowed.
-pub const LEVELS: [(Level, u8, bool); 7] = [
-    (Level::Nothing, 0, true),
-    (Level::Strict, 0, true),
-    (Level::Strict, 2, true),
-    (Level::Licensed, 0, true),
-    (Level::Licensed, 1, false),
-    (Level::Nothing, 0, false),
-    (Level::Strict, 0, false),
+/// What `Tested::reconfigure` switches to with the choices beyond the configurations.
+pub const ALLOWANCES: [Allowance; 8] = [
+    Allowance { level: Level::Nothing, ..Allowance::STRICT },
+    Allowance::STRICT,
+    Allowance { shift: 2, ..Allowance::STRICT },
+    Allowance { level: Level::Licensed, limit: 2, ..Allowance::STRICT },
+    Allowance { level: Level::Licensed, limit: 8, shift: 1, evidence: 3 },
+    Allowance { level: Level::Trial, limit: 2, ..Allowance::STRICT },
+    Allowance { level: Level::Trial, limit: 4, shift: 4, evidence: 2 },
+    Allowance { level: Level::Licensed, limit: 4, ..Allowance::STRICT },
 ];
 
 /// The machine, with the configurations that it may be given. A ticket is an error, because it gives none.
@@ -21,7 +21,6 @@ pub struct Machine {
     budget: Budget,
     configs: Vec<(Config, Params)>,
     params: Params,
-    level: Level,
 }
 
 impl Machine {
@@ -29,7 +28,7 @@ impl Machine {
     pub fn new(choice: &[Params]) -> Self {
         let configs: Vec<_> = choice.iter().map(|&params| (Config::new(params).expect("valid"), params)).collect();
         let (config, params) = configs[0];
-        Self { budget: Budget::new(config), configs, params, level: Level::Strict }
+        Self { budget: Budget::new(config), configs, params }
     }
 }
 
@@ -54,7 +53,6 @@ impl Policy for Machine {
 
     fn reset_tracking(&mut self) {
         self.budget.reset_tracking();
-        self.level = Level::Strict;
     }
 
     forward!(self => self.budget; deadline, on_deadline, flush, on_consumed, held, spent);
@@ -73,7 +71,7 @@ impl Tested for Machine {
         Promises {
             hold_max: Some(config.max_hold()),
             rate: config.storm_interval().map(|interval| Rate { interval, burst }),
-            budget: (self.level != Level::Licensed).then_some(budget),
+            budget: (self.budget.level() != Level::Licensed).then_some(budget),
             unpaced: &[Reason::Flush, Reason::Error],
             ..Promises::default()
         }
@@ -81,9 +79,8 @@ impl Tested for Machine {
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let Some(&(config, params)) = self.configs.get(usize::from(choice)) else {
-            let (level, shift, may_probe) = *LEVELS.get(usize::from(choice) - self.configs.len())?;
-            self.budget.set_level(now, level, shift, may_probe);
-            self.level = level;
+            let allowance = *ALLOWANCES.get(usize::from(choice) - self.configs.len())?;
+            self.budget.allow(now, allowance);
             return Some(self.on_deadline(now)); // what is held may be due by now
         };
         let answer = self.budget.reconfigure(config, now).ok()?;

@@ -2,12 +2,12 @@
 //!
 //! Naive on purpose: its own time is an `i128` that never goes backwards, and what it remembers are instants: of every
 //! submission since the account was settled, of every completion that is held, of the last one that counts for gaps, and of
-//! every interrupt there was. Of the probes it remembers what each came to. Ages, deadlines, the storm, the evidence and the
-//! depth are derived from them at each query.
+//! every interrupt there was. Of the holds with a licence it remembers how each ended. Ages, deadlines, the storm and the limit
+//! are derived from them at each query.
 #![allow(dead_code, reason = "not everybody who compares asks all of it")]
 
-use crate::machine::LEVELS;
-use budget_core::{Event, Level};
+use crate::machine::ALLOWANCES;
+use budget_core::{Allowance, Event, Level};
 use coalesce_testkit::{
     Budget, Completion, Decision, HoldReason, Mark, Policy, Promises, Rate, Reason, Spent, Submission, Tested,
 };
@@ -86,166 +86,13 @@ impl From<&Completion> for Said {
     }
 }
 
-/// What was seen of the requesters that matters for what is believed of them.
+/// How a hold with a licence ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Trial {
-    /// That many came back, and in their own time.
-    Confirmed(i128),
-    /// They came back late, all at once, or before anybody had called them.
-    Refuted,
-    /// More and more came.
-    Endless,
-    /// A completion came too late to be one of them.
-    Inconclusive,
-    /// They came back in less than half the time that they took before. Not the end of a trial.
-    Hasty,
-    /// Twice in a row nobody came any more, although a licence said that they had enough to do. Not the end of a trial.
+enum End {
+    /// There were as many as the limit says.
+    Filled,
+    /// Nobody came any more, and nothing was in flight.
     Starved,
-}
-
-impl Trial {
-    /// What is believed after it, from 0 to 4.
-    fn weigh(self, evidence: i128) -> i128 {
-        match self {
-            Self::Confirmed(_) => (evidence + 1).min(4),
-            Self::Refuted => (evidence - 2).max(0),
-            Self::Endless | Self::Starved => (evidence - 1).max(0),
-            Self::Inconclusive => evidence,
-            Self::Hasty => 0,
-        }
-    }
-
-    /// Holding pays with that many.
-    fn is_useful(self) -> bool {
-        matches!(self, Self::Confirmed(4..))
-    }
-}
-
-/// What is going on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Doing {
-    Nothing,
-    /// Everything is held until nobody comes any more.
-    Probing,
-    /// The interrupt for what a probe found went out then; nobody has come back.
-    Asked(Instant),
-    /// The first one came back then.
-    Counting(Instant),
-}
-
-/// What was learned about the requesters.
-#[derive(Debug, Clone)]
-struct Learned {
-    trials: Vec<Trial>,
-    /// How long it took until somebody came back, since there last was no evidence at all.
-    answers: Vec<i128>,
-    /// What the last probe found.
-    found: i128,
-    /// How many came back.
-    back: i128,
-    /// Completions until the next probe is due.
-    until_probe: i128,
-    /// More than one was outstanding since the last probe.
-    in_company: bool,
-    /// A long probe goes on as a short one: it would cost too much.
-    is_cut_short: bool,
-    doing: Doing,
-}
-
-impl Learned {
-    const NOTHING: Self = Self {
-        trials: vec![],
-        answers: vec![],
-        found: 0,
-        back: 0,
-        until_probe: 16,
-        in_company: false,
-        is_cut_short: false,
-        doing: Doing::Nothing,
-    };
-
-    fn evidence(&self) -> i128 {
-        self.trials.iter().fold(0, |evidence, trial| trial.weigh(evidence))
-    }
-
-    fn depth(&self) -> i128 {
-        let confirmed = self.trials.iter().rev().find_map(|trial| match trial {
-            Trial::Confirmed(depth) => Some(*depth),
-            _ => None,
-        });
-        confirmed.filter(|_| self.evidence() >= 3).unwrap_or(0)
-    }
-
-    /// Every other probe waits longer, so that it finds those who come back late.
-    fn is_long(&self) -> bool {
-        let (mut evidence, mut is_long) = (0, false);
-        for trial in &self.trials {
-            evidence = trial.weigh(evidence);
-            match trial {
-                Trial::Hasty | Trial::Starved => {}
-                Trial::Confirmed(_) => is_long = !is_long,
-                _ if evidence == 0 => is_long = false,
-                _ => {}
-            }
-        }
-        is_long
-    }
-
-    /// Trials in a row that did not help.
-    fn vain(&self) -> u32 {
-        let ends = self.trials.iter().rev().filter(|trial| !matches!(trial, Trial::Hasty | Trial::Starved));
-        ends.take_while(|trial| !trial.is_useful()).take(6).count() as u32
-    }
-
-    /// How long it takes until somebody comes back; 0: nobody knows.
-    fn answer(&self) -> i128 {
-        self.answers.iter().copied().min().unwrap_or(0)
-    }
-
-    /// A trial with `held` commands is over.
-    fn over(&mut self, trial: Trial, held: i128) {
-        self.trials.push(trial);
-        if self.evidence() == 0 {
-            self.answers.clear();
-        }
-        let shift = if trial.is_useful() && self.evidence() < 4 { 3 } else { 7 + self.vain() };
-        self.until_probe = (held << shift).min(MOST);
-        self.doing = Doing::Nothing;
-        saw(match trial {
-            Trial::Confirmed(4..) => "confirmed",
-            Trial::Confirmed(_) => "confirmed a few",
-            Trial::Refuted => "refuted",
-            Trial::Endless => "endless",
-            Trial::Inconclusive => "inconclusive",
-            Trial::Hasty | Trial::Starved => unreachable!("not the end of a trial"),
-        });
-        if self.is_long() {
-            saw("long probe next");
-        }
-    }
-
-    /// Nobody came any more, and they had not enough to do.
-    fn starved(&mut self) {
-        let depth = self.depth();
-        self.trials.push(Trial::Starved);
-        if self.depth() == 0 {
-            self.until_probe = self.until_probe.min(8 * depth).min(MOST);
-            saw("starved");
-        }
-    }
-
-    fn missed(&mut self, held: i128, trial: Trial) {
-        self.found = 0;
-        self.over(trial, held);
-    }
-
-    /// Nothing is probed any more, and soon again.
-    fn abandon(&mut self) {
-        if self.doing != Doing::Nothing {
-            (self.doing, self.until_probe) = (Doing::Nothing, 0);
-            saw("abandoned");
-        }
-    }
 }
 
 thread_local! {
@@ -267,10 +114,11 @@ pub struct Reference {
     configurations: Vec<Params>,
     /// The configuration in force: an index into `configurations`.
     in_force: usize,
-    level: Level,
-    /// ε is by this many bits less than configured.
-    shift: u32,
-    may_probe: bool,
+    allowed: Allowance,
+    /// How holds ended since the limit was given.
+    ends: Vec<End>,
+    /// A trial went too far into debt.
+    is_unpaid: bool,
     /// The `now` of the last call that settled the account, and the same in own time.
     told: u64,
     now: Instant,
@@ -293,9 +141,6 @@ pub struct Reference {
     last: Instant,
     gap_counts: bool,
     eight_gaps: i128,
-    learned: Learned,
-    /// The last hold with a licence ended because nobody came any more.
-    nobody_came_before: bool,
     /// In requests * ticks / WHOLE.
     balance: i128,
     held_time: i128,
@@ -309,9 +154,9 @@ impl Reference {
         Self {
             configurations: configurations.iter().map(Params::from).collect(),
             in_force: 0,
-            level: Level::Strict,
-            shift: 0,
-            may_probe: true,
+            allowed: Allowance::STRICT,
+            ends: vec![],
+            is_unpaid: false,
             told: 0,
             now: 0,
             in_flight: 0,
@@ -325,8 +170,6 @@ impl Reference {
             last: -OLDEST,
             gap_counts: false,
             eight_gaps: 0,
-            learned: Learned::NOTHING,
-            nobody_came_before: false,
             balance: 0,
             held_time: 0,
             request_time: 0,
@@ -339,7 +182,7 @@ impl Reference {
 
     /// ε, in parts of `WHOLE`.
     fn epsilon(&self) -> i128 {
-        (i128::from(self.rules().budget) * WHOLE / 10_000) >> self.shift.min(100)
+        (i128::from(self.rules().budget) * WHOLE / 10_000) >> self.allowed.shift.min(100)
     }
 
     fn held_count(&self) -> i128 {
@@ -364,7 +207,7 @@ impl Reference {
         let waited = (waiting * (end - start) - before).max(0);
         let epsilon = self.epsilon();
         let net = epsilon * waited - WHOLE * self.held_count() * (end - start - forced);
-        if self.licence().is_none() || self.learned.doing != Doing::Nothing {
+        if self.level() != Level::Licensed {
             let most =
                 if net > 0 { self.balance.max(4 * self.rules().max_hold * epsilon * waiting) } else { self.balance };
             self.balance = (self.balance + net).min(most).clamp(i64::MIN.into(), i64::MAX.into());
@@ -380,10 +223,11 @@ impl Reference {
         self.pass(now, self.in_flight, 0);
     }
 
-    /// What a probe may overdraw, in requests * ticks.
+    /// What a trial may overdraw, in requests * ticks.
     fn overdraft(&self) -> i128 {
         let max_hold = self.rules().max_hold;
-        let learned = (16 * max_hold + self.spent_time(self.request_time) / 64) * (self.learned.evidence() + 1);
+        let learned =
+            (8 * max_hold + self.spent_time(self.request_time) / 64) * (i128::from(self.allowed.evidence.min(3)) + 1);
         learned.min(32 * max_hold)
     }
 
@@ -426,22 +270,9 @@ impl Reference {
         self.eight_gaps.max(1)
     }
 
-    /// Nobody comes any more, as far as a probe is concerned.
-    fn is_silent(&self) -> bool {
-        self.age(self.last) > 2 * self.patience()
-    }
-
-    /// When it will have been silent for long enough. A probe is more patient, and a long one waits for those who come late.
+    /// When it will have been silent for long enough.
     fn silence(&self) -> Instant {
-        let (patience, answer) = (self.patience(), self.learned.answer());
-        let enough = match self.learned.doing {
-            Doing::Probing if self.learned.is_long() && !self.learned.is_cut_short => {
-                2 * patience + (2 * patience).max(answer + answer / 2)
-            }
-            Doing::Probing => 2 * patience,
-            _ => patience,
-        };
-        self.remembered(self.last) + enough
+        self.remembered(self.last) + self.patience()
     }
 
     /// When what is held is due, without the guard.
@@ -481,11 +312,6 @@ impl Reference {
     fn release(&mut self) {
         self.held.clear();
         (self.past, self.deferred) = (0, false);
-        match &mut self.learned.doing {
-            Doing::Probing => self.learned.abandon(),
-            Doing::Asked(when) => *when = self.now,
-            Doing::Nothing | Doing::Counting(_) => {}
-        }
     }
 
     fn keep(&mut self, reason: HoldReason) -> Decision {
@@ -496,36 +322,21 @@ impl Reference {
     /// Something is due, and the guard forbids it.
     fn defer(&mut self) {
         self.deferred = true;
-        self.learned.abandon();
     }
 
     /// A deadline ends a hold.
     fn end(&mut self, reason: Reason) -> Decision {
-        let is_probe = self.learned.doing == Doing::Probing && reason != Reason::Storm;
-        let is_silent = reason == Reason::Silence || is_probe && self.is_silent();
-        let everybody_waits = is_silent && self.in_flight == 0;
-        if is_probe {
-            let held = self.held_count();
-            if everybody_waits {
-                saw(if reason == Reason::Silence { "found" } else { "found at max_hold" });
-                (self.learned.found, self.learned.back) = (held, 0);
-                self.learned.doing = Doing::Asked(self.now);
-            } else if is_silent {
-                self.learned.missed(held, Trial::Inconclusive);
-            } else {
-                saw("endless by max_hold");
-                self.learned.missed(held, Trial::Endless);
+        let they_wait = self.in_flight == 0;
+        let is_starved = they_wait && self.is_by_number() && reason != Reason::Storm;
+        if is_starved {
+            let before = self.limit();
+            self.ends.push(End::Starved);
+            saw("starved");
+            if self.limit() < before {
+                saw(if self.is_by_number() { "halved" } else { "failed" });
             }
         }
-        let is_idle = self.learned.doing == Doing::Nothing;
-        let nobody_came = reason != Reason::Storm && is_idle && self.licence().is_some() && self.in_flight == 0;
-        if nobody_came {
-            if self.nobody_came_before {
-                self.learned.starved();
-            }
-            self.nobody_came_before = true;
-        }
-        if everybody_waits || nobody_came {
+        if is_starved || they_wait && reason == Reason::Silence {
             self.gap_counts = false;
         }
         self.interrupt(reason)
@@ -533,14 +344,9 @@ impl Reference {
 
     /// Why what is held is not worth it any more.
     fn broken(&self) -> Option<Reason> {
-        if self.learned.doing == Doing::Probing {
-            return None;
-        }
-        if let Some(depth) = self.licence() {
-            return (!self.has_work(depth, self.held_count())).then_some(Reason::JustInTime);
-        }
         let left = (self.remembered(self.last) + self.patience() - self.now).max(0);
-        (self.loss(self.held_count()) * left > self.balance).then_some(Reason::Budget)
+        let is_too_dear = self.loss(self.held_count()) * left > self.balance;
+        (!self.is_by_number() && is_too_dear).then_some(Reason::Budget)
     }
 
     /// What it costs to hold that many for a tick, less what those in flight pay.
@@ -550,105 +356,54 @@ impl Reference {
 
     // ---- the licence
 
-    /// The depth, if it lets us hold what nobody pays for.
-    fn licence(&self) -> Option<i128> {
-        let depth = self.learned.depth();
-        (self.level == Level::Licensed && depth >= 4).then_some(depth)
+    /// How many an interrupt covers: half as many after every four holds more that starved than were filled.
+    pub fn limit(&self) -> u8 {
+        let (mut limit, mut starved) = (self.allowed.limit, 0);
+        for end in &self.ends {
+            match end {
+                End::Filled => starved = (starved - 1).max(0),
+                End::Starved if starved < 3 => starved += 1,
+                End::Starved => (limit, starved) = (limit / 2, 0),
+            }
+        }
+        limit
     }
 
-    /// The device has something to do while that many are held.
-    fn has_work(&self, depth: i128, held: i128) -> bool {
-        let share = depth * self.epsilon() * 10 / WHOLE;
-        held <= share.min(8) && self.in_flight + held <= depth / 2
-    }
-
-    // ---- those who come back
-
-    fn came(&mut self, count: i128) {
-        let (asked, mut took) = match self.learned.doing {
-            Doing::Asked(since) => (true, self.age(since)),
-            Doing::Counting(since) => (false, self.age(since)),
-            Doing::Nothing | Doing::Probing => return,
+    /// How many starved since the limit was last halved, more than were filled.
+    fn starved(&self) -> usize {
+        let count = |starved: usize, end: &End| match end {
+            End::Filled => starved.saturating_sub(1),
+            End::Starved => (starved + 1) % 4,
         };
-        let found = self.learned.found;
-        if asked {
-            let known = self.learned.answer();
-            let is_late = known > 0 && took / 2 > known;
-            if is_late || 3 * took > self.rules().max_hold {
-                saw(if is_late { "refuted: late" } else { "refuted: too late" });
-                return self.learned.over(Trial::Refuted, found);
-            }
-            if took < known / 2 {
-                saw("hasty");
-                self.learned.trials.push(Trial::Hasty);
-            }
-            self.learned.answers.push(took.max(1));
-            self.learned.doing = Doing::Counting(self.now);
-            took = 0;
+        self.ends.iter().fold(0, count)
+    }
+
+    /// The rule in force.
+    pub fn level(&self) -> Level {
+        let level = self.allowed.level;
+        let is_halved = self.limit() < self.allowed.limit;
+        match level {
+            Level::Trial if is_halved || self.is_unpaid => Level::Strict,
+            Level::Licensed if is_halved && self.limit() < 2 => Level::Strict,
+            _ => level,
         }
-        self.learned.back += count.min(6);
-        let all = found.clamp(2, 6);
-        if self.learned.back >= all {
-            if 5 * took.min(self.eight_gaps) < (self.eight_gaps / 4) * (all - 1) {
-                saw("refuted: together");
-                self.learned.over(Trial::Refuted, found);
-            } else {
-                let before = self.learned.depth();
-                self.learned.over(Trial::Confirmed(found), found);
-                if before == 0 && self.learned.depth() > 0 {
-                    saw("proven");
-                }
-            }
-        }
+    }
+
+    fn is_by_number(&self) -> bool {
+        matches!(self.level(), Level::Trial | Level::Licensed)
     }
 
     /// Commands are submitted.
     pub fn on_submits(&mut self, now: u64, count: u32) {
-        let count = i128::from(count).min(MOST);
-        let added = count.min(MOST - self.in_flight);
-        let since = now.checked_sub(self.told).filter(|since| *since < LONGEST);
-        match (self.learned.doing, since) {
-            (Doing::Nothing, Some(since)) => self.submitted.push((self.now + i128::from(since), added)),
-            _ => {
-                self.pass_quietly(now);
-                if self.learned.doing == Doing::Probing {
-                    if self.in_flight == 0 && self.is_silent() {
-                        saw("refuted: nobody had called");
-                        self.learned.over(Trial::Refuted, self.held_count());
-                    }
-                } else {
-                    self.came(count);
-                }
-            }
+        let added = i128::from(count).min(MOST - self.in_flight);
+        match now.checked_sub(self.told).filter(|since| *since < LONGEST) {
+            Some(since) => self.submitted.push((self.now + i128::from(since), added)),
+            None => self.pass_quietly(now),
         }
         self.in_flight += added;
     }
 
     // ---- decisions
-
-    /// Whether a probe goes on, or begins.
-    fn probing(&mut self, outstanding: i128) -> bool {
-        self.learned.in_company |= outstanding > 1;
-        self.learned.until_probe = (self.learned.until_probe - 1).max(0);
-        if self.learned.until_probe == 0 && self.learned.doing == Doing::Nothing {
-            if self.patience() > self.rules().max_hold / 4 {
-                saw("too slow to probe");
-                self.learned.until_probe = 256;
-            } else {
-                let is_alone = !self.learned.in_company && self.learned.depth() <= 1;
-                let is_in_debt = 2 * self.balance < -self.overdraft() * WHOLE;
-                if self.held.is_empty() && self.may_probe && !self.storming() && !is_alone && !is_in_debt {
-                    saw("probe begins");
-                    if self.learned.is_long() {
-                        saw("long probe begins");
-                    }
-                    (self.learned.in_company, self.learned.is_cut_short) = (false, false);
-                    self.learned.doing = Doing::Probing;
-                }
-            }
-        }
-        self.learned.doing == Doing::Probing
-    }
 
     /// The decision about a completion, if there is no storm. `together`: with the one before.
     fn wish(&mut self, said: Said, outstanding: i128, together: bool) -> Decision {
@@ -667,36 +422,24 @@ impl Reference {
             _ => Decision::Hold(reason),
         };
         if held + self.past + 1 >= i128::from(thr) {
-            if self.learned.doing == Doing::Probing {
-                saw("endless by count");
-                self.learned.missed(held, Trial::Endless);
-            }
             return Decision::Deliver(Reason::Count);
         }
         let patience = self.patience();
-        if self.probing(outstanding) {
-            let funds = self.balance + self.overdraft() * WHOLE;
-            let rest = self.rules().max_hold - self.held.first().map_or(0, |first| self.age(*first));
-            let price = |this: &Self| with_it * WHOLE * rest.min(this.silence() - this.remembered(this.last));
-            self.learned.is_cut_short |= price(self) > funds;
-            if price(self) <= funds {
-                return hold(HoldReason::Probe);
+        match self.level() {
+            Level::Strict => {}
+            Level::Nothing => return Decision::Deliver(Reason::Slowdown),
+            Level::Trial if self.balance < -self.overdraft() * WHOLE => {
+                saw("too dear a trial");
+                self.is_unpaid = true;
+                return Decision::Deliver(Reason::Budget);
             }
-            saw("endless by budget");
-            self.learned.missed(held, Trial::Endless);
-            return Decision::Deliver(Reason::Budget);
-        }
-        match self.learned.doing {
-            Doing::Nothing if self.level == Level::Nothing => return Decision::Deliver(Reason::Slowdown),
-            Doing::Nothing | Doing::Probing => {}
-            Doing::Asked(_) | Doing::Counting(_) => return Decision::Deliver(Reason::Control),
-        }
-        if let Some(depth) = self.licence() {
-            if self.has_work(depth, with_it) {
-                return hold(HoldReason::Licensed);
+            level if with_it < self.limit().into() => {
+                return hold(if level == Level::Trial { HoldReason::Probe } else { HoldReason::Licensed });
             }
-            self.nobody_came_before = false;
-            return Decision::Deliver(Reason::JustInTime);
+            _ => {
+                self.ends.push(End::Filled);
+                return Decision::Deliver(Reason::Count);
+            }
         }
         if outstanding <= with_it {
             return Decision::Deliver(Reason::LowCif);
@@ -753,7 +496,7 @@ impl Reference {
     /// A command was aborted.
     pub fn abort(&mut self, now: u64, said: Said) -> Decision {
         let decision = self.aborted(now, said);
-        if matches!(decision, Decision::Deliver(Reason::Budget | Reason::JustInTime)) {
+        if matches!(decision, Decision::Deliver(Reason::Budget)) {
             saw("broken by a cancel");
         }
         counted(decision)
@@ -785,24 +528,21 @@ impl Reference {
     }
 
     /// Somebody outside decides how much may be held.
-    pub fn set_level(&mut self, now: u64, level: Level, shift: u8, may_probe: bool) {
+    pub fn allow(&mut self, now: u64, allowance: Allowance) {
         self.pass_quietly(now);
-        (self.level, self.shift, self.may_probe) = (level, shift.into(), may_probe);
+        if self.limit() == allowance.limit {
+            // What is remembered is as if the limit had been this from the first.
+            let starved = self.starved();
+            self.ends = vec![End::Starved; starved];
+        } else {
+            self.ends.clear();
+        }
+        (self.allowed, self.is_unpaid) = (allowance, false);
     }
 
     /// From its last call to this instant the clock goes round, at its end.
     pub fn goes_round(&self, now: u64) -> bool {
         now < self.told && now.wrapping_sub(self.told) < LONGEST
-    }
-
-    /// What the last probe found.
-    pub fn found(&self) -> i128 {
-        self.learned.found
-    }
-
-    /// What is certain enough.
-    pub fn depth(&self) -> i128 {
-        self.learned.depth()
     }
 
     /// The guard is at work.
@@ -866,9 +606,8 @@ impl Policy for Reference {
         if !self.held.is_empty() {
             saw("forgotten with some held");
         }
-        self.learned = Learned::NOTHING;
-        (self.level, self.shift, self.may_probe) = (Level::Strict, 0, true);
-        self.nobody_came_before = false;
+        (self.allowed, self.is_unpaid) = (Allowance::STRICT, false);
+        self.ends.clear();
         (self.gap_counts, self.in_flight, self.last) = (false, 0, self.now - OLDEST);
     }
 
@@ -889,7 +628,7 @@ impl Tested for Reference {
         Promises {
             hold_max: Some((max_hold + interval) as u64),
             rate: storm.map(|Storm { interval, shift }| Rate { interval: interval as u64, burst: (2 << shift) + 2 }),
-            budget: (self.level != Level::Licensed).then_some(Budget {
+            budget: (self.level() != Level::Licensed).then_some(Budget {
                 share: budget,
                 constant: 32 * max_hold as u64,
                 free_until: self.paced_until().unwrap_or(0),
@@ -901,8 +640,8 @@ impl Tested for Reference {
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let Some(&new) = self.configurations.get(usize::from(choice)) else {
-            let (level, shift, may_probe) = *LEVELS.get(usize::from(choice) - self.configurations.len())?;
-            self.set_level(now, level, shift, may_probe);
+            let allowance = *ALLOWANCES.get(usize::from(choice) - self.configurations.len())?;
+            self.allow(now, allowance);
             return Some(self.on_deadline(now));
         };
         let old = self.rules();
@@ -910,7 +649,8 @@ impl Tested for Reference {
             return None;
         }
         self.pass_quietly(now);
-        (self.in_force, self.shift) = (usize::from(choice), 0);
+        self.in_force = usize::from(choice);
+        self.allowed.shift = 0;
         if new.storm != old.storm {
             self.guarded = self.interrupts.len();
         }
