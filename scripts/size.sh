@@ -29,7 +29,7 @@ cint, the paper's; cint_(on_completion|deadline|on_deadline)
 cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 1750
 cint, in use, strict barriers; cint_(on_.*|deadline|flush|window_on_.*)
 cint, all; cint_.*
-budget, in use, relaxed barriers; budget_(on_(submits|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 4960
+budget, in use, relaxed barriers; budget_(on_(submits|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 3750
 budget, in use, strict barriers; (budget_(on_.*|deadline|flush)|cint_window_on_.*)
 budget, all; budget_.*
 ipi_gate, all; ipi_gate_.*

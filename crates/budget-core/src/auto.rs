@@ -16,7 +16,7 @@ pub struct Auto {
     regulator: Regulator,
 }
 
-const _: () = assert!(size_of::<Auto>() == 192);
+const _: () = assert!(size_of::<Auto>() == 200);
 
 impl Auto {
     /// A machine that has seen nothing. Usable in a `static`.

@@ -35,11 +35,16 @@ impl Budget {
         match now.checked_sub(self.last) {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
             Some(since) if since < SPAN_MAX.into() => self.account.submit(since as u32, count),
-            _ => {
-                self.settle_known(now);
-                self.account.submit(0, count);
-            }
+            _ => self.on_late_submits(now, count),
         }
+    }
+
+    /// As [`on_submits`](Self::on_submits), settled first, because ages would become too old.
+    #[cold]
+    #[inline(never)]
+    fn on_late_submits(&mut self, now: u64, count: u32) {
+        self.settle_known(now);
+        self.account.submit(0, count);
     }
 
     /// Settles with what the machine knows by itself.

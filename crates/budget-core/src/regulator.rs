@@ -17,8 +17,8 @@ use coalesce_decision::ticks::divide;
 ///   [`CUTS`] cuts nothing is held. As many more won than lost take a cut back.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
 ///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough.
-/// - *check*: the licence or the account? The licence wins if its stretches were shorter by a sixteenth. Two trials lost in a
-///   row halve it.
+/// - *check*: the licence or the account? The licence loses if its stretches were not shorter by a sixteenth. Two checks lost
+///   in a row halve it, and so does a sum of the last ones that is not worth it.
 ///
 /// Between trials is a pause, which doubles as long as trials find nothing new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ pub(crate) struct Regulator {
     windows: u16,     // that are left of the pause
     dice: u16,        // how trials begin, so that no load that repeats itself is always in the same place
     sum: Sum,         // climb: of the trials so far
+    checks: Sum,      // of the last checks of this licence
     length: u32,      // completions after which the state is looked at
     now: Stretch,
     licensed: Stretch, // the last one with the licence that won
@@ -120,8 +121,6 @@ const MEASURE: u32 = 64;
 /// The shortest pause between trials, in stretches of MEASURE; it doubles at most RARE_MAX times.
 const PAUSE: u16 = 16;
 const RARE_MAX: u8 = 5;
-/// A licence wins with completions that take less than 16/17 of the time.
-const FASTER: (u64, u64) = (17, 16);
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
 const SLOWER: (u64, u64) = (3, 2);
 
@@ -156,6 +155,13 @@ impl Sum {
             && gains.wrapping_mul(gains) > self.squares.wrapping_mul(certain)
     }
 
+    /// Of many trials the old ones count half.
+    const fn forget_old(&mut self) {
+        if self.trials >= TRIALS >> 1 {
+            (self.gains, self.trials, self.squares) = (self.gains >> 1, self.trials >> 1, self.squares >> 1);
+        }
+    }
+
     /// Whether more trials are of no use.
     fn is_hopeless(self, worth: u16) -> bool {
         let gains = u32::from(self.gains.max(0).unsigned_abs());
@@ -181,6 +187,7 @@ impl Regulator {
         windows: 1,
         dice: 1,
         sum: Sum::NONE,
+        checks: Sum::NONE,
         length: SETTLE,
         now: Stretch::NONE,
         licensed: Stretch::NONE,
@@ -259,6 +266,7 @@ impl Regulator {
     fn fail(&mut self, known: Known) {
         if self.state == State::Pause || self.question != Question::Climb {
             self.limit = if known.has_failed { 1 } else { known.limit.max(1) };
+            self.checks = Sum::NONE;
             (self.sum, self.is_doubted, self.rare) = (Sum::NONE, false, self.rare.min(1));
         } else {
             (self.sum, self.rare) = (Sum::NONE, longer(self.rare));
@@ -355,7 +363,7 @@ impl Regulator {
         let worth = if self.limit > 1 { FURTHER } else { FIRST };
         if self.sum.is_certain(worth, CERTAIN.wrapping_add(self.rare.into())) {
             (self.limit, self.is_doubted, self.rare) = (self.next, false, 0);
-            self.next = self.limit.wrapping_mul(2);
+            (self.next, self.checks) = (self.limit.wrapping_mul(2), Sum::NONE);
             self.licensed = more_again;
         } else if self.sum.is_hopeless(worth) {
             // The account alone may hold as many, where it sees the requests.
@@ -372,17 +380,25 @@ impl Regulator {
 
     fn judge_check(&mut self) {
         let [less, more, more_again, less_again] = self.sorted();
-        let both = |a: Stretch, b: Stretch| Stretch {
-            completions: a.completions.wrapping_add(b.completions),
-            ticks: a.ticks.saturating_add(b.ticks).min(SPAN_MAX),
-        };
-        if both(less, less_again).is_longer(FASTER, both(more, more_again)) {
-            (self.is_doubted, self.licensed, self.rare) = (false, more_again, longer(self.rare));
-        } else if self.is_doubted {
-            (self.limit, self.next, self.sum, self.is_doubted) = (self.limit >> 1, self.limit, Sum::NONE, false);
+        let ticks = |a: Stretch, b: Stretch| u64::from(a.ticks).wrapping_add(b.ticks.into());
+        self.checks.forget_old();
+        let before = self.checks;
+        self.checks.add(ticks(less, less_again), ticks(more, more_again));
+        let is_lost = self.checks.gains < before.gains.wrapping_add(FIRST.cast_signed());
+        if (is_lost && self.is_doubted) || self.checks.is_hopeless(FIRST) {
+            (self.limit, self.next, self.is_doubted) = (self.limit >> 1, self.limit, false);
+            (self.sum, self.checks) = (Sum::NONE, Sum::NONE);
             self.rare = if self.limit > 1 { 0 } else { DECEIVED };
+            return;
+        }
+        self.is_doubted = is_lost;
+        if is_lost {
+            self.rare = 0;
         } else {
-            (self.is_doubted, self.rare) = (true, 0);
+            self.licensed = more_again;
+            if self.checks.is_certain(FIRST, CERTAIN) {
+                self.rare = longer(self.rare);
+            }
         }
     }
 

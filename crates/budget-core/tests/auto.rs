@@ -2,7 +2,7 @@
 
 mod spent;
 
-use budget_core::{Auto, Completion, Config, Params, Policy as _};
+use budget_core::{Auto, Completion, Config, Level, Params, Policy as _, Submission};
 use spent::spent;
 
 /// A clock of 1 µs.
@@ -159,5 +159,26 @@ fn a_small_budget_gets_a_small_licence_or_none() {
         guest.auto = Auto::new(Config::new(Params { budget, ..PARAMS }).expect("valid"));
         let _ = guest.run(1_000_000);
         assert!(guest.auto.budget().limit() <= limit, "{budget}: {}", guest.auto.budget().limit());
+    }
+}
+
+/// An open load, faster in one part of each period: what is compared must not be in the same part every time.
+#[test]
+fn a_load_that_repeats_itself_gets_no_licence() {
+    for (period, phase) in
+        [320, 384, 768].into_iter().flat_map(|period| (0..period).step_by(32).map(move |phase| (period, phase)))
+    {
+        let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+        let (mut now, mut limits) = (0, 0);
+        for i in 0..100_000 {
+            now += if (i + phase) % period < period / 2 { 8 } else { 12 };
+            while let Some(deadline) = auto.deadline().filter(|deadline| *deadline <= now) {
+                assert!(auto.on_deadline(deadline).is_deliver());
+            }
+            let mark = auto.on_submit(now, &Submission { outstanding: 2, ..Submission::default() });
+            let _ = auto.on_completion(now, &Completion { mark, outstanding: 2, ..Completion::with_cif(1) });
+            limits += u32::from(auto.budget().level() == Level::Licensed && auto.budget().limit() > 1);
+        }
+        assert!(limits < 10_000, "a licence for {limits} of 100 000, period {period}, phase {phase}");
     }
 }
