@@ -3,7 +3,7 @@
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use vic_core::{Config, Params, Vic};
+use vic_core::{Completion, Config, Params, Policy as _, Vic};
 use vic_core_loom::{Ipi, IpiGate};
 
 const THRESHOLD: u64 = 100;
@@ -65,9 +65,9 @@ fn the_first_ipi_is_sent() {
 fn half() -> Vic {
     let params = Params { cif_threshold: 2, iops_threshold: 0, epoch_ns: 1_000_000, ..Params::PAPER };
     let mut vic = Vic::new(Config::new(params).unwrap());
-    assert!(vic.on_completion(0, 8).is_deliver());
-    assert!(!vic.on_completion(2_000_000, 8).is_deliver());
-    assert!(vic.on_completion(2_000_000, 8).is_deliver());
+    assert!(vic.on_completion(0, &Completion::with_cif(8)).is_deliver());
+    assert!(!vic.on_completion(2_000_000, &Completion::with_cif(8)).is_deliver());
+    assert!(vic.on_completion(2_000_000, &Completion::with_cif(8)).is_deliver());
     vic
 }
 
@@ -79,7 +79,7 @@ fn held_after(cif: fn(&AtomicU32, u32) -> u32) {
         let complete = move |in_flight: &AtomicU32, vic: &Mutex<Vic>| {
             let before = in_flight.fetch_sub(1, Ordering::AcqRel);
             let mut vic = vic.lock().unwrap();
-            let _ = vic.on_completion(2_000_000, cif(in_flight, before));
+            let _ = vic.on_completion(2_000_000, &Completion::with_cif(cif(in_flight, before)));
         };
         let other = {
             let (in_flight, vic) = (in_flight.clone(), vic.clone());
