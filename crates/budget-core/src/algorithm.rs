@@ -17,10 +17,10 @@ pub struct Budget {
     pub(crate) level: Level,
     pub(crate) flags: Flags,
     pub(crate) epsilon: u16, // of the configuration, or the part of it that the regulator leaves
-    pub(crate) oldest: u32,  // age of the oldest completion held; or of what the estimator waits for
+    pub(crate) oldest: u32,  // age of the oldest completion held
     pub(crate) limit: u8,    // completions for each interrupt, of a licence
     pub(crate) starved: u8,  // holds with it that ended because nobody came any more, less those that filled
-    pub(crate) evidence: u8, // trials of a licence that were won, which C0 is in proportion to
+    pub(crate) evidence: u8, // what speaks for a licence: C0 is in proportion to 1 more than it
     pub(crate) filler: u8,
     pub(crate) quiet: u32, // age of the last completion, not counting Urgents that may interrupt alone
     pub(crate) gap8: u32,  // eight times the usual gap between completions, in ticks
@@ -66,17 +66,8 @@ pub enum Level {
 
 /// The algorithm.
 impl Budget {
-    /// Decides about a completed command. `cif`: commands in flight, including this one. `outstanding`: commands submitted and
-    /// not reaped, including this one; 0: not known.
-    #[inline]
-    pub(crate) fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
-        match self.on_completion_fast(now, event, cif, outstanding) {
-            Some(decision) => decision,
-            None => self.on_event(now, event, cif, outstanding),
-        }
-    }
-
-    /// The whole of [`on_completion`](Self::on_completion): what the fast path does not answer.
+    /// Decides about a completed command that the fast path does not answer. `cif`: commands in flight, including this one.
+    /// `outstanding`: commands submitted and not reaped, including this one; 0: not known.
     #[inline(never)]
     pub(crate) fn on_event(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
         let cif = counted(cif).max(1);

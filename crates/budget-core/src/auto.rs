@@ -3,7 +3,7 @@
 use crate::algorithm::{Allowance, Budget};
 use crate::config::Config;
 use crate::regulator::Regulator;
-use coalesce_decision::{ConfigError, Decision, Event};
+use coalesce_decision::{Completion, ConfigError, Decision, Policy, forward};
 
 /// A latency budget whose regulator cuts it where holding slows the requesters down, and licenses more where trials show
 /// that holding makes them faster.
@@ -43,46 +43,11 @@ impl Auto {
         &self.budget
     }
 
-    /// See [`Budget::on_submits`].
-    #[inline]
-    pub fn on_submits(&mut self, now: u64, count: u32) {
-        self.budget.on_submits(now, count);
-    }
-
-    /// See [`Budget::on_completion`].
-    #[inline]
-    pub(crate) fn on_completion(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
-        if self.regulator.advance(now, outstanding, self.budget.config.max_hold) {
-            self.regulate(now);
-        }
-        self.budget.on_completion(now, event, cif, outstanding)
-    }
-
     #[cold]
     #[inline(never)]
     fn regulate(&mut self, now: u64) {
         let allowed = self.regulator.look(self.budget.known(), &self.budget.config);
         self.budget.allow(now, allowed);
-    }
-
-    /// See [`Budget::on_deadline`].
-    pub(crate) fn on_deadline(&mut self, now: u64) -> Decision {
-        self.budget.on_deadline(now)
-    }
-
-    /// See [`Budget::flush`].
-    pub(crate) fn flush(&mut self, now: u64) -> Decision {
-        self.budget.flush(now)
-    }
-
-    /// See [`Budget::on_cancel`].
-    pub(crate) fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
-        self.budget.on_cancel(now, event)
-    }
-
-    /// See [`Budget::on_consumed`].
-    pub(crate) fn on_consumed(&mut self, now: u64) {
-        self.budget.on_consumed(now);
     }
 
     /// See [`Budget::reconfigure`]. What the regulator has learned is forgotten.
@@ -95,10 +60,23 @@ impl Auto {
         self.budget.allow(now, Allowance::STRICT);
         Ok(decision)
     }
+}
 
-    /// See [`Budget::forget`]. What the regulator has learned is forgotten, too.
-    pub(crate) fn forget(&mut self) {
-        self.regulator = Regulator::NEW;
-        self.budget.forget();
+impl Policy for Auto {
+    #[inline(always)] // so that what is constant of a completion costs nothing
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        if self.regulator.advance(now, completion.outstanding, self.budget.config.max_hold) {
+            self.regulate(now);
+        }
+        self.budget.on_completion(now, completion)
     }
+
+    /// As [`Budget`]. What the regulator has learned is forgotten, too.
+    fn reset_tracking(&mut self) {
+        self.regulator = Regulator::NEW;
+        self.budget.reset_tracking();
+    }
+
+    forward!(self => self.budget; deadline, on_deadline, flush, on_consumed, held, on_submit, on_cancel, posts_late, max_hold,
+        wants_submit, spent);
 }

@@ -1,11 +1,11 @@
-//! All events except completions, and the getters.
+//! Submissions, what is told besides the verbs of a policy, and the getters.
 
 use crate::account::Account;
 use crate::algorithm::{Allowance, Budget, Flags, Level};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, EVIDENCE_MAX, RARE_SHIFT, SPAN_MAX};
+use crate::constants::{EVIDENCE_MAX, RARE_SHIFT, SPAN_MAX};
 use crate::regulator::Known;
-use coalesce_decision::{ConfigError, Decision, Event, Field, HoldReason, Reason, StormGuard};
+use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, StormGuard};
 
 impl Budget {
     /// A machine that has seen nothing. Usable in a `static`.
@@ -48,75 +48,16 @@ impl Budget {
     }
 
     /// Settles with what the machine knows by itself.
-    fn settle_known(&mut self, now: u64) {
+    pub(crate) fn settle_known(&mut self, now: u64) {
         self.advance(now, self.account.in_flight.into(), 0);
     }
 
-    /// When to call [`on_deadline`](Self::on_deadline) if nothing happens before; `None`: nothing is held. It may become
-    /// earlier only in a completion, in [`on_cancel`](Self::on_cancel), [`forget`](Self::forget) and
-    /// [`reconfigure`](Self::reconfigure); a timer armed for an earlier instant may be left as it is.
-    #[must_use]
-    pub(crate) fn deadline(&self) -> Option<u64> {
-        if self.account.held == 0 {
-            return None;
-        }
-        let (left, _) = self.next_deadline();
-        Some(self.last.saturating_add(left.max(0).unsigned_abs().into()))
-    }
-
-    /// Decides at the deadline. Early, late and repeated calls are harmless.
-    pub(crate) fn on_deadline(&mut self, now: u64) -> Decision {
-        self.settle_known(now);
-        match self.expired() {
-            Some(reason) => self.end_hold(reason),
-            None if self.account.held > 0 => Decision::Hold(HoldReason::Early),
-            None => Decision::Hold(HoldReason::NothingHeld),
-        }
-    }
-
-    /// Queue stop, reset, migration: delivers what is held, even in a storm.
-    pub(crate) fn flush(&mut self, now: u64) -> Decision {
-        self.settle_known(now);
-        if self.account.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
-    }
-
-    /// A command was aborted and will not complete. `event`: the result of `cancel` of cint-core's `Tracker`; without a
-    /// tracker, [`Event::Plain`].
-    pub(crate) fn on_cancel(&mut self, now: u64, event: Event) -> Decision {
-        self.settle_known(now);
-        if !matches!(event, Event::Error) {
-            self.account.in_flight = self.account.in_flight.saturating_sub(1); // an invalid ticket names no command
-        }
-        match (self.expired(), event) {
-            _ if self.account.held == 0 => Decision::Hold(HoldReason::NothingHeld),
-            (Some(reason), _) => self.end_hold(reason),
-            (None, Event::Error) => self.deliver(Reason::Error),
-            (None, Event::Barrier) if self.is_pacing() => {
-                self.wait_for_guard();
-                Decision::Hold(HoldReason::Storm)
-            }
-            (None, Event::Barrier) => self.deliver(Reason::Barrier),
-            (None, Event::Plain | Event::Urgent) => match self.broken() {
-                Some(reason) if !self.is_pacing() => self.deliver(reason),
-                _ => Decision::Hold(HoldReason::Cancelled),
-            },
-        }
-    }
-
     /// Why what is held may not be held any longer, now that fewer commands are in flight.
-    fn broken(&self) -> Option<Reason> {
+    pub(crate) fn broken(&self) -> Option<Reason> {
         let Account { held, in_flight, credit, .. } = self.account;
         let (held, in_flight) = (held.into(), in_flight.into());
         let left = self.silence().saturating_sub(self.quiet);
         (!self.is_licensed() && self.price(held, in_flight, left) > credit).then_some(Reason::Budget)
-    }
-
-    /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
-    /// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
-    /// read inside the serialisation that protects the machine.
-    pub(crate) fn on_consumed(&mut self, now: u64) {
-        self.settle_known(now);
-        self.drop_held();
     }
 
     /// Applies a new configuration to what is held. What was learned and earned stays. A storm guard with new parameters
@@ -157,16 +98,6 @@ impl Budget {
         self.flags.set(Flags::FAILED | Flags::UNPAID, false);
     }
 
-    /// Forgets the commands in flight, which never complete; other requesters may come, so [`Allowance::STRICT`] is in force
-    /// again. What is held is due at once; the credit and the usual gap stay.
-    pub(crate) fn forget(&mut self) {
-        (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
-        (self.limit, self.starved, self.evidence) = (1, 0, 0);
-        self.flags.set(Flags::GAP_COUNTS | Flags::FAILED | Flags::UNPAID, false);
-        self.account.in_flight = 0;
-        self.quiet = AGE_MAX;
-    }
-
     /// The configuration in force.
     #[must_use]
     pub const fn config(&self) -> Config {
@@ -196,13 +127,6 @@ impl Budget {
     #[must_use]
     pub const fn limit(&self) -> u8 {
         self.limit
-    }
-
-    /// The time for which completions were held, and the time that requests spent as far as the device sees it: each
-    /// summed over the requests, in ticks. They saturate.
-    #[must_use]
-    pub(crate) const fn spent(&self) -> (u64, u64) {
-        (self.account.held_time, self.account.request_time)
     }
 
     /// Whether there is a storm: the average gap between interrupts fell below the guard's interval, and has not exceeded

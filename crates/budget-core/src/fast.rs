@@ -71,6 +71,7 @@ mod tests {
     use crate::algorithm::{Allowance, Level};
     use crate::constants::AGE_MAX;
     use crate::{Config, Params, StormParams};
+    use coalesce_decision::{Completion, Policy as _};
     use core::cell::Cell;
     use proptest::prelude::*;
     use proptest::test_runner::{Config as Cases, TestRunner};
@@ -168,11 +169,14 @@ mod tests {
                 }
                 probed.set(probed.get() + 1);
                 match call {
-                    Call::Complete(event) => _ = budget.on_completion(now, event, cif, outstanding),
+                    Call::Complete(event) => {
+                        let completion = Completion { cif, outstanding, ..Completion::of(event) };
+                        let _ = budget.on_completion(now, &completion);
+                    }
                     Call::Submit(count) => budget.on_submits(now, count),
                     Call::Deadline => _ = budget.on_deadline(now),
                     Call::Consumed => budget.on_consumed(now),
-                    Call::Forget => budget.forget(),
+                    Call::Forget => budget.reset_tracking(),
                     Call::Allow(allowance) => budget.allow(now, allowance),
                     Call::Reconfigure(config) => _ = budget.reconfigure(config, now),
                 }

@@ -1,38 +1,51 @@
-//! The machines as policies.
+//! The machine as a policy.
 
-use crate::algorithm::Budget;
-use crate::auto::Auto;
-use coalesce_decision::{Completion, Decision, Mark, Policy, Spent, Submission, Submissions};
+use crate::account::Account;
+use crate::algorithm::{Budget, Flags, Level};
+use crate::constants::AGE_MAX;
+use coalesce_decision::{
+    Completion, Decision, Event, HoldReason, Mark, Policy, Reason, Spent, Submission, Submissions,
+};
 
 impl Policy for Budget {
     /// It looks at the [event](Completion::event), `cif` and `outstanding`.
     #[inline(always)] // so that what is constant of a completion costs nothing
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        Self::on_completion(self, now, completion.event(), completion.cif, completion.outstanding)
+        let (event, cif, outstanding) = (completion.event(), completion.cif, completion.outstanding);
+        match self.on_completion_fast(now, event, cif, outstanding) {
+            Some(decision) => decision,
+            None => self.on_event(now, event, cif, outstanding),
+        }
     }
 
     /// It may become earlier only in a completion, in [`on_cancel`](Policy::on_cancel),
-    /// [`reset_tracking`](Policy::reset_tracking) and [`reconfigure`](Budget::reconfigure), and in a submission while
-    /// something is held.
-    #[inline]
+    /// [`reset_tracking`](Policy::reset_tracking) and [`reconfigure`](Budget::reconfigure).
     fn deadline(&self) -> Option<u64> {
-        Self::deadline(self)
+        if self.account.held == 0 {
+            return None;
+        }
+        let (left, _) = self.next_deadline();
+        Some(self.last.saturating_add(left.max(0).unsigned_abs().into()))
     }
 
-    #[inline]
     fn on_deadline(&mut self, now: u64) -> Decision {
-        Self::on_deadline(self, now)
+        self.settle_known(now);
+        match self.expired() {
+            Some(reason) => self.end_hold(reason),
+            None if self.account.held > 0 => Decision::Hold(HoldReason::Early),
+            None => Decision::Hold(HoldReason::NothingHeld),
+        }
     }
 
     /// Delivers everything held, even in a storm.
-    #[inline]
     fn flush(&mut self, now: u64) -> Decision {
-        Self::flush(self, now)
+        self.settle_known(now);
+        if self.account.held > 0 { self.deliver(Reason::Flush) } else { Decision::Hold(HoldReason::NothingHeld) }
     }
 
-    #[inline]
     fn on_consumed(&mut self, now: u64) {
-        Self::on_consumed(self, now);
+        self.settle_known(now);
+        self.drop_held();
     }
 
     #[inline]
@@ -47,17 +60,35 @@ impl Policy for Budget {
     }
 
     /// It looks at the event: an aborted Barrier delivers, as the end of its batch would.
-    #[inline]
-    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
-        Self::on_cancel(self, now, mark.event)
+    fn on_cancel(&mut self, now: u64, Mark { event, .. }: Mark) -> Decision {
+        self.settle_known(now);
+        if !matches!(event, Event::Error) {
+            self.account.in_flight = self.account.in_flight.saturating_sub(1); // an invalid ticket names no command
+        }
+        match (self.expired(), event) {
+            _ if self.account.held == 0 => Decision::Hold(HoldReason::NothingHeld),
+            (Some(reason), _) => self.end_hold(reason),
+            (None, Event::Error) => self.deliver(Reason::Error),
+            (None, Event::Barrier) if self.is_pacing() => {
+                self.wait_for_guard();
+                Decision::Hold(HoldReason::Storm)
+            }
+            (None, Event::Barrier) => self.deliver(Reason::Barrier),
+            (None, Event::Plain | Event::Urgent) => match self.broken() {
+                Some(reason) if !self.is_pacing() => self.deliver(reason),
+                _ => Decision::Hold(HoldReason::Cancelled),
+            },
+        }
     }
 
-    /// Forgets what was learned about the requesters, as others may come, and the commands in flight, which never complete.
-    /// The level is [`Level::Strict`](crate::Level::Strict) again. What is held is due at once; the credit and the usual gap
-    /// stay.
-    #[inline]
+    /// Forgets the commands in flight, which never complete; other requesters may come, so [`Allowance::STRICT`](crate::Allowance::STRICT) is in force
+    /// again. What is held is due at once; the credit and the usual gap stay.
     fn reset_tracking(&mut self) {
-        self.forget();
+        (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
+        (self.limit, self.starved, self.evidence) = (1, 0, 0);
+        self.flags.set(Flags::GAP_COUNTS | Flags::FAILED | Flags::UNPAID, false);
+        self.account.in_flight = 0;
+        self.quiet = AGE_MAX;
     }
 
     #[inline]
@@ -74,52 +105,7 @@ impl Policy for Budget {
     }
 
     fn spent(&self) -> Option<Spent> {
-        let (held, outstanding) = Self::spent(self);
+        let Account { held_time: held, request_time: outstanding, .. } = self.account;
         Some(Spent { held, outstanding, learning: self.config.learning_of(outstanding) })
-    }
-}
-
-impl Policy for Auto {
-    #[inline(always)] // so that what is constant of a completion costs nothing
-    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        Self::on_completion(self, now, completion.event(), completion.cif, completion.outstanding)
-    }
-
-    /// As [`Budget`]. What the regulator has learned is forgotten, too.
-    #[inline]
-    fn reset_tracking(&mut self) {
-        self.forget();
-    }
-
-    #[inline]
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        Self::on_deadline(self, now)
-    }
-
-    #[inline]
-    fn flush(&mut self, now: u64) -> Decision {
-        Self::flush(self, now)
-    }
-
-    #[inline]
-    fn on_consumed(&mut self, now: u64) {
-        Self::on_consumed(self, now);
-    }
-
-    #[inline]
-    fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
-        self.on_submits(now, submission.count());
-        Mark::of(submission.hint)
-    }
-
-    #[inline]
-    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
-        Self::on_cancel(self, now, mark.event)
-    }
-
-    coalesce_decision::forward!(self => self.budget(); deadline, held, posts_late, max_hold, wants_submit);
-
-    fn spent(&self) -> Option<Spent> {
-        Policy::spent(self.budget())
     }
 }

@@ -104,12 +104,12 @@ const STRETCHES: usize = 4;
 const EVIDENCE: i8 = 4;
 /// The number of cuts of ε; after the last one nothing is held.
 const CUTS: u8 = 3;
-/// A sum of trials is certain if its square is more than so many times the sum of the squares, and once more for each doubling
-/// of the pause: a load that often had no gain needs more to be believed. So many trials are needed at least, and one more.
+/// The threshold of a climb: the square of the summed gains over the sum of their squares. Each doubling of the pause raises it
+/// by one, as a load that often gained nothing needs more evidence. CERTAIN + 1 equal gains exceed it.
 const CERTAIN: u32 = 5;
 /// Doublings of the pause after a licence that was given in vain.
 const DECEIVED: u8 = 3;
-/// Trials of one limit in a row, at most; and after a FEW their gain must be half of what it is worth.
+/// An attempt ends after so many trials, and after a FEW if their mean gain is below half of FIRST or FURTHER.
 const TRIALS: u16 = 24;
 const FEW: u16 = 6;
 /// The smallest gain, in parts of 256 (of half the difference), that is worth the first licence, and a further one.
@@ -138,14 +138,16 @@ impl Stretch {
 impl Sum {
     const NONE: Self = Self { gains: 0, trials: 0, squares: 0 };
 
-    /// One trial more, of completions that took `less` ticks with less holding and `more` with more.
-    fn add(&mut self, less: u64, more: u64) {
-        let gain = divide(less.abs_diff(more) << 8, less.wrapping_add(more).max(1)).min(256);
-        let gain = gain as u16;
+    /// One trial more. Returns its gain.
+    fn add(&mut self, [less, more, more_again, less_again]: [Stretch; STRETCHES]) -> i16 {
+        let ticks = |a: Stretch, b: Stretch| u64::from(a.ticks).wrapping_add(b.ticks.into());
+        let (less, more) = (ticks(less, less_again), ticks(more, more_again));
+        let size = divide(less.abs_diff(more) << 8, less.wrapping_add(more).max(1)).min(256) as u16;
+        let gain = if less < more { size.cast_signed().wrapping_neg() } else { size.cast_signed() };
         self.trials = self.trials.wrapping_add(1);
-        self.gains =
-            self.gains.wrapping_add(if less < more { gain.cast_signed().wrapping_neg() } else { gain.cast_signed() });
-        self.squares = self.squares.wrapping_add(u32::from(gain).wrapping_mul(gain.into()));
+        self.gains = self.gains.wrapping_add(gain);
+        self.squares = self.squares.wrapping_add(u32::from(size).wrapping_mul(size.into()));
+        gain
     }
 
     /// Whether the trials found a gain, which is no chance.
@@ -262,7 +264,7 @@ impl Regulator {
         self.rest_a_while();
     }
 
-    /// The core has ended a licence or a trial: nobody came any more, or nothing was left to pay with.
+    /// The core has ended or halved a licence, or ended its trial, because nobody came any more.
     fn fail(&mut self, known: Known) {
         if self.state == State::Pause || self.question != Question::Climb {
             self.limit = if known.has_failed { 1 } else { known.limit.max(1) };
@@ -284,19 +286,13 @@ impl Regulator {
             return self.enter(State::Pause, MEASURE);
         }
         let may_climb = known.may_try && self.next <= most(config);
+        let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.question = match self.question {
             _ if is_slower || self.is_doubted => Question::Check,
             Question::Climb if self.sum.trials > 0 && !known.may_try => return self.enter(State::Pause, MEASURE),
-            Question::Climb if self.sum.trials == 0 => {
-                if is_licensed {
-                    Question::Check
-                } else {
-                    Question::Cut
-                }
-            }
+            Question::Climb if self.sum.trials == 0 => otherwise, // they take turns
             _ if may_climb => Question::Climb,
-            _ if is_licensed => Question::Check,
-            _ => Question::Cut,
+            _ => otherwise,
         };
         self.is_several = false;
         self.roll();
@@ -357,14 +353,13 @@ impl Regulator {
     }
 
     fn judge_climb(&mut self, known: Known, config: &Config) {
-        let [less, more, more_again, less_again] = self.sorted();
-        let ticks = |a: Stretch, b: Stretch| u64::from(a.ticks).wrapping_add(b.ticks.into());
-        self.sum.add(ticks(less, less_again), ticks(more, more_again));
+        let stretches = self.sorted();
+        self.sum.add(stretches);
         let worth = if self.limit > 1 { FURTHER } else { FIRST };
         if self.sum.is_certain(worth, CERTAIN.wrapping_add(self.rare.into())) {
             (self.limit, self.is_doubted, self.rare) = (self.next, false, 0);
             (self.next, self.checks) = (self.limit.wrapping_mul(2), Sum::NONE);
-            self.licensed = more_again;
+            [_, _, self.licensed, _] = stretches;
         } else if self.sum.is_hopeless(worth) {
             // The account alone may hold as many, where it sees the requests.
             let further = self.next.wrapping_mul(2);
@@ -379,12 +374,9 @@ impl Regulator {
     }
 
     fn judge_check(&mut self) {
-        let [less, more, more_again, less_again] = self.sorted();
-        let ticks = |a: Stretch, b: Stretch| u64::from(a.ticks).wrapping_add(b.ticks.into());
+        let stretches = self.sorted();
         self.checks.forget_old();
-        let before = self.checks;
-        self.checks.add(ticks(less, less_again), ticks(more, more_again));
-        let is_lost = self.checks.gains < before.gains.wrapping_add(FIRST.cast_signed());
+        let is_lost = self.checks.add(stretches) < FIRST.cast_signed();
         if (is_lost && self.is_doubted) || self.checks.is_hopeless(FIRST) {
             (self.limit, self.next, self.is_doubted) = (self.limit >> 1, self.limit, false);
             (self.sum, self.checks) = (Sum::NONE, Sum::NONE);
@@ -395,7 +387,7 @@ impl Regulator {
         if is_lost {
             self.rare = 0;
         } else {
-            self.licensed = more_again;
+            [_, _, self.licensed, _] = stretches;
             if self.checks.is_certain(FIRST, CERTAIN) {
                 self.rare = longer(self.rare);
             }

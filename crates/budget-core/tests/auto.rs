@@ -59,7 +59,7 @@ impl Guest {
         let is_burst_end = self.think > 0 && self.requests.is_multiple_of(self.depth);
         self.pass(if is_burst_end { self.think } else { self.submit });
         (self.waiting, self.requests) = (self.waiting + 1, self.requests + 1);
-        self.auto.on_submits(self.now, 1);
+        let _ = self.auto.on_submit(self.now, &Submission::default());
         self.pass(SERVICE);
         if self
             .auto

@@ -4,7 +4,7 @@ mod cint_storm;
 mod xen;
 
 use cint_storm::CintStormAsPublished;
-use coalesce_policy::{Decision, HoldReason, Policy};
+use coalesce_policy::{Decision, HoldReason, Mark, Policy, forward};
 use xen::XenAsPublished;
 
 /// One of these baselines.
@@ -32,10 +32,30 @@ impl Published {
     /// This baseline, which has seen nothing.
     pub(crate) fn policy(self) -> Box<dyn Policy> {
         match self {
-            Self::Xen => Box::new(XenAsPublished::new()),
-            Self::CintStorm => Box::new(CintStormAsPublished::default()),
+            Self::Xen => Box::new(Prototype(XenAsPublished::new())),
+            Self::CintStorm => Box::new(Prototype(CintStormAsPublished::default())),
         }
     }
+}
+
+/// A prototype of a paper: it hears nothing of aborts, and nothing of its guest's CPU.
+#[derive(Debug)]
+struct Prototype<P>(P);
+
+impl<P: Policy> Policy for Prototype<P> {
+    fn on_cancel(&mut self, _now: u64, _mark: Mark) -> Decision {
+        nothing_due(self.held())
+    }
+
+    fn on_schedule(&mut self, _now: u64) -> Decision {
+        nothing_due(self.held())
+    }
+
+    fn on_deschedule(&mut self, _now: u64) -> Decision {
+        nothing_due(self.held())
+    }
+
+    forward!(self => self.0; on_completion, deadline, on_deadline, flush, on_consumed, held, on_submit);
 }
 
 /// Nothing is due with `held` completions held.

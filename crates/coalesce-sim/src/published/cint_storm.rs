@@ -9,7 +9,7 @@
 //! stays up to 127 ns below the true one. And it is a switch, not a pace: interrupts come in runs, each at full rate.
 
 use super::nothing_due;
-use coalesce_policy::{Completion, Decision, Event, HoldReason, Mark, Policy, Reason};
+use coalesce_policy::{Completion, Decision, Event, HoldReason, Policy, Reason};
 
 /// Δ on Optane (§5.2), in ns.
 const DELTA: u64 = 6_000;
@@ -82,18 +82,6 @@ impl Policy for CintStormAsPublished {
 
     fn held(&self) -> u32 {
         self.coalesced
-    }
-
-    fn on_cancel(&mut self, _now: u64, _mark: Mark) -> Decision {
-        nothing_due(self.held())
-    }
-
-    fn on_schedule(&mut self, _now: u64) -> Decision {
-        nothing_due(self.held())
-    }
-
-    fn on_deschedule(&mut self, _now: u64) -> Decision {
-        nothing_due(self.held())
     }
 }
 

@@ -121,18 +121,6 @@ impl Policy for XenAsPublished {
     fn held(&self) -> u32 {
         self.held
     }
-
-    fn on_cancel(&mut self, _now: u64, _mark: Mark) -> Decision {
-        nothing_due(self.held())
-    }
-
-    fn on_schedule(&mut self, _now: u64) -> Decision {
-        nothing_due(self.held())
-    }
-
-    fn on_deschedule(&mut self, _now: u64) -> Decision {
-        nothing_due(self.held())
-    }
 }
 
 #[cfg(test)]
