@@ -20,7 +20,7 @@ use crate::target::Target;
 
 /// Not measured, after each change of the policy.
 const SETTLE: Duration = Duration::from_millis(50);
-/// The same for a latency budget in a guest, for most of its first trials.
+/// The same for a latency budget in a guest, for a part of its first trials.
 const SETTLE_BUDGET: Duration = Duration::from_millis(200);
 /// A load that does nothing for so long has failed.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
