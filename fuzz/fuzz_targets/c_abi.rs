@@ -303,7 +303,7 @@ impl Owed {
 
 fn vic_calls(input: &Input) {
     let config = input.vic.config();
-    let (mut state, mut error) = (vic_state { opaque: [0x5555_5555_5555_5555; 13] }, NO_ERROR);
+    let (mut state, mut error) = (vic_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
     let state = &raw mut state;
     // SAFETY: all of it is ours.
     unsafe {
@@ -362,7 +362,7 @@ fn vic_calls(input: &Input) {
 
 fn cint_calls(input: &Input) {
     let config = input.cint.config();
-    let (mut state, mut error) = (cint_state { opaque: [0x5555_5555_5555_5555; 11] }, NO_ERROR);
+    let (mut state, mut error) = (cint_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
     let state = &raw mut state;
     let commands = 64_u32 << (input.commands % 7);
     let mut window = vec![0_u64; cint_window_size(commands) / 8];
@@ -430,7 +430,7 @@ fn cint_calls(input: &Input) {
 
 fn budget_calls(input: &Input) {
     let config = input.budget.config();
-    let (mut state, mut error) = (budget_state { opaque: [0x5555_5555_5555_5555; 15] }, NO_ERROR);
+    let (mut state, mut error) = (budget_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
     let state = &raw mut state;
     let commands = 64_u32 << (input.commands % 7);
     let mut window = vec![0_u64; cint_window_size(commands) / 8];
