@@ -2,6 +2,7 @@
 
 help:
 	@echo "make demo   one disk under five policies in turn, natively and in Linux guests: tables, report.html; four minutes (QUICK=1: one)"
+	@echo "make check  what most changes need: format, clippy, tests and machine code of what decides, two minutes"
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
 	@echo "make install-target [PREFIX=/usr/local] [UNITDIR=...] [DESTDIR=...]   install coalesce-target and coalesce-sim, with manual pages,"
@@ -23,6 +24,9 @@ demo: toolchain
 
 test: toolchain
 	scripts/test.sh
+
+check: toolchain
+	scripts/test.sh check
 
 libcoalesce: toolchain
 	scripts/install.sh build
@@ -70,4 +74,4 @@ lint: toolchain
 toolchain:
 	@command -v cargo > /dev/null || { echo "a Rust toolchain is missing (1.89 or newer): see https://rustup.rs" >&2; exit 1; }
 
-.PHONY: help demo test firmware site cost bench libcoalesce install uninstall install-target uninstall-target size spdk fmt lint toolchain
+.PHONY: help demo check test firmware site cost bench libcoalesce install uninstall install-target uninstall-target size spdk fmt lint toolchain

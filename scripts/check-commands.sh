@@ -9,9 +9,11 @@ die() { printf 'check-commands: %s\n' "$*" >&2; exit 1; }
 
 # FILE | begins with | who runs it, or why nobody does
 exceptions='
-README.md | make demo | minutes; the tests of the demo and scripts/results.sh --check
+README.md | make demo | minutes; the tests of the demo and measurements/results.sh --check
 README.md | make test | this is a part of it
 CONTRIBUTING.md | cargo test | the tests themselves
+CONTRIBUTING.md | cargo run --release --manifest-path examples | a stage of the tests, in a debug build
+CONTRIBUTING.md | make check | parts of the tests
 CONTRIBUTING.md | make lint | a stage of the tests
 CONTRIBUTING.md | scripts/test.sh | the tests themselves
 CONTRIBUTING.md | make test | this is a part of it

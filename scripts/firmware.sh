@@ -93,7 +93,7 @@ whole() { # DEVICE
 }
 in_c() { sizes mps2-an386 c | awk -F '\t' -v name="$1, to" 'index($2, name) { bytes += $1 } END { print bytes }'; } # POLICY
 median() { awk -F '\t' -v name="$2" '$1 ~ name { print $4 }' "$made/mps2-an386/$1/count"; } # DEVICE FUNCTION
-# The last measured number plus a margin (docs/diary.md), or the goal. Called through the trait, with a completion in memory.
+# The last measured number plus a margin (measurements/diary.md), or the goal. Called through the trait, with a completion in memory.
 echo
 budget "bytes of cint alone, in Rust on Cortex-M4" "$(whole only-cint)" 1024
 budget "bytes of a latency budget alone, in Rust on Cortex-M4" "$(whole only-budget)" 4050

@@ -11,7 +11,7 @@
 #   in use         all that is called after init, but for reconfigure and questions
 #   all            these as well
 #
-# Exit status 1 if a budget is exceeded: the last measured number plus a margin (docs/diary.md).
+# Exit status 1 if a budget is exceeded: the last measured number plus a margin (measurements/diary.md).
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."

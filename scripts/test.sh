@@ -1,15 +1,25 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: lint packages cores c_abi bare_metal cost examples install tests commands fuzz firmware linux guest spdk
+#   test.sh [STAGE...]     stages: check, which is what most changes need; lint packages cores c_abi bare_metal cost examples install tests commands fuzz firmware linux guest spdk
 #
-# Without a stage it runs all of them, two at a time (see the end), and shows what each prints when it is over.
-# Installs the Debian packages it needs, unless lint is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
+# Without a stage it runs all of them but check, two at a time (see the end), and shows what each prints when it is over.
+# Installs the Debian packages it needs, unless lint or check is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # The same random cases in each run: what fails was broken by the change. `cargo test` alone draws new ones.
 export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}"
 
+# Two minutes: whether what decides is right, whatever calls it.
+check() {
+  local crates=(-p coalesce-decision -p vic-core -p cint-core -p budget-core -p coalesce-policy -p coalesce-delivery -p libcoalesce)
+  cargo fmt --all --check
+  cargo clippy --quiet --locked "${crates[@]}" --all-targets -- -D warnings
+  scripts/check-cycles.sh
+  scripts/check-recipe.sh
+  cargo test --quiet --locked "${crates[@]}"
+  scripts/check-cores.sh
+}
 lint() {
   cargo fmt --all --check
   cargo clippy --quiet --locked --workspace --all-targets --features coalesce-benches/criterion -- -D warnings
@@ -24,13 +34,14 @@ lint() {
   cargo clippy --quiet --locked --manifest-path firmware-demo/embassy/Cargo.toml --all-targets \
     --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
   scripts/check-cycles.sh
+  scripts/check-recipe.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
-    shellcheck --external-sources guest/*.sh guest/firmware/*.sh guest/jobs/*.sh guest/plugin/*.sh scripts/*.sh firmware-demo/*.sh spdk/test/*.sh linux/*.sh linux/guest/*.sh .ci/run
+    shellcheck --external-sources guest/*.sh guest/firmware/*.sh guest/jobs/*.sh guest/plugin/*.sh measurements/*.sh scripts/*.sh firmware-demo/*.sh spdk/test/*.sh linux/*.sh linux/guest/*.sh .ci/run
   else
     echo "SKIPPED: lint of the scripts: no shellcheck"
   fi
-  if command -v jq > /dev/null; then scripts/results.sh --check; else echo "SKIPPED: docs/results.md and docs/results-tables.md beside their JSON: no jq"; fi
+  if command -v jq > /dev/null; then measurements/results.sh --check; else echo "SKIPPED: docs/results.md and measurements/tables.md beside their JSON: no jq"; fi
   # Each version formats a little differently.
   if clang-format --version 2> /dev/null | grep -q 'version 14\.'; then
     git ls-files -z '*.c' '*.h' ':!crates/ffi/include/coalesce.h' | xargs -0 clang-format --dry-run -Werror
@@ -73,7 +84,14 @@ install() {
   scripts/check-install-target.sh
   scripts/check-deb.sh
 }
-tests() { cargo test --quiet --locked --workspace; }
+tests() {
+  cargo test --quiet --locked --workspace
+  # A policy of a user's own, outside the workspace: its test, and its row.
+  local own=(--quiet --locked --manifest-path examples/own-policy/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/own-policy")
+  cargo test "${own[@]}"
+  cargo run "${own[@]}" -- score --workloads optane/depth8 --duration 5ms --policies auto,pairs > target/own-policy.txt
+  grep -q '^ *pairs ' target/own-policy.txt || { cat target/own-policy.txt; return 1; }
+}
 # README.md and the help, as typed.
 commands() { scripts/check-commands.sh; }
 # Half a minute of arbitrary bytes for each target: two at a time.
@@ -107,7 +125,7 @@ spdk() {
 guest() { guest/check.sh stale failures; }
 
 # A machine where nothing can be installed may have it all, or skip what needs it.
-if [ "$*" != lint ] &&
+if [ "$*" != lint ] && [ "$*" != check ] &&
   ! { guest/packages.sh && guest/packages.sh build-essential clang-format shellcheck valgrind pkg-config; } &&
   [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
 

@@ -1,4 +1,4 @@
-//! `scripts/contradictions.jq`, which keeps runs that contradict each other out of docs/results.md.
+//! `measurements/contradictions.jq`, which keeps runs that contradict each other out of docs/results.md.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn run(ratio: f64, verdict: &str, regime: &str, policy: &str) -> Value {
 
 /// What is printed of these runs; none: there is no jq.
 fn contradictions(runs: &[Value]) -> Option<Vec<String>> {
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/contradictions.jq");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../measurements/contradictions.jq");
     let mut jq = Command::new("jq");
     jq.args(["--slurp", "--raw-output", "--from-file", program]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let Ok(jq) = jq.spawn() else {

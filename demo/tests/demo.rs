@@ -220,7 +220,8 @@ fn exact_interrupts(run: &Value, job: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn exact_counts_are_those_of_the_committed_run() {
-    let committed = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results/1-demo.json")).unwrap();
+    let committed =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../measurements/runs/1-demo.json")).unwrap();
     let committed = serde_json::from_str(&committed).unwrap();
     for (job, policies, labels) in [
         ("depth1", "none,vic,cint,auto", ["none", "none", "vic", "cint", "auto"].as_slice()),

@@ -154,7 +154,7 @@ fn page(scale: f64, error: f64, effect: impl Fn(usize) -> f64, seed: u64) -> Vec
 
 /// The noise of the committed runs: by how much two turns of the same thing differ.
 fn committed_noises() -> Vec<f64> {
-    let runs = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results")).unwrap();
+    let runs = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../measurements/runs")).unwrap();
     let runs = runs.map(|run| std::fs::read_to_string(run.unwrap().path()).unwrap());
     runs.map(|run| serde_json::from_str::<Value>(&run).unwrap()["noise"]["rate"].as_f64().unwrap()).collect()
 }

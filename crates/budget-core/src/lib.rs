@@ -110,3 +110,7 @@ pub use coalesce_decision::{
     StormParams, Submission,
 };
 pub use config::{Config, Params};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -81,3 +81,7 @@ pub use config::{Config, Params};
 pub use hint::SystemCall;
 pub use reaper::{Cursor, Entry, Reaper};
 pub use strict::Strict;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

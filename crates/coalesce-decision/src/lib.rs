@@ -59,3 +59,7 @@ pub use source::{HintCounts, HintSource, HintSources};
 pub use stats::Stats;
 pub use storm::{StormGuard, StormParams, storm_and_hold};
 pub use submission::{Submission, Submissions};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

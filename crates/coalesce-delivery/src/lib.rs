@@ -339,3 +339,7 @@ impl<E, P: Policy> Delivery<E, P> {
         }
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

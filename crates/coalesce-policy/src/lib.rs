@@ -65,7 +65,6 @@ pub use text::PolicyInfo;
 #[cfg(feature = "text")]
 pub use value::parse_duration;
 
-// The README's example compiles and does what its comments say.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

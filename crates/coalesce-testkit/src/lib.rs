@@ -146,3 +146,7 @@ impl fmt::Display for Counterexample {
 fn times() -> u32 {
     std::env::var("POLICY_TEST_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -34,3 +34,7 @@ mod watch;
 
 pub use coalesce_policy::{Spec, SpecError, Stats};
 pub use vring::{CoalescedVring, VringControl, with_policy};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -82,3 +82,7 @@ pub use coalesce_decision::{
 pub use config::{Config, Params};
 #[cfg(target_has_atomic = "64")]
 pub use ipi::{Ipi, IpiGate};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

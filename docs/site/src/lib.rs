@@ -34,14 +34,11 @@ pub const CONTENTS: &[Part] = &[
         "Results",
         &[
             ("Results", "docs/results.md"),
-            ("Results, all tables", "docs/results-tables.md"),
             ("What a policy costs", "docs/cost.md"),
             ("Scoreboard", "docs/score.md"),
             ("Latency budget", "docs/budget.md"),
-            ("Its history", "docs/budget-history.md"),
             ("Robustness", "docs/robustness.md"),
             ("Method", "docs/measuring.md"),
-            ("Diary", "docs/diary.md"),
         ],
     ),
     (
@@ -53,8 +50,18 @@ pub const CONTENTS: &[Part] = &[
             ("SPDK", "spdk/README.md"),
             ("Firmware", "firmware-demo/README.md"),
             ("Linux: what hints carry", "docs/linux-hints.md"),
-            ("Linux: a disk that takes its time", "docs/applications-scaled.md"),
             ("Linux: the NVMe driver", "linux/README.md"),
+        ],
+    ),
+    (
+        "Measurements",
+        &[
+            ("What is here", "measurements/README.md"),
+            ("Runs, summed up", "measurements/summaries.md"),
+            ("All tables", "measurements/tables.md"),
+            ("Diary", "measurements/diary.md"),
+            ("The budget's history", "measurements/budget-history.md"),
+            ("Linux: a disk that takes its time", "measurements/applications-scaled.md"),
         ],
     ),
     (
@@ -268,3 +275,8 @@ mod tests {
         }
     }
 }
+
+// The Rust of README.md compiles and does what its comments say.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

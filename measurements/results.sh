@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Writes the measured parts of docs/results.md and docs/results-tables.md, and the table of README.md, from the JSON of demonstrations
+# Writes the measured parts of docs/results.md, of summaries.md and tables.md here, and the table of README.md, from the JSON of demonstrations
 # and of compare.sh: no number in them is typed.
 #
-#   results.sh [NAME=REPORT.json...]   takes new runs of make demo as docs/results/NAME.json, those of compare.sh as
-#                                      docs/compare/NAME.json, without their single turns and where they were written
-#   results.sh --check                 fails if a page is not what docs/results and docs/compare have
+#   results.sh [NAME=REPORT.json...]   takes new runs of make demo as measurements/runs/NAME.json, those of compare.sh as
+#                                      measurements/compare/NAME.json, without their single turns and where they were written
+#   results.sh --check                 fails if a page is not what measurements/runs and measurements/compare have
 #
 # Both fail if two runs say opposite things about one policy in the same regime: see contradictions.jq.
 set -euo pipefail
@@ -22,10 +22,10 @@ else
   for run; do
     name=${run%%=*} report=${run#*=}
     if jq -e .servers "$report" > /dev/null; then
-      jq -S 'del(.rows[].turns) | .notes.command |= '"$where_it_wrote | $rounded" "$report" > "docs/compare/$name.json"
+      jq -S 'del(.rows[].turns) | .notes.command |= '"$where_it_wrote | $rounded" "$report" > "measurements/compare/$name.json"
     else
       jq -S '.command |= ('"$where_it_wrote"' | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | '"$rounded" "$report" \
-        > "docs/results/$name.json"
+        > "measurements/runs/$name.json"
     fi
   done
 fi
@@ -43,7 +43,7 @@ defs='
   def told: if .verdict | startswith("too") then .verdict elif .exact then "\(.ratio.median | ratio) exact" elif .verdict == "differs" then "**\(.ratio | interval)**" else .ratio | interval end;
 '
 # What a policy is worth: 32 reads in flight in a run with many policies, and one read at a time in `make demo`.
-jq -r --slurpfile alone docs/results/1-demo.json "$defs"'
+jq -r --slurpfile alone measurements/runs/1-demo.json "$defs"'
   . as $run
   | def cells(f; g): [(("native", "guest", "nvme") as $place | ("interrupts/IO", "CPU µs/IO", "reads/s") as $name | $run | number($place; "depth32"; $name) | f),
     ($alone[0] | number("native"; "depth1"; "reads/s") | g)] | join(" | ");
@@ -55,20 +55,20 @@ jq -r --slurpfile alone docs/results/1-demo.json "$defs"'
   "| \(.baseline), again | \(cells(again; again)) |",
   (.policies[] | select(.label != $run.baseline) | .label as $policy
     | "| \(.policy) | \(cells(.policies[$policy] | told; .policies[$policy] // null | if . then told else "" end)) |"),
-  ""' docs/results/3-frontier.json > "$work/policies.md"
-for run in docs/results/*.json; do
+  ""' measurements/runs/3-frontier.json > "$work/policies.md"
+for run in measurements/runs/*.json; do
   case $run in *-busy.json) continue ;; esac
   jq -r "$defs"'
     "**\(.machine.date), commit \(.machine.commit // "unknown")**: \(run_of). \(intervals)", "", (.headline[] | "- \(.)"), ""' "$run"
 done > "$work/results.md"
 {
-  printf 'Runs on a busy machine ([their tables](results-tables.md)):\n\n'
+  printf 'Runs on a busy machine ([their tables](tables.md)):\n\n'
   jq -r "$defs"'
     [.native, .guest, .counted, .nvme | values | .jobs[]? | .metrics[] | .policies[] | .verdict] as $verdicts
-    | "- \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference, \([$verdicts[] | select(startswith("too"))] | length) are too noisy. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' docs/results/*-busy.json
+    | "- \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference, \([$verdicts[] | select(startswith("too"))] | length) are too noisy. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' measurements/runs/*-busy.json
   echo
 } >> "$work/results.md"
-for run in docs/results/*.json; do
+for run in measurements/runs/*.json; do
   jq -r "$defs"'
     . as $run
     | "### \(.machine.date), commit \(.machine.commit // "unknown")", "",
@@ -87,7 +87,7 @@ for run in docs/results/*.json; do
             | "| \($policy) | \([$job.metrics[].policies[$policy] | told] | join(" | ")) |")),
       ""' "$run"
 done > "$work/results-tables.md"
-jq --slurp --raw-output --from-file scripts/contradictions.jq docs/results/*.json > "$work/opposite"
+jq --slurp --raw-output --from-file measurements/contradictions.jq measurements/runs/*.json > "$work/opposite"
 {
   if [ -s "$work/opposite" ]; then
     printf 'Between these runs, some verdicts are opposite. Each holds in its regime only (the share of time without a CPU, whether the client sleeps):\n\n'
@@ -107,7 +107,7 @@ for run in 2-long 1-demo; do jq -r "$defs"'
   "| \(.baseline) | \(cells(.baseline | short)) |",
   "| \(.baseline), again | \(cells(again)) |",
   (.policies[] | select(.label != $run.baseline) | .label as $policy | "| \(.policy) | \(cells(.policies[$policy] | told)) |"),
-  ""' "docs/results/$run.json"; done > "$work/table"
+  ""' "measurements/runs/$run.json"; done > "$work/table"
 # Others' servers: what a buyer reads, and all of it.
 # shellcheck disable=SC2016 # jq's
 compared='
@@ -118,7 +118,7 @@ compared='
   def head: "**\(about)\(if .rate then ", \(.rate) arrivals per second and queue" else "" end)**: \(.notes.versions), \(.machine.date), commit \(.machine.commit // "unknown"), `\(.notes.command)`;", "\(machine).";
   def place: "\(.depth), \(.queues)";
 '
-for run in docs/compare/*.json; do
+for run in measurements/compare/*.json; do
   jq -r "$defs$compared"'
     . as $run | (if .rate then ["p50 µs", "server CPU µs/IO"] else ["IOPS", "server CPU µs/IO"] end) as $shown
     # One row of many servers: a line for each of them.
@@ -133,7 +133,7 @@ for run in docs/compare/*.json; do
           "| \(place) | \([$shown[] | of(.).baseline | short] | join(" | ")) | \([$run.servers[1:][] as $server | $shown[] | of(.).servers[$server] | told] | join(" | ")) |")
       end, ""' "$run"
 done > "$work/compare.md"
-for run in docs/compare/*.json; do
+for run in measurements/compare/*.json; do
   jq -r "$defs$compared"'
     . as $run
     | head, "",
@@ -145,22 +145,22 @@ for run in docs/compare/*.json; do
       ""' "$run"
 done > "$work/compare-tables.md"
 write() { # PAGE PART FROM: what is to be between the marks
-  local begin="<!-- Generated by scripts/results.sh from $3: do not edit. -->"
+  local begin="<!-- Generated by measurements/results.sh from $3: do not edit. -->"
   grep -qF "$begin" "$1" || { echo "results.sh: $1 has no line \"$begin\"" >&2; exit 1; }
   awk -v begin="$begin" -v end="$end" -v part="$2" '
     $0 == end { inside = 0 }
     !inside
     $0 == begin { inside = 1; print ""; while ((getline line < part) > 0) print line }' "$1" > "$work/page"
   if [ "$check" ]; then
-    diff -u "$1" "$work/page" || { echo "results.sh: $1 is not what docs/results has: run scripts/results.sh" >&2; exit 1; }
+    diff -u "$1" "$work/page" || { echo "results.sh: $1 is not what measurements/runs has: run measurements/results.sh" >&2; exit 1; }
   else
     cp "$work/page" "$1"
   fi
 }
-write docs/results.md "$work/policies.md" "docs/results, policies"
-write docs/results.md "$work/results.md" docs/results
-write docs/results.md "$work/compare.md" docs/compare
-write docs/results-tables.md "$work/results-tables.md" docs/results
-write docs/results-tables.md "$work/compare-tables.md" docs/compare
-write README.md "$work/table" docs/results
+write docs/results.md "$work/policies.md" "measurements/runs, policies"
+write measurements/summaries.md "$work/results.md" measurements/runs
+write measurements/summaries.md "$work/compare.md" measurements/compare
+write measurements/tables.md "$work/results-tables.md" measurements/runs
+write measurements/tables.md "$work/compare-tables.md" measurements/compare
+write README.md "$work/table" measurements/runs
 if grep '^SAME ' "$work/opposite" >&2; then echo "results.sh: runs of the same regime contradict each other" >&2; exit 1; fi
