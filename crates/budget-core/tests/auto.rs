@@ -182,3 +182,30 @@ fn a_load_that_repeats_itself_gets_no_licence() {
         assert!(limits < 10_000, "a licence for {limits} of 100 000, period {period}, phase {phase}");
     }
 }
+
+/// A device that completes one of 32 requests every 10 ticks, and a caller that forgets `on_submit`: what completions say of the
+/// commands in flight is enough.
+#[test]
+fn a_caller_that_forgets_its_submissions_is_served() {
+    let interrupts = [true, false].map(|says_submissions| {
+        let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+        let (mut in_flight, mut interrupts) = (32, 0_u32);
+        for now in (10..400_000).step_by(10) {
+            let completion = Completion { outstanding: 32, ..Completion::with_cif(in_flight) };
+            in_flight -= 1;
+            let is_due = auto.deadline().is_some_and(|deadline| deadline <= now) && auto.on_deadline(now).is_deliver();
+            if auto.on_completion(now, &completion).is_deliver() || is_due {
+                interrupts += 1;
+                let reaped = 32 - in_flight;
+                if says_submissions {
+                    let _ = auto.on_submit(now, &Submission { before: reaped - 1, ..Submission::ALONE });
+                }
+                in_flight = 32;
+            }
+        }
+        interrupts
+    });
+    let [said, forgotten] = interrupts;
+    assert!(said < 20_000, "{said} interrupts for 40 000 completions");
+    assert!(forgotten < said + said / 5, "{forgotten} interrupts instead of {said}");
+}

@@ -1,29 +1,72 @@
-//! What can decide in a simulation: every policy that users can choose, and baselines that only the simulator has.
+//! What can decide in a simulation: every policy that users can choose, and policies that have only a name.
 
-use crate::published::Published;
+use crate::published::PUBLISHED;
 use coalesce_delivery::Delivery;
 use coalesce_policy::{AnyPolicy, Counted, Policy, Spec, SpecError};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// Ticks per second of every clock in the simulator: times are in nanoseconds.
 pub const TICK_HZ: u64 = 1_000_000_000;
 
-/// A policy to simulate, with its parameters. Its text form is that of [`Spec`], or [`Published::name`].
+/// A policy to simulate, with its parameters. Its text form is that of [`Spec`], or [`Named::name`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// One that users can choose.
     Policy(Spec),
-    /// What the authors of a paper ran, flaws included.
-    Published(Published),
+    /// One that only the simulator has.
+    Named(Named),
+}
+
+/// A policy without parameters that only the simulator has: [`published`](crate::published), or one's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// Its text form: lower-case letters, digits and `_`.
+    pub name: &'static str,
+    /// Makes one that has seen nothing. Its clock has [`TICK_HZ`].
+    pub policy: fn() -> Box<dyn Policy>,
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name // which is unique
+    }
+}
+
+impl Eq for Named {}
+
+static OWN: OnceLock<Vec<Named>> = OnceLock::new();
+
+/// Makes policies of one's own known by their names, in plans, too. Once in a program, before anything reads a name.
+///
+/// # Errors
+/// A name that is taken, or has other characters; or it was called before.
+pub fn introduce(own: &[Named]) -> Result<(), String> {
+    for (i, Named { name, .. }) in own.iter().enumerate() {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if name.is_empty() || !name.chars().all(is_allowed) {
+            return Err(format!("policy {name:?}: a name has lower-case letters, digits and _"));
+        }
+        let is_taken = own[..i].iter().chain(&PUBLISHED).any(|other| other.name == *name);
+        if is_taken || Spec::policies().iter().any(|policy| policy.name == *name) {
+            return Err(format!("policy {name:?}: there is another one of this name"));
+        }
+    }
+    OWN.set(own.to_vec()).map_err(|_| "policies were introduced before".to_owned())
+}
+
+/// The policies of one's own.
+pub fn own() -> impl Iterator<Item = Contender> {
+    OWN.get().into_iter().flatten().copied().map(Contender::Named)
 }
 
 impl FromStr for Contender {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        match Published::ALL.into_iter().find(|published| published.name() == text) {
-            Some(published) => Ok(Self::Published(published)),
+        match PUBLISHED.iter().chain(OWN.get().into_iter().flatten()).find(|named| named.name == text) {
+            Some(&named) => Ok(Self::Named(named)),
             None => text.parse().map(Self::Policy),
         }
     }
@@ -33,7 +76,7 @@ impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy(spec) => spec.fmt(f),
-            Self::Published(published) => f.write_str(published.name()),
+            Self::Named(named) => f.write_str(named.name),
         }
     }
 }
@@ -46,7 +89,7 @@ impl Contender {
     pub(crate) const fn budget(&self) -> Option<u16> {
         match self {
             Self::Policy(spec) => spec.budget(),
-            Self::Published(_) => None,
+            Self::Named(_) => None,
         }
     }
 
@@ -70,7 +113,11 @@ impl Contender {
                 let bound = bound(&policy);
                 (Box::new(policy), bound)
             }
-            Self::Published(published) => (published.policy(), None),
+            Self::Named(named) => {
+                let policy = (named.policy)();
+                let bound = policy.max_hold();
+                (policy, bound)
+            }
         };
         Ok((Delivery::with_policy(Counted::new(policy)), bound))
     }
@@ -96,5 +143,22 @@ mod tests {
             assert_eq!(text.parse::<Contender>().unwrap().to_string(), text);
         }
         assert!("xen".parse::<Contender>().is_err());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_or_could_not_be_read_is_refused() {
+        let named = |name| Named { name, policy: PUBLISHED[0].policy };
+        for (names, what) in [
+            (vec!["auto"], "another"),
+            (vec!["xen_as_published"], "another"),
+            (vec!["mine", "mine"], "another"),
+            (vec![""], "letters"),
+            (vec!["my,own"], "letters"),
+            (vec!["Mine"], "letters"),
+        ] {
+            let own: Vec<_> = names.iter().copied().map(named).collect();
+            let error = introduce(&own).unwrap_err();
+            assert!(error.contains(what), "{names:?}: {error}");
+        }
     }
 }

@@ -16,7 +16,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`contender`] | names what can decide: any policy, and [`published`] baselines that only the simulator has |
+//! | [`command_line`] | `coalesce-sim`, and the same with policies of one's own |
+//! | [`contender`] | names what can decide: any policy, [`published`] baselines that only the simulator has, one's own |
 //! | [`mod@line`] | one interrupt line: a policy, what is in flight behind it, what it holds, what each interrupt covers |
 //! | [`event`] | what happened on a line, for time lines |
 //! | [`check`] | checks a line from its events alone |
@@ -37,6 +38,7 @@
 
 pub mod calibrate;
 pub mod check;
+pub mod command_line;
 pub mod contender;
 pub mod contract;
 pub mod engine;
@@ -53,3 +55,7 @@ pub mod report;
 pub mod run;
 pub mod score;
 pub mod units;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,40 +3,16 @@
 mod cint_storm;
 mod xen;
 
+use crate::contender::Named;
 use cint_storm::CintStormAsPublished;
 use coalesce_policy::{Decision, HoldReason, Mark, Policy, forward};
 use xen::XenAsPublished;
 
-/// One of these baselines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Published {
-    /// Scheduler-aware vIC on Xen.
-    Xen,
-    /// cinterrupts with the storm guard of Figure 17, on Optane.
-    CintStorm,
-}
-
-impl Published {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Xen, Self::CintStorm];
-
-    /// The text form.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Xen => "xen_as_published",
-            Self::CintStorm => "cint_storm_as_published",
-        }
-    }
-
-    /// This baseline, which has seen nothing.
-    pub(crate) fn policy(self) -> Box<dyn Policy> {
-        match self {
-            Self::Xen => Box::new(Prototype(XenAsPublished::new())),
-            Self::CintStorm => Box::new(Prototype(CintStormAsPublished::default())),
-        }
-    }
-}
+/// Scheduler-aware vIC on Xen; cinterrupts with the storm guard of Figure 17, on Optane.
+pub const PUBLISHED: [Named; 2] = [
+    Named { name: "xen_as_published", policy: || Box::new(Prototype(XenAsPublished::new())) },
+    Named { name: "cint_storm_as_published", policy: || Box::new(Prototype(CintStormAsPublished::default())) },
+];
 
 /// A prototype of a paper: it hears nothing of aborts, and nothing of its guest's CPU.
 #[derive(Debug)]

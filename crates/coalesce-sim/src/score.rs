@@ -8,7 +8,7 @@ pub mod frontier;
 pub mod workload;
 
 use self::workload::Workload;
-use crate::contender::Contender;
+use crate::contender::{Contender, own};
 use crate::outcome::Outcome;
 use crate::plan::Wrong;
 use crate::report::text;
@@ -95,14 +95,14 @@ pub(crate) fn beside_baseline(policies: &[Contender]) -> Vec<String> {
 }
 
 impl Contest {
-    /// Every policy that users can choose, but for `none`.
+    /// Every policy that users can choose, but for `none`, and those of one's own.
     ///
     /// # Panics
     /// A policy's name is not its text form.
     #[must_use]
     pub fn policies() -> Vec<Contender> {
         let names = Spec::policies().into_iter().map(|policy| policy.name).filter(|name| *name != BASELINE);
-        names.map(|name| name.parse().expect("a name alone is a text form")).collect()
+        names.map(|name| name.parse().expect("a name alone is a text form")).chain(own()).collect()
     }
 
     /// Every simulation: workload by workload, seed by seed, `none` and then the policies.

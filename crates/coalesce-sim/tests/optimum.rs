@@ -1,7 +1,7 @@
 //! No policy raises fewer interrupts than the optimum beside it.
 
 use coalesce_sim::contender::Contender;
-use coalesce_sim::published::Published;
+use coalesce_sim::published::PUBLISHED;
 use coalesce_sim::replay::optimum::Wanted;
 use coalesce_sim::replay::trace::{Options, Trace};
 use coalesce_sim::replay::{Replay, replay_beside_optimum};
@@ -71,7 +71,7 @@ fn contenders() -> Vec<Contender> {
         "budget:budget=2%,thr=4",
         "auto:ooo=on,storm=10k,max_hold=200us",
     ];
-    let published = Published::ALL.map(Published::name);
+    let published = PUBLISHED.map(|published| published.name);
     texts.into_iter().chain(published).map(|text| text.parse().unwrap()).collect()
 }
 

@@ -3,7 +3,7 @@
 use super::optimum::{Budget, Wanted};
 use super::trace::{Counts, Format, Options, Trace};
 use super::{Optimum, Outcome, Replay, replay, replay_beside_optimum};
-use crate::contender::Contender;
+use crate::contender::{Contender, own};
 use crate::report::page::picture;
 use crate::report::{Entry, Outputs, Percentiles, Report, Section, refuse_input, write};
 use anyhow::{Context as _, Result, bail};
@@ -137,7 +137,10 @@ impl Command {
     pub fn run(&self) -> Result<()> {
         refuse_input(&self.trace.trace, self.outputs.files().chain(&self.plot))?;
         let policies = match self.policies.as_slice() {
-            [] => DEFAULT_POLICIES.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?,
+            [] => {
+                let ours = DEFAULT_POLICIES.iter().map(|text| text.parse());
+                ours.chain(own().map(Ok)).collect::<Result<Vec<_>, _>>()?
+            }
             policies => policies.to_vec(),
         };
         let name = self.trace.trace.display();
