@@ -62,6 +62,16 @@ impl Auto {
     }
 }
 
+impl Auto {
+    /// Another policy takes its place for a while. What was learned and earned stays. The commands in flight, what is held and a trial
+    /// that has begun are forgotten, as the other one sees their end: nothing that happens meanwhile earns or teaches anything.
+    pub fn set_aside(&mut self, now: u64) {
+        self.on_consumed(now);
+        self.regulator.set_aside(self.budget.known());
+        self.budget.set_aside(now, self.regulator.allowance());
+    }
+}
+
 impl Policy for Auto {
     #[inline(always)] // so that what is constant of a completion costs nothing
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {

@@ -3,7 +3,7 @@
 use crate::account::Account;
 use crate::algorithm::{Allowance, Budget, Flags, Level};
 use crate::config::Config;
-use crate::constants::{EVIDENCE_MAX, RARE_SHIFT, SPAN_MAX};
+use crate::constants::{AGE_MAX, EVIDENCE_MAX, RARE_SHIFT, SPAN_MAX};
 use crate::regulator::Known;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, StormGuard};
 
@@ -96,6 +96,14 @@ impl Budget {
         }
         (self.level, self.limit, self.evidence) = (level, limit, evidence.min(EVIDENCE_MAX));
         self.flags.set(Flags::FAILED | Flags::UNPAID, false);
+    }
+
+    /// Another policy takes its place for a while, and sees the end of what is in flight. Nothing may be held.
+    pub(crate) fn set_aside(&mut self, now: u64, allowance: Allowance) {
+        self.allow(now, allowance);
+        self.advance(now, 0, 0);
+        self.flags.set(Flags::GAP_COUNTS, false);
+        self.quiet = AGE_MAX;
     }
 
     /// The configuration in force.

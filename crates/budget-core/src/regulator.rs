@@ -247,6 +247,17 @@ impl Regulator {
         self.allowance()
     }
 
+    /// Another policy is in force for a while: a trial that has begun is made again, and what comes after is no slower than what was
+    /// before.
+    pub(crate) fn set_aside(&mut self, known: Known) {
+        self.licensed = Stretch::NONE;
+        if known.has_failed || known.limit < self.allowance().limit {
+            self.fail(known);
+        } else {
+            self.enter(State::Pause, MEASURE);
+        }
+    }
+
     fn enter(&mut self, state: State, length: u32) {
         (self.state, self.length, self.now) = (state, length, Stretch::NONE);
     }
@@ -394,7 +405,7 @@ impl Regulator {
         }
     }
 
-    const fn allowance(&self) -> Allowance {
+    pub(crate) const fn allowance(&self) -> Allowance {
         let is_cut = self.cuts >= CUTS;
         let strict = Allowance { limit: self.limit, evidence: self.speaks_for(), ..Allowance::STRICT };
         let nothing = Allowance { level: Level::Nothing, ..strict };

@@ -92,6 +92,27 @@ fn a_guest_whose_interrupts_cost_gets_a_licence() {
     }
 }
 
+/// Another policy is in force for a second.
+#[test]
+fn what_was_learned_outlasts_another_policy_and_nothing_is_earned_meanwhile() {
+    let mut guest = Guest::new(32, 20, 20, 0);
+    let _ = guest.run(400_000);
+    let limit = guest.auto.budget().limit();
+    while guest.auto.held() == 0 || guest.waiting < 8 {
+        guest.step();
+    }
+    (0..2).for_each(|_| _ = guest.auto.on_submit(guest.now, &Submission::default()));
+    guest.auto.set_aside(guest.now);
+    assert_eq!((guest.auto.held(), guest.auto.deadline()), (0, None), "the other one delivers it");
+    let (_, before) = spent(guest.auto.budget());
+    (guest.now, guest.covered) = (guest.now + 1_000_000, guest.waiting);
+    let _ = guest.auto.on_completion(guest.now, &Completion::with_cif(2));
+    assert_eq!(spent(guest.auto.budget()).1, before, "the second counts");
+    let _ = guest.auto.flush(guest.now);
+    assert!(limit > 1 && guest.auto.budget().limit() == limit, "the licence for {limit} is forgotten");
+    assert!(guest.run(2_000).0 <= 220);
+}
+
 /// Interrupts that cost nothing: holding has no effect, so there is no licence, and what is held was paid for.
 #[test]
 fn a_guest_whose_interrupts_cost_nothing_gets_none() {

@@ -21,7 +21,7 @@ mod stats;
 pub use stats::DeliveryStats;
 
 use coalesce_policy::{
-    Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, Spec, SpecError, Submission,
+    Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, SetAside, Spec, SpecError, Submission,
 };
 use std::collections::VecDeque;
 
@@ -98,14 +98,32 @@ impl<E> Delivery<E> {
         spec: Spec,
     ) -> Result<Result<Decision, R::Broken>, SpecError> {
         let decision = self.policy.reconfigure(spec.clone(), now).map_err(|error| spec.explain(error))?;
+        Ok(self.changed(ring, now, decision))
+    }
+
+    /// Changes to a policy that was [set aside](AnyPolicy::set_aside): what is held is delivered.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn resume<R>(&mut self, ring: Option<&mut R>, now: u64, aside: SetAside) -> Result<Decision, R::Broken>
+    where
+        R: Ring<Entry = E>,
+    {
+        let decision = self.policy.resume(aside, now);
+        self.changed(ring, now, decision)
+    }
+
+    /// Another policy is in force, and this was decided.
+    fn changed<R>(&mut self, ring: Option<&mut R>, now: u64, decision: Decision) -> Result<Decision, R::Broken>
+    where
+        R: Ring<Entry = E>,
+    {
         self.posts_late = self.policy.posts_late();
-        let Some(ring) = ring else { return Ok(Ok(decision)) };
-        if !self.posts_late
-            && let Err(broken) = self.post_all(ring)
-        {
-            return Ok(Err(broken));
+        let Some(ring) = ring else { return Ok(decision) };
+        if !self.posts_late {
+            self.post_all(ring)?;
         }
-        Ok(self.act(ring, now, decision))
+        self.act(ring, now, decision)
     }
 
     /// The host has set NVMe's Feature 08h. The policy `nvme:host=on` delivers what it holds, and then uses these values;

@@ -18,6 +18,21 @@ pub struct AnyPolicy {
     retired: tickets::Retired,
 }
 
+/// A policy that another one has replaced, with what it had learned. It holds nothing, and knows no command.
+#[derive(Clone, Debug)]
+pub struct SetAside {
+    spec: Spec,
+    policy: Hinted<Sum>,
+}
+
+impl SetAside {
+    /// What the policy was made from.
+    #[must_use]
+    pub const fn spec(&self) -> &Spec {
+        &self.spec
+    }
+}
+
 impl AnyPolicy {
     /// A policy for a clock of `tick_hz` ticks per second.
     ///
@@ -60,14 +75,39 @@ impl AnyPolicy {
                 decision
             }
             None => {
-                let mut old = self.policy.replace(hinted(&spec, self.tick_hz)?);
-                #[cfg(feature = "alloc")]
-                tickets::keep(&mut self.retired, old.get_mut(), self.policy.get_mut().get_mut());
-                old.flush(now)
+                let new = hinted(&spec, self.tick_hz)?;
+                self.replace(new, now)
             }
         };
         self.spec = spec;
         Ok(self.policy.stats_mut().count(decision))
+    }
+
+    /// The policy with what it has learned, for [`resume`](Self::resume) after others were in force; it stays in force itself.
+    /// `None`: it begins anew as well, as it learns nothing that takes longer than its own times. It is not `auto`, or its Barriers
+    /// are strict.
+    #[must_use]
+    pub fn set_aside(&self, now: u64) -> Option<SetAside> {
+        let mut policy = self.policy.get().clone();
+        let Sum::Auto(auto) = policy.get_mut() else { return None };
+        auto.set_aside(now);
+        Some(SetAside { spec: self.spec.clone(), policy })
+    }
+
+    /// Takes a policy that was set aside under the same clock, which goes on with what it had learned. What is held is delivered.
+    pub fn resume(&mut self, aside: SetAside, now: u64) -> Decision {
+        let SetAside { spec, policy } = aside;
+        let decision = self.replace(policy, now);
+        self.spec = spec;
+        self.policy.stats_mut().count(decision)
+    }
+
+    /// The old policy delivers what it holds.
+    fn replace(&mut self, policy: Hinted<Sum>, now: u64) -> Decision {
+        let mut old = self.policy.replace(policy);
+        #[cfg(feature = "alloc")]
+        tickets::keep(&mut self.retired, old.get_mut(), self.policy.get_mut().get_mut());
+        old.flush(now)
     }
 
     /// The host has set NVMe's Feature 08h. Under `nvme:host=on` what is held is delivered, and these parameters count from

@@ -44,7 +44,7 @@ mod text;
 #[cfg(feature = "text")]
 mod value;
 
-pub use any::AnyPolicy;
+pub use any::{AnyPolicy, SetAside};
 pub use baseline::Aggregation;
 pub use budget_spec::BudgetSpec;
 pub use cint_spec::CintSpec;

@@ -118,6 +118,8 @@ struct SetPolicy {
     ctrlr: String,
     queue: Option<usize>,
     policy: String,
+    #[serde(default)]
+    keep_learned: bool,
 }
 
 #[derive(Deserialize)]
@@ -157,8 +159,8 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
             about_each(chosen(disks, ctrlr.as_deref())?, "policies", policies)
         }
         "set_policy" => {
-            let SetPolicy { ctrlr, queue, policy } = parse(params)?;
-            one(disks, &ctrlr)?.set_policy(queue, &policy.parse::<Spec>()?)?;
+            let SetPolicy { ctrlr, queue, policy, keep_learned } = parse(params)?;
+            one(disks, &ctrlr)?.set_policy(queue, &policy.parse::<Spec>()?, keep_learned)?;
             true.into()
         }
         "set_running" => {
@@ -181,7 +183,7 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
         "vhost_controller_set_coalescing" => {
             let SetCoalescing { ctrlr, delay_base_us, iops_threshold } = parse(params)?;
             let text = format!("spdk_vhost:delay_base_us={delay_base_us},iops_threshold={iops_threshold}");
-            one(disks, &ctrlr)?.set_policy(None, &text.parse::<Spec>()?)?;
+            one(disks, &ctrlr)?.set_policy(None, &text.parse::<Spec>()?, false)?;
             true.into()
         }
         _ => return Ok(None),

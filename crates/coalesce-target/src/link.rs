@@ -42,6 +42,8 @@ pub struct PolicyChange {
     pub queue: Option<usize>,
     /// Its text form.
     pub policy: String,
+    /// Whether what policies have learned outlasts the change.
+    pub keep_learned: bool,
 }
 
 /// Whether the guest's CPUs that a queue interrupts run, and until when this is known.
@@ -340,7 +342,7 @@ mod tests {
     }
 
     fn policy(policy: &str) -> Request {
-        Request::SetPolicy(PolicyChange { queue: None, policy: policy.into() })
+        Request::SetPolicy(PolicyChange { queue: None, policy: policy.into(), keep_learned: false })
     }
 
     #[test]

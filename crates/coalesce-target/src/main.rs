@@ -101,7 +101,10 @@ EXAMPLES
   The disk's process is restarted with the policy that was set. Where
   policy_since_us is later than counted_since_us, the counts are of more than
   one policy. If the process is stuck, the error says whether the policy may
-  still change.
+  still change. A policy begins anew each time; to compare policies in turns,
+  \"keep_learned\": true keeps what auto has learned until it is set again so:
+      coalesce-target call --control /tmp/control set_policy \\
+          '{\"ctrlr\": \"s\", \"policy\": \"none\", \"keep_learned\": true}'
   The guest has its CPU for the next 5 ms, of which policy vic makes use; with
   \"running\": false it has lost it. After that time, at most 1 s, the target
   knows nothing about it again:

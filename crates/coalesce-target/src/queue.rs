@@ -1,6 +1,7 @@
 //! One queue of one disk, on a thread of its own. It takes requests from a source, gives them to the back end, posts their
 //! completions, and interrupts when the policy says so. It knows no front end: see [`Source`].
 
+mod aside;
 mod mailbox;
 mod reactor;
 mod requests;
@@ -57,7 +58,7 @@ impl<S: Source> PreparedQueue<S> {
     /// # Errors
     /// The policy is refused.
     pub fn set_policy(&mut self, policy: Spec) -> Result<(), SpecError> {
-        self.queue.set_policy(policy)
+        self.queue.set_policy(policy, false)
     }
 }
 

@@ -208,14 +208,15 @@ impl<F: FrontEnd> DiskServer<F> {
         }
     }
 
-    /// Changes the policy of one queue, or of all. No request is dropped.
+    /// Changes the policy of one queue, or of all. No request is dropped. `keep_learned`: the policy before keeps what it has learned
+    /// until the front end goes, and this one goes on with what it had learned.
     ///
     /// # Errors
     /// There is no such queue, or the policy is refused.
-    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
+    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec, keep_learned: bool) -> Result<()> {
         self.device.check_policy(policy)?;
         for queue in self.chosen(queue)? {
-            let answer = queue.ask(|answer| Control::SetPolicy(policy.clone(), answer));
+            let answer = queue.ask(|answer| Control::SetPolicy(policy.clone(), keep_learned, answer));
             answer.context("the queue has ended")??;
         }
         Ok(())

@@ -111,7 +111,7 @@ fn start<F: FrontEnd>(
     let recorder = record.as_ref().map(|(_, (recorder, _))| recorder);
     // Opened while the process has all its rights: the image, and the io_urings, whose memory is pinned.
     let mut parts = DiskParts::<F>::open(&setup.disk, recorder)?;
-    for PolicyChange { queue, policy } in &setup.policies {
+    for PolicyChange { queue, policy, .. } in &setup.policies {
         // What cannot be applied must not keep the disk from being served.
         if let Err(error) = policy.parse().map_err(Into::into).and_then(|policy| parts.set_policy(*queue, &policy)) {
             warn!(disk = setup.disk.name(), "a policy that was set before is not set again: {policy}: {error:#}");
@@ -141,7 +141,9 @@ fn answer(disk: &DiskServer<impl FrontEnd>, request: Request) -> Result<Value> {
             disk.reset_stats();
             Ok(Value::Null)
         }
-        Request::SetPolicy(change) => disk.set_policy(change.queue, &change.policy.parse()?).map(|()| Value::Null),
+        Request::SetPolicy(change) => {
+            disk.set_policy(change.queue, &change.policy.parse()?, change.keep_learned).map(|()| Value::Null)
+        }
         Request::SetRunning(SliceChange { queue, running, until_ns }) => {
             let until = Instant::now() + Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
             disk.set_running(queue, RunReport { running, until }).map(|()| Value::Null)

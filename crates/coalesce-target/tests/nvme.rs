@@ -761,7 +761,7 @@ fn what_the_host_asks_for_outlives_a_change_of_policy_and_ends_with_a_reset() {
         assert_eq!(host.set_feature(8, FOUR), (0, 0));
         let mut counted = vec![round(host, &mut pair)];
         for policy in ["nvme:host=on", "nvme:thr=1,time=25500us", "nvme:host=on"] {
-            let set = |answer| Control::SetPolicy(policy.parse().unwrap(), answer);
+            let set = |answer| Control::SetPolicy(policy.parse().unwrap(), false, answer);
             host.queues[0].ask(set).unwrap().unwrap();
             counted.push(round(host, &mut pair));
         }
@@ -788,7 +788,7 @@ fn a_policy_changes_for_one_vector() {
         let (mut sq, _) = host.pair(64);
         host.submit(&mut sq, read(0, 1));
         let held = host.completed(0, 1).held;
-        let set = |answer| Control::SetPolicy("none".parse().unwrap(), answer);
+        let set = |answer| Control::SetPolicy("none".parse().unwrap(), false, answer);
         host.queues[0].ask(set).unwrap().unwrap();
         calm(host, 0)?;
         assert_eq!((held, host.interrupt(1), host.stats(0).policy.as_str()), (1, 1, "none"));

@@ -798,7 +798,7 @@ fn a_queue_that_drains_answers_questions() {
     host.set32(0x14, 0x0046_0000);
     let answer = host.queues[0].ask_later(Control::GetStats);
     assert_eq!(answer.recv_timeout(PATIENCE).unwrap().in_flight, 1);
-    let set = |answer| Control::SetPolicy("dim".parse().unwrap(), answer);
+    let set = |answer| Control::SetPolicy("dim".parse().unwrap(), false, answer);
     host.queues[0].ask_later(set).recv_timeout(PATIENCE).unwrap().unwrap();
     assert_eq!(host.queues[0].ask_later(Control::GetStats).recv_timeout(PATIENCE).unwrap().policy, "dim");
     assert_eq!(host.get32(0x1c) & 1, 1, "it still waits");

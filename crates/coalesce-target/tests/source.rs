@@ -364,7 +364,7 @@ fn what_is_said_about_a_guest_counts_for_nothing_when_its_time_is_over() {
 #[test]
 fn completions_are_delivered_near_the_end_of_a_time_slice() {
     let bench = that_holds();
-    let set = |answer| Control::SetPolicy(format!("{HOLDING},margin=100ms").parse().unwrap(), answer);
+    let set = |answer| Control::SetPolicy(format!("{HOLDING},margin=100ms").parse().unwrap(), false, answer);
     bench.queue.ask(set).unwrap().unwrap();
     let ends = || bench.queue.ask(Control::GetStats).unwrap().delivered.get("slice_end").copied();
     let start = Instant::now();

@@ -141,7 +141,7 @@ fn policy_changes_while_requests_are_in_flight_lose_nothing() {
                     break;
                 }
                 let queue = [None, Some(0), Some(1)][changes % 3];
-                served.disk.set_policy(queue, &policy.parse().unwrap()).unwrap();
+                served.disk.set_policy(queue, &policy.parse().unwrap(), changes % 2 == 1).unwrap();
                 changes += 1;
                 thread::sleep(Duration::from_micros(200));
             }

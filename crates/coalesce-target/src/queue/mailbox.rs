@@ -28,8 +28,8 @@ pub enum Control<S: Source> {
     Stop(Sender<Option<S::Position>>),
     /// [`Stop`](Self::Stop), then end the thread.
     End,
-    /// Change the policy.
-    SetPolicy(Spec, Sender<Result<(), SpecError>>),
+    /// Change the policy; whether the one before is to keep what it has learned, and this one is to go on with what it had.
+    SetPolicy(Spec, bool, Sender<Result<(), SpecError>>),
     /// Note whether the guest runs.
     SetRunning(RunReport, Sender<()>),
     /// Report the statistics.

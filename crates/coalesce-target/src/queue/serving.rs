@@ -2,6 +2,7 @@
 //! sleeps.
 
 use super::QueueConfig;
+use super::aside::Aside;
 use super::mailbox::{Change, Control, Inbox, Part, RunReport};
 use super::reactor::{Event, Reactor};
 use super::requests::{Finished, Requests, Slot};
@@ -36,6 +37,7 @@ pub(super) struct Queue<S: Source> {
     batch: Vec<usize>, // ids of requests just taken
     is_full_logged: bool,
     delivery: Delivery<S::Entry>,
+    aside: Aside,
     stats: DeviceStats,
     poll: AdaptivePoll,
     run_report: Option<RunReport>,
@@ -60,6 +62,7 @@ impl<S: Source> Queue<S> {
             batch: Vec::new(),
             is_full_logged: false,
             delivery: Delivery::new(config.policy.clone())?,
+            aside: Aside::default(),
             stats: DeviceStats::default(),
             poll: AdaptivePoll::new(config.poll_ns),
             run_report: None,
@@ -123,8 +126,8 @@ impl<S: Source> Queue<S> {
                 let _ = answer.send(self.stop());
             }
             Control::End => {}
-            Control::SetPolicy(spec, answer) => {
-                let _ = answer.send(self.set_policy(spec));
+            Control::SetPolicy(spec, keep_learned, answer) => {
+                let _ = answer.send(self.set_policy(spec, keep_learned));
             }
             Control::SetRunning(report, answer) => {
                 self.set_running(report);
@@ -144,9 +147,21 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    pub(super) fn set_policy(&mut self, spec: Spec) -> Result<(), SpecError> {
+    /// `keep_learned`: the policy before keeps what it has learned, and this one goes on with what it had learned.
+    pub(super) fn set_policy(&mut self, spec: Spec, keep_learned: bool) -> Result<(), SpecError> {
         let now = self.now();
-        let decided = self.delivery.reconfigure(self.state.completing(), now, spec)?;
+        if !keep_learned {
+            self.aside.clear();
+        } else if *self.delivery.policy().spec() == spec {
+            return Ok(());
+        } else if let Some(policy) = self.delivery.policy().set_aside(now) {
+            self.aside.keep(policy);
+        }
+        let ring = self.state.completing();
+        let decided = match self.aside.take(&spec) {
+            Some(policy) => self.delivery.resume(ring, now, policy),
+            None => self.delivery.reconfigure(ring, now, spec)?,
+        };
         self.policy_since = SystemTime::now();
         self.note_decided(now, decided.map(Some));
         self.apply_host_settings();
@@ -269,6 +284,7 @@ impl<S: Source> Queue<S> {
         }
         let now = self.now();
         self.delivery.forget(now);
+        self.aside.clear(); // the next source may have other requesters
         self.collect_counts();
         self.state.stop()
     }

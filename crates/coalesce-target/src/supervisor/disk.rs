@@ -132,13 +132,14 @@ impl Disk {
     }
 
     /// Changes the policy of one queue, or of all, for as long as the target runs. No request is dropped. Once the disk's
-    /// process has made the change, a process that follows it makes it, too.
+    /// process has made the change, a process that follows it makes it, too. `keep_learned`: see `DiskServer::set_policy`; what was
+    /// learned ends with the process.
     ///
     /// # Errors
     /// There is no such queue, the policy is refused, or the disk's process does not answer. The error says whether the
     /// change may still be made.
-    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec) -> Result<()> {
-        let change = PolicyChange { queue, policy: policy.to_string() };
+    pub fn set_policy(&self, queue: Option<usize>, policy: &Spec, keep_learned: bool) -> Result<()> {
+        let change = PolicyChange { queue, policy: policy.to_string(), keep_learned };
         let outcome = self.begin(Request::SetPolicy(change)).and_then(Pending::wait::<()>);
         self.named(outcome.map_err(|error| match error.downcast_ref::<Unanswered>() {
             Some(Unanswered::Late) => {
