@@ -1,7 +1,7 @@
 # The short commands. Each calls a script or cargo.
 
 help:
-	@echo "make demo   one disk under five policies in turn, natively and in Linux guests: tables, report.html; four minutes (QUICK=1: one)"
+	@echo "make demo   one disk under three policies in turn, on the host and in a Linux guest: a verdict, report.html; a minute (LONG=1: all, five)"
 	@echo "make check  what most changes need: format, clippy, tests and machine code of what decides, two minutes"
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
@@ -20,7 +20,7 @@ demo: toolchain
 	-guest/packages.sh
 	@command -v cc > /dev/null || guest/packages.sh build-essential
 	cargo build --locked --release --package coalesce-target --package coalesce-demo
-	target/release/coalesce-demo $(if $(QUICK),--quick)
+	target/release/coalesce-demo $(if $(LONG),--long)
 
 test: toolchain
 	scripts/test.sh

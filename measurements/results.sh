@@ -40,7 +40,7 @@ defs='
   def interval: "\(.median | ratio) (\(.low | ratio) to \(.high | ratio))";
   def again: if .exact then "\(.control.median | ratio) exact" elif .control == null then "–" else .control | interval end;
   def number($place; $job; $name): .[$place].jobs[] | select(.jobname == $job) | .metrics[] | select(.name == $name);
-  def told: if .verdict | startswith("too") then .verdict elif .exact then "\(.ratio.median | ratio) exact" elif .verdict == "differs" then "**\(.ratio | interval)**" else .ratio | interval end;
+  def told: if .ratio == null then .verdict elif .exact then "\(.ratio.median | ratio) exact" elif .verdict == "differs" then "**\(.ratio | interval)**" else .ratio | interval end;
 '
 # What a policy is worth: 32 reads in flight in a run with many policies, and one read at a time in `make demo`.
 jq -r --slurpfile alone measurements/runs/1-demo.json "$defs"'
@@ -65,7 +65,7 @@ done > "$work/results.md"
   printf 'Runs on a busy machine ([their tables](tables.md)):\n\n'
   jq -r "$defs"'
     [.native, .guest, .counted, .nvme | values | .jobs[]? | .metrics[] | .policies[] | .verdict] as $verdicts
-    | "- \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference, \([$verdicts[] | select(startswith("too"))] | length) are too noisy. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' measurements/runs/*-busy.json
+    | "- \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' measurements/runs/*-busy.json
   echo
 } >> "$work/results.md"
 for run in measurements/runs/*.json; do

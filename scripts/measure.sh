@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 guest() {
   cargo build --quiet --locked --release --package coalesce-target --package coalesce-demo
   for direct in '' --direct; do
-    "${CARGO_TARGET_DIR:-target}/release/coalesce-demo" --no-native --no-nvme --policies none,auto --seconds "$each" \
+    "${CARGO_TARGET_DIR:-target}/release/coalesce-demo" --places guest,counted --policies none,auto --seconds "$each" \
       --jobs depth1,depth8,depth32,mixed,batch4,fsync,sqlite --image-dir "${IMAGES:-$work}" $direct --out "$work/report.html" --json "$work/report.json"
   done
 }

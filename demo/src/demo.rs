@@ -4,10 +4,10 @@ use coalesce_demo::machine::Machine;
 use coalesce_demo::paired::{CLAIMS, ERROR};
 use serde_json::{Value, json};
 
-use crate::headline::headline;
 use crate::options::Options;
 use crate::place::Place;
 use crate::results::{Noise, Section};
+use crate::summary::Summary;
 
 /// What was measured, where, and how.
 #[derive(Debug)]
@@ -44,14 +44,14 @@ impl Demo {
         self.sections().iter().any(|(_, section)| section.failed)
     }
 
-    /// The machine's noise.
+    /// How much the machine differs from itself.
     pub fn noise(&self) -> Noise {
         Noise::of(self.sections().iter().map(|(_, section)| *section))
     }
 
-    /// The lines that come first.
-    pub fn headline(&self) -> Vec<String> {
-        headline(&self.sections(), &self.options.policies, &self.noise())
+    /// What comes first.
+    pub fn summary(&self) -> Summary<'_> {
+        Summary::new(&self.sections(), &self.options.policies, &self.noise(), self.options.seconds)
     }
 
     /// Everything, for programs.
@@ -69,7 +69,7 @@ impl Demo {
             "seed": self.options.seed,
             "image_bytes": self.options.image_size.0,
             "direct": self.options.direct,
-            "headline": self.headline(),
+            "headline": self.summary().lines(),
             "noise": self.noise().json(),
             // Runs without it have intervals of a sign test that share an error of 5 % among all numbers.
             "statistics": { "intervals": "signed rank", "claims": CLAIMS, "error_of_all_claims": ERROR, "error_of_each_other": ERROR },

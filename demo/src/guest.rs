@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use crate::probe::Client;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
 use crate::results::{Measured, Section};
+use crate::taken::Taken;
 use crate::target::{Target, last_line};
 
 /// Booting under emulation and making a file system take no longer, even on a busy machine.
@@ -122,6 +124,9 @@ struct Guest {
     pid_file: PathBuf,
     /// A byte for each round of the guest's loop.
     rounds: PathBuf,
+    /// The socket of a serial line on which the guest counts the interrupts that it takes.
+    line: PathBuf,
+    taken: Option<Rc<Taken>>,
     about: String,
 }
 
@@ -135,6 +140,7 @@ impl Guest {
     ) -> Result<Self> {
         let file = |what: &str| target.work_dir().join(format!("{}.{what}", place.name()));
         let (fifo, log, pid_file, rounds) = (file("input"), file("log"), file("pid"), file("rounds"));
+        let line = file("taken");
         mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).context("a pipe to the guest")?;
         // For reading as well: it then opens without a reader.
         let input = OpenOptions::new().read(true).write(true).open(&fifo).context("a pipe to the guest")?;
@@ -143,9 +149,10 @@ impl Guest {
         let protocol = if place == Place::Nvme { "nvme:" } else { "" };
         let mut command = Command::new(kit("run-guest.sh"));
         command.arg("demo").arg(format!("{protocol}{}", target.socket(place.name()).display()));
-        command.arg(format!("LOADS={}", names.join(","))).arg("--").arg("-pidfile").arg(&pid_file);
+        command.arg(format!("LOADS={}", names.join(","))).arg("TAKEN=ttyS1").arg("--").arg("-pidfile").arg(&pid_file);
         command.args(["-name", "guest,debug-threads=on"]); // for the probe to know the CPUs
         command.arg("-debugcon").arg(format!("file:{}", rounds.display()));
+        command.arg("-serial").arg(format!("unix:{},server=on,wait=off", line.display()));
         if place == Place::Counted {
             let plugin = target.work_dir().join("count.so");
             command.arg("-plugin").arg(format!("{},socket={}", plugin.display(), target.counter().display()));
@@ -164,7 +171,7 @@ impl Guest {
                 }
             }
         });
-        Ok(Self { group, lines, input, log, pid_file, rounds, about: String::new() })
+        Ok(Self { group, lines, input, log, pid_file, rounds, line, taken: None, about: String::new() })
     }
 
     /// Waits for a line that begins so, and returns the rest of it.
@@ -210,7 +217,11 @@ impl Guest {
         let pid = fs::read_to_string(&self.pid_file).context("QEMU's process")?;
         let process = Pid::from_raw(pid.trim().parse().context("QEMU's process")?);
         let computed = (job == Job::Compute).then(|| Rounds::File(self.rounds.clone()));
-        let served = (target, place, Client { process, computed });
+        let taken = match &self.taken {
+            Some(taken) => taken.clone(),
+            None => self.taken.insert(Rc::new(Taken::connect(&self.line)?)).clone(),
+        };
+        let served = (target, place, Client { process, computed, taken: Some(taken) });
         let lines = &self.lines;
         let is_alive = || match lines.try_recv() {
             Ok(line) if line.starts_with("GUEST-INFO") => Ok(()),

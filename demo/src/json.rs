@@ -27,7 +27,6 @@ pub fn of_others<'a>(
         let verdict = match verdict {
             Verdict::Differs(_) => "differs",
             Verdict::CannotTell(_) => "cannot tell",
-            Verdict::TooNoisy => "too noisy",
             Verdict::TooFew => "too few turns",
         };
         let exact = ratio.is_some_and(|ratio| is_exact(&ratio));

@@ -1,4 +1,4 @@
-//! What the demonstration and `coalesce-compare` share: how noisy turns are compared, and shown.
+//! What the demonstration and `coalesce-compare` share: how turns are compared, and shown.
 
 #![forbid(unsafe_code)]
 

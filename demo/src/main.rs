@@ -2,7 +2,7 @@
 //!
 //! The order of things is in [`execute`]. What is run is in `jobs`, by whom in `native` and `guest`, how it is counted in `probe`,
 //! in which turns in `measure`, what is made of it in `results`, which numbers are
-//! claims in `claims`, how it is shown in `headline`, `job_table` and `report`.
+//! claims in `claims`, how it is shown in `summary`, `job_table` and `report`.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,6 @@ mod compute;
 mod counts;
 mod demo;
 mod guest;
-mod headline;
 mod job_table;
 mod jobs;
 mod measure;
@@ -26,7 +25,8 @@ mod progress;
 mod regime;
 mod report;
 mod results;
-
+mod summary;
+mod taken;
 mod target;
 
 use std::fmt::Display;
@@ -81,36 +81,15 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     }
     let images = options.image_dir.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::look(&images); // before the load average is our own
-    let places = options.places();
-    let target = Target::start(options, &places, stop)?;
-    for policy in options.policies.0.iter().filter(|policy| policy.label != policy.text) {
-        say(format_args!("{} is {}", policy.label, policy.text))?;
-    }
-    let run = |place: Place, option: &str| {
-        let section = match place {
-            _ if !places.contains(&place) => Section::left_out(option),
-            Place::Native => native::run(options, &target, stop)?,
-            Place::Guest | Place::Counted | Place::Nvme => guest::run(options, place, &target, stop)?,
-        };
-        show(place, &section)?;
-        anyhow::Ok(section)
+    let target = Target::start(options, stop)?;
+    let run = |place: Place| match place {
+        _ if !options.places.contains(&place) => Ok(Section::default()),
+        Place::Native => native::run(options, &target, stop),
+        Place::Guest | Place::Counted | Place::Nvme => guest::run(options, place, &target, stop),
     };
-    let native = run(Place::Native, "--no-native")?;
-    let guest = run(Place::Guest, "--no-guest")?;
-    let counted = run(Place::Counted, if options.no_guest { "--no-guest" } else { "--no-count" })?;
-    let nvme = run(Place::Nvme, if options.no_guest { "--no-guest" } else { "--no-nvme" })?;
+    let (native, guest) = (run(Place::Native)?, run(Place::Guest)?);
+    let (counted, nvme) = (run(Place::Counted)?, run(Place::Nvme)?);
     let demo = Demo { machine, options: options.clone(), command: command_line(), native, guest, counted, nvme };
-    for line in demo.headline() {
-        say(format_args!("* {line}"))?;
-    }
-    let noise = demo.noise();
-    say(format_args!(
-        "Controls: {} of {} comparisons of {} with itself have 1 in their interval; {} turns were repeated.",
-        noise.controls.1,
-        noise.controls.0,
-        options.policies.baseline().label,
-        noise.repeats
-    ))?;
 
     let json = serde_json::to_string(&demo.json())? + "\n";
     for (path, text) in [(&options.out, report::page(&demo)), (&options.json, json)] {
@@ -123,33 +102,17 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
         }
     }
     target.finish()?;
-    let (out, json, seconds) = (options.out.display(), options.json.display(), begin.elapsed().as_secs());
-    say(format_args!("\n{out} (open it in a browser) and {json} after {seconds} s\n{NEXT}"))?;
-    Ok(demo.failed())
-}
-
-const NEXT: &str = "
-Next:
-  --seconds 60                             narrower intervals
-  --turn 1                                 policies that had time to learn
-  --jobs mixed,batch4,fsync,depth8         other loads
-  --policies none,vic --frontier vic:cif_threshold=8,vic:cif_threshold=2   more points for the picture
-  --image-dir /mnt/nvme --direct           a real disk, without the page cache
-  coalesce-sim run crates/coalesce-sim/plans/mixed.toml    devices that this machine does not have";
-
-fn show(place: Place, section: &Section) -> Result<()> {
-    let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    say(format_args!("\n== {}", place.title()))?;
-    for measured in &section.jobs {
-        let (job, blocks) = (measured.job, measured.blocks.len());
-        say(format_args!("\n{}: {}; {blocks} blocks; {}", job.name(), job.about(), measured.regime()))?;
-        say(measured.smallest_effects())?;
-        say(job_table::table(measured, false).text(styled).trim_end())?;
-    }
-    if let Some(notice) = &section.notice {
+    for notice in demo.sections().iter().filter_map(|(_, section)| section.notice.as_ref()) {
         say(notice)?;
     }
-    Ok(())
+    let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    say(demo.summary().text(styled))?;
+    let (out, json, seconds) = (options.out.display(), options.json.display(), begin.elapsed().as_secs());
+    say(format_args!("{out} (open it in a browser) and {json}, after {seconds} s"))?;
+    if !options.long {
+        say("More policies, loads and places: make demo LONG=1; other options: coalesce-demo --help")?;
+    }
+    Ok(demo.failed())
 }
 
 /// Like `println!`, which would panic when nobody reads, and leave the children behind.

@@ -15,13 +15,13 @@ use crate::policies::Policy;
 use crate::probe::{Client, Probe};
 use crate::process::Stop;
 use crate::progress::Progress;
-use crate::results::{self, Measured};
+use crate::results::{self, Learned, Measured};
 use crate::target::Target;
 
 /// Not measured, after each change of the policy.
-const SETTLE: Duration = Duration::from_millis(50);
-/// The same for a latency budget in a guest, for a part of its first trials.
-const SETTLE_BUDGET: Duration = Duration::from_millis(200);
+pub const SETTLE: Duration = Duration::from_millis(50);
+/// The time in which a policy learns is looked at so often.
+const LOOKS: u32 = 30;
 /// A load that does nothing for so long has failed.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Where the machine is too slow for the blocks of the first look, a job ends after this multiple of its length.
@@ -40,10 +40,19 @@ pub fn measure_job(
     begun(&probe, stop, &mut is_alive)?;
     let compared = options.policies_at(place, job);
     let policies = compared.with_control();
-    let (begin, length) = (Instant::now(), options.seconds * job.length() * place.length());
     let turn_length = Duration::from_secs_f64(options.turn * job.turn_length() * place.turn_length());
-    let of_block: Duration =
-        policies.iter().map(|policy| Ok(settle(policy, place)? + turn_length)).sum::<Result<_>>()?;
+    target.set_policy(disk, policies[0], false)?; // what was learned under another load is forgotten
+    let mut learned = Vec::new();
+    for policy in &compared.0 {
+        if learns(policy)? {
+            progress.at(0.0, &format!("{} {} learns", job.name(), policy.label));
+            target.set_policy(disk, policies[0], true)?; // or it would go on with the account of another budget
+            target.set_policy(disk, policy, true)?;
+            learned.push(learn(policy, place.learning(), &probe, stop, &mut is_alive)?);
+        }
+    }
+    let (begin, length) = (Instant::now(), options.seconds * job.length() * place.length());
+    let of_block: Duration = policies.iter().map(|policy| Ok(settle(policy)? + turn_length)).sum::<Result<_>>()?;
     let fit = (length / of_block.as_secs_f64()) as usize;
     let plan = Plan::of_page(policies.len(), fit, options.seed);
     let mut blocks = 0;
@@ -51,8 +60,8 @@ pub fn measure_job(
         stop.check()?;
         is_alive()?;
         let policy = policies[variant];
-        target.set_policy(disk, policy)?;
-        std::thread::sleep(settle(policy, place)?);
+        target.set_policy(disk, policy, true)?;
+        std::thread::sleep(settle(policy)?);
         probe.turn(turn_length)
     };
     let late = || {
@@ -63,7 +72,7 @@ pub fn measure_job(
     };
     let enough = |blocks: &[Block<Counts>]| results::are_narrow(job, place, blocks, &plan);
     let blocks = measure(&plan, turn, late, enough)?;
-    Ok(Measured { place, job, policies: compared, blocks, plan })
+    Ok(Measured { place, job, policies: compared, learned, blocks, plan })
 }
 
 /// Waits until the load has begun.
@@ -80,12 +89,36 @@ fn begun(probe: &Probe, stop: &Stop, is_alive: &mut impl FnMut() -> Result<()>) 
     Ok(())
 }
 
+/// A policy begins, and has some time before it is measured.
+fn learn(
+    policy: &Policy,
+    length: Duration,
+    probe: &Probe,
+    stop: &Stop,
+    is_alive: &mut impl FnMut() -> Result<()>,
+) -> Result<Learned> {
+    let mut stretches = Vec::new();
+    for _ in 0..LOOKS {
+        stop.check()?;
+        is_alive()?;
+        stretches.push(probe.counts_in(length / LOOKS)?);
+    }
+    Ok(Learned { label: policy.label.clone(), stretches })
+}
+
+fn spec(policy: &Policy) -> Result<Spec> {
+    policy.text.parse().with_context(|| policy.text.clone())
+}
+
+/// Whether it finds out in seconds what pays, and keeps that between its turns.
+fn learns(policy: &Policy) -> Result<bool> {
+    Ok(matches!(spec(policy)?, Spec::Auto(_)))
+}
+
 /// vIC has no rate to go by before the end of its first epoch.
-fn settle(policy: &Policy, place: Place) -> Result<Duration> {
-    let spec: Spec = policy.text.parse().with_context(|| policy.text.clone())?;
-    Ok(match spec {
+fn settle(policy: &Policy) -> Result<Duration> {
+    Ok(match spec(policy)? {
         Spec::Vic(params) => SETTLE + Duration::from_nanos(params.epoch_ns),
-        Spec::Budget(_) if place != Place::Native => SETTLE_BUDGET,
         _ => SETTLE,
     })
 }

@@ -39,8 +39,10 @@ impl Metric {
 /// Which number of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Interrupts per completion.
+    /// Interrupts per completion that the target sends.
     Interrupts,
+    /// Those that the guest takes.
+    Taken,
     /// Interrupts per unit of the job's first rate.
     InterruptsPerUnit,
     /// System calls of the target per completion.
@@ -69,6 +71,7 @@ impl What {
         let work = |n: usize| job.rates().get(n).map_or(0, |rate| (rate.of)(counts));
         match self {
             Self::Interrupts => per_io(counts.interrupts),
+            Self::Taken => counts.taken.map_or(f64::NAN, per_io),
             Self::InterruptsPerUnit => per(counts.interrupts, work(0)),
             Self::SystemCalls => per_io(counts.system_calls),
             Self::ContextSwitches => per_io(counts.context_switches),
@@ -82,7 +85,7 @@ impl What {
     }
 }
 
-/// The numbers of a job, counts first.
+/// The numbers of a job: what matters most first.
 pub fn metrics(job: Job, place: Place) -> Vec<Metric> {
     let (count, time) =
         (|name, what| Metric { name, kind: Kind::Count, what }, |name, what| Metric { name, kind: Kind::Time, what });
@@ -92,15 +95,21 @@ pub fn metrics(job: Job, place: Place) -> Vec<Metric> {
         metrics.push(count("of interrupts", What::InterruptInstructions));
         return metrics;
     }
+    if place != Place::Native {
+        metrics.push(count("taken/IO", What::Taken));
+    }
     if job == Job::Sqlite {
         metrics.push(count("interrupts/transaction", What::InterruptsPerUnit));
     }
+    if !has_loop_inside(job, place) {
+        metrics.push(time("CPU µs/IO", What::Cpu));
+    }
+    metrics.extend(job.rates().iter().enumerate().map(|(n, rate)| time(rate.name, What::Rate(n))));
     metrics.extend([count("system calls/IO", What::SystemCalls), count("context switches/IO", What::ContextSwitches)]);
     if !has_loop_inside(job, place) {
-        metrics.extend([time("CPU µs/IO", What::Cpu), time("client", What::ClientCpu)]);
+        metrics.push(time("client", What::ClientCpu));
     }
     metrics.push(time("target", What::TargetCpu));
-    metrics.extend(job.rates().iter().enumerate().map(|(n, rate)| time(rate.name, What::Rate(n))));
     metrics
 }
 

@@ -39,7 +39,7 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Secti
         };
         let loop_beside = (job == Job::Compute).then(|| Computation::beside(pid)).transpose()?;
         let computed = loop_beside.as_ref().map(Computation::rounds);
-        let served = (target, Place::Native, Client { process: pid, computed });
+        let served = (target, Place::Native, Client { process: pid, computed, taken: None });
         measure_job((job, options), served, stop, &progress, is_alive).with_context(|| format!("native {}", job.name()))
     });
     Ok(Section { jobs: measured.collect::<Result<_>>()?, ..Section::default() })

@@ -1,4 +1,4 @@
-//! Compares variants of one thing on a noisy machine.
+//! Compares variants of one thing on a machine that also does other things.
 //!
 //! A *turn* runs one variant for a short time. A *block* has one turn of each variant, in random order. Variant 0 is the
 //! baseline and variant 1 the baseline again: the *control*. What counts is the ratio of two turns of one block.

@@ -20,6 +20,16 @@ impl Policy {
     fn name(&self) -> &str {
         self.text.split(':').next().unwrap_or_default()
     }
+
+    /// Whether it is a number and a time and nothing else, as NVMe's Feature 08h.
+    pub fn is_timer(&self) -> bool {
+        self.name() == "nvme"
+    }
+
+    /// What it is called before everything is explained.
+    pub fn title(&self) -> String {
+        if self.is_timer() { self.label.replacen("nvme", "fixed timer", 1) } else { self.label.clone() }
+    }
 }
 
 /// The policies that are compared, in order.

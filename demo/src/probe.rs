@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -14,6 +15,7 @@ use nix::unistd::Pid;
 use crate::compute::Rounds;
 use crate::counts::Counts;
 use crate::place::Place;
+use crate::taken::Taken;
 use crate::target::Target;
 
 /// Seconds without a completion after which a turn ends nevertheless.
@@ -26,6 +28,8 @@ pub struct Client {
     pub process: Pid,
     /// What a loop beside it has computed.
     pub computed: Option<Rounds>,
+    /// What a guest has taken.
+    pub taken: Option<Rc<Taken>>,
 }
 
 /// Looks at a disk and at its client.
@@ -75,6 +79,8 @@ impl<'a> Probe<'a> {
             interrupt_instructions,
             client_cpu_ns: cpu_ns(self.client.process)?,
             target_cpu_ns: cpu_ns(self.server)?,
+            // Last, as it takes the longest.
+            taken: self.client.taken.as_ref().map(|taken| taken.count()).transpose()?,
             ..Counts::default()
         })
     }
@@ -82,6 +88,13 @@ impl<'a> Probe<'a> {
     /// Requests that completed so far.
     pub fn completions(&self) -> Result<u64> {
         Ok(self.now()?.completions)
+    }
+
+    /// What happens in this time, without what is counted by thread.
+    pub fn counts_in(&self, length: Duration) -> Result<Counts> {
+        let before = self.now()?;
+        std::thread::sleep(length);
+        Ok(self.now()?.since(&before))
     }
 
     /// What happens in a turn of this length, or until something completes: a busy machine may stop a guest for longer than a

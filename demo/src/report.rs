@@ -4,47 +4,44 @@ pub mod figure;
 
 use coalesce_charts::html::{self, escape};
 use coalesce_charts::{CSS, chart};
+use coalesce_demo::table::number;
 use coalesce_policy::Spec;
 
 use crate::claims;
 use crate::demo::Demo;
 use crate::job_table::table;
 use crate::jobs::Job;
+use crate::metric::What;
 use crate::place::Place;
 use crate::results::{Measured, Noise, Section};
+use crate::summary::Summary;
 
 const HOW_TO_READ: &str = include_str!("report/how_to_read.html");
 
 const LEAD: &str = "Each time a storage device completes a request it must decide whether to interrupt its host now or to \
-                    wait for more completions. This page shows what that decision saves, and what it costs, when it is made \
-                    in different ways for the same load on the same disk.";
+                    wait for more completions. Here different ways to decide took turns on the same disk under the same load.";
 
-/// Two panels beside each other belong together; tables have many columns.
-const CSS_PAGE: &str = "\
-.headline { padding-left: 1.2rem; font-size: 1.08rem } .headline li { max-width: 56rem; margin: .5rem 0 }
-@media (min-width: 40rem) { .panels { grid-template-columns: repeat(2, minmax(0, 460px)); gap: 1.8rem 4rem } }
-table { font-size: .78rem } th, td { padding: .2rem .4rem } .wide { margin-bottom: .4rem }
-.below { color: var(--muted); font-size: .9rem; margin: 0 0 1.6rem; max-width: none }
-@media print { .wide { break-inside: avoid; break-after: avoid } table { font-size: 6.5pt } th, td { padding: .15rem .25rem } }
-";
+const CSS_PAGE: &str = include_str!("report/page.css");
 
-/// The whole page.
+/// The whole page: what matters, and behind "more" all the rest.
 pub fn page(demo: &Demo) -> String {
     let parts: String = demo.sections().iter().map(|(place, section)| part(demo, *place, section)).collect();
-    let nav =
-        demo.sections().map(|(place, _)| format!("<a href=\"#{}\">{}</a> ", place.name(), place.title())).concat();
+    let measured = demo.sections().into_iter().filter(|(_, section)| !section.jobs.is_empty());
+    let nav: String =
+        measured.map(|(place, _)| format!("<a href=\"#{}\">{}</a> ", place.name(), place.title())).collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>Interrupt coalescing: {}</title>\n\
-         <style>\n{CSS}{CSS_PAGE}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>Interrupt coalescing, measured</h1>\n<p class=\"lead\">{LEAD}</p>\n</header>\n{}\
-         <nav><a href=\"#price\">What is saved</a> {nav}<a href=\"#read\">How to read this</a> <a href=\"#repeat\">Repeat it</a></nav>\n\
-         {}{parts}{}{}{}{}{}</main>\n</body>\n</html>\n",
+         <style>\n{CSS}{CSS_PAGE}</style>\n</head>\n<body>\n<main>\n{}\
+         <details id=\"more\">\n<summary>More: every number, how it was measured, how to repeat it</summary>\n\
+         <nav><a href=\"#learning\">Learning</a> <a href=\"#price\">What is saved</a> {nav}<a href=\"#machine\">The machine</a> \
+         <a href=\"#read\">How to read this</a> <a href=\"#repeat\">Repeat it</a></nav>\n\
+         {}{}{parts}{}{}{}{}</details>\n</main>\n</body>\n</html>\n",
         escape(&demo.machine.date),
-        headline(demo),
-        figure::lead(demo),
-        figure::others(demo),
+        fold(demo),
+        figure::learning(demo),
+        figure::prices(demo),
         policies(demo),
         machine(demo),
         how_to_read(demo),
@@ -52,21 +49,101 @@ pub fn page(demo: &Demo) -> String {
     )
 }
 
+/// A sentence, nine numbers, a picture.
+fn fold(demo: &Demo) -> String {
+    let summary = demo.summary();
+    let notices: String =
+        demo.sections().iter().filter_map(|(_, section)| section.notice.as_deref()).map(html::notice).collect();
+    let notes: String = [summary.taken(), summary.needs()]
+        .into_iter()
+        .flatten()
+        .map(|note| format!("<p>{}</p>\n", text(&note)))
+        .collect();
+    let machine = &demo.machine;
+    let accelerator =
+        demo.sections().iter().find(|(_, section)| !section.about.is_empty()).map(|(_, section)| &section.about);
+    let of_guest = accelerator.map_or_else(String::new, |about| format!("; {about}"));
+    format!(
+        "<header>\n<h1>Interrupt coalescing on this machine</h1>\n<p class=\"lead\">{}</p>\n</header>\n{notices}\
+         <div class=\"fold\">\n<div>\n{}<p class=\"muted\">{LEAD} {}, {} CPUs{}; {}; load {}.</p>\n</div>\n<div>\n{}{notes}</div>\n</div>\n",
+        text(&summary.sentence()),
+        nine(&summary),
+        escape(&machine.cpu),
+        machine.cores,
+        escape(&of_guest),
+        escape(&machine.date),
+        escape(&machine.load),
+        figure::first(&summary),
+    )
+}
+
+/// Text in which numbers stay with their units.
+fn text(text: &str) -> String {
+    escape(text).replace(" %", "&nbsp;%")
+}
+
+/// The reads per second of each load under each policy; below them, small, what they cost.
+fn nine(summary: &Summary<'_>) -> String {
+    if summary.rows.is_empty() {
+        return String::new();
+    }
+    let (baseline, others) = summary.columns();
+    let others: Vec<_> = others.collect();
+    let head =
+        |title: &str, small: &str| format!("<th scope=\"col\">{}<small>{}</small></th>", escape(title), escape(small));
+    let heads: String = others
+        .iter()
+        .map(|(_, policy)| head(&policy.title(), if policy.is_timer() { policy.text.as_str() } else { "" }))
+        .collect();
+    let mut html = format!(
+        "<table class=\"nine\">\n<thead><tr><th scope=\"col\">Reads per second</th>{}{heads}</tr></thead>\n<tbody>\n",
+        head(&baseline.label, if baseline.text == "none" { "interrupts each time" } else { "" })
+    );
+    for row in &summary.rows {
+        let median = |what| number(row.measured.median(0, what));
+        let taken = if row.interrupts() == What::Taken { "interrupts taken" } else { "interrupts" };
+        html += &format!(
+            "<tr><th scope=\"row\">{}<small>{}</small></th><td><b>{}</b><small>{} {taken} for each, {}&nbsp;µs of CPU</small></td>",
+            capital(row.load),
+            row.place(),
+            median(What::Rate(0)),
+            median(row.interrupts()),
+            median(What::Cpu),
+        );
+        for (nth, _) in &others {
+            let [reads, interrupts, cpu] =
+                [What::Rate(0), row.interrupts(), What::Cpu].map(|what| row.change(*nth, what));
+            let small = |text: String, is_told| {
+                format!("<small{}>{text}</small>", if is_told { "" } else { " class=\"grey\"" })
+            };
+            html += &format!(
+                "<td><b{}>{}</b>{}{}{}</td>",
+                if reads.is_told { "" } else { " class=\"grey\"" },
+                text(&reads.text),
+                small(text(&reads.range), reads.is_told),
+                small(format!("{taken}: {}", text(&interrupts.text)), interrupts.is_told),
+                small(format!("CPU: {}", text(&cpu.text)), cpu.is_told),
+            );
+        }
+        html += "</tr>\n";
+    }
+    html + "</tbody>\n</table>\n"
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 fn how_to_read(demo: &Demo) -> String {
     let judged = demo.options.policies.judged().map_or("no policy", |(_, policy)| &policy.label);
     HOW_TO_READ.replace("CLAIMED", claims::ABOUT).replace("JUDGED", &escape(judged))
 }
 
-fn headline(demo: &Demo) -> String {
-    let lines: String =
-        demo.headline().iter().map(|line| format!("<li>{}</li>\n", escape(line).replace(" %", "&nbsp;%"))).collect();
-    format!("<ul class=\"headline\">\n{lines}</ul>\n")
-}
-
 fn machine(demo: &Demo) -> String {
     let m = &demo.machine;
     let cache = if demo.options.direct { "direct I/O" } else { "through the page cache" };
-    let Noise { lost, repeats, waited, controls: (controls, hold), .. } = demo.noise();
+    let Noise { rate, lost, repeats, waited, controls: (controls, hold) } = demo.noise();
     let waited = waited.map_or_else(
         || "not known (no schedstat)".into(),
         |waited| format!("{:.1} % of the time that they could run", waited * 100.0),
@@ -75,6 +152,7 @@ fn machine(demo: &Demo) -> String {
         ("Processor", format!("{}, {} CPUs", m.cpu, m.cores)),
         ("System", m.kernel.clone()),
         ("Load at the start", m.load.clone()),
+        ("Two turns of the same thing", format!("differ half of the time by more than {:.1} % in speed", rate * 100.0)),
         ("Taken by others", format!("{:.1} % of the CPU time; {repeats} turns repeated for it", lost * 100.0)),
         ("Client and disk waited for a CPU", waited),
         ("Controls", format!("{hold} of {controls} comparisons of a policy with itself have 1 in their interval")),
@@ -115,9 +193,9 @@ fn policies(demo: &Demo) -> String {
 }
 
 fn part(demo: &Demo, place: Place, section: &Section) -> String {
-    let mut html = format!("<section id=\"{}\">\n<h2>{}</h2>\n", place.name(), place.title());
-    html += &section.notice.as_deref().map(html::notice).unwrap_or_default();
+    let mut html = String::new();
     if !section.jobs.is_empty() {
+        html += &format!("<section id=\"{}\">\n<h2>{}</h2>\n", place.name(), place.title());
         html += &format!("<p>{}</p>\n", place.about());
         if !section.about.is_empty() {
             html += &format!("<p class=\"muted\">{}</p>\n", escape(&section.about));
@@ -129,15 +207,17 @@ fn part(demo: &Demo, place: Place, section: &Section) -> String {
             escape(&demo.options.policies.baseline().label)
         );
         html += &section.jobs.iter().map(job_table).collect::<String>();
+        html += "</section>\n";
     }
-    html + "</section>\n"
+    html
 }
 
 fn job_table(measured: &Measured) -> String {
-    let shown = table(measured, true);
+    let shown = table(measured);
     let heads: Vec<_> = shown.heads.iter().map(String::as_str).collect();
     let (table, regime) = (html::table(&caption(measured), &heads, 1..heads.len(), &[shown.lines]), measured.regime());
-    format!("{table}<p class=\"below\">{}; {}</p>\n", escape(&regime.to_string()), escape(&measured.smallest_effects()))
+    let below = format!("{regime}; {}; {}", measured.smallest_effects(), measured.turns());
+    format!("{table}<p class=\"below\">{}</p>\n", text(&below))
 }
 
 /// One line that says what a table shows.

@@ -2,11 +2,12 @@
 
 use coalesce_demo::json::{of_baseline, of_others};
 use coalesce_demo::paired::{Block, Comparison, Interval, Plan, Verdict, compare};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::claims::{error_of, is_claim};
 use crate::counts::Counts;
 use crate::jobs::Job;
+use crate::measure::SETTLE;
 use crate::metric::{Kind, What, has_loop_inside, metrics};
 use crate::place::Place;
 use crate::policies::Policies;
@@ -21,10 +22,28 @@ pub struct Measured {
     pub job: Job,
     /// The policies.
     pub policies: Policies,
+    /// What policies that learn did before the first turn.
+    pub learned: Vec<Learned>,
     /// A turn of each variant: the baseline, the baseline again, the other policies.
     pub blocks: Vec<Block<Counts>>,
     /// In which order, and how often it was looked at.
     pub plan: Plan,
+}
+
+/// What a policy that learns did from its beginning on, before it was measured.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    /// Its label.
+    pub label: String,
+    /// One after the other, without what is counted by thread.
+    pub stretches: Vec<Counts>,
+}
+
+impl Learned {
+    /// How long that was.
+    pub fn seconds(&self) -> f64 {
+        self.stretches.iter().map(|counts| counts.seconds).sum()
+    }
 }
 
 /// What must be known well for a measurement to end before its time.
@@ -59,10 +78,46 @@ impl Measured {
         is_claim(self.place, self.job, what)
     }
 
-    /// The median over the baseline's turns.
-    pub fn baseline(&self, what: What) -> f64 {
-        let all: Vec<_> = values(self.job, &self.blocks, what).iter().map(|block| block[0]).collect();
+    /// The median over the turns of a variant.
+    pub fn median(&self, variant: usize, what: What) -> f64 {
+        let all: Vec<_> = values(self.job, &self.blocks, what).iter().map(|block| block[variant]).collect();
         Interval::of_median(&all, 1.0).map_or(f64::NAN, |interval| interval.median)
+    }
+
+    /// Interrupts that the target sent per I/O, by the seconds that a policy was in force since it began anew: at the end of each
+    /// stretch in which it learned, and of each turn.
+    pub fn in_force(&self, variant: usize) -> Vec<(f64, f64)> {
+        let policies = self.policies.with_control();
+        let learned = self.learned.iter().find(|learned| learned.label == policies[variant].label);
+        let learned = learned.into_iter().flat_map(|learned| &learned.stretches).map(|counts| (0.0, counts));
+        let turns = self.blocks.iter().map(|block| (SETTLE.as_secs_f64(), &block[variant].value));
+        let mut seconds = 0.0;
+        let point = |(before, counts): (f64, &Counts)| {
+            seconds += before + counts.seconds;
+            (seconds, What::Interrupts.of(self.job, counts))
+        };
+        learned.chain(turns).map(point).filter(|(_, value)| value.is_finite()).collect()
+    }
+
+    /// When a turn is measured, and what a policy had learned by then.
+    pub fn turns(&self) -> String {
+        let lengths: Vec<_> = self.blocks.iter().flatten().map(|turn| turn.value.seconds).collect();
+        let length = Interval::of_median(&lengths, 1.0).map_or(f64::NAN, |interval| interval.median);
+        let mut text = format!(
+            "each turn from {} ms after the change of policy on, for {:.0} ms",
+            SETTLE.as_millis(),
+            length * 1e3
+        );
+        for learned in &self.learned {
+            let turns = self.blocks.len() as f64 * (SETTLE.as_secs_f64() + length);
+            text += &format!(
+                "; {} had {:.1} s before its first turn, keeps what it learns between its turns, and had {:.1} s in the end",
+                learned.label,
+                learned.seconds(),
+                learned.seconds() + turns
+            );
+        }
+        text
     }
 
     /// The smallest effects that could be seen: "smallest effect seen: reads/s 20 %, CPU µs/IO a factor of 2.3".
@@ -112,7 +167,7 @@ impl Measured {
     fn json(&self) -> Value {
         let rows = metrics(self.job, self.place).into_iter().map(|metric| {
             let (comparison, is_exact) = (self.compare(metric.what), |ratio: &Interval| metric.is_exact(ratio));
-            let mut row = of_baseline(metric.name, self.baseline(metric.what), &comparison, is_exact);
+            let mut row = of_baseline(metric.name, self.median(0, metric.what), &comparison, is_exact);
             row["counted"] = json!(metric.kind == Kind::Count);
             row["claim"] = json!(self.is_claim(metric.what));
             row["policies"] =
@@ -125,6 +180,8 @@ impl Measured {
             "blocks": self.blocks.len(),
             "regime": self.regime().json(),
             "smallest_effects": self.smallest_effects(),
+            "turn": self.turns(),
+            "in_force": self.policies.others().enumerate().map(|(nth, policy)| (policy.label.clone(), json!(self.in_force(nth + 2)))).collect::<Map<_, _>>(),
             "metrics": rows.collect::<Vec<_>>(),
             "turns": self.blocks.iter().map(|block| block.iter().map(|turn| {
                 let mut counts = json!(turn.value);
@@ -136,7 +193,7 @@ impl Measured {
     }
 }
 
-/// All jobs of one place, or why they are not there.
+/// All jobs of one place, or why they are not there. Empty: it was not asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// What was measured.
@@ -150,11 +207,6 @@ pub struct Section {
 }
 
 impl Section {
-    /// Nothing, on purpose.
-    pub fn left_out(why: &str) -> Self {
-        Self { notice: Some(format!("Left out: {why}")), ..Self::default() }
-    }
-
     /// A job.
     pub fn job(&self, job: Job) -> Option<&Measured> {
         self.jobs.iter().find(|measured| measured.job == job)
@@ -167,7 +219,7 @@ impl Section {
     }
 }
 
-/// What noise there was.
+/// How much the machine differs from itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Noise {
     /// In half of all blocks two turns of the same thing differ in throughput by more than this share.
@@ -229,6 +281,7 @@ pub mod tests {
                 completions: wobble(completions),
                 reads: wobble(completions),
                 interrupts: interrupts * 100,
+                taken: Some(interrupts * 50),
                 client_sleeps: interrupts * 5,
                 waited_ns: Some(250 * interrupts * 100),
                 client_cpu_ns: 1000 * interrupts * 100,
@@ -237,11 +290,13 @@ pub mod tests {
             Turn { value, lost: 0.01, repeats: 0 }
         };
         let blocks = (0..20).map(|block| work.iter().map(|work| turn(block, work)).collect());
-        let policies = parse_policies(&["none", "auto", "vic", "cint", "dim"][..work.len() - 1].join(",")).unwrap();
+        let names = if work.len() == 4 { "none,nvme,auto" } else { "none,auto" };
+        let policies = parse_policies(names).unwrap();
         Measured {
             place: Place::Guest,
             job,
             policies,
+            learned: Vec::new(),
             blocks: blocks.collect(),
             plan: Plan::of_page(work.len(), 20, 1),
         }
@@ -250,13 +305,25 @@ pub mod tests {
     #[test]
     fn numbers_are_per_io_and_compared_with_the_baseline() {
         let job = measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (2000, 500)]);
-        assert!((job.baseline(What::Interrupts) - 1.0).abs() < 0.01);
-        assert!((job.baseline(What::Rate(0)) - 1000.0).abs() < 10.0);
+        assert!((job.median(0, What::Interrupts) - 1.0).abs() < 0.01);
+        assert!((job.median(0, What::Rate(0)) - 1000.0).abs() < 10.0);
         for (what, expected) in [(What::Interrupts, 0.25), (What::Cpu, 0.25), (What::Rate(0), 2.0)] {
             let [Verdict::Differs(interval)] = job.compare(what).verdicts[..] else { panic!("{what:?}") };
             assert!((interval.median - expected).abs() < 0.01, "{what:?}: {interval:?}");
         }
         assert_eq!(job.compare(What::TargetCpu).verdicts, [Verdict::TooFew], "0 / 0");
+    }
+
+    #[test]
+    fn a_policy_is_in_force_while_it_learns_and_in_its_turns() {
+        let mut job = measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (2000, 500)]);
+        let look = |interrupts| Counts { seconds: 0.5, completions: 100, interrupts, ..Counts::default() };
+        job.learned = vec![Learned { label: "auto".into(), stretches: vec![look(100), look(60)] }];
+        let points = job.in_force(2);
+        assert_eq!((points.len(), points[..2].to_vec()), (22, vec![(0.5, 1.0), (1.0, 0.6)]));
+        assert!((points[2].0 - 101.05).abs() < 1e-9 && (points[2].1 - 0.25).abs() < 0.01, "{:?}", points[2]);
+        let turns = job.turns();
+        assert!(turns.contains("50 ms after") && turns.contains("auto had 1.0 s before its first turn"), "{turns}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tables of comparisons: the same cells on a terminal and in a report.
 
-use coalesce_charts::html::Cell;
+pub use coalesce_charts::html::Cell;
 
 use crate::paired::{Comparison, Interval, Verdict};
 
@@ -9,7 +9,7 @@ use crate::paired::{Comparison, Interval, Verdict};
 pub struct Table {
     /// The heads of the columns.
     pub heads: Vec<String>,
-    /// A line for each variant. Grey is what says nothing: no difference was seen, or the machine is too noisy to see one.
+    /// A line for each variant. Grey is what tells no difference.
     pub lines: Vec<Vec<Cell>>,
 }
 
@@ -31,7 +31,6 @@ impl Table {
         let cells = cells.chain(comparison.verdicts.iter().map(|verdict| match verdict {
             Verdict::Differs(ratio) => exact(ratio).unwrap_or_else(|| plain(&told(ratio))),
             Verdict::CannotTell(ratio) => unsure(ratio),
-            Verdict::TooNoisy => grey("too noisy"),
             Verdict::TooFew => grey("too few turns"),
         }));
         self.lines.iter_mut().zip(cells).for_each(|(line, cell)| line.push(cell));
@@ -43,7 +42,9 @@ impl Table {
     pub fn text(&self, styled: bool) -> String {
         let head: Vec<_> = self.heads.iter().map(|head| plain(head)).collect();
         let rows: Vec<_> = [&head].into_iter().chain(&self.lines).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].text.chars().count()).max().unwrap_or(0);
+        // A line with one cell is the title of those below.
+        let in_columns = || rows.iter().filter(|row| row.len() > 1);
+        let width = |column: usize| in_columns().map(|row| row[column].text.chars().count()).max().unwrap_or(0);
         let widths: Vec<_> = (0..head.len()).map(width).collect();
         let line = |(index, row): (usize, &&Vec<Cell>)| {
             let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum as _;
 use coalesce_target::config::Device;
 use coalesce_target::control_client;
 use nix::unistd::Pid;
@@ -57,17 +58,18 @@ struct Configuration<'a> {
 
 impl Target {
     /// Makes the images and starts to serve them: a disk for each place.
-    pub fn start(options: &Options, places: &[Place], stop: &Arc<Stop>) -> Result<Self> {
+    pub fn start(options: &Options, stop: &Arc<Stop>) -> Result<Self> {
         let program = options.target_path()?;
         // Sockets have short names (108 bytes), so they are not in --image-dir, which may have a long one.
         let work = tempdir(&std::env::temp_dir())?;
         let images = tempdir(&options.image_dir.clone().unwrap_or_else(std::env::temp_dir))?;
         let progress = Progress::begin("making disk images")?;
         let mut disks = Vec::new();
-        for (done, place) in places.iter().enumerate() {
+        let places = Place::value_variants().iter().filter(|place| options.places.contains(place));
+        for (done, place) in places.enumerate() {
             stop.check()?;
             let name = place.name();
-            progress.at(done as f64 / places.len() as f64, name);
+            progress.at(done as f64 / options.places.len() as f64, name);
             let file = images.path().join(name);
             make_image(&file, options.image_size.0, FILL_SEED)?;
             let device = if *place == Place::Nvme { Device::Nvme } else { Device::VirtioBlk };
@@ -111,9 +113,11 @@ impl Target {
         queues.cloned().with_context(|| format!("the target's statistics of {disk}: {answer}"))
     }
 
-    /// Changes the policy of a disk.
-    pub fn set_policy(&self, disk: &str, policy: &Policy) -> Result<()> {
-        self.call("set_policy", &json!({ "ctrlr": disk, "policy": policy.text })).map(drop)
+    /// Changes the policy of a disk. `keep_learned`: this one goes on with what it had learned, and so will the one before; else all of
+    /// them begin anew.
+    pub fn set_policy(&self, disk: &str, policy: &Policy, keep_learned: bool) -> Result<()> {
+        let params = json!({ "ctrlr": disk, "policy": policy.text, "keep_learned": keep_learned });
+        self.call("set_policy", &params).map(drop)
     }
 
     /// The process of a disk.

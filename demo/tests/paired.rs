@@ -65,7 +65,7 @@ fn run(scale: f64, effect: f64, seed: u64) -> (Comparison, Vec<Vec<f64>>) {
     };
     let narrow = |verdict: &Verdict| match verdict {
         Verdict::Differs(interval) | Verdict::CannotTell(interval) => interval.high / interval.low < 1.04,
-        Verdict::TooNoisy | Verdict::TooFew => false,
+        Verdict::TooFew => false,
     };
     let enough = |blocks: &[Vec<_>]| compare(&values(blocks), error).verdicts.iter().all(narrow);
     let blocks = values(&measure(&plan, turn, || false, enough).unwrap());

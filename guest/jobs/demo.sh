@@ -4,6 +4,7 @@
 #   RUNTIME   seconds (or 500ms) of each. Without it each is printed as a step, and runs until the host writes a line to the
 #             console (INPUT of run-guest.sh); then GUEST-MEASURED.
 #   SIZE      part of the disk that is used, default 64M
+#   TAKEN     a serial line (ttyS1) on which the guest tells the host how many interrupts it has taken, while a load runs until it is told
 # The I/O is submitted on the CPU that the disk interrupts, as it is where each CPU has a queue: otherwise disks would
 # differ by where Linux happened to put their interrupts.
 # shellcheck source=/dev/null
@@ -11,10 +12,16 @@
 # What prepares a load is no part of it.
 on_console() { step "$load" > /dev/console; "$@"; }
 until_told() { # LOAD
+  if [ -n "${TAKEN:-}" ]; then
+    answer_irqs "/dev/$TAKEN" &
+    answers=$!
+  fi
   WITH=on_console load "$1" > out &
+  running=$!
   read -r _
   kill "$(pidof fio | tr ' ' '\n' | sort -n | head -n 1)" # the process that began the others
-  wait
+  wait "$running"
+  [ -z "${TAKEN:-}" ] || kill "$answers"
   grep '^GUEST-INFO' out || true
   # fio counts being told to end as an error of none of its jobs.
   grep -q '"errors":0,"ios":[1-9]' out || { cat out; fail "$disk $1"; }

@@ -23,6 +23,20 @@ irqs() {
   awk -v name="$IRQS" '$NF ~ name { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) sum += $i } END { printf "%d\n", sum }' \
     /proc/interrupts
 }
+# answer_irqs TTY: for each line that comes, the same line and the interrupts of the disk's request queues so far: of each vector, by
+# CPU with commas between. These are the counts of /proc/interrupts, without the time that it takes to print all of those.
+answer_irqs() {
+  files=$(awk -v name="$IRQS" '$NF ~ name { print "/sys/kernel/irq/" $1 + 0 "/per_cpu_count" }' /proc/interrupts)
+  stty -F "$1" 115200 raw -echo
+  # shellcheck disable=SC2094 # a serial line
+  while read -r answer; do
+    for file in $files; do
+      read -r counts < "$file"
+      answer="$answer $counts"
+    done
+    echo "$answer"
+  done < "$1" > "$1"
+}
 # The CPU that the disk's first request queue interrupts.
 irq_cpu() {
   cat "/proc/irq/$(awk -v name="$IRQS" '$NF ~ name && !seen++ { print $1 + 0 }' /proc/interrupts)/effective_affinity_list"

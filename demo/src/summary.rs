@@ -1,0 +1,443 @@
+//! What comes first: a sentence, nine numbers, and what is to be known of them. It needs no knowledge of the field.
+
+use coalesce_demo::paired::{Interval, Verdict};
+use coalesce_demo::table::{Cell, Table, number};
+
+use crate::jobs::Job;
+use crate::metric::What;
+use crate::place::Place;
+use crate::policies::{Policies, Policy};
+use crate::results::{Measured, Noise, Section};
+
+/// An interval between 1 / this factor and this factor says: the same.
+const SAME: f64 = 1.1;
+/// Nobody waits for more than this multiple of the time.
+const PATIENCE: f64 = 20.0;
+/// The width of a line on a terminal.
+const COLUMNS: usize = 110;
+
+/// Which number of a row.
+type Of = fn(&Row<'_>) -> What;
+
+/// A load at a place.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The load.
+    pub load: &'static str,
+    /// What was measured.
+    pub measured: &'a Measured,
+}
+
+/// What comes first.
+#[derive(Debug)]
+pub struct Summary<'a> {
+    /// One read at a time; 32 in flight on the host; 32 in flight in a guest. Without those that were not measured.
+    pub rows: Vec<Row<'a>>,
+    policies: &'a Policies,
+    waited: Option<f64>,
+    seconds: f64,
+}
+
+/// What may be said of a number under a policy.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// "−64 %", "same" or "cannot tell".
+    pub text: String,
+    /// "(−66 to −62 %)", or nothing.
+    pub range: String,
+    /// Whether more is known than its range.
+    pub is_told: bool,
+}
+
+impl Row<'_> {
+    /// What an interrupt is at this place: in a guest one that its kernel takes.
+    pub fn interrupts(&self) -> What {
+        if self.measured.place == Place::Native { What::Interrupts } else { What::Taken }
+    }
+
+    /// Where: "in a Linux guest".
+    pub const fn place(&self) -> &'static str {
+        self.measured.place.short()
+    }
+
+    /// A number of the nth policy besides the baseline.
+    pub fn change(&self, nth: usize, what: What) -> Change {
+        change(self.measured.compare(what).verdicts.get(nth))
+    }
+}
+
+impl<'a> Summary<'a> {
+    /// Of these parts. `seconds`: how long each job was measured.
+    pub fn new(sections: &[(Place, &'a Section)], policies: &'a Policies, noise: &Noise, seconds: f64) -> Self {
+        let found = |load, job, places: &[Place]| {
+            let at = |place: &Place| sections.iter().find(|(at, _)| at == place)?.1.job(job);
+            places.iter().find_map(at).map(|measured| Row { load, measured })
+        };
+        let rows = [
+            found("one at a time", Job::Depth1, &[Place::Guest, Place::Nvme, Place::Native]),
+            found("32 in flight", Job::Depth32, &[Place::Native]),
+            found("32 in flight", Job::Depth32, &[Place::Guest, Place::Nvme]),
+        ];
+        Self { rows: rows.into_iter().flatten().collect(), policies, waited: noise.waited, seconds }
+    }
+
+    /// The columns: the baseline, and the others without further points of the picture.
+    pub fn columns(&self) -> (&'a Policy, impl Iterator<Item = (usize, &'a Policy)>) {
+        let others = self.policies.others().enumerate().filter(|(_, policy)| !policy.is_further);
+        (self.policies.baseline(), others)
+    }
+
+    /// Reads where something can be saved: those of a guest, if there is one.
+    pub fn deep(&self) -> Option<Row<'a>> {
+        self.rows.iter().rev().find(|row| row.measured.job == Job::Depth32).copied()
+    }
+
+    /// The same, or those of a program on the host if only of them something is told about the nth policy.
+    fn decisive(&self, nth: usize) -> Option<Row<'a>> {
+        let is_told = |row: &Row<'a>| {
+            let numbers = [row.interrupts(), What::Cpu, What::Rate(0)];
+            numbers.iter().any(|what| row.measured.compare(*what).verdicts.get(nth).is_some_and(Verdict::differs))
+        };
+        let mut deep = self.rows.iter().rev().filter(|row| row.measured.job == Job::Depth32);
+        deep.find(|row| is_told(row)).copied().or_else(|| self.deep())
+    }
+
+    /// A requester that waits for each of its reads.
+    pub fn single(&self) -> Option<Row<'a>> {
+        self.rows.iter().find(|row| row.measured.job == Job::Depth1).copied()
+    }
+
+    /// All lines but the table.
+    pub fn lines(&self) -> Vec<String> {
+        [Some(self.sentence()), self.taken(), self.needs()].into_iter().flatten().collect()
+    }
+
+    /// The verdict.
+    pub fn sentence(&self) -> String {
+        let Some((nth, policy)) = self.policies.judged() else { return "Nothing was compared.".into() };
+        let (baseline, label) = (self.baseline(), &policy.label);
+        let deep = self.decisive(nth).map(|row| {
+            let verdict = |what| row.measured.compare(what).verdicts.get(nth).copied();
+            let told = [
+                told(verdict(row.interrupts()), "takes", "fewer interrupts", "more interrupts"),
+                told(verdict(What::Cpu), "needs", "less CPU time for each read", "more CPU time for each read"),
+                told(verdict(What::Rate(0)), "reads", "less per second", "more per second"),
+            ];
+            let told: Vec<_> = told.into_iter().flatten().collect();
+            let who = format!("{} with 32 reads in flight", row.measured.place.who());
+            match told.as_slice() {
+                [] => format!("it cannot be told yet whether {label} saves anything for {who}"),
+                [one] => format!("with {label} {who} {one} than with {baseline}"),
+                [others @ .., last] => {
+                    format!("with {label} {who} {} and {last} than with {baseline}", others.join(", "))
+                }
+            }
+        });
+        let single = self.single().map(|row| {
+            let same_place = self.decisive(nth).is_some_and(|deep| deep.measured.place == row.measured.place);
+            let who = if same_place { "one" } else { row.measured.place.who() };
+            let verdict = |nth: usize| row.measured.compare(What::Rate(0)).verdicts.get(nth).copied();
+            let speed = |verdict| told(verdict, "reads", "less per second", "more per second");
+            let own = match (speed(verdict(nth)), row.change(nth, What::Rate(0))) {
+                (Some(told), _) => told,
+                (None, change) if change.is_told => format!("is as fast {}", change.range),
+                _ => "may be slower or faster".into(),
+            };
+            let timer = self.columns().1.find(|(_, policy)| policy.is_timer());
+            let timer = timer.and_then(|(nth, _)| speed(verdict(nth)));
+            let timer = timer.map_or_else(String::new, |told| format!(", and with a fixed timer {told}"));
+            format!("{who} that waits for each read {own}{timer}")
+        });
+        let parts: Vec<_> = [deep, single].into_iter().flatten().collect();
+        if parts.is_empty() {
+            return "The jobs depth1 and depth32, of which there would be a verdict, were not measured.".into();
+        }
+        format!("On this machine {}.", parts.join("; "))
+    }
+
+    fn baseline(&self) -> &str {
+        match self.policies.baseline().text.as_str() {
+            "none" => "an interrupt for each completion",
+            other => other,
+        }
+    }
+
+    /// What a guest takes of the interrupts that are sent to it.
+    pub fn taken(&self) -> Option<String> {
+        let row = self.deep().filter(|row| row.measured.place != Place::Native)?;
+        let (nth, policy) = self.policies.judged()?;
+        let of = |variant: usize| [What::Interrupts, What::Taken].map(|what| row.measured.median(variant, what));
+        let [(sent, taken), (sent_judged, taken_judged)] = [of(0), of(nth + 2)].map(|[sent, taken]| (sent, taken));
+        if !(taken + taken_judged).is_finite() {
+            return None;
+        }
+        let counts = format!(
+            "For each read the disk sends {} interrupts under {} and {} under {}; the guest takes {} and {}",
+            number(sent),
+            self.policies.baseline().label,
+            number(sent_judged),
+            policy.label,
+            number(taken),
+            number(taken_judged)
+        );
+        let merge = taken < 0.95 * sent || taken_judged < 0.95 * sent_judged;
+        let why = if merge { ", as one that comes while another is still pending is merged with it" } else { "" };
+        Some(format!("{counts}{why}."))
+    }
+
+    /// What is needed to tell the rest; none: everything is told.
+    pub fn needs(&self) -> Option<String> {
+        let numbers =
+            |row: &Row<'a>| [row.interrupts(), What::Cpu, What::Rate(0)].map(|what| row.measured.compare(what));
+        let columns: Vec<_> = self.columns().1.map(|(nth, _)| nth).collect();
+        let factors = self.rows.iter().flat_map(|row| {
+            let blocks = row.measured.blocks.len().max(1) as f64;
+            let few = row.measured.plan.looks[0] as f64 / blocks;
+            let verdicts = numbers(row).into_iter().flat_map(|number| number.verdicts.into_iter().enumerate());
+            let verdicts: Vec<_> = verdicts.filter(|(nth, _)| columns.contains(nth)).collect();
+            verdicts.into_iter().filter_map(move |(_, verdict)| more(verdict, few))
+        });
+        let factor = factors.reduce(f64::max)?.max(1.5);
+        let time = if factor <= PATIENCE {
+            format!("--seconds {:.0} should, and so do ", (self.seconds * factor / 5.0).ceil() * 5.0)
+        } else {
+            "the machine needs ".into()
+        };
+        let waited = self.waited.map_or_else(String::new, |waited| {
+            format!(" (client and disk waited for a CPU {:.0} % of the time that they could run)", waited * 100.0)
+        });
+        Some(format!("Where this cannot tell, {time}fewer other programs{waited}."))
+    }
+
+    /// The numbers, for a terminal.
+    pub fn table(&self) -> Table {
+        let (baseline, others) = self.columns();
+        let others: Vec<_> = others.collect();
+        let heads = [String::new(), baseline.label.clone()];
+        let heads = heads.into_iter().chain(others.iter().map(|(_, policy)| policy.title())).collect();
+        let mut lines = Vec::new();
+        let groups: [(&str, Of); 3] = [
+            ("reads per second", |_| What::Rate(0)),
+            ("interrupts per read; in a guest those that it takes", |row| row.interrupts()),
+            ("CPU time per read, µs", |_| What::Cpu),
+        ];
+        for (name, of) in groups {
+            lines.push(vec![Cell::from(name.to_owned())]);
+            for row in &self.rows {
+                let what = of(row);
+                let mut line = vec![Cell::from(format!("  {}, {}", row.load, row.place()))];
+                line.push(number(row.measured.median(0, what)).into());
+                line.extend(others.iter().map(|(nth, _)| {
+                    let Change { text, range, is_told } = row.change(*nth, what);
+                    Cell { text: format!("{text} {range}").trim_end().to_owned(), is_grey: !is_told }
+                }));
+                lines.push(line);
+            }
+        }
+        Table { heads, lines }
+    }
+
+    /// All of it for a terminal. `styled`: it is one.
+    pub fn text(&self, styled: bool) -> String {
+        let wrapped = |line: String| wrap(&line, COLUMNS);
+        let notes = [self.taken(), self.needs()].into_iter().flatten().map(wrapped);
+        let table = if self.rows.is_empty() { String::new() } else { format!("\n{}\n", self.table().text(styled)) };
+        format!("{}{table}{}", wrapped(self.sentence()), notes.collect::<String>())
+    }
+}
+
+/// How many times the blocks are needed to tell this. None: it is told.
+fn more(verdict: Verdict, few: f64) -> Option<f64> {
+    match verdict {
+        Verdict::Differs(_) => None,
+        Verdict::CannotTell(interval) if interval.is_within(SAME) => None,
+        // The width of an interval goes with the square root of the blocks.
+        Verdict::CannotTell(Interval { low, high, .. }) => Some(((high / low).ln() / 2.0 / SAME.ln()).powi(2)),
+        Verdict::TooFew => Some(few),
+    }
+}
+
+/// "takes 64 % fewer interrupts"; none: no difference is told.
+fn told(verdict: Option<Verdict>, verb: &str, less: &str, more: &str) -> Option<String> {
+    let Verdict::Differs(Interval { median, .. }) = verdict? else { return None };
+    let percent = (median - 1.0) * 100.0;
+    let digits = usize::from(percent.abs() < 9.95);
+    Some(format!("{verb} {:.digits$} % {}", percent.abs(), if percent < 0.0 { less } else { more }))
+}
+
+fn change(verdict: Option<&Verdict>) -> Change {
+    let range = |Interval { low, high, .. }: &Interval| format!("({} to {} %)", signed(*low), signed(*high));
+    match verdict {
+        Some(Verdict::Differs(interval)) => {
+            Change { text: format!("{} %", signed(interval.median)), range: range(interval), is_told: true }
+        }
+        Some(Verdict::CannotTell(interval)) => {
+            let is_told = interval.is_within(SAME);
+            Change { text: if is_told { "same" } else { "cannot tell" }.into(), range: range(interval), is_told }
+        }
+        Some(Verdict::TooFew) | None => Change { text: "cannot tell".into(), range: String::new(), is_told: false },
+    }
+}
+
+/// What a ratio adds, in percent.
+fn signed(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    let digits = usize::from(percent.abs() < 9.95);
+    format!("{percent:+.digits$}").replace('-', "−")
+}
+
+/// Lines of at most so many characters, where words allow it.
+fn wrap(text: &str, columns: usize) -> String {
+    let (mut wrapped, mut column) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        // A number stays with its unit.
+        if column > 0 && word != "%" && column + 1 + length > columns {
+            wrapped.push('\n');
+            column = 0;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped += word;
+        column += length;
+    }
+    wrapped + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::parse_policies;
+    use crate::results::tests::measured;
+
+    fn section(jobs: Vec<Measured>) -> Section {
+        Section { jobs, ..Section::default() }
+    }
+
+    fn at(place: Place, job: Job, work: &[(u64, u64)]) -> Measured {
+        Measured { place, ..measured(job, work) }
+    }
+
+    const BASELINE: [(u64, u64); 2] = [(1000, 1000), (1000, 1000)];
+
+    /// A page of `none`, `nvme` and `auto`, natively and in a guest.
+    fn page() -> [Section; 2] {
+        [Place::Native, Place::Guest].map(|place| {
+            let single = [BASELINE.as_slice(), &[(400, 400), (1000, 1000)]].concat();
+            let deep = [BASELINE.as_slice(), &[(1500, 250), (1500, 500)]].concat();
+            section(vec![at(place, Job::Depth1, &single), at(place, Job::Depth32, &deep)])
+        })
+    }
+
+    fn summary<'a>([native, guest]: &'a [Section; 2], policies: &'a Policies) -> Summary<'a> {
+        let sections = [(Place::Native, native), (Place::Guest, guest)];
+        let noise = Noise::of(sections.iter().map(|(_, section)| *section));
+        Summary::new(&sections, policies, &noise, 9.0)
+    }
+
+    #[test]
+    fn a_sentence_says_what_was_measured() {
+        let (page, policies) = (page(), parse_policies("none,nvme,auto").unwrap());
+        let summary = summary(&page, &policies);
+        assert_eq!(
+            summary.sentence(),
+            "On this machine with auto a Linux guest with 32 reads in flight takes 67 % fewer interrupts, needs 67 % less CPU time for \
+             each read and reads 50 % more per second than with an interrupt for each completion; one that waits for each read is as \
+             fast (+0.0 to +0.0 %), and with a fixed timer reads 60 % less per second."
+        );
+        assert_eq!(summary.needs(), None);
+        let taken = summary.taken().unwrap();
+        assert!(
+            taken.contains("1.00 interrupts under none and 0.333 under auto; the guest takes 0.500 and 0.167, as"),
+            "{taken}"
+        );
+    }
+
+    #[test]
+    fn a_table_has_nine_numbers_and_fits_a_terminal() {
+        let (page, policies) = (page(), parse_policies("none,nvme,auto").unwrap());
+        let summary = summary(&page, &policies);
+        let table = summary.table();
+        assert_eq!((table.heads.join("|"), table.lines.len()), ("|none|fixed timer|auto".into(), 12));
+        let reads: Vec<_> =
+            table.lines[1..4].iter().map(|line| line.iter().map(|cell| cell.text.as_str()).collect()).collect();
+        let reads: Vec<Vec<&str>> = reads;
+        assert_eq!(
+            reads[0],
+            ["  one at a time, in a Linux guest", "1000", "−60 % (−60 to −60 %)", "same (+0.0 to +0.0 %)"]
+        );
+        assert_eq!(reads[1][0], "  32 in flight, on the host");
+        assert_eq!(reads[2][2], "+50 % (+50 to +50 %)");
+        let text = summary.text(false);
+        assert!(text.lines().count() <= 21 && text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_told_says_what_it_needs() {
+        let mut page = page();
+        let policies = parse_policies("none,nvme,auto").unwrap();
+        for section in &mut page {
+            for job in &mut section.jobs {
+                job.blocks.truncate(4);
+            }
+        }
+        let summary = summary(&page, &policies);
+        assert_eq!(
+            summary.sentence(),
+            "On this machine it cannot be told yet whether auto saves anything for a Linux guest with 32 reads in flight; one that waits \
+             for each read may be slower or faster."
+        );
+        let needs = summary.needs().unwrap();
+        assert!(
+            needs.starts_with("Where this cannot tell, --seconds 35 should, and so do fewer other programs (client"),
+            "{needs}"
+        );
+        let interval = |low, high| Verdict::CannotTell(Interval { median: 1.0, low, high });
+        assert_eq!(more(interval(0.95, 1.05), 3.0), None);
+        assert!(
+            (more(interval(1.0 / 1.21, 1.21), 3.0).unwrap() - 4.0).abs() < 1e-9,
+            "twice as wide: four times as long"
+        );
+        assert_eq!(more(Verdict::TooFew, 3.0), Some(3.0));
+    }
+
+    #[test]
+    fn without_a_guest_it_is_about_the_host_and_with_one_policy_about_nothing() {
+        let [native, _] = page();
+        let policies = parse_policies("none,nvme,auto").unwrap();
+        let page = [native, Section::default()];
+        let summary_of = summary(&page, &policies);
+        assert!(
+            summary_of.sentence().contains("a program on the host with 32 reads in flight"),
+            "{}",
+            summary_of.sentence()
+        );
+        assert_eq!((summary_of.rows.len(), summary_of.taken()), (2, None));
+        let alone = parse_policies("none").unwrap();
+        assert_eq!(summary(&page, &alone).sentence(), "Nothing was compared.");
+        let nothing = [Section::default(), Section::default()];
+        assert!(summary(&nothing, &policies).sentence().contains("were not measured"));
+    }
+
+    #[test]
+    fn a_guest_of_which_nothing_is_told_leaves_the_word_to_the_host() {
+        let mut page = page();
+        page[1].jobs.iter_mut().for_each(|job| job.blocks.truncate(4));
+        let policies = parse_policies("none,nvme,auto").unwrap();
+        let summary = summary(&page, &policies);
+        let sentence = summary.sentence();
+        assert!(
+            sentence.starts_with("On this machine with auto a program on the host with 32 reads in flight takes 67 %"),
+            "{sentence}"
+        );
+        assert!(sentence.ends_with("; a Linux guest that waits for each read may be slower or faster."), "{sentence}");
+        assert!(summary.needs().is_some());
+    }
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        assert_eq!(wrap("one two three", 7), "one two\nthree\n");
+        assert_eq!(wrap("at 12 %", 5), "at 12 %\n");
+    }
+}
