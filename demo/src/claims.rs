@@ -17,12 +17,12 @@ pub const NUMBERS: [(Place, Job, What); CLAIMS] = [
     (Place::Nvme, Job::Depth32, What::Taken),
     (Place::Nvme, Job::Depth32, What::Cpu),
     (Place::Nvme, Job::Depth32, What::Rate(0)),
-    (Place::Guest, Job::Depth1, What::Rate(0)),
+    (Place::Nvme, Job::Depth1, What::Rate(0)),
 ];
 
 /// Their text.
 pub const ABOUT: &str = "interrupts/IO (in a guest those taken), CPU µs/IO and reads/s of depth32 natively and in the guests with a \
-                         virtio-blk and an NVMe disk, and reads/s of depth1 in the guest with the virtio-blk disk";
+                         virtio-blk and an NVMe disk, and reads/s of depth1 in the guest with the NVMe disk";
 
 /// Whether it is one of them.
 pub fn is_claim(place: Place, job: Job, what: What) -> bool {

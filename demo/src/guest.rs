@@ -31,7 +31,8 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(150);
 /// Runs the jobs in a guest, or says loudly why not: what was measured before is worth a report. An error: a signal.
 pub fn run(options: &Options, place: Place, target: &Target, stop: &Arc<Stop>) -> Result<Section> {
     let mut section = Section::default();
-    let skipped = |why: &str| Some(format!("SKIPPED: {}: {why}", place.title()));
+    let instead = if place == Place::Nvme { "; --places native,guest has a virtio-blk disk instead" } else { "" };
+    let skipped = |why: &str| Some(format!("SKIPPED: {}: {why}{instead}", place.title()));
     match prepare(place, target, stop) {
         Ok(Ok(qemu)) => {
             if let Err(error) = measure(options, place, (target, &qemu), stop, &mut section) {

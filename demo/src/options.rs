@@ -57,7 +57,7 @@ pub struct Options {
     pub jobs: Vec<Job>,
 
     /// Where to run them
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "native,guest")]
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "native,nvme")]
     pub places: Vec<Place>,
 
     /// Directory for the disk images [default: the directory for temporary files]
@@ -88,8 +88,8 @@ EXAMPLES
       coalesce-demo
   Everything, in five:
       coalesce-demo --long
-  An NVMe disk in a guest:
-      coalesce-demo --places nvme
+  A guest with a virtio-blk disk, which needs no newer QEMU than the system's:
+      coalesce-demo --places native,guest
   How much does vIC's threshold matter? Texts with commas need no quotes:
       coalesce-demo --policies none,vic,vic:cif_threshold=2,vic:cif_threshold=8,max_skip=4
   The disk itself, without the page cache:

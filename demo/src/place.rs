@@ -61,7 +61,7 @@ impl Place {
     pub const fn learning(self) -> Duration {
         match self {
             Self::Native => Duration::from_secs(1),
-            Self::Guest | Self::Counted | Self::Nvme => Duration::from_secs(3),
+            Self::Guest | Self::Counted | Self::Nvme => Duration::from_secs(4),
         }
     }
 
@@ -77,7 +77,7 @@ impl Place {
     pub const fn short(self) -> &'static str {
         match self {
             Self::Native => "on the host",
-            Self::Guest | Self::Counted => "in a Linux guest",
+            Self::Guest | Self::Counted => "in a Linux guest, virtio-blk",
             Self::Nvme => "in a Linux guest, NVMe",
         }
     }

@@ -74,9 +74,9 @@ impl<'a> Summary<'a> {
             places.iter().find_map(at).map(|measured| Row { load, measured })
         };
         let rows = [
-            found("one at a time", Job::Depth1, &[Place::Guest, Place::Nvme, Place::Native]),
+            found("one at a time", Job::Depth1, &[Place::Nvme, Place::Guest, Place::Native]),
             found("32 in flight", Job::Depth32, &[Place::Native]),
-            found("32 in flight", Job::Depth32, &[Place::Guest, Place::Nvme]),
+            found("32 in flight", Job::Depth32, &[Place::Nvme, Place::Guest]),
         ];
         Self { rows: rows.into_iter().flatten().collect(), policies, waited: noise.waited, seconds }
     }
@@ -365,7 +365,7 @@ mod tests {
         let reads: Vec<Vec<&str>> = reads;
         assert_eq!(
             reads[0],
-            ["  one at a time, in a Linux guest", "1000", "−60 % (−60 to −60 %)", "same (+0.0 to +0.0 %)"]
+            ["  one at a time, in a Linux guest, virtio-blk", "1000", "−60 % (−60 to −60 %)", "same (+0.0 to +0.0 %)"]
         );
         assert_eq!(reads[1][0], "  32 in flight, on the host");
         assert_eq!(reads[2][2], "+50 % (+50 to +50 %)");
