@@ -18,20 +18,6 @@ static POLICIES: LazyLock<Vec<Contender>> = LazyLock::new(|| {
     texts.iter().map(|text| text.parse().expect("a policy")).collect()
 });
 
-/// In the order of `Format`.
-const FORMATS: [Format; 10] = [
-    Format::Blkparse,
-    Format::Biosnoop,
-    Format::Fio,
-    Format::Json,
-    Format::Tracepoint,
-    Format::Msr,
-    Format::Systor,
-    Format::Spc,
-    Format::Alibaba,
-    Format::Tencent,
-];
-
 fn open(text: &[u8], options: Options) -> Trace {
     Trace::new(Box::new(Cursor::new(text.to_vec())), options)
 }
@@ -86,7 +72,7 @@ fn read_arrivals(text: &[u8], options: Options, replayed: Option<&Counts>) {
 
 fuzz_target!(|input: &[u8]| {
     let Some((how, text)) = input.split_first() else { return };
-    let format = usize::from(how & 15).checked_sub(1).and_then(|index| FORMATS.get(index)).copied();
+    let format = usize::from(how & 15).checked_sub(1).and_then(|index| Format::ALL.get(index)).copied();
     let options = Options { format, lenient: how & 16 != 0, per_cpu: how & 32 != 0 };
     let counts = read(text, options);
     read_arrivals(text, options, counts.as_ref());

@@ -8,6 +8,7 @@
 //! In a trace throughput is what it was. What it could be is bounded by the CPU: an I/O costs a number of cycles, an interrupt
 //! a number more. In a simulation it is what the simulated host reaches.
 
+#[cfg(feature = "cli")]
 pub mod command;
 
 use crate::contender::Contender;

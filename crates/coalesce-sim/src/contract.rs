@@ -3,6 +3,7 @@
 //! Loads that pause by themselves, come at random, are light, mix who waits with who floods, or lose their CPU. Each runs
 //! for long, so that what learning costs is a small part.
 
+#[cfg(feature = "cli")]
 pub mod command;
 
 use crate::contender::Contender;

@@ -2,6 +2,7 @@
 //!
 //! A seed is a plan. One that breaks a rule becomes a test (`tests/seeds.rs`).
 
+#[cfg(feature = "cli")]
 pub mod command;
 
 use crate::engine::Random;

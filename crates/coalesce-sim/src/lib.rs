@@ -33,11 +33,15 @@
 //! | [`score`] | every policy over many workloads, compared with `none` |
 //! | [`mod@contract`] | a latency budget under the loads that try it |
 //! | [`report`] | what was found, for people and for other programs |
+//!
+//! The feature `cli`, on by default, is the program: command lines, files, progress. Without it the library also runs in a
+//! browser (`wasm32-unknown-unknown`).
 
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
 pub mod check;
+#[cfg(feature = "cli")]
 pub mod command_line;
 pub mod contender;
 pub mod contract;

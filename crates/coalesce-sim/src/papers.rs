@@ -1,6 +1,7 @@
 //! The papers' figures: what was published, and what comes out of a simulation of the same set-up.
 
 mod cint;
+#[cfg(feature = "cli")]
 pub mod command;
 pub mod finding;
 pub mod row;

@@ -3,6 +3,7 @@
 //! The requester does not react: it submits when it did, whatever the policy. So interrupts and delays are those of the
 //! policy on this load, exactly; what a delay would have done to the load is for a simulation to say.
 
+#[cfg(feature = "cli")]
 pub mod command;
 pub mod explain;
 pub mod optimum;

@@ -1,6 +1,8 @@
 //! Runs all that a plan asks for, in parallel on the cores there are.
 
+#[cfg(feature = "cli")]
 pub mod command;
+#[cfg(feature = "cli")]
 mod report;
 
 use crate::contender::Contender;

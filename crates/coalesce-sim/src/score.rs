@@ -3,6 +3,7 @@
 //! All workloads count alike, so no change tunes a policy to one of them. A geometric mean says what a policy is worth,
 //! the worst case whom it harms.
 
+#[cfg(feature = "cli")]
 pub mod command;
 pub mod frontier;
 pub mod workload;

@@ -17,6 +17,14 @@ impl Point {
     /// # Errors
     /// A trace that cannot be read, has nothing in its window, or more than [`ARRIVALS_MAX`].
     pub fn load(&mut self, others: &[Self]) -> Result<(), Wrong> {
+        self.load_with(others, |path| Trace::open(path, Options::default()))
+    }
+
+    /// As [`load`](Self::load), of traces that `open` finds by their paths.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_with(&mut self, others: &[Self], open: impl Fn(&Path) -> anyhow::Result<Trace>) -> Result<(), Wrong> {
         let end = self.plan.warmup.0.saturating_add(self.plan.duration.0);
         for i in 0..self.plan.threads.len() {
             let (thread, directory) = (&self.plan.threads[i], &self.plan.directory);
@@ -31,8 +39,13 @@ impl Point {
                 as_long.flat_map(|other| &other.plan.threads).find(is_same).and_then(|other| other.recorded.clone());
             let recorded = match known {
                 Some(known) => known,
-                None => read(&directory.join(path), thread, end)
-                    .map_err(|message| Wrong::at(["threads", &i.to_string(), "trace"], message))?,
+                None => {
+                    let path = directory.join(path);
+                    open(&path)
+                        .map_err(|error| format!("{error:#}"))
+                        .and_then(|mut trace| read(&mut trace, &path, thread, end))
+                        .map_err(|message| Wrong::at(["threads", &i.to_string(), "trace"], message))?
+                }
             };
             self.plan.threads[i].recorded = Some(recorded);
         }
@@ -41,15 +54,13 @@ impl Point {
 }
 
 /// The arrivals of a thread until simulated time `end`.
-fn read(path: &Path, thread: &Thread, end: u64) -> Result<Arc<[Arrival]>, String> {
-    let error = |error: anyhow::Error| format!("{error:#}");
+fn read(trace: &mut Trace, path: &Path, thread: &Thread, end: u64) -> Result<Arc<[Arrival]>, String> {
     let name = path.display();
-    let mut trace = Trace::open(path, Options::default()).map_err(error)?;
     let window = thread.window.unwrap_or_default();
     let speed = thread.speed_up.map_or(1000, |factor| factor.0);
     let simulated = |ns: u64| u64::try_from(u128::from(ns) * 1000 / u128::from(speed)).unwrap_or(u64::MAX);
     let (mut first, mut arrivals) = (None, Vec::new());
-    while let Some(step) = trace.arrival().map_err(|wrong| format!("{name}: {}", error(wrong)))? {
+    while let Some(step) = trace.arrival().map_err(|error| format!("{name}: {error:#}"))? {
         let at = step.at - *first.get_or_insert(step.at);
         let Some(since) = at.checked_sub(window.from.0) else { continue };
         if window.to.is_some_and(|to| at >= to.0) || simulated(since) >= end {

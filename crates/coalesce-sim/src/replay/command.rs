@@ -215,7 +215,7 @@ pub fn heading(trace: &Trace, span_ns: u64) -> String {
 }
 
 fn name_of(trace: &Trace) -> String {
-    trace.format().map_or_else(|| "unknown".into(), Format::name)
+    trace.format().map_or("unknown", Format::name).into()
 }
 
 /// What one has to know of a trace to repeat what was done with it.

@@ -1,5 +1,6 @@
 //! Each decision that a policy takes on one queue in a stretch of a trace, with its reason and what it knew.
 
+#[cfg(feature = "cli")]
 pub mod command;
 
 use super::Replayed;

@@ -15,6 +15,7 @@ mod rwbs;
 mod sink;
 mod text;
 mod tracepoint;
+#[cfg(feature = "cli")]
 mod watch;
 
 use anyhow::{Context as _, Result, bail};
@@ -185,7 +186,9 @@ impl Trace {
             bail!("trace {}: {why}; replay the clat log", path.display());
         }
         let file = File::open(path).with_context(|| format!("trace {}", path.display()))?;
-        Ok(Self::new(Box::new(BufReader::with_capacity(1 << 18, watch::watched(file))), options))
+        #[cfg(feature = "cli")]
+        let file = watch::watched(file);
+        Ok(Self::new(Box::new(BufReader::with_capacity(1 << 18, file)), options))
     }
 
     /// Reads from anything.
@@ -321,7 +324,7 @@ impl Trace {
                 RawWhat::Arrival(..) => bail!(
                     "its format, {}, says when commands arrived and not when they completed: run it through a simulated \
                      device, with a plan that has a thread of `kind = \"trace\"` (coalesce-sim run --help)",
-                    self.parser.as_ref().map_or_else(String::new, |(format, _)| format.name())
+                    self.parser.as_ref().map_or("", |(format, _)| format.name())
                 ),
                 RawWhat::Requeue => {
                     counts.requeued += u64::from(self.flight.requeue(key));

@@ -35,7 +35,12 @@ pub fn lane<'a>(series: Series<'a>, events: &[Event], (from, to): (u64, u64)) ->
                 undecided = Some(at);
             }
             What::Deadline | What::BatchEnd | What::Other => {}
-            What::Hold { .. } => held.extend(undecided.take()),
+            What::Hold { reason } => {
+                if let (Some(_), Some(completion)) = (undecided, completions.last_mut()) {
+                    completion.hover += &format!("; held: {}", reason.name());
+                }
+                held.extend(undecided.take());
+            }
             What::Interrupt { reason, covers } => {
                 let decided = usize::from(undecided.take().is_some());
                 // More than were seen: some were held before this stretch began.
@@ -105,6 +110,17 @@ mod tests {
         assert_eq!(drawn(&list, 20_000), (vec![(1.0, 8.0)], vec![8.0]));
         assert_eq!(drawn(&list, 5000), (vec![(1.0, 4.0)], vec![]), "cut off");
         assert_eq!(drawn(&list[4..], 20_000), (vec![(0.0, 8.0)], vec![8.0]), "begun before");
+    }
+
+    #[test]
+    fn what_is_held_says_why() {
+        let list = [(2000, COMPLETION), (2000, HOLD), (3000, COMPLETION), (3000, interrupt(2))];
+        let lane = lane(Series { label: "x", style: 0 }, &events(&list), (1000, 9000));
+        let hovers: Vec<_> = lane.completions.iter().map(|completion| completion.hover.as_str()).collect();
+        assert_eq!(
+            hovers,
+            ["completed at 1.0 µs: plain, 3 in flight; held: burst", "completed at 2.0 µs: plain, 3 in flight"]
+        );
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The formats, by name.
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 /// The formats that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// What blkparse prints by default: D, C and R events; Q of dm and md devices
@@ -31,9 +31,48 @@ pub enum Format {
 }
 
 impl Format {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Blkparse,
+        Self::Biosnoop,
+        Self::Fio,
+        Self::Json,
+        Self::Tracepoint,
+        Self::Msr,
+        Self::Systor,
+        Self::Spc,
+        Self::Alibaba,
+        Self::Tencent,
+    ];
+
     /// As `--format` names it.
     #[must_use]
-    pub fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Blkparse => "blkparse",
+            Self::Biosnoop => "biosnoop",
+            Self::Fio => "fio",
+            Self::Json => "json",
+            Self::Tracepoint => "tracepoint",
+            Self::Msr => "msr",
+            Self::Systor => "systor",
+            Self::Spc => "spc",
+            Self::Alibaba => "alibaba",
+            Self::Tencent => "tencent",
+        }
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use super::*;
+    use clap::ValueEnum as _;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        assert_eq!(Format::value_variants(), Format::ALL);
+        for format in Format::ALL {
+            assert_eq!(format.to_possible_value().unwrap().get_name(), format.name());
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::sink::Sink;
 use super::{Format, biosnoop, blkparse, csv, fio, json, tracepoint};
-use clap::ValueEnum as _;
 
 /// The format of a line, if it can only be of one.
 pub fn format_of(line: &str) -> Option<Format> {
@@ -14,7 +13,7 @@ pub fn format_of(line: &str) -> Option<Format> {
         Format::Tracepoint => tracepoint::is_event(line),
         Format::Msr | Format::Systor | Format::Spc | Format::Alibaba | Format::Tencent => false,
     };
-    csv::format_of(line).or_else(|| Format::value_variants().iter().copied().find(is_format))
+    csv::format_of(line).or_else(|| Format::ALL.into_iter().find(is_format))
 }
 
 /// A format's parser. What it does not understand is an error that says why, without the line's number.
