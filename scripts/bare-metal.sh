@@ -6,6 +6,8 @@
 #
 #   RUSTC=$(scripts/bare-metal.sh) cargo build --target thumbv7em-none-eabihf
 #
+# A target of WebAssembly, such as wasm32-unknown-unknown, gets a standard library as well.
+#
 # For the tests, which must not depend on other downloads. Where "rustup target add TARGET" works you do not need it.
 # Takes a minute. Nothing is installed, so it needs no root; it needs a C compiler. lld is beside it, as rust-lld.
 #
@@ -55,23 +57,24 @@ END
   chmod +x "$dir/bin/$1"
 }
 
-# core and compiler_builtins, from an empty crate. The library is allowed what nightly compilers allow; bitcode lets
+# The libraries, and what they need, from an empty crate. They are allowed what nightly compilers allow; bitcode lets
 # firmware use link-time optimisation.
-build_core() { # DIRECTORY TARGET...
-  local crate=$1 target lib
-  shift
+build() { # DIRECTORY LIBRARIES TARGET...
+  local crate=$1 libraries=$2 target lib
+  shift 2
   mkdir -p "$crate/src"
   echo '#![no_std]' > "$crate/src/lib.rs"
   printf '[package]\nname = "empty"\nedition = "2024"\n[profile.release]\npanic = "abort"\n[workspace]\n' > "$crate/Cargo.toml"
   env --unset=RUSTC_WRAPPER RUSTC="$dir/bin/rustc" RUSTC_BOOTSTRAP=1 RUSTFLAGS='-C embed-bitcode=yes' \
-    "$dir/bin/cargo" build --release --offline -Z build-std=core "${@/#/--target=}" \
+    "$dir/bin/cargo" build --release --offline -Z "build-std=$libraries" -Z build-std-features= "${@/#/--target=}" \
     --config 'source.crates-io.replace-with = "debian"' \
     --config "source.debian.directory = \"$rustlib/src/rust/library/vendor\"" \
     --manifest-path "$crate/Cargo.toml" --target-dir "$crate/target"
   for target; do
     lib=$rustlib/$target/lib
     mkdir -p "$lib.new"
-    cp "$crate/target/$target"/release/deps/lib{core,compiler_builtins}-*.rlib "$lib.new"
+    cp "$crate/target/$target"/release/deps/*.rlib "$lib.new"
+    rm "$lib.new"/libempty-*.rlib
     mv "$lib.new" "$lib"
   done
 }
@@ -103,12 +106,23 @@ if [ ! -x "$dir/bin/rustc" ]; then
   wrap rustc "\"\$root/usr/bin/rustc\"" --sysroot "\"\$root/usr\"" # the last one: it says that all is there
 fi
 
-missing=()
-for target; do [ -d "$rustlib/$target/lib" ] || missing+=("$target"); done
-if [ ${#missing[@]} -gt 0 ]; then
-  say "building core for ${missing[*]}"
-  rm -rf "$dir/core"
-  step "building core" build_core "$dir/core" "${missing[@]}"
-  rm -r "$dir/core"
-fi
+provide() { # LIBRARIES TARGET...: those that are not there are built
+  local libraries=$1 target missing=()
+  shift
+  for target; do [ -d "$rustlib/$target/lib" ] || missing+=("$target"); done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "building $libraries for ${missing[*]}"
+  rm -rf "$dir/library"
+  step "building $libraries" build "$dir/library" "$libraries" "${missing[@]}"
+  rm -r "$dir/library"
+}
+core=() std=()
+for target; do
+  case $target in
+    wasm*) std+=("$target") ;;
+    *) core+=("$target") ;;
+  esac
+done
+provide core "${core[@]}"
+provide std,panic_abort "${std[@]}"
 echo "$dir/bin/rustc"
