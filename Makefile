@@ -10,7 +10,7 @@ help:
 	@echo "make size   the bytes of libcoalesce, on x86-64 and on three bare-metal targets: a table"
 	@echo "make spdk [SPDK=PREFIX]   SPDK's target with our policies, from an installed SPDK: see spdk/README.md"
 	@echo "make firmware   the controller of firmware-demo on two emulated boards, in C and in Rust: tables and figures"
-	@echo "make site   the documentation as web pages: target/site/index.html"
+	@echo "make site   the documentation as web pages: target/site/index.html; with a playground: target/site/docs/play.html"
 	@echo "make cost   instructions of a decision, beside the paper's algorithm in plain C, and of a request"
 	@echo "make bench  time of a decision, the same comparison, over 1, 64 and 4096 queues: two minutes, on an idle machine"
 	@echo "make fmt    format the code"
@@ -54,7 +54,8 @@ firmware: toolchain
 	scripts/firmware.sh
 
 site: toolchain
-	cargo run --quiet --locked --package coalesce-site -- target/site
+	simulator=$$(scripts/play.sh) || echo "the playground is left out: see above" >&2; \
+	cargo run --quiet --locked --package coalesce-site -- target/site $$simulator
 
 cost: toolchain
 	guest/packages.sh build-essential valgrind

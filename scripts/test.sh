@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: check, which is what most changes need; lint packages cores c_abi bare_metal cost examples install tests commands fuzz firmware linux guest spdk
+#   test.sh [STAGE...]     stages: check, which is what most changes need; lint packages cores c_abi bare_metal cost examples install tests commands play fuzz firmware linux guest spdk
 #
 # Without a stage it runs all of them but check, two at a time (see the end), and shows what each prints when it is over.
 # Installs the Debian packages it needs, unless lint or check is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
@@ -23,6 +23,7 @@ check() {
 lint() {
   cargo fmt --all --check
   cargo clippy --quiet --locked --workspace --all-targets --features coalesce-benches/criterion -- -D warnings
+  cargo clippy --quiet --locked --package coalesce-sim --lib --no-default-features -- -D warnings # as in a browser
   cargo fmt --manifest-path fuzz/Cargo.toml --check
   cargo fmt --manifest-path firmware-demo/rust/Cargo.toml --check
   cargo fmt --manifest-path firmware-demo/embassy/Cargo.toml --check
@@ -94,6 +95,16 @@ tests() {
 }
 # README.md and the help, as typed.
 commands() { scripts/check-commands.sh; }
+# The playground of the site, in a browser.
+play() {
+  if guest/packages.sh chromium && scripts/play.sh --compiler > /dev/null; then
+    scripts/check-play.sh
+  elif [ -n "${REQUIRE_QEMU:-}" ]; then
+    return 1
+  else
+    echo "SKIPPED: play: no browser, or no compiler for it"
+  fi
+}
 # Half a minute of arbitrary bytes for each target: two at a time.
 fuzz() { scripts/fuzz.sh 30; }
 fuzz_build() { scripts/fuzz.sh --build; }
@@ -159,7 +170,7 @@ else
   # other one. Fuzzing uses all it gets, so it has the machine to itself.
   exec 3> /dev/null 5>&1
   trap 'kill 0' INT TERM
-  lane lint packages tests commands guest spdk & one=$!
+  lane lint packages tests commands play guest spdk & one=$!
   lane cores c_abi bare_metal cost examples install firmware linux fuzz_build & other=$!
   status=0
   wait $one || status=1

@@ -1,4 +1,4 @@
-//! The Markdown of this repository as web pages that need no network and no script.
+//! The Markdown of this repository as web pages that need no network and, but for the playground, no script.
 //!
 //! The site has the folders of the repository: `docs/budget.md` becomes `docs/budget.html`, `README.md` becomes `index.html` in its
 //! folder, and a linked file that is no page is copied. So a link of the Markdown is a link of the site, and both are checked.
@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod page;
+mod playground;
 
 use anyhow::{Context as _, Result, bail};
 use coalesce_charts::CSS;
@@ -25,6 +26,7 @@ pub const CONTENTS: &[Part] = &[
             ("What it decides", "README.md"),
             ("Five minutes", "docs/start.md"),
             ("Policies in pictures", "docs/policies.md"),
+            ("Playground", "docs/play.md"),
             ("Install", "docs/install.md"),
             ("Live migration", "docs/migration.md"),
             ("Glossary", "docs/glossary.md"),
@@ -78,11 +80,12 @@ pub const CONTENTS: &[Part] = &[
 
 const STYLE: &str = include_str!("site.css");
 
-/// Every file of the site, by its path.
+/// Every file of the site, by its path. `simulator`: WebAssembly of `coalesce-play`, behind gzip, for the playground; `None`: its page says
+/// that it is not there.
 ///
 /// # Errors
 /// A page cannot be read, or links are broken: each is named with its page.
-pub fn build(root: &Path, contents: &[Part]) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+pub fn build(root: &Path, contents: &[Part], simulator: Option<&[u8]>) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut pages = BTreeMap::new();
     for (_, source) in contents.iter().flat_map(|(_, pages)| *pages) {
         let text = std::fs::read_to_string(root.join(source)).with_context(|| (*source).to_owned())?;
@@ -107,7 +110,7 @@ pub fn build(root: &Path, contents: &[Part]) -> Result<BTreeMap<PathBuf, Vec<u8>
                 None
             }
         });
-        site.insert(html_path(source), document(source, &body, contents).into_bytes());
+        site.insert(html_path(source), document(source, &body, contents, simulator).into_bytes());
     }
     if !broken.is_empty() {
         bail!("broken links:\n{}", broken.join("\n"));
@@ -167,7 +170,7 @@ fn relative(source: &Path, path: &Path) -> String {
     format!("{}{}", "../".repeat(depth), path.display())
 }
 
-fn document(source: &Path, page: &Page, contents: &[Part]) -> String {
+fn document(source: &Path, page: &Page, contents: &[Part], simulator: Option<&[u8]>) -> String {
     let title = escape(page.title());
     let link = |(label, other): &(&str, &str)| {
         let here = if Path::new(other) == source { " aria-current=\"page\"" } else { "" };
@@ -183,7 +186,7 @@ fn document(source: &Path, page: &Page, contents: &[Part]) -> String {
          <link rel=\"stylesheet\" href=\"{}\">\n</head>\n<body class=\"site\">\n<a class=\"skip\" href=\"#contents\">Contents</a>\n\
          <main>\n{}</main>\n<nav id=\"contents\" aria-label=\"Contents\">\n{}</nav>\n</body>\n</html>\n",
         relative(source, Path::new("style.css")),
-        page.html(),
+        playground::in_page(page.html(), simulator),
         parts.collect::<String>()
     )
 }
@@ -207,7 +210,7 @@ mod tests {
     #[test]
     fn the_documentation_has_no_broken_link() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let site = build(&root, CONTENTS).unwrap();
+        let site = build(&root, CONTENTS, None).unwrap();
         for (path, bytes) in
             site.iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == "html"))
         {
@@ -237,7 +240,7 @@ mod tests {
             ("docs/e.svg", "<svg/>"),
             ("docs/other.md", "# Other\n\n## The end\n\n[home](../README.md)\n"),
         ]);
-        let site = build(root.path(), SMALL).unwrap();
+        let site = build(root.path(), SMALL, None).unwrap();
         let text = |path: &str| String::from_utf8(site[Path::new(path)].clone()).unwrap();
         let home = text("index.html");
         for link in [
@@ -270,7 +273,7 @@ mod tests {
             let home = format!("# Home\n\n[link]({link})\n");
             let root =
                 tree(&[("README.md", &home), ("LICENSE", ""), ("docs/other.md", "# Other\n"), ("docs/more.md", "")]);
-            let error = build(root.path(), SMALL).unwrap_err().to_string();
+            let error = build(root.path(), SMALL, None).unwrap_err().to_string();
             assert_eq!(error, format!("broken links:\nREADME.md: {link}: {problem}"));
         }
     }
