@@ -7,6 +7,9 @@ const ZOOMS = [10, 20, 40, 80, 160, 320];
 const LANE_HEIGHT = 92;
 const MARGIN = { left: 10, top: 8, bottom: 30 };
 
+/** Why an interrupt came: what its text ends with, unless it is for an urgent completion alone. */
+const reasonOf = (text) => /: (.*)$/.exec(text)?.[1] ?? "urgent";
+
 /** The first index of ascending `items` whose time is not before `at`. */
 function firstFrom(items, at) {
   let [low, high] = [0, items.length];
@@ -51,7 +54,7 @@ class TimeLine {
       policy,
       completions: lane.completions.map(([at, isMarked, text]) => ({ at, isMarked, text })),
       holds: lane.holds.map(([at, to]) => ({ at, to })),
-      interrupts: lane.interrupts.map(([at, text]) => ({ at, text, reason: text.replace(/^.*: /, "") })),
+      interrupts: lane.interrupts.map(([at, text]) => ({ at, text, reason: reasonOf(text) })),
     }));
     this.#span = Math.min(...lanes.map(({ lane }) => lane.span));
     this.#select(undefined);
