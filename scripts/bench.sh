@@ -12,7 +12,7 @@ export CRITERION_HOME=$target/criterion
 rm -rf "$CRITERION_HOME"
 "$target/release/time" > "$target/time.log" 2>&1 || { tail "$target/time.log" >&2; exit 1; }
 
-ways=(algorithm2_on_completion vic_on_completion vic_inlined cint_on_completion cint_inlined budget_on_completion budget_inlined 'any_policy none' 'any_policy nvme' 'any_policy dim')
+ways=(algorithm2_on_completion coalesce_vic_on_completion vic_inlined coalesce_cint_on_completion cint_inlined coalesce_budget_on_completion budget_inlined 'any_policy none' 'any_policy nvme' 'any_policy dim')
 for way in "${ways[@]}"; do
   jq --raw-output --slurp --arg way "$way" '[$way] + map(.median.point_estimate / 4096) | @tsv' \
     "$CRITERION_HOME/$way"/{1,64,4096}/new/estimates.json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What libcoalesce promises to C: the header compiles by itself as C99 and as C++17; the shared library exports what
-# symbols.txt lists; and a program that uses every function links with the bare-metal library although its panic handler
-# cannot be linked: nothing in it panics.
+# What libcoalesce promises to C: the header compiles by itself as C99 and as C++17; each name in it begins with coalesce_;
+# the shared library exports what symbols.txt lists; and a program that uses every function links with the bare-metal library
+# although its panic handler cannot be linked: nothing in it panics.
 #
 # UPDATE=1 adds new functions to symbols.txt. One that was released is never taken off.
 set -euo pipefail
@@ -11,19 +11,23 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 target=${CARGO_TARGET_DIR:-target}
 header=crates/ffi/include/coalesce.h
+symbols=crates/ffi/symbols.txt
+listed() { sed '/^#/d; s/ .*//' "$symbols"; }
 
 echo '#include "coalesce.h"' | tee "$work/header.c" > "$work/header.cpp"
 warnings=(-Wall -Wextra -Wpedantic -Werror -I crates/ffi/include)
 cc -std=c99 "${warnings[@]}" -c "$work/header.c" -o "$work/header.o"
 c++ -std=c++17 "${warnings[@]}" -c "$work/header.cpp" -o "$work/header.o"
 # The compiler warns of a decision that is dropped.
-printf '#include "coalesce.h"\nvoid drop(vic_state *s) { vic_flush(s, 1); }\n' > "$work/drop.c"
+printf '#include "coalesce.h"\nvoid drop(coalesce_vic_state *s) { coalesce_vic_flush(s, 1); }\n' > "$work/drop.c"
 ! cc -std=c99 "${warnings[@]}" -c "$work/drop.c" -o "$work/drop.o" 2> /dev/null || die "a decision may be dropped without a warning"
 
+# Of the macros, the types, and the functions, which are those of symbols.txt.
+stray=$({ sed -n 's/^#define \([A-Za-z0-9_]*\).*/\1/p; s/^} \(.*\);$/\1/p' "$header"; listed; } | grep -vxE 'coalesce_.*|COALESCE_.*' || true)
+[ -z "$stray" ] || die "names without our prefix: ${stray//$'\n'/ }"
+
 scripts/install.sh build
-symbols=crates/ffi/symbols.txt
 nm --dynamic --defined-only "$target/release/libcoalesce.so" | sed 's/.* //' | LC_ALL=C sort > "$work/exported"
-listed() { sed '/^#/d; s/ .*//' "$symbols"; }
 if [ -n "${UPDATE:-}" ]; then
   version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
   new=$(listed | LC_ALL=C comm -13 - "$work/exported" | sed "s/$/ $version/")
@@ -38,7 +42,7 @@ cargo rustc --quiet --locked --release --package libcoalesce --lib --crate-type 
 library=$target/c-abi/release/libcoalesce.a
 # Compiler's own members have names of their own; ours are C names.
 mapfile -t exported < <(nm --plugin /dev/null --defined-only "$library" 2> /dev/null |
-  sed -n 's/^[0-9a-f]* T \(\(vic\|cint\|budget\|ipi_gate\|nvme\|coalesce\)_.*\)$/\1/p' | sort -u)
+  sed -n 's/^[0-9a-f]* T \(coalesce_.*\)$/\1/p' | sort -u)
 [ "${#exported[@]}" -gt 30 ] || die "only ${#exported[@]} functions in $library"
 for name in "${exported[@]}"; do
   grep -q "\b$name(" "$header" || die "$name is not in the header"

@@ -24,20 +24,20 @@ while read -r function case allowed; do
 done > "$work/counts" << END
 algorithm2_on_completion low
 algorithm2_on_completion ratio
-vic_on_completion low 25
-vic_on_completion ratio 25
+coalesce_vic_on_completion low 25
+coalesce_vic_on_completion ratio 25
 vic_inlined low 16
 vic_inlined ratio 19
-cint_on_completion plain 39
-cint_on_completion urgent 122
-cint_on_completion barrier 122
+coalesce_cint_on_completion plain 39
+coalesce_cint_on_completion urgent 122
+coalesce_cint_on_completion barrier 122
 cint_inlined plain 36
 cint_inlined urgent 105
 cint_inlined barrier 109
-budget_on_completion low 182
-budget_on_completion plain 208
-budget_on_completion urgent 249
-budget_on_submits plain 28
+coalesce_budget_on_completion low 182
+coalesce_budget_on_completion plain 208
+coalesce_budget_on_completion urgent 249
+coalesce_budget_on_submits plain 28
 budget_inlined low 155
 budget_inlined plain 180
 budget_inlined urgent 222
@@ -51,7 +51,7 @@ awk '
   { cost = $3 / 3200 }
   $1 ~ /^algorithm2/ { c[$2] = cost }
   {
-    ratio = $1 ~ /^vic/ ? sprintf("%.2f", cost / c[$2]) : ""
+    ratio = $1 ~ /^coalesce_vic|^vic/ ? sprintf("%.2f", cost / c[$2]) : ""
     printf "| `%s` | %s | %.1f | %s | %s | %d %% |\n", $1, $2, cost, ratio, $5, $4 / 32
   }
   !cost || $5 && cost > $5 { over = over " " $1 "/" $2 }

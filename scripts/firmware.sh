@@ -43,9 +43,9 @@ by_policy() { # sum|most
     { name = substr($0, index($0, " ") + 1); part = name ~ /init|config|time::/ ? "to set up" : "to decide" }
     name ~ /^aggregation_|^<?firmware::aggregation/ { add("nvme, " part) }
     name ~ /^<?firmware::policy::(Selected|machine)/ { add("the policy, as it is called") }
-    name ~ /^vic_|^<?vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
-    name ~ /^budget_|^<?budget_core::|^coalesce::(budget|tagged)/ { add("budget, " part) }
-    name ~ /^cint_|^<?cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
+    name ~ /^coalesce_vic_|^<?vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
+    name ~ /^coalesce_budget_|^<?budget_core::|^coalesce::(budget|tagged)/ { add("budget, " part) }
+    name ~ /^coalesce_(cint|window|hint)_|^<?cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
     END { for (what in bytes) printf "%d\t%s\n", bytes[what], what; exit unknown }' | sort -k 2 -t "$(printf '\t')"
 }
 sizes() { # BOARD DEVICE
@@ -102,6 +102,6 @@ budget "instructions of a latency budget alone at a completion, the same" "$(med
 budget "instructions of a latency budget alone at a submission, the same" "$(median only-budget '::on_submit::')" 38
 budget "bytes of cint, in C on Cortex-M4" "$(in_c cint)" 3600
 budget "bytes of a latency budget, in C on Cortex-M4" "$(in_c budget)" 6900
-budget "instructions of vic_on_completion on Cortex-M4, median" "$(median c '^vic_on_completion$')" 45
-budget "instructions of budget_on_completion on Cortex-M4, median" "$(median c '^budget_on_completion$')" 310
+budget "instructions of coalesce_vic_on_completion on Cortex-M4, median" "$(median c '^coalesce_vic_on_completion$')" 45
+budget "instructions of coalesce_budget_on_completion on Cortex-M4, median" "$(median c '^coalesce_budget_on_completion$')" 310
 [ -z "$over" ] || die "a budget is exceeded"

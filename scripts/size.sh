@@ -22,20 +22,20 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # A name, its functions; with a budget, also its target and its bytes.
-sums="vic, the paper's; vic_(on_completion|deadline); x86_64-unknown-linux-gnu; 2000
-vic, in use; vic_(on_.*|deadline|flush)
-vic, all; vic_.*
-cint, the paper's; cint_(on_completion|deadline|on_deadline)
-cint, in use, relaxed barriers; cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 1750
-cint, in use, strict barriers; cint_(on_.*|deadline|flush|window_on_.*)
-cint, all; cint_.*
-budget, in use, relaxed barriers; budget_(on_(submits|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 3750
-budget, in use, strict barriers; (budget_(on_.*|deadline|flush)|cint_window_on_.*)
-budget, all; budget_.*
-ipi_gate, all; ipi_gate_.*
-nvme, all; nvme_.*
+sums="vic, the paper's; coalesce_vic_(on_completion|deadline); x86_64-unknown-linux-gnu; 2000
+vic, in use; coalesce_vic_(on_.*|deadline|flush)
+vic, all; coalesce_vic_.*
+cint, the paper's; coalesce_cint_(on_completion|deadline|on_deadline)
+cint, in use, relaxed barriers; coalesce_cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 1750
+cint, in use, strict barriers; (coalesce_cint_(on_.*|deadline|flush)|coalesce_window_on_.*)
+cint, all; coalesce_(cint|hint|window|reaper)_.*
+budget, in use, relaxed barriers; coalesce_budget_(on_(submits|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 3750
+budget, in use, strict barriers; (coalesce_budget_(on_.*|deadline|flush)|coalesce_window_on_.*)
+budget, all; coalesce_budget_.*
+ipi_gate, all; coalesce_ipi_gate_.*
+nvme, all; coalesce_nvme_.*
 everything; .*"
-states=('vic_state 104' 'cint_state 88' 'budget_state 112' 'ipi_gate 24')
+states=('coalesce_vic_state 104' 'coalesce_cint_state 88' 'coalesce_budget_state 112' 'coalesce_ipi_gate 24')
 
 # Prints lines of: what, target, bytes, budget; 0: no budget.
 measure() { # TARGET

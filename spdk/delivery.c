@@ -302,7 +302,7 @@ void delivery_write_stats(struct delivery *delivery, struct spdk_json_write_ctx 
     spdk_json_write_named_uint64(w, "barrier", delivery->stats.barrier);
     spdk_json_write_object_end(w);
 
-    coalesce_budget budget;
+    coalesce_spent budget;
     coalesce_policy_spent(delivery->policy, &budget);
     if (budget.budget > 0) {
         double share = budget.outstanding_time ? (double)budget.held_time / (double)budget.outstanding_time : 0;

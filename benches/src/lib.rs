@@ -3,10 +3,15 @@
 
 use budget_core::Budget;
 use cint_core::Cint;
-use coalesce::budget::{budget_config, budget_config_default, budget_init, budget_state};
-use coalesce::cint::{cint_config, cint_config_default, cint_init, cint_state};
+use coalesce::budget::{
+    coalesce_budget_config, coalesce_budget_config_default, coalesce_budget_init, coalesce_budget_state,
+};
+use coalesce::cint::{coalesce_cint_config, coalesce_cint_config_default, coalesce_cint_init, coalesce_cint_state};
 use coalesce::status::{COALESCE_NEVER, COALESCE_OK};
-use coalesce::vic::{vic_config, vic_config_default, vic_init, vic_on_completion_in_slice, vic_state};
+use coalesce::vic::{
+    coalesce_vic_config, coalesce_vic_config_default, coalesce_vic_init, coalesce_vic_on_completion_in_slice,
+    coalesce_vic_state,
+};
 use coalesce_policy::AnyPolicy;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -79,14 +84,17 @@ pub fn vic() -> Vic {
 /// # Panics
 /// Never: the parameters are right.
 #[must_use]
-pub fn vic_for_c() -> vic_state {
+pub fn vic_for_c() -> coalesce_vic_state {
     // SAFETY: both are integers alone, and all pointers are to what is here.
     unsafe {
-        let (mut config, mut vic) = (MaybeUninit::<vic_config>::zeroed(), MaybeUninit::<vic_state>::zeroed());
-        vic_config_default(config.as_mut_ptr(), size_of::<vic_config>(), HZ);
-        let status = vic_init(vic.as_mut_ptr(), size_of::<vic_state>(), config.as_ptr(), null_mut());
+        let (mut config, mut vic) =
+            (MaybeUninit::<coalesce_vic_config>::zeroed(), MaybeUninit::<coalesce_vic_state>::zeroed());
+        coalesce_vic_config_default(config.as_mut_ptr(), size_of::<coalesce_vic_config>(), HZ);
+        let status = coalesce_vic_init(vic.as_mut_ptr(), size_of::<coalesce_vic_state>(), config.as_ptr(), null_mut());
         assert_eq!(status, COALESCE_OK, "the defaults");
-        epoch(|now| assert!(vic_on_completion_in_slice(vic.as_mut_ptr(), now, MANY, COALESCE_NEVER) >= COALESCE_OK));
+        epoch(|now| {
+            assert!(coalesce_vic_on_completion_in_slice(vic.as_mut_ptr(), now, MANY, COALESCE_NEVER) >= COALESCE_OK)
+        });
         vic.assume_init()
     }
 }
@@ -117,14 +125,15 @@ pub fn cint() -> Cint {
 /// # Panics
 /// Never: the parameters are right.
 #[must_use]
-pub fn cint_for_c() -> cint_state {
+pub fn cint_for_c() -> coalesce_cint_state {
     // SAFETY: both are integers alone, and all pointers are to what is here.
     unsafe {
-        let (mut config, mut cint) = (MaybeUninit::<cint_config>::zeroed(), MaybeUninit::<cint_state>::zeroed());
-        cint_config_default(config.as_mut_ptr(), size_of::<cint_config>(), HZ);
+        let (mut config, mut cint) =
+            (MaybeUninit::<coalesce_cint_config>::zeroed(), MaybeUninit::<coalesce_cint_state>::zeroed());
+        coalesce_cint_config_default(config.as_mut_ptr(), size_of::<coalesce_cint_config>(), HZ);
         let params = config.assume_init_mut();
         (params.delta_ns, params.thr, params.max_hold_ns, params.in_flight) = (DELTA_NS, THR.into(), MAX_HOLD_NS, 0);
-        let status = cint_init(cint.as_mut_ptr(), size_of::<cint_state>(), params, null_mut());
+        let status = coalesce_cint_init(cint.as_mut_ptr(), size_of::<coalesce_cint_state>(), params, null_mut());
         assert_eq!(status, COALESCE_OK, "in range");
         cint.assume_init()
     }
@@ -144,12 +153,14 @@ pub fn budget() -> Budget {
 /// # Panics
 /// Never: the parameters are right.
 #[must_use]
-pub fn budget_for_c() -> budget_state {
+pub fn budget_for_c() -> coalesce_budget_state {
     // SAFETY: both are integers alone, and all pointers are to what is here.
     unsafe {
-        let (mut config, mut budget) = (MaybeUninit::<budget_config>::zeroed(), MaybeUninit::<budget_state>::zeroed());
-        budget_config_default(config.as_mut_ptr(), size_of::<budget_config>(), HZ);
-        let status = budget_init(budget.as_mut_ptr(), size_of::<budget_state>(), config.as_ptr(), null_mut());
+        let (mut config, mut budget) =
+            (MaybeUninit::<coalesce_budget_config>::zeroed(), MaybeUninit::<coalesce_budget_state>::zeroed());
+        coalesce_budget_config_default(config.as_mut_ptr(), size_of::<coalesce_budget_config>(), HZ);
+        let status =
+            coalesce_budget_init(budget.as_mut_ptr(), size_of::<coalesce_budget_state>(), config.as_ptr(), null_mut());
         assert_eq!(status, COALESCE_OK, "the defaults");
         budget.assume_init()
     }

@@ -8,12 +8,12 @@ static const char *reason(const struct coalescing *c)
 {
     switch (c->policy) {
     case POLICY_VIC:
-        return coalesce_reason_name(vic_reason(&c->vic));
+        return coalesce_reason_name(coalesce_vic_reason(&c->vic));
     case POLICY_CINT:
     case POLICY_STRICT:
-        return coalesce_reason_name(cint_reason(&c->cint));
+        return coalesce_reason_name(coalesce_cint_reason(&c->cint));
     case POLICY_BUDGET:
-        return coalesce_reason_name(budget_reason(&c->budget));
+        return coalesce_reason_name(coalesce_budget_reason(&c->budget));
     default:
         return c->aggregation.reason;
     }
@@ -43,12 +43,12 @@ static coalesce_status flush(struct coalescing *c, uint64_t now)
 {
     switch (c->policy) {
     case POLICY_VIC:
-        return vic_flush(&c->vic, now);
+        return coalesce_vic_flush(&c->vic, now);
     case POLICY_CINT:
     case POLICY_STRICT:
-        return cint_flush(&c->cint, now);
+        return coalesce_cint_flush(&c->cint, now);
     case POLICY_BUDGET:
-        return budget_flush(&c->budget, now);
+        return coalesce_budget_flush(&c->budget, now);
     default:
         return aggregation_flush(&c->aggregation);
     }
@@ -67,26 +67,26 @@ void coalescing_reset(struct coalescing *c, unsigned queue)
 
 bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rate)
 {
-    vic_config vic;
-    vic_config_default(&vic, sizeof vic, BOARD_TICK_HZ);
+    coalesce_vic_config vic;
+    coalesce_vic_config_default(&vic, sizeof vic, BOARD_TICK_HZ);
     vic.epoch_ns = 1000000;
-    cint_config cint;
-    cint_config_default(&cint, sizeof cint, BOARD_TICK_HZ);
+    coalesce_cint_config cint;
+    coalesce_cint_config_default(&cint, sizeof cint, BOARD_TICK_HZ);
     cint.delta_ns = 30000;
     if (policy == POLICY_STRICT) {
         cint.delta_ns = cint.max_hold_ns = 1000000;
         cint.in_flight = 0;
     }
-    budget_config budget;
-    budget_config_default(&budget, sizeof budget, BOARD_TICK_HZ);
+    coalesce_budget_config budget;
+    coalesce_budget_config_default(&budget, sizeof budget, BOARD_TICK_HZ);
     budget.max_hold_ns = 200000;
     cint.storm_max_rate = budget.storm_max_rate = storm_rate;
     cint.storm_shift = budget.storm_shift = STORM_SHIFT;
 
-    bool is_good = policy < POLICIES && vic_init(&c->vic, sizeof c->vic, &vic, NULL) == COALESCE_OK &&
-                   cint_init(&c->cint, sizeof c->cint, &cint, NULL) == COALESCE_OK &&
-                   budget_init(&c->budget, sizeof c->budget, &budget, NULL) == COALESCE_OK &&
-                   cint_window_init(c->window, sizeof c->window, WINDOW, NULL) == COALESCE_OK;
+    bool is_good = policy < POLICIES && coalesce_vic_init(&c->vic, sizeof c->vic, &vic, NULL) == COALESCE_OK &&
+                   coalesce_cint_init(&c->cint, sizeof c->cint, &cint, NULL) == COALESCE_OK &&
+                   coalesce_budget_init(&c->budget, sizeof c->budget, &budget, NULL) == COALESCE_OK &&
+                   coalesce_window_init(c->window, sizeof c->window, WINDOW, NULL) == COALESCE_OK;
     if (is_good)
         c->policy = policy;
     return is_good;
@@ -108,8 +108,8 @@ void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now)
 uint64_t coalescing_on_submit(struct coalescing *c, uint64_t now)
 {
     if (c->policy == POLICY_BUDGET)
-        budget_on_submits(&c->budget, now, 1);
-    return c->policy == POLICY_STRICT ? cint_window_on_submit(c->window) : COALESCE_NO_TICKET;
+        coalesce_budget_on_submits(&c->budget, now, 1);
+    return c->policy == POLICY_STRICT ? coalesce_window_on_submit(c->window) : COALESCE_NO_TICKET;
 }
 
 void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct slot *command, uint32_t cif, uint32_t outstanding)
@@ -119,17 +119,17 @@ void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct s
     coalesce_status status;
     switch (c->policy) {
     case POLICY_VIC:
-        status = vic_on_completion(&c->vic, now, cif);
+        status = coalesce_vic_on_completion(&c->vic, now, cif);
         must_deliver = must_deliver || has_failed; // vIC has no hints
         break;
     case POLICY_CINT:
-        status = cint_on_completion(&c->cint, now, hint, cif);
+        status = coalesce_cint_on_completion(&c->cint, now, hint, cif);
         break;
     case POLICY_STRICT:
-        status = cint_on_completion_strict(&c->cint, c->window, now, command->ticket, hint, cif);
+        status = coalesce_cint_on_completion_strict(&c->cint, c->window, now, command->ticket, hint, cif);
         break;
     case POLICY_BUDGET:
-        status = budget_on_completion(&c->budget, now, hint, cif, outstanding);
+        status = coalesce_budget_on_completion(&c->budget, now, hint, cif, outstanding);
         break;
     default:
         status = aggregation_on_completion(&c->aggregation, now, has_failed);
@@ -143,12 +143,12 @@ uint64_t coalescing_deadline(const struct coalescing *c)
 {
     switch (c->policy) {
     case POLICY_VIC:
-        return vic_deadline(&c->vic);
+        return coalesce_vic_deadline(&c->vic);
     case POLICY_CINT:
     case POLICY_STRICT:
-        return cint_deadline(&c->cint);
+        return coalesce_cint_deadline(&c->cint);
     case POLICY_BUDGET:
-        return budget_deadline(&c->budget);
+        return coalesce_budget_deadline(&c->budget);
     default:
         return aggregation_deadline(&c->aggregation);
     }
@@ -159,14 +159,14 @@ void coalescing_on_deadline(struct coalescing *c, uint64_t now)
     coalesce_status status;
     switch (c->policy) {
     case POLICY_VIC:
-        status = vic_on_deadline(&c->vic, now);
+        status = coalesce_vic_on_deadline(&c->vic, now);
         break;
     case POLICY_CINT:
     case POLICY_STRICT:
-        status = cint_on_deadline(&c->cint, now);
+        status = coalesce_cint_on_deadline(&c->cint, now);
         break;
     case POLICY_BUDGET:
-        status = budget_on_deadline(&c->budget, now);
+        status = coalesce_budget_on_deadline(&c->budget, now);
         break;
     default:
         status = aggregation_on_deadline(&c->aggregation, now);
@@ -178,14 +178,14 @@ void coalescing_on_consumed(struct coalescing *c, uint64_t now)
 {
     switch (c->policy) {
     case POLICY_VIC:
-        vic_on_consumed(&c->vic, now);
+        coalesce_vic_on_consumed(&c->vic, now);
         break;
     case POLICY_CINT:
     case POLICY_STRICT:
-        cint_on_consumed(&c->cint, now);
+        coalesce_cint_on_consumed(&c->cint, now);
         break;
     case POLICY_BUDGET:
-        budget_on_consumed(&c->budget, now);
+        coalesce_budget_on_consumed(&c->budget, now);
         break;
     default:
         c->aggregation.held = 0;

@@ -13,10 +13,10 @@ struct coalescing {
     uint32_t policy; // POLICY_...
     bool is_disabled;
     struct aggregation aggregation;
-    vic_state vic;
-    cint_state cint;
-    budget_state budget;
-    uint64_t window[CINT_WINDOW_WORDS(WINDOW)]; // for strict Barriers
+    coalesce_vic_state vic;
+    coalesce_cint_state cint;
+    coalesce_budget_state budget;
+    uint64_t window[COALESCE_WINDOW_WORDS(WINDOW)]; // for strict Barriers
 };
 
 // Sets a vector to its state after a reset: NVMe's own coalescing, switched off.

@@ -23,6 +23,6 @@ uint32_t command_decode(const struct sq_entry *entry, struct command *command)
 uint32_t command_hint(const struct sq_entry *entry)
 {
     bool both_is_urgent = true;
-    return cint_hint_merge(cint_hint_from_bits(entry->dword[12] >> HINT_SHIFT, both_is_urgent),
-                           cint_hint_from_access_latency(entry->dword[13]));
+    return coalesce_hint_merge(coalesce_hint_from_bits(entry->dword[12] >> HINT_SHIFT, both_is_urgent),
+                               coalesce_hint_from_access_latency(entry->dword[13]));
 }

@@ -11,48 +11,50 @@
 static const struct vector_config *configs;
 static enum vector_machine machine;
 static unsigned groups; // 0: Barriers are relaxed
-static vic_state vic;
-static cint_state cint;
-static budget_state budget;
-static uint64_t windows[GROUPS][CINT_WINDOW_WORDS(WINDOW)];
+static coalesce_vic_state vic;
+static coalesce_cint_state cint;
+static coalesce_budget_state budget;
+static uint64_t windows[GROUPS][COALESCE_WINDOW_WORDS(WINDOW)];
 
-static vic_config vic_of(const struct vector_config *config)
+static coalesce_vic_config vic_of(const struct vector_config *config)
 {
-    return (vic_config){sizeof(vic_config), config->cif_threshold,  config->tick_hz,  config->epoch_ns,   config->max_hold_ns,
-                        config->margin_ns,  config->iops_threshold, config->max_skip, config->live_clamp, 0};
+    return (coalesce_vic_config){
+        sizeof(coalesce_vic_config), config->cif_threshold,  config->tick_hz,  config->epoch_ns,   config->max_hold_ns,
+        config->margin_ns,           config->iops_threshold, config->max_skip, config->live_clamp, 0};
 }
 
-static cint_config cint_of(const struct vector_config *config)
+static coalesce_cint_config cint_of(const struct vector_config *config)
 {
-    return (cint_config){sizeof(cint_config),    config->thr,         config->tick_hz,   config->delta_ns, config->max_hold_ns,
-                         config->storm_max_rate, config->storm_shift, config->in_flight, config->ooo,      0};
+    return (coalesce_cint_config){
+        sizeof(coalesce_cint_config), config->thr,         config->tick_hz,   config->delta_ns, config->max_hold_ns,
+        config->storm_max_rate,       config->storm_shift, config->in_flight, config->ooo,      0};
 }
 
-static budget_config budget_of(const struct vector_config *config)
+static coalesce_budget_config budget_of(const struct vector_config *config)
 {
-    return (budget_config){sizeof(budget_config),
-                           config->budget,
-                           config->tick_hz,
-                           config->max_hold_ns,
-                           config->storm_max_rate,
-                           config->storm_shift,
-                           config->thr,
-                           config->ooo,
-                           0};
+    return (coalesce_budget_config){sizeof(coalesce_budget_config),
+                                    config->budget,
+                                    config->tick_hz,
+                                    config->max_hold_ns,
+                                    config->storm_max_rate,
+                                    config->storm_shift,
+                                    config->thr,
+                                    config->ooo,
+                                    0};
 }
 
 static coalesce_status init(const struct vector_config *first)
 {
-    vic_config of_vic = vic_of(first);
-    cint_config of_cint = cint_of(first);
-    budget_config of_budget = budget_of(first);
+    coalesce_vic_config of_vic = vic_of(first);
+    coalesce_cint_config of_cint = cint_of(first);
+    coalesce_budget_config of_budget = budget_of(first);
     switch (machine) {
     case MACHINE_CINT:
-        return cint_init(&cint, sizeof cint, &of_cint, NULL);
+        return coalesce_cint_init(&cint, sizeof cint, &of_cint, NULL);
     case MACHINE_BUDGET:
-        return budget_init(&budget, sizeof budget, &of_budget, NULL);
+        return coalesce_budget_init(&budget, sizeof budget, &of_budget, NULL);
     default:
-        return vic_init(&vic, sizeof vic, &of_vic, NULL);
+        return coalesce_vic_init(&vic, sizeof vic, &of_vic, NULL);
     }
 }
 
@@ -63,7 +65,7 @@ void replay_begin(const struct vector_trace *trace, const struct vector_config *
     groups = trace->groups < GROUPS ? trace->groups : GROUPS;
     coalesce_status status = init(all); // if this fails, the state returns errors, which no trace has
     for (unsigned i = 0; i < groups; i++)
-        status = cint_window_init(windows[i], sizeof windows[i], WINDOW, NULL);
+        status = coalesce_window_init(windows[i], sizeof windows[i], WINDOW, NULL);
     (void)status;
 }
 
@@ -82,38 +84,38 @@ static uint64_t in_group(uint64_t ticket)
 static coalesce_status complete(const struct vector_event *event)
 {
     if (machine == MACHINE_VIC && event->slice_end != NEVER)
-        return vic_on_completion_in_slice(&vic, event->now, event->cif, event->slice_end);
+        return coalesce_vic_on_completion_in_slice(&vic, event->now, event->cif, event->slice_end);
     if (machine == MACHINE_VIC)
-        return vic_on_completion(&vic, event->now, event->cif);
+        return coalesce_vic_on_completion(&vic, event->now, event->cif);
     if (machine == MACHINE_BUDGET)
-        return budget_on_completion(&budget, event->now, event->hint, event->cif, event->outstanding);
+        return coalesce_budget_on_completion(&budget, event->now, event->hint, event->cif, event->outstanding);
     if (groups == 0)
-        return cint_on_completion(&cint, event->now, event->hint, event->cif);
+        return coalesce_cint_on_completion(&cint, event->now, event->hint, event->cif);
     uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = in_group(event->ticket);
-    return cint_on_completion_strict(&cint, window, event->now, ticket, event->hint, event->cif);
+    return coalesce_cint_on_completion_strict(&cint, window, event->now, ticket, event->hint, event->cif);
 }
 
 static coalesce_status cancel(const struct vector_event *event)
 {
     uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = in_group(event->ticket);
     if (machine == MACHINE_BUDGET)
-        return budget_on_cancel(&budget, window, event->now, ticket);
-    return cint_on_cancel(&cint, window, event->now, ticket);
+        return coalesce_budget_on_cancel(&budget, window, event->now, ticket);
+    return coalesce_cint_on_cancel(&cint, window, event->now, ticket);
 }
 
 static coalesce_status reconfigure(const struct vector_event *event)
 {
     const struct vector_config *config = &configs[event->choice];
-    vic_config of_vic = vic_of(config);
-    cint_config of_cint = cint_of(config);
-    budget_config of_budget = budget_of(config);
+    coalesce_vic_config of_vic = vic_of(config);
+    coalesce_cint_config of_cint = cint_of(config);
+    coalesce_budget_config of_budget = budget_of(config);
     switch (machine) {
     case MACHINE_CINT:
-        return cint_reconfigure(&cint, &of_cint, event->now, NULL);
+        return coalesce_cint_reconfigure(&cint, &of_cint, event->now, NULL);
     case MACHINE_BUDGET:
-        return budget_reconfigure(&budget, &of_budget, event->now, NULL);
+        return coalesce_budget_reconfigure(&budget, &of_budget, event->now, NULL);
     default:
-        return vic_reconfigure(&vic, &of_vic, event->now, NULL);
+        return coalesce_vic_reconfigure(&vic, &of_vic, event->now, NULL);
     }
 }
 
@@ -121,11 +123,11 @@ static coalesce_status end_hold(uint64_t now)
 {
     switch (machine) {
     case MACHINE_CINT:
-        return cint_on_deadline(&cint, now);
+        return coalesce_cint_on_deadline(&cint, now);
     case MACHINE_BUDGET:
-        return budget_on_deadline(&budget, now);
+        return coalesce_budget_on_deadline(&budget, now);
     default:
-        return vic_on_deadline(&vic, now);
+        return coalesce_vic_on_deadline(&vic, now);
     }
 }
 
@@ -133,11 +135,11 @@ static coalesce_status flush(uint64_t now)
 {
     switch (machine) {
     case MACHINE_CINT:
-        return cint_flush(&cint, now);
+        return coalesce_cint_flush(&cint, now);
     case MACHINE_BUDGET:
-        return budget_flush(&budget, now);
+        return coalesce_budget_flush(&budget, now);
     default:
-        return vic_flush(&vic, now);
+        return coalesce_vic_flush(&vic, now);
     }
 }
 
@@ -150,11 +152,11 @@ static coalesce_status decide(const struct vector_event *event)
     case ON_DEADLINE:
         return end_hold(event->now);
     case ON_BATCH_END:
-        return cint_on_batch_end(&cint, event->now);
+        return coalesce_cint_on_batch_end(&cint, event->now);
     case ON_SCHEDULE:
-        return vic_on_schedule(&vic, event->now);
+        return coalesce_vic_on_schedule(&vic, event->now);
     case ON_DESCHEDULE:
-        return vic_on_deschedule(&vic, event->now);
+        return coalesce_vic_on_deschedule(&vic, event->now);
     case ON_CANCEL:
         return cancel(event);
     case FLUSH:
@@ -170,13 +172,13 @@ static void consume(uint64_t now)
 {
     switch (machine) {
     case MACHINE_CINT:
-        cint_on_consumed(&cint, now);
+        coalesce_cint_on_consumed(&cint, now);
         break;
     case MACHINE_BUDGET:
-        budget_on_consumed(&budget, now);
+        coalesce_budget_on_consumed(&budget, now);
         break;
     default:
-        vic_on_consumed(&vic, now);
+        coalesce_vic_on_consumed(&vic, now);
     }
 }
 
@@ -184,11 +186,11 @@ static uint32_t last_reason(void)
 {
     switch (machine) {
     case MACHINE_CINT:
-        return cint_reason(&cint);
+        return coalesce_cint_reason(&cint);
     case MACHINE_BUDGET:
-        return budget_reason(&budget);
+        return coalesce_budget_reason(&budget);
     default:
-        return vic_reason(&vic);
+        return coalesce_vic_reason(&vic);
     }
 }
 
@@ -196,11 +198,11 @@ static uint64_t deadline(void)
 {
     switch (machine) {
     case MACHINE_CINT:
-        return cint_deadline(&cint);
+        return coalesce_cint_deadline(&cint);
     case MACHINE_BUDGET:
-        return budget_deadline(&budget);
+        return coalesce_budget_deadline(&budget);
     default:
-        return vic_deadline(&vic);
+        return coalesce_vic_deadline(&vic);
     }
 }
 
@@ -211,16 +213,16 @@ void replay(const struct vector_event *event, struct vector_answer *answer)
     switch (event->call) {
     case ON_SUBMIT:
         if (machine == MACHINE_BUDGET)
-            budget_on_submits(&budget, event->now, 1);
-        answer->ticket = cint_window_on_submit(window_of(event->choice));
+            coalesce_budget_on_submits(&budget, event->now, 1);
+        answer->ticket = coalesce_window_on_submit(window_of(event->choice));
         if (answer->ticket != NEVER)
             answer->ticket |= (uint64_t)event->choice << GROUP_SHIFT;
         break;
     case RESET_TRACKING:
         for (unsigned i = 0; i < groups; i++)
-            cint_window_reset(windows[i]);
+            coalesce_window_reset(windows[i]);
         if (machine == MACHINE_BUDGET)
-            budget_forget(&budget);
+            coalesce_budget_forget(&budget);
         break;
     case ON_CONSUMED:
         consume(event->now);

@@ -119,11 +119,11 @@ struct Reap {
 
 impl VicParams {
     /// With `sound` bits set, fields are as they should be: or else hardly any parameters would be accepted.
-    fn config(&self) -> vic_config {
+    fn config(&self) -> coalesce_vic_config {
         // SAFETY: any bytes are a configuration.
-        let mut config = unsafe { zeroed::<vic_config>() };
+        let mut config = unsafe { zeroed::<coalesce_vic_config>() };
         // SAFETY: it is ours.
-        unsafe { vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000) };
+        unsafe { coalesce_vic_config_default(&raw mut config, size_of::<coalesce_vic_config>(), 1_000_000_000) };
         let keep = |bit: u8| self.sound >> bit & 1 == 1;
         if !keep(0) {
             config.tick_hz = self.tick_hz.get()
@@ -155,11 +155,11 @@ impl VicParams {
 }
 
 impl CintParams {
-    fn config(&self) -> cint_config {
+    fn config(&self) -> coalesce_cint_config {
         // SAFETY: any bytes are a configuration.
-        let mut config = unsafe { zeroed::<cint_config>() };
+        let mut config = unsafe { zeroed::<coalesce_cint_config>() };
         // SAFETY: it is ours.
-        unsafe { cint_config_default(&raw mut config, size_of::<cint_config>(), 1_000_000_000) };
+        unsafe { coalesce_cint_config_default(&raw mut config, size_of::<coalesce_cint_config>(), 1_000_000_000) };
         let keep = |bit: u8| self.sound >> bit & 1 == 1;
         if !keep(0) {
             config.tick_hz = self.tick_hz.get()
@@ -191,11 +191,11 @@ impl CintParams {
 }
 
 impl BudgetParams {
-    fn config(&self) -> budget_config {
+    fn config(&self) -> coalesce_budget_config {
         // SAFETY: any bytes are a configuration.
-        let mut config = unsafe { zeroed::<budget_config>() };
+        let mut config = unsafe { zeroed::<coalesce_budget_config>() };
         // SAFETY: it is ours.
-        unsafe { budget_config_default(&raw mut config, size_of::<budget_config>(), 1_000_000_000) };
+        unsafe { coalesce_budget_config_default(&raw mut config, size_of::<coalesce_budget_config>(), 1_000_000_000) };
         let keep = |bit: u8| self.sound >> bit & 1 == 1;
         if !keep(0) {
             config.tick_hz = self.tick_hz.get()
@@ -236,41 +236,45 @@ fn not_a_state(input: &Input) {
     if [b'V', b'C', b'B', b'W', b'R', b'I'].into_iter().any(is_kind) {
         return;
     }
-    let (vic, cint, budget) = (state.cast::<vic_state>(), state.cast::<cint_state>(), state.cast::<budget_state>());
+    let (vic, cint, budget) = (
+        state.cast::<coalesce_vic_state>(),
+        state.cast::<coalesce_cint_state>(),
+        state.cast::<coalesce_budget_state>(),
+    );
     // SAFETY: the memory is ours, and larger than any state.
     unsafe {
         for status in [
-            vic_on_completion(vic, 1, 100),
-            vic_on_completion_in_slice(vic, 1, 100, 5),
-            vic_on_deadline(vic, 1),
-            vic_flush(vic, 1),
-            vic_on_schedule(vic, 1),
-            vic_on_deschedule(vic, 1),
-            vic_on_consumed(vic, 1),
-            cint_on_completion(cint, 1, 0, 100),
-            cint_on_deadline(cint, 1),
-            cint_on_batch_end(cint, 1),
-            cint_flush(cint, 1),
-            cint_on_consumed(cint, 1),
-            cint_on_completion_strict(cint, state.cast(), 1, 0, 0, 100),
-            cint_on_cancel(cint, state.cast(), 1, 0),
-            budget_on_submits(budget, 1, 100),
-            budget_on_completion(budget, 1, 0, 100, 100),
-            budget_on_deadline(budget, 1),
-            budget_flush(budget, 1),
-            budget_on_consumed(budget, 1),
-            budget_forget(budget),
-            budget_get_info(budget, std::ptr::null_mut(), 0),
-            cint_window_reset(state.cast()),
-            cint_reaper_reap(state.cast(), std::ptr::null(), None, std::ptr::null_mut(), std::ptr::null_mut()),
-            vic_get_info(vic, std::ptr::null_mut(), 0),
-            cint_get_info(cint, std::ptr::null_mut(), 0),
+            coalesce_vic_on_completion(vic, 1, 100),
+            coalesce_vic_on_completion_in_slice(vic, 1, 100, 5),
+            coalesce_vic_on_deadline(vic, 1),
+            coalesce_vic_flush(vic, 1),
+            coalesce_vic_on_schedule(vic, 1),
+            coalesce_vic_on_deschedule(vic, 1),
+            coalesce_vic_on_consumed(vic, 1),
+            coalesce_cint_on_completion(cint, 1, 0, 100),
+            coalesce_cint_on_deadline(cint, 1),
+            coalesce_cint_on_batch_end(cint, 1),
+            coalesce_cint_flush(cint, 1),
+            coalesce_cint_on_consumed(cint, 1),
+            coalesce_cint_on_completion_strict(cint, state.cast(), 1, 0, 0, 100),
+            coalesce_cint_on_cancel(cint, state.cast(), 1, 0),
+            coalesce_budget_on_submits(budget, 1, 100),
+            coalesce_budget_on_completion(budget, 1, 0, 100, 100),
+            coalesce_budget_on_deadline(budget, 1),
+            coalesce_budget_flush(budget, 1),
+            coalesce_budget_on_consumed(budget, 1),
+            coalesce_budget_forget(budget),
+            coalesce_budget_get_info(budget, std::ptr::null_mut(), 0),
+            coalesce_window_reset(state.cast()),
+            coalesce_reaper_reap(state.cast(), std::ptr::null(), None, std::ptr::null_mut(), std::ptr::null_mut()),
+            coalesce_vic_get_info(vic, std::ptr::null_mut(), 0),
+            coalesce_cint_get_info(cint, std::ptr::null_mut(), 0),
         ] {
             assert!(status < 0, "status {status}");
         }
-        assert_eq!((vic_deadline(vic), cint_deadline(cint)), (COALESCE_NEVER, COALESCE_NEVER));
-        assert_eq!(budget_deadline(budget), COALESCE_NEVER);
-        assert_eq!(cint_window_on_submit(state.cast()), COALESCE_NO_TICKET);
+        assert_eq!((coalesce_vic_deadline(vic), coalesce_cint_deadline(cint)), (COALESCE_NEVER, COALESCE_NEVER));
+        assert_eq!(coalesce_budget_deadline(budget), COALESCE_NEVER);
+        assert_eq!(coalesce_window_on_submit(state.cast()), COALESCE_NO_TICKET);
     }
     assert_eq!(memory, input.memory);
 }
@@ -283,7 +287,7 @@ struct Owed {
 
 impl Owed {
     fn decided(&mut self, posted: u64, status: coalesce_status) {
-        assert!(status >= 0, "status {status} from a sound state");
+        assert!(status > COALESCE_OK, "status {status} from a sound state");
         match status {
             COALESCE_HOLD => self.count += posted,
             COALESCE_DELIVER_URGENT => {}
@@ -303,11 +307,12 @@ impl Owed {
 
 fn vic_calls(input: &Input) {
     let config = input.vic.config();
-    let (mut state, mut error) = (vic_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
+    let (mut state, mut error) =
+        (coalesce_vic_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
     let state = &raw mut state;
     // SAFETY: all of it is ours.
     unsafe {
-        let status = vic_init(state, size_of::<vic_state>(), &raw const config, &raw mut error);
+        let status = coalesce_vic_init(state, size_of::<coalesce_vic_state>(), &raw const config, &raw mut error);
         if status != COALESCE_OK {
             assert_eq!(status, COALESCE_E_CONFIG);
             assert!(error.value < error.min || error.value > error.max, "{error:?}");
@@ -317,31 +322,36 @@ fn vic_calls(input: &Input) {
         let mut now = 0_u64;
         for call in &input.calls {
             match call {
-                Call::Complete { cif, slice_end: None, .. } => owed.decided(1, vic_on_completion(state, now, *cif)),
+                Call::Complete { cif, slice_end: None, .. } => {
+                    owed.decided(1, coalesce_vic_on_completion(state, now, *cif))
+                }
                 Call::Complete { cif, slice_end: Some(end), .. } => {
                     let end = now.saturating_add(end.get());
-                    owed.decided(1, vic_on_completion_in_slice(state, now, *cif, end));
+                    owed.decided(1, coalesce_vic_on_completion_in_slice(state, now, *cif, end));
                 }
                 Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
                 Call::Back { ticks } => now = now.saturating_sub((*ticks).into()),
                 Call::Deadline => {
-                    now = now.max(Some(vic_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
-                    owed.decided(0, vic_on_deadline(state, now));
-                    assert!(owed.count == 0 || vic_deadline(state) == COALESCE_NEVER, "nothing at the deadline");
+                    now = now.max(Some(coalesce_vic_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
+                    owed.decided(0, coalesce_vic_on_deadline(state, now));
+                    assert!(
+                        owed.count == 0 || coalesce_vic_deadline(state) == COALESCE_NEVER,
+                        "nothing at the deadline"
+                    );
                 }
                 Call::Flush => {
-                    owed.decided(0, vic_flush(state, now));
+                    owed.decided(0, coalesce_vic_flush(state, now));
                     assert_eq!(owed.count, 0);
                 }
                 Call::Consumed => {
-                    assert_eq!(vic_on_consumed(state, now), COALESCE_OK);
+                    assert_eq!(coalesce_vic_on_consumed(state, now), COALESCE_OK);
                     owed.count = 0;
                 }
-                Call::Schedule => owed.decided(0, vic_on_schedule(state, now)),
-                Call::Deschedule => owed.decided(0, vic_on_deschedule(state, now)),
+                Call::Schedule => owed.decided(0, coalesce_vic_on_schedule(state, now)),
+                Call::Deschedule => owed.decided(0, coalesce_vic_on_deschedule(state, now)),
                 Call::Reconfigure { vic, .. } => {
                     let config = vic.config();
-                    match vic_reconfigure(state, &raw const config, now, &raw mut error) {
+                    match coalesce_vic_reconfigure(state, &raw const config, now, &raw mut error) {
                         COALESCE_E_CONFIG => assert!(error.value < error.min || error.value > error.max, "{error:?}"),
                         status => {
                             owed.bounded = config.max_hold_ns != COALESCE_NEVER;
@@ -351,65 +361,70 @@ fn vic_calls(input: &Input) {
                 }
                 Call::Submit { .. } | Call::Cancel { .. } | Call::BatchEnd | Call::ResetWindow | Call::Forget => {}
             }
-            let mut info = vic_info::default();
-            assert_eq!(vic_get_info(state, &raw mut info, size_of::<vic_info>()), COALESCE_OK);
-            owed.check(info.held, vic_deadline(state));
+            let mut info = coalesce_vic_info::default();
+            assert_eq!(coalesce_vic_get_info(state, &raw mut info, size_of::<coalesce_vic_info>()), COALESCE_OK);
+            owed.check(info.held, coalesce_vic_deadline(state));
         }
-        owed.decided(0, vic_flush(state, now));
+        owed.decided(0, coalesce_vic_flush(state, now));
         assert_eq!(owed.count, 0);
     }
 }
 
 fn cint_calls(input: &Input) {
     let config = input.cint.config();
-    let (mut state, mut error) = (cint_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
+    let (mut state, mut error) =
+        (coalesce_cint_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
     let state = &raw mut state;
     let commands = 64_u32 << (input.commands % 7);
-    let mut window = vec![0_u64; cint_window_size(commands) / 8];
+    let mut window = vec![0_u64; coalesce_window_size(commands) / 8];
     let window = window.as_mut_ptr();
     // SAFETY: all of it is ours.
     unsafe {
-        let status = cint_init(state, size_of::<cint_state>(), &raw const config, &raw mut error);
+        let status = coalesce_cint_init(state, size_of::<coalesce_cint_state>(), &raw const config, &raw mut error);
         if status != COALESCE_OK {
             assert_eq!(status, COALESCE_E_CONFIG);
             assert!(error.value < error.min || error.value > error.max, "{error:?}");
             return;
         }
-        assert_eq!(cint_window_init(window, cint_window_size(commands), commands, &raw mut error), COALESCE_OK);
-        let bounded = |config: &cint_config| config.max_hold_ns != COALESCE_NEVER || config.delta_ns > 0;
+        assert_eq!(coalesce_window_init(window, coalesce_window_size(commands), commands, &raw mut error), COALESCE_OK);
+        let bounded = |config: &coalesce_cint_config| config.max_hold_ns != COALESCE_NEVER || config.delta_ns > 0;
         let mut owed = Owed { count: 0, bounded: bounded(&config) };
         let (mut now, mut tickets) = (0_u64, Vec::new());
         for call in &input.calls {
             match call {
                 Call::Complete { cif, hint, strict: false, .. } => {
-                    owed.decided(1, cint_on_completion(state, now, hint % 4, *cif));
+                    owed.decided(1, coalesce_cint_on_completion(state, now, hint % 4, *cif));
                 }
                 Call::Complete { cif, hint, ticket, .. } => {
                     let ticket = ticket.or_else(|| tickets.pop()).unwrap_or(COALESCE_NO_TICKET);
-                    owed.decided(1, cint_on_completion_strict(state, window, now, ticket, hint % 4, *cif));
+                    owed.decided(1, coalesce_cint_on_completion_strict(state, window, now, ticket, hint % 4, *cif));
                 }
-                Call::Submit { .. } => tickets.push(cint_window_on_submit(window)),
-                Call::Cancel { ticket } => owed.decided(0, cint_on_cancel(state, window, now, *ticket)),
-                Call::ResetWindow => assert_eq!(cint_window_reset(window), COALESCE_OK),
+                Call::Submit { .. } => tickets.push(coalesce_window_on_submit(window)),
+                Call::Cancel { ticket } => owed.decided(0, coalesce_cint_on_cancel(state, window, now, *ticket)),
+                Call::ResetWindow => assert_eq!(coalesce_window_reset(window), COALESCE_OK),
                 Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
                 Call::Back { ticks } => now = now.saturating_sub((*ticks).into()),
                 Call::Deadline => {
-                    now = now.max(Some(cint_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
-                    owed.decided(0, cint_on_deadline(state, now));
-                    assert!(owed.count == 0 || cint_deadline(state) == COALESCE_NEVER, "nothing at the deadline");
+                    now =
+                        now.max(Some(coalesce_cint_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
+                    owed.decided(0, coalesce_cint_on_deadline(state, now));
+                    assert!(
+                        owed.count == 0 || coalesce_cint_deadline(state) == COALESCE_NEVER,
+                        "nothing at the deadline"
+                    );
                 }
-                Call::BatchEnd => owed.decided(0, cint_on_batch_end(state, now)),
+                Call::BatchEnd => owed.decided(0, coalesce_cint_on_batch_end(state, now)),
                 Call::Flush => {
-                    owed.decided(0, cint_flush(state, now));
+                    owed.decided(0, coalesce_cint_flush(state, now));
                     assert_eq!(owed.count, 0);
                 }
                 Call::Consumed => {
-                    assert_eq!(cint_on_consumed(state, now), COALESCE_OK);
+                    assert_eq!(coalesce_cint_on_consumed(state, now), COALESCE_OK);
                     owed.count = 0;
                 }
                 Call::Reconfigure { cint, .. } => {
                     let config = cint.config();
-                    match cint_reconfigure(state, &raw const config, now, &raw mut error) {
+                    match coalesce_cint_reconfigure(state, &raw const config, now, &raw mut error) {
                         COALESCE_E_CONFIG => assert!(error.value < error.min || error.value > error.max, "{error:?}"),
                         status => {
                             owed.bounded = bounded(&config);
@@ -419,79 +434,85 @@ fn cint_calls(input: &Input) {
                 }
                 Call::Schedule | Call::Deschedule | Call::Forget => {}
             }
-            let mut info = cint_info::default();
-            assert_eq!(cint_get_info(state, &raw mut info, size_of::<cint_info>()), COALESCE_OK);
-            owed.check(info.held, cint_deadline(state));
+            let mut info = coalesce_cint_info::default();
+            assert_eq!(coalesce_cint_get_info(state, &raw mut info, size_of::<coalesce_cint_info>()), COALESCE_OK);
+            owed.check(info.held, coalesce_cint_deadline(state));
         }
-        owed.decided(0, cint_flush(state, now));
+        owed.decided(0, coalesce_cint_flush(state, now));
         assert_eq!(owed.count, 0);
     }
 }
 
 fn budget_calls(input: &Input) {
     let config = input.budget.config();
-    let (mut state, mut error) = (budget_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
+    let (mut state, mut error) =
+        (coalesce_budget_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
     let state = &raw mut state;
     let commands = 64_u32 << (input.commands % 7);
-    let mut window = vec![0_u64; cint_window_size(commands) / 8];
+    let mut window = vec![0_u64; coalesce_window_size(commands) / 8];
     let window = window.as_mut_ptr();
     // SAFETY: all of it is ours.
     unsafe {
-        let status = budget_init(state, size_of::<budget_state>(), &raw const config, &raw mut error);
+        let status = coalesce_budget_init(state, size_of::<coalesce_budget_state>(), &raw const config, &raw mut error);
         if status != COALESCE_OK {
             assert_eq!(status, COALESCE_E_CONFIG);
             assert!(error.value < error.min || error.value > error.max, "{error:?}");
             return;
         }
-        assert_eq!(cint_window_init(window, cint_window_size(commands), commands, &raw mut error), COALESCE_OK);
+        assert_eq!(coalesce_window_init(window, coalesce_window_size(commands), commands, &raw mut error), COALESCE_OK);
         let (mut owed, mut now, mut tickets) = (Owed { count: 0, bounded: true }, 0_u64, Vec::new());
         for call in &input.calls {
             match call {
                 Call::Complete { cif, outstanding, hint, strict: false, .. } => {
-                    owed.decided(1, budget_on_completion(state, now, hint % 4, *cif, *outstanding));
+                    owed.decided(1, coalesce_budget_on_completion(state, now, hint % 4, *cif, *outstanding));
                 }
                 Call::Complete { cif, outstanding, hint, ticket, .. } => {
                     let ticket = ticket.or_else(|| tickets.pop()).unwrap_or(COALESCE_NO_TICKET);
                     let hint = hint % 4;
-                    let status = budget_on_completion_strict(state, window, now, ticket, hint, *cif, *outstanding);
+                    let status =
+                        coalesce_budget_on_completion_strict(state, window, now, ticket, hint, *cif, *outstanding);
                     owed.decided(1, status);
                 }
                 Call::Submit { count } => {
-                    assert_eq!(budget_on_submits(state, now, *count), COALESCE_OK);
-                    tickets.push(cint_window_on_submit(window));
+                    assert_eq!(coalesce_budget_on_submits(state, now, *count), COALESCE_OK);
+                    tickets.push(coalesce_window_on_submit(window));
                 }
-                Call::Cancel { ticket } => owed.decided(0, budget_on_cancel(state, window, now, *ticket)),
-                Call::ResetWindow => assert_eq!(cint_window_reset(window), COALESCE_OK),
-                Call::Forget => assert_eq!(budget_forget(state), COALESCE_OK),
+                Call::Cancel { ticket } => owed.decided(0, coalesce_budget_on_cancel(state, window, now, *ticket)),
+                Call::ResetWindow => assert_eq!(coalesce_window_reset(window), COALESCE_OK),
+                Call::Forget => assert_eq!(coalesce_budget_forget(state), COALESCE_OK),
                 Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
                 Call::Back { ticks } => now = now.saturating_sub((*ticks).into()),
                 Call::Deadline => {
-                    now = now.max(Some(budget_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
-                    owed.decided(0, budget_on_deadline(state, now));
-                    assert!(owed.count == 0 || budget_deadline(state) == COALESCE_NEVER, "nothing at the deadline");
+                    now = now
+                        .max(Some(coalesce_budget_deadline(state)).filter(|at| *at != COALESCE_NEVER).unwrap_or(now));
+                    owed.decided(0, coalesce_budget_on_deadline(state, now));
+                    assert!(
+                        owed.count == 0 || coalesce_budget_deadline(state) == COALESCE_NEVER,
+                        "nothing at the deadline"
+                    );
                 }
                 Call::Flush => {
-                    owed.decided(0, budget_flush(state, now));
+                    owed.decided(0, coalesce_budget_flush(state, now));
                     assert_eq!(owed.count, 0);
                 }
                 Call::Consumed => {
-                    assert_eq!(budget_on_consumed(state, now), COALESCE_OK);
+                    assert_eq!(coalesce_budget_on_consumed(state, now), COALESCE_OK);
                     owed.count = 0;
                 }
                 Call::Reconfigure { budget, .. } => {
                     let config = budget.config();
-                    match budget_reconfigure(state, &raw const config, now, &raw mut error) {
+                    match coalesce_budget_reconfigure(state, &raw const config, now, &raw mut error) {
                         COALESCE_E_CONFIG => assert!(error.value < error.min || error.value > error.max, "{error:?}"),
                         status => owed.decided(0, status),
                     }
                 }
                 Call::Schedule | Call::Deschedule | Call::BatchEnd => {}
             }
-            let mut info = budget_info::default();
-            assert_eq!(budget_get_info(state, &raw mut info, size_of::<budget_info>()), COALESCE_OK);
-            owed.check(info.held, budget_deadline(state));
+            let mut info = coalesce_budget_info::default();
+            assert_eq!(coalesce_budget_get_info(state, &raw mut info, size_of::<coalesce_budget_info>()), COALESCE_OK);
+            owed.check(info.held, coalesce_budget_deadline(state));
         }
-        owed.decided(0, budget_flush(state, now));
+        owed.decided(0, coalesce_budget_flush(state, now));
         assert_eq!(owed.count, 0);
     }
 }
@@ -499,20 +520,21 @@ fn budget_calls(input: &Input) {
 /// A device that writes anything into its queue at any time: the driver's calls end, and the doorbell stays in the queue.
 fn reaps(input: &Input) {
     const ENTRIES: u32 = 130;
-    unsafe extern "C" fn take(context: *mut c_void, entry: *const cint_entry) -> bool {
+    unsafe extern "C" fn take(context: *mut c_void, entry: *const coalesce_reaper_entry) -> bool {
         // SAFETY: the caller below, and an entry of the library's.
         unsafe { (*entry).dword[3] as u8 & *context.cast::<u8>() == 0 }
     }
     let mut reaper = [0_u64; 5];
-    let mut queue = [cint_entry { dword: [0; 4] }; ENTRIES as usize];
+    let mut queue = [coalesce_reaper_entry { dword: [0; 4] }; ENTRIES as usize];
     // SAFETY: all of it is ours.
     unsafe {
-        assert_eq!(cint_reaper_init(reaper.as_mut_ptr(), 40, ENTRIES, std::ptr::null_mut()), COALESCE_OK);
+        assert_eq!(coalesce_reaper_init(reaper.as_mut_ptr(), 40, ENTRIES, std::ptr::null_mut()), COALESCE_OK);
         for Reap { index, dword3, take: mask } in &input.reaps {
             queue[usize::from(*index) % ENTRIES as usize].dword[3] = *dword3;
             let (mut mask, mut doorbell) = (*mask, 0);
             let context = (&raw mut mask).cast();
-            let status = cint_reaper_reap(reaper.as_mut_ptr(), queue.as_ptr(), Some(take), context, &raw mut doorbell);
+            let status =
+                coalesce_reaper_reap(reaper.as_mut_ptr(), queue.as_ptr(), Some(take), context, &raw mut doorbell);
             assert_eq!(status, COALESCE_OK);
             assert!(doorbell < ENTRIES || doorbell == COALESCE_NO_DOORBELL);
         }
@@ -521,15 +543,18 @@ fn reaps(input: &Input) {
 
 /// What is read is what is written.
 fn features(cdw11: u32) {
-    let (mut value, mut written, mut disabled) = (nvme_coalescing::default(), 0, false);
+    let (mut value, mut written, mut disabled) = (coalesce_nvme_coalescing::default(), 0, false);
     // SAFETY: all of it is ours.
     unsafe {
-        let size = size_of::<nvme_coalescing>();
-        assert_eq!(nvme_coalescing_decode(cdw11, &raw mut value, size), COALESCE_OK);
-        assert_eq!(nvme_coalescing_encode(&raw const value, &raw mut written, std::ptr::null_mut()), COALESCE_OK);
+        let size = size_of::<coalesce_nvme_coalescing>();
+        assert_eq!(coalesce_nvme_coalescing_decode(cdw11, &raw mut value, size), COALESCE_OK);
+        assert_eq!(
+            coalesce_nvme_coalescing_encode(&raw const value, &raw mut written, std::ptr::null_mut()),
+            COALESCE_OK
+        );
         assert_eq!(written, cdw11 & 0xffff);
-        let vector = nvme_vector_decode(cdw11, &raw mut disabled);
-        assert_eq!(nvme_vector_encode(vector, disabled, &raw mut written, std::ptr::null_mut()), COALESCE_OK);
+        let vector = coalesce_nvme_vector_decode(cdw11, &raw mut disabled);
+        assert_eq!(coalesce_nvme_vector_encode(vector, disabled, &raw mut written, std::ptr::null_mut()), COALESCE_OK);
         assert_eq!(written, cdw11 & 0x1_ffff);
     }
 }

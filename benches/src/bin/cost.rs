@@ -3,11 +3,11 @@
 
 use budget_core::Budget;
 use cint_core::Cint;
-use coalesce::budget::{budget_on_completion, budget_on_submits, budget_state};
-use coalesce::cint::{cint_on_completion, cint_state};
+use coalesce::budget::{coalesce_budget_on_completion, coalesce_budget_on_submits, coalesce_budget_state};
+use coalesce::cint::{coalesce_cint_on_completion, coalesce_cint_state};
 use coalesce::hint::{COALESCE_HINT_BARRIER, COALESCE_HINT_PLAIN, COALESCE_HINT_URGENT};
 use coalesce::status::COALESCE_HOLD;
-use coalesce::vic::{vic_on_completion, vic_state};
+use coalesce::vic::{coalesce_vic_on_completion, coalesce_vic_state};
 use coalesce_benches::{Algorithm2, MANY, START, algorithm2_on_completion};
 use coalesce_policy::{AnyPolicy, Completion, Decision, Event, Hint, Policy as _};
 use std::hint::black_box;
@@ -59,8 +59,9 @@ fn main() {
             // SAFETY: the state is ours.
             held(|now| unsafe { call(&mut state, now, cif) } != COALESCE_HOLD)
         }
-        "vic_on_completion" => {
-            let call = black_box(vic_on_completion as unsafe extern "C" fn(*mut vic_state, u64, u32) -> i32);
+        "coalesce_vic_on_completion" => {
+            let call =
+                black_box(coalesce_vic_on_completion as unsafe extern "C" fn(*mut coalesce_vic_state, u64, u32) -> i32);
             let mut state = coalesce_benches::vic_for_c();
             // SAFETY: the state is ours.
             held(|now| unsafe { call(&mut state, now, cif) } != COALESCE_HOLD)
@@ -70,8 +71,10 @@ fn main() {
             let mut state = coalesce_benches::vic();
             held(|now| call(&mut state, now, cif))
         }
-        "cint_on_completion" => {
-            let call = black_box(cint_on_completion as unsafe extern "C" fn(*mut cint_state, u64, u32, u32) -> i32);
+        "coalesce_cint_on_completion" => {
+            let call = black_box(
+                coalesce_cint_on_completion as unsafe extern "C" fn(*mut coalesce_cint_state, u64, u32, u32) -> i32,
+            );
             let mut state = coalesce_benches::cint_for_c();
             // SAFETY: the state is ours.
             held(|now| unsafe { call(&mut state, now, number, cif) } != COALESCE_HOLD)
@@ -81,15 +84,19 @@ fn main() {
             let mut state = coalesce_benches::cint();
             held(|now| call(&mut state, now, hint, cif))
         }
-        "budget_on_completion" => {
-            let call =
-                black_box(budget_on_completion as unsafe extern "C" fn(*mut budget_state, u64, u32, u32, u32) -> i32);
+        "coalesce_budget_on_completion" => {
+            let call = black_box(
+                coalesce_budget_on_completion
+                    as unsafe extern "C" fn(*mut coalesce_budget_state, u64, u32, u32, u32) -> i32,
+            );
             let mut state = coalesce_benches::budget_for_c();
             // SAFETY: the state is ours.
             held(|now| unsafe { call(&mut state, now, number, cif, cif) } != COALESCE_HOLD)
         }
-        "budget_on_submits" => {
-            let call = black_box(budget_on_submits as unsafe extern "C" fn(*mut budget_state, u64, u32) -> i32);
+        "coalesce_budget_on_submits" => {
+            let call = black_box(
+                coalesce_budget_on_submits as unsafe extern "C" fn(*mut coalesce_budget_state, u64, u32) -> i32,
+            );
             let mut state = coalesce_benches::budget_for_c();
             // SAFETY: the state is ours.
             held(|now| unsafe { call(&mut state, now, 1) } != COALESCE_HOLD)

@@ -2,11 +2,11 @@
 //! flight; completions come round the queues in an order that the hardware does not foresee. `scripts/bench.sh` shows the
 //! ratios.
 
-use coalesce::budget::{budget_on_completion, budget_state};
-use coalesce::cint::{cint_on_completion, cint_state};
+use coalesce::budget::{coalesce_budget_on_completion, coalesce_budget_state};
+use coalesce::cint::{coalesce_cint_on_completion, coalesce_cint_state};
 use coalesce::hint::COALESCE_HINT_PLAIN;
 use coalesce::status::COALESCE_HOLD;
-use coalesce::vic::{vic_on_completion, vic_state};
+use coalesce::vic::{coalesce_vic_on_completion, coalesce_vic_state};
 use coalesce_benches::{Algorithm2, MANY, START, algorithm2_on_completion};
 use coalesce_policy::{Completion, Decision, Policy as _};
 use criterion::{Criterion, Throughput};
@@ -49,25 +49,28 @@ fn main() {
     time(criterion, "algorithm2_on_completion", coalesce_benches::algorithm2(), |state, now| unsafe {
         call(state, now, MANY) != COALESCE_HOLD
     });
-    let call = black_box(vic_on_completion as unsafe extern "C" fn(*mut vic_state, u64, u32) -> i32);
+    let call = black_box(coalesce_vic_on_completion as unsafe extern "C" fn(*mut coalesce_vic_state, u64, u32) -> i32);
     // SAFETY: as above.
-    time(criterion, "vic_on_completion", coalesce_benches::vic_for_c(), |state, now| unsafe {
+    time(criterion, "coalesce_vic_on_completion", coalesce_benches::vic_for_c(), |state, now| unsafe {
         call(state, now, MANY) != COALESCE_HOLD
     });
     time(criterion, "vic_inlined", coalesce_benches::vic(), |vic, now| {
         vic.on_completion(now, &Completion::with_cif(MANY)).is_deliver()
     });
-    let call = black_box(cint_on_completion as unsafe extern "C" fn(*mut cint_state, u64, u32, u32) -> i32);
+    let call =
+        black_box(coalesce_cint_on_completion as unsafe extern "C" fn(*mut coalesce_cint_state, u64, u32, u32) -> i32);
     // SAFETY: as above.
-    time(criterion, "cint_on_completion", coalesce_benches::cint_for_c(), |state, now| unsafe {
+    time(criterion, "coalesce_cint_on_completion", coalesce_benches::cint_for_c(), |state, now| unsafe {
         call(state, now, COALESCE_HINT_PLAIN, MANY) != COALESCE_HOLD
     });
     time(criterion, "cint_inlined", coalesce_benches::cint(), |cint, now| {
         cint.on_completion(now, &Completion::with_cif(MANY)).is_deliver()
     });
-    let call = black_box(budget_on_completion as unsafe extern "C" fn(*mut budget_state, u64, u32, u32, u32) -> i32);
+    let call = black_box(
+        coalesce_budget_on_completion as unsafe extern "C" fn(*mut coalesce_budget_state, u64, u32, u32, u32) -> i32,
+    );
     // SAFETY: as above.
-    time(criterion, "budget_on_completion", coalesce_benches::budget_for_c(), |state, now| unsafe {
+    time(criterion, "coalesce_budget_on_completion", coalesce_benches::budget_for_c(), |state, now| unsafe {
         call(state, now, COALESCE_HINT_PLAIN, MANY, MANY) != COALESCE_HOLD
     });
     time(criterion, "budget_inlined", coalesce_benches::budget(), |budget, now| {

@@ -4,7 +4,7 @@
 #include "board.h"
 #include <coalesce.h>
 
-static cint_state cint;
+static coalesce_cint_state cint;
 
 // Widens the 32-bit counter to the 64 bits of the machine's clock. While a completion is held, it must be read at least
 // once in 43 s.
@@ -21,7 +21,7 @@ static void act(coalesce_status decision)
 {
     if (decision != COALESCE_HOLD)
         board.host_interrupt = 1;
-    uint64_t deadline = cint_deadline(&cint), instant = now();
+    uint64_t deadline = coalesce_cint_deadline(&cint), instant = now();
     if (deadline == COALESCE_NEVER)
         board.one_shot = 0;
     else if (deadline <= instant)
@@ -40,20 +40,20 @@ void flash_handler(void)
         board.posted = index + 1;
         uint32_t hint = board.is_urgent[index % 64] ? COALESCE_HINT_URGENT : COALESCE_HINT_PLAIN;
         uint32_t cif = board.submitted - index; // this one included
-        act(cint_on_completion(&cint, now(), hint, cif));
+        act(coalesce_cint_on_completion(&cint, now(), hint, cif));
     }
 }
 
 void timer_handler(void)
 {
-    act(cint_on_deadline(&cint, now()));
+    act(coalesce_cint_on_deadline(&cint, now()));
 }
 
 void reset_handler(void)
 {
-    cint_config config;
-    cint_config_default(&config, sizeof config, 100000000);
+    coalesce_cint_config config;
+    coalesce_cint_config_default(&config, sizeof config, 100000000);
     config.ooo = 0; // the host has one vector, and reaps everything
     // If this fails, every call returns an error, so every completion interrupts: slow, but no interrupt is lost.
-    board.fault = cint_init(&cint, sizeof cint, &config, 0) != COALESCE_OK;
+    board.fault = coalesce_cint_init(&cint, sizeof cint, &config, 0) != COALESCE_OK;
 }

@@ -10,7 +10,7 @@ static uint32_t submitted, posted; // free-running counts; the consumer writes t
 static int kick, call;             // eventfds: new commands; an interrupt
 
 // Only the device's thread uses these.
-static cint_state cint;
+static coalesce_cint_state cint;
 static int timer;
 static uint64_t armed = COALESCE_NEVER;
 static uint64_t interrupts;
@@ -31,13 +31,13 @@ static void complete_one(void)
     __atomic_store_n(&posted, index + 1, __ATOMIC_SEQ_CST);
     uint32_t cif = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - index; // this one included
     uint32_t hint = index % 100 == 99 ? COALESCE_HINT_URGENT : COALESCE_HINT_PLAIN;
-    act(cint_on_completion(&cint, now_ns(), hint, cif));
+    act(coalesce_cint_on_completion(&cint, now_ns(), hint, cif));
 }
 
 // A timer that fires early is harmless. So it is set only for an earlier deadline, not at every completion.
 static void arm_timer(void)
 {
-    uint64_t deadline = cint_deadline(&cint);
+    uint64_t deadline = coalesce_cint_deadline(&cint);
     if (deadline >= armed)
         return;
     struct itimerspec at = {{0, 0}, {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)}};
@@ -60,24 +60,24 @@ static void *device(void *unused)
             continue;
         if (event.data.fd == timer) {
             armed = COALESCE_NEVER;
-            act(cint_on_deadline(&cint, now_ns()));
+            act(coalesce_cint_on_deadline(&cint, now_ns()));
         }
         while (posted != __atomic_load_n(&submitted, __ATOMIC_ACQUIRE))
             complete_one();
         arm_timer();
     }
-    act(cint_flush(&cint, now_ns())); // the queue stops: delivers everything held
+    act(coalesce_cint_flush(&cint, now_ns())); // the queue stops: delivers everything held
     return unused;
 }
 
 int main(void)
 {
-    cint_config config;
-    cint_config_optane(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
-    config.ooo = 0;                                         // this consumer reaps everything at every interrupt
+    coalesce_cint_config config;
+    coalesce_cint_config_optane(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
+    config.ooo = 0;                                                  // this consumer reaps everything at every interrupt
     coalesce_error error;
-    char text[100] = "cint_init";
-    coalesce_status status = cint_init(&cint, sizeof cint, &config, &error);
+    char text[100] = "coalesce_cint_init";
+    coalesce_status status = coalesce_cint_init(&cint, sizeof cint, &config, &error);
     if (status == COALESCE_E_CONFIG)
         coalesce_error_print(&error, text, sizeof text); // "thr is 0; allowed: 1 to 65535"
     must(status == COALESCE_OK, text);

@@ -8,7 +8,7 @@
 
 static uint32_t submitted, completed; // free-running counts; the guest writes the first, the kernel the second
 static int kick, ipi;                 // eventfds: new commands; an inter-processor interrupt
-static ipi_gate gate;                 // shared by both threads, without a lock
+static coalesce_ipi_gate gate;        // shared by both threads, without a lock
 
 // The kernel. If the gate defers an IPI, the kernel asks again, at the next completion or at the instant of the gate.
 // Without that, nothing might tell the VMM about the completion.
@@ -22,7 +22,7 @@ static void *kernel(void *sent)
         if (!is_new && now_ns() < ask_again) {
             wait_until(&kick, 1, ask_again);
             take_eventfd(kick);
-        } else if (ipi_gate_should_send(&gate, now_ns(), &ask_again) != COALESCE_HOLD) {
+        } else if (coalesce_ipi_gate_should_send(&gate, now_ns(), &ask_again) != COALESCE_HOLD) {
             ask_again = COALESCE_NEVER;
             signal_eventfd(ipi);
             ++*(uint64_t *)sent;
@@ -33,13 +33,14 @@ static void *kernel(void *sent)
 
 int main(void)
 {
-    static vic_state vic;
-    vic_config config;
-    vic_config_paper(&config, sizeof config,
-                     1000000000); // needs no timer: with few commands in flight each completion interrupts
-    config.epoch_ns = 1000000;    // 1 ms instead of 200 ms, as this program ends soon
-    must(vic_init(&vic, sizeof vic, &config, NULL) == COALESCE_OK, "vic_init");
-    must(ipi_gate_init(&gate, sizeof gate, IPI_GATE_PAPER_NS, 1000000000, NULL) == COALESCE_OK, "ipi_gate_init");
+    static coalesce_vic_state vic;
+    coalesce_vic_config config;
+    coalesce_vic_config_paper(&config, sizeof config,
+                              1000000000); // needs no timer: with few commands in flight each completion interrupts
+    config.epoch_ns = 1000000;             // 1 ms instead of 200 ms, as this program ends soon
+    must(coalesce_vic_init(&vic, sizeof vic, &config, NULL) == COALESCE_OK, "coalesce_vic_init");
+    must(coalesce_ipi_gate_init(&gate, sizeof gate, COALESCE_IPI_GATE_PAPER_NS, 1000000000, NULL) == COALESCE_OK,
+         "coalesce_ipi_gate_init");
     kick = eventfd(0, EFD_NONBLOCK);
     ipi = eventfd(0, EFD_NONBLOCK);
     uint64_t ipis = 0, interrupts = 0;
@@ -52,10 +53,10 @@ int main(void)
     while (taken != COMMANDS) {
         while (looked_at != __atomic_load_n(&completed, __ATOMIC_ACQUIRE)) {
             uint32_t cif = submitted - looked_at++; // for the VMM a command is in flight until it handles the completion
-            if (vic_on_completion(&vic, now_ns(), cif) == COALESCE_HOLD)
+            if (coalesce_vic_on_completion(&vic, now_ns(), cif) == COALESCE_HOLD)
                 continue;
             interrupts++;
-            must(ipi_gate_delivered(&gate, now_ns()) == COALESCE_OK, "ipi_gate_delivered");
+            must(coalesce_ipi_gate_delivered(&gate, now_ns()) == COALESCE_OK, "coalesce_ipi_gate_delivered");
             taken = looked_at; // the guest runs: it reaps everything, and keeps DEPTH in flight
             __atomic_store_n(&submitted, COMMANDS - taken > DEPTH ? taken + DEPTH : COMMANDS, __ATOMIC_RELEASE);
             signal_eventfd(kick);

@@ -15,7 +15,7 @@ static uint64_t finish[ENTRIES], handler_at = COALESCE_NEVER; // of a command, a
 
 // ---- The device ----
 
-static budget_state budget;
+static coalesce_budget_state budget;
 
 static void interrupt_host(void);
 
@@ -29,12 +29,12 @@ static void act(coalesce_status decision)
 static void serve_doorbells(void)
 {
     if (cq_head == posted)
-        budget_on_consumed(&budget, now); // nothing is left to interrupt for
+        coalesce_budget_on_consumed(&budget, now); // nothing is left to interrupt for
     while (fetched != sq_tail) {
         uint64_t bus = fetched == posted ? 0 : finish[(fetched - 1) % ENTRIES] + BUS_NS;
         finish[fetched % ENTRIES] = bus > now + READ_NS ? bus : now + READ_NS;
         fetched++;
-        budget_on_submits(&budget, now, 1);
+        coalesce_budget_on_submits(&budget, now, 1);
     }
 }
 
@@ -43,7 +43,7 @@ static void complete(void)
 {
     uint32_t cif = fetched - posted; // this one included
     posted++;
-    act(budget_on_completion(&budget, now, COALESCE_HINT_PLAIN, cif, sq_tail - cq_head));
+    act(coalesce_budget_on_completion(&budget, now, COALESCE_HINT_PLAIN, cif, sq_tail - cq_head));
 }
 
 static uint64_t next_completion(void)
@@ -90,7 +90,7 @@ static uint32_t run(uint32_t commands, uint32_t new_depth)
     depth = new_depth, left = commands;
     handler_at = now;
     do {
-        uint64_t completion = next_completion(), deadline = budget_deadline(&budget);
+        uint64_t completion = next_completion(), deadline = coalesce_budget_deadline(&budget);
         uint64_t device = completion < deadline ? completion : deadline;
         must(device != COALESCE_NEVER || handler_at != COALESCE_NEVER, "an interrupt was lost");
         now = device < handler_at ? device : handler_at;
@@ -99,17 +99,17 @@ static uint32_t run(uint32_t commands, uint32_t new_depth)
         else if (now == completion)
             complete();
         else
-            act(budget_on_deadline(&budget, now));
+            act(coalesce_budget_on_deadline(&budget, now));
     } while (left > 0 || cq_head != sq_tail);
     return interrupts - before;
 }
 
 int main(void)
 {
-    budget_config config;
-    budget_config_default(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
+    coalesce_budget_config config;
+    coalesce_budget_config_default(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
     must(config.budget == 500, "5 % is the default");
-    must(budget_init(&budget, sizeof budget, &config, NULL) == COALESCE_OK, "budget_init");
+    must(coalesce_budget_init(&budget, sizeof budget, &config, NULL) == COALESCE_OK, "coalesce_budget_init");
 
     must(run(COMMANDS, 1) == COMMANDS, "nobody who is alone waits");
     uint32_t at_32 = run(COMMANDS, 32);
@@ -117,8 +117,8 @@ int main(void)
     must(at_32 < COMMANDS / 2 && at_4 < COMMANDS, "company saves interrupts");
 
     // The device's own account says the same as the host's, and both are within the budget.
-    budget_info info;
-    must(budget_get_info(&budget, &info, sizeof info) == COALESCE_OK, "budget_get_info");
+    coalesce_budget_info info;
+    must(coalesce_budget_get_info(&budget, &info, sizeof info) == COALESCE_OK, "coalesce_budget_get_info");
     must(info.held_time == waited, "what was held is what waited");
     must(waited <= spent / 100 * config.budget / 100 + info.learning, "the budget is kept");
     printf("latency_budget: %u of %u commands interrupted at depth 32; %.1f %% of %.1f %% used\n", at_32, COMMANDS,

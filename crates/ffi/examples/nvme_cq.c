@@ -11,7 +11,7 @@
 static struct {
     uint32_t cid, cdw12;
 } sq[ENTRIES];
-static cint_entry cq[ENTRIES];
+static coalesce_reaper_entry cq[ENTRIES];
 static uint32_t sq_tail, cq_head; // the doorbells
 enum { NORMAL, URGENT };
 static int doorbell, vectors[2]; // eventfds: a doorbell was written; an interrupt
@@ -28,9 +28,9 @@ static void act(coalesce_status decision)
 
 static void *device(void *state)
 {
-    cint_state *cint = (cint_state *)state;
+    coalesce_cint_state *cint = (coalesce_cint_state *)state;
     for (uint32_t posted = 0; posted != COMMANDS;) {
-        wait_until(&doorbell, 1, cint_deadline(cint));
+        wait_until(&doorbell, 1, coalesce_cint_deadline(cint));
         take_eventfd(doorbell);
         // No unreaped entry is overwritten: when the queue is full, the rest waits for the driver's doorbell.
         while (posted != __atomic_load_n(&sq_tail, __ATOMIC_ACQUIRE) &&
@@ -38,13 +38,13 @@ static void *device(void *state)
             uint32_t index = posted % ENTRIES, phase = ~(posted / ENTRIES) & 1;
             cq[index].dword[2] = (index + 1) % ENTRIES; // the head of the submission queue
             __atomic_store_n(&cq[index].dword[3], sq[index].cid | phase << 16, __ATOMIC_SEQ_CST); // last: the phase tag
-            uint32_t hint = cint_hint_from_cdw12(sq[index].cdw12, true);
+            uint32_t hint = coalesce_hint_from_cdw12(sq[index].cdw12, true);
             uint32_t cif = __atomic_load_n(&sq_tail, __ATOMIC_SEQ_CST) - posted++; // this one included
-            act(cint_on_completion(cint, now_ns(), hint, cif));
+            act(coalesce_cint_on_completion(cint, now_ns(), hint, cif));
         }
-        act(cint_on_deadline(cint, now_ns())); // COALESCE_HOLD before the deadline
+        act(coalesce_cint_on_deadline(cint, now_ns())); // COALESCE_HOLD before the deadline
     }
-    act(cint_flush(cint, now_ns())); // the queue is deleted: delivers everything held
+    act(coalesce_cint_flush(cint, now_ns())); // the queue is deleted: delivers everything held
     return NULL;
 }
 
@@ -67,7 +67,7 @@ static void submit(uint32_t cid)
     submitted++;
 }
 
-static bool take(void *vector, const cint_entry *entry)
+static bool take(void *vector, const coalesce_reaper_entry *entry)
 {
     uint32_t cid = entry->dword[3] & 0xffff;
     must(cid < DEPTH && in_flight[cid], "an entry comes once");
@@ -82,7 +82,7 @@ static bool take(void *vector, const cint_entry *entry)
 static void handle_interrupt(uint64_t *reaper, int vector)
 {
     uint32_t head;
-    must(cint_reaper_reap(reaper, cq, take, &vector, &head) == COALESCE_OK, "cint_reaper_reap");
+    must(coalesce_reaper_reap(reaper, cq, take, &vector, &head) == COALESCE_OK, "coalesce_reaper_reap");
     if (head != COALESCE_NO_DOORBELL)
         __atomic_store_n(&cq_head, head, __ATOMIC_RELEASE);
     __atomic_store_n(&sq_tail, submitted, __ATOMIC_SEQ_CST);
@@ -91,13 +91,13 @@ static void handle_interrupt(uint64_t *reaper, int vector)
 
 int main(void)
 {
-    static cint_state cint;
-    static uint64_t reaper[CINT_REAPER_WORDS(ENTRIES)];
-    cint_config config;
-    cint_config_optane(&config, sizeof config, 1000000000); // an urgent one interrupts alone
+    static coalesce_cint_state cint;
+    static uint64_t reaper[COALESCE_REAPER_WORDS(ENTRIES)];
+    coalesce_cint_config config;
+    coalesce_cint_config_optane(&config, sizeof config, 1000000000); // an urgent one interrupts alone
     config.thr = 64; // more than fit, so that the queue becomes full behind unreaped entries
-    must(cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "cint_init");
-    must(cint_reaper_init(reaper, sizeof reaper, ENTRIES, NULL) == COALESCE_OK, "cint_reaper_init");
+    must(coalesce_cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "coalesce_cint_init");
+    must(coalesce_reaper_init(reaper, sizeof reaper, ENTRIES, NULL) == COALESCE_OK, "coalesce_reaper_init");
     doorbell = eventfd(0, EFD_NONBLOCK);
     vectors[NORMAL] = eventfd(0, EFD_NONBLOCK);
     vectors[URGENT] = eventfd(0, EFD_NONBLOCK);

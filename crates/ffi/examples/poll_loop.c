@@ -12,7 +12,7 @@ static bool stop;
 static int call; // eventfd: an interrupt
 
 typedef struct {
-    cint_state cint;
+    coalesce_cint_state cint;
     uint64_t interrupts;
 } poller;
 
@@ -29,11 +29,11 @@ static void poll_device(poller *p)
 {
     for (int i = 0; i < PER_TURN && posted != __atomic_load_n(&submitted, __ATOMIC_ACQUIRE); i++) {
         __atomic_store_n(&posted, posted + 1, __ATOMIC_RELEASE);
-        act(p, cint_on_completion(&p->cint, now_ns(), hint, COALESCE_CIF_UNKNOWN));
+        act(p, coalesce_cint_on_completion(&p->cint, now_ns(), hint, COALESCE_CIF_UNKNOWN));
     }
     uint64_t now = now_ns();
-    if (now >= cint_deadline(&p->cint)) // COALESCE_NEVER is the largest number
-        act(p, cint_on_deadline(&p->cint, now));
+    if (now >= coalesce_cint_deadline(&p->cint)) // COALESCE_NEVER is the largest number
+        act(p, coalesce_cint_on_deadline(&p->cint, now));
 }
 
 // The driver: submits `count` commands, with up to `depth` in flight. It checks for completions only when it is
@@ -64,10 +64,10 @@ static void *driver(void *seen)
 int main(void)
 {
     static poller p;
-    cint_config config;
-    cint_config_optane(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
-    config.ooo = 0;                                         // this driver reaps everything at every interrupt
-    must(cint_init(&p.cint, sizeof p.cint, &config, NULL) == COALESCE_OK, "cint_init");
+    coalesce_cint_config config;
+    coalesce_cint_config_optane(&config, sizeof config, 1000000000); // the clock ticks in nanoseconds
+    config.ooo = 0;                                                  // this driver reaps everything at every interrupt
+    must(coalesce_cint_init(&p.cint, sizeof p.cint, &config, NULL) == COALESCE_OK, "coalesce_cint_init");
     call = eventfd(0, EFD_NONBLOCK);
     uint64_t seen = 0;
     pthread_t thread;
@@ -76,7 +76,7 @@ int main(void)
     while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE))
         poll_device(&p);
 
-    act(&p, cint_flush(&p.cint, now_ns())); // the queue stops: delivers everything held
+    act(&p, coalesce_cint_flush(&p.cint, now_ns())); // the queue stops: delivers everything held
     must(pthread_join(thread, NULL) == 0, "pthread_join");
     seen += take_eventfd(call);
     must(seen == p.interrupts, "the driver saw every interrupt");

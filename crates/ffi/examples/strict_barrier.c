@@ -10,27 +10,27 @@ static uint32_t posted; // free-running count of completions
 
 static void *device(void *interrupts)
 {
-    static cint_state cint;
-    static uint64_t window[CINT_WINDOW_WORDS(64)]; // for 64 commands, from the oldest in flight to the newest
-    cint_config config;
-    cint_config_optane(&config, sizeof config, 1000000000);
+    static coalesce_cint_state cint;
+    static uint64_t window[COALESCE_WINDOW_WORDS(64)]; // for 64 commands, from the oldest in flight to the newest
+    coalesce_cint_config config;
+    coalesce_cint_config_optane(&config, sizeof config, 1000000000);
     config.delta_ns = 0; // only Barriers end a burst: neither a time
     config.thr = 65535;  // nor a count ends it
-    must(cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "cint_init");
-    must(cint_window_init(window, sizeof window, 64, NULL) == COALESCE_OK, "cint_window_init");
+    must(coalesce_cint_init(&cint, sizeof cint, &config, NULL) == COALESCE_OK, "coalesce_cint_init");
+    must(coalesce_window_init(window, sizeof window, 64, NULL) == COALESCE_OK, "coalesce_window_init");
 
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
         wait_for(&kick, 1);
         take_eventfd(kick);
         uint64_t tickets[BATCH];
         for (uint32_t i = 0; i < BATCH; i++)
-            tickets[i] = cint_window_on_submit(window); // in the order of submission
+            tickets[i] = coalesce_window_on_submit(window); // in the order of submission
         for (uint32_t i = 0; i < BATCH; i++) {
             uint32_t which = (i * 5 + batch) % BATCH; // any order
             uint32_t hint = which == BATCH - 1 ? COALESCE_HINT_BARRIER : COALESCE_HINT_PLAIN;
             __atomic_store_n(&posted, posted + 1, __ATOMIC_RELEASE);
             coalesce_status decision =
-                cint_on_completion_strict(&cint, window, now_ns(), tickets[which], hint, COALESCE_CIF_UNKNOWN);
+                coalesce_cint_on_completion_strict(&cint, window, now_ns(), tickets[which], hint, COALESCE_CIF_UNKNOWN);
             if (decision != COALESCE_HOLD) {
                 signal_eventfd(call);
                 ++*(uint64_t *)interrupts;

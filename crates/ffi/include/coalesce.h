@@ -1,6 +1,6 @@
 /* libcoalesce: interrupt now, or wait for company?
  *
- *     if (vic_on_completion(&queue->vic, now, cif) != COALESCE_HOLD)
+ *     if (coalesce_vic_on_completion(&queue->vic, now, cif) != COALESCE_HOLD)
  *         interrupt(queue);
  *
  * A state is memory of the caller's, for one thread at a time. Time is the caller's, too: ticks of one monotonic clock. No
@@ -42,15 +42,16 @@
 #endif
 
 /* The size of a window of `commands` commands, and of a reaper of `entries` entries, in words of uint64_t. */
-#define CINT_WINDOW_WORDS(commands) (5 + (commands) / 32)
-#define CINT_REAPER_WORDS(entries) (2 + ((entries) + 63) / 64)
+#define COALESCE_WINDOW_WORDS(commands) (5 + (commands) / 32)
+#define COALESCE_REAPER_WORDS(entries) (2 + ((entries) + 63) / 64)
 
 /* Initialisers of a coalesce_mark for a request whose submission was not reported: without a hint, and with this hint. */
 #define COALESCE_MARK_NONE COALESCE_MARK_OF(COALESCE_HINT_PLAIN)
 #define COALESCE_MARK_OF(hint) {COALESCE_NO_TICKET, (hint), COALESCE_NO_SOURCE}
 
 // The number of commands in flight is unknown: the `in_flight` rule is off for this completion. Only for
-// `cint_on_completion` and `cint_on_completion_strict`. The other machines would take it as a number of commands, and hold.
+// `coalesce_cint_on_completion` and `coalesce_cint_on_completion_strict`. The other machines would take it as a number
+// of commands, and hold.
 #define COALESCE_CIF_UNKNOWN 4294967295u
 
 // `tick_hz`
@@ -98,10 +99,10 @@
 // `reserved`, which must be 0
 #define COALESCE_FIELD_RESERVED 15
 
-// `threshold` of `nvme_coalescing`
+// `threshold` of `coalesce_nvme_coalescing`
 #define COALESCE_FIELD_AGGREGATION_THRESHOLD 16
 
-// `time_ns` of `nvme_coalescing`
+// `time_ns` of `coalesce_nvme_coalescing`
 #define COALESCE_FIELD_AGGREGATION_TIME_NS 17
 
 // `vector`
@@ -163,7 +164,7 @@
 
 #if defined(COALESCE_HAS_IPI_GATE)
 // The paper's threshold (vIC §4.5), in ns.
-#define IPI_GATE_PAPER_NS 100000
+#define COALESCE_IPI_GATE_PAPER_NS 100000
 #endif
 
 #if defined(COALESCE_HOSTED)
@@ -267,7 +268,8 @@
 // Delivered: no completion came for eight times the usual gap (latency budget).
 #define COALESCE_REASON_SILENCE 23
 
-// Delivered: the regulator of `auto` has found that holding slows the requesters down, or compares holding with not holding.
+// Delivered: the regulator of `auto` has found that holding slows the requesters down, or compares holding with not
+// holding.
 #define COALESCE_REASON_SLOWDOWN 24
 
 // Held: it is not this completion's turn in a cycle of the delivery ratio.
@@ -326,12 +328,12 @@
 typedef struct coalesce_policy coalesce_policy;
 #endif
 
-// Parameters of a latency budget. Start from `budget_config_default`: of the time your requests spend, at most 5 % is
-// added by waiting for company, and more only while trials show that it makes them faster; within that, as few interrupts
-// as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than `max_hold`. This machine
-// makes no trials, so it never adds more.
+// Parameters of a latency budget. Start from `coalesce_budget_config_default`: of the time your requests spend, at
+// most 5 % is added by waiting for company, and more only while trials show that it makes them faster; within that, as
+// few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than
+// `max_hold`. This machine makes no trials, so it never adds more.
 typedef struct {
-  // `sizeof(budget_config)`
+  // `sizeof(coalesce_budget_config)`
   uint32_t struct_size;
   // ε: the largest share of the requests' time that holding may add, in basis points (1/100 %). 1 to 5000.
   uint32_t budget;
@@ -346,19 +348,20 @@ typedef struct {
   uint64_t storm_max_rate;
   // The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16.
   uint32_t storm_shift;
-  // The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile count
-  // too. 1 to 65535; 1: no coalescing.
+  // The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile
+  // count too. 1 to 65535; 1: no coalescing.
   uint32_t thr;
-  // 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0: it
-  // covers all.
+  // 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0:
+  // it covers all.
   uint32_t ooo;
   // Must be 0.
   uint32_t reserved;
-} budget_config;
-COALESCE_LAYOUT(budget_config, 48, uint64_t);
+} coalesce_budget_config;
+COALESCE_LAYOUT(coalesce_budget_config, 48, uint64_t);
 
-// A decision, or an error. Only `COALESCE_HOLD` suppresses an interrupt: on every other value, errors included,
-// interrupt. Numbers are never reused.
+// What a function answers: that it is done (0), a decision (more than 0), or an error (less than 0). Of a function
+// that decides, only `COALESCE_HOLD` suppresses an interrupt: on every other value, errors included, interrupt.
+// Numbers are never reused.
 typedef int32_t coalesce_status;
 
 // A latency budget for one interrupt vector, in the caller's memory: 112 bytes. Opaque. It contains no pointers and
@@ -366,8 +369,8 @@ typedef int32_t coalesce_status;
 typedef struct {
   // Private to the library.
   uint64_t opaque[14];
-} budget_state;
-COALESCE_LAYOUT(budget_state, 112, uint64_t);
+} coalesce_budget_state;
+COALESCE_LAYOUT(coalesce_budget_state, 112, uint64_t);
 
 // A parameter that is out of range.
 typedef struct {
@@ -393,7 +396,8 @@ typedef struct {
   // Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
   // held.
   uint32_t held;
-  // 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
+  // 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval
+  // since.
   uint32_t is_storming;
   // The longest time that a completion may be held, in ticks.
   uint64_t max_hold;
@@ -403,24 +407,25 @@ typedef struct {
   uint64_t held_time;
   // The time for which commands were outstanding, in ticks summed over them. It saturates.
   uint64_t outstanding_time;
-} budget_info;
-COALESCE_LAYOUT(budget_info, 40, uint64_t);
+} coalesce_budget_info;
+COALESCE_LAYOUT(coalesce_budget_info, 40, uint64_t);
 
-// Parameters of cinterrupts. Start from `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
+// Parameters of cinterrupts. Start from `coalesce_cint_config_default`, `coalesce_cint_config_optane` or
+// `coalesce_cint_config_p3700`.
 typedef struct {
-  // `sizeof(cint_config)`
+  // `sizeof(coalesce_cint_config)`
   uint32_t struct_size;
   // The number of completions that ends a burst. 1 to 65535; 1: no coalescing.
   uint32_t thr;
   // Ticks per second of the caller's clock. 1000 to 10000000000.
   uint64_t tick_hz;
   // Δ: the time without a completion that ends a burst, in ns. 0 to 10 ms; 0: the caller ends bursts with
-  // `cint_on_batch_end`.
+  // `coalesce_cint_on_batch_end`.
   uint64_t delta_ns;
   // The longest time that a completion may be held, in ns. 1 ns to 1 s, and at most 500 million ticks;
-  // `COALESCE_NEVER`: no limit of its own; Δ and `thr` then limit it to (thr - 1) * Δ, if Δ is not 0. With a storm guard
-  // it must be at least 1 s / storm_max_rate. With `ooo` and in a storm, a completion may be held longer by less than
-  // 1 s / storm_max_rate.
+  // `COALESCE_NEVER`: no limit of its own; Δ and `thr` then limit it to (thr - 1) * Δ, if Δ is not 0. With a storm
+  // guard it must be at least 1 s / storm_max_rate. With `ooo` and in a storm, a completion may be held longer by
+  // less than 1 s / storm_max_rate.
   uint64_t max_hold_ns;
   // The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
   // more, to tick_hz / 5; 0: no guard.
@@ -436,30 +441,31 @@ typedef struct {
   uint32_t ooo;
   // Must be 0.
   uint32_t reserved;
-} cint_config;
-COALESCE_LAYOUT(cint_config, 56, uint64_t);
+} coalesce_cint_config;
+COALESCE_LAYOUT(coalesce_cint_config, 56, uint64_t);
 
 // A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It contains no pointers
 // and owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 typedef struct {
   // Private to the library.
   uint64_t opaque[11];
-} cint_state;
-COALESCE_LAYOUT(cint_state, 88, uint64_t);
+} coalesce_cint_state;
+COALESCE_LAYOUT(coalesce_cint_state, 88, uint64_t);
 
 // The state of a machine, for statistics.
 typedef struct {
   // Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
   // held.
   uint32_t held;
-  // 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
+  // 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval
+  // since.
   uint32_t is_storming;
   // How often the clock went back from one call to the next; saturates at 65535.
   uint32_t times_back;
   // Reserved: 0.
   uint32_t reserved;
-} cint_info;
-COALESCE_LAYOUT(cint_info, 16, uint32_t);
+} coalesce_cint_info;
+COALESCE_LAYOUT(coalesce_cint_info, 16, uint32_t);
 
 #if defined(COALESCE_HAS_IPI_GATE)
 // Defers an inter-processor interrupt if the last virtual interrupt is recent (vIC §3.3). Opaque. After initialisation
@@ -467,8 +473,8 @@ COALESCE_LAYOUT(cint_info, 16, uint32_t);
 typedef struct {
   // Private to the library.
   uint64_t opaque[3];
-} ipi_gate;
-COALESCE_LAYOUT(ipi_gate, 24, uint64_t);
+} coalesce_ipi_gate;
+COALESCE_LAYOUT(coalesce_ipi_gate, 24, uint64_t);
 #endif
 
 // Feature 08h, Interrupt Coalescing: for all I/O completion queues of a controller.
@@ -480,8 +486,8 @@ typedef struct {
   // The longest time that a completion may be held, in ns, at most 25.5 ms; 0: no coalescing. Encoded in units of
   // 100 µs.
   uint64_t time_ns;
-} nvme_coalescing;
-COALESCE_LAYOUT(nvme_coalescing, 16, uint64_t);
+} coalesce_nvme_coalescing;
+COALESCE_LAYOUT(coalesce_nvme_coalescing, 16, uint64_t);
 
 #if defined(COALESCE_HOSTED)
 // A request at its submission.
@@ -545,8 +551,8 @@ typedef struct {
   uint64_t outstanding_time;
   // The share of it that holding may add, in basis points (1/100 %); 0: the policy has no budget.
   uint32_t budget;
-} coalesce_budget;
-COALESCE_LAYOUT(coalesce_budget, 24, uint64_t);
+} coalesce_spent;
+COALESCE_LAYOUT(coalesce_spent, 24, uint64_t);
 
 // A function that receives one counter.
 typedef void (*coalesce_counter)(void *context, const char *reason, bool is_hold, uint64_t count);
@@ -557,12 +563,12 @@ typedef void (*coalesce_counter)(void *context, const char *reason, bool is_hold
 typedef struct {
   // Dwords 0 to 3.
   uint32_t dword[4];
-} cint_entry;
-COALESCE_LAYOUT(cint_entry, 16, uint32_t);
+} coalesce_reaper_entry;
+COALESCE_LAYOUT(coalesce_reaper_entry, 16, uint32_t);
 
 // A function that gets a new entry, and returns whether it reaps the entry. At an urgent interrupt it reaps urgent
 // entries only, at a normal interrupt all.
-typedef bool (*cint_take)(void *context, const cint_entry *entry);
+typedef bool (*coalesce_reaper_take)(void *context, const coalesce_reaper_entry *entry);
 
 // Counters of decisions by reason. Initialise them with zeroes, and index them with `COALESCE_REASON_...`.
 //
@@ -573,9 +579,9 @@ typedef struct {
 } coalesce_stats;
 COALESCE_LAYOUT(coalesce_stats, 512, uint64_t);
 
-// Parameters of vIC. Start from `vic_config_default` or `vic_config_paper`.
+// Parameters of vIC. Start from `coalesce_vic_config_default` or `coalesce_vic_config_paper`.
 typedef struct {
-  // `sizeof(vic_config)`
+  // `sizeof(coalesce_vic_config)`
   uint32_t struct_size;
   // Below this many commands in flight every completion interrupts. 2 to 65535.
   uint32_t cif_threshold;
@@ -583,8 +589,8 @@ typedef struct {
   uint64_t tick_hz;
   // The interval at which the delivery ratio is recomputed, in ns. 1 ms to 60 s.
   uint64_t epoch_ns;
-  // The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: no limit in time; it waits for
-  // at most `max_skip` - 1 further completions.
+  // The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: no limit in time; it waits
+  // for at most `max_skip` - 1 further completions.
   uint64_t max_hold_ns;
   // Scheduler awareness: the largest difference between the clock of `slice_end` and the caller's, in ns. The window
   // before the end of a timeslice is longer by this. 0 to 100 ms.
@@ -598,16 +604,16 @@ typedef struct {
   uint32_t live_clamp;
   // Must be 0.
   uint32_t reserved;
-} vic_config;
-COALESCE_LAYOUT(vic_config, 56, uint64_t);
+} coalesce_vic_config;
+COALESCE_LAYOUT(coalesce_vic_config, 56, uint64_t);
 
 // A vIC machine for one interrupt vector, in the caller's memory: 104 bytes. Opaque. It contains no pointers and owns
 // nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 typedef struct {
   // Private to the library.
   uint64_t opaque[13];
-} vic_state;
-COALESCE_LAYOUT(vic_state, 104, uint64_t);
+} coalesce_vic_state;
+COALESCE_LAYOUT(coalesce_vic_state, 104, uint64_t);
 
 // The state of a machine, for statistics.
 typedef struct {
@@ -619,20 +625,20 @@ typedef struct {
   uint32_t skip_up;
   // How often the clock went back from one call to the next; saturates at 65535.
   uint32_t times_back;
-} vic_info;
-COALESCE_LAYOUT(vic_info, 16, uint32_t);
+} coalesce_vic_info;
+COALESCE_LAYOUT(coalesce_vic_info, 16, uint32_t);
 
-// Success. As a decision: interrupt now. The interrupt covers everything posted so far.
+// Done. No decision: a function that decides never returns it.
 #define COALESCE_OK 0
 
-// Interrupt now. The interrupt covers everything posted so far.
-#define COALESCE_DELIVER 0
-
-// Do not interrupt now.
+// A decision: do not interrupt now.
 #define COALESCE_HOLD 1
 
-// Interrupt now, for this urgent completion alone: held completions stay held (cinterrupts §3.5).
-#define COALESCE_DELIVER_URGENT 2
+// A decision: interrupt now. The interrupt covers everything posted so far.
+#define COALESCE_DELIVER 2
+
+// A decision: interrupt now, for this urgent completion alone; held completions stay held (cinterrupts §3.5).
+#define COALESCE_DELIVER_URGENT 3
 
 // A pointer is null.
 #define COALESCE_E_NULL -1
@@ -657,289 +663,300 @@ extern "C" {
 //
 // Requires:
 // `config` is null or points to `config_size` bytes.
-void budget_config_default(budget_config *config, size_t config_size, uint64_t tick_hz);
+void coalesce_budget_config_default(coalesce_budget_config *config, size_t config_size, uint64_t tick_hz);
 
-// Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(budget_state)`; `error` may be null. On an
-// error the memory is unchanged.
+// Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(coalesce_budget_state)`; `error` may
+// be null. On an error the memory is unchanged.
 //
 // Requires:
 // `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
 // as its `struct_size` says; `error` is null or points to a `coalesce_error`.
 COALESCE_MUST_USE
-coalesce_status budget_init(budget_state *state,
-                            size_t state_size,
-                            const budget_config *config,
-                            coalesce_error *error);
+coalesce_status coalesce_budget_init(coalesce_budget_state *state,
+                                     size_t state_size,
+                                     const coalesce_budget_config *config,
+                                     coalesce_error *error);
 
 // Changes the configuration, and decides about the held completions. What was learned and earned stays. `tick_hz`
 // cannot change. A storm guard with new parameters restarts. What the guard had deferred is delivered. On an error
 // nothing changes. `error` may be null.
 //
 // Requires:
-// As `budget_init`, of a state that nobody else uses during the call.
+// As `coalesce_budget_init`, of a state that nobody else uses during the call.
 COALESCE_MUST_USE
-coalesce_status budget_reconfigure(budget_state *state,
-                                   const budget_config *config,
-                                   uint64_t now,
-                                   coalesce_error *error);
+coalesce_status coalesce_budget_reconfigure(coalesce_budget_state *state,
+                                            const coalesce_budget_config *config,
+                                            uint64_t now,
+                                            coalesce_error *error);
 
 // Notes `count` submitted commands.
 //
 // Requires:
-// `state` is null or points to a `budget_state` that nobody else uses during the call.
-coalesce_status budget_on_submits(budget_state *state, uint64_t now, uint32_t count);
+// `state` is null or points to a `coalesce_budget_state` that nobody else uses during the call.
+coalesce_status coalesce_budget_on_submits(coalesce_budget_state *state, uint64_t now, uint32_t count);
 
 // Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
 // commands in flight, including this one. To get it, decrement your counter. Then load it again inside the lock that
-// protects the state, and add one. `outstanding` is the number of commands that are submitted and not reaped, including
-// this one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of the completion
-// queue, the commands in flight included.
+// protects the state, and add one. `outstanding` is the number of commands that are submitted and not reaped,
+// including this one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of
+// the completion queue, the commands in flight included.
 //
 // Requires:
-// As `budget_on_submits`.
+// As `coalesce_budget_on_submits`.
 COALESCE_MUST_USE
-coalesce_status budget_on_completion(budget_state *state,
-                                     uint64_t now,
-                                     uint32_t hint,
-                                     uint32_t cif,
-                                     uint32_t outstanding);
+coalesce_status coalesce_budget_on_completion(coalesce_budget_state *state,
+                                              uint64_t now,
+                                              uint32_t hint,
+                                              uint32_t cif,
+                                              uint32_t outstanding);
 
-// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each completion,
-// cancellation and new configuration; while something is held, after each submission, too.
+// The instant at which to call `coalesce_budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each
+// completion, cancellation and new configuration; while something is held, after each submission, too.
 //
 // Requires:
-// `state` is null or points to a `budget_state` that nobody changes during the call.
-uint64_t budget_deadline(const budget_state *state);
+// `state` is null or points to a `coalesce_budget_state` that nobody changes during the call.
+uint64_t coalesce_budget_deadline(const coalesce_budget_state *state);
 
 // Decides at the deadline. Early, late and repeated calls are harmless.
 //
 // Requires:
-// As `budget_on_submits`.
-COALESCE_MUST_USE coalesce_status budget_on_deadline(budget_state *state, uint64_t now);
+// As `coalesce_budget_on_submits`.
+COALESCE_MUST_USE coalesce_status coalesce_budget_on_deadline(coalesce_budget_state *state, uint64_t now);
 
 // Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
 // flush: report it with `COALESCE_HINT_URGENT`.
 //
 // Requires:
-// As `budget_on_submits`.
-COALESCE_MUST_USE coalesce_status budget_flush(budget_state *state, uint64_t now);
+// As `coalesce_budget_on_submits`.
+COALESCE_MUST_USE coalesce_status coalesce_budget_flush(coalesce_budget_state *state, uint64_t now);
 
-// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
-// last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
-// inside the lock that protects the state.
+// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
+// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
+// read inside the lock that protects the state.
 //
 // Requires:
-// As `budget_on_submits`.
-coalesce_status budget_on_consumed(budget_state *state, uint64_t now);
+// As `coalesce_budget_on_submits`.
+coalesce_status coalesce_budget_on_consumed(coalesce_budget_state *state, uint64_t now);
 
 // Forgets what was learned about the requesters, because others may come, and the commands in flight, which never
 // complete: for a reset and a new driver. What is held is due at once; the credit and the usual gap stay.
 //
 // Requires:
-// As `budget_on_submits`.
-coalesce_status budget_forget(budget_state *state);
+// As `coalesce_budget_on_submits`.
+coalesce_status coalesce_budget_forget(coalesce_budget_state *state);
 
-// Reads the state of a machine, as of the last call with a time. `info_size` is `sizeof(budget_info)`.
+// Reads the state of a machine, as of the last call with a time. `info_size` is `sizeof(coalesce_budget_info)`.
 //
 // Requires:
-// `state` is null or points to a `budget_state` that nobody changes during the call; `info` is null or points to
-// `info_size` bytes.
-coalesce_status budget_get_info(const budget_state *state, budget_info *info, size_t info_size);
+// `state` is null or points to a `coalesce_budget_state` that nobody changes during the call; `info` is null or points
+// to `info_size` bytes.
+coalesce_status coalesce_budget_get_info(const coalesce_budget_state *state,
+                                         coalesce_budget_info *info,
+                                         size_t info_size);
 
 // The reason of the last decision: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` before the first one, or if `state`
 // is invalid.
 //
 // Requires:
-// As `budget_deadline`.
-uint32_t budget_reason(const budget_state *state);
+// As `coalesce_budget_deadline`.
+uint32_t coalesce_budget_reason(const coalesce_budget_state *state);
 
 // The paper's parameters for Optane with two bounds: a completion is held for at most 100 µs, and the `in_flight` rule
 // keeps the device busy.
 //
 // Requires:
 // `config` is null or points to `config_size` bytes.
-void cint_config_default(cint_config *config, size_t config_size, uint64_t tick_hz);
+void coalesce_cint_config_default(coalesce_cint_config *config, size_t config_size, uint64_t tick_hz);
 
 // Exactly what the paper describes for an Intel Optane P4800X (§5.2): Δ = 6 µs, thr = 32.
 //
 // Requires:
-// As `cint_config_default`.
-void cint_config_optane(cint_config *config, size_t config_size, uint64_t tick_hz);
+// As `coalesce_cint_config_default`.
+void coalesce_cint_config_optane(coalesce_cint_config *config, size_t config_size, uint64_t tick_hz);
 
 // The paper's parameters for an Intel P3700: Δ = 15 µs, thr = 32.
 //
 // Requires:
-// As `cint_config_default`.
-void cint_config_p3700(cint_config *config, size_t config_size, uint64_t tick_hz);
+// As `coalesce_cint_config_default`.
+void coalesce_cint_config_p3700(coalesce_cint_config *config, size_t config_size, uint64_t tick_hz);
 
-// Initialises a machine. `state_size` is `sizeof(cint_state)`; `error` may be null. On an error the memory is
+// Initialises a machine. `state_size` is `sizeof(coalesce_cint_state)`; `error` may be null. On an error the memory is
 // unchanged.
 //
 // Requires:
 // `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
 // as its `struct_size` says; `error` is null or points to a `coalesce_error`.
 COALESCE_MUST_USE
-coalesce_status cint_init(cint_state *state,
-                          size_t state_size,
-                          const cint_config *config,
-                          coalesce_error *error);
+coalesce_status coalesce_cint_init(coalesce_cint_state *state,
+                                   size_t state_size,
+                                   const coalesce_cint_config *config,
+                                   coalesce_error *error);
 
 // Changes the configuration, and decides about the held completions. `tick_hz` cannot change. A storm guard with new
 // parameters restarts. What the guard had deferred is delivered. On an error nothing changes. `error` may be null.
 //
 // Requires:
-// As `cint_init`, of a state that nobody else uses during the call.
+// As `coalesce_cint_init`, of a state that nobody else uses during the call.
 COALESCE_MUST_USE
-coalesce_status cint_reconfigure(cint_state *state,
-                                 const cint_config *config,
-                                 uint64_t now,
-                                 coalesce_error *error);
+coalesce_status coalesce_cint_reconfigure(coalesce_cint_state *state,
+                                          const coalesce_cint_config *config,
+                                          uint64_t now,
+                                          coalesce_error *error);
 
 // Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
 // commands in flight, including this one, or `COALESCE_CIF_UNKNOWN`. To get it, decrement your counter. Then load it
 // again inside the lock that protects the state, and add one.
 //
 // Requires:
-// `state` is null or points to a `cint_state` that nobody else uses during the call.
-COALESCE_MUST_USE coalesce_status cint_on_completion(cint_state *state, uint64_t now, uint32_t hint, uint32_t cif);
+// `state` is null or points to a `coalesce_cint_state` that nobody else uses during the call.
+COALESCE_MUST_USE
+coalesce_status coalesce_cint_on_completion(coalesce_cint_state *state,
+                                            uint64_t now,
+                                            uint32_t hint,
+                                            uint32_t cif);
 
-// The instant at which to call `cint_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no bound. Every
-// call may change it.
+// The instant at which to call `coalesce_cint_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
+// bound. Every call may change it.
 //
 // Requires:
-// `state` is null or points to a `cint_state` that nobody changes during the call.
-uint64_t cint_deadline(const cint_state *state);
+// `state` is null or points to a `coalesce_cint_state` that nobody changes during the call.
+uint64_t coalesce_cint_deadline(const coalesce_cint_state *state);
 
 // Decides at the deadline. Early, late and repeated calls are harmless.
 //
 // Requires:
-// As `cint_on_completion`.
-COALESCE_MUST_USE coalesce_status cint_on_deadline(cint_state *state, uint64_t now);
+// As `coalesce_cint_on_completion`.
+COALESCE_MUST_USE coalesce_status coalesce_cint_on_deadline(coalesce_cint_state *state, uint64_t now);
 
 // Notes that the device has posted everything that it had to post. With Δ = 0 this ends the burst. This batch is the
 // device's, what it posts in one pass, not the requester's batch of a Barrier.
 //
 // Requires:
-// As `cint_on_completion`.
-COALESCE_MUST_USE coalesce_status cint_on_batch_end(cint_state *state, uint64_t now);
+// As `coalesce_cint_on_completion`.
+COALESCE_MUST_USE coalesce_status coalesce_cint_on_batch_end(coalesce_cint_state *state, uint64_t now);
 
 // Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
 // flush: report it with `COALESCE_HINT_URGENT`.
 //
 // Requires:
-// As `cint_on_completion`.
-COALESCE_MUST_USE coalesce_status cint_flush(cint_state *state, uint64_t now);
+// As `coalesce_cint_on_completion`.
+COALESCE_MUST_USE coalesce_status coalesce_cint_flush(coalesce_cint_state *state, uint64_t now);
 
-// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
-// last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
-// inside the lock that protects the state.
+// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
+// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
+// read inside the lock that protects the state.
 //
 // Requires:
-// As `cint_on_completion`.
-coalesce_status cint_on_consumed(cint_state *state, uint64_t now);
+// As `coalesce_cint_on_completion`.
+coalesce_status coalesce_cint_on_consumed(coalesce_cint_state *state, uint64_t now);
 
-// Reads the state of a machine. `info_size` is `sizeof(cint_info)`.
+// Reads the state of a machine. `info_size` is `sizeof(coalesce_cint_info)`.
 //
 // Requires:
-// `state` is null or points to a `cint_state` that nobody changes during the call; `info` is null or points to
-// `info_size` bytes.
-coalesce_status cint_get_info(const cint_state *state, cint_info *info, size_t info_size);
+// `state` is null or points to a `coalesce_cint_state` that nobody changes during the call; `info` is null or points
+// to `info_size` bytes.
+coalesce_status coalesce_cint_get_info(const coalesce_cint_state *state, coalesce_cint_info *info, size_t info_size);
 
 // The reason of the last decision: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` before the first one, or if `state`
 // is invalid.
 //
 // Requires:
-// As `cint_deadline`.
-uint32_t cint_reason(const cint_state *state);
+// As `coalesce_cint_deadline`.
+uint32_t coalesce_cint_reason(const coalesce_cint_state *state);
 
 // The name of a parameter, as in its configuration structure. Never null.
 const char *coalesce_field_name(uint32_t field);
 
 // The hint in two bits: bit 0 is Urgent, bit 1 is Barrier, other bits are ignored. Both bits together mean Urgent if
-// `both_is_urgent`, otherwise Plain. Use it for hints in other bits than those of `cint_hint_from_cdw12`; shift them
-// first.
-uint32_t cint_hint_from_bits(uint32_t bits, bool both_is_urgent);
+// `both_is_urgent`, otherwise Plain. Use it for hints in other bits than those of `coalesce_hint_from_cdw12`; shift
+// them first.
+uint32_t coalesce_hint_from_bits(uint32_t bits, bool both_is_urgent);
 
-// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, our choice of the reserved bits that cinterrupts
-// §4.2.1 asks for: bit 16 is Urgent, bit 17 is Barrier. Both bits together mean Urgent if `both_is_urgent`, otherwise
-// Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits. Later versions define bits 19:16 as CETYPE, the
-// command extension type, which a host sets for a controller with Key Per I/O. With such a controller, use
-// `cint_hint_from_access_latency`, or agree on other bits and use `cint_hint_from_bits`.
-uint32_t cint_hint_from_cdw12(uint32_t cdw12,
-                              bool both_is_urgent);
+// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, our choice of the reserved bits that
+// cinterrupts §4.2.1 asks for: bit 16 is Urgent, bit 17 is Barrier. Both bits together mean Urgent if
+// `both_is_urgent`, otherwise Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits. Later versions
+// define bits 19:16 as CETYPE, the command extension type, which a host sets for a controller with Key Per I/O. With
+// such a controller, use `coalesce_hint_from_access_latency`, or agree on other bits and use
+// `coalesce_hint_from_bits`.
+uint32_t coalesce_hint_from_cdw12(uint32_t cdw12, bool both_is_urgent);
 
 // The hint in bits 5:4, the access latency, of Command Dword 13 of an NVMe read or write: 11b, low, is Urgent.
-uint32_t cint_hint_from_access_latency(uint32_t cdw13);
+uint32_t coalesce_hint_from_access_latency(uint32_t cdw13);
 
 // The hint of a request merged from two (§4.1.1): Urgent wins over Barrier, and Barrier over Plain. An unknown hint
 // counts as Urgent.
-uint32_t cint_hint_merge(uint32_t a, uint32_t b);
+uint32_t coalesce_hint_merge(uint32_t a, uint32_t b);
 
 // The hint of one part of a split request (§4.1.1). Each part keeps the hint, except that a strict Barrier stays with
 // the last part. An unknown hint counts as Urgent.
-uint32_t cint_hint_split(uint32_t hint, bool is_last, bool barriers_are_strict);
+uint32_t coalesce_hint_split(uint32_t hint, bool is_last, bool barriers_are_strict);
 
 // The hint of a request by the system call that caused it (cinterrupts Table 1). `call` and `flags` are
 // `COALESCE_CALL_...`; flags that do not apply to the call are ignored. A call that blocks its caller is Urgent. A
 // call that submits a batch puts a Barrier on its last request. An unknown call is Urgent.
-uint32_t cint_hint_from_call(uint32_t call, uint32_t flags);
+uint32_t coalesce_hint_from_call(uint32_t call, uint32_t flags);
 
 #if defined(COALESCE_HAS_IPI_GATE)
 // Initialises a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
 //
-// `gate_size` is `sizeof(ipi_gate)`; `error` may be null.
+// `gate_size` is `sizeof(coalesce_ipi_gate)`; `error` may be null.
 //
 // Requires:
 // `gate` is null or points to `gate_size` bytes that nobody else uses; `error` is null or points to a
 // `coalesce_error`.
 COALESCE_MUST_USE
-coalesce_status ipi_gate_init(ipi_gate *gate,
-                              size_t gate_size,
-                              uint64_t threshold_ns,
-                              uint64_t tick_hz,
-                              coalesce_error *error);
+coalesce_status coalesce_ipi_gate_init(coalesce_ipi_gate *gate,
+                                       size_t gate_size,
+                                       uint64_t threshold_ns,
+                                       uint64_t tick_hz,
+                                       coalesce_error *error);
 
 // Notes that the VMM has delivered a virtual interrupt.
 //
 // Requires:
-// `gate` is null or points to an `ipi_gate`.
-coalesce_status ipi_gate_delivered(ipi_gate *gate, uint64_t now);
+// `gate` is null or points to a `coalesce_ipi_gate`.
+coalesce_status coalesce_ipi_gate_delivered(coalesce_ipi_gate *gate, uint64_t now);
 
 // Whether the kernel must interrupt the guest's CPU, after it has posted a completion. `COALESCE_HOLD`: not yet; ask
 // again at the instant `*until` if the VMM has not run by then. Anything else: send the IPI now. `until` may be
 // null.
 //
 // Requires:
-// As `ipi_gate_delivered`; `until` is null or points to a `uint64_t`.
-COALESCE_MUST_USE coalesce_status ipi_gate_should_send(const ipi_gate *gate, uint64_t now, uint64_t *until);
+// As `coalesce_ipi_gate_delivered`; `until` is null or points to a `uint64_t`.
+COALESCE_MUST_USE
+coalesce_status coalesce_ipi_gate_should_send(const coalesce_ipi_gate *gate,
+                                              uint64_t now,
+                                              uint64_t *until);
 #endif
 
 // Decodes Command Dword 11 of Set Features 08h: THR, 0's based, in bits 7:0, and TIME in bits 15:8. `out_size` is
-// `sizeof(nvme_coalescing)`.
+// `sizeof(coalesce_nvme_coalescing)`.
 //
 // Requires:
 // `out` is null or points to `out_size` bytes.
-coalesce_status nvme_coalescing_decode(uint32_t cdw11, nvme_coalescing *out, size_t out_size);
+coalesce_status coalesce_nvme_coalescing_decode(uint32_t cdw11, coalesce_nvme_coalescing *out, size_t out_size);
 
 // Encodes Command Dword 11 of Set Features 08h. The time is rounded up to 100 µs, so that only 0 means no coalescing.
 //
 // Requires:
-// `value` is null or points to a `nvme_coalescing`; `cdw11` is null or points to a `uint32_t`; `error` is null or
-// points to a `coalesce_error`.
-coalesce_status nvme_coalescing_encode(const nvme_coalescing *value, uint32_t *cdw11, coalesce_error *error);
+// `value` is null or points to a `coalesce_nvme_coalescing`; `cdw11` is null or points to a `uint32_t`; `error` is
+// null or points to a `coalesce_error`.
+coalesce_status coalesce_nvme_coalescing_encode(const coalesce_nvme_coalescing *value,
+                                                uint32_t *cdw11,
+                                                coalesce_error *error);
 
 // Decodes Command Dword 11 of Set Features 09h, Interrupt Vector Configuration: the vector in bits 15:0, and in bit 16
 // whether coalescing is disabled for it. Returns the vector.
 //
 // Requires:
 // `is_disabled` is null or points to a `bool`.
-uint32_t nvme_vector_decode(uint32_t cdw11, bool *is_disabled);
+uint32_t coalesce_nvme_vector_decode(uint32_t cdw11, bool *is_disabled);
 
 // Encodes Command Dword 11 of Set Features 09h.
 //
 // Requires:
 // `cdw11` is null or points to a `uint32_t`; `error` is null or points to a `coalesce_error`.
-coalesce_status nvme_vector_encode(uint32_t vector, bool is_disabled, uint32_t *cdw11, coalesce_error *error);
+coalesce_status coalesce_nvme_vector_encode(uint32_t vector, bool is_disabled, uint32_t *cdw11, coalesce_error *error);
 
 #if defined(COALESCE_HOSTED)
 // Creates a policy from its text form, such as "auto", "vic:cif_threshold=2", "cint:delta=20us" or "none", for a clock
@@ -978,9 +995,9 @@ coalesce_status coalesce_policy_reconfigure(coalesce_policy *policy,
 // `policy` is null or a policy that nobody changes during the call; `text` is null or points to `text_size` bytes.
 size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t text_size);
 
-// Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is Urgent,
-// so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the policy wants
-// each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them.
+// Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is
+// Urgent, so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the
+// policy wants each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them.
 //
 // Requires:
 // `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
@@ -990,9 +1007,9 @@ coalesce_status coalesce_policy_on_submit(coalesce_policy *policy,
                                           const coalesce_request *request,
                                           coalesce_mark *mark);
 
-// The hint of an NVMe read or write, from its Command Dwords 12 and 13: in the bits that the policy's key `bits` names,
-// `cdw12:16` if it names none; else in the access latency. For `hint` of a `coalesce_request`. Without a policy it is
-// Urgent.
+// The hint of an NVMe read or write, from its Command Dwords 12 and 13: in the bits that the policy's key `bits`
+// names, `cdw12:16` if it names none; else in the access latency. For `hint` of a `coalesce_request`. Without a policy
+// it is Urgent.
 //
 // Requires:
 // As `coalesce_policy_print`.
@@ -1045,8 +1062,8 @@ bool coalesce_policy_wants_submit(const coalesce_policy *policy);
 
 // Whether the policy wants `coalesce_policy_on_submit` for each request, as strict Barriers do. If not, of several
 // requests before the next decision or reconfiguration only the last need be reported. A request that is left out has
-// no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May change with the
-// configuration.
+// no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May change with
+// the configuration.
 //
 // Requires:
 // As `coalesce_policy_print`.
@@ -1072,13 +1089,12 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_batch_end(coalesce_policy *
 COALESCE_MUST_USE coalesce_status coalesce_policy_flush(coalesce_policy *policy, uint64_t now);
 
 // Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
-// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read inside
-// the lock that protects the policy.
+// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+// inside the lock that protects the policy.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`.
-coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy,
-                                            uint64_t now);
+coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t now);
 
 // Notes that the queue was reset: commands in flight will not complete. Delivers everything held, and forgets what
 // `auto` has learned.
@@ -1088,8 +1104,8 @@ coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy,
 COALESCE_MUST_USE coalesce_status coalesce_policy_reset(coalesce_policy *policy, uint64_t now);
 
 // Notes that a command was aborted and will not complete. `mark` is its mark from `coalesce_policy_on_submit`. With
-// strict Barriers it decides as `cint_on_cancel` does: it delivers if the abort completes a batch. Every other policy
-// delivers everything held, whereas `cint_on_cancel` without a ticket holds.
+// strict Barriers it decides as `coalesce_cint_on_cancel` does: it delivers if the abort completes a batch. Every
+// other policy delivers everything held, whereas `coalesce_cint_on_cancel` without a ticket holds.
 //
 // Requires:
 // As `coalesce_policy_reconfigure`; `mark` is null or points to a `coalesce_mark`.
@@ -1130,8 +1146,9 @@ uint64_t coalesce_policy_max_hold(const coalesce_policy *policy);
 // As `coalesce_policy_print`.
 uint32_t coalesce_policy_untracked(const coalesce_policy *policy);
 
-// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic" and "cint" count them,
-// from 0 again after a change between the two, or between relaxed and strict Barriers. 0 under every other policy.
+// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic" and "cint" count
+// them, from 0 again after a change between the two, or between relaxed and strict Barriers. 0 under every other
+// policy.
 //
 // Requires:
 // As `coalesce_policy_print`.
@@ -1140,8 +1157,8 @@ uint32_t coalesce_policy_times_back(const coalesce_policy *policy);
 // Reads what the latency budget has spent since the counters were reset, for example "3.1 % of 5 %".
 //
 // Requires:
-// As `coalesce_policy_print`; `spent` is null or points to a `coalesce_budget`.
-coalesce_status coalesce_policy_spent(const coalesce_policy *policy, coalesce_budget *spent);
+// As `coalesce_policy_print`; `spent` is null or points to a `coalesce_spent`.
+coalesce_status coalesce_policy_spent(const coalesce_policy *policy, coalesce_spent *spent);
 
 // Calls `counter` for each reason, with the number of decisions.
 //
@@ -1157,20 +1174,20 @@ coalesce_status coalesce_policy_reset_stats(coalesce_policy *policy);
 #endif
 
 // The size in bytes of a reaper for a queue of `entries` entries, 2 to 65535; 0 for other numbers. For a constant, use
-// `uint64_t reaper[CINT_REAPER_WORDS(entries)]`.
-size_t cint_reaper_size(uint32_t entries);
+// `uint64_t reaper[COALESCE_REAPER_WORDS(entries)]`.
+size_t coalesce_reaper_size(uint32_t entries);
 
 // Initialises a reaper for an empty queue of `entries` entries, whose first pass has phase tag 1. `reaper_size` is in
-// bytes and at least `cint_reaper_size(entries)`; `error` may be null. On an error the memory is unchanged.
+// bytes and at least `coalesce_reaper_size(entries)`; `error` may be null. On an error the memory is unchanged.
 //
 // Requires:
 // `reaper` is null or points to `reaper_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to
 // a `coalesce_error`.
 COALESCE_MUST_USE
-coalesce_status cint_reaper_init(uint64_t *reaper,
-                                 size_t reaper_size,
-                                 uint32_t entries,
-                                 coalesce_error *error);
+coalesce_status coalesce_reaper_init(uint64_t *reaper,
+                                     size_t reaper_size,
+                                     uint32_t entries,
+                                     coalesce_error *error);
 
 // Passes each new entry that is not reaped yet to `take`, with `context`. Sets `*doorbell` to the value for the head
 // doorbell, or to `COALESCE_NO_DOORBELL`. The head moves only over reaped entries, so that the device overwrites no
@@ -1181,11 +1198,11 @@ coalesce_status cint_reaper_init(uint64_t *reaper,
 // entries of its queue, which the device may write at any time; `take` returns normally (no exception, no `longjmp`)
 // and does not use the reaper; `doorbell` is null or points to a `uint32_t`.
 COALESCE_MUST_USE
-coalesce_status cint_reaper_reap(uint64_t *reaper,
-                                 const cint_entry *queue,
-                                 cint_take take,
-                                 void *context,
-                                 uint32_t *doorbell);
+coalesce_status coalesce_reaper_reap(uint64_t *reaper,
+                                     const coalesce_reaper_entry *queue,
+                                     coalesce_reaper_take take,
+                                     void *context,
+                                     uint32_t *doorbell);
 
 // Counts a decision by its reason. An invalid reason counts as `COALESCE_REASON_NONE`. `stats_size` is
 // `sizeof(coalesce_stats)`.
@@ -1201,12 +1218,12 @@ const char *coalesce_strerror(coalesce_status status);
 const char *coalesce_reason_name(uint32_t reason);
 
 // The size in bytes of a window of `commands` commands, a power of two from 64 to 4096; 0 for other numbers. For a
-// constant, use `uint64_t window[CINT_WINDOW_WORDS(commands)]`.
-size_t cint_window_size(uint32_t commands);
+// constant, use `uint64_t window[COALESCE_WINDOW_WORDS(commands)]`.
+size_t coalesce_window_size(uint32_t commands);
 
 // Initialises a window for one group of submitters. It tracks up to `commands` commands, from the oldest incomplete
-// one to the newest submitted one. `window_size` is in bytes and at least `cint_window_size(commands)`; `error` may be
-// null. On an error the memory is unchanged.
+// one to the newest submitted one. `window_size` is in bytes and at least `coalesce_window_size(commands)`; `error`
+// may be null. On an error the memory is unchanged.
 //
 // A window, like a state, contains no pointers and owns nothing. The lock of a machine also protects its windows.
 //
@@ -1214,68 +1231,72 @@ size_t cint_window_size(uint32_t commands);
 // `window` is null or points to `window_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to
 // a `coalesce_error`.
 COALESCE_MUST_USE
-coalesce_status cint_window_init(uint64_t *window,
-                                 size_t window_size,
-                                 uint32_t commands,
-                                 coalesce_error *error);
+coalesce_status coalesce_window_init(uint64_t *window,
+                                     size_t window_size,
+                                     uint32_t commands,
+                                     coalesce_error *error);
 
 // Notes a submitted command, and returns its ticket. Pass the ticket once, with the command's completion.
-// `COALESCE_NO_TICKET`: the window is full or invalid, or has used all 2^56 positions; the command is not tracked, and its
-// Barrier is relaxed.
+// `COALESCE_NO_TICKET`: the window is full or invalid, or has used all 2^56 positions; the command is not tracked, and
+// its Barrier is relaxed.
 //
 // Requires:
 // `window` is null or points to a window that nobody else uses during the call.
-COALESCE_MUST_USE
-uint64_t cint_window_on_submit(uint64_t *window);
+COALESCE_MUST_USE uint64_t coalesce_window_on_submit(uint64_t *window);
 
 // Notes that the controller was reset. All tickets become invalid, and none is issued again.
 //
 // Requires:
-// As `cint_window_on_submit`.
-coalesce_status cint_window_reset(uint64_t *window);
+// As `coalesce_window_on_submit`.
+coalesce_status coalesce_window_reset(uint64_t *window);
 
-// `cint_on_completion` with strict Barriers: it takes the command's window and ticket. A ticket that was never issued,
-// or is passed twice, delivers (`COALESCE_REASON_ERROR`). An invalid window returns its error, which delivers too.
+// `coalesce_cint_on_completion` with strict Barriers: it takes the command's window and ticket. A ticket that was
+// never issued, or is passed twice, delivers (`COALESCE_REASON_ERROR`). An invalid window returns its error, which
+// delivers too.
 //
 // Requires:
-// As `cint_on_completion` and `cint_window_on_submit`.
+// As `coalesce_cint_on_completion` and `coalesce_window_on_submit`.
 COALESCE_MUST_USE
-coalesce_status cint_on_completion_strict(cint_state *state,
-                                          uint64_t *window,
-                                          uint64_t now,
-                                          uint64_t ticket,
-                                          uint32_t hint,
-                                          uint32_t cif);
+coalesce_status coalesce_cint_on_completion_strict(coalesce_cint_state *state,
+                                                   uint64_t *window,
+                                                   uint64_t now,
+                                                   uint64_t ticket,
+                                                   uint32_t hint,
+                                                   uint32_t cif);
 
-// `budget_on_completion` with strict Barriers, as `cint_on_completion_strict`.
+// `coalesce_budget_on_completion` with strict Barriers, as `coalesce_cint_on_completion_strict`.
 //
 // Requires:
-// As `budget_on_completion` and `cint_window_on_submit`.
+// As `coalesce_budget_on_completion` and `coalesce_window_on_submit`.
 COALESCE_MUST_USE
-coalesce_status budget_on_completion_strict(budget_state *state,
-                                            uint64_t *window,
-                                            uint64_t now,
-                                            uint64_t ticket,
-                                            uint32_t hint,
-                                            uint32_t cif,
-                                            uint32_t outstanding);
+coalesce_status coalesce_budget_on_completion_strict(coalesce_budget_state *state,
+                                                     uint64_t *window,
+                                                     uint64_t now,
+                                                     uint64_t ticket,
+                                                     uint32_t hint,
+                                                     uint32_t cif,
+                                                     uint32_t outstanding);
 
 // Notes that a command was aborted and will not complete, and decides. With relaxed Barriers, `window` may be null and
 // `ticket` is `COALESCE_NO_TICKET`.
 //
 // Requires:
-// As `cint_on_completion_strict`.
-COALESCE_MUST_USE coalesce_status cint_on_cancel(cint_state *state, uint64_t *window, uint64_t now, uint64_t ticket);
+// As `coalesce_cint_on_completion_strict`.
+COALESCE_MUST_USE
+coalesce_status coalesce_cint_on_cancel(coalesce_cint_state *state,
+                                        uint64_t *window,
+                                        uint64_t now,
+                                        uint64_t ticket);
 
-// `cint_on_cancel` for a latency budget.
+// `coalesce_cint_on_cancel` for a latency budget.
 //
 // Requires:
-// As `budget_on_completion_strict`.
+// As `coalesce_budget_on_completion_strict`.
 COALESCE_MUST_USE
-coalesce_status budget_on_cancel(budget_state *state,
-                                 uint64_t *window,
-                                 uint64_t now,
-                                 uint64_t ticket);
+coalesce_status coalesce_budget_on_cancel(coalesce_budget_state *state,
+                                          uint64_t *window,
+                                          uint64_t now,
+                                          uint64_t ticket);
 
 #if defined(COALESCE_HOSTED)
 // Writes an error as a sentence, such as "thr is 0; allowed: 1 to 65535". Returns the length of the whole sentence, as
@@ -1291,55 +1312,56 @@ size_t coalesce_error_print(const coalesce_error *error, char *text, size_t text
 // Requires:
 // `text` is null or a zero-terminated text; `config` is null or points to `config_size` bytes; `message` is null or
 // points to `message_size` bytes.
-coalesce_status vic_config_parse(const char *text,
-                                 uint64_t tick_hz,
-                                 vic_config *config,
-                                 size_t config_size,
-                                 char *message,
-                                 size_t message_size);
+coalesce_status coalesce_vic_config_parse(const char *text,
+                                          uint64_t tick_hz,
+                                          coalesce_vic_config *config,
+                                          size_t config_size,
+                                          char *message,
+                                          size_t message_size);
 
-// Parses parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32", as `vic_config_parse` does. The
-// keys `barrier` and `hints` are not parameters of the machine, so only their defaults are accepted.
+// Parses parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32", as `coalesce_vic_config_parse`
+// does. The keys `barrier` and `hints` are not parameters of the machine, so only their defaults are accepted.
 //
 // Requires:
-// As `vic_config_parse`.
-coalesce_status cint_config_parse(const char *text,
-                                  uint64_t tick_hz,
-                                  cint_config *config,
-                                  size_t config_size,
-                                  char *message,
-                                  size_t message_size);
+// As `coalesce_vic_config_parse`.
+coalesce_status coalesce_cint_config_parse(const char *text,
+                                           uint64_t tick_hz,
+                                           coalesce_cint_config *config,
+                                           size_t config_size,
+                                           char *message,
+                                           size_t message_size);
 
-// Parses parameters such as "budget" or "budget:budget=10%,ooo=on", as `cint_config_parse` does.
+// Parses parameters such as "budget" or "budget:budget=10%,ooo=on", as `coalesce_cint_config_parse` does.
 //
 // Requires:
-// As `vic_config_parse`.
-coalesce_status budget_config_parse(const char *text,
-                                    uint64_t tick_hz,
-                                    budget_config *config,
-                                    size_t config_size,
-                                    char *message,
-                                    size_t message_size);
+// As `coalesce_vic_config_parse`.
+coalesce_status coalesce_budget_config_parse(const char *text,
+                                             uint64_t tick_hz,
+                                             coalesce_budget_config *config,
+                                             size_t config_size,
+                                             char *message,
+                                             size_t message_size);
 
-// Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as
-// `snprintf` does; 0: the configuration is null, of another size, or a parameter is out of range.
+// Writes parameters in their text form, which `coalesce_vic_config_parse` reads. Returns the length of the whole text,
+// as `snprintf` does; 0: the configuration is null, of another size, or a parameter is out of range.
 //
 // Requires:
 // `config` is null or points to as many bytes as its `struct_size` says; `text` is null or points to `text_size`
 // bytes.
-size_t vic_config_print(const vic_config *config, char *text, size_t text_size);
+size_t coalesce_vic_config_print(const coalesce_vic_config *config, char *text, size_t text_size);
 
-// Writes parameters in their text form, which `cint_config_parse` reads, as `vic_config_print` does.
+// Writes parameters in their text form, which `coalesce_cint_config_parse` reads, as `coalesce_vic_config_print` does.
 //
 // Requires:
-// As `vic_config_print`.
-size_t cint_config_print(const cint_config *config, char *text, size_t text_size);
+// As `coalesce_vic_config_print`.
+size_t coalesce_cint_config_print(const coalesce_cint_config *config, char *text, size_t text_size);
 
-// Writes parameters in their text form, which `budget_config_parse` reads, as `vic_config_print` does.
+// Writes parameters in their text form, which `coalesce_budget_config_parse` reads, as `coalesce_vic_config_print`
+// does.
 //
 // Requires:
-// As `vic_config_print`.
-size_t budget_config_print(const budget_config *config, char *text, size_t text_size);
+// As `coalesce_vic_config_print`.
+size_t coalesce_budget_config_print(const coalesce_budget_config *config, char *text, size_t text_size);
 #endif
 
 // `COALESCE_ABI_VERSION` of the library. It refuses states of a library with another one.
@@ -1353,114 +1375,111 @@ const char *coalesce_version(void);
 //
 // Requires:
 // `config` is null or points to `config_size` bytes.
-void vic_config_default(vic_config *config, size_t config_size, uint64_t tick_hz);
+void coalesce_vic_config_default(coalesce_vic_config *config, size_t config_size, uint64_t tick_hz);
 
-// Exactly what the paper describes (vIC §4). There is no limit in time: a held completion waits for up to `max_skip` - 1
-// further completions.
+// Exactly what the paper describes (vIC §4). There is no limit in time: a held completion waits for up to `max_skip` -
+// 1 further completions.
 //
 // Requires:
 // `config` is null or points to `config_size` bytes.
-void vic_config_paper(vic_config *config,
-                      size_t config_size,
-                      uint64_t tick_hz);
+void coalesce_vic_config_paper(coalesce_vic_config *config, size_t config_size, uint64_t tick_hz);
 
 // Initialises a machine: ratio 1, nothing held.
 //
-// `state_size` is `sizeof(vic_state)`; `error` may be null. On an error the memory is unchanged.
+// `state_size` is `sizeof(coalesce_vic_state)`; `error` may be null. On an error the memory is unchanged.
 //
 // Requires:
 // `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
 // as its `struct_size` says; `error` is null or points to a `coalesce_error`.
 COALESCE_MUST_USE
-coalesce_status vic_init(vic_state *state,
-                         size_t state_size,
-                         const vic_config *config,
-                         coalesce_error *error);
+coalesce_status coalesce_vic_init(coalesce_vic_state *state,
+                                  size_t state_size,
+                                  const coalesce_vic_config *config,
+                                  coalesce_error *error);
 
 // Changes the configuration, and decides about the held completions. The running epoch and its ratio stay. `tick_hz`
 // cannot change. On an error nothing changes. `error` may be null.
 //
 // Requires:
-// As `vic_init`, of a state that nobody else uses during the call.
+// As `coalesce_vic_init`, of a state that nobody else uses during the call.
 COALESCE_MUST_USE
-coalesce_status vic_reconfigure(vic_state *state,
-                                const vic_config *config,
-                                uint64_t now,
-                                coalesce_error *error);
+coalesce_status coalesce_vic_reconfigure(coalesce_vic_state *state,
+                                         const coalesce_vic_config *config,
+                                         uint64_t now,
+                                         coalesce_error *error);
 
 // Decides about a completed command. `cif` is the number of commands in flight, including this one. To get it,
 // decrement your counter. Then load it again inside the lock that protects the state, and add one.
 //
 // Requires:
-// `state` is null or points to a `vic_state` that nobody else uses during the call.
-COALESCE_MUST_USE coalesce_status vic_on_completion(vic_state *state, uint64_t now, uint32_t cif);
+// `state` is null or points to a `coalesce_vic_state` that nobody else uses during the call.
+COALESCE_MUST_USE coalesce_status coalesce_vic_on_completion(coalesce_vic_state *state, uint64_t now, uint32_t cif);
 
-// `vic_on_completion` with the instant at which the guest's timeslice ends (Xen §4). An instant that is not in the
-// future counts as unknown.
+// `coalesce_vic_on_completion` with the instant at which the guest's timeslice ends (Xen §4). An instant that is not
+// in the future counts as unknown.
 //
 // Requires:
-// As `vic_on_completion`.
+// As `coalesce_vic_on_completion`.
 COALESCE_MUST_USE
-coalesce_status vic_on_completion_in_slice(vic_state *state,
-                                           uint64_t now,
-                                           uint32_t cif,
-                                           uint64_t slice_end);
+coalesce_status coalesce_vic_on_completion_in_slice(coalesce_vic_state *state,
+                                                    uint64_t now,
+                                                    uint32_t cif,
+                                                    uint64_t slice_end);
 
-// The instant at which to call `vic_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no bound. Every
-// call may change it.
+// The instant at which to call `coalesce_vic_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
+// bound. Every call may change it.
 //
 // Requires:
-// `state` is null or points to a `vic_state` that nobody changes during the call.
-uint64_t vic_deadline(const vic_state *state);
+// `state` is null or points to a `coalesce_vic_state` that nobody changes during the call.
+uint64_t coalesce_vic_deadline(const coalesce_vic_state *state);
 
 // Decides at the deadline. Early, late and repeated calls are harmless.
 //
 // Requires:
-// As `vic_on_completion`.
-COALESCE_MUST_USE coalesce_status vic_on_deadline(vic_state *state, uint64_t now);
+// As `coalesce_vic_on_completion`.
+COALESCE_MUST_USE coalesce_status coalesce_vic_on_deadline(coalesce_vic_state *state, uint64_t now);
 
 // Delivers everything held: for a queue stop, a reset and a migration. For a failed command, call it after
-// `vic_on_completion`.
+// `coalesce_vic_on_completion`.
 //
 // Requires:
-// As `vic_on_completion`.
-COALESCE_MUST_USE coalesce_status vic_flush(vic_state *state, uint64_t now);
+// As `coalesce_vic_on_completion`.
+COALESCE_MUST_USE coalesce_status coalesce_vic_flush(coalesce_vic_state *state, uint64_t now);
 
 // Notes that the guest was scheduled on a CPU, and delivers everything held.
 //
 // Requires:
-// As `vic_on_completion`.
-COALESCE_MUST_USE coalesce_status vic_on_schedule(vic_state *state, uint64_t now);
+// As `coalesce_vic_on_completion`.
+COALESCE_MUST_USE coalesce_status coalesce_vic_on_schedule(coalesce_vic_state *state, uint64_t now);
 
-// Notes that the guest was descheduled from its CPU, and delivers everything held. Until `vic_on_schedule`, neither
-// time nor completions count towards the rate.
+// Notes that the guest was descheduled from its CPU, and delivers everything held. Until `coalesce_vic_on_schedule`,
+// neither time nor completions count towards the rate.
 //
 // Requires:
-// As `vic_on_completion`.
-COALESCE_MUST_USE coalesce_status vic_on_deschedule(vic_state *state, uint64_t now);
+// As `coalesce_vic_on_completion`.
+COALESCE_MUST_USE coalesce_status coalesce_vic_on_deschedule(coalesce_vic_state *state, uint64_t now);
 
 // Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
-// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read inside
-// the lock that protects the state.
+// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+// inside the lock that protects the state.
 //
 // Requires:
-// As `vic_on_completion`.
-coalesce_status vic_on_consumed(vic_state *state,
-                                uint64_t now);
+// As `coalesce_vic_on_completion`.
+coalesce_status coalesce_vic_on_consumed(coalesce_vic_state *state, uint64_t now);
 
-// Reads the state of a machine. `info_size` is `sizeof(vic_info)`.
+// Reads the state of a machine. `info_size` is `sizeof(coalesce_vic_info)`.
 //
 // Requires:
-// `state` is null or points to a `vic_state` that nobody changes during the call; `info` is null or points to
+// `state` is null or points to a `coalesce_vic_state` that nobody changes during the call; `info` is null or points to
 // `info_size` bytes.
-coalesce_status vic_get_info(const vic_state *state, vic_info *info, size_t info_size);
+coalesce_status coalesce_vic_get_info(const coalesce_vic_state *state, coalesce_vic_info *info, size_t info_size);
 
 // The reason of the last decision: `COALESCE_REASON_...`; `COALESCE_REASON_NONE` before the first one, or if `state`
 // is invalid.
 //
 // Requires:
-// As `vic_deadline`.
-uint32_t vic_reason(const vic_state *state);
+// As `coalesce_vic_deadline`.
+uint32_t coalesce_vic_reason(const coalesce_vic_state *state);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -13,7 +13,7 @@ use budget_core::{Budget, Completion, Config, Event, Field, Params, Policy as _,
 /// owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct budget_state {
+pub struct coalesce_budget_state {
     /// Private to the library.
     pub opaque: [u64; 14],
 }
@@ -21,18 +21,18 @@ pub struct budget_state {
 type State = Tagged<Budget>;
 
 impl Machine for Budget {
-    type State = budget_state;
+    type State = coalesce_budget_state;
     const KIND: u32 = kind(b'B');
 }
 
-/// Parameters of a latency budget. Start from `budget_config_default`: of the time your requests spend, at most 5 % is
-/// added by waiting for company, and more only while trials show that it makes them faster; within that, as few interrupts
-/// as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than `max_hold`. This machine
-/// makes no trials, so it never adds more.
+/// Parameters of a latency budget. Start from `coalesce_budget_config_default`: of the time your requests spend, at
+/// most 5 % is added by waiting for company, and more only while trials show that it makes them faster; within that, as
+/// few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than
+/// `max_hold`. This machine makes no trials, so it never adds more.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct budget_config {
-    /// `sizeof(budget_config)`
+pub struct coalesce_budget_config {
+    /// `sizeof(coalesce_budget_config)`
     pub struct_size: u32,
     /// ε: the largest share of the requests' time that holding may add, in basis points (1/100 %). 1 to 5000.
     pub budget: u32,
@@ -47,17 +47,17 @@ pub struct budget_config {
     pub storm_max_rate: u64,
     /// The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16.
     pub storm_shift: u32,
-    /// The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile count
-    /// too. 1 to 65535; 1: no coalescing.
+    /// The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile
+    /// count too. 1 to 65535; 1: no coalescing.
     pub thr: u32,
-    /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0: it
-    /// covers all.
+    /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0:
+    /// it covers all.
     pub ooo: u32,
     /// Must be 0.
     pub reserved: u32,
 }
 
-impl budget_config {
+impl coalesce_budget_config {
     pub(crate) fn new(params: &Params, tick_hz: u64) -> Self {
         Self {
             struct_size: size_of::<Self>() as u32,
@@ -96,23 +96,27 @@ impl budget_config {
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_config_default(config: *mut budget_config, config_size: usize, tick_hz: u64) {
+pub unsafe extern "C" fn coalesce_budget_config_default(
+    config: *mut coalesce_budget_config,
+    config_size: usize,
+    tick_hz: u64,
+) {
     // SAFETY: the caller's promise.
-    unsafe { put_config(config, config_size, budget_config::new(&Params::DEFAULT, tick_hz)) };
+    unsafe { put_config(config, config_size, coalesce_budget_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
-/// Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(budget_state)`; `error` may be null. On an
-/// error the memory is unchanged.
+/// Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(coalesce_budget_state)`; `error` may
+/// be null. On an error the memory is unchanged.
 ///
 /// # Safety
 /// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
 /// as its `struct_size` says; `error` is null or points to a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_init(
-    state: *mut budget_state,
+pub unsafe extern "C" fn coalesce_budget_init(
+    state: *mut coalesce_budget_state,
     state_size: usize,
-    config: *const budget_config,
+    config: *const coalesce_budget_config,
     error: *mut coalesce_error,
 ) -> coalesce_status {
     // SAFETY: the caller's promises are those of both calls.
@@ -127,12 +131,12 @@ pub unsafe extern "C" fn budget_init(
 /// nothing changes. `error` may be null.
 ///
 /// # Safety
-/// As `budget_init`, of a state that nobody else uses during the call.
+/// As `coalesce_budget_init`, of a state that nobody else uses during the call.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_reconfigure(
-    state: *mut budget_state,
-    config: *const budget_config,
+pub unsafe extern "C" fn coalesce_budget_reconfigure(
+    state: *mut coalesce_budget_state,
+    config: *const coalesce_budget_config,
     now: u64,
     error: *mut coalesce_error,
 ) -> coalesce_status {
@@ -146,25 +150,29 @@ pub unsafe extern "C" fn budget_reconfigure(
 /// Notes `count` submitted commands.
 ///
 /// # Safety
-/// `state` is null or points to a `budget_state` that nobody else uses during the call.
+/// `state` is null or points to a `coalesce_budget_state` that nobody else uses during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_on_submits(state: *mut budget_state, now: u64, count: u32) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_budget_on_submits(
+    state: *mut coalesce_budget_state,
+    now: u64,
+    count: u32,
+) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::apply(state, |budget| budget.on_submits(now, count)) }
 }
 
 /// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
 /// commands in flight, including this one. To get it, decrement your counter. Then load it again inside the lock that
-/// protects the state, and add one. `outstanding` is the number of commands that are submitted and not reaped, including
-/// this one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of the completion
-/// queue, the commands in flight included.
+/// protects the state, and add one. `outstanding` is the number of commands that are submitted and not reaped,
+/// including this one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of
+/// the completion queue, the commands in flight included.
 ///
 /// # Safety
-/// As `budget_on_submits`.
+/// As `coalesce_budget_on_submits`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_on_completion(
-    state: *mut budget_state,
+pub unsafe extern "C" fn coalesce_budget_on_completion(
+    state: *mut coalesce_budget_state,
     now: u64,
     hint: u32,
     cif: u32,
@@ -179,13 +187,13 @@ pub unsafe extern "C" fn budget_on_completion(
     }
 }
 
-/// The instant at which to call `budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each completion,
-/// cancellation and new configuration; while something is held, after each submission, too.
+/// The instant at which to call `coalesce_budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each
+/// completion, cancellation and new configuration; while something is held, after each submission, too.
 ///
 /// # Safety
-/// `state` is null or points to a `budget_state` that nobody changes during the call.
+/// `state` is null or points to a `coalesce_budget_state` that nobody changes during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_deadline(state: *const budget_state) -> u64 {
+pub unsafe extern "C" fn coalesce_budget_deadline(state: *const coalesce_budget_state) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
 }
@@ -193,10 +201,10 @@ pub unsafe extern "C" fn budget_deadline(state: *const budget_state) -> u64 {
 /// Decides at the deadline. Early, late and repeated calls are harmless.
 ///
 /// # Safety
-/// As `budget_on_submits`.
+/// As `coalesce_budget_on_submits`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_on_deadline(state: *mut budget_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_budget_on_deadline(state: *mut coalesce_budget_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |budget| budget.on_deadline(now)) }
 }
@@ -205,22 +213,22 @@ pub unsafe extern "C" fn budget_on_deadline(state: *mut budget_state, now: u64) 
 /// flush: report it with `COALESCE_HINT_URGENT`.
 ///
 /// # Safety
-/// As `budget_on_submits`.
+/// As `coalesce_budget_on_submits`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_flush(state: *mut budget_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_budget_flush(state: *mut coalesce_budget_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |budget| budget.flush(now)) }
 }
 
-/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
-/// last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
-/// inside the lock that protects the state.
+/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
+/// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
+/// read inside the lock that protects the state.
 ///
 /// # Safety
-/// As `budget_on_submits`.
+/// As `coalesce_budget_on_submits`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_budget_on_consumed(state: *mut coalesce_budget_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::apply(state, |budget| budget.on_consumed(now)) }
 }
@@ -229,9 +237,9 @@ pub unsafe extern "C" fn budget_on_consumed(state: *mut budget_state, now: u64) 
 /// complete: for a reset and a new driver. What is held is due at once; the credit and the usual gap stay.
 ///
 /// # Safety
-/// As `budget_on_submits`.
+/// As `coalesce_budget_on_submits`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_forget(state: *mut budget_state) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_budget_forget(state: *mut coalesce_budget_state) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::apply(state, Budget::reset_tracking) }
 }
@@ -240,11 +248,12 @@ pub unsafe extern "C" fn budget_forget(state: *mut budget_state) -> coalesce_sta
 /// `learning`, beside what late deadlines add, and a storm guard. The budget is that of the configuration.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct budget_info {
+pub struct coalesce_budget_info {
     /// Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
     /// held.
     pub held: u32,
-    /// 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
+    /// 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval
+    /// since.
     pub is_storming: u32,
     /// The longest time that a completion may be held, in ticks.
     pub max_hold: u64,
@@ -256,15 +265,15 @@ pub struct budget_info {
     pub outstanding_time: u64,
 }
 
-/// Reads the state of a machine, as of the last call with a time. `info_size` is `sizeof(budget_info)`.
+/// Reads the state of a machine, as of the last call with a time. `info_size` is `sizeof(coalesce_budget_info)`.
 ///
 /// # Safety
-/// `state` is null or points to a `budget_state` that nobody changes during the call; `info` is null or points to
-/// `info_size` bytes.
+/// `state` is null or points to a `coalesce_budget_state` that nobody changes during the call; `info` is null or points
+/// to `info_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_get_info(
-    state: *const budget_state,
-    info: *mut budget_info,
+pub unsafe extern "C" fn coalesce_budget_get_info(
+    state: *const coalesce_budget_state,
+    info: *mut coalesce_budget_info,
     info_size: usize,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -273,7 +282,7 @@ pub unsafe extern "C" fn budget_get_info(
         Err(status) => return status,
     };
     let Spent { held: held_time, outstanding: outstanding_time, learning } = machine.spent().unwrap_or_default();
-    let value = budget_info {
+    let value = coalesce_budget_info {
         held: machine.held(),
         is_storming: machine.is_storming().into(),
         max_hold: machine.config().max_hold(),
@@ -289,9 +298,9 @@ pub unsafe extern "C" fn budget_get_info(
 /// is invalid.
 ///
 /// # Safety
-/// As `budget_deadline`.
+/// As `coalesce_budget_deadline`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_reason(state: *const budget_state) -> u32 {
+pub unsafe extern "C" fn coalesce_budget_reason(state: *const coalesce_budget_state) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
 }

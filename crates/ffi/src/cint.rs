@@ -13,7 +13,7 @@ use cint_core::{Cint, Config, Event, Field, Params, Policy as _, StormParams};
 /// and owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cint_state {
+pub struct coalesce_cint_state {
     /// Private to the library.
     pub opaque: [u64; 11],
 }
@@ -21,27 +21,28 @@ pub struct cint_state {
 type State = Tagged<Cint>;
 
 impl Machine for Cint {
-    type State = cint_state;
+    type State = coalesce_cint_state;
     const KIND: u32 = kind(b'C');
 }
 
-/// Parameters of cinterrupts. Start from `cint_config_default`, `cint_config_optane` or `cint_config_p3700`.
+/// Parameters of cinterrupts. Start from `coalesce_cint_config_default`, `coalesce_cint_config_optane` or
+/// `coalesce_cint_config_p3700`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cint_config {
-    /// `sizeof(cint_config)`
+pub struct coalesce_cint_config {
+    /// `sizeof(coalesce_cint_config)`
     pub struct_size: u32,
     /// The number of completions that ends a burst. 1 to 65535; 1: no coalescing.
     pub thr: u32,
     /// Ticks per second of the caller's clock. 1000 to 10000000000.
     pub tick_hz: u64,
     /// Δ: the time without a completion that ends a burst, in ns. 0 to 10 ms; 0: the caller ends bursts with
-    /// `cint_on_batch_end`.
+    /// `coalesce_cint_on_batch_end`.
     pub delta_ns: u64,
     /// The longest time that a completion may be held, in ns. 1 ns to 1 s, and at most 500 million ticks;
-    /// `COALESCE_NEVER`: no limit of its own; Δ and `thr` then limit it to (thr - 1) * Δ, if Δ is not 0. With a storm guard
-    /// it must be at least 1 s / storm_max_rate. With `ooo` and in a storm, a completion may be held longer by less than
-    /// 1 s / storm_max_rate.
+    /// `COALESCE_NEVER`: no limit of its own; Δ and `thr` then limit it to (thr - 1) * Δ, if Δ is not 0. With a storm
+    /// guard it must be at least 1 s / storm_max_rate. With `ooo` and in a storm, a completion may be held longer by
+    /// less than 1 s / storm_max_rate.
     pub max_hold_ns: u64,
     /// The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
     /// more, to tick_hz / 5; 0: no guard.
@@ -59,7 +60,7 @@ pub struct cint_config {
     pub reserved: u32,
 }
 
-impl cint_config {
+impl coalesce_cint_config {
     pub(crate) fn new(params: &Params, tick_hz: u64) -> Self {
         Self {
             struct_size: size_of::<Self>() as u32,
@@ -102,32 +103,44 @@ impl cint_config {
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_config_default(config: *mut cint_config, config_size: usize, tick_hz: u64) {
+pub unsafe extern "C" fn coalesce_cint_config_default(
+    config: *mut coalesce_cint_config,
+    config_size: usize,
+    tick_hz: u64,
+) {
     // SAFETY: the caller's promise.
-    unsafe { put_config(config, config_size, cint_config::new(&Params::DEFAULT, tick_hz)) };
+    unsafe { put_config(config, config_size, coalesce_cint_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
 /// Exactly what the paper describes for an Intel Optane P4800X (§5.2): Δ = 6 µs, thr = 32.
 ///
 /// # Safety
-/// As `cint_config_default`.
+/// As `coalesce_cint_config_default`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_config_optane(config: *mut cint_config, config_size: usize, tick_hz: u64) {
+pub unsafe extern "C" fn coalesce_cint_config_optane(
+    config: *mut coalesce_cint_config,
+    config_size: usize,
+    tick_hz: u64,
+) {
     // SAFETY: the caller's promise.
-    unsafe { put_config(config, config_size, cint_config::new(&Params::OPTANE, tick_hz)) };
+    unsafe { put_config(config, config_size, coalesce_cint_config::new(&Params::OPTANE, tick_hz)) };
 }
 
 /// The paper's parameters for an Intel P3700: Δ = 15 µs, thr = 32.
 ///
 /// # Safety
-/// As `cint_config_default`.
+/// As `coalesce_cint_config_default`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_config_p3700(config: *mut cint_config, config_size: usize, tick_hz: u64) {
+pub unsafe extern "C" fn coalesce_cint_config_p3700(
+    config: *mut coalesce_cint_config,
+    config_size: usize,
+    tick_hz: u64,
+) {
     // SAFETY: the caller's promise.
-    unsafe { put_config(config, config_size, cint_config::new(&Params::P3700, tick_hz)) };
+    unsafe { put_config(config, config_size, coalesce_cint_config::new(&Params::P3700, tick_hz)) };
 }
 
-/// Initialises a machine. `state_size` is `sizeof(cint_state)`; `error` may be null. On an error the memory is
+/// Initialises a machine. `state_size` is `sizeof(coalesce_cint_state)`; `error` may be null. On an error the memory is
 /// unchanged.
 ///
 /// # Safety
@@ -135,10 +148,10 @@ pub unsafe extern "C" fn cint_config_p3700(config: *mut cint_config, config_size
 /// as its `struct_size` says; `error` is null or points to a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_init(
-    state: *mut cint_state,
+pub unsafe extern "C" fn coalesce_cint_init(
+    state: *mut coalesce_cint_state,
     state_size: usize,
-    config: *const cint_config,
+    config: *const coalesce_cint_config,
     error: *mut coalesce_error,
 ) -> coalesce_status {
     // SAFETY: the caller's promises are those of both calls.
@@ -152,12 +165,12 @@ pub unsafe extern "C" fn cint_init(
 /// parameters restarts. What the guard had deferred is delivered. On an error nothing changes. `error` may be null.
 ///
 /// # Safety
-/// As `cint_init`, of a state that nobody else uses during the call.
+/// As `coalesce_cint_init`, of a state that nobody else uses during the call.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_reconfigure(
-    state: *mut cint_state,
-    config: *const cint_config,
+pub unsafe extern "C" fn coalesce_cint_reconfigure(
+    state: *mut coalesce_cint_state,
+    config: *const coalesce_cint_config,
     now: u64,
     error: *mut coalesce_error,
 ) -> coalesce_status {
@@ -169,7 +182,8 @@ pub unsafe extern "C" fn cint_reconfigure(
 }
 
 /// The number of commands in flight is unknown: the `in_flight` rule is off for this completion. Only for
-/// `cint_on_completion` and `cint_on_completion_strict`. The other machines would take it as a number of commands, and hold.
+/// `coalesce_cint_on_completion` and `coalesce_cint_on_completion_strict`. The other machines would take it as a number
+/// of commands, and hold.
 pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 
 /// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
@@ -177,10 +191,15 @@ pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
 /// again inside the lock that protects the state, and add one.
 ///
 /// # Safety
-/// `state` is null or points to a `cint_state` that nobody else uses during the call.
+/// `state` is null or points to a `coalesce_cint_state` that nobody else uses during the call.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_on_completion(state: *mut cint_state, now: u64, hint: u32, cif: u32) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_cint_on_completion(
+    state: *mut coalesce_cint_state,
+    now: u64,
+    hint: u32,
+    cif: u32,
+) -> coalesce_status {
     // SAFETY: the caller's promise.
     match unsafe { State::at(state) } {
         Ok(state) => {
@@ -203,13 +222,13 @@ fn slow_path(state: &mut State, now: u64, hint: u32, cif: u32) -> coalesce_statu
     state.note(decision)
 }
 
-/// The instant at which to call `cint_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no bound. Every
-/// call may change it.
+/// The instant at which to call `coalesce_cint_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
+/// bound. Every call may change it.
 ///
 /// # Safety
-/// `state` is null or points to a `cint_state` that nobody changes during the call.
+/// `state` is null or points to a `coalesce_cint_state` that nobody changes during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_deadline(state: *const cint_state) -> u64 {
+pub unsafe extern "C" fn coalesce_cint_deadline(state: *const coalesce_cint_state) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
 }
@@ -217,10 +236,10 @@ pub unsafe extern "C" fn cint_deadline(state: *const cint_state) -> u64 {
 /// Decides at the deadline. Early, late and repeated calls are harmless.
 ///
 /// # Safety
-/// As `cint_on_completion`.
+/// As `coalesce_cint_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_on_deadline(state: *mut cint_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_cint_on_deadline(state: *mut coalesce_cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |cint| cint.on_deadline(now)) }
 }
@@ -229,10 +248,10 @@ pub unsafe extern "C" fn cint_on_deadline(state: *mut cint_state, now: u64) -> c
 /// device's, what it posts in one pass, not the requester's batch of a Barrier.
 ///
 /// # Safety
-/// As `cint_on_completion`.
+/// As `coalesce_cint_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_on_batch_end(state: *mut cint_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_cint_on_batch_end(state: *mut coalesce_cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |cint| cint.on_batch_end(now)) }
 }
@@ -241,22 +260,22 @@ pub unsafe extern "C" fn cint_on_batch_end(state: *mut cint_state, now: u64) -> 
 /// flush: report it with `COALESCE_HINT_URGENT`.
 ///
 /// # Safety
-/// As `cint_on_completion`.
+/// As `coalesce_cint_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_flush(state: *mut cint_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_cint_flush(state: *mut coalesce_cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |cint| cint.flush(now)) }
 }
 
-/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to the
-/// last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
-/// inside the lock that protects the state.
+/// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
+/// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
+/// read inside the lock that protects the state.
 ///
 /// # Safety
-/// As `cint_on_completion`.
+/// As `coalesce_cint_on_completion`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_on_consumed(state: *mut cint_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_cint_on_consumed(state: *mut coalesce_cint_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::apply(state, |cint| cint.on_consumed(now)) }
 }
@@ -264,11 +283,12 @@ pub unsafe extern "C" fn cint_on_consumed(state: *mut cint_state, now: u64) -> c
 /// The state of a machine, for statistics.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct cint_info {
+pub struct coalesce_cint_info {
     /// Held completions: posted, and not covered by an interrupt. An urgent completion that interrupted alone is not
     /// held.
     pub held: u32,
-    /// 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval since.
+    /// 1: there is a storm: the average gap fell below the guard's interval, and has not exceeded twice the interval
+    /// since.
     pub is_storming: u32,
     /// How often the clock went back from one call to the next; saturates at 65535.
     pub times_back: u32,
@@ -276,15 +296,15 @@ pub struct cint_info {
     pub reserved: u32,
 }
 
-/// Reads the state of a machine. `info_size` is `sizeof(cint_info)`.
+/// Reads the state of a machine. `info_size` is `sizeof(coalesce_cint_info)`.
 ///
 /// # Safety
-/// `state` is null or points to a `cint_state` that nobody changes during the call; `info` is null or points to
-/// `info_size` bytes.
+/// `state` is null or points to a `coalesce_cint_state` that nobody changes during the call; `info` is null or points
+/// to `info_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_get_info(
-    state: *const cint_state,
-    info: *mut cint_info,
+pub unsafe extern "C" fn coalesce_cint_get_info(
+    state: *const coalesce_cint_state,
+    info: *mut coalesce_cint_info,
     info_size: usize,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -292,7 +312,7 @@ pub unsafe extern "C" fn cint_get_info(
         Ok(state) => &state.machine,
         Err(status) => return status,
     };
-    let value = cint_info {
+    let value = coalesce_cint_info {
         held: machine.held(),
         is_storming: machine.is_storming().into(),
         times_back: machine.times_back().into(),
@@ -306,9 +326,9 @@ pub unsafe extern "C" fn cint_get_info(
 /// is invalid.
 ///
 /// # Safety
-/// As `cint_deadline`.
+/// As `coalesce_cint_deadline`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_reason(state: *const cint_state) -> u32 {
+pub unsafe extern "C" fn coalesce_cint_reason(state: *const coalesce_cint_state) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
 }

@@ -128,9 +128,9 @@ pub const COALESCE_FIELD_IN_FLIGHT: u32 = 13;
 pub const COALESCE_FIELD_OOO: u32 = 14;
 /// `reserved`, which must be 0
 pub const COALESCE_FIELD_RESERVED: u32 = 15;
-/// `threshold` of `nvme_coalescing`
+/// `threshold` of `coalesce_nvme_coalescing`
 pub const COALESCE_FIELD_AGGREGATION_THRESHOLD: u32 = 16;
-/// `time_ns` of `nvme_coalescing`
+/// `time_ns` of `coalesce_nvme_coalescing`
 pub const COALESCE_FIELD_AGGREGATION_TIME_NS: u32 = 17;
 /// `vector`
 pub const COALESCE_FIELD_VECTOR: u32 = 18;

@@ -32,33 +32,34 @@ const fn both(urgent: bool) -> BothBits {
 }
 
 /// The hint in two bits: bit 0 is Urgent, bit 1 is Barrier, other bits are ignored. Both bits together mean Urgent if
-/// `both_is_urgent`, otherwise Plain. Use it for hints in other bits than those of `cint_hint_from_cdw12`; shift them
-/// first.
+/// `both_is_urgent`, otherwise Plain. Use it for hints in other bits than those of `coalesce_hint_from_cdw12`; shift
+/// them first.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_from_bits(bits: u32, both_is_urgent: bool) -> u32 {
+pub extern "C" fn coalesce_hint_from_bits(bits: u32, both_is_urgent: bool) -> u32 {
     number(Hint::from_bits((bits & 0b11) as u8, both(both_is_urgent)))
 }
 
-/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, our choice of the reserved bits that cinterrupts
-/// §4.2.1 asks for: bit 16 is Urgent, bit 17 is Barrier. Both bits together mean Urgent if `both_is_urgent`, otherwise
-/// Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits. Later versions define bits 19:16 as CETYPE, the
-/// command extension type, which a host sets for a controller with Key Per I/O. With such a controller, use
-/// `cint_hint_from_access_latency`, or agree on other bits and use `cint_hint_from_bits`.
+/// The hint in bits 17:16 of Command Dword 12 of an NVMe read or write, our choice of the reserved bits that
+/// cinterrupts §4.2.1 asks for: bit 16 is Urgent, bit 17 is Barrier. Both bits together mean Urgent if
+/// `both_is_urgent`, otherwise Plain. NVMe 1.0 to 1.4 and the NVM Command Set 1.0 reserve these bits. Later versions
+/// define bits 19:16 as CETYPE, the command extension type, which a host sets for a controller with Key Per I/O. With
+/// such a controller, use `coalesce_hint_from_access_latency`, or agree on other bits and use
+/// `coalesce_hint_from_bits`.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_from_cdw12(cdw12: u32, both_is_urgent: bool) -> u32 {
+pub extern "C" fn coalesce_hint_from_cdw12(cdw12: u32, both_is_urgent: bool) -> u32 {
     number(Hint::from_cdw12(cdw12, both(both_is_urgent)))
 }
 
 /// The hint in bits 5:4, the access latency, of Command Dword 13 of an NVMe read or write: 11b, low, is Urgent.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_from_access_latency(cdw13: u32) -> u32 {
+pub extern "C" fn coalesce_hint_from_access_latency(cdw13: u32) -> u32 {
     number(Hint::from_access_latency(cdw13))
 }
 
 /// The hint of a request merged from two (§4.1.1): Urgent wins over Barrier, and Barrier over Plain. An unknown hint
 /// counts as Urgent.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_merge(a: u32, b: u32) -> u32 {
+pub extern "C" fn coalesce_hint_merge(a: u32, b: u32) -> u32 {
     let or_urgent = |number| known(number).unwrap_or(Hint::Urgent);
     number(or_urgent(a).merge(or_urgent(b)))
 }
@@ -66,7 +67,7 @@ pub extern "C" fn cint_hint_merge(a: u32, b: u32) -> u32 {
 /// The hint of one part of a split request (§4.1.1). Each part keeps the hint, except that a strict Barrier stays with
 /// the last part. An unknown hint counts as Urgent.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_split(hint: u32, is_last: bool, barriers_are_strict: bool) -> u32 {
+pub extern "C" fn coalesce_hint_split(hint: u32, is_last: bool, barriers_are_strict: bool) -> u32 {
     let barriers = if barriers_are_strict { Barriers::Strict } else { Barriers::Relaxed };
     number(known(hint).unwrap_or(Hint::Urgent).split(is_last, barriers))
 }
@@ -101,7 +102,7 @@ pub const COALESCE_CALL_LAST: u32 = 32;
 /// `COALESCE_CALL_...`; flags that do not apply to the call are ignored. A call that blocks its caller is Urgent. A
 /// call that submits a batch puts a Barrier on its last request. An unknown call is Urgent.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_hint_from_call(call: u32, flags: u32) -> u32 {
+pub extern "C" fn coalesce_hint_from_call(call: u32, flags: u32) -> u32 {
     let has = |flag| flags & flag != 0;
     let (nonblock, last) = (has(COALESCE_CALL_NONBLOCK), has(COALESCE_CALL_LAST));
     number(match call {

@@ -9,7 +9,7 @@ use vic_core::{Ipi, IpiGate};
 /// any number of threads may use it at the same time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct ipi_gate {
+pub struct coalesce_ipi_gate {
     /// Private to the library.
     pub opaque: [u64; 3],
 }
@@ -17,25 +17,25 @@ pub struct ipi_gate {
 type State = Tagged<IpiGate>;
 
 impl Machine for IpiGate {
-    type State = ipi_gate;
+    type State = coalesce_ipi_gate;
     const KIND: u32 = kind(b'I');
 }
 
 /// The paper's threshold (vIC §4.5), in ns.
-pub const IPI_GATE_PAPER_NS: u64 = 100_000;
-const _: () = assert!(IPI_GATE_PAPER_NS == IpiGate::PAPER_THRESHOLD_NS);
+pub const COALESCE_IPI_GATE_PAPER_NS: u64 = 100_000;
+const _: () = assert!(COALESCE_IPI_GATE_PAPER_NS == IpiGate::PAPER_THRESHOLD_NS);
 
 /// Initialises a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
 ///
-/// `gate_size` is `sizeof(ipi_gate)`; `error` may be null.
+/// `gate_size` is `sizeof(coalesce_ipi_gate)`; `error` may be null.
 ///
 /// # Safety
 /// `gate` is null or points to `gate_size` bytes that nobody else uses; `error` is null or points to a
 /// `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ipi_gate_init(
-    gate: *mut ipi_gate,
+pub unsafe extern "C" fn coalesce_ipi_gate_init(
+    gate: *mut coalesce_ipi_gate,
     gate_size: usize,
     threshold_ns: u64,
     tick_hz: u64,
@@ -49,9 +49,9 @@ pub unsafe extern "C" fn ipi_gate_init(
 /// Notes that the VMM has delivered a virtual interrupt.
 ///
 /// # Safety
-/// `gate` is null or points to an `ipi_gate`.
+/// `gate` is null or points to a `coalesce_ipi_gate`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ipi_gate_delivered(gate: *mut ipi_gate, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_ipi_gate_delivered(gate: *mut coalesce_ipi_gate, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     match unsafe { State::look(gate) } {
         Ok(state) => {
@@ -67,10 +67,14 @@ pub unsafe extern "C" fn ipi_gate_delivered(gate: *mut ipi_gate, now: u64) -> co
 /// null.
 ///
 /// # Safety
-/// As `ipi_gate_delivered`; `until` is null or points to a `uint64_t`.
+/// As `coalesce_ipi_gate_delivered`; `until` is null or points to a `uint64_t`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ipi_gate_should_send(gate: *const ipi_gate, now: u64, until: *mut u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_ipi_gate_should_send(
+    gate: *const coalesce_ipi_gate,
+    now: u64,
+    until: *mut u64,
+) -> coalesce_status {
     // SAFETY: the caller's promise.
     match unsafe { State::look(gate) } {
         Ok(state) => match state.machine.should_send(now) {

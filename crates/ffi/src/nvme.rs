@@ -10,7 +10,7 @@ use crate::tagged::{answer, put};
 /// Feature 08h, Interrupt Coalescing: for all I/O completion queues of a controller.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct nvme_coalescing {
+pub struct coalesce_nvme_coalescing {
     /// The number of completions that interrupts at once. 1 to 256; 1: no coalescing by count.
     pub threshold: u32,
     /// Must be 0.
@@ -23,18 +23,21 @@ pub struct nvme_coalescing {
 const UNIT_NS: u64 = 100_000;
 
 /// Decodes Command Dword 11 of Set Features 08h: THR, 0's based, in bits 7:0, and TIME in bits 15:8. `out_size` is
-/// `sizeof(nvme_coalescing)`.
+/// `sizeof(coalesce_nvme_coalescing)`.
 ///
 /// # Safety
 /// `out` is null or points to `out_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvme_coalescing_decode(
+pub unsafe extern "C" fn coalesce_nvme_coalescing_decode(
     cdw11: u32,
-    out: *mut nvme_coalescing,
+    out: *mut coalesce_nvme_coalescing,
     out_size: usize,
 ) -> coalesce_status {
-    let value =
-        nvme_coalescing { threshold: (cdw11 & 0xff) + 1, reserved: 0, time_ns: u64::from(cdw11 >> 8 & 0xff) * UNIT_NS };
+    let value = coalesce_nvme_coalescing {
+        threshold: (cdw11 & 0xff) + 1,
+        reserved: 0,
+        time_ns: u64::from(cdw11 >> 8 & 0xff) * UNIT_NS,
+    };
     // SAFETY: the caller's promise.
     unsafe { answer(out, out_size, value) }
 }
@@ -42,11 +45,11 @@ pub unsafe extern "C" fn nvme_coalescing_decode(
 /// Encodes Command Dword 11 of Set Features 08h. The time is rounded up to 100 µs, so that only 0 means no coalescing.
 ///
 /// # Safety
-/// `value` is null or points to a `nvme_coalescing`; `cdw11` is null or points to a `uint32_t`; `error` is null or
-/// points to a `coalesce_error`.
+/// `value` is null or points to a `coalesce_nvme_coalescing`; `cdw11` is null or points to a `uint32_t`; `error` is
+/// null or points to a `coalesce_error`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvme_coalescing_encode(
-    value: *const nvme_coalescing,
+pub unsafe extern "C" fn coalesce_nvme_coalescing_encode(
+    value: *const coalesce_nvme_coalescing,
     cdw11: *mut u32,
     error: *mut coalesce_error,
 ) -> coalesce_status {
@@ -54,7 +57,7 @@ pub unsafe extern "C" fn nvme_coalescing_encode(
         return COALESCE_E_NULL;
     }
     // SAFETY: the caller's promise; any bytes are such a value.
-    let nvme_coalescing { threshold, time_ns, .. } = unsafe { value.read_unaligned() };
+    let coalesce_nvme_coalescing { threshold, time_ns, .. } = unsafe { value.read_unaligned() };
     let wrong = |field, value, range| Refused::Parameter(coalesce_error::new(field, value, range));
     let refused = if !(1..=256).contains(&threshold) {
         wrong(COALESCE_FIELD_AGGREGATION_THRESHOLD, threshold.into(), (1, 256))
@@ -76,7 +79,7 @@ pub unsafe extern "C" fn nvme_coalescing_encode(
 /// # Safety
 /// `is_disabled` is null or points to a `bool`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvme_vector_decode(cdw11: u32, is_disabled: *mut bool) -> u32 {
+pub unsafe extern "C" fn coalesce_nvme_vector_decode(cdw11: u32, is_disabled: *mut bool) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { put(is_disabled, cdw11 & 1 << 16 != 0) };
     cdw11 & 0xffff
@@ -87,7 +90,7 @@ pub unsafe extern "C" fn nvme_vector_decode(cdw11: u32, is_disabled: *mut bool) 
 /// # Safety
 /// `cdw11` is null or points to a `uint32_t`; `error` is null or points to a `coalesce_error`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvme_vector_encode(
+pub unsafe extern "C" fn coalesce_nvme_vector_encode(
     vector: u32,
     is_disabled: bool,
     cdw11: *mut u32,

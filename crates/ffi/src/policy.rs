@@ -192,9 +192,9 @@ impl From<coalesce_mark> for Mark {
     }
 }
 
-/// Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is Urgent,
-/// so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the policy wants
-/// each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them.
+/// Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is
+/// Urgent, so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the
+/// policy wants each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them.
 ///
 /// # Safety
 /// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
@@ -231,9 +231,9 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
     COALESCE_OK
 }
 
-/// The hint of an NVMe read or write, from its Command Dwords 12 and 13: in the bits that the policy's key `bits` names,
-/// `cdw12:16` if it names none; else in the access latency. For `hint` of a `coalesce_request`. Without a policy it is
-/// Urgent.
+/// The hint of an NVMe read or write, from its Command Dwords 12 and 13: in the bits that the policy's key `bits`
+/// names, `cdw12:16` if it names none; else in the access latency. For `hint` of a `coalesce_request`. Without a policy
+/// it is Urgent.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -372,8 +372,8 @@ pub unsafe extern "C" fn coalesce_policy_wants_submit(policy: *const coalesce_po
 
 /// Whether the policy wants `coalesce_policy_on_submit` for each request, as strict Barriers do. If not, of several
 /// requests before the next decision or reconfiguration only the last need be reported. A request that is left out has
-/// no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May change with the
-/// configuration.
+/// no flag, no hint and no priority class real time or idle, and it is not the only one outstanding. May change with
+/// the configuration.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -417,8 +417,8 @@ pub unsafe extern "C" fn coalesce_policy_flush(policy: *mut coalesce_policy, now
 }
 
 /// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
-/// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read inside
-/// the lock that protects the policy.
+/// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+/// inside the lock that protects the policy.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -449,8 +449,8 @@ pub unsafe extern "C" fn coalesce_policy_reset(policy: *mut coalesce_policy, now
 }
 
 /// Notes that a command was aborted and will not complete. `mark` is its mark from `coalesce_policy_on_submit`. With
-/// strict Barriers it decides as `cint_on_cancel` does: it delivers if the abort completes a batch. Every other policy
-/// delivers everything held, whereas `cint_on_cancel` without a ticket holds.
+/// strict Barriers it decides as `coalesce_cint_on_cancel` does: it delivers if the abort completes a batch. Every
+/// other policy delivers everything held, whereas `coalesce_cint_on_cancel` without a ticket holds.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`; `mark` is null or points to a `coalesce_mark`.
@@ -521,8 +521,9 @@ pub unsafe extern "C" fn coalesce_policy_untracked(policy: *const coalesce_polic
     unsafe { look(policy, 0, AnyPolicy::untracked) }
 }
 
-/// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic" and "cint" count them,
-/// from 0 again after a change between the two, or between relaxed and strict Barriers. 0 under every other policy.
+/// The number of calls whose time was before that of the previous call. Saturates at 65535. "vic" and "cint" count
+/// them, from 0 again after a change between the two, or between relaxed and strict Barriers. 0 under every other
+/// policy.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -535,7 +536,7 @@ pub unsafe extern "C" fn coalesce_policy_times_back(policy: *const coalesce_poli
 /// The latency budget of a policy, and what it has spent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct coalesce_budget {
+pub struct coalesce_spent {
     /// The time for which completions were held, in ticks summed over them. It saturates.
     pub held_time: u64,
     /// The time that requests spent, in ticks summed over them. It saturates.
@@ -547,11 +548,11 @@ pub struct coalesce_budget {
 /// Reads what the latency budget has spent since the counters were reset, for example "3.1 % of 5 %".
 ///
 /// # Safety
-/// As `coalesce_policy_print`; `spent` is null or points to a `coalesce_budget`.
+/// As `coalesce_policy_print`; `spent` is null or points to a `coalesce_spent`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_spent(
     policy: *const coalesce_policy,
-    spent: *mut coalesce_budget,
+    spent: *mut coalesce_spent,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
     let (status, value) = unsafe {
@@ -562,7 +563,7 @@ pub unsafe extern "C" fn coalesce_policy_spent(
     };
     let (budget, Spent { held, outstanding, .. }) = value.unwrap_or_default();
     // SAFETY: the caller's promise.
-    unsafe { put(spent, coalesce_budget { held_time: held, outstanding_time: outstanding, budget: budget.into() }) };
+    unsafe { put(spent, coalesce_spent { held_time: held, outstanding_time: outstanding, budget: budget.into() }) };
     status
 }
 

@@ -17,14 +17,15 @@ impl Block for Cursor {
 /// the phase tag in bit 16, and the status in bits 31:17.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cint_entry {
+pub struct coalesce_reaper_entry {
     /// Dwords 0 to 3.
     pub dword: [u32; 4],
 }
 
 /// A function that gets a new entry, and returns whether it reaps the entry. At an urgent interrupt it reaps urgent
 /// entries only, at a normal interrupt all.
-pub type cint_take = Option<unsafe extern "C" fn(context: *mut c_void, entry: *const cint_entry) -> bool>;
+pub type coalesce_reaper_take =
+    Option<unsafe extern "C" fn(context: *mut c_void, entry: *const coalesce_reaper_entry) -> bool>;
 
 /// The head doorbell does not change.
 pub const COALESCE_NO_DOORBELL: u32 = 0xFFFF_FFFF_u32;
@@ -35,21 +36,21 @@ fn words(entries: u32) -> Option<u32> {
 }
 
 /// The size in bytes of a reaper for a queue of `entries` entries, 2 to 65535; 0 for other numbers. For a constant, use
-/// `uint64_t reaper[CINT_REAPER_WORDS(entries)]`.
+/// `uint64_t reaper[COALESCE_REAPER_WORDS(entries)]`.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_reaper_size(entries: u32) -> usize {
+pub extern "C" fn coalesce_reaper_size(entries: u32) -> usize {
     words(entries).map_or(0, Cursor::size)
 }
 
 /// Initialises a reaper for an empty queue of `entries` entries, whose first pass has phase tag 1. `reaper_size` is in
-/// bytes and at least `cint_reaper_size(entries)`; `error` may be null. On an error the memory is unchanged.
+/// bytes and at least `coalesce_reaper_size(entries)`; `error` may be null. On an error the memory is unchanged.
 ///
 /// # Safety
 /// `reaper` is null or points to `reaper_size` bytes, aligned to 8, that nobody else uses; `error` is null or points to
 /// a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_reaper_init(
+pub unsafe extern "C" fn coalesce_reaper_init(
     reaper: *mut u64,
     reaper_size: usize,
     entries: u32,
@@ -75,10 +76,10 @@ pub unsafe extern "C" fn cint_reaper_init(
 /// and does not use the reaper; `doorbell` is null or points to a `uint32_t`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_reaper_reap(
+pub unsafe extern "C" fn coalesce_reaper_reap(
     reaper: *mut u64,
-    queue: *const cint_entry,
-    take: cint_take,
+    queue: *const coalesce_reaper_entry,
+    take: coalesce_reaper_take,
     context: *mut c_void,
     doorbell: *mut u32,
 ) -> coalesce_status {
@@ -101,7 +102,7 @@ pub unsafe extern "C" fn cint_reaper_reap(
         }
     };
     let head = cursor.reap(taken, read, |Entry(dword)| {
-        let entry = cint_entry { dword };
+        let entry = coalesce_reaper_entry { dword };
         // SAFETY: the caller's function, called as it expects.
         unsafe { take(context, &raw const entry) }
     });

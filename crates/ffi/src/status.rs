@@ -3,18 +3,19 @@
 use coalesce_decision::{HoldReason, Reason};
 use core::ffi::{CStr, c_char};
 
-/// A decision, or an error. Only `COALESCE_HOLD` suppresses an interrupt: on every other value, errors included,
-/// interrupt. Numbers are never reused.
+/// What a function answers: that it is done (0), a decision (more than 0), or an error (less than 0). Of a function
+/// that decides, only `COALESCE_HOLD` suppresses an interrupt: on every other value, errors included, interrupt.
+/// Numbers are never reused.
 pub type coalesce_status = i32;
 
-/// Success. As a decision: interrupt now. The interrupt covers everything posted so far.
+/// Done. No decision: a function that decides never returns it.
 pub const COALESCE_OK: coalesce_status = 0;
-/// Interrupt now. The interrupt covers everything posted so far.
-pub const COALESCE_DELIVER: coalesce_status = 0;
-/// Do not interrupt now.
+/// A decision: do not interrupt now.
 pub const COALESCE_HOLD: coalesce_status = 1;
-/// Interrupt now, for this urgent completion alone: held completions stay held (cinterrupts §3.5).
-pub const COALESCE_DELIVER_URGENT: coalesce_status = 2;
+/// A decision: interrupt now. The interrupt covers everything posted so far.
+pub const COALESCE_DELIVER: coalesce_status = 2;
+/// A decision: interrupt now, for this urgent completion alone; held completions stay held (cinterrupts §3.5).
+pub const COALESCE_DELIVER_URGENT: coalesce_status = 3;
 /// A pointer is null.
 pub const COALESCE_E_NULL: coalesce_status = -1;
 /// A state is not aligned to 8 bytes, or a queue not to 4.
@@ -39,8 +40,9 @@ pub(crate) const fn instant(deadline: u64) -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn coalesce_strerror(status: coalesce_status) -> *const c_char {
     let text: &CStr = match status {
-        COALESCE_OK => c"done, or: interrupt now",
+        COALESCE_OK => c"done",
         COALESCE_HOLD => c"do not interrupt now",
+        COALESCE_DELIVER => c"interrupt now",
         COALESCE_DELIVER_URGENT => c"interrupt now, for this urgent completion alone",
         COALESCE_E_NULL => c"a pointer is null",
         COALESCE_E_ALIGNMENT => c"a state is not aligned to 8 bytes, or a queue not to 4",
@@ -100,7 +102,8 @@ pub const COALESCE_REASON_ADMIN: u32 = 21;
 pub const COALESCE_REASON_BUDGET: u32 = 22;
 /// Delivered: no completion came for eight times the usual gap (latency budget).
 pub const COALESCE_REASON_SILENCE: u32 = 23;
-/// Delivered: the regulator of `auto` has found that holding slows the requesters down, or compares holding with not holding.
+/// Delivered: the regulator of `auto` has found that holding slows the requesters down, or compares holding with not
+/// holding.
 pub const COALESCE_REASON_SLOWDOWN: u32 = 24;
 /// Held: it is not this completion's turn in a cycle of the delivery ratio.
 pub const COALESCE_REASON_HOLD_RATIO: u32 = 32;

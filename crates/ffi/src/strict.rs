@@ -2,8 +2,8 @@
 //! have completed (cinterrupts §4.3).
 
 use crate::block::Block;
-use crate::budget::budget_state;
-use crate::cint::cint_state;
+use crate::budget::coalesce_budget_state;
+use crate::cint::coalesce_cint_state;
 use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error};
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
@@ -25,15 +25,15 @@ fn words(commands: u32) -> Option<u32> {
 }
 
 /// The size in bytes of a window of `commands` commands, a power of two from 64 to 4096; 0 for other numbers. For a
-/// constant, use `uint64_t window[CINT_WINDOW_WORDS(commands)]`.
+/// constant, use `uint64_t window[COALESCE_WINDOW_WORDS(commands)]`.
 #[unsafe(no_mangle)]
-pub extern "C" fn cint_window_size(commands: u32) -> usize {
+pub extern "C" fn coalesce_window_size(commands: u32) -> usize {
     words(commands).map_or(0, Window::size)
 }
 
 /// Initialises a window for one group of submitters. It tracks up to `commands` commands, from the oldest incomplete
-/// one to the newest submitted one. `window_size` is in bytes and at least `cint_window_size(commands)`; `error` may be
-/// null. On an error the memory is unchanged.
+/// one to the newest submitted one. `window_size` is in bytes and at least `coalesce_window_size(commands)`; `error`
+/// may be null. On an error the memory is unchanged.
 ///
 /// A window, like a state, contains no pointers and owns nothing. The lock of a machine also protects its windows.
 ///
@@ -42,7 +42,7 @@ pub extern "C" fn cint_window_size(commands: u32) -> usize {
 /// a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_window_init(
+pub unsafe extern "C" fn coalesce_window_init(
     window: *mut u64,
     window_size: usize,
     commands: u32,
@@ -58,14 +58,14 @@ pub unsafe extern "C" fn cint_window_init(
 }
 
 /// Notes a submitted command, and returns its ticket. Pass the ticket once, with the command's completion.
-/// `COALESCE_NO_TICKET`: the window is full or invalid, or has used all 2^56 positions; the command is not tracked, and its
-/// Barrier is relaxed.
+/// `COALESCE_NO_TICKET`: the window is full or invalid, or has used all 2^56 positions; the command is not tracked, and
+/// its Barrier is relaxed.
 ///
 /// # Safety
 /// `window` is null or points to a window that nobody else uses during the call.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_window_on_submit(window: *mut u64) -> u64 {
+pub unsafe extern "C" fn coalesce_window_on_submit(window: *mut u64) -> u64 {
     // SAFETY: the caller's promise.
     let window = unsafe { Window::open(window) };
     window.ok().and_then(|(window, words)| window.on_submit(words)).unwrap_or(COALESCE_NO_TICKET)
@@ -74,9 +74,9 @@ pub unsafe extern "C" fn cint_window_on_submit(window: *mut u64) -> u64 {
 /// Notes that the controller was reset. All tickets become invalid, and none is issued again.
 ///
 /// # Safety
-/// As `cint_window_on_submit`.
+/// As `coalesce_window_on_submit`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_window_reset(window: *mut u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_window_reset(window: *mut u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     match unsafe { Window::open(window) } {
         Ok((window, _)) => {
@@ -87,15 +87,16 @@ pub unsafe extern "C" fn cint_window_reset(window: *mut u64) -> coalesce_status 
     }
 }
 
-/// `cint_on_completion` with strict Barriers: it takes the command's window and ticket. A ticket that was never issued,
-/// or is passed twice, delivers (`COALESCE_REASON_ERROR`). An invalid window returns its error, which delivers too.
+/// `coalesce_cint_on_completion` with strict Barriers: it takes the command's window and ticket. A ticket that was
+/// never issued, or is passed twice, delivers (`COALESCE_REASON_ERROR`). An invalid window returns its error, which
+/// delivers too.
 ///
 /// # Safety
-/// As `cint_on_completion` and `cint_window_on_submit`.
+/// As `coalesce_cint_on_completion` and `coalesce_window_on_submit`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_on_completion_strict(
-    state: *mut cint_state,
+pub unsafe extern "C" fn coalesce_cint_on_completion_strict(
+    state: *mut coalesce_cint_state,
     window: *mut u64,
     now: u64,
     ticket: u64,
@@ -110,14 +111,14 @@ pub unsafe extern "C" fn cint_on_completion_strict(
     }
 }
 
-/// `budget_on_completion` with strict Barriers, as `cint_on_completion_strict`.
+/// `coalesce_budget_on_completion` with strict Barriers, as `coalesce_cint_on_completion_strict`.
 ///
 /// # Safety
-/// As `budget_on_completion` and `cint_window_on_submit`.
+/// As `coalesce_budget_on_completion` and `coalesce_window_on_submit`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_on_completion_strict(
-    state: *mut budget_state,
+pub unsafe extern "C" fn coalesce_budget_on_completion_strict(
+    state: *mut coalesce_budget_state,
     window: *mut u64,
     now: u64,
     ticket: u64,
@@ -139,11 +140,11 @@ pub unsafe extern "C" fn budget_on_completion_strict(
 /// `ticket` is `COALESCE_NO_TICKET`.
 ///
 /// # Safety
-/// As `cint_on_completion_strict`.
+/// As `coalesce_cint_on_completion_strict`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_on_cancel(
-    state: *mut cint_state,
+pub unsafe extern "C" fn coalesce_cint_on_cancel(
+    state: *mut coalesce_cint_state,
     window: *mut u64,
     now: u64,
     ticket: u64,
@@ -156,14 +157,14 @@ pub unsafe extern "C" fn cint_on_cancel(
     }
 }
 
-/// `cint_on_cancel` for a latency budget.
+/// `coalesce_cint_on_cancel` for a latency budget.
 ///
 /// # Safety
-/// As `budget_on_completion_strict`.
+/// As `coalesce_budget_on_completion_strict`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_on_cancel(
-    state: *mut budget_state,
+pub unsafe extern "C" fn coalesce_budget_on_cancel(
+    state: *mut coalesce_budget_state,
     window: *mut u64,
     now: u64,
     ticket: u64,
@@ -179,7 +180,7 @@ pub unsafe extern "C" fn budget_on_cancel(
 /// The event for the machine when a command completes or is aborted.
 ///
 /// # Safety
-/// As `cint_window_on_submit`.
+/// As `coalesce_window_on_submit`.
 unsafe fn finish(window: *mut u64, ticket: u64, hint: u32) -> Result<Event, coalesce_status> {
     let hint = known(hint);
     let event = if ticket == COALESCE_NO_TICKET {

@@ -1,11 +1,11 @@
 //! Texts, on hosts: parameters in their text form, and errors as sentences.
 
-use crate::budget::budget_config;
-use crate::cint::cint_config;
+use crate::budget::coalesce_budget_config;
+use crate::cint::coalesce_cint_config;
 use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error, coalesce_field_name};
 use crate::status::*;
 use crate::tagged::read_config;
-use crate::vic::vic_config;
+use crate::vic::coalesce_vic_config;
 use coalesce_policy::{BudgetSpec, CintSpec, HintSpec, Spec};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn coalesce_error_print(
 /// Parses a text into a configuration for a clock of `tick_hz`.
 ///
 /// # Safety
-/// As `vic_config_parse`.
+/// As `coalesce_vic_config_parse`.
 unsafe fn parse<C>(
     text: *const c_char,
     tick_hz: u64,
@@ -119,10 +119,10 @@ unsafe fn parse<C>(
 /// `text` is null or a zero-terminated text; `config` is null or points to `config_size` bytes; `message` is null or
 /// points to `message_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_config_parse(
+pub unsafe extern "C" fn coalesce_vic_config_parse(
     text: *const c_char,
     tick_hz: u64,
-    config: *mut vic_config,
+    config: *mut coalesce_vic_config,
     config_size: usize,
     message: *mut c_char,
     message_size: usize,
@@ -130,22 +130,22 @@ pub unsafe extern "C" fn vic_config_parse(
     // SAFETY: the caller's promises.
     unsafe {
         parse(text, tick_hz, config, config_size, message, message_size, |spec| match spec {
-            Spec::Vic(params) => Ok(vic_config::new(&params, tick_hz)),
+            Spec::Vic(params) => Ok(coalesce_vic_config::new(&params, tick_hz)),
             _ => Err(format!("{spec}: not a vic policy")),
         })
     }
 }
 
-/// Parses parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32", as `vic_config_parse` does. The
-/// keys `barrier` and `hints` are not parameters of the machine, so only their defaults are accepted.
+/// Parses parameters such as "cint", "cint:profile=p3700" or "cint:delta=6us,thr=32", as `coalesce_vic_config_parse`
+/// does. The keys `barrier` and `hints` are not parameters of the machine, so only their defaults are accepted.
 ///
 /// # Safety
-/// As `vic_config_parse`.
+/// As `coalesce_vic_config_parse`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_config_parse(
+pub unsafe extern "C" fn coalesce_cint_config_parse(
     text: *const c_char,
     tick_hz: u64,
-    config: *mut cint_config,
+    config: *mut coalesce_cint_config,
     config_size: usize,
     message: *mut c_char,
     message_size: usize,
@@ -155,20 +155,20 @@ pub unsafe extern "C" fn cint_config_parse(
         parse(text, tick_hz, config, config_size, message, message_size, |spec| {
             let Spec::Cint(cint) = &spec else { return Err(format!("{spec}: not a cint policy")) };
             check_hints(&spec, &cint.hints, &CintSpec::DEFAULT.hints)?;
-            Ok(cint_config::new(&cint.params(tick_hz), tick_hz))
+            Ok(coalesce_cint_config::new(&cint.params(tick_hz), tick_hz))
         })
     }
 }
 
-/// Parses parameters such as "budget" or "budget:budget=10%,ooo=on", as `cint_config_parse` does.
+/// Parses parameters such as "budget" or "budget:budget=10%,ooo=on", as `coalesce_cint_config_parse` does.
 ///
 /// # Safety
-/// As `vic_config_parse`.
+/// As `coalesce_vic_config_parse`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_config_parse(
+pub unsafe extern "C" fn coalesce_budget_config_parse(
     text: *const c_char,
     tick_hz: u64,
-    config: *mut budget_config,
+    config: *mut coalesce_budget_config,
     config_size: usize,
     message: *mut c_char,
     message_size: usize,
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn budget_config_parse(
         parse(text, tick_hz, config, config_size, message, message_size, |spec| {
             let Spec::Budget(budget) = &spec else { return Err(format!("{spec}: not a budget policy")) };
             check_hints(&spec, &budget.hints, &BudgetSpec::DEFAULT.hints)?;
-            Ok(budget_config::new(&budget.params(tick_hz), tick_hz))
+            Ok(coalesce_budget_config::new(&budget.params(tick_hz), tick_hz))
         })
     }
 }
@@ -191,14 +191,18 @@ fn check_hints(spec: &Spec, hints: &HintSpec, default: &HintSpec) -> Result<(), 
         .ok_or_else(|| format!("{spec}: barrier and hints are set by the program, not in the machine"))
 }
 
-/// Writes parameters in their text form, which `vic_config_parse` reads. Returns the length of the whole text, as
-/// `snprintf` does; 0: the configuration is null, of another size, or a parameter is out of range.
+/// Writes parameters in their text form, which `coalesce_vic_config_parse` reads. Returns the length of the whole text,
+/// as `snprintf` does; 0: the configuration is null, of another size, or a parameter is out of range.
 ///
 /// # Safety
 /// `config` is null or points to as many bytes as its `struct_size` says; `text` is null or points to `text_size`
 /// bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_config_print(config: *const vic_config, text: *mut c_char, text_size: usize) -> usize {
+pub unsafe extern "C" fn coalesce_vic_config_print(
+    config: *const coalesce_vic_config,
+    text: *mut c_char,
+    text_size: usize,
+) -> usize {
     // SAFETY: the caller's promises.
     unsafe {
         match read_config(config).and_then(|config| config.check().and(config.params())) {
@@ -208,12 +212,16 @@ pub unsafe extern "C" fn vic_config_print(config: *const vic_config, text: *mut 
     }
 }
 
-/// Writes parameters in their text form, which `cint_config_parse` reads, as `vic_config_print` does.
+/// Writes parameters in their text form, which `coalesce_cint_config_parse` reads, as `coalesce_vic_config_print` does.
 ///
 /// # Safety
-/// As `vic_config_print`.
+/// As `coalesce_vic_config_print`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cint_config_print(config: *const cint_config, text: *mut c_char, text_size: usize) -> usize {
+pub unsafe extern "C" fn coalesce_cint_config_print(
+    config: *const coalesce_cint_config,
+    text: *mut c_char,
+    text_size: usize,
+) -> usize {
     // SAFETY: the caller's promises.
     unsafe {
         match read_config(config).and_then(|config| config.check().and(config.params())) {
@@ -223,13 +231,14 @@ pub unsafe extern "C" fn cint_config_print(config: *const cint_config, text: *mu
     }
 }
 
-/// Writes parameters in their text form, which `budget_config_parse` reads, as `vic_config_print` does.
+/// Writes parameters in their text form, which `coalesce_budget_config_parse` reads, as `coalesce_vic_config_print`
+/// does.
 ///
 /// # Safety
-/// As `vic_config_print`.
+/// As `coalesce_vic_config_print`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn budget_config_print(
-    config: *const budget_config,
+pub unsafe extern "C" fn coalesce_budget_config_print(
+    config: *const coalesce_budget_config,
     text: *mut c_char,
     text_size: usize,
 ) -> usize {

@@ -12,7 +12,7 @@ use vic_core::{Config, Field, Params, Policy as _, Vic};
 /// nothing. It may be moved and copied while no thread uses it, and there is no destructor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct vic_state {
+pub struct coalesce_vic_state {
     /// Private to the library.
     pub opaque: [u64; 13],
 }
@@ -20,16 +20,16 @@ pub struct vic_state {
 type State = Tagged<Vic>;
 
 impl Machine for Vic {
-    type State = vic_state;
+    type State = coalesce_vic_state;
     const KIND: u32 = kind(b'V');
 }
 const _: () = assert!(size_of::<State>() == 104, "the paper's figure");
 
-/// Parameters of vIC. Start from `vic_config_default` or `vic_config_paper`.
+/// Parameters of vIC. Start from `coalesce_vic_config_default` or `coalesce_vic_config_paper`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct vic_config {
-    /// `sizeof(vic_config)`
+pub struct coalesce_vic_config {
+    /// `sizeof(coalesce_vic_config)`
     pub struct_size: u32,
     /// Below this many commands in flight every completion interrupts. 2 to 65535.
     pub cif_threshold: u32,
@@ -37,8 +37,8 @@ pub struct vic_config {
     pub tick_hz: u64,
     /// The interval at which the delivery ratio is recomputed, in ns. 1 ms to 60 s.
     pub epoch_ns: u64,
-    /// The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: no limit in time; it waits for
-    /// at most `max_skip` - 1 further completions.
+    /// The longest time that a completion may be held, in ns. 1 ns to 1 s; `COALESCE_NEVER`: no limit in time; it waits
+    /// for at most `max_skip` - 1 further completions.
     pub max_hold_ns: u64,
     /// Scheduler awareness: the largest difference between the clock of `slice_end` and the caller's, in ns. The window
     /// before the end of a timeslice is longer by this. 0 to 100 ms.
@@ -54,7 +54,7 @@ pub struct vic_config {
     pub reserved: u32,
 }
 
-impl vic_config {
+impl coalesce_vic_config {
     pub(crate) fn new(params: &Params, tick_hz: u64) -> Self {
         Self {
             struct_size: size_of::<Self>() as u32,
@@ -96,35 +96,39 @@ impl vic_config {
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_config_default(config: *mut vic_config, config_size: usize, tick_hz: u64) {
+pub unsafe extern "C" fn coalesce_vic_config_default(
+    config: *mut coalesce_vic_config,
+    config_size: usize,
+    tick_hz: u64,
+) {
     // SAFETY: the caller's promise.
-    unsafe { put_config(config, config_size, vic_config::new(&Params::DEFAULT, tick_hz)) };
+    unsafe { put_config(config, config_size, coalesce_vic_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
-/// Exactly what the paper describes (vIC §4). There is no limit in time: a held completion waits for up to `max_skip` - 1
-/// further completions.
+/// Exactly what the paper describes (vIC §4). There is no limit in time: a held completion waits for up to `max_skip` -
+/// 1 further completions.
 ///
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_config_paper(config: *mut vic_config, config_size: usize, tick_hz: u64) {
+pub unsafe extern "C" fn coalesce_vic_config_paper(config: *mut coalesce_vic_config, config_size: usize, tick_hz: u64) {
     // SAFETY: the caller's promise.
-    unsafe { put_config(config, config_size, vic_config::new(&Params::PAPER, tick_hz)) };
+    unsafe { put_config(config, config_size, coalesce_vic_config::new(&Params::PAPER, tick_hz)) };
 }
 
 /// Initialises a machine: ratio 1, nothing held.
 ///
-/// `state_size` is `sizeof(vic_state)`; `error` may be null. On an error the memory is unchanged.
+/// `state_size` is `sizeof(coalesce_vic_state)`; `error` may be null. On an error the memory is unchanged.
 ///
 /// # Safety
 /// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
 /// as its `struct_size` says; `error` is null or points to a `coalesce_error`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_init(
-    state: *mut vic_state,
+pub unsafe extern "C" fn coalesce_vic_init(
+    state: *mut coalesce_vic_state,
     state_size: usize,
-    config: *const vic_config,
+    config: *const coalesce_vic_config,
     error: *mut coalesce_error,
 ) -> coalesce_status {
     // SAFETY: the caller's promises are those of both calls.
@@ -138,12 +142,12 @@ pub unsafe extern "C" fn vic_init(
 /// cannot change. On an error nothing changes. `error` may be null.
 ///
 /// # Safety
-/// As `vic_init`, of a state that nobody else uses during the call.
+/// As `coalesce_vic_init`, of a state that nobody else uses during the call.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_reconfigure(
-    state: *mut vic_state,
-    config: *const vic_config,
+pub unsafe extern "C" fn coalesce_vic_reconfigure(
+    state: *mut coalesce_vic_state,
+    config: *const coalesce_vic_config,
     now: u64,
     error: *mut coalesce_error,
 ) -> coalesce_status {
@@ -158,10 +162,14 @@ pub unsafe extern "C" fn vic_reconfigure(
 /// decrement your counter. Then load it again inside the lock that protects the state, and add one.
 ///
 /// # Safety
-/// `state` is null or points to a `vic_state` that nobody else uses during the call.
+/// `state` is null or points to a `coalesce_vic_state` that nobody else uses during the call.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif: u32) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_vic_on_completion(
+    state: *mut coalesce_vic_state,
+    now: u64,
+    cif: u32,
+) -> coalesce_status {
     // SAFETY: the caller's promise.
     match unsafe { State::at(state) } {
         Ok(state) => match state.machine.on_completion_fast(now, cif) {
@@ -172,22 +180,22 @@ pub unsafe extern "C" fn vic_on_completion(state: *mut vic_state, now: u64, cif:
     }
 }
 
-/// The slow path. It has the parameters of `vic_on_completion`, so that the tail call needs no stack.
+/// The slow path. It has the parameters of `coalesce_vic_on_completion`, so that the tail call needs no stack.
 #[inline(never)]
 extern "C" fn slow_path(state: &mut State, now: u64, cif: u32) -> coalesce_status {
     let decision = state.machine.on_completion_in_slice(now, cif, None);
     state.note(decision)
 }
 
-/// `vic_on_completion` with the instant at which the guest's timeslice ends (Xen §4). An instant that is not in the
-/// future counts as unknown.
+/// `coalesce_vic_on_completion` with the instant at which the guest's timeslice ends (Xen §4). An instant that is not
+/// in the future counts as unknown.
 ///
 /// # Safety
-/// As `vic_on_completion`.
+/// As `coalesce_vic_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_on_completion_in_slice(
-    state: *mut vic_state,
+pub unsafe extern "C" fn coalesce_vic_on_completion_in_slice(
+    state: *mut coalesce_vic_state,
     now: u64,
     cif: u32,
     slice_end: u64,
@@ -196,13 +204,13 @@ pub unsafe extern "C" fn vic_on_completion_in_slice(
     unsafe { State::decide(state, |vic| vic.on_completion_in_slice(now, cif, Some(slice_end))) }
 }
 
-/// The instant at which to call `vic_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no bound. Every
-/// call may change it.
+/// The instant at which to call `coalesce_vic_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
+/// bound. Every call may change it.
 ///
 /// # Safety
-/// `state` is null or points to a `vic_state` that nobody changes during the call.
+/// `state` is null or points to a `coalesce_vic_state` that nobody changes during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_deadline(state: *const vic_state) -> u64 {
+pub unsafe extern "C" fn coalesce_vic_deadline(state: *const coalesce_vic_state) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
 }
@@ -210,22 +218,22 @@ pub unsafe extern "C" fn vic_deadline(state: *const vic_state) -> u64 {
 /// Decides at the deadline. Early, late and repeated calls are harmless.
 ///
 /// # Safety
-/// As `vic_on_completion`.
+/// As `coalesce_vic_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_on_deadline(state: *mut vic_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_vic_on_deadline(state: *mut coalesce_vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |vic| vic.on_deadline(now)) }
 }
 
 /// Delivers everything held: for a queue stop, a reset and a migration. For a failed command, call it after
-/// `vic_on_completion`.
+/// `coalesce_vic_on_completion`.
 ///
 /// # Safety
-/// As `vic_on_completion`.
+/// As `coalesce_vic_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_flush(state: *mut vic_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_vic_flush(state: *mut coalesce_vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |vic| vic.flush(now)) }
 }
@@ -233,34 +241,34 @@ pub unsafe extern "C" fn vic_flush(state: *mut vic_state, now: u64) -> coalesce_
 /// Notes that the guest was scheduled on a CPU, and delivers everything held.
 ///
 /// # Safety
-/// As `vic_on_completion`.
+/// As `coalesce_vic_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_on_schedule(state: *mut vic_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_vic_on_schedule(state: *mut coalesce_vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |vic| vic.on_schedule(now)) }
 }
 
-/// Notes that the guest was descheduled from its CPU, and delivers everything held. Until `vic_on_schedule`, neither
-/// time nor completions count towards the rate.
+/// Notes that the guest was descheduled from its CPU, and delivers everything held. Until `coalesce_vic_on_schedule`,
+/// neither time nor completions count towards the rate.
 ///
 /// # Safety
-/// As `vic_on_completion`.
+/// As `coalesce_vic_on_completion`.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_on_deschedule(state: *mut vic_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_vic_on_deschedule(state: *mut coalesce_vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::decide(state, |vic| vic.on_deschedule(now)) }
 }
 
 /// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
-/// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read inside
-/// the lock that protects the state.
+/// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
+/// inside the lock that protects the state.
 ///
 /// # Safety
-/// As `vic_on_completion`.
+/// As `coalesce_vic_on_completion`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_on_consumed(state: *mut vic_state, now: u64) -> coalesce_status {
+pub unsafe extern "C" fn coalesce_vic_on_consumed(state: *mut coalesce_vic_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { State::apply(state, |vic| vic.on_consumed(now)) }
 }
@@ -268,7 +276,7 @@ pub unsafe extern "C" fn vic_on_consumed(state: *mut vic_state, now: u64) -> coa
 /// The state of a machine, for statistics.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct vic_info {
+pub struct coalesce_vic_info {
     /// Held completions: posted, and not covered by an interrupt.
     pub held: u32,
     /// The delivery ratio: `count_up` interrupts...
@@ -279,15 +287,15 @@ pub struct vic_info {
     pub times_back: u32,
 }
 
-/// Reads the state of a machine. `info_size` is `sizeof(vic_info)`.
+/// Reads the state of a machine. `info_size` is `sizeof(coalesce_vic_info)`.
 ///
 /// # Safety
-/// `state` is null or points to a `vic_state` that nobody changes during the call; `info` is null or points to
+/// `state` is null or points to a `coalesce_vic_state` that nobody changes during the call; `info` is null or points to
 /// `info_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_get_info(
-    state: *const vic_state,
-    info: *mut vic_info,
+pub unsafe extern "C" fn coalesce_vic_get_info(
+    state: *const coalesce_vic_state,
+    info: *mut coalesce_vic_info,
     info_size: usize,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
@@ -296,7 +304,7 @@ pub unsafe extern "C" fn vic_get_info(
         Err(status) => return status,
     };
     let ratio = machine.ratio();
-    let value = vic_info {
+    let value = coalesce_vic_info {
         held: machine.held(),
         count_up: ratio.count_up.into(),
         skip_up: ratio.skip_up.into(),
@@ -310,9 +318,9 @@ pub unsafe extern "C" fn vic_get_info(
 /// is invalid.
 ///
 /// # Safety
-/// As `vic_deadline`.
+/// As `coalesce_vic_deadline`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vic_reason(state: *const vic_state) -> u32 {
+pub unsafe extern "C" fn coalesce_vic_reason(state: *const coalesce_vic_state) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
 }

@@ -24,9 +24,9 @@ impl Random {
 const TICK_HZ: u64 = 1_000_000;
 
 /// The parameters for Rust and for C, written down twice.
-fn parameters() -> Vec<(Params, budget_config)> {
+fn parameters() -> Vec<(Params, coalesce_budget_config)> {
     let params = Params { tick_hz: TICK_HZ, ..Params::DEFAULT };
-    let config = budget_config {
+    let config = coalesce_budget_config {
         struct_size: 48,
         budget: 500,
         tick_hz: TICK_HZ,
@@ -42,19 +42,19 @@ fn parameters() -> Vec<(Params, budget_config)> {
         (params, config),
         (
             Params { budget: 5_000, max_hold_ns: 300_000, thr: 4, ooo: !params.ooo, ..params },
-            budget_config { budget: 5_000, max_hold_ns: 300_000, thr: 4, ooo: (!params.ooo).into(), ..config },
+            coalesce_budget_config { budget: 5_000, max_hold_ns: 300_000, thr: 4, ooo: (!params.ooo).into(), ..config },
         ),
         (Params { budget: 1, ooo: true, storm, ..params }, {
-            budget_config { budget: 1, ooo: 1, storm_max_rate: 10_000, storm_shift: 5, ..config }
+            coalesce_budget_config { budget: 1, ooo: 1, storm_max_rate: 10_000, storm_shift: 5, ..config }
         }),
-        (Params { tick_hz: TICK_HZ / 2, ..params }, budget_config { tick_hz: TICK_HZ / 2, ..config }),
+        (Params { tick_hz: TICK_HZ / 2, ..params }, coalesce_budget_config { tick_hz: TICK_HZ / 2, ..config }),
     ]
 }
 
 /// A machine twice, and the commands that it knows of.
 struct Pair {
     core: Budget,
-    state: Box<budget_state>,
+    state: Box<coalesce_budget_state>,
     barriers: Option<Barriers>,
     now: u64,
     in_flight: Vec<u64>, // tickets
@@ -70,27 +70,27 @@ struct Barriers {
 
 impl Barriers {
     fn new() -> Self {
-        let mut window = vec![0; cint_window_size(64) / 8];
+        let mut window = vec![0; coalesce_window_size(64) / 8];
         // SAFETY: the memory is ours.
-        assert_eq!(unsafe { cint_window_init(window.as_mut_ptr(), window.len() * 8, 64, null_mut()) }, COALESCE_OK);
+        assert_eq!(unsafe { coalesce_window_init(window.as_mut_ptr(), window.len() * 8, 64, null_mut()) }, COALESCE_OK);
         Self { tracker: Tracker::new(), window }
     }
 
     /// The ticket of a submission.
     fn on_submit(&mut self) -> u64 {
         // SAFETY: the window is ours.
-        let ticket = unsafe { cint_window_on_submit(self.window.as_mut_ptr()) };
+        let ticket = unsafe { coalesce_window_on_submit(self.window.as_mut_ptr()) };
         assert_eq!(ticket, self.tracker.on_submit(0).map_or(COALESCE_NO_TICKET, Ticket::to_number));
         ticket
     }
 }
 
 impl Pair {
-    fn new((params, config): (Params, budget_config), are_strict: bool) -> Self {
-        let mut state = Box::new(budget_state { opaque: [0; 14] });
-        let size = size_of::<budget_state>();
+    fn new((params, config): (Params, coalesce_budget_config), are_strict: bool) -> Self {
+        let mut state = Box::new(coalesce_budget_state { opaque: [0; 14] });
+        let size = size_of::<coalesce_budget_state>();
         // SAFETY: all of it is ours.
-        assert_eq!(unsafe { budget_init(&raw mut *state, size, &raw const config, null_mut()) }, COALESCE_OK);
+        assert_eq!(unsafe { coalesce_budget_init(&raw mut *state, size, &raw const config, null_mut()) }, COALESCE_OK);
         let core = Budget::new(Config::new(params).unwrap());
         let barriers = are_strict.then(Barriers::new);
         Self { core, state, barriers, now: 0, in_flight: Vec::new(), unreaped: 0, seen: BTreeSet::new() }
@@ -104,7 +104,7 @@ impl Pair {
             Decision::Hold(reason) => (COALESCE_HOLD, reason as u32),
         };
         // SAFETY: the state is ours.
-        assert_eq!((status, unsafe { budget_reason(&raw const *self.state) }), expected, "at {}", self.now);
+        assert_eq!((status, unsafe { coalesce_budget_reason(&raw const *self.state) }), expected, "at {}", self.now);
         self.seen.insert(if core == Decision::DeliverUrgent { "urgent alone" } else { core.reason_name() });
         if core.is_deliver() && random.below(8) > 0 {
             self.unreaped = 0;
@@ -145,14 +145,15 @@ impl Pair {
         let (event, status) = match &mut self.barriers {
             None => {
                 // SAFETY: the state is ours.
-                let status = unsafe { budget_on_completion(state, self.now, number, cif, outstanding) };
+                let status = unsafe { coalesce_budget_on_completion(state, self.now, number, cif, outstanding) };
                 (hint.map_or(Event::Error, Event::from), status)
             }
             Some(Barriers { tracker, window }) => {
                 let window = window.as_mut_ptr();
                 // SAFETY: both are ours.
-                let status =
-                    unsafe { budget_on_completion_strict(state, window, self.now, ticket, number, cif, outstanding) };
+                let status = unsafe {
+                    coalesce_budget_on_completion_strict(state, window, self.now, ticket, number, cif, outstanding)
+                };
                 let of_core = (ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(ticket));
                 let event = tracker.on_completion(of_core, hint.unwrap_or(Hint::Plain));
                 (if hint.is_some() { event } else { Event::Error }, status)
@@ -173,11 +174,11 @@ impl Pair {
         };
         let core = self.core.on_cancel(self.now, Mark { event, ..Mark::default() });
         // SAFETY: the state is ours, and the window.
-        let status = unsafe { budget_on_cancel(&raw mut *self.state, window, self.now, ticket) };
+        let status = unsafe { coalesce_budget_on_cancel(&raw mut *self.state, window, self.now, ticket) };
         self.decided(core, status, random);
     }
 
-    fn step(&mut self, parameters: &[(Params, budget_config)], random: &mut Random) {
+    fn step(&mut self, parameters: &[(Params, coalesce_budget_config)], random: &mut Random) {
         self.now += match random.below(200) {
             0 => random.below(1_000_000_000),
             1..10 => random.below(4_000),
@@ -192,31 +193,31 @@ impl Pair {
                     self.in_flight.push(self.barriers.as_mut().map_or(COALESCE_NO_TICKET, Barriers::on_submit));
                     let count = if random.below(20) == 0 { 3 } else { 1 };
                     self.core.on_submits(now, count);
-                    self.told(budget_on_submits(state, now, count));
+                    self.told(coalesce_budget_on_submits(state, now, count));
                 }
                 45..90 => self.complete(random),
                 90..95 => {
                     let core = self.core.on_deadline(now);
-                    self.decided(core, budget_on_deadline(state, now), random);
+                    self.decided(core, coalesce_budget_on_deadline(state, now), random);
                 }
                 95 => {
                     self.unreaped = 0;
                     self.core.on_consumed(now);
-                    self.told(budget_on_consumed(state, now));
+                    self.told(coalesce_budget_on_consumed(state, now));
                 }
                 96 if random.below(2) == 0 => self.cancel(random),
                 96 => {
                     let core = self.core.flush(now);
-                    self.decided(core, budget_flush(state, now), random);
+                    self.decided(core, coalesce_budget_flush(state, now), random);
                 }
                 97 if random.below(20) == 0 => {
                     self.core.reset_tracking();
-                    self.told(budget_forget(state));
+                    self.told(coalesce_budget_forget(state));
                 }
                 98 if random.below(4) == 0 => {
                     let (params, config) = parameters[random.below(parameters.len() as u64) as usize];
                     let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
-                    let status = budget_reconfigure(state, &raw const config, now, &raw mut error);
+                    let status = coalesce_budget_reconfigure(state, &raw const config, now, &raw mut error);
                     match self.core.reconfigure(Config::new(params).unwrap(), now) {
                         Ok(core) => self.decided(core, status, random),
                         Err(refused) => {
@@ -236,15 +237,15 @@ impl Pair {
     /// What can be asked.
     fn compare(&self) {
         let state = &raw const *self.state;
-        let mut info = budget_info::default();
+        let mut info = coalesce_budget_info::default();
         // SAFETY: all of it is ours.
         unsafe {
-            assert_eq!(budget_get_info(state, &raw mut info, size_of::<budget_info>()), COALESCE_OK);
-            assert_eq!(budget_deadline(state), self.core.deadline().unwrap_or(COALESCE_NEVER));
+            assert_eq!(coalesce_budget_get_info(state, &raw mut info, size_of::<coalesce_budget_info>()), COALESCE_OK);
+            assert_eq!(coalesce_budget_deadline(state), self.core.deadline().unwrap_or(COALESCE_NEVER));
         }
         let config = self.core.config();
         let Spent { held: held_time, outstanding: outstanding_time, .. } = self.core.spent().unwrap();
-        let expected = budget_info {
+        let expected = coalesce_budget_info {
             held: self.core.held(),
             is_storming: self.core.is_storming().into(),
             max_hold: config.max_hold(),
@@ -261,7 +262,7 @@ impl Pair {
             self.now = self.now.max(deadline) + if random.below(10) == 0 { random.below(100) } else { 0 };
             let core = self.core.on_deadline(self.now);
             // SAFETY: the state is ours.
-            let status = unsafe { budget_on_deadline(&raw mut *self.state, self.now) };
+            let status = unsafe { coalesce_budget_on_deadline(&raw mut *self.state, self.now) };
             self.decided(core, status, random);
             self.compare();
         }

@@ -44,8 +44,8 @@ fn make(root: &Path) -> String {
     bindings.write(&mut made);
     let mut made = join_conditions(&String::from_utf8(made).unwrap()).replace("// # Safety\n", "// Requires:\n");
     let layouts = layouts![
-        budget_config budget_info budget_state cint_config cint_entry cint_info cint_state coalesce_budget coalesce_completion coalesce_error coalesce_mark coalesce_request
-        coalesce_stats ipi_gate nvme_coalescing vic_config vic_info vic_state
+        coalesce_budget_config coalesce_budget_info coalesce_budget_state coalesce_cint_config coalesce_reaper_entry coalesce_cint_info coalesce_cint_state coalesce_spent coalesce_completion coalesce_error coalesce_mark coalesce_request
+        coalesce_stats coalesce_ipi_gate coalesce_nvme_coalescing coalesce_vic_config coalesce_vic_info coalesce_vic_state
     ];
     assert_eq!(made.matches("\ntypedef struct {").count(), layouts.len(), "a type is missing in `layouts`");
     for (end, layout) in layouts {

@@ -16,40 +16,43 @@ struct Memory([u8; 256]);
 
 /// Calls every function that decides with any memory as its state.
 fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
-    let (vic, cint) = (memory.cast::<vic_state>(), memory.cast::<cint_state>());
-    let budget = memory.cast::<budget_state>();
+    let (vic, cint) = (memory.cast::<coalesce_vic_state>(), memory.cast::<coalesce_cint_state>());
+    let budget = memory.cast::<coalesce_budget_state>();
     // SAFETY: the memory is ours, and larger than a state; or null.
     unsafe {
         vec![
-            ("vic_on_completion", vic_on_completion(vic, 1, 100)),
-            ("vic_on_completion_in_slice", vic_on_completion_in_slice(vic, 1, 100, 2)),
-            ("vic_on_deadline", vic_on_deadline(vic, 1)),
-            ("vic_flush", vic_flush(vic, 1)),
-            ("vic_on_schedule", vic_on_schedule(vic, 1)),
-            ("vic_on_deschedule", vic_on_deschedule(vic, 1)),
-            ("vic_on_consumed", vic_on_consumed(vic, 1)),
-            ("vic_reconfigure", vic_reconfigure(vic, null(), 1, null_mut())),
-            ("cint_on_completion", cint_on_completion(cint, 1, COALESCE_HINT_PLAIN, 100)),
-            ("cint_on_deadline", cint_on_deadline(cint, 1)),
-            ("cint_on_batch_end", cint_on_batch_end(cint, 1)),
-            ("cint_flush", cint_flush(cint, 1)),
-            ("cint_on_consumed", cint_on_consumed(cint, 1)),
-            ("cint_reconfigure", cint_reconfigure(cint, null(), 1, null_mut())),
-            ("cint_on_completion_strict", cint_on_completion_strict(cint, null_mut(), 1, COALESCE_NO_TICKET, 0, 100)),
-            ("cint_on_cancel", cint_on_cancel(cint, null_mut(), 1, COALESCE_NO_TICKET)),
-            ("budget_on_submits", budget_on_submits(budget, 1, 100)),
-            ("budget_on_completion", budget_on_completion(budget, 1, COALESCE_HINT_PLAIN, 100, 100)),
-            ("budget_on_completion_strict", {
-                budget_on_completion_strict(budget, null_mut(), 1, COALESCE_NO_TICKET, 0, 100, 100)
+            ("coalesce_vic_on_completion", coalesce_vic_on_completion(vic, 1, 100)),
+            ("coalesce_vic_on_completion_in_slice", coalesce_vic_on_completion_in_slice(vic, 1, 100, 2)),
+            ("coalesce_vic_on_deadline", coalesce_vic_on_deadline(vic, 1)),
+            ("coalesce_vic_flush", coalesce_vic_flush(vic, 1)),
+            ("coalesce_vic_on_schedule", coalesce_vic_on_schedule(vic, 1)),
+            ("coalesce_vic_on_deschedule", coalesce_vic_on_deschedule(vic, 1)),
+            ("coalesce_vic_on_consumed", coalesce_vic_on_consumed(vic, 1)),
+            ("coalesce_vic_reconfigure", coalesce_vic_reconfigure(vic, null(), 1, null_mut())),
+            ("coalesce_cint_on_completion", coalesce_cint_on_completion(cint, 1, COALESCE_HINT_PLAIN, 100)),
+            ("coalesce_cint_on_deadline", coalesce_cint_on_deadline(cint, 1)),
+            ("coalesce_cint_on_batch_end", coalesce_cint_on_batch_end(cint, 1)),
+            ("coalesce_cint_flush", coalesce_cint_flush(cint, 1)),
+            ("coalesce_cint_on_consumed", coalesce_cint_on_consumed(cint, 1)),
+            ("coalesce_cint_reconfigure", coalesce_cint_reconfigure(cint, null(), 1, null_mut())),
+            (
+                "coalesce_cint_on_completion_strict",
+                coalesce_cint_on_completion_strict(cint, null_mut(), 1, COALESCE_NO_TICKET, 0, 100),
+            ),
+            ("coalesce_cint_on_cancel", coalesce_cint_on_cancel(cint, null_mut(), 1, COALESCE_NO_TICKET)),
+            ("coalesce_budget_on_submits", coalesce_budget_on_submits(budget, 1, 100)),
+            ("coalesce_budget_on_completion", coalesce_budget_on_completion(budget, 1, COALESCE_HINT_PLAIN, 100, 100)),
+            ("coalesce_budget_on_completion_strict", {
+                coalesce_budget_on_completion_strict(budget, null_mut(), 1, COALESCE_NO_TICKET, 0, 100, 100)
             }),
-            ("budget_on_cancel", budget_on_cancel(budget, null_mut(), 1, COALESCE_NO_TICKET)),
-            ("budget_on_deadline", budget_on_deadline(budget, 1)),
-            ("budget_flush", budget_flush(budget, 1)),
-            ("budget_on_consumed", budget_on_consumed(budget, 1)),
-            ("budget_reconfigure", budget_reconfigure(budget, null(), 1, null_mut())),
-            ("budget_forget", budget_forget(budget)),
-            ("cint_window_reset", cint_window_reset(memory.cast())),
-            ("cint_reaper_reap", cint_reaper_reap(memory.cast(), null(), None, null_mut(), null_mut())),
+            ("coalesce_budget_on_cancel", coalesce_budget_on_cancel(budget, null_mut(), 1, COALESCE_NO_TICKET)),
+            ("coalesce_budget_on_deadline", coalesce_budget_on_deadline(budget, 1)),
+            ("coalesce_budget_flush", coalesce_budget_flush(budget, 1)),
+            ("coalesce_budget_on_consumed", coalesce_budget_on_consumed(budget, 1)),
+            ("coalesce_budget_reconfigure", coalesce_budget_reconfigure(budget, null(), 1, null_mut())),
+            ("coalesce_budget_forget", coalesce_budget_forget(budget)),
+            ("coalesce_window_reset", coalesce_window_reset(memory.cast())),
+            ("coalesce_reaper_reap", coalesce_reaper_reap(memory.cast(), null(), None, null_mut(), null_mut())),
         ]
     }
 }
@@ -60,13 +63,13 @@ fn assert_refused(memory: *mut u8, expected: coalesce_status) {
     }
     // SAFETY: as above.
     unsafe {
-        assert_eq!(vic_deadline(memory.cast()), COALESCE_NEVER);
-        assert_eq!(cint_deadline(memory.cast()), COALESCE_NEVER);
-        assert_eq!(budget_deadline(memory.cast()), COALESCE_NEVER);
-        assert_eq!(vic_reason(memory.cast()), COALESCE_REASON_NONE);
-        assert_eq!(cint_reason(memory.cast()), COALESCE_REASON_NONE);
-        assert_eq!(budget_reason(memory.cast()), COALESCE_REASON_NONE);
-        assert_eq!(cint_window_on_submit(memory.cast()), COALESCE_NO_TICKET);
+        assert_eq!(coalesce_vic_deadline(memory.cast()), COALESCE_NEVER);
+        assert_eq!(coalesce_cint_deadline(memory.cast()), COALESCE_NEVER);
+        assert_eq!(coalesce_budget_deadline(memory.cast()), COALESCE_NEVER);
+        assert_eq!(coalesce_vic_reason(memory.cast()), COALESCE_REASON_NONE);
+        assert_eq!(coalesce_cint_reason(memory.cast()), COALESCE_REASON_NONE);
+        assert_eq!(coalesce_budget_reason(memory.cast()), COALESCE_REASON_NONE);
+        assert_eq!(coalesce_window_on_submit(memory.cast()), COALESCE_NO_TICKET);
     }
 }
 
@@ -89,26 +92,39 @@ fn a_state_of_another_machine_gives_an_error() {
     let state = memory.0.as_mut_ptr();
     // SAFETY: all of it is ours, and the configurations are large enough.
     unsafe {
-        let mut config = std::mem::zeroed::<vic_config>();
-        vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000);
-        assert_eq!(vic_init(state.cast(), size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_OK);
-        assert_eq!(cint_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100), COALESCE_E_STATE);
-        assert_eq!(vic_on_completion(state.cast(), 1, 1), COALESCE_DELIVER);
-        assert_eq!(vic_reason(state.cast()), COALESCE_REASON_LOW_CIF);
-        let mut config = std::mem::zeroed::<cint_config>();
-        cint_config_default(&raw mut config, size_of::<cint_config>(), 1_000_000_000);
-        assert_eq!(cint_init(state.cast(), size_of::<cint_state>(), &raw const config, null_mut()), COALESCE_OK);
-        assert_eq!(vic_on_completion(state.cast(), 1, 100), COALESCE_E_STATE);
-        assert_eq!(cint_on_completion(state.cast(), 1, 77, 100), COALESCE_DELIVER, "an unknown hint delivers");
-        assert_eq!(cint_reason(state.cast()), COALESCE_REASON_ERROR);
-        assert_eq!(budget_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100, 100), COALESCE_E_STATE);
-        let mut config = std::mem::zeroed::<budget_config>();
-        budget_config_default(&raw mut config, size_of::<budget_config>(), 1_000_000_000);
-        assert_eq!(budget_init(state.cast(), size_of::<budget_state>(), &raw const config, null_mut()), COALESCE_OK);
-        assert_eq!(vic_on_completion(state.cast(), 1, 100), COALESCE_E_STATE);
-        assert_eq!(cint_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100), COALESCE_E_STATE);
-        assert_eq!(budget_on_completion(state.cast(), 1, 77, 100, 100), COALESCE_DELIVER, "an unknown hint delivers");
-        assert_eq!(budget_reason(state.cast()), COALESCE_REASON_ERROR);
+        let mut config = std::mem::zeroed::<coalesce_vic_config>();
+        coalesce_vic_config_default(&raw mut config, size_of::<coalesce_vic_config>(), 1_000_000_000);
+        assert_eq!(
+            coalesce_vic_init(state.cast(), size_of::<coalesce_vic_state>(), &raw const config, null_mut()),
+            COALESCE_OK
+        );
+        assert_eq!(coalesce_cint_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100), COALESCE_E_STATE);
+        assert_eq!(coalesce_vic_on_completion(state.cast(), 1, 1), COALESCE_DELIVER);
+        assert_eq!(coalesce_vic_reason(state.cast()), COALESCE_REASON_LOW_CIF);
+        let mut config = std::mem::zeroed::<coalesce_cint_config>();
+        coalesce_cint_config_default(&raw mut config, size_of::<coalesce_cint_config>(), 1_000_000_000);
+        assert_eq!(
+            coalesce_cint_init(state.cast(), size_of::<coalesce_cint_state>(), &raw const config, null_mut()),
+            COALESCE_OK
+        );
+        assert_eq!(coalesce_vic_on_completion(state.cast(), 1, 100), COALESCE_E_STATE);
+        assert_eq!(coalesce_cint_on_completion(state.cast(), 1, 77, 100), COALESCE_DELIVER, "an unknown hint delivers");
+        assert_eq!(coalesce_cint_reason(state.cast()), COALESCE_REASON_ERROR);
+        assert_eq!(coalesce_budget_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100, 100), COALESCE_E_STATE);
+        let mut config = std::mem::zeroed::<coalesce_budget_config>();
+        coalesce_budget_config_default(&raw mut config, size_of::<coalesce_budget_config>(), 1_000_000_000);
+        assert_eq!(
+            coalesce_budget_init(state.cast(), size_of::<coalesce_budget_state>(), &raw const config, null_mut()),
+            COALESCE_OK
+        );
+        assert_eq!(coalesce_vic_on_completion(state.cast(), 1, 100), COALESCE_E_STATE);
+        assert_eq!(coalesce_cint_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100), COALESCE_E_STATE);
+        assert_eq!(
+            coalesce_budget_on_completion(state.cast(), 1, 77, 100, 100),
+            COALESCE_DELIVER,
+            "an unknown hint delivers"
+        );
+        assert_eq!(coalesce_budget_reason(state.cast()), COALESCE_REASON_ERROR);
     }
 }
 
@@ -117,24 +133,27 @@ fn a_state_of_another_machine_gives_an_error() {
 fn a_state_goes_on_where_its_bytes_are_copied_and_one_of_another_version_is_refused() {
     let [mut here, mut there] = [Memory([0; 256]), Memory([0xFF; 256])];
     let decide = |memory: &mut Memory, now: u64| {
-        let state = memory.0.as_mut_ptr().cast::<budget_state>();
+        let state = memory.0.as_mut_ptr().cast::<coalesce_budget_state>();
         // SAFETY: the memory is ours, and larger than a state.
         unsafe {
-            budget_on_submits(state, now, 32);
-            let status = budget_on_completion(state, now + 300, COALESCE_HINT_PLAIN, 32, 32);
-            (status, budget_reason(state), budget_deadline(state))
+            coalesce_budget_on_submits(state, now, 32);
+            let status = coalesce_budget_on_completion(state, now + 300, COALESCE_HINT_PLAIN, 32, 32);
+            (status, coalesce_budget_reason(state), coalesce_budget_deadline(state))
         }
     };
     // SAFETY: as above, and the configuration is large enough.
     unsafe {
-        let mut config = std::mem::zeroed::<budget_config>();
-        budget_config_default(&raw mut config, size_of::<budget_config>(), 1_000_000_000);
+        let mut config = std::mem::zeroed::<coalesce_budget_config>();
+        coalesce_budget_config_default(&raw mut config, size_of::<coalesce_budget_config>(), 1_000_000_000);
         let state = here.0.as_mut_ptr().cast();
-        assert_eq!(budget_init(state, size_of::<budget_state>(), &raw const config, null_mut()), COALESCE_OK);
+        assert_eq!(
+            coalesce_budget_init(state, size_of::<coalesce_budget_state>(), &raw const config, null_mut()),
+            COALESCE_OK
+        );
     }
     let learned: Vec<_> = (1..2000).map(|i| decide(&mut here, i * 1000)).collect();
     assert!(learned.iter().any(|(status, ..)| *status == COALESCE_HOLD), "there is something to carry");
-    let size = size_of::<budget_state>();
+    let size = size_of::<coalesce_budget_state>();
     there.0[..size].copy_from_slice(&here.0[..size]);
     for i in 2000..4000 {
         assert_eq!(decide(&mut there, i * 1000), decide(&mut here, i * 1000), "completion {i}");
@@ -145,7 +164,7 @@ fn a_state_goes_on_where_its_bytes_are_copied_and_one_of_another_version_is_refu
 
 #[test]
 fn an_invalid_configuration_gives_its_field_and_bounds() {
-    type Change = fn(&mut vic_config);
+    type Change = fn(&mut coalesce_vic_config);
     let cases: [(Change, u32, (u64, u64, u64)); 7] = [
         (|c| c.tick_hz = 0, COALESCE_FIELD_TICK_HZ, (0, 1_000, 10_000_000_000)),
         (|c| c.cif_threshold = 1, COALESCE_FIELD_CIF_THRESHOLD, (1, 2, 65_535)),
@@ -159,15 +178,18 @@ fn an_invalid_configuration_gives_its_field_and_bounds() {
         let mut memory = Memory([0x55; 256]);
         // SAFETY: all of it is ours.
         unsafe {
-            let mut config = std::mem::zeroed::<vic_config>();
-            vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000);
+            let mut config = std::mem::zeroed::<coalesce_vic_config>();
+            coalesce_vic_config_default(&raw mut config, size_of::<coalesce_vic_config>(), 1_000_000_000);
             change(&mut config);
             let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
-            let state = memory.0.as_mut_ptr().cast::<vic_state>();
-            let status = vic_init(state, size_of::<vic_state>(), &raw const config, &raw mut error);
+            let state = memory.0.as_mut_ptr().cast::<coalesce_vic_state>();
+            let status = coalesce_vic_init(state, size_of::<coalesce_vic_state>(), &raw const config, &raw mut error);
             assert_eq!(status, COALESCE_E_CONFIG);
             assert_eq!(error, coalesce_error { field, because: 0, value, min, max, because_value: 0 });
-            assert_eq!(vic_init(state, size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_E_CONFIG);
+            assert_eq!(
+                coalesce_vic_init(state, size_of::<coalesce_vic_state>(), &raw const config, null_mut()),
+                COALESCE_E_CONFIG
+            );
         }
         assert!(memory.0.iter().all(|byte| *byte == 0x55), "the memory is as it was");
     }
@@ -176,40 +198,52 @@ fn an_invalid_configuration_gives_its_field_and_bounds() {
 #[test]
 fn sizes_of_another_header_are_refused() {
     let mut memory = Memory([0; 256]);
-    let state = memory.0.as_mut_ptr().cast::<vic_state>();
+    let state = memory.0.as_mut_ptr().cast::<coalesce_vic_state>();
     // SAFETY: all of it is ours.
     unsafe {
-        let mut config = std::mem::zeroed::<vic_config>();
-        vic_config_default(&raw mut config, size_of::<vic_config>(), 1_000_000_000);
-        for size in [0, 8, size_of::<vic_state>() - 8, size_of::<vic_state>() + 8] {
-            assert_eq!(vic_init(state, size, &raw const config, null_mut()), COALESCE_E_SIZE);
+        let mut config = std::mem::zeroed::<coalesce_vic_config>();
+        coalesce_vic_config_default(&raw mut config, size_of::<coalesce_vic_config>(), 1_000_000_000);
+        for size in [0, 8, size_of::<coalesce_vic_state>() - 8, size_of::<coalesce_vic_state>() + 8] {
+            assert_eq!(coalesce_vic_init(state, size, &raw const config, null_mut()), COALESCE_E_SIZE);
         }
         for size in [0, 4, config.struct_size - 1, config.struct_size + 1] {
-            let config = vic_config { struct_size: size, ..config };
-            assert_eq!(vic_init(state, size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_E_SIZE);
+            let config = coalesce_vic_config { struct_size: size, ..config };
+            assert_eq!(
+                coalesce_vic_init(state, size_of::<coalesce_vic_state>(), &raw const config, null_mut()),
+                COALESCE_E_SIZE
+            );
         }
-        assert_eq!(vic_init(state, size_of::<vic_state>(), null(), null_mut()), COALESCE_E_NULL);
-        assert_eq!(vic_init(null_mut(), size_of::<vic_state>(), &raw const config, null_mut()), COALESCE_E_NULL);
+        assert_eq!(coalesce_vic_init(state, size_of::<coalesce_vic_state>(), null(), null_mut()), COALESCE_E_NULL);
+        assert_eq!(
+            coalesce_vic_init(null_mut(), size_of::<coalesce_vic_state>(), &raw const config, null_mut()),
+            COALESCE_E_NULL
+        );
     }
 }
 
 #[test]
 fn an_invalid_window_delivers_everything_held_and_gives_an_error() {
     let mut memory = Memory([0; 256]);
-    let state = memory.0.as_mut_ptr().cast::<cint_state>();
+    let state = memory.0.as_mut_ptr().cast::<coalesce_cint_state>();
     let mut zeroes = [0; 64];
     // SAFETY: all of it is ours.
     unsafe {
-        let mut config = std::mem::zeroed::<cint_config>();
-        cint_config_default(&raw mut config, size_of::<cint_config>(), 1_000_000_000);
-        assert_eq!(cint_init(state, size_of::<cint_state>(), &raw const config, null_mut()), COALESCE_OK);
+        let mut config = std::mem::zeroed::<coalesce_cint_config>();
+        coalesce_cint_config_default(&raw mut config, size_of::<coalesce_cint_config>(), 1_000_000_000);
+        assert_eq!(
+            coalesce_cint_init(state, size_of::<coalesce_cint_state>(), &raw const config, null_mut()),
+            COALESCE_OK
+        );
         for (window, status) in [(null_mut(), COALESCE_E_NULL), (zeroes.as_mut_ptr(), COALESCE_E_STATE)] {
-            assert_eq!(cint_on_completion(state, 1, COALESCE_HINT_PLAIN, COALESCE_CIF_UNKNOWN), COALESCE_HOLD);
+            assert_eq!(coalesce_cint_on_completion(state, 1, COALESCE_HINT_PLAIN, COALESCE_CIF_UNKNOWN), COALESCE_HOLD);
             assert_eq!(
-                cint_on_completion_strict(state, window, 2, 0, COALESCE_HINT_PLAIN, COALESCE_CIF_UNKNOWN),
+                coalesce_cint_on_completion_strict(state, window, 2, 0, COALESCE_HINT_PLAIN, COALESCE_CIF_UNKNOWN),
                 status
             );
-            assert_eq!((cint_reason(state), cint_deadline(state)), (COALESCE_REASON_ERROR, COALESCE_NEVER));
+            assert_eq!(
+                (coalesce_cint_reason(state), coalesce_cint_deadline(state)),
+                (COALESCE_REASON_ERROR, COALESCE_NEVER)
+            );
         }
     }
 }
@@ -222,19 +256,19 @@ fn blocks_of_a_wrong_size_are_refused() {
     // SAFETY: all of it is ours.
     unsafe {
         for commands in [0, 1, 63, 65, 100, 8192, u32::MAX] {
-            assert_eq!(cint_window_size(commands), 0);
-            assert_eq!(cint_window_init(block, size_of_val(&memory), commands, &raw mut error), COALESCE_E_CONFIG);
+            assert_eq!(coalesce_window_size(commands), 0);
+            assert_eq!(coalesce_window_init(block, size_of_val(&memory), commands, &raw mut error), COALESCE_E_CONFIG);
             assert_eq!((error.field, error.value, error.max), (COALESCE_FIELD_COMMANDS, commands.into(), 4096));
         }
         for entries in [0, 1, 65_536, u32::MAX] {
-            assert_eq!(cint_reaper_size(entries), 0);
-            assert_eq!(cint_reaper_init(block, size_of_val(&memory), entries, &raw mut error), COALESCE_E_CONFIG);
+            assert_eq!(coalesce_reaper_size(entries), 0);
+            assert_eq!(coalesce_reaper_init(block, size_of_val(&memory), entries, &raw mut error), COALESCE_E_CONFIG);
             assert_eq!((error.field, error.value, error.max), (COALESCE_FIELD_ENTRIES, entries.into(), 65_535));
         }
-        assert_eq!(cint_window_init(block, cint_window_size(128) - 1, 128, null_mut()), COALESCE_E_SIZE);
-        assert_eq!(cint_reaper_init(block, cint_reaper_size(128) - 1, 128, null_mut()), COALESCE_E_SIZE);
-        assert_eq!(cint_window_init(null_mut(), 4096, 128, null_mut()), COALESCE_E_NULL);
-        assert_eq!(cint_window_init(block.byte_add(4), 1024, 128, null_mut()), COALESCE_E_ALIGNMENT);
+        assert_eq!(coalesce_window_init(block, coalesce_window_size(128) - 1, 128, null_mut()), COALESCE_E_SIZE);
+        assert_eq!(coalesce_reaper_init(block, coalesce_reaper_size(128) - 1, 128, null_mut()), COALESCE_E_SIZE);
+        assert_eq!(coalesce_window_init(null_mut(), 4096, 128, null_mut()), COALESCE_E_NULL);
+        assert_eq!(coalesce_window_init(block.byte_add(4), 1024, 128, null_mut()), COALESCE_E_ALIGNMENT);
         assert!(memory.iter().all(|word| *word == 0x5555_5555_5555_5555 || *word == 0x55), "the memory is as it was");
     }
 }

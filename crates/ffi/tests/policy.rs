@@ -311,7 +311,7 @@ fn a_request_that_was_never_submitted_is_plain() {
 fn what_a_budget_has_spent_can_be_read() {
     for (text, budget) in [("auto", 500), ("budget:budget=12.5%", 1250), ("cint", 0), ("none", 0)] {
         let handle = make(text).expect("a policy");
-        let mut spent = coalesce_budget { held_time: 1, outstanding_time: 1, budget: 1 };
+        let mut spent = coalesce_spent { held_time: 1, outstanding_time: 1, budget: 1 };
         // SAFETY: all of it is ours.
         unsafe {
             for now in 0..100 {
@@ -323,7 +323,7 @@ fn what_a_budget_has_spent_can_be_read() {
             assert!(spent.held_time <= spent.outstanding_time, "{text}");
             assert_eq!(coalesce_policy_reset_stats(handle), COALESCE_OK);
             assert_eq!(coalesce_policy_spent(handle, &raw mut spent), COALESCE_OK, "{text}");
-            assert_eq!(spent, coalesce_budget { budget, ..Default::default() }, "{text}");
+            assert_eq!(spent, coalesce_spent { budget, ..Default::default() }, "{text}");
             coalesce_policy_free(handle);
         }
     }

@@ -11,7 +11,7 @@ const ENTRIES: usize = 70;
 
 /// The device's side: its next entry, its phase, and the head doorbell.
 struct Device {
-    queue: [cint_entry; ENTRIES],
+    queue: [coalesce_reaper_entry; ENTRIES],
     tail: usize,
     phase: u32,
     doorbell: usize,
@@ -35,12 +35,12 @@ struct Driver {
     urgent_only: bool,
 }
 
-fn cid(entry: cint_entry) -> u16 {
+fn cid(entry: coalesce_reaper_entry) -> u16 {
     (entry.dword[3] & 0xffff) as u16
 }
 
 /// Every fifth command is urgent.
-unsafe extern "C" fn take(context: *mut c_void, entry: *const cint_entry) -> bool {
+unsafe extern "C" fn take(context: *mut c_void, entry: *const coalesce_reaper_entry) -> bool {
     // SAFETY: the driver below, and an entry of the library's.
     let (driver, cid) = unsafe { (&mut *context.cast::<Driver>(), cid(*entry)) };
     let wanted = !driver.urgent_only || cid.is_multiple_of(5);
@@ -52,14 +52,18 @@ unsafe extern "C" fn take(context: *mut c_void, entry: *const cint_entry) -> boo
 
 #[test]
 fn each_entry_is_reaped_once_and_urgent_ones_first() {
-    let mut reaper = vec![0; cint_reaper_size(ENTRIES as u32) / 8];
-    let mut device = Device { queue: [cint_entry { dword: [0; 4] }; ENTRIES], tail: 0, phase: 1, doorbell: 0 };
+    let mut reaper = vec![0; coalesce_reaper_size(ENTRIES as u32) / 8];
+    let mut device =
+        Device { queue: [coalesce_reaper_entry { dword: [0; 4] }; ENTRIES], tail: 0, phase: 1, doorbell: 0 };
     let mut driver = Driver { taken: Vec::new(), urgent_only: false };
     let mut expected = VecDeque::new(); // posted and not reaped
     let mut next = 0_u16;
     // SAFETY: all of it is ours.
     unsafe {
-        assert_eq!(cint_reaper_init(reaper.as_mut_ptr(), reaper.len() * 8, ENTRIES as u32, null_mut()), COALESCE_OK);
+        assert_eq!(
+            coalesce_reaper_init(reaper.as_mut_ptr(), reaper.len() * 8, ENTRIES as u32, null_mut()),
+            COALESCE_OK
+        );
         for round in 0..2000_usize {
             for _ in 0..round * 7 % 90 {
                 if !device.post(next) {
@@ -72,8 +76,13 @@ fn each_entry_is_reaped_once_and_urgent_ones_first() {
             driver.taken.clear();
             let mut doorbell = 0;
             let context = (&raw mut driver).cast();
-            let status =
-                cint_reaper_reap(reaper.as_mut_ptr(), device.queue.as_ptr(), Some(take), context, &raw mut doorbell);
+            let status = coalesce_reaper_reap(
+                reaper.as_mut_ptr(),
+                device.queue.as_ptr(),
+                Some(take),
+                context,
+                &raw mut doorbell,
+            );
             assert_eq!(status, COALESCE_OK);
             let wanted = |cid: &u16| !driver.urgent_only || cid.is_multiple_of(5);
             assert_eq!(driver.taken, expected.iter().copied().filter(wanted).collect::<Vec<_>>(), "round {round}");

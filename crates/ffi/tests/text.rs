@@ -44,16 +44,16 @@ fn parsed<C>(parse: Parse<C>, text: &str) -> Result<C, String> {
     }
 }
 
-fn vic(text: &str) -> Result<vic_config, String> {
-    parsed(vic_config_parse, text)
+fn vic(text: &str) -> Result<coalesce_vic_config, String> {
+    parsed(coalesce_vic_config_parse, text)
 }
 
-fn cint(text: &str) -> Result<cint_config, String> {
-    parsed(cint_config_parse, text)
+fn cint(text: &str) -> Result<coalesce_cint_config, String> {
+    parsed(coalesce_cint_config_parse, text)
 }
 
-fn budget(text: &str) -> Result<budget_config, String> {
-    parsed(budget_config_parse, text)
+fn budget(text: &str) -> Result<coalesce_budget_config, String> {
+    parsed(coalesce_budget_config_parse, text)
 }
 
 #[test]
@@ -61,13 +61,13 @@ fn a_parsed_text_is_printed_in_the_same_form() {
     for text in ["vic", "vic:profile=paper", "vic:cif_threshold=2,epoch=100ms", "vic:max_hold=off"] {
         let config = vic(text).expect(text);
         // SAFETY: all of it is ours.
-        assert_eq!(printed(|out, size| unsafe { vic_config_print(&raw const config, out, size) }), text);
+        assert_eq!(printed(|out, size| unsafe { coalesce_vic_config_print(&raw const config, out, size) }), text);
     }
     for text in ["cint", "cint:profile=p3700", "cint:delta=20us,thr=8,ooo=off,storm=100000,storm_shift=5,in_flight=off"]
     {
         let config = cint(text).expect(text);
         // SAFETY: all of it is ours.
-        assert_eq!(printed(|out, size| unsafe { cint_config_print(&raw const config, out, size) }), text);
+        assert_eq!(printed(|out, size| unsafe { coalesce_cint_config_print(&raw const config, out, size) }), text);
     }
 }
 
@@ -76,7 +76,7 @@ fn a_parsed_budget_is_printed_in_the_same_form() {
     for text in ["budget", "budget:budget=12.5%", "budget:max_hold=20us,thr=8,ooo=on,storm=100000,storm_shift=5"] {
         let config = budget(text).expect(text);
         // SAFETY: all of it is ours.
-        assert_eq!(printed(|out, size| unsafe { budget_config_print(&raw const config, out, size) }), text);
+        assert_eq!(printed(|out, size| unsafe { coalesce_budget_config_print(&raw const config, out, size) }), text);
     }
     for (text, problem) in [
         ("auto", "not a budget policy"),
@@ -92,18 +92,18 @@ fn a_parsed_budget_is_printed_in_the_same_form() {
 fn defaults_by_text_and_by_function_agree() {
     // SAFETY: all of it is ours.
     unsafe {
-        let mut config = zeroed::<vic_config>();
-        vic_config_default(&raw mut config, size_of::<vic_config>(), HZ);
+        let mut config = zeroed::<coalesce_vic_config>();
+        coalesce_vic_config_default(&raw mut config, size_of::<coalesce_vic_config>(), HZ);
         assert_eq!(vic("vic"), Ok(config));
-        vic_config_paper(&raw mut config, size_of::<vic_config>(), HZ);
+        coalesce_vic_config_paper(&raw mut config, size_of::<coalesce_vic_config>(), HZ);
         assert_eq!(vic("vic:profile=paper"), Ok(config));
-        let mut config = zeroed::<cint_config>();
-        cint_config_default(&raw mut config, size_of::<cint_config>(), HZ);
+        let mut config = zeroed::<coalesce_cint_config>();
+        coalesce_cint_config_default(&raw mut config, size_of::<coalesce_cint_config>(), HZ);
         assert_eq!(cint("cint"), Ok(config));
-        cint_config_p3700(&raw mut config, size_of::<cint_config>(), HZ);
+        coalesce_cint_config_p3700(&raw mut config, size_of::<coalesce_cint_config>(), HZ);
         assert_eq!(cint("cint:profile=p3700"), Ok(config));
-        let mut config = zeroed::<budget_config>();
-        budget_config_default(&raw mut config, size_of::<budget_config>(), HZ);
+        let mut config = zeroed::<coalesce_budget_config>();
+        coalesce_budget_config_default(&raw mut config, size_of::<coalesce_budget_config>(), HZ);
         assert_eq!(budget("budget"), Ok(config));
     }
 }
@@ -130,16 +130,16 @@ fn an_invalid_text_gives_the_reason() {
     }
     // SAFETY: all of it is ours.
     unsafe {
-        let mut config = zeroed::<vic_config>();
-        let (out, size) = (&raw mut config, size_of::<vic_config>());
-        assert_eq!(vic_config_parse(null(), HZ, out, size, null_mut(), 0), COALESCE_E_NULL);
-        assert_eq!(vic_config_parse(c"vic".as_ptr(), HZ, null_mut(), size, null_mut(), 0), COALESCE_E_NULL);
-        assert_eq!(vic_config_parse(c"vic".as_ptr(), HZ, out, size - 1, null_mut(), 0), COALESCE_E_SIZE);
-        assert_eq!(vic_config_parse(c"vic".as_ptr(), 1, out, size, null_mut(), 0), COALESCE_E_CONFIG);
-        assert_eq!(vic_config_parse(c"\xff".as_ptr(), HZ, out, size, null_mut(), 0), COALESCE_E_CONFIG);
-        assert_eq!(vic_config_print(null(), null_mut(), 0), 0);
+        let mut config = zeroed::<coalesce_vic_config>();
+        let (out, size) = (&raw mut config, size_of::<coalesce_vic_config>());
+        assert_eq!(coalesce_vic_config_parse(null(), HZ, out, size, null_mut(), 0), COALESCE_E_NULL);
+        assert_eq!(coalesce_vic_config_parse(c"vic".as_ptr(), HZ, null_mut(), size, null_mut(), 0), COALESCE_E_NULL);
+        assert_eq!(coalesce_vic_config_parse(c"vic".as_ptr(), HZ, out, size - 1, null_mut(), 0), COALESCE_E_SIZE);
+        assert_eq!(coalesce_vic_config_parse(c"vic".as_ptr(), 1, out, size, null_mut(), 0), COALESCE_E_CONFIG);
+        assert_eq!(coalesce_vic_config_parse(c"\xff".as_ptr(), HZ, out, size, null_mut(), 0), COALESCE_E_CONFIG);
+        assert_eq!(coalesce_vic_config_print(null(), null_mut(), 0), 0);
         config.cif_threshold = 1;
-        assert_eq!(vic_config_print(&raw const config, null_mut(), 0), 0);
+        assert_eq!(coalesce_vic_config_print(&raw const config, null_mut(), 0), 0);
     }
 }
 

@@ -38,16 +38,16 @@ fn configurations(header: &Value) -> &[Value] {
 
 #[derive(Debug)]
 struct VicMachine {
-    state: Box<vic_state>,
-    configs: Vec<vic_config>,
+    state: Box<coalesce_vic_state>,
+    configs: Vec<coalesce_vic_config>,
 }
 
 impl VicMachine {
     fn new(header: &Value) -> Self {
         let configs: Vec<_> = configurations(header)
             .iter()
-            .map(|value| vic_config {
-                struct_size: size_of::<vic_config>() as u32,
+            .map(|value| coalesce_vic_config {
+                struct_size: size_of::<coalesce_vic_config>() as u32,
                 cif_threshold: number(value, "cif_threshold") as u32,
                 tick_hz: number(value, "tick_hz"),
                 epoch_ns: number(value, "epoch_ns"),
@@ -59,17 +59,19 @@ impl VicMachine {
                 reserved: 0,
             })
             .collect();
-        let mut state = Box::new(vic_state { opaque: [0; 13] });
+        let mut state = Box::new(coalesce_vic_state { opaque: [0; 13] });
         // SAFETY: all of it is ours.
-        let status = unsafe { vic_init(&raw mut *state, size_of::<vic_state>(), &raw const configs[0], null_mut()) };
+        let status = unsafe {
+            coalesce_vic_init(&raw mut *state, size_of::<coalesce_vic_state>(), &raw const configs[0], null_mut())
+        };
         assert_eq!(status, COALESCE_OK);
         Self { state, configs }
     }
 
-    fn decide(&mut self, call: impl FnOnce(*mut vic_state) -> coalesce_status) -> Decision {
+    fn decide(&mut self, call: impl FnOnce(*mut coalesce_vic_state) -> coalesce_status) -> Decision {
         let status = call(&raw mut *self.state);
         // SAFETY: the state is ours.
-        decision(status, unsafe { vic_reason(&raw const *self.state) })
+        decision(status, unsafe { coalesce_vic_reason(&raw const *self.state) })
     }
 }
 
@@ -77,46 +79,47 @@ impl Policy for VicMachine {
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         self.decide(|state| match completion.slice_end {
             // SAFETY: the state is ours.
-            Some(end) => unsafe { vic_on_completion_in_slice(state, now, completion.cif, end) },
+            Some(end) => unsafe { coalesce_vic_on_completion_in_slice(state, now, completion.cif, end) },
             // SAFETY: the state is ours.
-            None => unsafe { vic_on_completion(state, now, completion.cif) },
+            None => unsafe { coalesce_vic_on_completion(state, now, completion.cif) },
         })
     }
 
     fn deadline(&self) -> Option<u64> {
         // SAFETY: the state is ours.
-        instant(unsafe { vic_deadline(&raw const *self.state) })
+        instant(unsafe { coalesce_vic_deadline(&raw const *self.state) })
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { vic_on_deadline(state, now) })
+        self.decide(|state| unsafe { coalesce_vic_on_deadline(state, now) })
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { vic_flush(state, now) })
+        self.decide(|state| unsafe { coalesce_vic_flush(state, now) })
     }
 
     fn on_consumed(&mut self, now: u64) {
         // SAFETY: the state is ours.
-        assert_eq!(unsafe { vic_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
+        assert_eq!(unsafe { coalesce_vic_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
     }
 
     fn on_schedule(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { vic_on_schedule(state, now) })
+        self.decide(|state| unsafe { coalesce_vic_on_schedule(state, now) })
     }
 
     fn on_deschedule(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { vic_on_deschedule(state, now) })
+        self.decide(|state| unsafe { coalesce_vic_on_deschedule(state, now) })
     }
 
     fn held(&self) -> u32 {
-        let mut info = vic_info::default();
+        let mut info = coalesce_vic_info::default();
         // SAFETY: all of it is ours.
-        let status = unsafe { vic_get_info(&raw const *self.state, &raw mut info, size_of::<vic_info>()) };
+        let status =
+            unsafe { coalesce_vic_get_info(&raw const *self.state, &raw mut info, size_of::<coalesce_vic_info>()) };
         assert_eq!(status, COALESCE_OK);
         info.held
     }
@@ -131,7 +134,7 @@ impl Tested for VicMachine {
         let config = *self.configs.get(usize::from(choice))?;
         let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
         // SAFETY: all of it is ours.
-        let status = unsafe { vic_reconfigure(&raw mut *self.state, &raw const config, now, &raw mut error) };
+        let status = unsafe { coalesce_vic_reconfigure(&raw mut *self.state, &raw const config, now, &raw mut error) };
         if status == COALESCE_E_CONFIG {
             assert_eq!(error.field, coalesce::error::COALESCE_FIELD_TICK_HZ);
             return None;
@@ -142,8 +145,8 @@ impl Tested for VicMachine {
 
 #[derive(Debug)]
 struct CintMachine {
-    state: Box<cint_state>,
-    configs: Vec<cint_config>,
+    state: Box<coalesce_cint_state>,
+    configs: Vec<coalesce_cint_config>,
     windows: Vec<Vec<u64>>, // of each group; none: Barriers are relaxed
 }
 
@@ -154,8 +157,8 @@ impl CintMachine {
     fn new(header: &Value) -> Self {
         let configs: Vec<_> = configurations(header)
             .iter()
-            .map(|value| cint_config {
-                struct_size: size_of::<cint_config>() as u32,
+            .map(|value| coalesce_cint_config {
+                struct_size: size_of::<coalesce_cint_config>() as u32,
                 thr: number(value, "thr") as u32,
                 tick_hz: number(value, "tick_hz"),
                 delta_ns: number(value, "delta_ns"),
@@ -167,18 +170,20 @@ impl CintMachine {
                 reserved: 0,
             })
             .collect();
-        let mut state = Box::new(cint_state { opaque: [0; 11] });
+        let mut state = Box::new(coalesce_cint_state { opaque: [0; 11] });
         // SAFETY: all of it is ours.
-        let status = unsafe { cint_init(&raw mut *state, size_of::<cint_state>(), &raw const configs[0], null_mut()) };
+        let status = unsafe {
+            coalesce_cint_init(&raw mut *state, size_of::<coalesce_cint_state>(), &raw const configs[0], null_mut())
+        };
         assert_eq!(status, COALESCE_OK);
         let windows = (0..header["groups"].as_u64().unwrap_or(0)).map(|_| window(header)).collect();
         Self { state, configs, windows }
     }
 
-    fn decide(&mut self, call: impl FnOnce(*mut cint_state) -> coalesce_status) -> Decision {
+    fn decide(&mut self, call: impl FnOnce(*mut coalesce_cint_state) -> coalesce_status) -> Decision {
         let status = call(&raw mut *self.state);
         // SAFETY: the state is ours.
-        decision(status, unsafe { cint_reason(&raw const *self.state) })
+        decision(status, unsafe { coalesce_cint_reason(&raw const *self.state) })
     }
 
     /// The window and the ticket in it; null: the ticket's group has none.
@@ -189,10 +194,10 @@ impl CintMachine {
     }
 
     /// A null window gives an error, although the machine has decided.
-    fn decide_strict(&mut self, call: impl FnOnce(*mut cint_state) -> coalesce_status) -> Decision {
+    fn decide_strict(&mut self, call: impl FnOnce(*mut coalesce_cint_state) -> coalesce_status) -> Decision {
         self.decide(|state| match call(state) {
             // SAFETY: the state is ours.
-            COALESCE_E_NULL if unsafe { cint_reason(state) } == COALESCE_REASON_ERROR => COALESCE_DELIVER,
+            COALESCE_E_NULL if unsafe { coalesce_cint_reason(state) } == COALESCE_REASON_ERROR => COALESCE_DELIVER,
             COALESCE_E_NULL => COALESCE_HOLD,
             status => status,
         })
@@ -209,9 +214,9 @@ const fn hint(completion: &Completion) -> u32 {
 
 fn window(header: &Value) -> Vec<u64> {
     let commands = number(header, "window") as u32;
-    let mut window = vec![0; cint_window_size(commands) / 8];
+    let mut window = vec![0; coalesce_window_size(commands) / 8];
     // SAFETY: the memory is ours.
-    let status = unsafe { cint_window_init(window.as_mut_ptr(), window.len() * 8, commands, null_mut()) };
+    let status = unsafe { coalesce_window_init(window.as_mut_ptr(), window.len() * 8, commands, null_mut()) };
     assert_eq!(status, COALESCE_OK);
     window
 }
@@ -221,19 +226,19 @@ impl Policy for CintMachine {
         let hint = hint(completion);
         if self.windows.is_empty() {
             // SAFETY: the state is ours.
-            return self.decide(|state| unsafe { cint_on_completion(state, now, hint, completion.cif) });
+            return self.decide(|state| unsafe { coalesce_cint_on_completion(state, now, hint, completion.cif) });
         }
         let (window, ticket) = self.window(completion.mark.ticket);
         // SAFETY: state and window are ours.
         self.decide_strict(|state| unsafe {
-            cint_on_completion_strict(state, window, now, ticket, hint, completion.cif)
+            coalesce_cint_on_completion_strict(state, window, now, ticket, hint, completion.cif)
         })
     }
 
     fn on_submit(&mut self, _: u64, &Submission { group, .. }: &Submission) -> Mark {
         let window = self.windows.get_mut(usize::from(group)).map_or(null_mut(), |window| window.as_mut_ptr());
         // SAFETY: the window is ours.
-        let ticket = unsafe { cint_window_on_submit(window) };
+        let ticket = unsafe { coalesce_window_on_submit(window) };
         let ticket = (ticket != COALESCE_NO_TICKET).then_some(u64::from(group) << GROUP_SHIFT | ticket);
         Mark { ticket: ticket.map(Ticket::from_number), ..Mark::default() }
     }
@@ -241,45 +246,46 @@ impl Policy for CintMachine {
     fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
         let (window, ticket) = self.window(mark.ticket.filter(|_| !self.windows.is_empty()));
         // SAFETY: state and window are ours.
-        self.decide_strict(|state| unsafe { cint_on_cancel(state, window, now, ticket) })
+        self.decide_strict(|state| unsafe { coalesce_cint_on_cancel(state, window, now, ticket) })
     }
 
     fn reset_tracking(&mut self) {
         for window in &mut self.windows {
             // SAFETY: the window is ours.
-            assert_eq!(unsafe { cint_window_reset(window.as_mut_ptr()) }, COALESCE_OK);
+            assert_eq!(unsafe { coalesce_window_reset(window.as_mut_ptr()) }, COALESCE_OK);
         }
     }
 
     fn deadline(&self) -> Option<u64> {
         // SAFETY: the state is ours.
-        instant(unsafe { cint_deadline(&raw const *self.state) })
+        instant(unsafe { coalesce_cint_deadline(&raw const *self.state) })
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { cint_on_deadline(state, now) })
+        self.decide(|state| unsafe { coalesce_cint_on_deadline(state, now) })
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { cint_flush(state, now) })
+        self.decide(|state| unsafe { coalesce_cint_flush(state, now) })
     }
 
     fn on_batch_end(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { cint_on_batch_end(state, now) })
+        self.decide(|state| unsafe { coalesce_cint_on_batch_end(state, now) })
     }
 
     fn on_consumed(&mut self, now: u64) {
         // SAFETY: the state is ours.
-        assert_eq!(unsafe { cint_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
+        assert_eq!(unsafe { coalesce_cint_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
     }
 
     fn held(&self) -> u32 {
-        let mut info = cint_info::default();
+        let mut info = coalesce_cint_info::default();
         // SAFETY: all of it is ours.
-        let status = unsafe { cint_get_info(&raw const *self.state, &raw mut info, size_of::<cint_info>()) };
+        let status =
+            unsafe { coalesce_cint_get_info(&raw const *self.state, &raw mut info, size_of::<coalesce_cint_info>()) };
         assert_eq!(status, COALESCE_OK);
         info.held
     }
@@ -293,23 +299,23 @@ impl Tested for CintMachine {
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let config = *self.configs.get(usize::from(choice))?;
         // SAFETY: all of it is ours.
-        let status = unsafe { cint_reconfigure(&raw mut *self.state, &raw const config, now, null_mut()) };
+        let status = unsafe { coalesce_cint_reconfigure(&raw mut *self.state, &raw const config, now, null_mut()) };
         (status != COALESCE_E_CONFIG).then(|| self.decide(|_| status))
     }
 }
 
 #[derive(Debug)]
 struct BudgetMachine {
-    state: Box<budget_state>,
-    configs: Vec<budget_config>,
+    state: Box<coalesce_budget_state>,
+    configs: Vec<coalesce_budget_config>,
 }
 
 impl BudgetMachine {
     fn new(header: &Value) -> Self {
         let configs: Vec<_> = configurations(header)
             .iter()
-            .map(|value| budget_config {
-                struct_size: size_of::<budget_config>() as u32,
+            .map(|value| coalesce_budget_config {
+                struct_size: size_of::<coalesce_budget_config>() as u32,
                 budget: number(value, "budget") as u32,
                 tick_hz: number(value, "tick_hz"),
                 max_hold_ns: number(value, "max_hold_ns"),
@@ -320,17 +326,18 @@ impl BudgetMachine {
                 reserved: 0,
             })
             .collect();
-        let mut state = Box::new(budget_state { opaque: [0; 14] });
-        let size = size_of::<budget_state>();
+        let mut state = Box::new(coalesce_budget_state { opaque: [0; 14] });
+        let size = size_of::<coalesce_budget_state>();
         // SAFETY: all of it is ours.
-        assert_eq!(unsafe { budget_init(&raw mut *state, size, &raw const configs[0], null_mut()) }, COALESCE_OK);
+        let status = unsafe { coalesce_budget_init(&raw mut *state, size, &raw const configs[0], null_mut()) };
+        assert_eq!(status, COALESCE_OK);
         Self { state, configs }
     }
 
-    fn decide(&mut self, call: impl FnOnce(*mut budget_state) -> coalesce_status) -> Decision {
+    fn decide(&mut self, call: impl FnOnce(*mut coalesce_budget_state) -> coalesce_status) -> Decision {
         let status = call(&raw mut *self.state);
         // SAFETY: the state is ours.
-        decision(status, unsafe { budget_reason(&raw const *self.state) })
+        decision(status, unsafe { coalesce_budget_reason(&raw const *self.state) })
     }
 }
 
@@ -338,50 +345,52 @@ impl Policy for BudgetMachine {
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         let Completion { cif, outstanding, .. } = *completion;
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { budget_on_completion(state, now, hint(completion), cif, outstanding) })
+        self.decide(|state| unsafe { coalesce_budget_on_completion(state, now, hint(completion), cif, outstanding) })
     }
 
     fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
         // SAFETY: the state is ours.
-        let status = unsafe { budget_on_submits(&raw mut *self.state, now, submission.count()) };
+        let status = unsafe { coalesce_budget_on_submits(&raw mut *self.state, now, submission.count()) };
         assert_eq!(status, COALESCE_OK);
         Mark::default()
     }
 
     fn on_cancel(&mut self, now: u64, _: Mark) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { budget_on_cancel(state, null_mut(), now, COALESCE_NO_TICKET) })
+        self.decide(|state| unsafe { coalesce_budget_on_cancel(state, null_mut(), now, COALESCE_NO_TICKET) })
     }
 
     fn reset_tracking(&mut self) {
         // SAFETY: the state is ours.
-        assert_eq!(unsafe { budget_forget(&raw mut *self.state) }, COALESCE_OK);
+        assert_eq!(unsafe { coalesce_budget_forget(&raw mut *self.state) }, COALESCE_OK);
     }
 
     fn deadline(&self) -> Option<u64> {
         // SAFETY: the state is ours.
-        instant(unsafe { budget_deadline(&raw const *self.state) })
+        instant(unsafe { coalesce_budget_deadline(&raw const *self.state) })
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { budget_on_deadline(state, now) })
+        self.decide(|state| unsafe { coalesce_budget_on_deadline(state, now) })
     }
 
     fn flush(&mut self, now: u64) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { budget_flush(state, now) })
+        self.decide(|state| unsafe { coalesce_budget_flush(state, now) })
     }
 
     fn on_consumed(&mut self, now: u64) {
         // SAFETY: the state is ours.
-        assert_eq!(unsafe { budget_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
+        assert_eq!(unsafe { coalesce_budget_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
     }
 
     fn held(&self) -> u32 {
-        let mut info = budget_info::default();
+        let mut info = coalesce_budget_info::default();
         // SAFETY: all of it is ours.
-        let status = unsafe { budget_get_info(&raw const *self.state, &raw mut info, size_of::<budget_info>()) };
+        let status = unsafe {
+            coalesce_budget_get_info(&raw const *self.state, &raw mut info, size_of::<coalesce_budget_info>())
+        };
         assert_eq!(status, COALESCE_OK);
         info.held
     }
@@ -395,7 +404,7 @@ impl Tested for BudgetMachine {
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
         let config = *self.configs.get(usize::from(choice))?;
         // SAFETY: all of it is ours.
-        let status = unsafe { budget_reconfigure(&raw mut *self.state, &raw const config, now, null_mut()) };
+        let status = unsafe { coalesce_budget_reconfigure(&raw mut *self.state, &raw const config, now, null_mut()) };
         (status != COALESCE_E_CONFIG).then(|| self.decide(|_| status))
     }
 }

@@ -68,7 +68,7 @@ int main(void)
 {
     board.count = (uint32_t)ticks;
     reset_handler();
-    must(!board.fault, "cint_init");
+    must(!board.fault, "coalesce_cint_init");
     board.submitted = DEPTH;
     while (taken != COMMANDS) {
         pass(1 + random_below(random_below(100) == 0 ? 100000 : 500));

@@ -16,15 +16,15 @@ static const char *about = "";
     } while (0)
 
 // The valid arguments beside the invalid one.
-static vic_config a_vic_config;
-static cint_config a_cint_config;
-static cint_state a_cint;
-static budget_config a_budget_config;
-static budget_state a_budget;
-static uint64_t a_window[CINT_WINDOW_WORDS(64)];
-static cint_entry a_queue[2];
+static coalesce_vic_config a_vic_config;
+static coalesce_cint_config a_cint_config;
+static coalesce_cint_state a_cint;
+static coalesce_budget_config a_budget_config;
+static coalesce_budget_state a_budget;
+static uint64_t a_window[COALESCE_WINDOW_WORDS(64)];
+static coalesce_reaper_entry a_queue[2];
 
-static bool take_all(void *context, const cint_entry *entry)
+static bool take_all(void *context, const coalesce_reaper_entry *entry)
 {
     (void)context, (void)entry;
     return true;
@@ -32,51 +32,62 @@ static bool take_all(void *context, const cint_entry *entry)
 
 // Calls every function that takes a state, with any memory as the state.
 typedef enum { VIC, CINT, BUDGET, GATE, WINDOW, REAPER, KINDS } kind;
-static const size_t sizes[KINDS] = {sizeof(vic_state), sizeof(cint_state), sizeof(budget_state),
-                                    sizeof(ipi_gate),  sizeof a_window,    CINT_REAPER_WORDS(64) * sizeof(uint64_t)};
+static const size_t sizes[KINDS] = {sizeof(coalesce_vic_state),
+                                    sizeof(coalesce_cint_state),
+                                    sizeof(coalesce_budget_state),
+                                    sizeof(coalesce_ipi_gate),
+                                    sizeof a_window,
+                                    COALESCE_REAPER_WORDS(64) * sizeof(uint64_t)};
 // What they write besides: an info or a number.
-static const size_t answers[KINDS] = {sizeof(vic_info), sizeof(cint_info), sizeof(budget_info),
-                                      sizeof(uint64_t), sizeof(uint64_t),  sizeof(uint32_t)};
+static const size_t answers[KINDS] = {sizeof(coalesce_vic_info), sizeof(coalesce_cint_info), sizeof(coalesce_budget_info),
+                                      sizeof(uint64_t),          sizeof(uint64_t),           sizeof(uint32_t)};
 
-#define FUNCTIONS(X)                                                                                          \
-    X(VIC, vic_state, vic_on_completion(state, 1, 100))                                                       \
-    X(VIC, vic_state, vic_on_completion_in_slice(state, 1, 100, 2))                                           \
-    X(VIC, vic_state, vic_on_deadline(state, 1))                                                              \
-    X(VIC, vic_state, vic_on_consumed(state, 1))                                                              \
-    X(VIC, vic_state, vic_on_schedule(state, 1))                                                              \
-    X(VIC, vic_state, vic_on_deschedule(state, 1))                                                            \
-    X(VIC, vic_state, vic_flush(state, 1))                                                                    \
-    X(VIC, vic_state, vic_reconfigure(state, &a_vic_config, 1, NULL))                                         \
-    X(VIC, vic_state, vic_get_info(state, (vic_info *)out, sizeof(vic_info)))                                 \
-    X(CINT, cint_state, cint_on_completion(state, 1, COALESCE_HINT_PLAIN, 100))                               \
-    X(CINT, cint_state, cint_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100))            \
-    X(CINT, cint_state, cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                               \
-    X(CINT, cint_state, cint_on_deadline(state, 1))                                                           \
-    X(CINT, cint_state, cint_on_batch_end(state, 1))                                                          \
-    X(CINT, cint_state, cint_on_consumed(state, 1))                                                           \
-    X(CINT, cint_state, cint_flush(state, 1))                                                                 \
-    X(CINT, cint_state, cint_reconfigure(state, &a_cint_config, 1, NULL))                                     \
-    X(CINT, cint_state, cint_get_info(state, (cint_info *)out, sizeof(cint_info)))                            \
-    X(BUDGET, budget_state, budget_on_submits(state, 1, 100))                                                 \
-    X(BUDGET, budget_state, budget_on_completion(state, 1, COALESCE_HINT_PLAIN, 100, 100))                    \
-    X(BUDGET, budget_state, budget_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100, 100)) \
-    X(BUDGET, budget_state, budget_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                         \
-    X(BUDGET, budget_state, budget_on_deadline(state, 1))                                                     \
-    X(BUDGET, budget_state, budget_on_consumed(state, 1))                                                     \
-    X(BUDGET, budget_state, budget_flush(state, 1))                                                           \
-    X(BUDGET, budget_state, budget_forget(state))                                                             \
-    X(BUDGET, budget_state, budget_reconfigure(state, &a_budget_config, 1, NULL))                             \
-    X(BUDGET, budget_state, budget_get_info(state, (budget_info *)out, sizeof(budget_info)))                  \
-    X(GATE, ipi_gate, ipi_gate_delivered(state, 1))                                                           \
-    X(GATE, ipi_gate, ipi_gate_should_send(state, 1, (uint64_t *)out))                                        \
-    X(WINDOW, uint64_t, cint_window_reset(state))                                                             \
-    X(WINDOW, uint64_t, cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100))            \
-    X(WINDOW, uint64_t, cint_on_cancel(&a_cint, state, 1, 0))                                                 \
-    X(WINDOW, uint64_t, budget_on_completion_strict(&a_budget, state, 1, 0, COALESCE_HINT_PLAIN, 100, 100))   \
-    X(WINDOW, uint64_t, budget_on_cancel(&a_budget, state, 1, 0))                                             \
-    X(REAPER, uint64_t, cint_reaper_reap(state, a_queue, take_all, NULL, (uint32_t *)out))
+// What a call answers, if its arguments are valid.
+#define DONE(status) ((status) == COALESCE_OK)
+#define DECISION(status) \
+    (!DONE(status) && ((status) == COALESCE_HOLD || (status) == COALESCE_DELIVER || (status) == COALESCE_DELIVER_URGENT))
 
-#define ALL_REFUSE(of, type, call)                   \
+#define FUNCTIONS(X)                                                                                                           \
+    X(VIC, coalesce_vic_state, DECISION, coalesce_vic_on_completion(state, 1, 100))                                            \
+    X(VIC, coalesce_vic_state, DECISION, coalesce_vic_on_completion_in_slice(state, 1, 100, 2))                                \
+    X(VIC, coalesce_vic_state, DECISION, coalesce_vic_on_deadline(state, 1))                                                   \
+    X(VIC, coalesce_vic_state, DONE, coalesce_vic_on_consumed(state, 1))                                                       \
+    X(VIC, coalesce_vic_state, DECISION, coalesce_vic_on_schedule(state, 1))                                                   \
+    X(VIC, coalesce_vic_state, DECISION, coalesce_vic_on_deschedule(state, 1))                                                 \
+    X(VIC, coalesce_vic_state, DECISION, coalesce_vic_flush(state, 1))                                                         \
+    X(VIC, coalesce_vic_state, DECISION, coalesce_vic_reconfigure(state, &a_vic_config, 1, NULL))                              \
+    X(VIC, coalesce_vic_state, DONE, coalesce_vic_get_info(state, (coalesce_vic_info *)out, sizeof(coalesce_vic_info)))        \
+    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_completion(state, 1, COALESCE_HINT_PLAIN, 100))                    \
+    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100)) \
+    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                    \
+    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_deadline(state, 1))                                                \
+    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_batch_end(state, 1))                                               \
+    X(CINT, coalesce_cint_state, DONE, coalesce_cint_on_consumed(state, 1))                                                    \
+    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_flush(state, 1))                                                      \
+    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_reconfigure(state, &a_cint_config, 1, NULL))                          \
+    X(CINT, coalesce_cint_state, DONE, coalesce_cint_get_info(state, (coalesce_cint_info *)out, sizeof(coalesce_cint_info)))   \
+    X(BUDGET, coalesce_budget_state, DONE, coalesce_budget_on_submits(state, 1, 100))                                          \
+    X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_on_completion(state, 1, COALESCE_HINT_PLAIN, 100, 100))         \
+    X(BUDGET, coalesce_budget_state, DECISION,                                                                                 \
+      coalesce_budget_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100, 100))                               \
+    X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))              \
+    X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_on_deadline(state, 1))                                          \
+    X(BUDGET, coalesce_budget_state, DONE, coalesce_budget_on_consumed(state, 1))                                              \
+    X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_flush(state, 1))                                                \
+    X(BUDGET, coalesce_budget_state, DONE, coalesce_budget_forget(state))                                                      \
+    X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_reconfigure(state, &a_budget_config, 1, NULL))                  \
+    X(BUDGET, coalesce_budget_state, DONE,                                                                                     \
+      coalesce_budget_get_info(state, (coalesce_budget_info *)out, sizeof(coalesce_budget_info)))                              \
+    X(GATE, coalesce_ipi_gate, DONE, coalesce_ipi_gate_delivered(state, 1))                                                    \
+    X(GATE, coalesce_ipi_gate, DECISION, coalesce_ipi_gate_should_send(state, 1, (uint64_t *)out))                             \
+    X(WINDOW, uint64_t, DONE, coalesce_window_reset(state))                                                                    \
+    X(WINDOW, uint64_t, DECISION, coalesce_cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100))          \
+    X(WINDOW, uint64_t, DECISION, coalesce_cint_on_cancel(&a_cint, state, 1, 0))                                               \
+    X(WINDOW, uint64_t, DECISION, coalesce_budget_on_completion_strict(&a_budget, state, 1, 0, COALESCE_HINT_PLAIN, 100, 100)) \
+    X(WINDOW, uint64_t, DECISION, coalesce_budget_on_cancel(&a_budget, state, 1, 0))                                           \
+    X(REAPER, uint64_t, DONE, coalesce_reaper_reap(state, a_queue, take_all, NULL, (uint32_t *)out))
+
+#define ALL_REFUSE(of, type, answer, call)           \
     if (which == of) {                               \
         type *state = (type *)memory;                \
         about = #call;                               \
@@ -90,31 +101,33 @@ static void refused(kind which, void *memory, coalesce_status expected)
     CHECK(expected != COALESCE_HOLD && expected != COALESCE_DELIVER && expected != COALESCE_DELIVER_URGENT);
     FUNCTIONS(ALL_REFUSE)
     if (which == VIC)
-        CHECK(vic_deadline((vic_state *)memory) == COALESCE_NEVER && vic_reason((vic_state *)memory) == COALESCE_REASON_NONE);
+        CHECK(coalesce_vic_deadline((coalesce_vic_state *)memory) == COALESCE_NEVER &&
+              coalesce_vic_reason((coalesce_vic_state *)memory) == COALESCE_REASON_NONE);
     if (which == CINT)
-        CHECK(cint_deadline((cint_state *)memory) == COALESCE_NEVER && cint_reason((cint_state *)memory) == COALESCE_REASON_NONE);
+        CHECK(coalesce_cint_deadline((coalesce_cint_state *)memory) == COALESCE_NEVER &&
+              coalesce_cint_reason((coalesce_cint_state *)memory) == COALESCE_REASON_NONE);
     if (which == BUDGET)
-        CHECK(budget_deadline((budget_state *)memory) == COALESCE_NEVER &&
-              budget_reason((budget_state *)memory) == COALESCE_REASON_NONE);
+        CHECK(coalesce_budget_deadline((coalesce_budget_state *)memory) == COALESCE_NEVER &&
+              coalesce_budget_reason((coalesce_budget_state *)memory) == COALESCE_REASON_NONE);
     if (which == WINDOW)
-        CHECK(cint_window_on_submit((uint64_t *)memory) == COALESCE_NO_TICKET);
+        CHECK(coalesce_window_on_submit((uint64_t *)memory) == COALESCE_NO_TICKET);
 }
 
 static coalesce_status init(kind which, void *memory, size_t size)
 {
     switch (which) {
     case VIC:
-        return vic_init((vic_state *)memory, size, &a_vic_config, NULL);
+        return coalesce_vic_init((coalesce_vic_state *)memory, size, &a_vic_config, NULL);
     case CINT:
-        return cint_init((cint_state *)memory, size, &a_cint_config, NULL);
+        return coalesce_cint_init((coalesce_cint_state *)memory, size, &a_cint_config, NULL);
     case BUDGET:
-        return budget_init((budget_state *)memory, size, &a_budget_config, NULL);
+        return coalesce_budget_init((coalesce_budget_state *)memory, size, &a_budget_config, NULL);
     case GATE:
-        return ipi_gate_init((ipi_gate *)memory, size, IPI_GATE_PAPER_NS, 1000000000, NULL);
+        return coalesce_ipi_gate_init((coalesce_ipi_gate *)memory, size, COALESCE_IPI_GATE_PAPER_NS, 1000000000, NULL);
     case WINDOW:
-        return cint_window_init((uint64_t *)memory, size, 64, NULL);
+        return coalesce_window_init((uint64_t *)memory, size, 64, NULL);
     default:
-        return cint_reaper_init((uint64_t *)memory, size, 64, NULL);
+        return coalesce_reaper_init((uint64_t *)memory, size, 64, NULL);
     }
 }
 
@@ -161,11 +174,12 @@ static void what_is_another_state(kind made)
     free(memory);
 }
 
-#define ALL_RUN(of, type, call)       \
-    if (which == of) {                \
-        type *state = (type *)memory; \
-        about = #call;                \
-        CHECK((call) >= COALESCE_OK); \
+#define ALL_RUN(of, type, answer, call)  \
+    if (which == of) {                   \
+        type *state = (type *)memory;    \
+        about = #call;                   \
+        coalesce_status status = (call); \
+        CHECK(answer(status));           \
     }
 
 // A valid state and its info, in memory of exactly their size: no function accesses memory beyond them.
@@ -176,7 +190,7 @@ static void what_is_a_state(kind which)
     CHECK(init(which, memory, sizes[which]) == COALESCE_OK);
     if (which == WINDOW)
         for (uint64_t ticket = 0; ticket < 65; ticket++)
-            CHECK(cint_window_on_submit((uint64_t *)memory) == (ticket < 64 ? ticket : COALESCE_NO_TICKET));
+            CHECK(coalesce_window_on_submit((uint64_t *)memory) == (ticket < 64 ? ticket : COALESCE_NO_TICKET));
     FUNCTIONS(ALL_RUN)
     free(memory), free(out);
 }
@@ -218,12 +232,13 @@ static coalesce_error error;
 
 static void parameters_of_vic(void)
 {
-    vic_config c;
-    vic_state state;
+    coalesce_vic_config c;
+    coalesce_vic_state state;
     for (int profile = 0; profile < 2; profile++) {
-        profile == 0 ? vic_config_default(&c, sizeof c, 1000000000) : vic_config_paper(&c, sizeof c, 1000000000);
-        vic_config sound = c;
-#define VIC_INIT vic_init(&state, sizeof state, &c, &error)
+        profile == 0 ? coalesce_vic_config_default(&c, sizeof c, 1000000000)
+                     : coalesce_vic_config_paper(&c, sizeof c, 1000000000);
+        coalesce_vic_config sound = c;
+#define VIC_INIT coalesce_vic_init(&state, sizeof state, &c, &error)
         CHECK(VIC_INIT == COALESCE_OK);
         BOUNDS(VIC_INIT, c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 10000000000u);
         c = sound;
@@ -238,36 +253,39 @@ static void parameters_of_vic(void)
         BOUNDS(VIC_INIT, c.max_skip, COALESCE_FIELD_MAX_SKIP, 2u, 65535u);
         ABOVE(VIC_INIT, c.live_clamp, COALESCE_FIELD_LIVE_CLAMP, 0u, 1u);
         ABOVE(VIC_INIT, c.reserved, COALESCE_FIELD_RESERVED, 0u, 0u);
-        about = "vic_init";
-        CHECK(vic_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
+        about = "coalesce_vic_init";
+        CHECK(coalesce_vic_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
         c.reserved = 1;
-        CHECK(vic_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
+        CHECK(coalesce_vic_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
         // The clock cannot change. With invalid parameters the machine stays unchanged.
         c = sound;
         CHECK(VIC_INIT == COALESCE_OK);
-        CHECK(vic_on_completion(&state, 1, 1) == COALESCE_DELIVER);
-        REFUSED(vic_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u, 1000000000u);
-        CHECK(vic_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
+        CHECK(coalesce_vic_on_completion(&state, 1, 1) == COALESCE_DELIVER);
+        REFUSED(coalesce_vic_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u,
+                1000000000u);
+        CHECK(coalesce_vic_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
         for (c.struct_size = 0; c.struct_size < 2 * sizeof c; c.struct_size++)
             if (c.struct_size != sizeof c) {
-                vic_config *exact = (vic_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
+                coalesce_vic_config *exact = (coalesce_vic_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
                 memcpy(exact, &c.struct_size, 4);
-                CHECK(vic_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
-                CHECK(vic_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
-                CHECK(vic_config_print(exact, NULL, 0) == 0);
+                CHECK(coalesce_vic_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
+                CHECK(coalesce_vic_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
+                CHECK(coalesce_vic_config_print(exact, NULL, 0) == 0);
                 free(exact);
             }
-        CHECK(vic_reason(&state) == COALESCE_REASON_LOW_CIF);
+        CHECK(coalesce_vic_reason(&state) == COALESCE_REASON_LOW_CIF);
     }
 }
 
 static void parameters_of_cint(void)
 {
-    cint_config c, sound;
-    cint_state state;
-#define CINT_INIT cint_init(&state, sizeof state, &c, &error)
+    coalesce_cint_config c, sound;
+    coalesce_cint_state state;
+#define CINT_INIT coalesce_cint_init(&state, sizeof state, &c, &error)
     for (int profile = 0; profile < 3; profile++) {
-        (profile == 0 ? cint_config_default : profile == 1 ? cint_config_optane : cint_config_p3700)(&c, sizeof c, 1000000000);
+        (profile == 0   ? coalesce_cint_config_default
+         : profile == 1 ? coalesce_cint_config_optane
+                        : coalesce_cint_config_p3700)(&c, sizeof c, 1000000000);
         CHECK(CINT_INIT == COALESCE_OK);
         sound = c;
         BOUNDS(CINT_INIT, c.thr, COALESCE_FIELD_THR, 1u, 65535u);
@@ -291,34 +309,34 @@ static void parameters_of_cint(void)
         bound_by = COALESCE_FIELD_STORM_MAX_RATE;
         BELOW(CINT_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 100000u, 500000000u);
         bound_by = 0;
-        about = "cint_init";
-        CHECK(cint_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
+        about = "coalesce_cint_init";
+        CHECK(coalesce_cint_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
         c.reserved = 1;
-        CHECK(cint_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
+        CHECK(coalesce_cint_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
     }
     c = sound;
     CHECK(CINT_INIT == COALESCE_OK);
-    CHECK(cint_on_completion(&state, 1, COALESCE_HINT_BARRIER, 100) == COALESCE_DELIVER);
-    REFUSED(cint_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u, 1000000000u);
-    CHECK(cint_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
+    CHECK(coalesce_cint_on_completion(&state, 1, COALESCE_HINT_BARRIER, 100) == COALESCE_DELIVER);
+    REFUSED(coalesce_cint_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u, 1000000000u);
+    CHECK(coalesce_cint_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
     for (c.struct_size = 0; c.struct_size < 2 * sizeof c; c.struct_size++)
         if (c.struct_size != sizeof c) {
-            cint_config *exact = (cint_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
+            coalesce_cint_config *exact = (coalesce_cint_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
             memcpy(exact, &c.struct_size, 4);
-            CHECK(cint_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
-            CHECK(cint_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
-            CHECK(cint_config_print(exact, NULL, 0) == 0);
+            CHECK(coalesce_cint_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_cint_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_cint_config_print(exact, NULL, 0) == 0);
             free(exact);
         }
-    CHECK(cint_reason(&state) == COALESCE_REASON_BARRIER);
+    CHECK(coalesce_cint_reason(&state) == COALESCE_REASON_BARRIER);
 }
 
 static void parameters_of_budget(void)
 {
-    budget_config c, sound;
-    budget_state state;
-#define BUDGET_INIT budget_init(&state, sizeof state, &c, &error)
-    budget_config_default(&c, sizeof c, 1000000000);
+    coalesce_budget_config c, sound;
+    coalesce_budget_state state;
+#define BUDGET_INIT coalesce_budget_init(&state, sizeof state, &c, &error)
+    coalesce_budget_config_default(&c, sizeof c, 1000000000);
     CHECK(BUDGET_INIT == COALESCE_OK);
     sound = c;
     BOUNDS(BUDGET_INIT, c.budget, COALESCE_FIELD_BUDGET, 1u, 5000u);
@@ -345,49 +363,52 @@ static void parameters_of_budget(void)
     bound_by = COALESCE_FIELD_STORM_MAX_RATE;
     BELOW(BUDGET_INIT, c.max_hold_ns, COALESCE_FIELD_MAX_HOLD_NS, 100000u, 500000000u);
     bound_by = 0;
-    about = "budget_init";
-    CHECK(budget_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
+    about = "coalesce_budget_init";
+    CHECK(coalesce_budget_init(&state, sizeof state, NULL, &error) == COALESCE_E_NULL);
     c.reserved = 1;
-    CHECK(budget_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
+    CHECK(coalesce_budget_init(&state, sizeof state, &c, NULL) == COALESCE_E_CONFIG);
     c = sound;
     CHECK(BUDGET_INIT == COALESCE_OK);
-    CHECK(budget_on_completion(&state, 1, COALESCE_HINT_BARRIER, 100, 100) == COALESCE_DELIVER);
-    REFUSED(budget_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u, 1000000000u);
-    CHECK(budget_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
+    CHECK(coalesce_budget_on_completion(&state, 1, COALESCE_HINT_BARRIER, 100, 100) == COALESCE_DELIVER);
+    REFUSED(coalesce_budget_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u,
+            1000000000u);
+    CHECK(coalesce_budget_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
     for (c.struct_size = 0; c.struct_size < 2 * sizeof c; c.struct_size++)
         if (c.struct_size != sizeof c) {
-            budget_config *exact = (budget_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
+            coalesce_budget_config *exact = (coalesce_budget_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
             memcpy(exact, &c.struct_size, 4);
-            CHECK(budget_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
-            CHECK(budget_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_budget_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_budget_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
             free(exact);
         }
-    CHECK(budget_reason(&state) == COALESCE_REASON_BARRIER);
+    CHECK(coalesce_budget_reason(&state) == COALESCE_REASON_BARRIER);
 }
 
 static void parameters_of_the_others(void)
 {
-    ipi_gate gate;
+    coalesce_ipi_gate gate;
     uint64_t threshold_ns = 0, tick_hz = 1000000000;
-#define GATE_INIT ipi_gate_init(&gate, sizeof gate, threshold_ns, tick_hz, &error)
+#define GATE_INIT coalesce_ipi_gate_init(&gate, sizeof gate, threshold_ns, tick_hz, &error)
     ABOVE(GATE_INIT, threshold_ns, COALESCE_FIELD_IPI_THRESHOLD_NS, 0u, 1000000000u);
     BOUNDS(GATE_INIT, tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 10000000000u);
 
-    nvme_coalescing value = {1, 0, 0};
+    coalesce_nvme_coalescing value = {1, 0, 0};
     uint32_t cdw11, vector;
-    BOUNDS(nvme_coalescing_encode(&value, &cdw11, &error), value.threshold, COALESCE_FIELD_AGGREGATION_THRESHOLD, 1u, 256u);
-    ABOVE(nvme_coalescing_encode(&value, &cdw11, &error), value.time_ns, COALESCE_FIELD_AGGREGATION_TIME_NS, 0u, 25500000u);
-    ABOVE(nvme_vector_encode(vector, true, &cdw11, &error), vector, COALESCE_FIELD_VECTOR, 0u, 65535u);
+    BOUNDS(coalesce_nvme_coalescing_encode(&value, &cdw11, &error), value.threshold, COALESCE_FIELD_AGGREGATION_THRESHOLD, 1u,
+           256u);
+    ABOVE(coalesce_nvme_coalescing_encode(&value, &cdw11, &error), value.time_ns, COALESCE_FIELD_AGGREGATION_TIME_NS, 0u,
+          25500000u);
+    ABOVE(coalesce_nvme_vector_encode(vector, true, &cdw11, &error), vector, COALESCE_FIELD_VECTOR, 0u, 65535u);
 
-    uint64_t memory[CINT_WINDOW_WORDS(4096)];
+    uint64_t memory[COALESCE_WINDOW_WORDS(4096)];
     uint32_t commands, entries;
-#define WINDOW_INIT cint_window_init(memory, sizeof memory, commands, &error)
+#define WINDOW_INIT coalesce_window_init(memory, sizeof memory, commands, &error)
     BOUNDS(WINDOW_INIT, commands, COALESCE_FIELD_COMMANDS, 64u, 4096u);
     REFUSED(WINDOW_INIT, commands, COALESCE_FIELD_COMMANDS, 0u, 64u, 4096u);
     REFUSED(WINDOW_INIT, commands, COALESCE_FIELD_COMMANDS, 100u, 64u, 4096u);
     REFUSED(WINDOW_INIT, commands, COALESCE_FIELD_COMMANDS, UINT32_MAX, 64u, 4096u);
-    static uint64_t large[CINT_REAPER_WORDS(65535)];
-#define REAPER_INIT cint_reaper_init(large, sizeof large, entries, &error)
+    static uint64_t large[COALESCE_REAPER_WORDS(65535)];
+#define REAPER_INIT coalesce_reaper_init(large, sizeof large, entries, &error)
     BOUNDS(REAPER_INIT, entries, COALESCE_FIELD_ENTRIES, 2u, 65535u);
     REFUSED(REAPER_INIT, entries, COALESCE_FIELD_ENTRIES, 0u, 2u, 65535u);
     REFUSED(REAPER_INIT, entries, COALESCE_FIELD_ENTRIES, UINT32_MAX, 2u, 65535u);
@@ -396,70 +417,72 @@ static void parameters_of_the_others(void)
     about = "sizes";
     for (uint32_t n = 0; n < 70000; n++) {
         bool is_window = n >= 64 && n <= 4096 && (n & (n - 1)) == 0, is_queue = n >= 2 && n <= 65535;
-        CHECK(cint_window_size(n) == (is_window ? CINT_WINDOW_WORDS(n) * sizeof(uint64_t) : 0));
-        CHECK(cint_reaper_size(n) == (is_queue ? CINT_REAPER_WORDS(n) * sizeof(uint64_t) : 0));
+        CHECK(coalesce_window_size(n) == (is_window ? COALESCE_WINDOW_WORDS(n) * sizeof(uint64_t) : 0));
+        CHECK(coalesce_reaper_size(n) == (is_queue ? COALESCE_REAPER_WORDS(n) * sizeof(uint64_t) : 0));
     }
 }
 
 static void arguments_beside_the_state(void)
 {
     about = "null, and sizes of another header";
-    vic_config_default(NULL, 0, 1), vic_config_paper(NULL, 0, 1);
-    cint_config_default(NULL, 0, 1), cint_config_optane(NULL, 0, 1), cint_config_p3700(NULL, 0, 1);
-    budget_config_default(NULL, 0, 1);
+    coalesce_vic_config_default(NULL, 0, 1), coalesce_vic_config_paper(NULL, 0, 1);
+    coalesce_cint_config_default(NULL, 0, 1), coalesce_cint_config_optane(NULL, 0, 1), coalesce_cint_config_p3700(NULL, 0, 1);
+    coalesce_budget_config_default(NULL, 0, 1);
 
-    vic_state vic;
-    vic_info vic_about;
-    cint_info cint_about;
-    budget_info budget_about;
-    ipi_gate gate;
-    CHECK(vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
-    CHECK(vic_get_info(&vic, NULL, sizeof vic_about) == COALESCE_E_NULL);
-    CHECK(vic_get_info(&vic, &vic_about, sizeof vic_about - 1) == COALESCE_E_SIZE);
-    CHECK(cint_get_info(&a_cint, NULL, sizeof cint_about) == COALESCE_E_NULL);
-    CHECK(cint_get_info(&a_cint, &cint_about, sizeof cint_about + 1) == COALESCE_E_SIZE);
-    CHECK(budget_get_info(&a_budget, NULL, sizeof budget_about) == COALESCE_E_NULL);
-    CHECK(budget_get_info(&a_budget, &budget_about, sizeof budget_about - 8) == COALESCE_E_SIZE);
-    CHECK(ipi_gate_init(&gate, sizeof gate, 100, 1000000000, NULL) == COALESCE_OK);
-    CHECK(ipi_gate_delivered(&gate, 5) == COALESCE_OK);
-    CHECK(ipi_gate_should_send(&gate, 5, NULL) == COALESCE_HOLD);
+    coalesce_vic_state vic;
+    coalesce_vic_info vic_about;
+    coalesce_cint_info cint_about;
+    coalesce_budget_info budget_about;
+    coalesce_ipi_gate gate;
+    CHECK(coalesce_vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
+    CHECK(coalesce_vic_get_info(&vic, NULL, sizeof vic_about) == COALESCE_E_NULL);
+    CHECK(coalesce_vic_get_info(&vic, &vic_about, sizeof vic_about - 1) == COALESCE_E_SIZE);
+    CHECK(coalesce_cint_get_info(&a_cint, NULL, sizeof cint_about) == COALESCE_E_NULL);
+    CHECK(coalesce_cint_get_info(&a_cint, &cint_about, sizeof cint_about + 1) == COALESCE_E_SIZE);
+    CHECK(coalesce_budget_get_info(&a_budget, NULL, sizeof budget_about) == COALESCE_E_NULL);
+    CHECK(coalesce_budget_get_info(&a_budget, &budget_about, sizeof budget_about - 8) == COALESCE_E_SIZE);
+    CHECK(coalesce_ipi_gate_init(&gate, sizeof gate, 100, 1000000000, NULL) == COALESCE_OK);
+    CHECK(coalesce_ipi_gate_delivered(&gate, 5) == COALESCE_OK);
+    CHECK(coalesce_ipi_gate_should_send(&gate, 5, NULL) == COALESCE_HOLD);
 
     // An unknown hint delivers, and so does a ticket that was never issued.
     for (uint32_t hint = 3; hint < 100; hint++) {
-        CHECK(cint_on_completion(&a_cint, 1, hint, 100) == COALESCE_DELIVER);
-        CHECK(cint_reason(&a_cint) == COALESCE_REASON_ERROR);
-        CHECK(budget_on_completion(&a_budget, 1, hint, 100, 100) == COALESCE_DELIVER);
-        CHECK(budget_reason(&a_budget) == COALESCE_REASON_ERROR);
-        CHECK(cint_on_completion_strict(&a_cint, a_window, 1, COALESCE_NO_TICKET, hint, 100) == COALESCE_DELIVER);
-        CHECK(cint_on_completion_strict(&a_cint, a_window, 1, hint, COALESCE_HINT_PLAIN, 100) == COALESCE_DELIVER);
-        CHECK(budget_on_completion_strict(&a_budget, a_window, 1, hint, COALESCE_HINT_PLAIN, 100, 100) == COALESCE_DELIVER);
-        CHECK(cint_hint_merge(hint, COALESCE_HINT_PLAIN) == COALESCE_HINT_URGENT);
-        CHECK(cint_hint_split(hint, true, true) == COALESCE_HINT_URGENT);
-        CHECK(cint_hint_from_call(hint + 3, 0) == COALESCE_HINT_URGENT);
+        CHECK(coalesce_cint_on_completion(&a_cint, 1, hint, 100) == COALESCE_DELIVER);
+        CHECK(coalesce_cint_reason(&a_cint) == COALESCE_REASON_ERROR);
+        CHECK(coalesce_budget_on_completion(&a_budget, 1, hint, 100, 100) == COALESCE_DELIVER);
+        CHECK(coalesce_budget_reason(&a_budget) == COALESCE_REASON_ERROR);
+        CHECK(coalesce_cint_on_completion_strict(&a_cint, a_window, 1, COALESCE_NO_TICKET, hint, 100) == COALESCE_DELIVER);
+        CHECK(coalesce_cint_on_completion_strict(&a_cint, a_window, 1, hint, COALESCE_HINT_PLAIN, 100) == COALESCE_DELIVER);
+        CHECK(coalesce_budget_on_completion_strict(&a_budget, a_window, 1, hint, COALESCE_HINT_PLAIN, 100, 100) ==
+              COALESCE_DELIVER);
+        CHECK(coalesce_hint_merge(hint, COALESCE_HINT_PLAIN) == COALESCE_HINT_URGENT);
+        CHECK(coalesce_hint_split(hint, true, true) == COALESCE_HINT_URGENT);
+        CHECK(coalesce_hint_from_call(hint + 3, 0) == COALESCE_HINT_URGENT);
     }
     for (uint32_t bits = 0; bits < 32; bits++) {
-        CHECK(cint_hint_from_cdw12(1u << bits, true) <= COALESCE_HINT_URGENT);
-        CHECK(cint_hint_from_bits(bits, bits & 1) == cint_hint_from_cdw12(bits << 16, bits & 1));
-        CHECK(cint_hint_from_access_latency(1u << bits) <= COALESCE_HINT_URGENT);
+        CHECK(coalesce_hint_from_cdw12(1u << bits, true) <= COALESCE_HINT_URGENT);
+        CHECK(coalesce_hint_from_bits(bits, bits & 1) == coalesce_hint_from_cdw12(bits << 16, bits & 1));
+        CHECK(coalesce_hint_from_access_latency(1u << bits) <= COALESCE_HINT_URGENT);
     }
 
-    uint64_t reaper[CINT_REAPER_WORDS(2)];
+    uint64_t reaper[COALESCE_REAPER_WORDS(2)];
     uint32_t doorbell, cdw11;
-    CHECK(cint_reaper_init(reaper, sizeof reaper, 2, NULL) == COALESCE_OK);
-    CHECK(cint_reaper_reap(reaper, NULL, take_all, NULL, &doorbell) == COALESCE_E_NULL);
-    CHECK(cint_reaper_reap(reaper, a_queue, NULL, NULL, &doorbell) == COALESCE_E_NULL);
-    CHECK(cint_reaper_reap(reaper, a_queue, take_all, NULL, NULL) == COALESCE_E_NULL);
-    const cint_entry *misaligned = (const cint_entry *)((const char *)a_queue + 1);
-    CHECK(cint_reaper_reap(reaper, misaligned, take_all, NULL, &doorbell) == COALESCE_E_ALIGNMENT);
+    CHECK(coalesce_reaper_init(reaper, sizeof reaper, 2, NULL) == COALESCE_OK);
+    CHECK(coalesce_reaper_reap(reaper, NULL, take_all, NULL, &doorbell) == COALESCE_E_NULL);
+    CHECK(coalesce_reaper_reap(reaper, a_queue, NULL, NULL, &doorbell) == COALESCE_E_NULL);
+    CHECK(coalesce_reaper_reap(reaper, a_queue, take_all, NULL, NULL) == COALESCE_E_NULL);
+    const coalesce_reaper_entry *misaligned = (const coalesce_reaper_entry *)((const char *)a_queue + 1);
+    CHECK(coalesce_reaper_reap(reaper, misaligned, take_all, NULL, &doorbell) == COALESCE_E_ALIGNMENT);
 
-    nvme_coalescing value = {1, 0, 0};
+    coalesce_nvme_coalescing value = {1, 0, 0};
     bool is_disabled;
-    CHECK(nvme_coalescing_decode(0xffff, NULL, sizeof value) == COALESCE_E_NULL);
-    CHECK(nvme_coalescing_decode(0xffff, &value, sizeof value - 1) == COALESCE_E_SIZE);
-    CHECK(nvme_coalescing_encode(NULL, &cdw11, NULL) == COALESCE_E_NULL);
-    CHECK(nvme_coalescing_encode(&value, NULL, NULL) == COALESCE_E_NULL);
-    CHECK(nvme_vector_encode(1, true, NULL, NULL) == COALESCE_E_NULL);
-    CHECK(nvme_vector_decode(0x10007, NULL) == 7 && nvme_vector_decode(0x10007, &is_disabled) == 7 && is_disabled);
+    CHECK(coalesce_nvme_coalescing_decode(0xffff, NULL, sizeof value) == COALESCE_E_NULL);
+    CHECK(coalesce_nvme_coalescing_decode(0xffff, &value, sizeof value - 1) == COALESCE_E_SIZE);
+    CHECK(coalesce_nvme_coalescing_encode(NULL, &cdw11, NULL) == COALESCE_E_NULL);
+    CHECK(coalesce_nvme_coalescing_encode(&value, NULL, NULL) == COALESCE_E_NULL);
+    CHECK(coalesce_nvme_vector_encode(1, true, NULL, NULL) == COALESCE_E_NULL);
+    CHECK(coalesce_nvme_vector_decode(0x10007, NULL) == 7 && coalesce_nvme_vector_decode(0x10007, &is_disabled) == 7 &&
+          is_disabled);
 
     coalesce_stats stats;
     memset(&stats, 0, sizeof stats);
@@ -508,7 +531,7 @@ static void policies(void)
     CHECK(coalesce_policy_deadline(NULL) == COALESCE_NEVER && coalesce_policy_held(NULL) == 0);
     CHECK(coalesce_policy_max_hold(NULL) == COALESCE_NEVER && coalesce_policy_untracked(NULL) == 0);
     CHECK(coalesce_policy_times_back(NULL) == 0);
-    coalesce_budget spent = {1, 1, 1};
+    coalesce_spent spent = {1, 1, 1};
     CHECK(coalesce_policy_spent(NULL, &spent) == COALESCE_E_NULL);
     CHECK(spent.budget == 0 && spent.held_time == 0 && spent.outstanding_time == 0);
     CHECK(coalesce_policy_print(NULL, NULL, 0) == 0 && !coalesce_policy_wants_batch_end(NULL));
@@ -535,7 +558,7 @@ static void policies(void)
     CHECK(coalesce_policy_on_completion(strict, 1, &completion) == COALESCE_HOLD);
     CHECK(coalesce_policy_max_hold(strict) != COALESCE_NEVER && coalesce_policy_untracked(strict) == 0);
     completion.mark = urgent;
-    CHECK(coalesce_policy_on_completion(strict, 2, &completion) > COALESCE_HOLD);
+    CHECK(coalesce_policy_on_completion(strict, 2, &completion) == COALESCE_DELIVER_URGENT);
     CHECK(coalesce_policy_flush(strict, 3) == COALESCE_DELIVER);
     coalesce_policy_free(strict);
     completion.mark = mark;
@@ -560,6 +583,12 @@ static void policies(void)
     completion.class_of = COALESCE_CLASS_IO;
     completion.mark.hint = 77;
     CHECK(coalesce_policy_on_completion(policy, 1, &completion) != COALESCE_HOLD);
+    CHECK(DONE(coalesce_policy_on_consumed(policy, 1)) && DONE(coalesce_policy_on_passed(policy, 1, 0)));
+    CHECK(DECISION(coalesce_policy_on_deadline(policy, 1)) && DECISION(coalesce_policy_on_batch_end(policy, 1)));
+    CHECK(DECISION(coalesce_policy_on_schedule(policy, 1)) && DECISION(coalesce_policy_on_deschedule(policy, 1)));
+    CHECK(DECISION(coalesce_policy_on_cancel(policy, 1, &mark)) && DECISION(coalesce_policy_flush(policy, 1)));
+    CHECK(DECISION(coalesce_policy_reset(policy, 1)) && DECISION(coalesce_policy_reconfigure(policy, 1, "cint", NULL, 0)));
+    CHECK(DONE(coalesce_policy_spent(policy, &spent)));
     CHECK(coalesce_policy_stats(policy, NULL, counters) == COALESCE_E_NULL);
     CHECK(coalesce_policy_stats(policy, count, counters) == COALESCE_OK && counters[false] > 0 && counters[true] > 0);
     coalesce_policy_free(policy);
@@ -576,41 +605,41 @@ static void texts(void)
     CHECK(strcmp(coalesce_field_name(COALESCE_FIELD_THR), "thr") == 0);
 
     // Texts are cut to fit, and zero-terminated.
-    vic_config vic;
-    cint_config cint;
+    coalesce_vic_config vic;
+    coalesce_cint_config cint;
     const char *sentence = "thr is 0; allowed: 1 to 65535";
     coalesce_error wrong = {COALESCE_FIELD_THR, 0, 0, 1, 65535, 0};
     for (size_t room = 0; room < 40; room++) {
         char *text = (char *)malloc(room > 0 ? room : 1);
         CHECK(coalesce_error_print(&wrong, text, room) == strlen(sentence));
         CHECK(room == 0 || (strlen(text) < room && strncmp(text, sentence, strlen(text)) == 0));
-        CHECK(vic_config_print(&a_vic_config, text, room) > 0 && (room == 0 || strlen(text) < room));
-        CHECK(cint_config_print(&a_cint_config, text, room) > 0 && (room == 0 || strlen(text) < room));
-        CHECK(vic_config_parse("vic:max_skip=1", 1000000000, &vic, sizeof vic, text, room) == COALESCE_E_CONFIG);
+        CHECK(coalesce_vic_config_print(&a_vic_config, text, room) > 0 && (room == 0 || strlen(text) < room));
+        CHECK(coalesce_cint_config_print(&a_cint_config, text, room) > 0 && (room == 0 || strlen(text) < room));
+        CHECK(coalesce_vic_config_parse("vic:max_skip=1", 1000000000, &vic, sizeof vic, text, room) == COALESCE_E_CONFIG);
         CHECK(room == 0 || strlen(text) < room);
-        CHECK(cint_config_parse("cint:thr=0", 1000000000, &cint, sizeof cint, text, room) == COALESCE_E_CONFIG);
+        CHECK(coalesce_cint_config_parse("cint:thr=0", 1000000000, &cint, sizeof cint, text, room) == COALESCE_E_CONFIG);
         CHECK(room == 0 || strlen(text) < room);
         free(text);
     }
     CHECK(coalesce_error_print(NULL, NULL, 0) == 0 && coalesce_error_print(&wrong, NULL, 7) == strlen(sentence));
-    CHECK(vic_config_print(NULL, NULL, 0) == 0 && cint_config_print(NULL, NULL, 0) == 0);
-    budget_config budget;
-    CHECK(budget_config_print(NULL, NULL, 0) == 0);
-    CHECK(budget_config_parse(NULL, 1000000000, &budget, sizeof budget, NULL, 0) == COALESCE_E_NULL);
-    CHECK(budget_config_parse("budget", 1000000000, NULL, sizeof budget, NULL, 0) == COALESCE_E_NULL);
-    CHECK(budget_config_parse("budget", 1000000000, &budget, sizeof budget - 1, NULL, 0) == COALESCE_E_SIZE);
-    CHECK(vic_config_parse(NULL, 1000000000, &vic, sizeof vic, NULL, 0) == COALESCE_E_NULL);
-    CHECK(vic_config_parse("vic", 1000000000, NULL, sizeof vic, NULL, 0) == COALESCE_E_NULL);
-    CHECK(vic_config_parse("vic", 1000000000, &vic, sizeof vic - 1, NULL, 0) == COALESCE_E_SIZE);
-    CHECK(cint_config_parse(NULL, 1000000000, &cint, sizeof cint, NULL, 0) == COALESCE_E_NULL);
-    CHECK(cint_config_parse("cint", 1000000000, NULL, sizeof cint, NULL, 0) == COALESCE_E_NULL);
-    CHECK(cint_config_parse("cint", 1000000000, &cint, sizeof cint + 1, NULL, 0) == COALESCE_E_SIZE);
+    CHECK(coalesce_vic_config_print(NULL, NULL, 0) == 0 && coalesce_cint_config_print(NULL, NULL, 0) == 0);
+    coalesce_budget_config budget;
+    CHECK(coalesce_budget_config_print(NULL, NULL, 0) == 0);
+    CHECK(coalesce_budget_config_parse(NULL, 1000000000, &budget, sizeof budget, NULL, 0) == COALESCE_E_NULL);
+    CHECK(coalesce_budget_config_parse("budget", 1000000000, NULL, sizeof budget, NULL, 0) == COALESCE_E_NULL);
+    CHECK(coalesce_budget_config_parse("budget", 1000000000, &budget, sizeof budget - 1, NULL, 0) == COALESCE_E_SIZE);
+    CHECK(coalesce_vic_config_parse(NULL, 1000000000, &vic, sizeof vic, NULL, 0) == COALESCE_E_NULL);
+    CHECK(coalesce_vic_config_parse("vic", 1000000000, NULL, sizeof vic, NULL, 0) == COALESCE_E_NULL);
+    CHECK(coalesce_vic_config_parse("vic", 1000000000, &vic, sizeof vic - 1, NULL, 0) == COALESCE_E_SIZE);
+    CHECK(coalesce_cint_config_parse(NULL, 1000000000, &cint, sizeof cint, NULL, 0) == COALESCE_E_NULL);
+    CHECK(coalesce_cint_config_parse("cint", 1000000000, NULL, sizeof cint, NULL, 0) == COALESCE_E_NULL);
+    CHECK(coalesce_cint_config_parse("cint", 1000000000, &cint, sizeof cint + 1, NULL, 0) == COALESCE_E_SIZE);
     const char *nonsense[] = {"", "none", "vic,", "\xff\xfe", "cint:thr", "cint:thr=", "cint:thr=1,thr=2", "vic:=1"};
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
         about = nonsense[i];
         memset(&vic, 0x55, sizeof vic);
-        CHECK(vic_config_parse(nonsense[i], 1000000000, &vic, sizeof vic, NULL, 0) == COALESCE_E_CONFIG);
-        CHECK(cint_config_parse(nonsense[i], 1000000000, &cint, sizeof cint, NULL, 0) == COALESCE_E_CONFIG);
+        CHECK(coalesce_vic_config_parse(nonsense[i], 1000000000, &vic, sizeof vic, NULL, 0) == COALESCE_E_CONFIG);
+        CHECK(coalesce_cint_config_parse(nonsense[i], 1000000000, &cint, sizeof cint, NULL, 0) == COALESCE_E_CONFIG);
         CHECK(vic.struct_size == 0x55555555);
     }
 
@@ -625,15 +654,16 @@ static void texts(void)
 static void configurations_of_another_size(void)
 {
     about = "configurations of another size";
-    void (*const of_vic[])(vic_config *, size_t, uint64_t) = {vic_config_default, vic_config_paper};
-    void (*const of_cint[])(cint_config *, size_t, uint64_t) = {cint_config_default, cint_config_optane, cint_config_p3700};
-    vic_state vic;
-    cint_state cint;
-    budget_state budget;
+    void (*const of_vic[])(coalesce_vic_config *, size_t, uint64_t) = {coalesce_vic_config_default, coalesce_vic_config_paper};
+    void (*const of_cint[])(coalesce_cint_config *, size_t, uint64_t) = {coalesce_cint_config_default,
+                                                                         coalesce_cint_config_optane, coalesce_cint_config_p3700};
+    coalesce_vic_state vic;
+    coalesce_cint_state cint;
+    coalesce_budget_state budget;
     union {
-        vic_config vic;
-        cint_config cint;
-        budget_config budget;
+        coalesce_vic_config vic;
+        coalesce_cint_config cint;
+        coalesce_budget_config budget;
         unsigned char bytes[128];
     } config;
     for (size_t which = 0; which < 6; which++)
@@ -646,13 +676,13 @@ static void configurations_of_another_size(void)
             else if (which < 5)
                 of_cint[which - 2](&config.cint, size, 1000000000);
             else
-                budget_config_default(&config.budget, size, 1000000000);
+                coalesce_budget_config_default(&config.budget, size, 1000000000);
             for (size_t byte = size < 4 ? 0 : 4; byte < sizeof config; byte++)
                 CHECK(config.bytes[byte] == 0x55);
             CHECK(size < 4 || config.vic.struct_size == 0);
-            CHECK(vic_init(&vic, sizeof vic, &config.vic, NULL) == COALESCE_E_SIZE);
-            CHECK(cint_init(&cint, sizeof cint, &config.cint, NULL) == COALESCE_E_SIZE);
-            CHECK(budget_init(&budget, sizeof budget, &config.budget, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_vic_init(&vic, sizeof vic, &config.vic, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_cint_init(&cint, sizeof cint, &config.cint, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_budget_init(&budget, sizeof budget, &config.budget, NULL) == COALESCE_E_SIZE);
         }
 }
 
@@ -662,30 +692,31 @@ static void states_are_whole(void)
     about = "checkpoints";
     FILE *nowhere = fopen("/dev/null", "wb");
     CHECK(nowhere != NULL && setvbuf(nowhere, NULL, _IONBF, 0) == 0);
-    vic_state vic;
-    cint_state cint;
-    budget_state budget;
-    CHECK(vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
-    CHECK(cint_init(&cint, sizeof cint, &a_cint_config, NULL) == COALESCE_OK);
-    CHECK(budget_init(&budget, sizeof budget, &a_budget_config, NULL) == COALESCE_OK);
+    coalesce_vic_state vic;
+    coalesce_cint_state cint;
+    coalesce_budget_state budget;
+    CHECK(coalesce_vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
+    CHECK(coalesce_cint_init(&cint, sizeof cint, &a_cint_config, NULL) == COALESCE_OK);
+    CHECK(coalesce_budget_init(&budget, sizeof budget, &a_budget_config, NULL) == COALESCE_OK);
     for (uint64_t now = 0; now < 100; now++) {
         CHECK(fwrite(&vic, sizeof vic, 1, nowhere) == 1 && fwrite(&cint, sizeof cint, 1, nowhere) == 1);
         CHECK(fwrite(&budget, sizeof budget, 1, nowhere) == 1);
-        CHECK(vic_on_completion(&vic, now, 100) >= 0 && cint_on_completion(&cint, now, (uint32_t)now % 4, 100) >= 0);
-        CHECK(budget_on_submits(&budget, now, 100) == COALESCE_OK);
-        CHECK(budget_on_completion(&budget, now, (uint32_t)now % 4, 100, 100) >= 0);
+        CHECK(coalesce_vic_on_completion(&vic, now, 100) >= 0 &&
+              coalesce_cint_on_completion(&cint, now, (uint32_t)now % 4, 100) >= 0);
+        CHECK(coalesce_budget_on_submits(&budget, now, 100) == COALESCE_OK);
+        CHECK(coalesce_budget_on_completion(&budget, now, (uint32_t)now % 4, 100, 100) >= 0);
     }
     fclose(nowhere);
 }
 
 int main(void)
 {
-    vic_config_default(&a_vic_config, sizeof a_vic_config, 1000000000);
-    cint_config_default(&a_cint_config, sizeof a_cint_config, 1000000000);
-    budget_config_default(&a_budget_config, sizeof a_budget_config, 1000000000);
-    CHECK(cint_init(&a_cint, sizeof a_cint, &a_cint_config, NULL) == COALESCE_OK);
-    CHECK(budget_init(&a_budget, sizeof a_budget, &a_budget_config, NULL) == COALESCE_OK);
-    CHECK(cint_window_init(a_window, sizeof a_window, 64, NULL) == COALESCE_OK);
+    coalesce_vic_config_default(&a_vic_config, sizeof a_vic_config, 1000000000);
+    coalesce_cint_config_default(&a_cint_config, sizeof a_cint_config, 1000000000);
+    coalesce_budget_config_default(&a_budget_config, sizeof a_budget_config, 1000000000);
+    CHECK(coalesce_cint_init(&a_cint, sizeof a_cint, &a_cint_config, NULL) == COALESCE_OK);
+    CHECK(coalesce_budget_init(&a_budget, sizeof a_budget, &a_budget_config, NULL) == COALESCE_OK);
+    CHECK(coalesce_window_init(a_window, sizeof a_window, 64, NULL) == COALESCE_OK);
     for (int which = VIC; which < KINDS; which++) {
         what_is_a_state((kind)which);
         what_is_no_state((kind)which);
