@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What libcoalesce promises to C: the header compiles by itself as C99 and as C++17; each name in it begins with coalesce_;
+# What libcoalesce promises to C: the header compiles by itself as C89 and as C++11; each name in it begins with coalesce_;
 # the shared library exports what symbols.txt lists; and a program that uses every function links with the bare-metal library
 # although its panic handler cannot be linked: nothing in it panics.
 #
@@ -14,10 +14,17 @@ header=crates/ffi/include/coalesce.h
 symbols=crates/ffi/symbols.txt
 listed() { sed '/^#/d; s/ .*//' "$symbols"; }
 
-echo '#include "coalesce.h"' | tee "$work/header.c" > "$work/header.cpp"
+# The header, and a use of each constant in it.
+{
+  echo '#include "coalesce.h"'
+  sed -n 's/^#define \(COALESCE_[A-Z0-9_]*\) \([-(0-9]\|UINT\).*/char size_of_\1[sizeof(\1)];/p' "$header"
+  echo 'extern const coalesce_mark none, urgent;'
+  echo 'const coalesce_mark none = COALESCE_MARK_NONE, urgent = COALESCE_MARK_OF(COALESCE_HINT_URGENT);'
+} | tee "$work/header.c" > "$work/header.cpp"
+[ "$(grep -c size_of_ "$work/header.c")" -gt 90 ] || die "only $(grep -c size_of_ "$work/header.c") constants"
 warnings=(-Wall -Wextra -Wpedantic -Werror -I crates/ffi/include)
-cc -std=c99 "${warnings[@]}" -c "$work/header.c" -o "$work/header.o"
-c++ -std=c++17 "${warnings[@]}" -c "$work/header.cpp" -o "$work/header.o"
+for standard in c89 c99 c11; do cc -std=$standard "${warnings[@]}" -c "$work/header.c" -o "$work/header.o"; done
+for standard in c++11 c++17; do c++ -std=$standard "${warnings[@]}" -c "$work/header.cpp" -o "$work/header.o"; done
 # The compiler warns of a decision that is dropped.
 printf '#include "coalesce.h"\nvoid drop(coalesce_vic_state *s) { coalesce_vic_flush(s, 1); }\n' > "$work/drop.c"
 ! cc -std=c99 "${warnings[@]}" -c "$work/drop.c" -o "$work/drop.o" 2> /dev/null || die "a decision may be dropped without a warning"

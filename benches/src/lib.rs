@@ -7,7 +7,8 @@ use coalesce::budget::{
     coalesce_budget_config, coalesce_budget_config_default, coalesce_budget_init, coalesce_budget_state,
 };
 use coalesce::cint::{coalesce_cint_config, coalesce_cint_config_default, coalesce_cint_init, coalesce_cint_state};
-use coalesce::status::{COALESCE_NEVER, COALESCE_OK};
+use coalesce::instant::COALESCE_NEVER;
+use coalesce::status::COALESCE_OK;
 use coalesce::vic::{
     coalesce_vic_config, coalesce_vic_config_default, coalesce_vic_init, coalesce_vic_on_completion_in_slice,
     coalesce_vic_state,

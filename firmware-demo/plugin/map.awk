@@ -18,7 +18,7 @@ file == 2 && $3 ~ /^[tT]$/ {
   if ($4 == "board_sleep") kind = "sleep"
   if ($4 == "vectors_replay") kind = "stop"
   # of libcoalesce, of the cores, and NVMe's own
-  if ($4 ~ /^(coalesce_(vic|cint|budget|hint|window)_|aggregation_)|^_ZN(8vic_core|9cint_core|11budget_core|8coalesce|8firmware6policy7machine|[0-9]+_\$LT\$(firmware\.\.policy\.\.Selected|cint_core))/) kind = "policy"
+  if ($4 ~ /^(coalesce_(vic|cint|budget|auto|hint|window)_|aggregation_)|^_ZN(8vic_core|9cint_core|11budget_core|8coalesce|8firmware6policy7machine|[0-9]+_\$LT\$(firmware\.\.policy\.\.Selected|cint_core))/) kind = "policy"
   if (kind != "") print kind, $1, $2, $4
 }
 

@@ -9,6 +9,7 @@ use coalesce::cint::*;
 use coalesce::error::*;
 use coalesce::nvme::*;
 use coalesce::reaper::*;
+use coalesce::instant::COALESCE_NEVER;
 use coalesce::status::*;
 use coalesce::strict::*;
 use coalesce::vic::*;

@@ -1,10 +1,10 @@
 //! A latency budget: `budget_...`. It holds what a stated share of the requests' time pays for.
 
-use crate::error::{
-    COALESCE_FIELD_BUDGET, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR, Refused, coalesce_error,
-    narrow, switch, zero,
-};
+use crate::error::{Refused, coalesce_error, narrow, switch, zero};
+use crate::field::{COALESCE_FIELD_BUDGET, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR};
 use crate::hint::known;
+use crate::instant::{COALESCE_NEVER, instant};
+use crate::reason::COALESCE_REASON_NONE;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
 use budget_core::{Budget, Completion, Config, Event, Field, Params, Policy as _, Spent, StormParams};

@@ -1,10 +1,10 @@
 //! cinterrupts: `cint_...`. It decides by the requester's hints and by burst detection.
 
-use crate::error::{
-    COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR, Refused,
-    coalesce_error, narrow, switch, zero,
-};
+use crate::error::{Refused, coalesce_error, narrow, switch, zero};
+use crate::field::{COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR};
 use crate::hint::{COALESCE_HINT_PLAIN, known};
+use crate::instant::{COALESCE_NEVER, instant};
+use crate::reason::COALESCE_REASON_NONE;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
 use cint_core::{Cint, Config, Event, Field, Params, Policy as _, StormParams};
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn coalesce_cint_reconfigure(
 /// The number of commands in flight is unknown: the `in_flight` rule is off for this completion. Only for
 /// `coalesce_cint_on_completion` and `coalesce_cint_on_completion_strict`. The other machines would take it as a number
 /// of commands, and hold.
-pub const COALESCE_CIF_UNKNOWN: u32 = 0xFFFF_FFFF_u32;
+pub const COALESCE_CIF_UNKNOWN: u32 = u32::MAX;
 
 /// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
 /// commands in flight, including this one, or `COALESCE_CIF_UNKNOWN`. To get it, decrement your counter. Then load it

@@ -1,6 +1,7 @@
 //! The gate for inter-processor interrupts: `ipi_gate_...`. Two threads share a gate.
 
 use crate::error::coalesce_error;
+use crate::instant::instant;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, kind, put};
 use vic_core::{Ipi, IpiGate};

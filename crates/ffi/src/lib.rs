@@ -13,13 +13,16 @@ mod block;
 pub mod budget;
 pub mod cint;
 pub mod error;
+pub mod field;
 pub mod hint;
+pub mod instant;
 #[cfg(target_has_atomic = "64")]
 pub mod ipi;
 pub mod nvme;
 #[cfg(feature = "std")]
 pub mod policy;
 pub mod reaper;
+pub mod reason;
 pub mod stats;
 pub mod status;
 pub mod strict;

@@ -1,9 +1,7 @@
 //! Decodes and encodes NVMe's coalescing features: `nvme_...` (NVM Express Base Specification, Features 08h and 09h).
 
-use crate::error::{
-    COALESCE_FIELD_AGGREGATION_THRESHOLD, COALESCE_FIELD_AGGREGATION_TIME_NS, COALESCE_FIELD_VECTOR, Refused,
-    coalesce_error,
-};
+use crate::error::{Refused, coalesce_error};
+use crate::field::{COALESCE_FIELD_AGGREGATION_THRESHOLD, COALESCE_FIELD_AGGREGATION_TIME_NS, COALESCE_FIELD_VECTOR};
 use crate::status::*;
 use crate::tagged::{answer, put};
 

@@ -2,6 +2,7 @@
 //! form, `auto` and the baselines included, and whose guests give no hints.
 
 use crate::hint::{known, number};
+use crate::instant::{COALESCE_NEVER, instant};
 use crate::status::*;
 use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
@@ -167,7 +168,7 @@ pub struct coalesce_mark {
 }
 
 /// A hint that was not inferred.
-pub const COALESCE_NO_SOURCE: u32 = 0xFFFF_FFFF;
+pub const COALESCE_NO_SOURCE: u32 = u32::MAX;
 
 impl From<Mark> for coalesce_mark {
     fn from(mark: Mark) -> Self {

@@ -1,7 +1,8 @@
 //! The consumer of a completion queue whose urgent completions interrupt alone: `cint_reaper_...` (cinterrupts §3.5).
 
 use crate::block::Block;
-use crate::error::{COALESCE_FIELD_ENTRIES, coalesce_error};
+use crate::error::coalesce_error;
+use crate::field::COALESCE_FIELD_ENTRIES;
 use crate::status::*;
 use crate::tagged::{kind, put};
 use cint_core::{Cursor, Entry};
@@ -28,7 +29,7 @@ pub type coalesce_reaper_take =
     Option<unsafe extern "C" fn(context: *mut c_void, entry: *const coalesce_reaper_entry) -> bool>;
 
 /// The head doorbell does not change.
-pub const COALESCE_NO_DOORBELL: u32 = 0xFFFF_FFFF_u32;
+pub const COALESCE_NO_DOORBELL: u32 = u32::MAX;
 
 /// The number of words of 64 entries; `None` if `entries` is not a valid size of a queue.
 fn words(entries: u32) -> Option<u32> {

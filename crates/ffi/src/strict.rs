@@ -4,7 +4,8 @@
 use crate::block::Block;
 use crate::budget::coalesce_budget_state;
 use crate::cint::coalesce_cint_state;
-use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error};
+use crate::error::coalesce_error;
+use crate::field::COALESCE_FIELD_COMMANDS;
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
 use crate::tagged::{Tagged, kind};
@@ -17,7 +18,7 @@ impl Block for Window {
 }
 
 /// No ticket. The command is not tracked, and its hint is used unchanged.
-pub const COALESCE_NO_TICKET: u64 = 0xFFFF_FFFF_FFFF_FFFF;
+pub const COALESCE_NO_TICKET: u64 = u64::MAX;
 
 /// The number of words of 64 commands; `None` if `commands` is not a valid size of a window.
 fn words(commands: u32) -> Option<u32> {

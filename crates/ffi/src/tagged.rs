@@ -1,9 +1,10 @@
 //! A state in the caller's memory: a word that identifies its kind, and the machine.
 
 use crate::error::{Refused, coalesce_error};
+use crate::reason::COALESCE_REASON_NONE;
 use crate::status::{
     COALESCE_DELIVER, COALESCE_DELIVER_URGENT, COALESCE_E_ALIGNMENT, COALESCE_E_NULL, COALESCE_E_SIZE,
-    COALESCE_E_STATE, COALESCE_HOLD, COALESCE_OK, COALESCE_REASON_NONE, coalesce_status,
+    COALESCE_E_STATE, COALESCE_HOLD, COALESCE_OK, coalesce_status,
 };
 use crate::version::COALESCE_ABI_VERSION;
 use coalesce_decision::{Decision, Reason};

@@ -2,7 +2,8 @@
 
 use crate::budget::coalesce_budget_config;
 use crate::cint::coalesce_cint_config;
-use crate::error::{COALESCE_FIELD_COMMANDS, coalesce_error, coalesce_field_name};
+use crate::error::coalesce_error;
+use crate::field::{COALESCE_FIELD_COMMANDS, coalesce_field_name};
 use crate::status::*;
 use crate::tagged::read_config;
 use crate::vic::coalesce_vic_config;

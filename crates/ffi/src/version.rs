@@ -2,14 +2,14 @@
 
 use core::ffi::c_char;
 
-/// The version of the layout of states.
-pub const COALESCE_ABI_VERSION: u32 = 1;
 /// The version of the header is `COALESCE_VERSION_MAJOR.COALESCE_VERSION_MINOR.COALESCE_VERSION_PATCH`.
 pub const COALESCE_VERSION_MAJOR: u32 = 0;
 /// The minor version of the header.
 pub const COALESCE_VERSION_MINOR: u32 = 1;
 /// The patch version of the header.
 pub const COALESCE_VERSION_PATCH: u32 = 0;
+/// The version of the layout of states.
+pub const COALESCE_ABI_VERSION: u32 = 1;
 
 /// `COALESCE_ABI_VERSION` of the library. It refuses states of a library with another one.
 #[unsafe(no_mangle)]

@@ -1,9 +1,9 @@
 //! vIC: `vic_...`. It decides by the commands in flight and the completion rate.
 
-use crate::error::{
-    COALESCE_FIELD_CIF_THRESHOLD, COALESCE_FIELD_LIVE_CLAMP, COALESCE_FIELD_MAX_SKIP, Refused, coalesce_error, narrow,
-    switch, zero,
-};
+use crate::error::{Refused, coalesce_error, narrow, switch, zero};
+use crate::field::{COALESCE_FIELD_CIF_THRESHOLD, COALESCE_FIELD_LIVE_CLAMP, COALESCE_FIELD_MAX_SKIP};
+use crate::instant::{COALESCE_NEVER, instant};
+use crate::reason::COALESCE_REASON_NONE;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
 use vic_core::{Config, Field, Params, Policy as _, Vic};

@@ -6,6 +6,8 @@ use cint_core::{Hint, Ticket, Tracker};
 use coalesce::budget::*;
 use coalesce::error::coalesce_error;
 use coalesce::hint::*;
+use coalesce::instant::COALESCE_NEVER;
+use coalesce::reason::*;
 use coalesce::status::*;
 use coalesce::strict::*;
 use std::collections::BTreeSet;

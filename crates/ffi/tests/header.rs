@@ -1,6 +1,9 @@
-//! `include/coalesce.h` is generated from the sources: `UPDATE=1 cargo test -p libcoalesce --test header` writes it.
+//! `include/coalesce.h` is made from the sources: `UPDATE=1 cargo test -p libcoalesce --test header` writes it.
+//!
+//! `coalesce.h.in` has the order in which one reads. Its line `@NAME@` stands for what cbindgen makes of `src/NAME.rs`.
 
 use coalesce::{budget::*, cint::*, error::*, ipi::*, nvme::*, policy::*, reaper::*, stats::*, version::*, vic::*};
+use std::fs::read_to_string;
 use std::path::Path;
 
 /// The lines that check the layout of types.
@@ -18,34 +21,56 @@ macro_rules! layouts {
     };
 }
 
-/// One `#if` over neighbours with the same condition.
-fn join_conditions(text: &str) -> String {
-    let mut lines = Vec::new();
-    let mut condition = "";
+/// What cbindgen makes of one module.
+fn section(root: &Path, name: &str) -> String {
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
+    let source = root.join("src").join(name).with_extension("rs");
+    let mut made = Vec::new();
+    cbindgen::Builder::new().with_src(source).with_config(config).generate().unwrap().write(&mut made);
+    String::from_utf8(made).unwrap()
+}
+
+/// Comments of one line where one is enough, and parentheses around a sign.
+fn tidy(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
-        if line.starts_with("#if") && line == condition && lines.ends_with(&["#endif", ""]) {
+        if let [.., first, only] = lines.as_slice()
+            && line.trim() == "*/"
+            && let Some((indent, "")) = first.split_once("/**")
+            && let short = format!("{indent}/** {} */", only.trim_start().trim_start_matches("* "))
+            && short.chars().count() <= 120
+        {
             lines.truncate(lines.len() - 2);
-            lines.push("");
-            continue;
+            lines.push(short);
+        } else if let Some((define, number)) = line.split_once(" -")
+            && define.starts_with("#define ")
+            && number.parse::<u32>().is_ok()
+        {
+            lines.push(format!("{define} (-{number})"));
+        } else {
+            lines.push(line.to_owned());
         }
-        if line.starts_with("#if") {
-            condition = line;
-        }
-        lines.push(line);
     }
     lines.join("\n") + "\n"
 }
 
-/// What cbindgen makes of the sources, in C's terms, and the layouts.
+/// The header, with the layouts.
 fn make(root: &Path) -> String {
-    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let bindings = cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap();
-    let mut made = Vec::new();
-    bindings.write(&mut made);
-    let mut made = join_conditions(&String::from_utf8(made).unwrap()).replace("// # Safety\n", "// Requires:\n");
+    let frame = read_to_string(root.join("coalesce.h.in")).unwrap();
+    let mut made = String::new();
+    for line in frame.lines() {
+        match line.strip_prefix('@').and_then(|line| line.strip_suffix('@')) {
+            Some(name) => made += section(root, name).trim(),
+            None => made += line,
+        }
+        made += "\n";
+    }
+    let mut made = tidy(&made).replace(" * # Safety\n", " * Requires:\n");
     let layouts = layouts![
-        coalesce_budget_config coalesce_budget_info coalesce_budget_state coalesce_cint_config coalesce_reaper_entry coalesce_cint_info coalesce_cint_state coalesce_spent coalesce_completion coalesce_error coalesce_mark coalesce_request
-        coalesce_stats coalesce_ipi_gate coalesce_nvme_coalescing coalesce_vic_config coalesce_vic_info coalesce_vic_state
+        coalesce_budget_config coalesce_budget_info coalesce_budget_state coalesce_cint_config coalesce_cint_info
+        coalesce_cint_state coalesce_completion coalesce_error coalesce_ipi_gate coalesce_mark coalesce_nvme_coalescing
+        coalesce_reaper_entry coalesce_request coalesce_spent coalesce_stats coalesce_vic_config coalesce_vic_info
+        coalesce_vic_state
     ];
     assert_eq!(made.matches("\ntypedef struct {").count(), layouts.len(), "a type is missing in `layouts`");
     for (end, layout) in layouts {
@@ -63,8 +88,19 @@ fn the_header_is_up_to_date() {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &made).unwrap();
     }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let committed = read_to_string(&path).unwrap_or_default();
     assert!(made == committed, "include/coalesce.h is not up to date: run this test with UPDATE=1");
+}
+
+#[test]
+fn each_module_is_in_the_header() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (frame, lib) =
+        (read_to_string(root.join("coalesce.h.in")).unwrap(), read_to_string(root.join("src/lib.rs")).unwrap());
+    let modules = lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    for name in modules {
+        assert_eq!(frame.lines().filter(|line| *line == format!("@{name}@")).count(), 1, "{name}");
+    }
 }
 
 #[test]

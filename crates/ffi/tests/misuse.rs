@@ -3,8 +3,11 @@
 use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::*;
+use coalesce::field::*;
 use coalesce::hint::*;
+use coalesce::instant::COALESCE_NEVER;
 use coalesce::reaper::*;
+use coalesce::reason::*;
 use coalesce::status::*;
 use coalesce::strict::*;
 use coalesce::vic::*;

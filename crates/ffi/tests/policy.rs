@@ -2,6 +2,7 @@
 
 use ::coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Policy as _, Submission, Submissions, Ticket};
 use coalesce::hint::*;
+use coalesce::instant::COALESCE_NEVER;
 use coalesce::policy::*;
 use coalesce::status::*;
 use coalesce::strict::COALESCE_NO_TICKET;

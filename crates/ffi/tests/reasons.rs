@@ -1,7 +1,7 @@
 //! The reasons and parameters of the Rust crates have the numbers and names of the header.
 
-use coalesce::error::*;
-use coalesce::status::*;
+use coalesce::field::*;
+use coalesce::reason::*;
 use coalesce_decision::{Field, HoldReason, Reason};
 use std::ffi::CStr;
 

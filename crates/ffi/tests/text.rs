@@ -3,6 +3,8 @@
 use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::*;
+use coalesce::field::*;
+use coalesce::reason::*;
 use coalesce::stats::*;
 use coalesce::status::*;
 use coalesce::text::*;

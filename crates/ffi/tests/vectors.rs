@@ -3,7 +3,10 @@
 use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::coalesce_error;
+use coalesce::field::*;
 use coalesce::hint::*;
+use coalesce::instant::COALESCE_NEVER;
+use coalesce::reason::*;
 use coalesce::status::*;
 use coalesce::strict::*;
 use coalesce::vic::*;
@@ -136,7 +139,7 @@ impl Tested for VicMachine {
         // SAFETY: all of it is ours.
         let status = unsafe { coalesce_vic_reconfigure(&raw mut *self.state, &raw const config, now, &raw mut error) };
         if status == COALESCE_E_CONFIG {
-            assert_eq!(error.field, coalesce::error::COALESCE_FIELD_TICK_HZ);
+            assert_eq!(error.field, COALESCE_FIELD_TICK_HZ);
             return None;
         }
         Some(self.decide(|_| status))

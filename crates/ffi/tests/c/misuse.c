@@ -647,6 +647,9 @@ static void texts(void)
     char version[32];
     snprintf(version, sizeof version, "%u.%u.%u", COALESCE_VERSION_MAJOR, COALESCE_VERSION_MINOR, COALESCE_VERSION_PATCH);
     CHECK(strcmp(coalesce_version(), version) == 0);
+    unsigned part[3];
+    CHECK(sscanf(coalesce_version(), "%u.%u.%u", &part[0], &part[1], &part[2]) == 3);
+    CHECK(COALESCE_VERSION_NUMBER == part[0] * 1000000 + part[1] * 1000 + part[2]);
     CHECK(coalesce_abi_version() == COALESCE_ABI_VERSION);
 }
 
