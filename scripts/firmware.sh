@@ -44,6 +44,7 @@ by_policy() { # sum|most
     name ~ /^aggregation_|^<?firmware::aggregation/ { add("nvme, " part) }
     name ~ /^<?firmware::policy::(Selected|machine)/ { add("the policy, as it is called") }
     name ~ /^coalesce_vic_|^<?vic_core::|^coalesce::(vic|tagged)/ { add("vic, " part) }
+    name ~ /^coalesce_auto_|^<?budget_core::(auto|regulator)::|^coalesce::auto/ { add("the regulator of auto, " part); next }
     name ~ /^coalesce_budget_|^<?budget_core::|^coalesce::(budget|tagged)/ { add("budget, " part) }
     name ~ /^coalesce_(cint|window|hint)_|^<?cint_core::|^coalesce::(cint|tagged)/ { add((name ~ /strict|window|barrier/ ? "cint, strict Barriers, " : "cint, ") part) }
     END { for (what in bytes) printf "%d\t%s\n", bytes[what], what; exit unknown }' | sort -k 2 -t "$(printf '\t')"
@@ -84,7 +85,7 @@ for board in mps2-an386 versatilepb; do
   echo "C and Rust decide the same: $(grep -vc '^#' "$made/$board/c/trace.txt") decisions"
 done
 # One policy alone, in Rust, of which nothing is inlined.
-for device in only-budget only-cint only-vic; do
+for device in only-auto only-budget only-cint only-vic; do
   show mps2-an386 "$device"
 done
 whole() { # DEVICE
@@ -97,11 +98,14 @@ median() { awk -F '\t' -v name="$2" '$1 ~ name { print $4 }' "$made/mps2-an386/$
 echo
 budget "bytes of cint alone, in Rust on Cortex-M4" "$(whole only-cint)" 1024
 budget "bytes of a latency budget alone, in Rust on Cortex-M4" "$(whole only-budget)" 4050
+budget "bytes of auto alone, in Rust on Cortex-M4" "$(whole only-auto)" 5500
 budget "instructions of vIC alone at a completion, in Rust on Cortex-M4, median" "$(median only-vic '::on_completion::')" 45
 budget "instructions of a latency budget alone at a completion, the same" "$(median only-budget '::on_completion::')" 290
 budget "instructions of a latency budget alone at a submission, the same" "$(median only-budget '::on_submit::')" 38
+budget "instructions of auto alone at a completion, the same" "$(median only-auto '::on_completion::')" 300
 budget "bytes of cint, in C on Cortex-M4" "$(in_c cint)" 3600
 budget "bytes of a latency budget, in C on Cortex-M4" "$(in_c budget)" 6900
 budget "instructions of coalesce_vic_on_completion on Cortex-M4, median" "$(median c '^coalesce_vic_on_completion$')" 45
 budget "instructions of coalesce_budget_on_completion on Cortex-M4, median" "$(median c '^coalesce_budget_on_completion$')" 310
+budget "instructions of coalesce_auto_on_completion on Cortex-M4, median" "$(median c '^coalesce_auto_on_completion$')" 335
 [ -z "$over" ] || die "a budget is exceeded"

@@ -32,10 +32,11 @@ cint, all; coalesce_(cint|hint|window|reaper)_.*
 budget, in use, relaxed barriers; coalesce_budget_(on_(submits|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 3750
 budget, in use, strict barriers; (coalesce_budget_(on_.*|deadline|flush)|coalesce_window_on_.*)
 budget, all; coalesce_budget_.*
+auto, in use, relaxed barriers; coalesce_(auto_(on_completion|forget)|budget_(on_(submits|deadline|consumed)|deadline|flush))
 ipi_gate, all; coalesce_ipi_gate_.*
 nvme, all; coalesce_nvme_.*
 everything; .*"
-states=('coalesce_vic_state 104' 'coalesce_cint_state 88' 'coalesce_budget_state 112' 'coalesce_ipi_gate 24')
+states=('coalesce_vic_state 104' 'coalesce_cint_state 88' 'coalesce_budget_state 112' 'coalesce_auto_state 208' 'coalesce_ipi_gate 24')
 
 # Prints lines of: what, target, bytes, budget; 0: no budget.
 measure() { # TARGET

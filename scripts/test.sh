@@ -28,7 +28,7 @@ lint() {
   cargo fmt --manifest-path firmware-demo/rust/Cargo.toml --check
   cargo fmt --manifest-path firmware-demo/embassy/Cargo.toml --check
   local features
-  for features in "" only-budget only-cint only-vic; do
+  for features in "" only-auto only-budget only-cint only-vic; do
     cargo clippy --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --features "$features" \
       --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
   done

@@ -3,6 +3,7 @@
 
 use budget_core::Budget;
 use cint_core::Cint;
+use coalesce::auto::{coalesce_auto_init, coalesce_auto_state};
 use coalesce::budget::{
     coalesce_budget_config, coalesce_budget_config_default, coalesce_budget_init, coalesce_budget_state,
 };
@@ -164,6 +165,24 @@ pub fn budget_for_c() -> coalesce_budget_state {
             coalesce_budget_init(budget.as_mut_ptr(), size_of::<coalesce_budget_state>(), config.as_ptr(), null_mut());
         assert_eq!(status, COALESCE_OK, "the defaults");
         budget.assume_init()
+    }
+}
+
+/// The same with its regulator.
+///
+/// # Panics
+/// Never: the parameters are right.
+#[must_use]
+pub fn auto_for_c() -> coalesce_auto_state {
+    // SAFETY: both are integers alone, and all pointers are to what is here.
+    unsafe {
+        let (mut config, mut auto) =
+            (MaybeUninit::<coalesce_budget_config>::zeroed(), MaybeUninit::<coalesce_auto_state>::zeroed());
+        coalesce_budget_config_default(config.as_mut_ptr(), size_of::<coalesce_budget_config>(), HZ);
+        let status =
+            coalesce_auto_init(auto.as_mut_ptr(), size_of::<coalesce_auto_state>(), config.as_ptr(), null_mut());
+        assert_eq!(status, COALESCE_OK, "the defaults");
+        auto.assume_init()
     }
 }
 

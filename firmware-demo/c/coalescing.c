@@ -13,7 +13,8 @@ static const char *reason(const struct coalescing *c)
     case POLICY_STRICT:
         return coalesce_reason_name(coalesce_cint_reason(&c->cint));
     case POLICY_BUDGET:
-        return coalesce_reason_name(coalesce_budget_reason(&c->budget));
+    case POLICY_AUTO:
+        return coalesce_reason_name(coalesce_budget_reason(&c->regulated.budget));
     default:
         return c->aggregation.reason;
     }
@@ -48,7 +49,8 @@ static coalesce_status flush(struct coalescing *c, uint64_t now)
     case POLICY_STRICT:
         return coalesce_cint_flush(&c->cint, now);
     case POLICY_BUDGET:
-        return coalesce_budget_flush(&c->budget, now);
+    case POLICY_AUTO:
+        return coalesce_budget_flush(&c->regulated.budget, now);
     default:
         return aggregation_flush(&c->aggregation);
     }
@@ -83,9 +85,11 @@ bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rat
     cint.storm_max_rate = budget.storm_max_rate = storm_rate;
     cint.storm_shift = budget.storm_shift = STORM_SHIFT;
 
+    coalesce_status of_budget = policy == POLICY_AUTO
+                                    ? coalesce_auto_init(&c->regulated, sizeof c->regulated, &budget, NULL)
+                                    : coalesce_budget_init(&c->regulated.budget, sizeof c->regulated.budget, &budget, NULL);
     bool is_good = policy < POLICIES && coalesce_vic_init(&c->vic, sizeof c->vic, &vic, NULL) == COALESCE_OK &&
-                   coalesce_cint_init(&c->cint, sizeof c->cint, &cint, NULL) == COALESCE_OK &&
-                   coalesce_budget_init(&c->budget, sizeof c->budget, &budget, NULL) == COALESCE_OK &&
+                   coalesce_cint_init(&c->cint, sizeof c->cint, &cint, NULL) == COALESCE_OK && of_budget == COALESCE_OK &&
                    coalesce_window_init(c->window, sizeof c->window, WINDOW, NULL) == COALESCE_OK;
     if (is_good)
         c->policy = policy;
@@ -107,8 +111,8 @@ void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now)
 
 uint64_t coalescing_on_submit(struct coalescing *c, uint64_t now)
 {
-    if (c->policy == POLICY_BUDGET)
-        coalesce_budget_on_submits(&c->budget, now, 1);
+    if (c->policy == POLICY_BUDGET || c->policy == POLICY_AUTO)
+        coalesce_budget_on_submits(&c->regulated.budget, now, 1);
     return c->policy == POLICY_STRICT ? coalesce_window_on_submit(c->window) : COALESCE_NO_TICKET;
 }
 
@@ -129,7 +133,10 @@ void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct s
         status = coalesce_cint_on_completion_strict(&c->cint, c->window, now, command->ticket, hint, cif);
         break;
     case POLICY_BUDGET:
-        status = coalesce_budget_on_completion(&c->budget, now, hint, cif, outstanding);
+        status = coalesce_budget_on_completion(&c->regulated.budget, now, hint, cif, outstanding);
+        break;
+    case POLICY_AUTO:
+        status = coalesce_auto_on_completion(&c->regulated, now, hint, cif, outstanding);
         break;
     default:
         status = aggregation_on_completion(&c->aggregation, now, has_failed);
@@ -148,7 +155,8 @@ uint64_t coalescing_deadline(const struct coalescing *c)
     case POLICY_STRICT:
         return coalesce_cint_deadline(&c->cint);
     case POLICY_BUDGET:
-        return coalesce_budget_deadline(&c->budget);
+    case POLICY_AUTO:
+        return coalesce_budget_deadline(&c->regulated.budget);
     default:
         return aggregation_deadline(&c->aggregation);
     }
@@ -166,7 +174,8 @@ void coalescing_on_deadline(struct coalescing *c, uint64_t now)
         status = coalesce_cint_on_deadline(&c->cint, now);
         break;
     case POLICY_BUDGET:
-        status = coalesce_budget_on_deadline(&c->budget, now);
+    case POLICY_AUTO:
+        status = coalesce_budget_on_deadline(&c->regulated.budget, now);
         break;
     default:
         status = aggregation_on_deadline(&c->aggregation, now);
@@ -185,7 +194,8 @@ void coalescing_on_consumed(struct coalescing *c, uint64_t now)
         coalesce_cint_on_consumed(&c->cint, now);
         break;
     case POLICY_BUDGET:
-        coalesce_budget_on_consumed(&c->budget, now);
+    case POLICY_AUTO:
+        coalesce_budget_on_consumed(&c->regulated.budget, now);
         break;
     default:
         c->aggregation.held = 0;

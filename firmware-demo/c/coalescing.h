@@ -15,7 +15,7 @@ struct coalescing {
     struct aggregation aggregation;
     coalesce_vic_state vic;
     coalesce_cint_state cint;
-    coalesce_budget_state budget;
+    coalesce_auto_state regulated;                  // or only its budget
     uint64_t window[COALESCE_WINDOW_WORDS(WINDOW)]; // for strict Barriers
 };
 

@@ -19,6 +19,7 @@ static const struct {
     [POLICY_CINT] = {"cint", 100, true},
     [POLICY_STRICT] = {"strict", 1000, true},
     [POLICY_BUDGET] = {"budget", 200, true},
+    [POLICY_AUTO] = {"auto", 200, true},
 };
 
 // The additional delay that a completion may have: this, and 1 µs of code for each command that may be ahead of it.
@@ -31,7 +32,7 @@ static const struct {
     uint32_t most[POLICIES]; // the most interrupts per 1000 I/Os; 0: no limit
 } runs[] = {
     {{"sync", .ios = 500, .requesters = {{1, 1, URGENT}, {2, 1, LOW_LATENCY}}}, {0}},
-    {{"async", .ios = 2000, .requesters = {{1, 32, PLAIN}, {2, 32, PLAIN}}}, {200, 400, 400, 100, 300}},
+    {{"async", .ios = 2000, .requesters = {{1, 32, PLAIN}, {2, 32, PLAIN}}}, {200, 400, 400, 100, 300, 400}},
     {{"mixed", .ios = 2000, .requesters = {{1, 31, PLAIN}, {1, 1, URGENT}, {2, 8, PLAIN}}}, {0}},
     {{"batch", .ios = 1000, .requesters = {{1, 8, BATCH}, {2, 8, BATCH}}}, {0}},
     {{"batches", .ios = 2000, .requesters = {{1, 8, BATCH}, {1, 8, BATCH}, {2, 8, BATCH}, {2, 8, BATCH}}}, {0}},

@@ -84,7 +84,8 @@ extern struct registers registers;
 #define POLICY_CINT 2u   // the defaults, with Δ = 30 µs, because this flash is slow
 #define POLICY_STRICT 3u // cint with strict Barriers, which alone end a burst: Δ = 1 ms, thr = 32, max_hold = 1 ms
 #define POLICY_BUDGET 4u // a latency budget of 5 %, with max_hold = 200 µs, so that learning is paid for within a run
-#define POLICIES 5u
+#define POLICY_AUTO 5u   // the same with its regulator
+#define POLICIES 6u
 
 // Status, as in bits 31:17 of a completion's Dword 3: code 7:0, type 10:8.
 #define STATUS_SUCCESS 0x000u

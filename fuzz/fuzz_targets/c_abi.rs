@@ -4,12 +4,13 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
+use coalesce::auto::*;
 use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::*;
+use coalesce::instant::COALESCE_NEVER;
 use coalesce::nvme::*;
 use coalesce::reaper::*;
-use coalesce::instant::COALESCE_NEVER;
 use coalesce::status::*;
 use coalesce::strict::*;
 use coalesce::vic::*;
@@ -19,7 +20,7 @@ use std::mem::zeroed;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
-    memory: [u64; 17],
+    memory: [u64; 29],
     misaligned: bool,
     vic: VicParams,
     cint: CintParams,
@@ -234,7 +235,7 @@ fn not_a_state(input: &Input) {
     let mut memory = input.memory;
     let state = memory.as_mut_ptr().cast::<u8>().wrapping_add(usize::from(input.misaligned));
     let is_kind = |letter: u8| !input.misaligned && memory[0] as u32 == u32::from_le_bytes([1, letter, 0xC0, 0xA1]);
-    if [b'V', b'C', b'B', b'W', b'R', b'I'].into_iter().any(is_kind) {
+    if [b'V', b'C', b'B', b'A', b'W', b'R', b'I'].into_iter().any(is_kind) {
         return;
     }
     let (vic, cint, budget) = (
@@ -265,6 +266,8 @@ fn not_a_state(input: &Input) {
             coalesce_budget_flush(budget, 1),
             coalesce_budget_on_consumed(budget, 1),
             coalesce_budget_forget(budget),
+            coalesce_auto_on_completion(state.cast(), 1, 0, 100, 100),
+            coalesce_auto_forget(state.cast()),
             coalesce_budget_get_info(budget, std::ptr::null_mut(), 0),
             coalesce_window_reset(state.cast()),
             coalesce_reaper_reap(state.cast(), std::ptr::null(), None, std::ptr::null_mut(), std::ptr::null_mut()),
@@ -444,17 +447,22 @@ fn cint_calls(input: &Input) {
     }
 }
 
-fn budget_calls(input: &Input) {
+/// `is_regulated`: with a regulator behind the budget.
+fn budget_calls(input: &Input, is_regulated: bool) {
     let config = input.budget.config();
-    let (mut state, mut error) =
-        (coalesce_budget_state { opaque: std::array::from_fn(|_| 0x5555_5555_5555_5555) }, NO_ERROR);
-    let state = &raw mut state;
+    let mut memory = [0x5555_5555_5555_5555_u64; size_of::<coalesce_auto_state>() / 8];
+    let auto = memory.as_mut_ptr().cast::<coalesce_auto_state>();
+    let (state, mut error) = (auto.cast::<coalesce_budget_state>(), NO_ERROR);
     let commands = 64_u32 << (input.commands % 7);
     let mut window = vec![0_u64; coalesce_window_size(commands) / 8];
     let window = window.as_mut_ptr();
     // SAFETY: all of it is ours.
     unsafe {
-        let status = coalesce_budget_init(state, size_of::<coalesce_budget_state>(), &raw const config, &raw mut error);
+        let status = if is_regulated {
+            coalesce_auto_init(auto, size_of::<coalesce_auto_state>(), &raw const config, &raw mut error)
+        } else {
+            coalesce_budget_init(state, size_of::<coalesce_budget_state>(), &raw const config, &raw mut error)
+        };
         if status != COALESCE_OK {
             assert_eq!(status, COALESCE_E_CONFIG);
             assert!(error.value < error.min || error.value > error.max, "{error:?}");
@@ -465,13 +473,21 @@ fn budget_calls(input: &Input) {
         for call in &input.calls {
             match call {
                 Call::Complete { cif, outstanding, hint, strict: false, .. } => {
-                    owed.decided(1, coalesce_budget_on_completion(state, now, hint % 4, *cif, *outstanding));
+                    let status = if is_regulated {
+                        coalesce_auto_on_completion(auto, now, hint % 4, *cif, *outstanding)
+                    } else {
+                        coalesce_budget_on_completion(state, now, hint % 4, *cif, *outstanding)
+                    };
+                    owed.decided(1, status);
                 }
                 Call::Complete { cif, outstanding, hint, ticket, .. } => {
                     let ticket = ticket.or_else(|| tickets.pop()).unwrap_or(COALESCE_NO_TICKET);
                     let hint = hint % 4;
-                    let status =
-                        coalesce_budget_on_completion_strict(state, window, now, ticket, hint, *cif, *outstanding);
+                    let status = if is_regulated {
+                        coalesce_auto_on_completion_strict(auto, window, now, ticket, hint, *cif, *outstanding)
+                    } else {
+                        coalesce_budget_on_completion_strict(state, window, now, ticket, hint, *cif, *outstanding)
+                    };
                     owed.decided(1, status);
                 }
                 Call::Submit { count } => {
@@ -480,6 +496,7 @@ fn budget_calls(input: &Input) {
                 }
                 Call::Cancel { ticket } => owed.decided(0, coalesce_budget_on_cancel(state, window, now, *ticket)),
                 Call::ResetWindow => assert_eq!(coalesce_window_reset(window), COALESCE_OK),
+                Call::Forget if is_regulated => assert_eq!(coalesce_auto_forget(auto), COALESCE_OK),
                 Call::Forget => assert_eq!(coalesce_budget_forget(state), COALESCE_OK),
                 Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
                 Call::Back { ticks } => now = now.saturating_sub((*ticks).into()),
@@ -502,7 +519,12 @@ fn budget_calls(input: &Input) {
                 }
                 Call::Reconfigure { budget, .. } => {
                     let config = budget.config();
-                    match coalesce_budget_reconfigure(state, &raw const config, now, &raw mut error) {
+                    let status = if is_regulated {
+                        coalesce_auto_reconfigure(auto, &raw const config, now, &raw mut error)
+                    } else {
+                        coalesce_budget_reconfigure(state, &raw const config, now, &raw mut error)
+                    };
+                    match status {
                         COALESCE_E_CONFIG => assert!(error.value < error.min || error.value > error.max, "{error:?}"),
                         status => owed.decided(0, status),
                     }
@@ -564,7 +586,8 @@ fuzz_target!(|input: Input| {
     not_a_state(&input);
     vic_calls(&input);
     cint_calls(&input);
-    budget_calls(&input);
+    budget_calls(&input, false);
+    budget_calls(&input, true);
     reaps(&input);
     features(input.cdw11);
 });

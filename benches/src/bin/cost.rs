@@ -3,6 +3,7 @@
 
 use budget_core::Budget;
 use cint_core::Cint;
+use coalesce::auto::{coalesce_auto_on_completion, coalesce_auto_state};
 use coalesce::budget::{coalesce_budget_on_completion, coalesce_budget_on_submits, coalesce_budget_state};
 use coalesce::cint::{coalesce_cint_on_completion, coalesce_cint_state};
 use coalesce::hint::{COALESCE_HINT_BARRIER, COALESCE_HINT_PLAIN, COALESCE_HINT_URGENT};
@@ -90,6 +91,15 @@ fn main() {
                     as unsafe extern "C" fn(*mut coalesce_budget_state, u64, u32, u32, u32) -> i32,
             );
             let mut state = coalesce_benches::budget_for_c();
+            // SAFETY: the state is ours.
+            held(|now| unsafe { call(&mut state, now, number, cif, cif) } != COALESCE_HOLD)
+        }
+        "coalesce_auto_on_completion" => {
+            let call = black_box(
+                coalesce_auto_on_completion
+                    as unsafe extern "C" fn(*mut coalesce_auto_state, u64, u32, u32, u32) -> i32,
+            );
+            let mut state = coalesce_benches::auto_for_c();
             // SAFETY: the state is ours.
             held(|now| unsafe { call(&mut state, now, number, cif, cif) } != COALESCE_HOLD)
         }

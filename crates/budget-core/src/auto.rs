@@ -17,6 +17,8 @@ pub struct Auto {
 }
 
 const _: () = assert!(size_of::<Auto>() == 200);
+// In C a pointer to the one is a pointer to the other.
+const _: () = assert!(core::mem::offset_of!(Auto, budget) == 0);
 
 impl Auto {
     /// A machine that has seen nothing. Usable in a `static`.

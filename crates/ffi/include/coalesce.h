@@ -720,7 +720,7 @@ COALESCE_LAYOUT(coalesce_error, 40, uint64_t);
  * Parameters of a latency budget. Start from `coalesce_budget_config_default`: of the time your requests spend, at
  * most 5 % is added by waiting for company, and more only while trials show that it makes them faster; within that, as
  * few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than
- * `max_hold`. This machine makes no trials, so it never adds more.
+ * `max_hold`. A `coalesce_budget_state` makes no trials, so it never adds more; a `coalesce_auto_state` does.
  */
 typedef struct {
   /** `sizeof(coalesce_budget_config)` */
@@ -769,7 +769,8 @@ COALESCE_LAYOUT(coalesce_budget_state, 112, uint64_t);
 
 /**
  * The state of a machine, for statistics. `held_time` is at most (`outstanding_time` - `held_time`) * budget / 10000 +
- * `learning`, beside what late deadlines add, and a storm guard. The budget is that of the configuration.
+ * `learning`, beside what late deadlines add, and a storm guard. The budget is that of the configuration. Of a
+ * `coalesce_auto_state` it is more where trials show that holding makes the requests faster.
  */
 typedef struct {
   /**
@@ -918,6 +919,72 @@ coalesce_status coalesce_budget_get_info(const coalesce_budget_state *state,
  * As `coalesce_budget_deadline`.
  */
 uint32_t coalesce_budget_reason(const coalesce_budget_state *state);
+
+/* ==== auto: a latency budget with its regulator ==== */
+
+/**
+ * A latency budget with its regulator, which is the policy `auto`, for one interrupt vector, in the caller's memory:
+ * 208 bytes. The regulator cuts the budget where holding slows the requesters down, and lets it add more where trials
+ * show that holding makes them faster.
+ *
+ * Call the functions of its `budget` with `&state.budget`, but for those that are here: `coalesce_budget_reconfigure`,
+ * `coalesce_budget_on_completion`, `coalesce_budget_on_completion_strict` and `coalesce_budget_forget` refuse it
+ * (`COALESCE_E_STATE`). As a `coalesce_budget_state` it may be moved and copied, but only as a whole.
+ */
+typedef struct {
+  /** The latency budget. */
+  coalesce_budget_state budget;
+  /** Private to the library. */
+  uint64_t opaque[12];
+} coalesce_auto_state;
+COALESCE_LAYOUT(coalesce_auto_state, 208, uint64_t);
+
+/**
+ * Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(coalesce_auto_state)`; `error` may be
+ * null. On an error the memory is unchanged.
+ *
+ * Requires:
+ * `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
+ * as its `struct_size` says; `error` is null or points to a `coalesce_error`.
+ */
+COALESCE_MUST_USE
+coalesce_status coalesce_auto_init(coalesce_auto_state *state,
+                                   size_t state_size,
+                                   const coalesce_budget_config *config,
+                                   coalesce_error *error);
+
+/**
+ * As `coalesce_budget_reconfigure`. What the regulator has learned is forgotten.
+ *
+ * Requires:
+ * As `coalesce_auto_init`, of a state that nobody else uses during the call.
+ */
+COALESCE_MUST_USE
+coalesce_status coalesce_auto_reconfigure(coalesce_auto_state *state,
+                                          const coalesce_budget_config *config,
+                                          uint64_t now,
+                                          coalesce_error *error);
+
+/**
+ * Decides about a completed command, as `coalesce_budget_on_completion`.
+ *
+ * Requires:
+ * `state` is null or points to a `coalesce_auto_state` that nobody else uses during the call.
+ */
+COALESCE_MUST_USE
+coalesce_status coalesce_auto_on_completion(coalesce_auto_state *state,
+                                            uint64_t now,
+                                            uint32_t hint,
+                                            uint32_t cif,
+                                            uint32_t outstanding);
+
+/**
+ * As `coalesce_budget_forget`. What the regulator has learned is forgotten, too.
+ *
+ * Requires:
+ * As `coalesce_auto_on_completion`.
+ */
+coalesce_status coalesce_auto_forget(coalesce_auto_state *state);
 
 /* ==== cinterrupts: it decides by the requester's hints and by burst detection ==== */
 
@@ -1414,6 +1481,21 @@ coalesce_status coalesce_budget_on_completion_strict(coalesce_budget_state *stat
                                                      uint32_t outstanding);
 
 /**
+ * `coalesce_auto_on_completion` with strict Barriers, as `coalesce_cint_on_completion_strict`.
+ *
+ * Requires:
+ * As `coalesce_auto_on_completion` and `coalesce_window_on_submit`.
+ */
+COALESCE_MUST_USE
+coalesce_status coalesce_auto_on_completion_strict(coalesce_auto_state *state,
+                                                   uint64_t *window,
+                                                   uint64_t now,
+                                                   uint64_t ticket,
+                                                   uint32_t hint,
+                                                   uint32_t cif,
+                                                   uint32_t outstanding);
+
+/**
  * Notes that a command was aborted and will not complete, and decides. With relaxed Barriers, `window` may be null and
  * `ticket` is `COALESCE_NO_TICKET`.
  *
@@ -1427,7 +1509,7 @@ coalesce_status coalesce_cint_on_cancel(coalesce_cint_state *state,
                                         uint64_t ticket);
 
 /**
- * `coalesce_cint_on_cancel` for a latency budget.
+ * `coalesce_cint_on_cancel` for a latency budget, with a regulator or without.
  *
  * Requires:
  * As `coalesce_budget_on_completion_strict`.

@@ -25,10 +25,31 @@ impl Machine for Budget {
     const KIND: u32 = kind(b'B');
 }
 
+/// The first word of states that have a regulator behind their budget.
+pub(crate) const WITH_REGULATOR: u32 = kind(b'A');
+
+/// A latency budget, alone or with a regulator behind it, for calls that the budget answers.
+#[repr(transparent)]
+pub(crate) struct Either(pub(crate) Budget);
+
+type EitherState = Tagged<Either>;
+
+impl Machine for Either {
+    type State = coalesce_budget_state;
+    const KIND: u32 = Budget::KIND;
+    const LARGER: u32 = WITH_REGULATOR;
+}
+
+/// A completion, for the machine.
+#[inline(always)]
+pub(crate) fn completion(event: Event, cif: u32, outstanding: u32) -> Completion {
+    Completion { cif, outstanding, ..Completion::of(event) }
+}
+
 /// Parameters of a latency budget. Start from `coalesce_budget_config_default`: of the time your requests spend, at
 /// most 5 % is added by waiting for company, and more only while trials show that it makes them faster; within that, as
 /// few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than
-/// `max_hold`. This machine makes no trials, so it never adds more.
+/// `max_hold`. A `coalesce_budget_state` makes no trials, so it never adds more; a `coalesce_auto_state` does.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct coalesce_budget_config {
@@ -158,7 +179,7 @@ pub unsafe extern "C" fn coalesce_budget_on_submits(
     count: u32,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::apply(state, |budget| budget.on_submits(now, count)) }
+    unsafe { EitherState::apply(state, |Either(budget)| budget.on_submits(now, count)) }
 }
 
 /// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of
@@ -180,11 +201,7 @@ pub unsafe extern "C" fn coalesce_budget_on_completion(
 ) -> coalesce_status {
     let event = known(hint).map_or(Event::Error, Event::from);
     // SAFETY: the caller's promise.
-    unsafe {
-        State::decide(state, |budget| {
-            budget.on_completion(now, &Completion { cif, outstanding, ..Completion::of(event) })
-        })
-    }
+    unsafe { State::decide(state, |budget| budget.on_completion(now, &completion(event, cif, outstanding))) }
 }
 
 /// The instant at which to call `coalesce_budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each
@@ -195,7 +212,10 @@ pub unsafe extern "C" fn coalesce_budget_on_completion(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_budget_deadline(state: *const coalesce_budget_state) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { State::look(state) }.ok().and_then(|state| state.machine.deadline()).map_or(COALESCE_NEVER, instant)
+    unsafe { EitherState::look(state) }
+        .ok()
+        .and_then(|state| state.machine.0.deadline())
+        .map_or(COALESCE_NEVER, instant)
 }
 
 /// Decides at the deadline. Early, late and repeated calls are harmless.
@@ -206,7 +226,7 @@ pub unsafe extern "C" fn coalesce_budget_deadline(state: *const coalesce_budget_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_budget_on_deadline(state: *mut coalesce_budget_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |budget| budget.on_deadline(now)) }
+    unsafe { EitherState::decide(state, |Either(budget)| budget.on_deadline(now)) }
 }
 
 /// Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
@@ -218,7 +238,7 @@ pub unsafe extern "C" fn coalesce_budget_on_deadline(state: *mut coalesce_budget
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_budget_flush(state: *mut coalesce_budget_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |budget| budget.flush(now)) }
+    unsafe { EitherState::decide(state, |Either(budget)| budget.flush(now)) }
 }
 
 /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
@@ -230,7 +250,7 @@ pub unsafe extern "C" fn coalesce_budget_flush(state: *mut coalesce_budget_state
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_budget_on_consumed(state: *mut coalesce_budget_state, now: u64) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::apply(state, |budget| budget.on_consumed(now)) }
+    unsafe { EitherState::apply(state, |Either(budget)| budget.on_consumed(now)) }
 }
 
 /// Forgets what was learned about the requesters, because others may come, and the commands in flight, which never
@@ -245,7 +265,8 @@ pub unsafe extern "C" fn coalesce_budget_forget(state: *mut coalesce_budget_stat
 }
 
 /// The state of a machine, for statistics. `held_time` is at most (`outstanding_time` - `held_time`) * budget / 10000 +
-/// `learning`, beside what late deadlines add, and a storm guard. The budget is that of the configuration.
+/// `learning`, beside what late deadlines add, and a storm guard. The budget is that of the configuration. Of a
+/// `coalesce_auto_state` it is more where trials show that holding makes the requests faster.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct coalesce_budget_info {
@@ -277,7 +298,7 @@ pub unsafe extern "C" fn coalesce_budget_get_info(
     info_size: usize,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    let machine = match unsafe { State::look(state) } {
+    let Either(machine) = match unsafe { EitherState::look(state) } {
         Ok(state) => &state.machine,
         Err(status) => return status,
     };
@@ -302,5 +323,5 @@ pub unsafe extern "C" fn coalesce_budget_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_budget_reason(state: *const coalesce_budget_state) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { State::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
+    unsafe { EitherState::look(state) }.map_or(COALESCE_REASON_NONE, |state| state.reason)
 }

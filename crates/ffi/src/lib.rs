@@ -9,6 +9,7 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+pub mod auto;
 mod block;
 pub mod budget;
 pub mod cint;

@@ -1,15 +1,16 @@
 //! Strict Barriers: `cint_window_...`. A batch is complete when its last command and every command submitted before it
 //! have completed (cinterrupts §4.3).
 
+use crate::auto::coalesce_auto_state;
 use crate::block::Block;
-use crate::budget::coalesce_budget_state;
+use crate::budget::{Either, coalesce_budget_state, completion};
 use crate::cint::coalesce_cint_state;
 use crate::error::coalesce_error;
 use crate::field::COALESCE_FIELD_COMMANDS;
 use crate::hint::{COALESCE_HINT_PLAIN, known};
 use crate::status::*;
 use crate::tagged::{Tagged, kind};
-use budget_core::{Budget, Completion, Mark, Policy as _};
+use budget_core::{Auto, Budget, Mark, Policy as _};
 use cint_core::{Cint, Event, Hint, Window, Word};
 
 impl Block for Window {
@@ -130,9 +131,30 @@ pub unsafe extern "C" fn coalesce_budget_on_completion_strict(
     // SAFETY: the caller's promises.
     unsafe {
         with_event(finish(window, ticket, hint), |event| {
-            Tagged::<Budget>::decide(state, |budget| {
-                budget.on_completion(now, &Completion { cif, outstanding, ..Completion::of(event) })
-            })
+            Tagged::<Budget>::decide(state, |budget| budget.on_completion(now, &completion(event, cif, outstanding)))
+        })
+    }
+}
+
+/// `coalesce_auto_on_completion` with strict Barriers, as `coalesce_cint_on_completion_strict`.
+///
+/// # Safety
+/// As `coalesce_auto_on_completion` and `coalesce_window_on_submit`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn coalesce_auto_on_completion_strict(
+    state: *mut coalesce_auto_state,
+    window: *mut u64,
+    now: u64,
+    ticket: u64,
+    hint: u32,
+    cif: u32,
+    outstanding: u32,
+) -> coalesce_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        with_event(finish(window, ticket, hint), |event| {
+            Tagged::<Auto>::decide(state, |auto| auto.on_completion(now, &completion(event, cif, outstanding)))
         })
     }
 }
@@ -158,7 +180,7 @@ pub unsafe extern "C" fn coalesce_cint_on_cancel(
     }
 }
 
-/// `coalesce_cint_on_cancel` for a latency budget.
+/// `coalesce_cint_on_cancel` for a latency budget, with a regulator or without.
 ///
 /// # Safety
 /// As `coalesce_budget_on_completion_strict`.
@@ -173,7 +195,7 @@ pub unsafe extern "C" fn coalesce_budget_on_cancel(
     // SAFETY: the caller's promises.
     unsafe {
         with_event(finish(window, ticket, COALESCE_HINT_PLAIN), |event| {
-            Tagged::<Budget>::decide(state, |budget| budget.on_cancel(now, Mark { event, ..Mark::default() }))
+            Tagged::<Either>::decide(state, |Either(budget)| budget.on_cancel(now, Mark { event, ..Mark::default() }))
         })
     }
 }

@@ -29,6 +29,8 @@ pub(crate) trait Machine: Sized {
     type State;
     /// The first word of its states: [`kind`].
     const KIND: u32;
+    /// The first word of larger states that begin like these, and may be in their place.
+    const LARGER: u32 = Self::KIND;
 }
 
 /// A decision as numbers: the status and the reason.
@@ -68,7 +70,8 @@ impl<T: Machine> Tagged<T> {
             return Err(what_is_wrong(state.cast()));
         }
         // SAFETY: the memory is there, and any four bytes are a number.
-        if !state.is_aligned() || unsafe { (*state).kind } != T::KIND {
+        let is_kind = |kind| unsafe { (*state).kind } == kind;
+        if !state.is_aligned() || !(is_kind(T::KIND) || is_kind(T::LARGER)) {
             return Err(what_is_wrong(state.cast()));
         }
         Ok(state)

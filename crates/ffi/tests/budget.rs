@@ -1,8 +1,12 @@
-//! The functions of a latency budget beside the core, over long random runs: the same decisions, reasons, deadlines and
-//! numbers after every call.
+//! The functions of a latency budget beside the core, with a regulator and without, over long random runs: the same
+//! decisions, reasons, deadlines and numbers after every call.
 
-use budget_core::{Budget, Completion, Config, Decision, Event, Mark, Params, Policy as _, Spent, StormParams};
+use budget_core::{
+    Auto, Budget, Completion, Config, ConfigError, Decision, Event, Mark, Params, Policy, Spent, StormParams,
+    Submission,
+};
 use cint_core::{Hint, Ticket, Tracker};
+use coalesce::auto::*;
 use coalesce::budget::*;
 use coalesce::error::coalesce_error;
 use coalesce::hint::*;
@@ -53,10 +57,39 @@ fn parameters() -> Vec<(Params, coalesce_budget_config)> {
     ]
 }
 
+/// A latency budget, alone or with its regulator.
+enum Core {
+    Budget(Budget),
+    Auto(Auto),
+}
+
+impl Core {
+    fn budget(&self) -> &Budget {
+        match self {
+            Self::Budget(budget) => budget,
+            Self::Auto(auto) => auto.budget(),
+        }
+    }
+
+    fn policy(&mut self) -> &mut dyn Policy {
+        match self {
+            Self::Budget(budget) => budget,
+            Self::Auto(auto) => auto,
+        }
+    }
+
+    fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
+        match self {
+            Self::Budget(budget) => budget.reconfigure(config, now),
+            Self::Auto(auto) => auto.reconfigure(config, now),
+        }
+    }
+}
+
 /// A machine twice, and the commands that it knows of.
 struct Pair {
-    core: Budget,
-    state: Box<coalesce_budget_state>,
+    core: Core,
+    state: Box<coalesce_auto_state>, // or the beginning of it
     barriers: Option<Barriers>,
     now: u64,
     in_flight: Vec<u64>, // tickets
@@ -88,14 +121,29 @@ impl Barriers {
 }
 
 impl Pair {
-    fn new((params, config): (Params, coalesce_budget_config), are_strict: bool) -> Self {
-        let mut state = Box::new(coalesce_budget_state { opaque: [0; 14] });
-        let size = size_of::<coalesce_budget_state>();
+    fn new((params, config): (Params, coalesce_budget_config), are_strict: bool, is_regulated: bool) -> Self {
+        let mut state =
+            Box::new(coalesce_auto_state { budget: coalesce_budget_state { opaque: [0; 14] }, opaque: [0; 12] });
+        let auto = &raw mut *state;
         // SAFETY: all of it is ours.
-        assert_eq!(unsafe { coalesce_budget_init(&raw mut *state, size, &raw const config, null_mut()) }, COALESCE_OK);
-        let core = Budget::new(Config::new(params).unwrap());
+        let status = unsafe {
+            if is_regulated {
+                coalesce_auto_init(auto, size_of::<coalesce_auto_state>(), &raw const config, null_mut())
+            } else {
+                let size = size_of::<coalesce_budget_state>();
+                coalesce_budget_init(auto.cast(), size, &raw const config, null_mut())
+            }
+        };
+        assert_eq!(status, COALESCE_OK);
+        let config = Config::new(params).unwrap();
+        let core = if is_regulated { Core::Auto(Auto::new(config)) } else { Core::Budget(Budget::new(config)) };
         let barriers = are_strict.then(Barriers::new);
         Self { core, state, barriers, now: 0, in_flight: Vec::new(), unreaped: 0, seen: BTreeSet::new() }
+    }
+
+    /// The state, for the functions of a budget.
+    fn budget(&mut self) -> *mut coalesce_budget_state {
+        (&raw mut *self.state).cast()
     }
 
     /// Both decide the same; then the consumer sees the interrupt, most of the time.
@@ -106,7 +154,8 @@ impl Pair {
             Decision::Hold(reason) => (COALESCE_HOLD, reason as u32),
         };
         // SAFETY: the state is ours.
-        assert_eq!((status, unsafe { coalesce_budget_reason(&raw const *self.state) }), expected, "at {}", self.now);
+        let reason = unsafe { coalesce_budget_reason(&raw const self.state.budget) };
+        assert_eq!((status, reason), expected, "at {}", self.now);
         self.seen.insert(if core == Decision::DeliverUrgent { "urgent alone" } else { core.reason_name() });
         if core.is_deliver() && random.below(8) > 0 {
             self.unreaped = 0;
@@ -143,25 +192,36 @@ impl Pair {
             5 => (None, 3 + random.below(9) as u32),
             _ => (Some(Hint::Plain), COALESCE_HINT_PLAIN),
         };
-        let state = &raw mut *self.state;
+        let (auto, now) = (&raw mut *self.state, self.now);
+        let is_regulated = matches!(self.core, Core::Auto(_));
         let (event, status) = match &mut self.barriers {
             None => {
                 // SAFETY: the state is ours.
-                let status = unsafe { coalesce_budget_on_completion(state, self.now, number, cif, outstanding) };
+                let status = unsafe {
+                    if is_regulated {
+                        coalesce_auto_on_completion(auto, now, number, cif, outstanding)
+                    } else {
+                        coalesce_budget_on_completion(auto.cast(), now, number, cif, outstanding)
+                    }
+                };
                 (hint.map_or(Event::Error, Event::from), status)
             }
             Some(Barriers { tracker, window }) => {
                 let window = window.as_mut_ptr();
                 // SAFETY: both are ours.
                 let status = unsafe {
-                    coalesce_budget_on_completion_strict(state, window, self.now, ticket, number, cif, outstanding)
+                    if is_regulated {
+                        coalesce_auto_on_completion_strict(auto, window, now, ticket, number, cif, outstanding)
+                    } else {
+                        coalesce_budget_on_completion_strict(auto.cast(), window, now, ticket, number, cif, outstanding)
+                    }
                 };
                 let of_core = (ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(ticket));
                 let event = tracker.on_completion(of_core, hint.unwrap_or(Hint::Plain));
                 (if hint.is_some() { event } else { Event::Error }, status)
             }
         };
-        let core = self.core.on_completion(self.now, &Completion { cif, outstanding, ..Completion::of(event) });
+        let core = self.core.policy().on_completion(now, &Completion { cif, outstanding, ..Completion::of(event) });
         self.decided(core, status, random);
     }
 
@@ -174,9 +234,9 @@ impl Pair {
                 (tracker.cancel(ticket), window.as_mut_ptr())
             }
         };
-        let core = self.core.on_cancel(self.now, Mark { event, ..Mark::default() });
+        let core = self.core.policy().on_cancel(self.now, Mark { event, ..Mark::default() });
         // SAFETY: the state is ours, and the window.
-        let status = unsafe { coalesce_budget_on_cancel(&raw mut *self.state, window, self.now, ticket) };
+        let status = unsafe { coalesce_budget_on_cancel(self.budget(), window, self.now, ticket) };
         self.decided(core, status, random);
     }
 
@@ -186,40 +246,44 @@ impl Pair {
             1..10 => random.below(4_000),
             _ => random.below(20),
         };
-        let state = &raw mut *self.state;
-        let now = self.now;
+        let (auto, state, now) = (&raw mut *self.state, self.budget(), self.now);
+        let is_regulated = matches!(self.core, Core::Auto(_));
         // SAFETY: all of it is ours.
         unsafe {
             match random.below(100) {
                 0..45 => {
                     self.in_flight.push(self.barriers.as_mut().map_or(COALESCE_NO_TICKET, Barriers::on_submit));
                     let count = if random.below(20) == 0 { 3 } else { 1 };
-                    self.core.on_submits(now, count);
+                    self.core.policy().on_submit(now, &Submission { before: count - 1, ..Submission::default() });
                     self.told(coalesce_budget_on_submits(state, now, count));
                 }
                 45..90 => self.complete(random),
                 90..95 => {
-                    let core = self.core.on_deadline(now);
+                    let core = self.core.policy().on_deadline(now);
                     self.decided(core, coalesce_budget_on_deadline(state, now), random);
                 }
                 95 => {
                     self.unreaped = 0;
-                    self.core.on_consumed(now);
+                    self.core.policy().on_consumed(now);
                     self.told(coalesce_budget_on_consumed(state, now));
                 }
                 96 if random.below(2) == 0 => self.cancel(random),
                 96 => {
-                    let core = self.core.flush(now);
+                    let core = self.core.policy().flush(now);
                     self.decided(core, coalesce_budget_flush(state, now), random);
                 }
                 97 if random.below(20) == 0 => {
-                    self.core.reset_tracking();
-                    self.told(coalesce_budget_forget(state));
+                    self.core.policy().reset_tracking();
+                    self.told(if is_regulated { coalesce_auto_forget(auto) } else { coalesce_budget_forget(state) });
                 }
                 98 if random.below(4) == 0 => {
                     let (params, config) = parameters[random.below(parameters.len() as u64) as usize];
                     let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
-                    let status = coalesce_budget_reconfigure(state, &raw const config, now, &raw mut error);
+                    let status = if is_regulated {
+                        coalesce_auto_reconfigure(auto, &raw const config, now, &raw mut error)
+                    } else {
+                        coalesce_budget_reconfigure(state, &raw const config, now, &raw mut error)
+                    };
                     match self.core.reconfigure(Config::new(params).unwrap(), now) {
                         Ok(core) => self.decided(core, status, random),
                         Err(refused) => {
@@ -238,18 +302,18 @@ impl Pair {
 
     /// What can be asked.
     fn compare(&self) {
-        let state = &raw const *self.state;
+        let (state, core) = (&raw const self.state.budget, self.core.budget());
         let mut info = coalesce_budget_info::default();
         // SAFETY: all of it is ours.
         unsafe {
             assert_eq!(coalesce_budget_get_info(state, &raw mut info, size_of::<coalesce_budget_info>()), COALESCE_OK);
-            assert_eq!(coalesce_budget_deadline(state), self.core.deadline().unwrap_or(COALESCE_NEVER));
+            assert_eq!(coalesce_budget_deadline(state), core.deadline().unwrap_or(COALESCE_NEVER));
         }
-        let config = self.core.config();
-        let Spent { held: held_time, outstanding: outstanding_time, .. } = self.core.spent().unwrap();
+        let config = core.config();
+        let Spent { held: held_time, outstanding: outstanding_time, .. } = core.spent().unwrap();
         let expected = coalesce_budget_info {
-            held: self.core.held(),
-            is_storming: self.core.is_storming().into(),
+            held: core.held(),
+            is_storming: core.is_storming().into(),
             max_hold: config.max_hold(),
             learning: config.learning(),
             held_time,
@@ -260,11 +324,11 @@ impl Pair {
 
     /// Most deadlines are met; a few are late.
     fn wake_in_time(&mut self, random: &mut Random) {
-        if let Some(deadline) = self.core.deadline().filter(|_| random.below(3) == 0) {
+        if let Some(deadline) = self.core.budget().deadline().filter(|_| random.below(3) == 0) {
             self.now = self.now.max(deadline) + if random.below(10) == 0 { random.below(100) } else { 0 };
-            let core = self.core.on_deadline(self.now);
+            let core = self.core.policy().on_deadline(self.now);
             // SAFETY: the state is ours.
-            let status = unsafe { coalesce_budget_on_deadline(&raw mut *self.state, self.now) };
+            let status = unsafe { coalesce_budget_on_deadline(self.budget(), self.now) };
             self.decided(core, status, random);
             self.compare();
         }
@@ -275,15 +339,15 @@ impl Pair {
 fn c_decides_as_the_core_does() {
     let parameters = parameters();
     let mut seen = BTreeSet::new();
-    for seed in 0..60 {
+    for seed in 0..120 {
         let mut random = Random(seed);
-        let mut pair = Pair::new(parameters[seed as usize % parameters.len()], seed % 3 == 0);
+        let mut pair = Pair::new(parameters[seed as usize % parameters.len()], seed % 3 == 0, seed >= 60);
         for _ in 0..5_000 {
             pair.step(&parameters, &mut random);
         }
         seen.append(&mut pair.seen);
     }
-    let expected = "barrier, budget, cancelled, company, count, early, error, flush, low_cif, max_hold, nothing_held, reconfigured, \
-                    refused, silence, storm, urgent, urgent alone";
+    let expected = "barrier, budget, cancelled, company, count, early, error, flush, low_cif, max_hold, nothing_held, probe, \
+                    reconfigured, refused, silence, slowdown, storm, urgent, urgent alone";
     assert_eq!(Vec::from_iter(seen).join(", "), expected);
 }

@@ -1,5 +1,6 @@
 //! Invalid states and invalid configurations give an error, and never `COALESCE_HOLD`.
 
+use coalesce::auto::*;
 use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::*;
@@ -20,7 +21,7 @@ struct Memory([u8; 256]);
 /// Calls every function that decides with any memory as its state.
 fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
     let (vic, cint) = (memory.cast::<coalesce_vic_state>(), memory.cast::<coalesce_cint_state>());
-    let budget = memory.cast::<coalesce_budget_state>();
+    let (budget, auto) = (memory.cast::<coalesce_budget_state>(), memory.cast::<coalesce_auto_state>());
     // SAFETY: the memory is ours, and larger than a state; or null.
     unsafe {
         vec![
@@ -54,6 +55,12 @@ fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
             ("coalesce_budget_on_consumed", coalesce_budget_on_consumed(budget, 1)),
             ("coalesce_budget_reconfigure", coalesce_budget_reconfigure(budget, null(), 1, null_mut())),
             ("coalesce_budget_forget", coalesce_budget_forget(budget)),
+            ("coalesce_auto_on_completion", coalesce_auto_on_completion(auto, 1, COALESCE_HINT_PLAIN, 100, 100)),
+            ("coalesce_auto_on_completion_strict", {
+                coalesce_auto_on_completion_strict(auto, null_mut(), 1, COALESCE_NO_TICKET, 0, 100, 100)
+            }),
+            ("coalesce_auto_reconfigure", coalesce_auto_reconfigure(auto, null(), 1, null_mut())),
+            ("coalesce_auto_forget", coalesce_auto_forget(auto)),
             ("coalesce_window_reset", coalesce_window_reset(memory.cast())),
             ("coalesce_reaper_reap", coalesce_reaper_reap(memory.cast(), null(), None, null_mut(), null_mut())),
         ]
@@ -128,6 +135,33 @@ fn a_state_of_another_machine_gives_an_error() {
             "an unknown hint delivers"
         );
         assert_eq!(coalesce_budget_reason(state.cast()), COALESCE_REASON_ERROR);
+        assert_eq!(coalesce_auto_on_completion(state.cast(), 1, COALESCE_HINT_PLAIN, 100, 100), COALESCE_E_STATE);
+    }
+}
+
+/// A regulator that does not see a completion would not take back a licence.
+#[test]
+fn a_budget_that_has_a_regulator_is_refused_where_the_regulator_must_see_the_call() {
+    let mut memory = Memory([0; 256]);
+    let auto = memory.0.as_mut_ptr().cast::<coalesce_auto_state>();
+    let budget = auto.cast::<coalesce_budget_state>();
+    // SAFETY: all of it is ours, and the configuration is large enough.
+    unsafe {
+        let mut config = std::mem::zeroed::<coalesce_budget_config>();
+        coalesce_budget_config_default(&raw mut config, size_of::<coalesce_budget_config>(), 1_000_000_000);
+        let status = coalesce_auto_init(auto, size_of::<coalesce_auto_state>(), &raw const config, null_mut());
+        assert_eq!(status, COALESCE_OK);
+        let refused = [
+            coalesce_budget_on_completion(budget, 1, COALESCE_HINT_PLAIN, 100, 100),
+            coalesce_budget_on_completion_strict(budget, null_mut(), 1, COALESCE_NO_TICKET, 0, 100, 100),
+            coalesce_budget_reconfigure(budget, &raw const config, 1, null_mut()),
+            coalesce_budget_forget(budget),
+        ];
+        assert_eq!(refused, [COALESCE_E_STATE; 4]);
+        assert_eq!(coalesce_auto_on_completion(auto, 1, 77, 100, 100), COALESCE_DELIVER, "an unknown hint delivers");
+        assert_eq!(coalesce_budget_reason(budget), COALESCE_REASON_ERROR);
+        assert_eq!(coalesce_budget_on_submits(budget, 2, 8), COALESCE_OK);
+        assert_eq!(coalesce_budget_flush(budget, 3), COALESCE_HOLD, "nothing is held");
     }
 }
 

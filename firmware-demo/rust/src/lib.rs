@@ -1,6 +1,6 @@
 #![no_std]
 #![cfg_attr(
-    any(feature = "only-budget", feature = "only-cint", feature = "only-vic"),
+    any(feature = "only-auto", feature = "only-budget", feature = "only-cint", feature = "only-vic"),
     allow(dead_code, reason = "only other policies need some code")
 )]
 //! Firmware of a small NVMe-like controller. It shows where interrupt coalescing belongs in a device.
@@ -18,10 +18,13 @@ mod decision;
 mod features;
 mod host;
 mod owned;
-#[cfg_attr(any(feature = "only-budget", feature = "only-cint", feature = "only-vic"), path = "policy/only.rs")]
+#[cfg_attr(
+    any(feature = "only-auto", feature = "only-budget", feature = "only-cint", feature = "only-vic"),
+    path = "policy/only.rs"
+)]
 mod policy;
 mod queue;
-#[cfg(not(any(feature = "only-budget", feature = "only-cint", feature = "only-vic")))]
+#[cfg(not(any(feature = "only-auto", feature = "only-budget", feature = "only-cint", feature = "only-vic")))]
 mod replay;
 mod vector;
 

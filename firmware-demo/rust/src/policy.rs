@@ -2,7 +2,7 @@
 
 use crate::aggregation::Aggregation;
 use crate::board::TICK_HZ;
-use budget_core::Budget;
+use budget_core::{Auto, Budget};
 use cint_core::{Cint, StormParams, Strict};
 use coalesce_decision::{Policy, forward};
 use vic_core::Vic;
@@ -20,13 +20,15 @@ enum Choice {
     Strict = 3,
     /// A latency budget.
     Budget = 4,
+    /// A latency budget with its regulator.
+    Auto = 5,
 }
 
 impl TryFrom<u32> for Choice {
     type Error = ();
 
     fn try_from(number: u32) -> Result<Self, ()> {
-        let all = [Self::Nvme, Self::Vic, Self::Cint, Self::Strict, Self::Budget];
+        let all = [Self::Nvme, Self::Vic, Self::Cint, Self::Strict, Self::Budget, Self::Auto];
         all.into_iter().find(|&choice| choice as u32 == number).ok_or(())
     }
 }
@@ -37,6 +39,7 @@ enum Machine {
     Vic(Vic),
     Cint(Cint),
     Budget(Budget),
+    Auto(Auto),
     Strict(Strict<Cint, 1, 4>), // 256 commands from the oldest in flight to the newest
 }
 
@@ -64,6 +67,7 @@ impl Machine {
             Choice::Cint => Self::Cint(cint),
             Choice::Strict => Self::Strict(Strict::new(cint)),
             Choice::Budget => Self::Budget(Budget::new(budget)),
+            Choice::Auto => Self::Auto(Auto::new(budget)),
         })
     }
 }
@@ -99,6 +103,7 @@ macro_rules! selected {
             Selected { machine: Machine::Vic($policy), .. } => $call,
             Selected { machine: Machine::Cint($policy), .. } => $call,
             Selected { machine: Machine::Budget($policy), .. } => $call,
+            Selected { machine: Machine::Auto($policy), .. } => $call,
             Selected { machine: Machine::Strict($policy), .. } => $call,
         }
     };

@@ -21,6 +21,7 @@ static coalesce_cint_config a_cint_config;
 static coalesce_cint_state a_cint;
 static coalesce_budget_config a_budget_config;
 static coalesce_budget_state a_budget;
+static coalesce_auto_state an_auto;
 static uint64_t a_window[COALESCE_WINDOW_WORDS(64)];
 static coalesce_reaper_entry a_queue[2];
 
@@ -30,17 +31,28 @@ static bool take_all(void *context, const coalesce_reaper_entry *entry)
     return true;
 }
 
-// Calls every function that takes a state, with any memory as the state.
-typedef enum { VIC, CINT, BUDGET, GATE, WINDOW, REAPER, KINDS } kind;
+// Calls every function that takes a state, with any memory as the state. EITHER: functions that take a budget or an auto.
+typedef enum { VIC, CINT, BUDGET, AUTO, GATE, WINDOW, REAPER, KINDS, EITHER = KINDS, GROUPS } kind;
 static const size_t sizes[KINDS] = {sizeof(coalesce_vic_state),
                                     sizeof(coalesce_cint_state),
                                     sizeof(coalesce_budget_state),
+                                    sizeof(coalesce_auto_state),
                                     sizeof(coalesce_ipi_gate),
                                     sizeof a_window,
                                     COALESCE_REAPER_WORDS(64) * sizeof(uint64_t)};
 // What they write besides: an info or a number.
-static const size_t answers[KINDS] = {sizeof(coalesce_vic_info), sizeof(coalesce_cint_info), sizeof(coalesce_budget_info),
-                                      sizeof(uint64_t),          sizeof(uint64_t),           sizeof(uint32_t)};
+static const size_t answers[KINDS] = {sizeof(coalesce_vic_info),
+                                      sizeof(coalesce_cint_info),
+                                      sizeof(coalesce_budget_info),
+                                      sizeof(coalesce_budget_info),
+                                      sizeof(uint64_t),
+                                      sizeof(uint64_t),
+                                      sizeof(uint32_t)};
+
+static bool takes(int functions, kind state)
+{
+    return functions == (int)state || (functions == EITHER && (state == BUDGET || state == AUTO));
+}
 
 // What a call answers, if its arguments are valid.
 #define DONE(status) ((status) == COALESCE_OK)
@@ -66,24 +78,30 @@ static const size_t answers[KINDS] = {sizeof(coalesce_vic_info), sizeof(coalesce
     X(CINT, coalesce_cint_state, DECISION, coalesce_cint_flush(state, 1))                                                      \
     X(CINT, coalesce_cint_state, DECISION, coalesce_cint_reconfigure(state, &a_cint_config, 1, NULL))                          \
     X(CINT, coalesce_cint_state, DONE, coalesce_cint_get_info(state, (coalesce_cint_info *)out, sizeof(coalesce_cint_info)))   \
-    X(BUDGET, coalesce_budget_state, DONE, coalesce_budget_on_submits(state, 1, 100))                                          \
+    X(EITHER, coalesce_budget_state, DONE, coalesce_budget_on_submits(state, 1, 100))                                          \
     X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_on_completion(state, 1, COALESCE_HINT_PLAIN, 100, 100))         \
     X(BUDGET, coalesce_budget_state, DECISION,                                                                                 \
       coalesce_budget_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100, 100))                               \
-    X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))              \
-    X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_on_deadline(state, 1))                                          \
-    X(BUDGET, coalesce_budget_state, DONE, coalesce_budget_on_consumed(state, 1))                                              \
-    X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_flush(state, 1))                                                \
+    X(EITHER, coalesce_budget_state, DECISION, coalesce_budget_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))              \
+    X(EITHER, coalesce_budget_state, DECISION, coalesce_budget_on_deadline(state, 1))                                          \
+    X(EITHER, coalesce_budget_state, DONE, coalesce_budget_on_consumed(state, 1))                                              \
+    X(EITHER, coalesce_budget_state, DECISION, coalesce_budget_flush(state, 1))                                                \
     X(BUDGET, coalesce_budget_state, DONE, coalesce_budget_forget(state))                                                      \
     X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_reconfigure(state, &a_budget_config, 1, NULL))                  \
-    X(BUDGET, coalesce_budget_state, DONE,                                                                                     \
+    X(EITHER, coalesce_budget_state, DONE,                                                                                     \
       coalesce_budget_get_info(state, (coalesce_budget_info *)out, sizeof(coalesce_budget_info)))                              \
+    X(AUTO, coalesce_auto_state, DECISION, coalesce_auto_on_completion(state, 1, COALESCE_HINT_PLAIN, 100, 100))               \
+    X(AUTO, coalesce_auto_state, DECISION,                                                                                     \
+      coalesce_auto_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100, 100))                                 \
+    X(AUTO, coalesce_auto_state, DONE, coalesce_auto_forget(state))                                                            \
+    X(AUTO, coalesce_auto_state, DECISION, coalesce_auto_reconfigure(state, &a_budget_config, 1, NULL))                        \
     X(GATE, coalesce_ipi_gate, DONE, coalesce_ipi_gate_delivered(state, 1))                                                    \
     X(GATE, coalesce_ipi_gate, DECISION, coalesce_ipi_gate_should_send(state, 1, (uint64_t *)out))                             \
     X(WINDOW, uint64_t, DONE, coalesce_window_reset(state))                                                                    \
     X(WINDOW, uint64_t, DECISION, coalesce_cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100))          \
     X(WINDOW, uint64_t, DECISION, coalesce_cint_on_cancel(&a_cint, state, 1, 0))                                               \
     X(WINDOW, uint64_t, DECISION, coalesce_budget_on_completion_strict(&a_budget, state, 1, 0, COALESCE_HINT_PLAIN, 100, 100)) \
+    X(WINDOW, uint64_t, DECISION, coalesce_auto_on_completion_strict(&an_auto, state, 1, 0, COALESCE_HINT_PLAIN, 100, 100))    \
     X(WINDOW, uint64_t, DECISION, coalesce_budget_on_cancel(&a_budget, state, 1, 0))                                           \
     X(REAPER, uint64_t, DONE, coalesce_reaper_reap(state, a_queue, take_all, NULL, (uint32_t *)out))
 
@@ -95,7 +113,7 @@ static const size_t answers[KINDS] = {sizeof(coalesce_vic_info), sizeof(coalesce
         CHECK(out[0] == 0x5555 && out[1] == 0x5555); \
     }
 
-static void refused(kind which, void *memory, coalesce_status expected)
+static void group_refused(int which, void *memory, coalesce_status expected)
 {
     uint64_t out[4] = {0x5555, 0x5555, 0, 0};
     CHECK(expected != COALESCE_HOLD && expected != COALESCE_DELIVER && expected != COALESCE_DELIVER_URGENT);
@@ -106,11 +124,19 @@ static void refused(kind which, void *memory, coalesce_status expected)
     if (which == CINT)
         CHECK(coalesce_cint_deadline((coalesce_cint_state *)memory) == COALESCE_NEVER &&
               coalesce_cint_reason((coalesce_cint_state *)memory) == COALESCE_REASON_NONE);
-    if (which == BUDGET)
+    if (which == EITHER)
         CHECK(coalesce_budget_deadline((coalesce_budget_state *)memory) == COALESCE_NEVER &&
               coalesce_budget_reason((coalesce_budget_state *)memory) == COALESCE_REASON_NONE);
     if (which == WINDOW)
         CHECK(coalesce_window_on_submit((uint64_t *)memory) == COALESCE_NO_TICKET);
+}
+
+// Every function that takes such a state refuses this memory.
+static void refused(kind which, void *memory, coalesce_status expected)
+{
+    for (int functions = VIC; functions < GROUPS; functions++)
+        if (takes(functions, which))
+            group_refused(functions, memory, expected);
 }
 
 static coalesce_status init(kind which, void *memory, size_t size)
@@ -122,6 +148,8 @@ static coalesce_status init(kind which, void *memory, size_t size)
         return coalesce_cint_init((coalesce_cint_state *)memory, size, &a_cint_config, NULL);
     case BUDGET:
         return coalesce_budget_init((coalesce_budget_state *)memory, size, &a_budget_config, NULL);
+    case AUTO:
+        return coalesce_auto_init((coalesce_auto_state *)memory, size, &a_budget_config, NULL);
     case GATE:
         return coalesce_ipi_gate_init((coalesce_ipi_gate *)memory, size, COALESCE_IPI_GATE_PAPER_NS, 1000000000, NULL);
     case WINDOW:
@@ -137,7 +165,7 @@ static void what_is_no_state(kind which)
     size_t size = sizes[which];
     refused(which, NULL, COALESCE_E_NULL);
     CHECK(init(which, NULL, size) == COALESCE_E_NULL);
-    const int patterns[] = {0, 0x01, 0x55, ' ', 'B', 'C', 'V', 0xff};
+    const int patterns[] = {0, 0x01, 0x55, ' ', 'A', 'B', 'C', 'V', 0xff};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         char *memory = (char *)malloc(size + 8), *copy = (char *)malloc(size + 8);
         memset(memory, patterns[i], size + 8);
@@ -162,9 +190,9 @@ static void what_is_another_state(kind made)
 {
     unsigned char *memory = (unsigned char *)calloc(1, 4096);
     CHECK(init(made, memory, sizes[made]) == COALESCE_OK);
-    for (int other = VIC; other < KINDS; other++)
-        if (other != (int)made)
-            refused((kind)other, memory, COALESCE_E_STATE);
+    for (int functions = VIC; functions < GROUPS; functions++)
+        if (!takes(functions, made))
+            group_refused(functions, memory, COALESCE_E_STATE);
     for (int byte = 0; byte < 4; byte++)
         for (int bit = 0; bit < 8; bit++) {
             memory[byte] ^= (unsigned char)(1 << bit);
@@ -175,7 +203,7 @@ static void what_is_another_state(kind made)
 }
 
 #define ALL_RUN(of, type, answer, call)  \
-    if (which == of) {                   \
+    if (takes(of, which)) {              \
         type *state = (type *)memory;    \
         about = #call;                   \
         coalesce_status status = (call); \
@@ -373,12 +401,22 @@ static void parameters_of_budget(void)
     REFUSED(coalesce_budget_reconfigure(&state, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u,
             1000000000u);
     CHECK(coalesce_budget_reconfigure(&state, NULL, 1, NULL) == COALESCE_E_NULL);
+    c = sound;
+    coalesce_auto_state regulated;
+#define AUTO_INIT coalesce_auto_init(&regulated, sizeof regulated, &c, &error)
+    BOUNDS(AUTO_INIT, c.thr, COALESCE_FIELD_THR, 1u, 65535u);
+    c = sound;
+    CHECK(AUTO_INIT == COALESCE_OK);
+    REFUSED(coalesce_auto_reconfigure(&regulated, &c, 1, &error), c.tick_hz, COALESCE_FIELD_TICK_HZ, 1000u, 1000000000u,
+            1000000000u);
     for (c.struct_size = 0; c.struct_size < 2 * sizeof c; c.struct_size++)
         if (c.struct_size != sizeof c) {
             coalesce_budget_config *exact = (coalesce_budget_config *)malloc(c.struct_size > 4 ? c.struct_size : 4);
             memcpy(exact, &c.struct_size, 4);
             CHECK(coalesce_budget_init(&state, sizeof state, exact, NULL) == COALESCE_E_SIZE);
             CHECK(coalesce_budget_reconfigure(&state, exact, 1, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_auto_init(&regulated, sizeof regulated, exact, NULL) == COALESCE_E_SIZE);
+            CHECK(coalesce_auto_reconfigure(&regulated, exact, 1, NULL) == COALESCE_E_SIZE);
             free(exact);
         }
     CHECK(coalesce_budget_reason(&state) == COALESCE_REASON_BARRIER);
@@ -451,6 +489,8 @@ static void arguments_beside_the_state(void)
         CHECK(coalesce_cint_reason(&a_cint) == COALESCE_REASON_ERROR);
         CHECK(coalesce_budget_on_completion(&a_budget, 1, hint, 100, 100) == COALESCE_DELIVER);
         CHECK(coalesce_budget_reason(&a_budget) == COALESCE_REASON_ERROR);
+        CHECK(coalesce_auto_on_completion(&an_auto, 1, hint, 100, 100) == COALESCE_DELIVER);
+        CHECK(coalesce_budget_reason(&an_auto.budget) == COALESCE_REASON_ERROR);
         CHECK(coalesce_cint_on_completion_strict(&a_cint, a_window, 1, COALESCE_NO_TICKET, hint, 100) == COALESCE_DELIVER);
         CHECK(coalesce_cint_on_completion_strict(&a_cint, a_window, 1, hint, COALESCE_HINT_PLAIN, 100) == COALESCE_DELIVER);
         CHECK(coalesce_budget_on_completion_strict(&a_budget, a_window, 1, hint, COALESCE_HINT_PLAIN, 100, 100) ==
@@ -698,9 +738,11 @@ static void states_are_whole(void)
     coalesce_vic_state vic;
     coalesce_cint_state cint;
     coalesce_budget_state budget;
+    coalesce_auto_state regulated;
     CHECK(coalesce_vic_init(&vic, sizeof vic, &a_vic_config, NULL) == COALESCE_OK);
     CHECK(coalesce_cint_init(&cint, sizeof cint, &a_cint_config, NULL) == COALESCE_OK);
     CHECK(coalesce_budget_init(&budget, sizeof budget, &a_budget_config, NULL) == COALESCE_OK);
+    CHECK(coalesce_auto_init(&regulated, sizeof regulated, &a_budget_config, NULL) == COALESCE_OK);
     for (uint64_t now = 0; now < 100; now++) {
         CHECK(fwrite(&vic, sizeof vic, 1, nowhere) == 1 && fwrite(&cint, sizeof cint, 1, nowhere) == 1);
         CHECK(fwrite(&budget, sizeof budget, 1, nowhere) == 1);
@@ -708,6 +750,8 @@ static void states_are_whole(void)
               coalesce_cint_on_completion(&cint, now, (uint32_t)now % 4, 100) >= 0);
         CHECK(coalesce_budget_on_submits(&budget, now, 100) == COALESCE_OK);
         CHECK(coalesce_budget_on_completion(&budget, now, (uint32_t)now % 4, 100, 100) >= 0);
+        CHECK(fwrite(&regulated, sizeof regulated, 1, nowhere) == 1);
+        CHECK(coalesce_auto_on_completion(&regulated, now, (uint32_t)now % 4, 100, 100) >= 0);
     }
     fclose(nowhere);
 }
@@ -719,6 +763,7 @@ int main(void)
     coalesce_budget_config_default(&a_budget_config, sizeof a_budget_config, 1000000000);
     CHECK(coalesce_cint_init(&a_cint, sizeof a_cint, &a_cint_config, NULL) == COALESCE_OK);
     CHECK(coalesce_budget_init(&a_budget, sizeof a_budget, &a_budget_config, NULL) == COALESCE_OK);
+    CHECK(coalesce_auto_init(&an_auto, sizeof an_auto, &a_budget_config, NULL) == COALESCE_OK);
     CHECK(coalesce_window_init(a_window, sizeof a_window, 64, NULL) == COALESCE_OK);
     for (int which = VIC; which < KINDS; which++) {
         what_is_a_state((kind)which);

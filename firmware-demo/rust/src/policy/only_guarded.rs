@@ -1,5 +1,6 @@
-//! cint or a latency budget, for the clock of mps2-an386: with its storm guard, or without.
+//! cint, a latency budget or auto, for the clock of mps2-an386: with its storm guard, or without.
 
+#[cfg_attr(feature = "only-auto", path = "only_auto.rs")]
 #[cfg_attr(feature = "only-budget", path = "only_budget.rs")]
 #[cfg_attr(feature = "only-cint", path = "only_cint.rs")]
 mod hinted;
