@@ -35,50 +35,113 @@ fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().expect("a number")
 }
 
-fn configurations(header: &Value) -> &[Value] {
-    header["configurations"].as_array().expect("a list")
+/// A machine in C as a policy of the test kit: the names of its types and functions, the calls that have the time alone, and
+/// what else is its own.
+macro_rules! machine {
+    (
+        $machine:ident, $config_of:ident $(, $windows:ident)?;
+        $state:ident[$words:literal], $config:ident, $info:ident,
+        $init:ident, $reconfigure:ident, $reason:ident, $deadline:ident, $on_consumed:ident, $get_info:ident;
+        $($call:ident => $function:ident),+; $($own:item)+
+    ) => {
+        #[derive(Debug)]
+        struct $machine {
+            state: Box<$state>,
+            configs: Vec<$config>,
+            $($windows: Vec<Vec<u64>>,)? // of each group; none: Barriers are relaxed
+        }
+
+        impl $machine {
+            fn new(header: &Value) -> Self {
+                let configurations = header["configurations"].as_array().expect("a list");
+                let configs: Vec<_> = configurations.iter().map($config_of).collect();
+                let mut state = Box::new($state { opaque: [0; $words] });
+                // SAFETY: all of it is ours.
+                let status = unsafe { $init(&raw mut *state, size_of::<$state>(), &raw const configs[0], null_mut()) };
+                assert_eq!(status, COALESCE_OK);
+                $(let $windows = (0..header["groups"].as_u64().unwrap_or(0)).map(|_| window(header)).collect();)?
+                Self { state, configs, $($windows)? }
+            }
+
+            fn decide(&mut self, call: impl FnOnce(*mut $state) -> coalesce_status) -> Decision {
+                let status = call(&raw mut *self.state);
+                // SAFETY: the state is ours.
+                decision(status, unsafe { $reason(&raw const *self.state) })
+            }
+        }
+
+        impl Policy for $machine {
+            $(fn $call(&mut self, now: u64) -> Decision {
+                // SAFETY: the state is ours.
+                self.decide(|state| unsafe { $function(state, now) })
+            })+
+
+            fn deadline(&self) -> Option<u64> {
+                // SAFETY: the state is ours.
+                instant(unsafe { $deadline(&raw const *self.state) })
+            }
+
+            fn on_consumed(&mut self, now: u64) {
+                // SAFETY: the state is ours.
+                assert_eq!(unsafe { $on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
+            }
+
+            fn held(&self) -> u32 {
+                let mut info = $info::default();
+                // SAFETY: all of it is ours.
+                let status = unsafe { $get_info(&raw const *self.state, &raw mut info, size_of::<$info>()) };
+                assert_eq!(status, COALESCE_OK);
+                info.held
+            }
+
+            $($own)+
+        }
+
+        impl Tested for $machine {
+            fn promises(&self) -> Promises {
+                Promises::default()
+            }
+
+            fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
+                let config = *self.configs.get(usize::from(choice))?;
+                let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
+                // SAFETY: all of it is ours.
+                let status = unsafe { $reconfigure(&raw mut *self.state, &raw const config, now, &raw mut error) };
+                if status == COALESCE_E_CONFIG {
+                    assert_eq!(error.field, COALESCE_FIELD_TICK_HZ);
+                    return None;
+                }
+                Some(self.decide(|_| status))
+            }
+        }
+    };
 }
 
-#[derive(Debug)]
-struct VicMachine {
-    state: Box<coalesce_vic_state>,
-    configs: Vec<coalesce_vic_config>,
-}
-
-impl VicMachine {
-    fn new(header: &Value) -> Self {
-        let configs: Vec<_> = configurations(header)
-            .iter()
-            .map(|value| coalesce_vic_config {
-                struct_size: size_of::<coalesce_vic_config>() as u32,
-                cif_threshold: number(value, "cif_threshold") as u32,
-                tick_hz: number(value, "tick_hz"),
-                epoch_ns: number(value, "epoch_ns"),
-                max_hold_ns: value["max_hold_ns"].as_u64().unwrap_or(COALESCE_NEVER),
-                margin_ns: number(value, "margin_ns"),
-                iops_threshold: number(value, "iops_threshold") as u32,
-                max_skip: number(value, "max_skip") as u32,
-                live_clamp: value["live_clamp"].as_bool().expect("a switch").into(),
-                reserved: 0,
-            })
-            .collect();
-        let mut state = Box::new(coalesce_vic_state { opaque: [0; 13] });
-        // SAFETY: all of it is ours.
-        let status = unsafe {
-            coalesce_vic_init(&raw mut *state, size_of::<coalesce_vic_state>(), &raw const configs[0], null_mut())
-        };
-        assert_eq!(status, COALESCE_OK);
-        Self { state, configs }
+fn vic_config(value: &Value) -> coalesce_vic_config {
+    coalesce_vic_config {
+        struct_size: size_of::<coalesce_vic_config>() as u32,
+        tick_hz: number(value, "tick_hz"),
+        cif_threshold: number(value, "cif_threshold") as u32,
+        epoch_ns: number(value, "epoch_ns"),
+        max_hold_ns: value["max_hold_ns"].as_u64().unwrap_or(COALESCE_NEVER),
+        margin_ns: number(value, "margin_ns"),
+        iops_threshold: number(value, "iops_threshold") as u32,
+        max_skip: number(value, "max_skip") as u32,
+        live_clamp: value["live_clamp"].as_bool().expect("a switch").into(),
+        reserved: 0,
     }
-
-    fn decide(&mut self, call: impl FnOnce(*mut coalesce_vic_state) -> coalesce_status) -> Decision {
-        let status = call(&raw mut *self.state);
-        // SAFETY: the state is ours.
-        decision(status, unsafe { coalesce_vic_reason(&raw const *self.state) })
-    }
 }
 
-impl Policy for VicMachine {
+machine! {
+    VicMachine, vic_config;
+    coalesce_vic_state[13], coalesce_vic_config, coalesce_vic_info,
+    coalesce_vic_init, coalesce_vic_reconfigure, coalesce_vic_reason, coalesce_vic_deadline, coalesce_vic_on_consumed,
+    coalesce_vic_get_info;
+    on_deadline => coalesce_vic_on_deadline,
+    flush => coalesce_vic_flush,
+    on_schedule => coalesce_vic_on_schedule,
+    on_deschedule => coalesce_vic_on_deschedule;
+
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         self.decide(|state| match completion.slice_end {
             // SAFETY: the state is ours.
@@ -87,108 +150,71 @@ impl Policy for VicMachine {
             None => unsafe { coalesce_vic_on_completion(state, now, completion.cif) },
         })
     }
+}
 
-    fn deadline(&self) -> Option<u64> {
-        // SAFETY: the state is ours.
-        instant(unsafe { coalesce_vic_deadline(&raw const *self.state) })
-    }
-
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_vic_on_deadline(state, now) })
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_vic_flush(state, now) })
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        // SAFETY: the state is ours.
-        assert_eq!(unsafe { coalesce_vic_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
-    }
-
-    fn on_schedule(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_vic_on_schedule(state, now) })
-    }
-
-    fn on_deschedule(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_vic_on_deschedule(state, now) })
-    }
-
-    fn held(&self) -> u32 {
-        let mut info = coalesce_vic_info::default();
-        // SAFETY: all of it is ours.
-        let status =
-            unsafe { coalesce_vic_get_info(&raw const *self.state, &raw mut info, size_of::<coalesce_vic_info>()) };
-        assert_eq!(status, COALESCE_OK);
-        info.held
+fn cint_config(value: &Value) -> coalesce_cint_config {
+    coalesce_cint_config {
+        struct_size: size_of::<coalesce_cint_config>() as u32,
+        tick_hz: number(value, "tick_hz"),
+        thr: number(value, "thr") as u32,
+        delta_ns: number(value, "delta_ns"),
+        max_hold_ns: value["max_hold_ns"].as_u64().unwrap_or(COALESCE_NEVER),
+        storm_max_rate: value["storm_max_rate"].as_u64().unwrap_or(0),
+        storm_shift: value["storm_shift"].as_u64().unwrap_or(7) as u32,
+        in_flight: value["in_flight"].as_u64().unwrap_or(0) as u32,
+        ooo: value["ooo"].as_bool().expect("a switch").into(),
+        reserved: 0,
     }
 }
 
-impl Tested for VicMachine {
-    fn promises(&self) -> Promises {
-        Promises::default()
-    }
+machine! {
+    CintMachine, cint_config, windows;
+    coalesce_cint_state[11], coalesce_cint_config, coalesce_cint_info,
+    coalesce_cint_init, coalesce_cint_reconfigure, coalesce_cint_reason, coalesce_cint_deadline, coalesce_cint_on_consumed,
+    coalesce_cint_get_info;
+    on_deadline => coalesce_cint_on_deadline,
+    flush => coalesce_cint_flush,
+    on_batch_end => coalesce_cint_on_batch_end;
 
-    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
-        let config = *self.configs.get(usize::from(choice))?;
-        let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
-        // SAFETY: all of it is ours.
-        let status = unsafe { coalesce_vic_reconfigure(&raw mut *self.state, &raw const config, now, &raw mut error) };
-        if status == COALESCE_E_CONFIG {
-            assert_eq!(error.field, COALESCE_FIELD_TICK_HZ);
-            return None;
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let hint = hint(completion);
+        if self.windows.is_empty() {
+            // SAFETY: the state is ours.
+            return self.decide(|state| unsafe { coalesce_cint_on_completion(state, now, hint, completion.cif) });
         }
-        Some(self.decide(|_| status))
+        let (window, ticket) = self.window(completion.mark.ticket);
+        // SAFETY: state and window are ours.
+        self.decide_strict(|state| unsafe {
+            coalesce_cint_on_completion_strict(state, window, now, ticket, hint, completion.cif)
+        })
     }
-}
 
-#[derive(Debug)]
-struct CintMachine {
-    state: Box<coalesce_cint_state>,
-    configs: Vec<coalesce_cint_config>,
-    windows: Vec<Vec<u64>>, // of each group; none: Barriers are relaxed
+    fn on_submit(&mut self, _: u64, &Submission { group, .. }: &Submission) -> Mark {
+        let window = self.windows.get_mut(usize::from(group)).map_or(null_mut(), |window| window.as_mut_ptr());
+        // SAFETY: the window is ours.
+        let ticket = unsafe { coalesce_window_on_submit(window) };
+        let ticket = (ticket != COALESCE_NO_TICKET).then_some(u64::from(group) << GROUP_SHIFT | ticket);
+        Mark { ticket: ticket.map(Ticket::from_number), ..Mark::default() }
+    }
+
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
+        let (window, ticket) = self.window(mark.ticket.filter(|_| !self.windows.is_empty()));
+        // SAFETY: state and window are ours.
+        self.decide_strict(|state| unsafe { coalesce_cint_on_cancel(state, window, now, ticket) })
+    }
+
+    fn reset_tracking(&mut self) {
+        for window in &mut self.windows {
+            // SAFETY: the window is ours.
+            assert_eq!(unsafe { coalesce_window_reset(window.as_mut_ptr()) }, COALESCE_OK);
+        }
+    }
 }
 
 /// The position of the group in a traced ticket.
 const GROUP_SHIFT: u32 = 56;
 
 impl CintMachine {
-    fn new(header: &Value) -> Self {
-        let configs: Vec<_> = configurations(header)
-            .iter()
-            .map(|value| coalesce_cint_config {
-                struct_size: size_of::<coalesce_cint_config>() as u32,
-                thr: number(value, "thr") as u32,
-                tick_hz: number(value, "tick_hz"),
-                delta_ns: number(value, "delta_ns"),
-                max_hold_ns: value["max_hold_ns"].as_u64().unwrap_or(COALESCE_NEVER),
-                storm_max_rate: value["storm_max_rate"].as_u64().unwrap_or(0),
-                storm_shift: value["storm_shift"].as_u64().unwrap_or(7) as u32,
-                in_flight: value["in_flight"].as_u64().unwrap_or(0) as u32,
-                ooo: value["ooo"].as_bool().expect("a switch").into(),
-                reserved: 0,
-            })
-            .collect();
-        let mut state = Box::new(coalesce_cint_state { opaque: [0; 11] });
-        // SAFETY: all of it is ours.
-        let status = unsafe {
-            coalesce_cint_init(&raw mut *state, size_of::<coalesce_cint_state>(), &raw const configs[0], null_mut())
-        };
-        assert_eq!(status, COALESCE_OK);
-        let windows = (0..header["groups"].as_u64().unwrap_or(0)).map(|_| window(header)).collect();
-        Self { state, configs, windows }
-    }
-
-    fn decide(&mut self, call: impl FnOnce(*mut coalesce_cint_state) -> coalesce_status) -> Decision {
-        let status = call(&raw mut *self.state);
-        // SAFETY: the state is ours.
-        decision(status, unsafe { coalesce_cint_reason(&raw const *self.state) })
-    }
-
     /// The window and the ticket in it; null: the ticket's group has none.
     fn window(&mut self, ticket: Option<Ticket>) -> (*mut u64, u64) {
         let Some(ticket) = ticket.map(Ticket::to_number) else { return (null_mut(), COALESCE_NO_TICKET) };
@@ -224,127 +250,28 @@ fn window(header: &Value) -> Vec<u64> {
     window
 }
 
-impl Policy for CintMachine {
-    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        let hint = hint(completion);
-        if self.windows.is_empty() {
-            // SAFETY: the state is ours.
-            return self.decide(|state| unsafe { coalesce_cint_on_completion(state, now, hint, completion.cif) });
-        }
-        let (window, ticket) = self.window(completion.mark.ticket);
-        // SAFETY: state and window are ours.
-        self.decide_strict(|state| unsafe {
-            coalesce_cint_on_completion_strict(state, window, now, ticket, hint, completion.cif)
-        })
-    }
-
-    fn on_submit(&mut self, _: u64, &Submission { group, .. }: &Submission) -> Mark {
-        let window = self.windows.get_mut(usize::from(group)).map_or(null_mut(), |window| window.as_mut_ptr());
-        // SAFETY: the window is ours.
-        let ticket = unsafe { coalesce_window_on_submit(window) };
-        let ticket = (ticket != COALESCE_NO_TICKET).then_some(u64::from(group) << GROUP_SHIFT | ticket);
-        Mark { ticket: ticket.map(Ticket::from_number), ..Mark::default() }
-    }
-
-    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
-        let (window, ticket) = self.window(mark.ticket.filter(|_| !self.windows.is_empty()));
-        // SAFETY: state and window are ours.
-        self.decide_strict(|state| unsafe { coalesce_cint_on_cancel(state, window, now, ticket) })
-    }
-
-    fn reset_tracking(&mut self) {
-        for window in &mut self.windows {
-            // SAFETY: the window is ours.
-            assert_eq!(unsafe { coalesce_window_reset(window.as_mut_ptr()) }, COALESCE_OK);
-        }
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        // SAFETY: the state is ours.
-        instant(unsafe { coalesce_cint_deadline(&raw const *self.state) })
-    }
-
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_cint_on_deadline(state, now) })
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_cint_flush(state, now) })
-    }
-
-    fn on_batch_end(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_cint_on_batch_end(state, now) })
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        // SAFETY: the state is ours.
-        assert_eq!(unsafe { coalesce_cint_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
-    }
-
-    fn held(&self) -> u32 {
-        let mut info = coalesce_cint_info::default();
-        // SAFETY: all of it is ours.
-        let status =
-            unsafe { coalesce_cint_get_info(&raw const *self.state, &raw mut info, size_of::<coalesce_cint_info>()) };
-        assert_eq!(status, COALESCE_OK);
-        info.held
+fn budget_config(value: &Value) -> coalesce_budget_config {
+    coalesce_budget_config {
+        struct_size: size_of::<coalesce_budget_config>() as u32,
+        tick_hz: number(value, "tick_hz"),
+        budget: number(value, "budget") as u32,
+        max_hold_ns: number(value, "max_hold_ns"),
+        storm_max_rate: value["storm_max_rate"].as_u64().unwrap_or(0),
+        storm_shift: value["storm_shift"].as_u64().unwrap_or(7) as u32,
+        thr: number(value, "thr") as u32,
+        ooo: value["ooo"].as_bool().expect("a switch").into(),
+        reserved: 0,
     }
 }
 
-impl Tested for CintMachine {
-    fn promises(&self) -> Promises {
-        Promises::default()
-    }
+machine! {
+    BudgetMachine, budget_config;
+    coalesce_budget_state[14], coalesce_budget_config, coalesce_budget_info,
+    coalesce_budget_init, coalesce_budget_reconfigure, coalesce_budget_reason, coalesce_budget_deadline, coalesce_budget_on_consumed,
+    coalesce_budget_get_info;
+    on_deadline => coalesce_budget_on_deadline,
+    flush => coalesce_budget_flush;
 
-    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
-        let config = *self.configs.get(usize::from(choice))?;
-        // SAFETY: all of it is ours.
-        let status = unsafe { coalesce_cint_reconfigure(&raw mut *self.state, &raw const config, now, null_mut()) };
-        (status != COALESCE_E_CONFIG).then(|| self.decide(|_| status))
-    }
-}
-
-#[derive(Debug)]
-struct BudgetMachine {
-    state: Box<coalesce_budget_state>,
-    configs: Vec<coalesce_budget_config>,
-}
-
-impl BudgetMachine {
-    fn new(header: &Value) -> Self {
-        let configs: Vec<_> = configurations(header)
-            .iter()
-            .map(|value| coalesce_budget_config {
-                struct_size: size_of::<coalesce_budget_config>() as u32,
-                budget: number(value, "budget") as u32,
-                tick_hz: number(value, "tick_hz"),
-                max_hold_ns: number(value, "max_hold_ns"),
-                storm_max_rate: value["storm_max_rate"].as_u64().unwrap_or(0),
-                storm_shift: value["storm_shift"].as_u64().unwrap_or(7) as u32,
-                thr: number(value, "thr") as u32,
-                ooo: value["ooo"].as_bool().expect("a switch").into(),
-                reserved: 0,
-            })
-            .collect();
-        let mut state = Box::new(coalesce_budget_state { opaque: [0; 14] });
-        let size = size_of::<coalesce_budget_state>();
-        // SAFETY: all of it is ours.
-        let status = unsafe { coalesce_budget_init(&raw mut *state, size, &raw const configs[0], null_mut()) };
-        assert_eq!(status, COALESCE_OK);
-        Self { state, configs }
-    }
-
-    fn decide(&mut self, call: impl FnOnce(*mut coalesce_budget_state) -> coalesce_status) -> Decision {
-        let status = call(&raw mut *self.state);
-        // SAFETY: the state is ours.
-        decision(status, unsafe { coalesce_budget_reason(&raw const *self.state) })
-    }
-}
-
-impl Policy for BudgetMachine {
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         let Completion { cif, outstanding, .. } = *completion;
         // SAFETY: the state is ours.
@@ -366,49 +293,6 @@ impl Policy for BudgetMachine {
     fn reset_tracking(&mut self) {
         // SAFETY: the state is ours.
         assert_eq!(unsafe { coalesce_budget_forget(&raw mut *self.state) }, COALESCE_OK);
-    }
-
-    fn deadline(&self) -> Option<u64> {
-        // SAFETY: the state is ours.
-        instant(unsafe { coalesce_budget_deadline(&raw const *self.state) })
-    }
-
-    fn on_deadline(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_budget_on_deadline(state, now) })
-    }
-
-    fn flush(&mut self, now: u64) -> Decision {
-        // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_budget_flush(state, now) })
-    }
-
-    fn on_consumed(&mut self, now: u64) {
-        // SAFETY: the state is ours.
-        assert_eq!(unsafe { coalesce_budget_on_consumed(&raw mut *self.state, now) }, COALESCE_OK);
-    }
-
-    fn held(&self) -> u32 {
-        let mut info = coalesce_budget_info::default();
-        // SAFETY: all of it is ours.
-        let status = unsafe {
-            coalesce_budget_get_info(&raw const *self.state, &raw mut info, size_of::<coalesce_budget_info>())
-        };
-        assert_eq!(status, COALESCE_OK);
-        info.held
-    }
-}
-
-impl Tested for BudgetMachine {
-    fn promises(&self) -> Promises {
-        Promises::default()
-    }
-
-    fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {
-        let config = *self.configs.get(usize::from(choice))?;
-        // SAFETY: all of it is ours.
-        let status = unsafe { coalesce_budget_reconfigure(&raw mut *self.state, &raw const config, now, null_mut()) };
-        (status != COALESCE_E_CONFIG).then(|| self.decide(|_| status))
     }
 }
 
