@@ -25,6 +25,7 @@ pub const CONTENTS: &[Part] = &[
         &[
             ("What it decides", "README.md"),
             ("Five minutes", "docs/start.md"),
+            ("All documentation", "docs/README.md"),
             ("Policies in pictures", "docs/policies.md"),
             ("Playground", "docs/play.md"),
             ("Install", "docs/install.md"),
