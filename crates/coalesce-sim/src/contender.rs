@@ -1,6 +1,6 @@
 //! What can decide in a simulation: every policy that users can choose, and policies that have only a name.
 
-use crate::published::PUBLISHED;
+use crate::published;
 use coalesce_delivery::Delivery;
 use coalesce_policy::{AnyPolicy, Counted, Policy, Spec, SpecError};
 use std::fmt;
@@ -19,7 +19,7 @@ pub enum Contender {
     Named(Named),
 }
 
-/// A policy without parameters that only the simulator has: [`published`](crate::published), or one's own.
+/// A policy without parameters that only the simulator has: [`published`], or one's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     /// Its text form: lower-case letters, digits and `_`.
@@ -35,6 +35,12 @@ impl PartialEq for Named {
 }
 
 impl Eq for Named {}
+
+/// The baselines that only the simulator has: [`published`].
+pub const PUBLISHED: [Named; 2] = [
+    Named { name: "xen_as_published", policy: published::xen },
+    Named { name: "cint_storm_as_published", policy: published::cint_storm },
+];
 
 static OWN: OnceLock<Vec<Named>> = OnceLock::new();
 

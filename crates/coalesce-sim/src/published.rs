@@ -3,16 +3,21 @@
 mod cint_storm;
 mod xen;
 
-use crate::contender::Named;
 use cint_storm::CintStormAsPublished;
 use coalesce_policy::{Decision, HoldReason, Mark, Policy, forward};
 use xen::XenAsPublished;
 
-/// Scheduler-aware vIC on Xen; cinterrupts with the storm guard of Figure 17, on Optane.
-pub const PUBLISHED: [Named; 2] = [
-    Named { name: "xen_as_published", policy: || Box::new(Prototype(XenAsPublished::new())) },
-    Named { name: "cint_storm_as_published", policy: || Box::new(Prototype(CintStormAsPublished::default())) },
-];
+/// Scheduler-aware vIC on Xen.
+#[must_use]
+pub fn xen() -> Box<dyn Policy> {
+    Box::new(Prototype(XenAsPublished::new()))
+}
+
+/// cinterrupts with the storm guard of Figure 17, on Optane.
+#[must_use]
+pub fn cint_storm() -> Box<dyn Policy> {
+    Box::new(Prototype(CintStormAsPublished::default()))
+}
 
 /// A prototype of a paper: it hears nothing of aborts, and nothing of its guest's CPU.
 #[derive(Debug)]

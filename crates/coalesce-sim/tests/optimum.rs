@@ -1,7 +1,6 @@
 //! No policy raises fewer interrupts than the optimum beside it.
 
-use coalesce_sim::contender::Contender;
-use coalesce_sim::published::PUBLISHED;
+use coalesce_sim::contender::{Contender, PUBLISHED};
 use coalesce_sim::replay::optimum::Wanted;
 use coalesce_sim::replay::trace::{Options, Trace};
 use coalesce_sim::replay::{Replay, replay_beside_optimum};
