@@ -38,8 +38,9 @@ coalesce_budget_on_completion low 182
 coalesce_budget_on_completion plain 208
 coalesce_budget_on_completion urgent 249
 coalesce_budget_on_submits plain 28
-coalesce_auto_on_completion low 220
-coalesce_auto_on_completion plain 250
+coalesce_auto_on_completion low 185
+coalesce_auto_on_completion plain 238
+coalesce_auto_on_completion urgent 270
 budget_inlined low 155
 budget_inlined plain 180
 budget_inlined urgent 222
