@@ -101,6 +101,38 @@ fn a_trace_is_replayed_on_the_simulated_device() {
     assert_no_complaints(&browser);
 }
 
+/// Drops a file onto the page. `content`: an expression of a `BlobPart`.
+fn drop_file(browser: &mut Browser, name: &str, content: &str) {
+    let drop = format!(
+        "(() => {{ const data = new DataTransfer(); data.items.add(new File([{content}], '{name}')); \
+         dispatchEvent(new DragEvent('drop', {{ dataTransfer: data }})); }})()"
+    );
+    browser.value(&drop);
+}
+
+#[test]
+#[ignore = "a browser: run scripts/check-play.sh"]
+fn a_dropped_trace_has_at_most_64_mib_and_a_format() {
+    let mut browser = Browser::start();
+    browser.open(&page("measured=5000000"));
+    let problem = "document.getElementById('problem').textContent";
+    drop_file(&mut browser, "large.trace", "new Uint8Array((64 << 20) + 1)");
+    browser.wait(&format!("{problem}.includes('large.trace has 67108865 bytes; allowed: at most 67108864')"));
+    drop_file(&mut browser, "zeroes.trace", "new Uint8Array(64 << 20)");
+    browser.wait(&format!("{problem}.includes('zeroes.trace: ')"));
+    let line = |at: u64, id: u64, event: &str| format!("{{\"time_ns\":{at},\"event\":\"{event}\",\"id\":{id}}}\n");
+    let lines: String =
+        (0..100).map(|id| line(id * 20_000, id, "submit") + &line(id * 20_000 + 9_000, id, "complete")).collect();
+    drop_file(&mut browser, "good.jsonl", &json!(lines).to_string());
+    browser.wait(&format!("{problem} === '' && document.getElementById('load').value === 'trace'"));
+    browser.settle();
+    let folder = tempfile::tempdir().unwrap();
+    let good = folder.path().join("good.jsonl");
+    std::fs::write(&good, lines).unwrap();
+    assert_eq!(compare(&mut browser, Some(&good)), 24);
+    assert_no_complaints(&browser);
+}
+
 #[test]
 #[ignore = "a browser: run scripts/check-play.sh"]
 fn a_slider_changes_the_numbers_and_the_address() {
