@@ -165,6 +165,11 @@ fn a_slider_changes_the_numbers_and_the_address() {
     );
     browser.open(&address);
     assert_eq!(browser.text(numbers), after);
+    // Who edits the address stays on the page.
+    browser.value("location.hash = 'measured=5000000&depth=8'");
+    browser.wait("document.querySelector('output[for=depth]').textContent === '8'");
+    browser.settle();
+    assert_eq!(compare(&mut browser, None), 24);
     // Nonsense in an address is as if it were not there.
     browser.open(&page("measured=5000000&depth=65&device=%3Cb%3E&seed=1e9&load=tape"));
     assert_eq!(browser.text(numbers), before);
@@ -188,6 +193,8 @@ fn what_is_wrong_is_said_and_the_page_goes_on() {
     // While a long plan runs, what is typed is there at once, and what it asks for is what comes.
     browser.value("document.getElementById('measured').value = 99; document.getElementById('measured').dispatchEvent(new Event('input'))");
     browser.wait("document.getElementById('play').getAttribute('aria-busy') === 'true'");
+    // Long enough for the page to lose its patience with the worker, and start another one.
+    browser.value("new Promise((done) => setTimeout(done, 700))");
     browser.value("document.getElementById('measured').value = 0; document.getElementById('measured').dispatchEvent(new Event('input'))");
     assert_eq!(browser.text("document.querySelector('output[for=measured]').textContent"), "5 ms");
     browser.settle();
