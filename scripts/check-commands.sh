@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the commands of the documentation and of the programs' help as they are typed, in an empty folder, with the programs of a
-# debug build. A command in any Markdown file that is neither run here nor listed below, with a reason, is a failure; so is a line
+# Runs the commands of the documentation and of the programs' help as they are typed, in an empty folder, with the programs
+# that the tests build. A command in any Markdown file that is neither run here nor listed below, with a reason, is a failure; so is a line
 # of the list that no command needs.
 # shellcheck disable=SC2016 # what is in single quotes is for other programs
 set -euo pipefail
@@ -57,7 +57,7 @@ end() {
   rm -rf "$work"
 }
 trap end EXIT
-cargo build --quiet --locked --package coalesce-target --package coalesce-sim
+cargo build --quiet --locked --profile test --package coalesce-target --package coalesce-sim # which the tests have built
 mkdir -p "$work/target" "$work/run/coalesce-target" "$work/run/vm" "$work/srv" "$work/docs"
 ln -s "$target/debug" "$work/target/release"
 ln -s "$PWD/crates" "$work/crates"

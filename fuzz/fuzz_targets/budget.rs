@@ -9,7 +9,7 @@ mod machine;
 mod reference;
 
 use arbitrary::Arbitrary;
-use budget_core::{Budget, Config, Decision, Event, Params, StormParams};
+use budget_core::{Budget, Config, Decision, Event, Params, Share, StormParams};
 use coalesce_testkit::{
     Completion, Driver, Hint, Lockstep, Mark, Op, Policy as _, Shell, Submission, Tested as _, Ticket, When,
 };
@@ -80,7 +80,7 @@ impl Parameters {
         });
         Params {
             tick_hz: if keep(0) { 1_000_000 } else { self.tick_hz.get() },
-            budget: if keep(1) { 1 + self.budget % 5_000 } else { self.budget },
+            budget: Share::basis_points(if keep(1) { 1 + self.budget % 5_000 } else { self.budget }),
             max_hold_ns: if keep(2) { 2_000_000 } else { self.max_hold_ns.get() },
             thr: if keep(4) { self.thr } else { 256 },
             ooo: self.ooo,

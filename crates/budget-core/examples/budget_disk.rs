@@ -3,7 +3,7 @@
 //!
 //! The guest reaps completions at interrupts only, and submits as many commands again.
 
-use budget_core::{Budget, Completion, Config, ConfigError, Params, Policy as _, Spent};
+use budget_core::{Budget, Completion, Config, ConfigError, Params, Policy as _, Share, Spent};
 
 const DEPTH: u32 = 32;
 const SERVICE: u64 = 3_000; // in ticks of the clock, which are nanoseconds
@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 fn main() -> Result<(), ConfigError> {
     println!("budget  interrupts per I/O  I/Os per s  held, % of the time of all requests");
     for percent in [1, 5, 10, 20] {
-        let mut budget = Budget::new(Config::new(Params { budget: percent * 100, ..Params::DEFAULT })?);
+        let mut budget = Budget::new(Config::new(Params { budget: Share::percent(percent), ..Params::DEFAULT })?);
         let (mut now, mut in_flight, mut held) = (0, 0, 0);
         let (mut completions, mut interrupts) = (0_u64, 0_u64);
         while now < SECOND {

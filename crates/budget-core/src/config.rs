@@ -2,15 +2,15 @@
 
 use crate::constants::{EVIDENCE_MAX, FIRST_SHIFT, LEARNING_SHIFT, SHIFT, SPAN_MAX, SPENT_SHIFT};
 use coalesce_decision::ticks::{NS_PER_S, TICKS_MAX, U40, divide};
-use coalesce_decision::{ConfigError, Field, StormParams, storm_and_hold};
+use coalesce_decision::{ConfigError, Field, Share, StormParams, storm_and_hold};
 
 /// Parameters of a latency budget, as a user states them. Start from [`Params::DEFAULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// Ticks of the caller's clock per second. 1 kHz to 10 GHz.
     pub tick_hz: u64,
-    /// ε: the largest share of the requests' time that holding may add, in basis points (1/100 %). 1 to 5000.
-    pub budget: u16,
+    /// ε: the largest share of the requests' time that holding may add. 0.01 % to 50 %.
+    pub budget: Share,
     /// How long a completion may be held, from the first one held. 1 ns to 1 s, and no more than 500 million ticks.
     pub max_hold_ns: u64,
     /// The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile count
@@ -25,8 +25,14 @@ pub struct Params {
 
 impl Params {
     /// 5 %, and nothing held longer than 2 ms, for a clock in nanoseconds.
-    pub const DEFAULT: Self =
-        Self { tick_hz: NS_PER_S, budget: 500, max_hold_ns: 2_000_000, thr: 256, ooo: false, storm: None };
+    pub const DEFAULT: Self = Self {
+        tick_hz: NS_PER_S,
+        budget: Share::percent(5),
+        max_hold_ns: 2_000_000,
+        thr: 256,
+        ooo: false,
+        storm: None,
+    };
 }
 
 /// Checked parameters, in ticks.
@@ -62,7 +68,7 @@ impl Config {
         };
         let checks = [
             (Field::TickHz, tick_hz),
-            (Field::Budget, budget as u64),
+            (Field::Budget, budget.as_basis_points() as u64),
             (Field::Thr, thr as u64),
             (Field::StormShift, storm_shift as u64),
         ];
@@ -78,7 +84,7 @@ impl Config {
             Err(error) => return Err(error),
         };
         #[expect(clippy::cast_possible_truncation, reason = "at most 2^SHIFT / 2")]
-        let epsilon = divide((budget as u64) << SHIFT, 10_000) as u16;
+        let epsilon = divide((budget.as_basis_points() as u64) << SHIFT, 10_000) as u16;
         Ok(Self { max_hold, storm_interval, epsilon, thr, tick_hz: U40::new(tick_hz), storm_shift, ooo, filler: 0 })
     }
 

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::algorithm::{Allowance, Level};
     use crate::constants::AGE_MAX;
-    use crate::{Config, Params, StormParams};
+    use crate::{Config, Params, Share, StormParams};
     use coalesce_decision::{Completion, Policy as _};
     use core::cell::Cell;
     use proptest::prelude::*;
@@ -87,6 +87,7 @@ mod tests {
             prop::option::weighted(0.1, storm.prop_map(|(max_rate, shift)| StormParams { max_rate, shift })),
         )
             .prop_map(|(budget, max_hold_ns, thr, ooo, storm)| {
+                let budget = Share::basis_points(budget);
                 Config::new(Params { tick_hz: 1_000_000, budget, max_hold_ns, thr, ooo, storm })
             })
             .prop_filter_map("max_hold is shorter than the interval", Result::ok)

@@ -106,7 +106,7 @@ mod regulator;
 pub use algorithm::{Allowance, Budget, Level};
 pub use auto::Auto;
 pub use coalesce_decision::{
-    Class, Completion, ConfigError, Decision, Event, Field, HoldReason, Mark, Policy, Reason, Spent, Stats,
+    Class, Completion, ConfigError, Decision, Event, Field, HoldReason, Mark, Policy, Reason, Share, Spent, Stats,
     StormParams, Submission,
 };
 pub use config::{Config, Params};

@@ -2,7 +2,7 @@
 
 mod spent;
 
-use budget_core::{Auto, Completion, Config, Level, Params, Policy as _, Submission};
+use budget_core::{Auto, Completion, Config, Level, Params, Policy as _, Share, Submission};
 use spent::spent;
 
 /// A clock of 1 µs.
@@ -177,7 +177,7 @@ fn a_licence_ends_when_the_requesters_have_less_to_do() {
 fn a_small_budget_gets_a_small_licence_or_none() {
     for (budget, limit) in [(100, 1), (200, 2), (300, 4), (500, 8), (5_000, 8)] {
         let mut guest = Guest::new(32, 20, 20, 0);
-        guest.auto = Auto::new(Config::new(Params { budget, ..PARAMS }).expect("valid"));
+        guest.auto = Auto::new(Config::new(Params { budget: Share::basis_points(budget), ..PARAMS }).expect("valid"));
         let _ = guest.run(1_000_000);
         assert!(guest.auto.budget().limit() <= limit, "{budget}: {}", guest.auto.budget().limit());
     }

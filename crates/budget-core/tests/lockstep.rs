@@ -4,7 +4,7 @@ mod machine;
 mod reference;
 mod spent;
 
-use budget_core::{Allowance, Budget, Completion, Config, Event, Level, Mark, Params, StormParams};
+use budget_core::{Allowance, Budget, Completion, Config, Event, Level, Mark, Params, Share, StormParams};
 use coalesce_testkit::{
     Decision, Driver, Hint, Lockstep, Mix, Op, Policy, Shell, Tested, Violation, When, check_any, run,
 };
@@ -20,7 +20,7 @@ const TICK_HZ: u64 = 1_000_000;
 
 fn params(storm: impl Strategy<Value = Option<StormParams>>) -> impl Strategy<Value = Params> {
     let tick_hz = prop_oneof![15 => Just(TICK_HZ), 1 => Just(2_000_000_u64)]; // a refused reconfiguration
-    let budget = prop_oneof![Just(500_u16), Just(1), Just(5_000), 1..5_000_u16];
+    let budget = prop_oneof![Just(500_u16), Just(1), Just(5_000), 1..5_000_u16].prop_map(Share::basis_points);
     let max_hold_ns = prop_oneof![Just(2_000_000_u64), 1..3_000_000_u64];
     let thr = prop_oneof![Just(1_u16), Just(256), 2..40_u16, Just(u16::MAX)];
     (tick_hz, budget, max_hold_ns, thr, any::<bool>(), storm)
@@ -126,7 +126,8 @@ fn agrees_with_the_reference_at_the_end_of_time() {
 /// Two calls at the end of the clock, and everything is as old as an age can say: which deadline was first is forgotten.
 #[test]
 fn agrees_with_the_reference_about_the_oldest_holds() {
-    let params = Params { tick_hz: TICK_HZ, max_hold_ns: 16_000, budget: 5_000, storm: None, ..Params::DEFAULT };
+    let params =
+        Params { tick_hz: TICK_HZ, max_hold_ns: 16_000, budget: Share::percent(50), storm: None, ..Params::DEFAULT };
     let complete = Op::Complete { which: 0, hint: Hint::Plain, count: 1 };
     let submit = |count| Op::Submit { group: 0, count };
     let mut ops = vec![submit(1), complete, Op::Advance(2), submit(4), complete, Op::Advance(2), complete];

@@ -3,7 +3,7 @@
 mod spent;
 
 use budget_core::{
-    Budget, Completion, Config, Decision, Event, HoldReason, Mark, Params, Policy as _, Reason, StormParams,
+    Budget, Completion, Config, Decision, Event, HoldReason, Mark, Params, Policy as _, Reason, Share, StormParams,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
@@ -13,7 +13,7 @@ use spent::spent;
 const TICK_HZ: u64 = 1_000_000;
 
 fn params() -> impl Strategy<Value = Params> {
-    let budget = prop_oneof![Just(500_u16), Just(1), Just(5_000), 1..5_000_u16];
+    let budget = prop_oneof![Just(500_u16), Just(1), Just(5_000), 1..5_000_u16].prop_map(Share::basis_points);
     let max_hold_ns = prop_oneof![Just(2_000_000_u64), 1_000..3_000_000_u64];
     let thr = prop_oneof![Just(1_u16), Just(256), 2..40_u16];
     (budget, max_hold_ns, thr, any::<bool>()).prop_map(|(budget, max_hold_ns, thr, ooo)| Params {
@@ -329,7 +329,7 @@ fn a_late_timer_costs_no_more_than_its_lateness() {
 #[test]
 fn a_synchronous_requester_has_one_interrupt_for_each_request_and_never_waits() {
     proptest!(|(budget in 1..5_000_u16, times in prop::collection::vec((0..3_000_u64, 0..3_000_u64), 1..600))| {
-        let mut queue = Queue::new(Params { tick_hz: TICK_HZ, budget, ..Params::DEFAULT });
+        let mut queue = Queue::new(Params { tick_hz: TICK_HZ, budget: Share::basis_points(budget), ..Params::DEFAULT });
         for (think, device) in times {
             queue.pass(think, 0);
             queue.call(Call::Submit(1));

@@ -5,12 +5,14 @@ mod spent;
 use budget_core::Decision::{self, Deliver, DeliverUrgent, Hold};
 use budget_core::Event::{self, Barrier, Error, Plain, Urgent};
 use budget_core::HoldReason::{Company, Early, Reconfigured, Storm};
-use budget_core::{Allowance, Budget, Completion, Config, Level, Mark, Params, Policy as _, Reason, StormParams};
+use budget_core::{
+    Allowance, Budget, Completion, Config, Level, Mark, Params, Policy as _, Reason, Share, StormParams,
+};
 use spent::spent;
 
 /// A clock of 1 µs, so that spans are small numbers.
 const TICK_HZ: u64 = 1_000_000;
-const PARAMS: Params = Params { tick_hz: TICK_HZ, budget: 1_000, ..Params::DEFAULT };
+const PARAMS: Params = Params { tick_hz: TICK_HZ, budget: Share::percent(10), ..Params::DEFAULT };
 const OOO: Params = Params { ooo: true, ..PARAMS };
 /// An interrupt in 250 ticks.
 const STORM: Params = Params { storm: Some(StormParams { max_rate: 4_000, shift: 5 }), ..PARAMS };
@@ -464,8 +466,8 @@ fn parameters_out_of_range_are_named() {
     let storm = |max_rate, shift| Params { storm: Some(StormParams { max_rate, shift }), ..Params::DEFAULT };
     for (params, field) in [
         (Params { tick_hz: 999, ..Params::DEFAULT }, "tick_hz is 999"),
-        (Params { budget: 0, ..Params::DEFAULT }, "budget is 0"),
-        (Params { budget: 5_001, ..Params::DEFAULT }, "budget is 5001"),
+        (Params { budget: Share::basis_points(0), ..Params::DEFAULT }, "budget is 0"),
+        (Params { budget: Share::basis_points(5_001), ..Params::DEFAULT }, "budget is 5001"),
         (Params { max_hold_ns: 0, ..Params::DEFAULT }, "max_hold_ns is 0"),
         (Params { max_hold_ns: 500_000_001, ..Params::DEFAULT }, "max_hold_ns is 500000001"),
         (Params { thr: 0, ..Params::DEFAULT }, "thr is 0"),

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use budget_core::{Params, StormParams};
+use budget_core::{Params, Share, StormParams};
 use coalesce_testkit::{Hint, Mix, Op, When, check_vector};
 use machine::Machine;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 fn to_json(params: &Params) -> Value {
     json!({
         "tick_hz": params.tick_hz,
-        "budget": params.budget,
+        "budget": params.budget.as_basis_points(),
         "max_hold_ns": params.max_hold_ns,
         "thr": params.thr,
         "ooo": params.ooo,
@@ -25,7 +25,7 @@ fn from_json(value: &Value) -> Params {
     let narrow = |name: &str| number(name).try_into().expect("16 bits");
     Params {
         tick_hz: number("tick_hz"),
-        budget: narrow("budget"),
+        budget: Share::basis_points(narrow("budget")),
         max_hold_ns: number("max_hold_ns"),
         thr: narrow("thr"),
         ooo: value["ooo"].as_bool().expect("a switch"),
@@ -70,12 +70,12 @@ fn busy_guest() {
     let rest = [Op::Deadline(When::OnTime), Op::Advance(300), Op::Reaping(true), Op::Reaping(false)];
     let round = [[1, 1, 2, 1, 1, 1, 1].map(some).concat(), rest.to_vec()].concat();
     let ops = [vec![Op::Reaping(false)], round.repeat(50)].concat();
-    check("budget-busy-guest.jsonl", &[Params { budget: 2_000, ..DEFAULT }], &mix(&[]), &ops);
+    check("budget-busy-guest.jsonl", &[Params { budget: Share::percent(20), ..DEFAULT }], &mix(&[]), &ops);
 }
 
 #[test]
 fn out_of_order() {
-    check_random("budget-ooo.jsonl", &[Params { thr: 4, budget: 2_000, ..OOO }], &mix(&[1, 6, 100]));
+    check_random("budget-ooo.jsonl", &[Params { thr: 4, budget: Share::percent(20), ..OOO }], &mix(&[1, 6, 100]));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn storm() {
 fn reconfigured() {
     let others = [
         DEFAULT,
-        Params { budget: 2_000, thr: 8, ..OOO },
+        Params { budget: Share::percent(20), thr: 8, ..OOO },
         Params { storm: Some(StormParams { max_rate: 10_000, shift: 5 }), max_hold_ns: 200_000, ..DEFAULT },
         Params { tick_hz: 2_000_000, ..DEFAULT }, // refused
     ];

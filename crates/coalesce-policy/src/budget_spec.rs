@@ -1,13 +1,13 @@
 //! Parameters of the latency budget as users choose them.
 
 use crate::hint_spec::HintSpec;
-use coalesce_decision::{ConfigError, HintSources};
+use coalesce_decision::{ConfigError, HintSources, Share};
 
 /// Parameters of the latency budget, and how a target finds hints for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields of budget_core::Params")]
 pub struct BudgetSpec {
-    pub budget: u16,
+    pub budget: Share,
     pub max_hold_ns: u64,
     pub thr: u16,
     /// Where hints come from, and what they may do.

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use coalesce_decision::ticks::TICKS_MAX;
-use coalesce_decision::{Barriers, HintSource, HintSources};
+use coalesce_decision::{Barriers, HintSource, HintSources, Share};
 
 /// What a key takes.
 #[derive(Clone, Copy)]
@@ -543,8 +543,8 @@ const BUDGET_KEYS: &[Key<BudgetSpec>] = &[
         name: "budget",
         kind: Kind::Percent(budget_core::Field::Budget.range().0, budget_core::Field::Budget.range().1),
         about: "of the time that requests spend, at most this share is added by waiting for company",
-        get: |p| Value::Percent(p.budget.into()),
-        set: |p, v| p.budget = narrow(v),
+        get: |p| Value::Percent(p.budget.as_basis_points().into()),
+        set: |p, v| p.budget = Share::basis_points(narrow(v)),
     },
     Key {
         name: "max_hold",

@@ -50,7 +50,7 @@ pub use budget_spec::BudgetSpec;
 pub use cint_spec::CintSpec;
 pub use coalesce_decision::{
     Barriers, BothBits, Class, Completion, ConfigError, Counted, Decision, Event, Hint, HintCounts, HintSource,
-    HintSources, HoldReason, Mark, Policy, Reason, Spent, Stats, Submission, Submissions, Ticket, forward,
+    HintSources, HoldReason, Mark, Policy, Reason, Share, Spent, Stats, Submission, Submissions, Ticket, forward,
 };
 #[cfg(feature = "text")]
 pub use error::SpecError;

@@ -5,7 +5,7 @@ use crate::budget_spec::BudgetSpec;
 use crate::cint_spec::CintSpec;
 use crate::hint_bits::HintBits;
 use crate::hint_spec::HintSpec;
-use coalesce_decision::{Barriers, ConfigError, Hint, HintSources};
+use coalesce_decision::{Barriers, ConfigError, Hint, HintSources, Share};
 
 /// A policy with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +69,9 @@ impl Spec {
         matches!(self.hints(), Some(HintSpec { ooo: true, .. }))
     }
 
-    /// The latency budget, in basis points (1/100 %); `None`: the policy has none.
+    /// The latency budget; `None`: the policy has none.
     #[must_use]
-    pub const fn budget(&self) -> Option<u16> {
+    pub const fn budget(&self) -> Option<Share> {
         match self {
             Self::Budget(spec) | Self::Auto(spec) => Some(spec.budget),
             _ => None,

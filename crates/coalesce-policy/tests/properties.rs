@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use coalesce_policy::{
-    AnyPolicy, Completion, Decision, Hint, HoldReason, Mark, Policy, Reason, Spec, Spent, Submission, forward,
+    AnyPolicy, Completion, Decision, Hint, HoldReason, Mark, Policy, Reason, Share, Spec, Spent, Submission, forward,
 };
 use coalesce_testkit::{Mix, Promises, Tested, check_any};
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ fn warm(spec: &Spec) -> AnyPolicy {
             let completion = Completion { mark, cif: 16, outstanding: 32, ..Completion::default() };
             held += u64::from(!policy.on_completion(now, &completion).is_deliver());
         }
-        assert!(held > 0 || spec.budget() < Some(500), "{spec:?}");
+        assert!(held > 0 || spec.budget() < Some(Share::percent(5)), "{spec:?}");
         let _ = policy.flush(WARM);
     }
     policy
@@ -165,7 +165,7 @@ fn share_of_a_budget(text: &str) -> u64 {
         }
     }
     let spent = policy.spent().unwrap();
-    spent.held * 1_000_000 / spent.outstanding / u64::from(policy.spec().budget().unwrap())
+    spent.held * 1_000_000 / spent.outstanding / u64::from(policy.spec().budget().unwrap().as_basis_points())
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn no_budget_is_overspent() {
             (0..submitted).for_each(|_| shell.submit());
             let _ = shell.policy.on_deadline(shell.now); // nothing is due, but it brings the account up to date
             let Spent { held, outstanding, learning } = shell.policy.spent().unwrap();
-            let budget = shell.policy.spec().budget().unwrap();
+            let budget = shell.policy.spec().budget().unwrap().as_basis_points();
             prop_assert_eq!(held, shell.held_time, "{}", text);
             prop_assert!(held * 10_000 <= outstanding * u64::from(budget) + learning * 10_000, "{text}: {held} of {outstanding}");
         }

@@ -2,7 +2,7 @@
 
 use crate::published;
 use coalesce_delivery::Delivery;
-use coalesce_policy::{AnyPolicy, Counted, Policy, Spec, SpecError};
+use coalesce_policy::{AnyPolicy, Counted, Policy, Share, Spec, SpecError};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -92,9 +92,9 @@ pub(crate) type AnyDelivery<E> = Delivery<E, Counted<Box<dyn Policy>>>;
 
 impl Contender {
     /// Its latency budget, in basis points (1/100 %).
-    pub(crate) const fn budget(&self) -> Option<u16> {
+    pub(crate) fn budget(&self) -> Option<u16> {
         match self {
-            Self::Policy(spec) => spec.budget(),
+            Self::Policy(spec) => spec.budget().map(Share::as_basis_points),
             Self::Named(_) => None,
         }
     }
@@ -102,7 +102,9 @@ impl Contender {
     /// The same, if it keeps to it. A storm guard may exceed it.
     pub(crate) fn promised_budget(&self) -> Option<u16> {
         match self {
-            Self::Policy(spec) if spec.hints().is_some_and(|hints| hints.storm_max_rate.is_none()) => spec.budget(),
+            Self::Policy(spec) if spec.hints().is_some_and(|hints| hints.storm_max_rate.is_none()) => {
+                spec.budget().map(Share::as_basis_points)
+            }
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::source::HostSettings;
 use coalesce_delivery::DeliveryStats;
-use coalesce_policy::{HintCounts, Spent, Stats as PolicyStats};
+use coalesce_policy::{HintCounts, Share, Spent, Stats as PolicyStats};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,12 +100,12 @@ pub struct BudgetStats {
 }
 
 impl BudgetStats {
-    /// `budget`: the share, in basis points (1/100 %).
+    /// `budget`: the share that it may spend.
     #[must_use]
-    pub fn new(budget: u16, Spent { held, outstanding, .. }: Spent) -> Self {
+    pub fn new(budget: Share, Spent { held, outstanding, .. }: Spent) -> Self {
         Self {
             spent_percent: 100.0 * held as f64 / outstanding.max(1) as f64,
-            limit_percent: f64::from(budget) / 100.0,
+            limit_percent: f64::from(budget.as_basis_points()) / 100.0,
             held_ns: held,
             outstanding_ns: outstanding,
         }

@@ -293,7 +293,7 @@ impl<P: Tested> Driver<P> {
             let elapsed = instant - self.now;
             self.held_time += self.held.len() as u128 * u128::from(elapsed - free);
             let others = self.outstanding() - self.held.len() as u32;
-            self.earned_time += u128::from(budget.share) * u128::from(others) * u128::from(elapsed);
+            self.earned_time += u128::from(budget.share.as_basis_points()) * u128::from(others) * u128::from(elapsed);
         }
         self.elapsed += u128::from(instant - self.now);
         self.now = instant;

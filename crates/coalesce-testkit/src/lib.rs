@@ -44,7 +44,7 @@ mod policy;
 mod trace;
 
 pub use coalesce_decision::{
-    Completion, Decision, Hint, HoldReason, Mark, Policy, Reason, Spent, Submission, Ticket, forward,
+    Completion, Decision, Hint, HoldReason, Mark, Policy, Reason, Share, Spent, Submission, Ticket, forward,
 };
 pub use driver::{Driver, Shell, Summary, Violation, run};
 pub use lockstep::Lockstep;

@@ -1,6 +1,6 @@
 //! What a policy promises, to be tested.
 
-use coalesce_decision::{Decision, Policy, Reason};
+use coalesce_decision::{Decision, Policy, Reason, Share};
 
 /// At most `window / interval + burst` paced interrupts in any window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub struct Rate {
 /// `share` of what other commands were outstanding for, plus `constant`. The driver knows what was outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// In basis points (1/100 %).
-    pub share: u16,
+    /// Of the time that commands spend.
+    pub share: Share,
     /// In commands * ticks. After a change of the configuration the largest counts.
     pub constant: u64,
     /// Before this instant the policy may not interrupt, so that what is held until then does not count.

@@ -84,7 +84,7 @@ impl Policy for Counted {
 
 impl Tested for Counted {
     fn promises(&self) -> Promises {
-        let budget = Budget { share: 1_000, constant: 2 * TIME, free_until: 0 };
+        let budget = Budget { share: Share::percent(10), constant: 2 * TIME, free_until: 0 };
         let budget = (self.mistake == Mistake::Dear).then_some(budget);
         Promises { hold_max: Some(TIME), rate: self.rate, budget, ..Promises::default() }
     }

@@ -7,7 +7,7 @@ use crate::instant::{COALESCE_NEVER, instant};
 use crate::reason::COALESCE_REASON_NONE;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
-use budget_core::{Budget, Completion, Config, Event, Field, Params, Policy as _, Spent, StormParams};
+use budget_core::{Budget, Completion, Config, Event, Field, Params, Policy as _, Share, Spent, StormParams};
 
 /// A latency budget for one interrupt vector, in the caller's memory: 112 bytes. Opaque. It contains no pointers and
 /// owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
@@ -82,7 +82,7 @@ impl coalesce_budget_config {
     pub(crate) fn new(params: &Params, tick_hz: u64) -> Self {
         Self {
             struct_size: size_of::<Self>() as u32,
-            budget: params.budget.into(),
+            budget: params.budget.as_basis_points().into(),
             tick_hz,
             max_hold_ns: params.max_hold_ns,
             storm_max_rate: params.storm.map_or(0, |storm| storm.max_rate),
@@ -103,7 +103,7 @@ impl coalesce_budget_config {
         let shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?.min(u8::MAX.into()) as u8;
         Ok(Params {
             tick_hz: self.tick_hz,
-            budget: narrow(COALESCE_FIELD_BUDGET, self.budget, Field::Budget.range())?,
+            budget: Share::basis_points(narrow(COALESCE_FIELD_BUDGET, self.budget, Field::Budget.range())?),
             max_hold_ns: self.max_hold_ns,
             thr: narrow(COALESCE_FIELD_THR, self.thr, Field::Thr.range())?,
             ooo,

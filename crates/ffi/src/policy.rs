@@ -564,7 +564,12 @@ pub unsafe extern "C" fn coalesce_policy_spent(
     };
     let (budget, Spent { held, outstanding, .. }) = value.unwrap_or_default();
     // SAFETY: the caller's promise.
-    unsafe { put(spent, coalesce_spent { held_time: held, outstanding_time: outstanding, budget: budget.into() }) };
+    unsafe {
+        put(
+            spent,
+            coalesce_spent { held_time: held, outstanding_time: outstanding, budget: budget.as_basis_points().into() },
+        )
+    };
     status
 }
 

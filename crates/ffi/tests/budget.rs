@@ -2,7 +2,7 @@
 //! decisions, reasons, deadlines and numbers after every call.
 
 use budget_core::{
-    Auto, Budget, Completion, Config, ConfigError, Decision, Event, Mark, Params, Policy, Spent, StormParams,
+    Auto, Budget, Completion, Config, ConfigError, Decision, Event, Mark, Params, Policy, Share, Spent, StormParams,
     Submission,
 };
 use cint_core::{Hint, Ticket, Tracker};
@@ -47,10 +47,10 @@ fn parameters() -> Vec<(Params, coalesce_budget_config)> {
     vec![
         (params, config),
         (
-            Params { budget: 5_000, max_hold_ns: 300_000, thr: 4, ooo: !params.ooo, ..params },
+            Params { budget: Share::percent(50), max_hold_ns: 300_000, thr: 4, ooo: !params.ooo, ..params },
             coalesce_budget_config { budget: 5_000, max_hold_ns: 300_000, thr: 4, ooo: (!params.ooo).into(), ..config },
         ),
-        (Params { budget: 1, ooo: true, storm, ..params }, {
+        (Params { budget: Share::basis_points(1), ooo: true, storm, ..params }, {
             coalesce_budget_config { budget: 1, ooo: 1, storm_max_rate: 10_000, storm_shift: 5, ..config }
         }),
         (Params { tick_hz: TICK_HZ / 2, ..params }, coalesce_budget_config { tick_hz: TICK_HZ / 2, ..config }),

@@ -3,7 +3,7 @@
 use crate::board::NEVER;
 use crate::decision::numbers;
 use crate::owned::Owned;
-use budget_core::Budget;
+use budget_core::{Budget, Share};
 use cint_core::{Cint, StormParams, Strict};
 use coalesce_decision::{Completion, Decision, Hint, Mark, Policy, Submission, Ticket};
 use vic_core::Vic;
@@ -108,7 +108,7 @@ impl Config {
     fn budget(&self) -> Option<budget_core::Config> {
         budget_core::Config::new(budget_core::Params {
             tick_hz: self.tick_hz,
-            budget: self.budget.try_into().ok()?,
+            budget: Share::basis_points(self.budget.try_into().ok()?),
             max_hold_ns: self.max_hold_ns,
             thr: self.thr.try_into().ok()?,
             ooo: self.ooo != 0,

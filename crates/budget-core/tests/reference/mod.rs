@@ -7,7 +7,7 @@
 #![allow(dead_code, reason = "not everybody who compares asks all of it")]
 
 use crate::machine::ALLOWANCES;
-use budget_core::{Allowance, Event, Level};
+use budget_core::{Allowance, Event, Level, Share};
 use coalesce_testkit::{
     Budget, Completion, Decision, HoldReason, Mark, Policy, Promises, Rate, Reason, Spent, Submission, Tested,
 };
@@ -28,8 +28,8 @@ pub struct Storm {
 pub struct Params {
     /// Ticks in a second; only compared.
     pub tick_hz: u64,
-    /// In basis points (1/100 %).
-    pub budget: u16,
+    /// Of the requests' time.
+    pub budget: Share,
     /// From the first completion held to the deadline.
     pub max_hold: i128,
     /// The most completions that one interrupt covers.
@@ -182,7 +182,7 @@ impl Reference {
 
     /// ε, in parts of `WHOLE`.
     fn epsilon(&self) -> i128 {
-        (i128::from(self.rules().budget) * WHOLE / 10_000) >> self.allowed.shift.min(100)
+        (i128::from(self.rules().budget.as_basis_points()) * WHOLE / 10_000) >> self.allowed.shift.min(100)
     }
 
     fn held_count(&self) -> i128 {
