@@ -45,6 +45,15 @@ impl Auto {
         &self.budget
     }
 
+    /// Shows the regulator a completion.
+    #[inline(always)]
+    fn observe(&mut self, now: u64, completion: &Completion) {
+        let outstanding = completion.outstanding.max(completion.cif.saturating_add(self.budget.held())); // 0: not known
+        if self.regulator.advance(now, outstanding, self.budget.config.max_hold) {
+            self.regulate(now);
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn regulate(&mut self, now: u64) {
@@ -65,22 +74,34 @@ impl Auto {
 }
 
 impl Auto {
-    /// Another policy takes its place for a while. What was learned and earned stays. The commands in flight, what is held and a trial
-    /// that has begun are forgotten, as the other one sees their end: nothing that happens meanwhile earns or teaches anything.
-    pub fn set_aside(&mut self, now: u64) {
-        self.on_consumed(now);
-        self.regulator.set_aside(self.budget.known());
-        self.budget.set_aside(now, self.regulator.allowance());
+    /// This policy for later, while another one takes its place. What was learned and earned stays. The copy forgets the commands in
+    /// flight, what is held and a trial that has begun, as the other one sees their end: nothing that happens meanwhile earns or
+    /// teaches anything.
+    #[must_use]
+    pub fn set_aside(&self, now: u64) -> Self {
+        let mut aside = *self;
+        aside.on_consumed(now);
+        aside.regulator.set_aside(aside.budget.known());
+        aside.budget.set_aside(now, aside.regulator.allowance());
+        aside
     }
 }
 
 impl Policy for Auto {
     #[inline(always)] // so that what is constant of a completion costs nothing
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        if self.regulator.advance(now, completion.outstanding, self.budget.config.max_hold) {
-            self.regulate(now);
-        }
+        self.observe(now, completion);
         self.budget.on_completion(now, completion)
+    }
+
+    fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
+        self.budget.settle_known(now);
+        let guard = self.budget.guard;
+        for left in (0..left).rev() {
+            let _ = self.on_completion(now, &last.preceding(left));
+        }
+        self.budget.drop_held();
+        self.budget.guard = guard;
     }
 
     /// As [`Budget`]. What the regulator has learned is forgotten, too.

@@ -48,6 +48,17 @@ impl Policy for Budget {
         self.drop_held();
     }
 
+    /// The storm guard has seen their interrupt: they are none of their own.
+    fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
+        self.settle_known(now);
+        let guard = self.guard;
+        for left in (0..left).rev() {
+            let _ = self.on_completion(now, &last.preceding(left));
+        }
+        self.drop_held();
+        self.guard = guard;
+    }
+
     #[inline]
     fn held(&self) -> u32 {
         self.account.held.into()

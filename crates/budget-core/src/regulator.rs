@@ -300,8 +300,7 @@ impl Regulator {
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.question = match self.question {
             _ if is_slower || self.is_doubted => Question::Check,
-            Question::Climb if self.sum.trials > 0 && !known.may_try => return self.enter(State::Pause, MEASURE),
-            Question::Climb if self.sum.trials == 0 => otherwise, // they take turns
+            Question::Climb if self.sum.trials == 0 || !known.may_try => otherwise, // they take turns
             _ if may_climb => Question::Climb,
             _ => otherwise,
         };

@@ -102,7 +102,7 @@ fn what_was_learned_outlasts_another_policy_and_nothing_is_earned_meanwhile() {
         guest.step();
     }
     (0..2).for_each(|_| _ = guest.auto.on_submit(guest.now, &Submission::default()));
-    guest.auto.set_aside(guest.now);
+    guest.auto = guest.auto.set_aside(guest.now);
     assert_eq!((guest.auto.held(), guest.auto.deadline()), (0, None), "the other one delivers it");
     let (_, before) = spent(guest.auto.budget());
     (guest.now, guest.covered) = (guest.now + 1_000_000, guest.waiting);
@@ -229,4 +229,21 @@ fn a_caller_that_forgets_its_submissions_is_served() {
     let [said, forgotten] = interrupts;
     assert!(said < 20_000, "{said} interrupts for 40 000 completions");
     assert!(forgotten < said + said / 5, "{forgotten} interrupts instead of {said}");
+}
+
+/// Who says only what is in flight gets trials, too: here of a host that works 20 ticks for an interrupt, and has 16 requests.
+#[test]
+fn a_caller_that_does_not_know_what_is_outstanding_gets_a_licence() {
+    let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+    let (mut now, mut held) = (0, 0);
+    for _ in 0..200_000 {
+        now += 20;
+        let is_due = auto.deadline().is_some_and(|deadline| deadline <= now) && auto.on_deadline(now).is_deliver();
+        let _ = auto.on_submit(now, &Submission::default());
+        held += 1;
+        if is_due || auto.on_completion(now, &Completion::with_cif(17 - held.min(16))).is_deliver() {
+            (now, held) = (now + 20, 0);
+        }
+    }
+    assert!(auto.budget().limit() > 1, "no licence");
 }

@@ -479,3 +479,14 @@ fn parameters_out_of_range_are_named() {
     }
     assert!(Config::new(storm(500, 5)).is_ok());
 }
+
+/// 32 completions in each poll, 1000 polls a second, each with one interrupt: a tenth of what the guard allows.
+#[test]
+fn what_an_interrupt_covers_is_no_interrupt_of_its_own() {
+    let storm = Some(StormParams { max_rate: 10_000, shift: 5 });
+    let mut budget = Budget::new(config(Params { thr: 1, storm, ..PARAMS }));
+    for now in (1..200).map(|poll| poll * TICK_HZ / 1_000) {
+        assert!(budget.on_completions(now, 31, &Completion::with_cif(1)).is_deliver(), "at {now}");
+        assert!(!budget.is_storming(), "at {now}");
+    }
+}

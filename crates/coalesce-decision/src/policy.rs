@@ -27,18 +27,19 @@ pub struct Spent {
 /// ```
 /// use coalesce_decision::{Completion, Decision, HoldReason, Policy, Reason};
 ///
-/// /// Every second completion interrupts.
+/// /// Every second completion interrupts, and each that no other will follow.
 /// #[derive(Debug, Default)]
 /// struct Second {
 ///     held: u32,
 /// }
 ///
 /// impl Policy for Second {
-///     fn on_completion(&mut self, now: u64, _: &Completion) -> Decision {
+///     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
 ///         self.held += 1;
-///         if self.held == 2 { self.flush(now) } else { Decision::Hold(HoldReason::Batch) }
+///         let is_last = completion.cif <= 1; // in flight, counting it; 0: not known
+///         if self.held == 2 || is_last { self.flush(now) } else { Decision::Hold(HoldReason::Batch) }
 ///     }
-///     fn deadline(&self) -> Option<u64> { None } // while something is in flight, that is
+///     fn deadline(&self) -> Option<u64> { None } // what is held has another command in flight behind it
 ///     fn on_deadline(&mut self, _: u64) -> Decision { Decision::Hold(HoldReason::NothingHeld) }
 ///     fn flush(&mut self, _: u64) -> Decision {
 ///         let held = std::mem::take(&mut self.held);
@@ -174,7 +175,9 @@ pub trait Policy: Debug {
 }
 
 /// Writes methods of a [`Policy`] that hand a call on to another policy: what a wrapper leaves as it is. `all` stands for
-/// every method.
+/// every method. Name every method that you do not write yourself: one that is left out has the trait's default, which does not
+/// reach the policy inside, and may lose what that one waits for. Only `on_completions` and `on_covered` have defaults that call
+/// the wrapper's own `on_completion`.
 ///
 /// ```
 /// use coalesce_decision::{Completion, Decision, Policy, Reason, forward};
@@ -191,7 +194,10 @@ pub trait Policy: Debug {
 ///         let decision = self.policy.on_completion(now, completion);
 ///         if self.is_on || decision.is_deliver() { decision } else { self.policy.flush(now) }
 ///     }
-///     forward!(self => self.policy; deadline, on_deadline, flush, on_consumed, held, max_hold);
+///     // All others, as a default would not reach the policy inside.
+///     forward!(self => self.policy; deadline, on_deadline, flush, on_consumed, held, on_submit, mark_at, wants_batch_end,
+///         on_batch_end, on_cancel, on_schedule, on_deschedule, reset_tracking, posts_late, max_hold, may_hold, wants_submit,
+///         spent, times_back, untracked);
 /// }
 /// ```
 ///

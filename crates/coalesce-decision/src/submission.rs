@@ -21,14 +21,14 @@ pub struct Submission {
     pub batch_len: usize,
     /// It is the last of those.
     pub last_of_batch: bool,
-    /// Requests that the guest has submitted and not reaped, counting it.
+    /// Requests that the guest has submitted and not reaped, counting it; 0: not known.
     pub outstanding: u32,
     /// Plain requests that were submitted before it and not reported.
     pub before: u32,
 }
 
 impl Submission {
-    /// A request of which nothing is known and that came alone.
+    /// A request that came alone, while no other was outstanding, and of which nothing else is known.
     pub const ALONE: Self = Self {
         hint: Hint::Plain,
         group: 0,
@@ -50,8 +50,9 @@ impl Submission {
 }
 
 impl Default for Submission {
+    /// A request of which nothing is known.
     fn default() -> Self {
-        Self::ALONE
+        Self { outstanding: 0, ..Self::ALONE }
     }
 }
 

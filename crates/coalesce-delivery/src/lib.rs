@@ -21,7 +21,7 @@ mod stats;
 pub use stats::DeliveryStats;
 
 use coalesce_policy::{
-    Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, SetAside, Spec, SpecError, Submission,
+    Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, Reason, SetAside, Spec, SpecError, Submission,
 };
 use std::collections::VecDeque;
 
@@ -288,13 +288,15 @@ impl<E, P: Policy> Delivery<E, P> {
         self.act(ring, now, decision)
     }
 
-    /// The queue stops, or its ring has no room: delivers what is held.
+    /// The queue stops, or its ring has no room: delivers what is held, also what a policy has let go that was changed while
+    /// there was no ring.
     ///
     /// # Errors
     /// The ring cannot be used any more.
     pub fn flush<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
         let decision = self.policy.flush(now);
-        self.act(ring, now, decision)
+        let is_forgotten = !decision.is_deliver() && !self.held_since.is_empty();
+        self.act(ring, now, if is_forgotten { Decision::Deliver(Reason::Flush) } else { decision })
     }
 
     /// The queue is reset: no request in flight will complete, and no ticket is valid. Delivers what is held.

@@ -181,3 +181,17 @@ fn an_urgent_completion_that_takes_the_last_room_is_not_delivered_alone() {
     assert_eq!((&controller.queue.posted, controller.queue.covered), (&[1, 0].into(), 2));
     assert_eq!(controller.delivery.deadline(), None);
 }
+
+/// The policy that held it delivered when it went, and there was no ring to interrupt.
+#[test]
+fn what_was_held_when_the_policy_changed_without_a_ring_is_delivered_by_a_flush() {
+    let mut queue = CompletionQueue { size: 8, posted: VecDeque::new(), covered: 0, may_hold: true };
+    let mut delivery = Delivery::new("nvme:thr=7,time=100us".parse().unwrap()).unwrap();
+    let decision = delivery.complete(&mut queue, 1_000, 1, &Completion::with_cif(3)).unwrap();
+    assert!(!decision.is_deliver());
+    let decision = delivery.reconfigure::<CompletionQueue>(None, 2_000, "none".parse().unwrap()).unwrap().unwrap();
+    assert_eq!((decision, queue.covered), (Decision::Deliver(Reason::Flush), 0));
+    assert_eq!(delivery.flush(&mut queue, 3_000).unwrap(), Decision::Deliver(Reason::Flush));
+    assert_eq!(queue.covered, 1);
+    assert!(!delivery.flush(&mut queue, 4_000).unwrap().is_deliver(), "it is delivered once");
+}

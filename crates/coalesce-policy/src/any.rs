@@ -90,7 +90,7 @@ impl AnyPolicy {
     pub fn set_aside(&self, now: u64) -> Option<SetAside> {
         let mut policy = self.policy.get().clone();
         let Sum::Auto(auto) = policy.get_mut() else { return None };
-        auto.set_aside(now);
+        *auto = auto.set_aside(now);
         Some(SetAside { spec: self.spec.clone(), policy })
     }
 
@@ -147,11 +147,14 @@ fn hinted(spec: &Spec, tick_hz: u64) -> Result<Hinted<Sum>, ConfigError> {
 }
 
 impl Policy for AnyPolicy {
-    /// Where Barriers are not strict, nothing is known of an aborted command, and what is held is delivered.
+    /// Where Barriers are not strict, nothing is known of an aborted command's batch, and what is held is delivered.
     fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
         match self.spec.barriers() {
             Barriers::Strict => self.policy.on_cancel(now, mark),
-            Barriers::Relaxed => self.policy.flush(now),
+            Barriers::Relaxed => match self.policy.get_mut().on_cancel(now, mark) {
+                Decision::Hold(_) => self.policy.flush(now),
+                decision => self.policy.stats_mut().count(decision),
+            },
         }
     }
 

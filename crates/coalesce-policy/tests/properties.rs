@@ -325,7 +325,9 @@ fn completions_may_come_together() {
 
             let (mut expected, mut ride) = (Decision::Hold(HoldReason::Early), false);
             for left in (0..=before).rev() {
-                if ride && matches!(spec, Spec::Cint(_)) {
+                // A storm guard sees one interrupt, however many it covers.
+                if ride && (matches!(spec, Spec::Cint(_)) || spec.hints().is_some_and(|hints| hints.storm_max_rate.is_some())) {
+                    apart.on_covered(now, left + 1, &last);
                     break;
                 }
                 let plain = Completion { cif: cif + u32::from(left), ..Completion::default() };
