@@ -11,15 +11,13 @@ use crate::counts::Counts;
 use crate::jobs::Job;
 use crate::options::Options;
 use crate::place::Place;
-use crate::policies::Policy;
+use crate::policies::{Policy, SETTLE};
 use crate::probe::{Client, Probe};
 use crate::process::Stop;
 use crate::progress::Progress;
 use crate::results::{self, Learned, Measured};
 use crate::target::Target;
 
-/// Not measured, after each change of the policy.
-pub const SETTLE: Duration = Duration::from_millis(50);
 /// The time in which a policy learns is looked at so often.
 const LOOKS: u32 = 30;
 /// A load that does nothing for so long has failed.

@@ -2,6 +2,10 @@
 
 use coalesce_charts::series::{STYLES, styles};
 use coalesce_policy::Spec;
+use std::time::Duration;
+
+/// Not measured, after each change of the policy.
+pub const SETTLE: Duration = Duration::from_millis(50);
 
 /// One policy that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,9 @@ use serde_json::{Map, Value, json};
 use crate::claims::{error_of, is_claim};
 use crate::counts::Counts;
 use crate::jobs::Job;
-use crate::measure::SETTLE;
 use crate::metric::{Kind, What, has_loop_inside, metrics};
 use crate::place::Place;
-use crate::policies::Policies;
+use crate::policies::{Policies, SETTLE};
 use crate::regime::Regime;
 
 /// One job, measured.

@@ -1,7 +1,7 @@
 //! Each rule catches the mistake it is there for.
 
 use coalesce_testkit::{
-    Budget, Completion, Decision, HoldReason, Mix, Policy, Promises, Rate, Reason, Tested, try_check_any,
+    Budget, Completion, Decision, HoldReason, Mix, Policy, Promises, Rate, Reason, Share, Tested, try_check_any,
 };
 use proptest::strategy::{Just, Strategy};
 
