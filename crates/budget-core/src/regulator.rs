@@ -296,6 +296,13 @@ impl Regulator {
         if !self.is_several || (self.windows > 0 && !is_slower) {
             return self.enter(State::Pause, MEASURE);
         }
+        let cannot_go_on = self.question == Question::Climb && self.sum.trials > 0 && !known.may_try;
+        if cannot_go_on && !is_slower {
+            self.roll();
+            if self.dice % PAUSE > 0 {
+                return self.enter(State::Pause, MEASURE); // nor may it keep the other questions from their turn
+            }
+        }
         let may_climb = known.may_try && self.next <= most(config);
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.question = match self.question {

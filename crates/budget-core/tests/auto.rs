@@ -247,3 +247,22 @@ fn a_caller_that_does_not_know_what_is_outstanding_gets_a_licence() {
     }
     assert!(auto.budget().limit() > 1, "no licence");
 }
+
+/// A load becomes too slow for trials of a licence while such trials go on: the account is still compared with nothing.
+#[test]
+fn a_climb_that_cannot_go_on_does_not_keep_the_cut_from_its_turn() {
+    let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+    let (mut now, mut gap, mut was_tried, mut cuts) = (0, 40, false, 0);
+    for _ in 0..1_000_000 {
+        now += gap;
+        let _ = auto.on_deadline(now);
+        let _ = auto.on_completion(now, &Completion { outstanding: 8, ..Completion::with_cif(8) });
+        let level = auto.budget().level();
+        if was_tried && level != Level::Trial {
+            gap = 200;
+        }
+        was_tried |= level == Level::Trial;
+        cuts += u32::from(gap == 200 && level == Level::Nothing);
+    }
+    assert!(was_tried && cuts > 0, "no stretch without holding");
+}
