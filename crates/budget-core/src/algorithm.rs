@@ -20,7 +20,7 @@ pub struct Budget {
     pub(crate) oldest: u32,  // age of the oldest completion held
     pub(crate) limit: u8,    // completions for each interrupt, of a licence
     pub(crate) starved: u8,  // holds with it that ended because nobody came any more, less those that filled
-    pub(crate) evidence: u8, // what speaks for a licence: C0 is in proportion to 1 more than it
+    pub(crate) evidence: u8, // C0 is multiplied by 1 more than it
     pub(crate) filler: u8,
     pub(crate) quiet: u32, // age of the last completion, not counting Urgents that may interrupt alone
     pub(crate) gap8: u32,  // eight times the usual gap between completions, in ticks
@@ -41,7 +41,7 @@ pub struct Allowance {
     pub shift: u8,
     /// Completions for each interrupt in a trial or with a licence; of no effect else.
     pub limit: u8,
-    /// What speaks for a licence, 0 to 3: C0 is in proportion to 1 more than it.
+    /// C0 is multiplied by 1 more than it, 0 to 3: the trials that found a gain so far.
     pub evidence: u8,
 }
 
@@ -58,9 +58,9 @@ pub enum Level {
     Nothing,
     /// What the account pays for.
     Strict,
-    /// Until the limit is reached, as long as the account and C0 pay for it: a trial of a licence.
+    /// The same, as long as the account and C0 pay for it: a trial of a licence.
     Trial,
-    /// Until the limit is reached, and the account rests.
+    /// Up to `limit` completions for each interrupt; the account is not charged.
     Licensed,
 }
 

@@ -21,7 +21,8 @@ pub(crate) const SAVED_SHIFT: u32 = 2;
 /// C0, what trials may take beyond what was earned, is at most 2^LEARNING_SHIFT times `max_hold`.
 pub(crate) const LEARNING_SHIFT: u32 = 5;
 /// Of that, a load that has spent no time yet gets 2^FIRST_SHIFT times `max_hold`; for what it has spent it gets
-/// 2^-SPENT_SHIFT of its time. Both are multiplied by 1 and the trials won: who has no gain from holding is tried less.
+/// 2^-SPENT_SHIFT of its time. Both are multiplied by 1 + the trials so far, up to EVIDENCE_MAX of them, while the sum of their gains
+/// is positive: who gains nothing from holding is tried less.
 pub(crate) const FIRST_SHIFT: u32 = 3;
 pub(crate) const SPENT_SHIFT: u32 = 6;
 

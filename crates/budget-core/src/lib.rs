@@ -24,7 +24,8 @@
 //!   posted before it, except with *OOO*. A completion is *held* while it is posted and no interrupt covers it.
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
-//! - *alone*: no more than one command was outstanding at any time since the last trial.
+//! - *alone*: no more than one command was outstanding at any time since the last trial, and no licence is in force. Requesters
+//!   who turn from many commands to one lose at most a dozen holds until their licence has ended.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
 //!   requesters waited for held completions. A *silence* is eight usual gaps without a completion.
@@ -40,9 +41,10 @@
 //!
 //! > integral of held ≤ ε · integral of (outstanding − held) + C0
 //!
-//! at every moment, for any device and any load, and counts only what the device sees: it holds a completion only if
+//! for any device and any load, and counts only what the device sees: it holds a completion only if
 //! the account can pay until a silence. C0, [`Config::learning_of`], is what trials may cost: it begins small, grows with
-//! what the requests have spent, and ends at [`Config::learning`]. Two costs are not covered by the bound, because the
+//! what the requests have spent, and ends at [`Config::learning`]. A trial ends when C0 is used up; what it holds then may still
+//! wait, each of at most seven completions until a silence. Two costs are not covered by the bound, because the
 //! machine does not choose them: the delay of a late timer, and holds while the storm guard allows no interrupt.
 //! [`Policy::spent`] counts them too.
 //!
@@ -58,8 +60,7 @@
 //! licensed, waits for the flood's interrupts, of which each covers eight completions at most: mark its requests urgent.
 //!
 //! With OOO, an Urgent does not affect the held completions: their deadline, their cost and the usual gap stay.
-//! Its interrupt covers them too if they may not be held any longer, because without the Urgent fewer commands are
-//! outstanding. Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
+//! If the commands that are left can no longer pay for the hold, the Urgent's interrupt covers the held completions as well. Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
 //!
 //! In a storm, everything that is due, even an Urgent or a Barrier, waits until the interval since the last interrupt is
 //! over. Then one interrupt covers all of it. [`Event::Error`], [`Policy::flush`] and a new configuration do not wait.
@@ -69,7 +70,7 @@
 //! 1. **Only [`Decision::Hold`] suppresses an interrupt.**
 //! 2. Time is an argument, in ticks of one clock. The owner of a machine serialises the calls: one caller at a time.
 //! 3. Call [`Policy::on_submit`] for each command when it is submitted, or for several at once ([`Submission::before`]). One
-//!    that is not reported earns nothing. A caller that reports none at all gets what trials find, and nothing else.
+//!    that is not reported earns nothing until the next completion, whose `cif` counts it.
 //! 4. Arm a timer that fires in `deadline - now` ticks ([`Policy::deadline`]; at once if it has passed), and call
 //!    [`Policy::on_deadline`] when it does.
 //! 5. Say which commands failed ([`Completion::class`]: they are Urgent), or report them as [`Event::Error`] if they must not
@@ -91,7 +92,7 @@
 //! # What it does not do
 //!
 //! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and neither loops nor divides in a
-//! decision.
+//! decision. [`Auto`] divides once at the end of a trial, in 64 steps.
 
 mod account;
 mod algorithm;

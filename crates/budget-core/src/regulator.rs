@@ -14,7 +14,8 @@ use coalesce_decision::ticks::divide;
 ///
 /// - *cut*: the strict account or nothing? The account loses if its stretch was longer by more than twice the budget in both
 ///   halves, and wins if it was longer in neither. [`EVIDENCE`] more trials lost than won cut ε to a quarter, and after
-///   [`CUTS`] cuts nothing is held. As many more won than lost take a cut back.
+///   [`CUTS`] cuts nothing is held. As many more won than lost take the last cut back, and an earlier one when the pause has
+///   become the longest.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
 ///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough.
 /// - *check*: the licence or the account? The licence loses if its stretches were not shorter by a sixteenth. Two checks lost
@@ -211,7 +212,7 @@ impl Regulator {
         self.now.completions >= self.length
     }
 
-    /// What speaks for a licence: a trial each, as long as their sum does.
+    /// The factor of C0, less 1: the trials so far while the sum of their gains is positive, the maximum with a licence.
     const fn speaks_for(&self) -> u8 {
         match self.sum {
             _ if self.limit > 1 => EVIDENCE_MAX,
