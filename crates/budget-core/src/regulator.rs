@@ -300,7 +300,7 @@ impl Regulator {
         let cannot_go_on = self.question == Question::Climb && self.sum.trials > 0 && !known.may_try;
         if cannot_go_on && !is_slower {
             self.roll();
-            if self.dice % PAUSE > 0 {
+            if self.dice & (PAUSE - 1) != 0 {
                 return self.enter(State::Pause, MEASURE); // nor may it keep the other questions from their turn
             }
         }
