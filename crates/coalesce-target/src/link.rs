@@ -43,6 +43,7 @@ pub struct PolicyChange {
     /// Its text form.
     pub policy: String,
     /// Whether what policies have learned outlasts the change.
+    #[serde(default)] // a supervisor that is older than the process knows nothing of it
     pub keep_learned: bool,
 }
 
