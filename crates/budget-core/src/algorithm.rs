@@ -41,7 +41,7 @@ pub struct Allowance {
     pub shift: u8,
     /// Completions for each interrupt in a trial or with a licence; of no effect else.
     pub limit: u8,
-    /// C0 is multiplied by 1 more than it, 0 to 3: the trials that found a gain so far.
+    /// C0 is multiplied by 1 more than it, 0 to 3: the trials so far while the sum of their gains is positive.
     pub evidence: u8,
 }
 
@@ -58,9 +58,9 @@ pub enum Level {
     Nothing,
     /// What the account pays for.
     Strict,
-    /// The same, as long as the account and C0 pay for it: a trial of a licence.
+    /// Up to `limit` completions for each interrupt, as long as the account and C0 pay for it: a trial of a licence.
     Trial,
-    /// Up to `limit` completions for each interrupt; the account is not charged.
+    /// The same, and the account is not charged.
     Licensed,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::algorithm::{Allowance, Budget};
 use crate::config::Config;
+use crate::policy::cover;
 use crate::regulator::Regulator;
 use coalesce_decision::{Completion, ConfigError, Decision, Policy, forward};
 
@@ -71,9 +72,7 @@ impl Auto {
         self.budget.allow(now, Allowance::STRICT);
         Ok(decision)
     }
-}
 
-impl Auto {
     /// This policy for later, while another one takes its place. What was learned and earned stays. The copy forgets the commands in
     /// flight, what is held and a trial that has begun, as the other one sees their end: nothing that happens meanwhile earns or
     /// teaches anything.
@@ -95,13 +94,7 @@ impl Policy for Auto {
     }
 
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
-        self.budget.settle_known(now);
-        let guard = self.budget.guard;
-        for left in (0..left).rev() {
-            let _ = self.on_completion(now, &last.preceding(left));
-        }
-        self.budget.drop_held();
-        self.budget.guard = guard;
+        cover(self, |auto| &mut auto.budget, now, left, last);
     }
 
     /// As [`Budget`]. What the regulator has learned is forgotten, too.

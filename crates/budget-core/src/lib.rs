@@ -60,7 +60,8 @@
 //! licensed, waits for the flood's interrupts, of which each covers eight completions at most: mark its requests urgent.
 //!
 //! With OOO, an Urgent does not affect the held completions: their deadline, their cost and the usual gap stay.
-//! If the commands that are left can no longer pay for the hold, the Urgent's interrupt covers the held completions as well. Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
+//! If the commands that are left can no longer pay for the hold, the Urgent's interrupt covers the held completions as well.
+//! Each Urgent that overtakes them counts towards `thr`, so that held completions do not block a queue.
 //!
 //! In a storm, everything that is due, even an Urgent or a Barrier, waits until the interval since the last interrupt is
 //! over. Then one interrupt covers all of it. [`Event::Error`], [`Policy::flush`] and a new configuration do not wait.

@@ -7,6 +7,25 @@ use coalesce_decision::{
     Completion, Decision, Event, HoldReason, Mark, Policy, Reason, Spent, Submission, Submissions,
 };
 
+/// [`on_covered`](Policy::on_covered) of a policy with this budget. The storm guard has seen the interrupt: what it covers is no
+/// interrupt of its own.
+pub(crate) fn cover<P: Policy>(
+    policy: &mut P,
+    budget: impl Fn(&mut P) -> &mut Budget,
+    now: u64,
+    left: u16,
+    last: &Completion,
+) {
+    budget(policy).settle_known(now);
+    let guard = budget(policy).guard;
+    for left in (0..left).rev() {
+        let _ = policy.on_completion(now, &last.preceding(left));
+    }
+    let budget = budget(policy);
+    budget.drop_held();
+    budget.guard = guard;
+}
+
 impl Policy for Budget {
     /// It looks at the [event](Completion::event), `cif` and `outstanding`.
     #[inline(always)] // so that what is constant of a completion costs nothing
@@ -48,15 +67,8 @@ impl Policy for Budget {
         self.drop_held();
     }
 
-    /// The storm guard has seen their interrupt: they are none of their own.
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
-        self.settle_known(now);
-        let guard = self.guard;
-        for left in (0..left).rev() {
-            let _ = self.on_completion(now, &last.preceding(left));
-        }
-        self.drop_held();
-        self.guard = guard;
+        cover(self, |budget| budget, now, left, last);
     }
 
     #[inline]
@@ -92,8 +104,9 @@ impl Policy for Budget {
         }
     }
 
-    /// Forgets the commands in flight, which never complete; other requesters may come, so [`Allowance::STRICT`](crate::Allowance::STRICT) is in force
-    /// again. What is held is due at once; the credit and the usual gap stay.
+    /// Forgets the commands in flight, which never complete; other requesters may come, so
+    /// [`Allowance::STRICT`](crate::Allowance::STRICT) is in force again. What is held is due at once; the credit and the usual
+    /// gap stay.
     fn reset_tracking(&mut self) {
         (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
         (self.limit, self.starved, self.evidence) = (1, 0, 0);

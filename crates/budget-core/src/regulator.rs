@@ -110,7 +110,7 @@ const CUTS: u8 = 3;
 const CERTAIN: u32 = 5;
 /// Doublings of the pause after a licence that was given in vain.
 const DECEIVED: u8 = 3;
-/// An attempt ends after so many trials, and after a FEW if their mean gain is below half of FIRST or FURTHER.
+/// An attempt ends after this many trials, or after a FEW if their mean gain is below half of FIRST or FURTHER.
 const TRIALS: u16 = 24;
 const FEW: u16 = 6;
 /// The smallest gain, in parts of 256 (of half the difference), that is worth the first licence, and a further one.
@@ -297,18 +297,19 @@ impl Regulator {
         if !self.is_several || (self.windows > 0 && !is_slower) {
             return self.enter(State::Pause, MEASURE);
         }
-        let cannot_go_on = self.question == Question::Climb && self.sum.trials > 0 && !known.may_try;
-        if cannot_go_on && !is_slower {
+        let is_climbing = self.question == Question::Climb && self.sum.trials > 0;
+        if is_climbing && !known.may_try && !is_slower {
+            // It goes on when it may. Meanwhile another question has its turn about once in PAUSE stretches.
             self.roll();
             if self.dice & (PAUSE - 1) != 0 {
-                return self.enter(State::Pause, MEASURE); // nor may it keep the other questions from their turn
+                return self.enter(State::Pause, MEASURE);
             }
         }
         let may_climb = known.may_try && self.next <= most(config);
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.question = match self.question {
             _ if is_slower || self.is_doubted => Question::Check,
-            Question::Climb if self.sum.trials == 0 || !known.may_try => otherwise, // they take turns
+            Question::Climb if !is_climbing => otherwise, // they take turns
             _ if may_climb => Question::Climb,
             _ => otherwise,
         };
