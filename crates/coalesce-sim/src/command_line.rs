@@ -28,15 +28,19 @@ enum Command {
 }
 
 /// Does what the arguments of this program say. `own`: policies of one's own, which every command knows by their names beside
-/// the others; `replay` and `score` compare them without being asked, `run` if
-/// its plan names them.
+/// the others; `replay` and `score` compare them without being asked, `run` if its plan names them.
 ///
 /// ```no_run
-/// # fn nothing() -> Box<dyn coalesce_policy::Policy> { unimplemented!() }
-/// use coalesce_sim::{command_line::run_with, contender::Named};
+/// use coalesce_policy::{AnyPolicy, Policy, Spec};
+/// use coalesce_sim::{command_line::run_with, contender::{Named, TICK_HZ}};
+///
+/// fn mine() -> Box<dyn Policy> {
+///     Box::new(AnyPolicy::new(Spec::None, TICK_HZ).expect("any clock will do")) // or a type that implements Policy
+/// }
+///
 /// # #[expect(clippy::needless_doctest_main, reason = "it is about the main function")]
 /// fn main() -> std::process::ExitCode {
-///     run_with(&[Named { name: "mine", policy: nothing }])
+///     run_with(&[Named { name: "mine", policy: mine }])
 /// }
 /// ```
 #[must_use]

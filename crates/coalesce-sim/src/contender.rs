@@ -102,9 +102,7 @@ impl Contender {
     /// The same, if it keeps to it. A storm guard may exceed it.
     pub(crate) fn promised_budget(&self) -> Option<u16> {
         match self {
-            Self::Policy(spec) if spec.hints().is_some_and(|hints| hints.storm_max_rate.is_none()) => {
-                spec.budget().map(Share::as_basis_points)
-            }
+            Self::Policy(spec) if spec.hints().is_some_and(|hints| hints.storm_max_rate.is_none()) => self.budget(),
             _ => None,
         }
     }
