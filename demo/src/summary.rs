@@ -60,9 +60,19 @@ impl Row<'_> {
         self.measured.place.short()
     }
 
-    /// A number of the nth policy besides the baseline.
+    /// What is known of a number of the nth policy besides the baseline.
+    fn verdict(&self, nth: usize, what: What) -> Option<Verdict> {
+        self.measured.compare(what).verdicts.get(nth).copied()
+    }
+
+    /// The same, in words.
     pub fn change(&self, nth: usize, what: What) -> Change {
-        change(self.measured.compare(what).verdicts.get(nth))
+        change(self.verdict(nth, what))
+    }
+
+    /// What the table has of it.
+    fn numbers(&self) -> [What; 3] {
+        [self.interrupts(), What::Cpu, What::Rate(0)]
     }
 }
 
@@ -94,10 +104,8 @@ impl<'a> Summary<'a> {
 
     /// The same, or those of a program on the host if only of them something is told about the nth policy.
     fn decisive(&self, nth: usize) -> Option<Row<'a>> {
-        let is_told = |row: &Row<'a>| {
-            let numbers = [row.interrupts(), What::Cpu, What::Rate(0)];
-            numbers.iter().any(|what| row.measured.compare(*what).verdicts.get(nth).is_some_and(Verdict::differs))
-        };
+        let differs = |row: &Row<'a>, what| row.verdict(nth, what).is_some_and(|verdict| verdict.differs());
+        let is_told = |row: &Row<'a>| row.numbers().into_iter().any(|what| differs(row, what));
         let mut deep = self.rows.iter().rev().filter(|row| row.measured.job == Job::Depth32);
         deep.find(|row| is_told(row)).copied().or_else(|| self.deep())
     }
@@ -117,11 +125,11 @@ impl<'a> Summary<'a> {
         let Some((nth, policy)) = self.policies.judged() else { return "Nothing was compared.".into() };
         let (baseline, label) = (self.baseline(), &policy.label);
         let deep = self.decisive(nth).map(|row| {
-            let verdict = |what| row.measured.compare(what).verdicts.get(nth).copied();
+            let [interrupts, cpu, reads] = row.numbers().map(|what| row.verdict(nth, what));
             let told = [
-                told(verdict(row.interrupts()), "takes", "fewer interrupts", "more interrupts"),
-                told(verdict(What::Cpu), "needs", "less CPU time for each read", "more CPU time for each read"),
-                told(verdict(What::Rate(0)), "reads", "less per second", "more per second"),
+                told(interrupts, "takes", "fewer interrupts", "more interrupts"),
+                told(cpu, "needs", "less CPU time for each read", "more CPU time for each read"),
+                told(reads, "reads", "less per second", "more per second"),
             ];
             let told: Vec<_> = told.into_iter().flatten().collect();
             let who = format!("{} with 32 reads in flight", row.measured.place.who());
@@ -136,15 +144,14 @@ impl<'a> Summary<'a> {
         let single = self.single().map(|row| {
             let same_place = self.decisive(nth).is_some_and(|deep| deep.measured.place == row.measured.place);
             let who = if same_place { "one" } else { row.measured.place.who() };
-            let verdict = |nth: usize| row.measured.compare(What::Rate(0)).verdicts.get(nth).copied();
-            let speed = |verdict| told(verdict, "reads", "less per second", "more per second");
-            let own = match (speed(verdict(nth)), row.change(nth, What::Rate(0))) {
+            let speed = |nth| told(row.verdict(nth, What::Rate(0)), "reads", "less per second", "more per second");
+            let own = match (speed(nth), row.change(nth, What::Rate(0))) {
                 (Some(told), _) => told,
                 (None, change) if change.is_told => format!("is as fast {}", change.range),
                 _ => "may be slower or faster".into(),
             };
             let timer = self.columns().1.find(|(_, policy)| policy.is_timer());
-            let timer = timer.and_then(|(nth, _)| speed(verdict(nth)));
+            let timer = timer.and_then(|(nth, _)| speed(nth));
             let timer = timer.map_or_else(String::new, |told| format!(", and with a fixed timer {told}"));
             format!("{who} that waits for each read {own}{timer}")
         });
@@ -167,7 +174,7 @@ impl<'a> Summary<'a> {
         let row = self.deep().filter(|row| row.measured.place != Place::Native)?;
         let (nth, policy) = self.policies.judged()?;
         let of = |variant: usize| [What::Interrupts, What::Taken].map(|what| row.measured.median(variant, what));
-        let [(sent, taken), (sent_judged, taken_judged)] = [of(0), of(nth + 2)].map(|[sent, taken]| (sent, taken));
+        let [[sent, taken], [sent_judged, taken_judged]] = [of(0), of(nth + 2)];
         if !(taken + taken_judged).is_finite() {
             return None;
         }
@@ -187,15 +194,11 @@ impl<'a> Summary<'a> {
 
     /// What is needed to tell the rest; none: everything is told.
     pub fn needs(&self) -> Option<String> {
-        let numbers =
-            |row: &Row<'a>| [row.interrupts(), What::Cpu, What::Rate(0)].map(|what| row.measured.compare(what));
-        let columns: Vec<_> = self.columns().1.map(|(nth, _)| nth).collect();
         let factors = self.rows.iter().flat_map(|row| {
             let blocks = row.measured.blocks.len().max(1) as f64;
             let few = row.measured.plan.looks[0] as f64 / blocks;
-            let verdicts = numbers(row).into_iter().flat_map(|number| number.verdicts.into_iter().enumerate());
-            let verdicts: Vec<_> = verdicts.filter(|(nth, _)| columns.contains(nth)).collect();
-            verdicts.into_iter().filter_map(move |(_, verdict)| more(verdict, few))
+            let of_column = move |(nth, _)| row.numbers().into_iter().filter_map(move |what| row.verdict(nth, what));
+            self.columns().1.flat_map(of_column).filter_map(move |verdict| more(verdict, few))
         });
         let factor = factors.reduce(f64::max)?.max(1.5);
         let time = if factor <= PATIENCE {
@@ -265,8 +268,8 @@ fn told(verdict: Option<Verdict>, verb: &str, less: &str, more: &str) -> Option<
     Some(format!("{verb} {:.digits$} % {}", percent.abs(), if percent < 0.0 { less } else { more }))
 }
 
-fn change(verdict: Option<&Verdict>) -> Change {
-    let range = |Interval { low, high, .. }: &Interval| format!("({} to {} %)", signed(*low), signed(*high));
+fn change(verdict: Option<Verdict>) -> Change {
+    let range = |Interval { low, high, .. }: Interval| format!("({} to {} %)", signed(low), signed(high));
     match verdict {
         Some(Verdict::Differs(interval)) => {
             Change { text: format!("{} %", signed(interval.median)), range: range(interval), is_told: true }
@@ -286,7 +289,7 @@ fn signed(ratio: f64) -> String {
     format!("{percent:+.digits$}").replace('-', "−")
 }
 
-/// Lines of at most so many characters, where words allow it.
+/// The text in lines of at most this many characters, broken between words.
 fn wrap(text: &str, columns: usize) -> String {
     let (mut wrapped, mut column) = (String::new(), 0);
     for word in text.split(' ') {
