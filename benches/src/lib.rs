@@ -4,15 +4,13 @@
 use budget_core::Budget;
 use cint_core::Cint;
 use coalesce::auto::{coalesce_auto_init, coalesce_auto_state};
-use coalesce::budget::{
-    coalesce_budget_config, coalesce_budget_config_default, coalesce_budget_init, coalesce_budget_state,
-};
+use coalesce::budget::{coalesce_budget_config_default, coalesce_budget_init, coalesce_budget_state};
 use coalesce::cint::{coalesce_cint_config, coalesce_cint_config_default, coalesce_cint_init, coalesce_cint_state};
+use coalesce::error::coalesce_error;
 use coalesce::instant::COALESCE_NEVER;
-use coalesce::status::COALESCE_OK;
+use coalesce::status::{COALESCE_OK, coalesce_status};
 use coalesce::vic::{
-    coalesce_vic_config, coalesce_vic_config_default, coalesce_vic_init, coalesce_vic_on_completion_in_slice,
-    coalesce_vic_state,
+    coalesce_vic_config_default, coalesce_vic_init, coalesce_vic_on_completion_in_slice, coalesce_vic_state,
 };
 use coalesce_policy::AnyPolicy;
 use std::mem::MaybeUninit;
@@ -87,17 +85,33 @@ pub fn vic() -> Vic {
 /// Never: the parameters are right.
 #[must_use]
 pub fn vic_for_c() -> coalesce_vic_state {
-    // SAFETY: both are integers alone, and all pointers are to what is here.
+    // SAFETY: both functions are vIC's, and the pointer is to a state of vIC.
     unsafe {
-        let (mut config, mut vic) =
-            (MaybeUninit::<coalesce_vic_config>::zeroed(), MaybeUninit::<coalesce_vic_state>::zeroed());
-        coalesce_vic_config_default(config.as_mut_ptr(), size_of::<coalesce_vic_config>(), HZ);
-        let status = coalesce_vic_init(vic.as_mut_ptr(), size_of::<coalesce_vic_state>(), config.as_ptr(), null_mut());
-        assert_eq!(status, COALESCE_OK, "the defaults");
+        let mut vic = for_c(coalesce_vic_config_default, |_| {}, coalesce_vic_init);
         epoch(|now| {
-            assert!(coalesce_vic_on_completion_in_slice(vic.as_mut_ptr(), now, MANY, COALESCE_NEVER) >= COALESCE_OK)
+            assert!(coalesce_vic_on_completion_in_slice(&raw mut vic, now, MANY, COALESCE_NEVER) >= COALESCE_OK)
         });
-        vic.assume_init()
+        vic
+    }
+}
+
+/// A state of libcoalesce, of the default configuration and what `set` changes of it.
+///
+/// # Safety
+/// `default` and `init` belong to one machine, whose configuration and state are integers alone.
+unsafe fn for_c<C, S>(
+    default: unsafe extern "C" fn(*mut C, usize, u64),
+    set: impl FnOnce(&mut C),
+    init: unsafe extern "C" fn(*mut S, usize, *const C, *mut coalesce_error) -> coalesce_status,
+) -> S {
+    let (mut config, mut state) = (MaybeUninit::<C>::zeroed(), MaybeUninit::<S>::zeroed());
+    // SAFETY: zeroes are integers, and all pointers are to what is here.
+    unsafe {
+        default(config.as_mut_ptr(), size_of::<C>(), HZ);
+        set(config.assume_init_mut());
+        let status = init(state.as_mut_ptr(), size_of::<S>(), config.as_ptr(), null_mut());
+        assert_eq!(status, COALESCE_OK, "the parameters are right");
+        state.assume_init()
     }
 }
 
@@ -128,17 +142,11 @@ pub fn cint() -> Cint {
 /// Never: the parameters are right.
 #[must_use]
 pub fn cint_for_c() -> coalesce_cint_state {
-    // SAFETY: both are integers alone, and all pointers are to what is here.
-    unsafe {
-        let (mut config, mut cint) =
-            (MaybeUninit::<coalesce_cint_config>::zeroed(), MaybeUninit::<coalesce_cint_state>::zeroed());
-        coalesce_cint_config_default(config.as_mut_ptr(), size_of::<coalesce_cint_config>(), HZ);
-        let params = config.assume_init_mut();
-        (params.delta_ns, params.thr, params.max_hold_ns, params.in_flight) = (DELTA_NS, THR.into(), MAX_HOLD_NS, 0);
-        let status = coalesce_cint_init(cint.as_mut_ptr(), size_of::<coalesce_cint_state>(), params, null_mut());
-        assert_eq!(status, COALESCE_OK, "in range");
-        cint.assume_init()
-    }
+    let set = |config: &mut coalesce_cint_config| {
+        (config.delta_ns, config.thr, config.max_hold_ns, config.in_flight) = (DELTA_NS, THR.into(), MAX_HOLD_NS, 0);
+    };
+    // SAFETY: both functions are cint's.
+    unsafe { for_c(coalesce_cint_config_default, set, coalesce_cint_init) }
 }
 
 /// A latency budget, for Rust.
@@ -156,16 +164,8 @@ pub fn budget() -> Budget {
 /// Never: the parameters are right.
 #[must_use]
 pub fn budget_for_c() -> coalesce_budget_state {
-    // SAFETY: both are integers alone, and all pointers are to what is here.
-    unsafe {
-        let (mut config, mut budget) =
-            (MaybeUninit::<coalesce_budget_config>::zeroed(), MaybeUninit::<coalesce_budget_state>::zeroed());
-        coalesce_budget_config_default(config.as_mut_ptr(), size_of::<coalesce_budget_config>(), HZ);
-        let status =
-            coalesce_budget_init(budget.as_mut_ptr(), size_of::<coalesce_budget_state>(), config.as_ptr(), null_mut());
-        assert_eq!(status, COALESCE_OK, "the defaults");
-        budget.assume_init()
-    }
+    // SAFETY: both functions are a latency budget's.
+    unsafe { for_c(coalesce_budget_config_default, |_| {}, coalesce_budget_init) }
 }
 
 /// The same with its regulator.
@@ -174,16 +174,8 @@ pub fn budget_for_c() -> coalesce_budget_state {
 /// Never: the parameters are right.
 #[must_use]
 pub fn auto_for_c() -> coalesce_auto_state {
-    // SAFETY: both are integers alone, and all pointers are to what is here.
-    unsafe {
-        let (mut config, mut auto) =
-            (MaybeUninit::<coalesce_budget_config>::zeroed(), MaybeUninit::<coalesce_auto_state>::zeroed());
-        coalesce_budget_config_default(config.as_mut_ptr(), size_of::<coalesce_budget_config>(), HZ);
-        let status =
-            coalesce_auto_init(auto.as_mut_ptr(), size_of::<coalesce_auto_state>(), config.as_ptr(), null_mut());
-        assert_eq!(status, COALESCE_OK, "the defaults");
-        auto.assume_init()
-    }
+    // SAFETY: both functions are those of auto, whose configuration is a latency budget's.
+    unsafe { for_c(coalesce_budget_config_default, |_| {}, coalesce_auto_init) }
 }
 
 /// Any policy, by its text form.
