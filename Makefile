@@ -7,6 +7,7 @@ help:
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
 	@echo "make install-target [PREFIX=/usr/local] [UNITDIR=...] [DESTDIR=...]   install coalesce-target and coalesce-sim, with manual pages,"
 	@echo "            completions, systemd units; make uninstall-target"
+	@echo "make release   libcoalesce for those who have no Rust: archives for Linux and bare metal, in target/archives (docs/without-rust.md)"
 	@echo "make size   the bytes of libcoalesce, on x86-64 and on three bare-metal targets: a table"
 	@echo "make spdk [SPDK=PREFIX]   SPDK's target with our policies, from an installed SPDK: see spdk/README.md"
 	@echo "make firmware   the controller of firmware-demo on two emulated boards, in C and in Rust: tables and figures"
@@ -43,6 +44,11 @@ install-target:
 uninstall-target:
 	scripts/install-target.sh uninstall
 
+release:
+	guest/packages.sh build-essential jq gcc-arm-none-eabi binutils-riscv64-unknown-elf binutils-aarch64-linux-gnu
+	rm -rf target/archives
+	scripts/release.sh target/archives
+
 size: toolchain
 	scripts/size.sh
 
@@ -75,4 +81,4 @@ lint: toolchain
 toolchain:
 	@command -v cargo > /dev/null || { echo "a Rust toolchain is missing (1.89 or newer): see https://rustup.rs" >&2; exit 1; }
 
-.PHONY: help demo check test firmware site cost bench libcoalesce install uninstall install-target uninstall-target size spdk fmt lint toolchain
+.PHONY: help demo check test firmware site cost bench libcoalesce install uninstall install-target uninstall-target release size spdk fmt lint toolchain

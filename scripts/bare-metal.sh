@@ -6,7 +6,7 @@
 #
 #   RUSTC=$(scripts/bare-metal.sh) cargo build --target thumbv7em-none-eabihf
 #
-# A target of WebAssembly, such as wasm32-unknown-unknown, gets a standard library as well.
+# A target of WebAssembly, such as wasm32-unknown-unknown, and one of Linux get a standard library as well.
 #
 # For the tests, which must not depend on other downloads. Where "rustup target add TARGET" works you do not need it.
 # Takes a minute. Nothing is installed, so it needs no root; it needs a C compiler. lld is beside it, as rust-lld.
@@ -38,12 +38,13 @@ download() { # DIRECTORY
     rustc-web libstd-rust-web-dev rust-web-src cargo-web "lld-$llvm"
 }
 
-# Of the sources, only the library's.
+# Of the sources, only the library's. The licences of what is in it are Debian's list.
 unpack() { # PACKAGE...
   local package
   for package; do
     dpkg-deb --fsys-tarfile "$package" |
-      tar -x -C "$dir" --no-wildcards-match-slash --exclude './usr/share' --exclude './usr/src/rustc-*/[!l]*'
+      tar -x -C "$dir" --no-wildcards-match-slash --exclude './usr/share/[!d]*' --exclude './usr/share/doc/*/[!c]*' \
+        --exclude './usr/share/doc/*/changelog*' --exclude './usr/src/rustc-*/[!l]*'
   done
 }
 
@@ -58,25 +59,23 @@ END
 }
 
 # The libraries, and what they need, from an empty crate. They are allowed what nightly compilers allow; bitcode lets
-# firmware use link-time optimisation.
-build() { # DIRECTORY LIBRARIES TARGET...
-  local crate=$1 libraries=$2 target lib
-  shift 2
+# firmware use link-time optimisation. The workspace begins where the sources are, too, and they are named from there: so the
+# libraries are the same, wherever the directory is.
+build() { # DIRECTORY LIBRARIES TARGET
+  local crate=$1 libraries=$2 target=$3 lib=$rustlib/$3/lib
   mkdir -p "$crate/src"
   echo '#![no_std]' > "$crate/src/lib.rs"
-  printf '[package]\nname = "empty"\nedition = "2024"\n[profile.release]\npanic = "abort"\n[workspace]\n' > "$crate/Cargo.toml"
-  env --unset=RUSTC_WRAPPER RUSTC="$dir/bin/rustc" RUSTC_BOOTSTRAP=1 RUSTFLAGS='-C embed-bitcode=yes' \
-    "$dir/bin/cargo" build --release --offline -Z "build-std=$libraries" -Z build-std-features= "${@/#/--target=}" \
+  printf '[package]\nname = "empty"\nedition = "2024"\n' > "$crate/Cargo.toml"
+  printf '[workspace]\nmembers = ["%s"]\nresolver = "3"\n[profile.release]\npanic = "abort"\n' "$(basename "$crate")" > "$dir/Cargo.toml"
+  env --unset=RUSTC_WRAPPER RUSTC="$dir/bin/rustc" RUSTC_BOOTSTRAP=1 RUSTFLAGS="-C embed-bitcode=yes --remap-path-prefix=$dir=/rust" \
+    "$dir/bin/cargo" build --release --offline -Z "build-std=$libraries" -Z build-std-features= --target "$target" \
     --config 'source.crates-io.replace-with = "debian"' \
     --config "source.debian.directory = \"$rustlib/src/rust/library/vendor\"" \
     --manifest-path "$crate/Cargo.toml" --target-dir "$crate/target"
-  for target; do
-    lib=$rustlib/$target/lib
-    mkdir -p "$lib.new"
-    cp "$crate/target/$target"/release/deps/*.rlib "$lib.new"
-    rm "$lib.new"/libempty-*.rlib
-    mv "$lib.new" "$lib"
-  done
+  mkdir -p "$lib.new"
+  cp "$crate/target/$target"/release/deps/*.rlib "$lib.new"
+  rm "$lib.new"/libempty-*.rlib
+  mv "$lib.new" "$lib"
 }
 
 # Its output is of interest only if it fails. In a shell of its own, as a function after "if" would not stop at its first
@@ -106,20 +105,21 @@ if [ ! -x "$dir/bin/rustc" ]; then
   wrap rustc "\"\$root/usr/bin/rustc\"" --sysroot "\"\$root/usr\"" # the last one: it says that all is there
 fi
 
-provide() { # LIBRARIES TARGET...: those that are not there are built
-  local libraries=$1 target missing=()
+provide() { # LIBRARIES TARGET...: those that are not there are built, one by one, so that none is lost if it is interrupted
+  local libraries=$1 target
   shift
-  for target; do [ -d "$rustlib/$target/lib" ] || missing+=("$target"); done
-  [ ${#missing[@]} -gt 0 ] || return 0
-  say "building $libraries for ${missing[*]}"
-  rm -rf "$dir/library"
-  step "building $libraries" build "$dir/library" "$libraries" "${missing[@]}"
-  rm -r "$dir/library"
+  for target; do
+    [ ! -d "$rustlib/$target/lib" ] || continue
+    say "building $libraries for $target"
+    rm -rf "$dir/library"
+    step "building $libraries" build "$dir/library" "$libraries" "$target"
+    rm -r "$dir/library" "$dir/Cargo.toml" "$dir/Cargo.lock"
+  done
 }
 core=() std=()
 for target; do
   case $target in
-    wasm*) std+=("$target") ;;
+    wasm* | *-linux-*) std+=("$target") ;;
     *) core+=("$target") ;;
   esac
 done

@@ -33,6 +33,18 @@ ARCHITECTURE.md | coalesce-target serve | a drawing
 firmware-demo/README.md | make -C firmware-demo | scripts/firmware.sh, on every board
 docs/linux-hints.md | LATENCY=1ms | minutes, in a guest; tried by hand
 linux/README.md | make -C linux | linux/test.sh; the guests are tried by hand
+docs/without-rust.md | sha256sum | scripts/check-release.sh, as typed
+docs/without-rust.md | tar | the same
+docs/without-rust.md | cd | the same
+docs/without-rust.md | cp | the same
+docs/without-rust.md | export | the same
+docs/without-rust.md | arm-none-eabi-gcc | the same
+docs/without-rust.md | qemu-system-arm | the same
+docs/without-rust.md | cmake | the same
+docs/without-rust.md | meson | the same
+docs/without-rust.md | build/example | the same
+docs/without-rust.md | cc | the same
+docs/without-rust.md | ./example | the same
 spdk/README.md | make -C spdk | needs an installed SPDK; the stage spdk of scripts/test.sh
 spdk/README.md | export PYTHONPATH | the same
 spdk/README.md | target/spdk/coalesce_spdk_tgt | the same

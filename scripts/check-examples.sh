@@ -11,7 +11,7 @@ examples=crates/ffi/examples
 tests=crates/ffi/tests/c
 
 scripts/install.sh build
-hosted=$target/release/libcoalesce.a
+hosted=$target/release/libcoalesce.sealed.a
 bare_metal=$(scripts/bare-library.sh)
 
 while read -r name _; do

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Build libcoalesce for C, and install or remove it: the header, the static and the shared library, the pkg-config file.
+# Build libcoalesce for C, and install or remove it: the header, the static and the shared library, the pkg-config file, the
+# package of CMake.
 #
 #   install.sh build|install|uninstall
 #
@@ -30,6 +31,7 @@ build() {
   sed -n 's/^note: native-static-libs: //p' "$log" | sed 's/-lgcc_s *//' > "$built/libcoalesce.private"
   rm "$log"
   [ -s "$built/libcoalesce.private" ] || die "rustc does not say what the static library needs"
+  scripts/seal.sh "$built/libcoalesce.a" "$built/libcoalesce.sealed.a"
 }
 
 install() {
@@ -39,23 +41,20 @@ install() {
     [ -e "$built/libcoalesce.private" ] || die "not built, and no cargo to build it with"
   fi
   local lib=${DESTDIR:-}$libdir include=${DESTDIR:-}$includedir
-  command install -d "$lib/pkgconfig" "$include"
+  command install -d "$lib" "$include"
   command install -m 644 "$header" "$include"
-  command install -m 644 "$built/libcoalesce.a" "$lib"
+  command install -m 644 "$built/libcoalesce.sealed.a" "$lib/libcoalesce.a"
   command install -m 755 "$built/libcoalesce.so" "$lib/libcoalesce.so.$version"
   ln -sf "libcoalesce.so.$version" "$lib/$soname"
   ln -sf "$soname" "$lib/libcoalesce.so"
-  # Below the prefix, so that pkg-config finds it wherever it is moved to.
-  sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|${libdir/#"$prefix"/\$\{prefix\}}|" -e "s|@version@|$version|" \
-    -e "s|@includedir@|${includedir/#"$prefix"/\$\{prefix\}}|" -e "s|@private@|$(cat "$built/libcoalesce.private")|" \
-    crates/ffi/coalesce.pc.in > "$built/coalesce.pc"
-  command install -m 644 "$built/coalesce.pc" "$lib/pkgconfig"
+  scripts/describe-library.sh "$lib" "$prefix" "$libdir" "$includedir" "$(cat "$built/libcoalesce.private")"
 }
 
 uninstall() {
   local lib=${DESTDIR:-}$libdir
   rm -f "${DESTDIR:-}$includedir/coalesce.h" "$lib/pkgconfig/coalesce.pc" "$lib/libcoalesce.a" "$lib/libcoalesce.so" \
-    "$lib/$soname" "$lib/libcoalesce.so.$version"
+    "$lib/$soname" "$lib/libcoalesce.so.$version" "$lib"/cmake/coalesce/coalesce-config{,-version}.cmake
+  rmdir --ignore-fail-on-non-empty "$lib/cmake/coalesce" 2> /dev/null || true
 }
 
 case ${1:-} in

@@ -49,6 +49,7 @@ pub const CONTENTS: &[Part] = &[
         &[
             ("C ABI", "docs/c-abi.md"),
             ("Into another device", "docs/hooks.md"),
+            ("Without a Rust toolchain", "docs/without-rust.md"),
             ("Traces", "docs/traces.md"),
             ("SPDK", "spdk/README.md"),
             ("Firmware", "firmware-demo/README.md"),
