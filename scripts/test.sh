@@ -78,10 +78,11 @@ bare_metal() {
 # Instructions of a decision.
 cost() { scripts/cost.sh; }
 examples() { scripts/check-examples.sh; }
-# libcoalesce for C; coalesce-target with what surrounds it.
+# libcoalesce for C; coalesce-target with what surrounds it; the workflows that do the same elsewhere.
 install() {
+  guest/packages.sh jq cmake meson lintian || true
   scripts/check-install.sh
-  guest/packages.sh jq || true
+  scripts/check-workflows.sh
   scripts/check-install-target.sh
   scripts/check-deb.sh
 }
