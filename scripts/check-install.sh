@@ -8,6 +8,8 @@ die() { printf 'check-install: %s\n' "$*" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+[ -e "docs/release-$version.md" ] || die "there is no docs/release-$version.md, the text of the release"
+! grep -on 'coalesce-[0-9][0-9.]*-' docs/without-rust.md | grep -v -- "coalesce-$version-" || die "docs/without-rust.md has another version"
 
 # Staged, with a library folder as Debian's.
 staged=(DESTDIR="$work/stage" PREFIX=/usr LIBDIR=/usr/lib/x86_64-linux-gnu)
@@ -15,10 +17,10 @@ make --silent install "${staged[@]}"
 (cd "$work/stage" && find . ! -type d | sort) > "$work/files"
 diff "$work/files" - <<END || die "other files are installed than should be"
 ./usr/include/coalesce.h
-./usr/lib/x86_64-linux-gnu/libcoalesce.a
-./usr/lib/x86_64-linux-gnu/libcoalesce.so
 ./usr/lib/x86_64-linux-gnu/cmake/coalesce/coalesce-config-version.cmake
 ./usr/lib/x86_64-linux-gnu/cmake/coalesce/coalesce-config.cmake
+./usr/lib/x86_64-linux-gnu/libcoalesce.a
+./usr/lib/x86_64-linux-gnu/libcoalesce.so
 ./usr/lib/x86_64-linux-gnu/libcoalesce.so.${version%%.*}
 ./usr/lib/x86_64-linux-gnu/libcoalesce.so.$version
 ./usr/lib/x86_64-linux-gnu/pkgconfig/coalesce.pc
@@ -45,8 +47,6 @@ needed=$(readelf --dynamic shared | sed -n 's/.*(NEEDED).*\[\(libcoalesce.*\)\]/
 [ "$needed" = "libcoalesce.so.${version%%.*}" ] || die "the program needs $needed"
 LD_LIBRARY_PATH=$work/prefix/lib ./shared
 
-rm "$work/prefix/lib/libcoalesce.so" # where both are, a linker takes the shared one
-"${compile[@]}" "${static[@]}" -o static
 # The same by what others build with, with either library.
 cat > CMakeLists.txt << 'END'
 cmake_minimum_required(VERSION 3.16)
@@ -83,10 +83,10 @@ else
   echo "SKIPPED: a program built by Meson: no meson"
 fi
 
+rm "$work/prefix/lib/libcoalesce.so" # where both are, a linker takes the shared one
+"${compile[@]}" "${static[@]}" -o static
 ! readelf --dynamic static | grep -q libcoalesce || die "the static program needs the shared library"
 ./static
-if echo 'int main(void) { return 0; }' | cc -static -x c - -o empty 2> /dev/null; then
-  "${compile[@]}" -static "${static[@]}" -o all-static
 cat > other.rs << 'END'
 #[unsafe(no_mangle)]
 pub extern "C" fn other() -> u32 {
@@ -99,6 +99,8 @@ grep -q 'return other' beside.c || die "eventfd_loop.c has no main that returns 
 "${compile[@]/eventfd_loop.c/beside.c}" "${static[@]}" libother.a "${static[@]}" -o beside 2> "$work/out" ||
   { grep -m 3 -E 'multiple|undefined|discarded' "$work/out" >&2; die "it does not link beside another library in Rust"; }
 ./beside 2> /dev/null || die "a program with another library in Rust fails"
+if echo 'int main(void) { return 0; }' | cc -static -x c - -o empty 2> /dev/null; then
+  "${compile[@]}" -static "${static[@]}" -o all-static
   ./all-static
 else
   echo "SKIPPED: a program without shared libraries: no static C library"

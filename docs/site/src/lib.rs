@@ -29,6 +29,7 @@ pub const CONTENTS: &[Part] = &[
             ("Policies in pictures", "docs/policies.md"),
             ("Playground", "docs/play.md"),
             ("Install", "docs/install.md"),
+            ("What 0.1.0 promises", "docs/release-0.1.0.md"),
             ("Live migration", "docs/migration.md"),
             ("Glossary", "docs/glossary.md"),
         ],
@@ -48,8 +49,8 @@ pub const CONTENTS: &[Part] = &[
         "Use",
         &[
             ("C ABI", "docs/c-abi.md"),
-            ("Into another device", "docs/hooks.md"),
             ("Without a Rust toolchain", "docs/without-rust.md"),
+            ("Into another device", "docs/hooks.md"),
             ("Traces", "docs/traces.md"),
             ("SPDK", "spdk/README.md"),
             ("Firmware", "firmware-demo/README.md"),
