@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Check the guest kit itself, against qemu-storage-daemon: no target of ours is involved.
 #
-#   check.sh [PART...]     parts: demo irqs ioprio verify soak stale failures; all of them by default, 75 to 100 s
+#   check.sh [PART...]     parts: demo irqs ioprio verify soak stale failures accel; all of them by default, 75 to 110 s
 #
 # One line per part; exit status 0 when all passed. Where no guest can run it prints SKIPPED and exits with 0,
 # with 1 if REQUIRE_QEMU is set. Only what is exact is asserted: counts and states, never a speed.
@@ -131,7 +131,24 @@ failures() {
   run demo "nvme:$tmp/nosuchsocket"; is "no socket of a controller" $rc 2
 }
 
-[ $# -gt 0 ] || set -- demo irqs ioprio verify soak stale failures
+accel() { # a /dev/kvm under which nothing boots is not used, and one under which a guest boots is
+  local opens='' used
+  ! (exec 3<> /dev/kvm) 2> /dev/null || opens=1
+  LOG=$tmp/log TIMEOUT=60 run irqs "$tmp/null" COUNT=10 PAUSE=0
+  is status $rc 0
+  used=$(sed -n 's/^GUEST-READY .* accel=//p' "$tmp/out")
+  case $used in
+    kvm) is "/dev/kvm opens" "$opens" 1 ;;
+    *)
+      is accelerator "$used" tcg
+      is why "$(grep -c '^accel: tcg, as ' "$tmp/log")" 1
+      [ -z "$opens" ] || { ACCEL=kvm TIMEOUT=10 run irqs "$tmp/null" COUNT=10 PAUSE=0; is "boots under KVM" $((rc == 0)) 0; }
+      ;;
+  esac
+  ACCEL=xen run irqs "$tmp/null"; is "unknown accelerator" $rc 2
+}
+
+[ $# -gt 0 ] || set -- demo irqs ioprio verify soak stale failures accel
 for part; do
   start=$SECONDS
   $part

@@ -11,14 +11,15 @@
 #   MEM          guest memory in MiB, default 512    QEMU      default qemu-system-x86_64, or what make-qemu.sh finds
 #   MORE_DISKS   disks among the QEMU arguments      INITRD    one more archive (cpio) for the guest
 #   TIMEOUT      seconds, default 900 + SECONDS=...  APPEND    more kernel command line
-#   LOG          keep the whole console here
+#   LOG          keep the whole console here          ACCEL    kvm or tcg, default what accel.sh finds out
 #   INPUT        what the guest reads from its console: a file or a pipe, default nothing
 #   ON_STEP      command run here, with the step's name as one more argument, for every line
 #                "GUEST-STEP name" of the job: one after the other, in order; the guest does not wait.
 #                It finds QEMU's process id in GUEST_PID; what it prints goes to standard error.
 #
-# Prints the lines that begin with RESULT, GUEST or IRQ. Exit status: 0 when the job ended with 0,
-# 124 on timeout, 2 for wrong usage, 1 otherwise. Pure emulation (TCG): neither KVM nor root is needed.
+# Prints the lines that begin with RESULT, GUEST or IRQ; GUEST-READY has accel=kvm or accel=tcg. Exit status: 0 when the job ended
+# with 0, 124 on timeout, 2 for wrong usage, 1 otherwise. Neither KVM nor root is needed: where no Linux boots under KVM, and with
+# -plugin, which KVM cannot have, QEMU emulates the guest's CPUs (TCG).
 # A vhost-user-blk target that goes away and comes back on the same socket is reconnected to within about a second. QEMU
 # does not reconnect to a vfio-user target.
 set -euo pipefail
@@ -75,15 +76,22 @@ for s in "${sockets[@]}"; do
   esac
   i=$((i + 1))
 done
+: > "$log"
+case " $* " in
+  *" -plugin "*) accel=tcg ;;
+  *) accel=$("$here/accel.sh" "$qemu" -machine q35 -cpu max -m 512 -kernel "$guest/vmlinuz" -initrd "$guest/initrd" \
+    -append "console=ttyS0 panic=-1 quiet DISKS=0" 2> "$log") ;;
+esac
 # The kernel takes an emulated TSC for unstable and would read a slow timer device at every time stamp,
 # which halves the number of I/Os; mitigations and watchdogs only cost time under emulation.
-append="console=ttyS0 panic=-1 quiet tsc=reliable clocksource=tsc mitigations=off nokaslr nowatchdog
-  rcupdate.rcu_cpu_stall_suppress=1 DISKS=$((i + ${MORE_DISKS:-0})) ${params[*]} ${APPEND:-}"
+emulated="tsc=reliable clocksource=tsc mitigations=off nokaslr nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
+[ "$accel" = tcg ] || emulated=
+append="console=ttyS0 panic=-1 quiet $emulated DISKS=$((i + ${MORE_DISKS:-0})) ${params[*]} ${APPEND:-}"
 # Guest memory must be shared with the target: memfd, share=on.
-exec {console}< <(exec timeout -k 5 "$timeout" "$qemu" -accel tcg,thread=multi -machine q35,memory-backend=mem \
+exec {console}< <(exec timeout -k 5 "$timeout" "$qemu" -accel "$accel" -machine q35,memory-backend=mem \
   -cpu max -smp "${CPUS:-2}" -m "$mem" -object "memory-backend-memfd,id=mem,size=${mem}M,share=on" \
   -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$guest/vmlinuz" -initrd "$tmp/initrd" \
-  -append "${append//$'\n'/ }" "${disks[@]}" "$@" < "${INPUT:-/dev/null}" 2>&1)
+  -append "$append" "${disks[@]}" "$@" < "${INPUT:-/dev/null}" 2>&1)
 pid=$! # of timeout, which passes a signal on to QEMU
 
 if [ -n "${ON_STEP:-}" ]; then
@@ -97,11 +105,11 @@ if [ -n "${ON_STEP:-}" ]; then
   )
   hooks=$!
 fi
-: > "$log"
 while IFS= read -r line <&"$console" || [ -n "$line" ]; do
   line=${line%$'\r'}
   printf '%s\n' "$line" >> "$log"
   case $line in
+    GUEST-READY*) printf '%s accel=%s\n' "$line" "$accel" ;;
     RESULT* | GUEST* | IRQ*) printf '%s\n' "$line" ;;
   esac
   [ -z "$hooks" ] || [[ $line != "GUEST-STEP "* ]] || printf '%s\n' "${line#GUEST-STEP }" >&"$steps"

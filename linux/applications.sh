@@ -119,7 +119,7 @@ if [ -n "$failed" ]; then
 fi
 
 echo "$(date -u +%F), $("$QEMU" --version | sed -n '1s/.*version \([^ ]*\).*/QEMU \1/p')," \
-  "$(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/lines")," \
+  "$(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).* \(accel=.*\)/\1, \2/p' "$work/lines")," \
   "$(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), load $(cut -d' ' -f1 /proc/loadavg)," \
   "$(git rev-parse --short HEAD)"
 linux/guest/applications.py "$work/lines" "$work/marks" "$work/stats" | tee "${OUT:-$work}/table"

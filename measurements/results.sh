@@ -75,9 +75,9 @@ for run in measurements/runs/*.json; do
       "\(run_of);",
       "images on \(.machine.file_system). \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval. \(intervals)", "",
       (.headline[] | "- \(.)"),
-      (["native", "guest", "counted", "nvme"][] as $place | $run[$place] // empty | select(.jobs != []) | .about as $about
+      (["native", "guest", "counted", "nvme", "bare"][] as $place | $run[$place] // empty | select(.jobs != []) | .about as $about
         | .jobs[] | .metrics |= map(select(.name | IN("system calls/IO", "context switches/IO", "client", "target") | not)) | . as $job
-        | "", "**\({native: "Native client", guest: "Linux guest, virtio-blk", counted: "Linux guest, virtio-blk, its instructions counted", nvme: "Linux guest, NVMe"}[$place]), \(.jobname)**: \(.about);",
+        | "", "**\({native: "Native client", guest: "Linux guest, virtio-blk", counted: "Linux guest, virtio-blk, its instructions counted", nvme: "Linux guest, NVMe", bare: "Bare-metal guest, NVMe"}[$place]), \(.jobname)**: \(.about);",
           "\(if .regime then "\(.regime.name); " else "" end)\(.blocks) blocks\(if $about == "" then "" else "; \($about)" end).", "",
           "| policy | \([.metrics[] | "\(.name)\(if .claim then " \\*" else "" end)"] | join(" | ")) |",
           "|---|\(.metrics | map("--:") | join("|"))|",
@@ -102,7 +102,7 @@ jq -r "$defs"'
   . as $run
   | def row($load; $place; $job): $run | number($place; $job; "reads/s")
       | "| \($load) | \(.baseline | short) | \(.policies.nvme | told) | \(.policies.auto | told) |";
-  "`\(.command)`, \(.machine.date), \(.machine.cores) CPUs of an \(.machine.cpu), load \(.machine.load) at the start, QEMU emulation without KVM:", "",
+  "`\(.command)`, \(.machine.date), \(.machine.cores) CPUs of an \(.machine.cpu), load \(.machine.load) at the start, \(.nvme.about):", "",
   "| reads per second | `none` | fixed timer | `auto` |", "|---|--:|--:|--:|",
   row("one at a time, in a Linux guest"; "nvme"; "depth1"),
   row("32 in flight, on the host"; "native"; "depth32"),

@@ -138,7 +138,7 @@ failed=0
 for stage in $stages; do
   start=$SECONDS about='' skip=''
   if $stage; then
-    echo "ok: $stage: $about ($(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/out" | head -n 1), $((SECONDS - start)) s)"
+    echo "ok: $stage: $about ($(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).* \(accel=.*\)/\1, \2/p' "$work/out" | head -n 1), $((SECONDS - start)) s)"
   elif [ -n "$skip" ]; then
     echo "SKIPPED: $stage: $skip"
   else

@@ -46,12 +46,12 @@ call set_policy "{\"ctrlr\":\"disk\",\"policy\":\"\${policy%[-2]*}\"}" > /dev/nu
 [ -e "$work/begun" ] || { touch "$work/begun"; scripts/slices.py "\$GUEST_PID" "$work/control" disk $run_us $pause_us "$work/told" > "$work/late" & }
 STEP
 depths=${DEPTHS:-1,8,16,32}
-CPUS=1 TIMEOUT=3000 ON_STEP="sh $work/step" guest/run-guest.sh compare "$work/disk" \
+ACCEL=tcg CPUS=1 TIMEOUT=3000 ON_STEP="sh $work/step" guest/run-guest.sh compare "$work/disk" \
   TURNS=disk:none,disk:vic,disk:vic-told,disk:none2 "ROUNDS=${ROUNDS:-4}" "LOADS=depth${depths//,/,depth}" "RUNTIME=${RUNTIME:-2}" \
   > "$work/lines" 2> "$work/err" || { grep -E 'ERROR|FIO' "$work/lines" >&2 || true; tail -n 20 "$work/err" >&2; exit 1; }
 sleep 0.5
 
-echo "$(date -u +%F), $(qemu-system-x86_64 --version | sed -n '1s/.*version \([^ ]*\).*/QEMU \1/p'), $(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).*/\1/p' "$work/lines")," \
+echo "$(date -u +%F), $(qemu-system-x86_64 --version | sed -n '1s/.*version \([^ ]*\).*/QEMU \1/p'), $(sed -n 's/^GUEST-READY \(kernel=[^ ]*\).* \(accel=.*\)/\1, \2/p' "$work/lines")," \
   "$(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), load $(cut -d' ' -f1 /proc/loadavg), $(git rev-parse --short HEAD)"
 echo "slices of $run_us us, pauses of $pause_us us, disk ${LATENCY:-1ms}; slices ended late by (us: median, 99 %, most; slices): $(cat "$work/late")"
 jq -nRc --slurpfile stats "$work/stats" '
