@@ -85,11 +85,11 @@ impl Account {
     /// nothing.
     #[inline(always)]
     pub(crate) fn charge(&mut self, settled: &Settled, epsilon: u16, max_hold: u32, paced: u32) {
-        let earned = settled.waited.wrapping_mul(epsilon.into()).cast_signed();
+        let earned = settled.waited.wrapping_mul(epsilon.into()) as i64;
         let mut credit = self.credit.wrapping_add(earned); // both are far below the limit
         if self.held > 0 {
             let paid = product(self.held, settled.elapsed.wrapping_sub(paced)) << SHIFT;
-            credit = credit.saturating_sub(paid.cast_signed());
+            credit = credit.saturating_sub(paid as i64);
         }
         let most = times(rate(epsilon, settled.waiting), max_hold) << SAVED_SHIFT;
         self.credit = credit.min(most.max(self.credit));

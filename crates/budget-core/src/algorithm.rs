@@ -5,7 +5,7 @@
 
 use crate::account::{Account, cost_of, counted, rate, times};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, GAP_SHIFT, SHIFT, SPAN_MAX, STARVED_MAX};
+use crate::constants::{AGE_MAX, GAP_SHIFT, PATIENCE_SHIFT, SHIFT, SPAN_MAX, STARVED_MAX};
 use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
 
 /// A latency budget for one interrupt vector: plain data of fixed size, no pointers.
@@ -41,7 +41,7 @@ pub struct Allowance {
     pub shift: u8,
     /// Completions for each interrupt in a trial or with a licence; of no effect else.
     pub limit: u8,
-    /// C0 is multiplied by 1 more than it, 0 to 3: the trials so far while the sum of their gains is positive.
+    /// C0 is multiplied by 1 more than it, 0 to 3: the trials so far while they gain enough.
     pub evidence: u8,
 }
 
@@ -156,7 +156,7 @@ impl Budget {
         }
         // The next completion usually comes within one usual gap. The account must be able to pay for eight gaps. What is
         // in flight stays outstanding until the next decision, so at least this much is earned.
-        let is_paid = self.price(with_it, in_flight, self.silence()) <= credit;
+        let is_paid = self.price(with_it, in_flight, self.gap8.max(1)) <= credit;
         if is_paid { Ok(HoldReason::Company) } else { Err(Reason::Budget) }
     }
 
@@ -188,7 +188,7 @@ impl Budget {
 
     /// What trials may take beyond what was earned, at present, in requests * ticks * 2^SHIFT.
     pub(crate) fn learning_now(&self) -> i64 {
-        (self.config.learning_after(self.account.request_time, self.evidence) << SHIFT).cast_signed()
+        (self.config.learning_after(self.account.request_time, self.evidence) << SHIFT) as i64
     }
 
     /// Delivers because a deadline has passed, and learns from it.
@@ -233,14 +233,15 @@ impl Budget {
 
     /// [`next_deadline`](Self::next_deadline) without the storm guard.
     pub(crate) fn own_deadline(&self) -> (i32, Reason) {
-        let max_hold = self.config.max_hold.wrapping_sub(self.oldest).cast_signed();
-        let silence = self.silence().wrapping_sub(self.quiet).cast_signed();
+        let max_hold = self.config.max_hold.wrapping_sub(self.oldest) as i32;
+        let silence = self.silence().wrapping_sub(self.quiet) as i32;
         if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) }
     }
 
     /// Ticks without a completion after which a hold ends: eight usual gaps, but at least a tick.
-    pub(crate) const fn silence(&self) -> u32 {
-        if self.gap8 > 0 { self.gap8 } else { 1 }
+    pub(crate) fn silence(&self) -> u32 {
+        let most = if self.is_licensed() { self.config.max_hold >> PATIENCE_SHIFT } else { u32::MAX };
+        self.gap8.min(most).max(1)
     }
 
     /// The reason to deliver, if a deadline has passed.

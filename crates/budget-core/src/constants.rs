@@ -21,15 +21,16 @@ pub(crate) const SAVED_SHIFT: u32 = 2;
 /// C0, what trials may take beyond what was earned, is at most 2^LEARNING_SHIFT times `max_hold`.
 pub(crate) const LEARNING_SHIFT: u32 = 5;
 /// Of that, a load that has spent no time yet gets 2^FIRST_SHIFT times `max_hold`; for what it has spent it gets
-/// 2^-SPENT_SHIFT of its time. Both are multiplied by 1 + the trials so far, up to EVIDENCE_MAX of them, while the sum of their gains
-/// is positive: who gains nothing from holding is tried less.
-pub(crate) const FIRST_SHIFT: u32 = 3;
-pub(crate) const SPENT_SHIFT: u32 = 6;
+/// 2^-SPENT_SHIFT of its time. Both are multiplied by 1 + the trials so far, up to EVIDENCE_MAX of them, while their mean gain is at
+/// least half of what is worth a licence: who gains nothing from holding is tried less.
+pub(crate) const FIRST_SHIFT: u32 = 2;
+pub(crate) const SPENT_SHIFT: u32 = 7;
 
 /// What speaks for a licence, at most.
 pub(crate) const EVIDENCE_MAX: u8 = 3;
-/// No trial of a licence begins where a silence would take more than 2^-RARE_SHIFT of `max_hold`.
-pub(crate) const RARE_SHIFT: u32 = 2;
+/// With a licence, and in its trials, a silence is at most 2^-PATIENCE_SHIFT of `max_hold`: where completions are rare, the last one
+/// before a pause of the load would wait for it in vain.
+pub(crate) const PATIENCE_SHIFT: u32 = 2;
 /// A hold with a licence that ends because nobody comes any more counts against the licence, and one that fills for it. At
 /// STARVED_MAX the limit is halved: of fio's own pauses in a guest one in a hundred is longer than a silence.
 pub(crate) const STARVED_MAX: u8 = 4;

@@ -3,7 +3,7 @@
 use crate::account::Account;
 use crate::algorithm::{Allowance, Budget, Flags, Level};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, EVIDENCE_MAX, RARE_SHIFT, SPAN_MAX};
+use crate::constants::{AGE_MAX, EVIDENCE_MAX, SPAN_MAX};
 use crate::regulator::Known;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, StormGuard};
 
@@ -121,7 +121,7 @@ impl Budget {
             is_unpaid: self.flags.has(Flags::UNPAID),
             has_failed: self.flags.has(Flags::FAILED),
             is_rich: self.account.credit > 0,
-            may_try: is_paid && self.silence() <= self.config.max_hold >> RARE_SHIFT && !self.guard.is_storming(),
+            may_try: is_paid && !self.guard.is_storming(),
         }
     }
 

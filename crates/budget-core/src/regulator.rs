@@ -40,7 +40,7 @@ pub(crate) struct Regulator {
     dice: u16,        // how trials begin, so that no load that repeats itself is always in the same place
     sum: Sum,         // climb: of the trials so far
     checks: Sum,      // of the last checks of this licence
-    length: u32,      // completions after which the state is looked at
+    length: u16,      // completions after which the state is looked at
     now: Stretch,
     licensed: Stretch, // the last one with the licence that won
     stretches: [Stretch; STRETCHES],
@@ -51,7 +51,8 @@ pub(crate) struct Regulator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Stretch {
-    completions: u32,
+    completions: u16,
+    silences: u16, // longer than `max_hold`
     ticks: u32,
 }
 
@@ -95,7 +96,7 @@ pub(crate) struct Known {
     pub(crate) is_unpaid: bool,
     /// The account has more than nothing.
     pub(crate) is_rich: bool,
-    /// A trial of a licence may begin: it is paid for, and holds would not last too long.
+    /// A trial of a licence may begin: it is paid for, and there is no storm.
     pub(crate) may_try: bool,
 }
 
@@ -117,21 +118,30 @@ const FEW: u16 = 6;
 const FIRST: u16 = 8;
 const FURTHER: u16 = 4;
 /// Lengths in completions.
-const SETTLE: u32 = 16;
-const MEASURE: u32 = 64;
+const SETTLE: u16 = 16;
+const MEASURE: u16 = 64;
 /// The shortest pause between trials, in stretches of MEASURE; it doubles at most RARE_MAX times.
 const PAUSE: u16 = 16;
 const RARE_MAX: u8 = 5;
+/// A licence is tried where completions come, silences included, at least 2^FREQUENT_SHIFT times in `max_hold`: with fewer an interrupt
+/// for each costs little.
+const FREQUENT_SHIFT: u32 = 3;
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
 const SLOWER: (u64, u64) = (3, 2);
 
 impl Stretch {
-    const NONE: Self = Self { completions: 0, ticks: 0 };
+    const NONE: Self = Self { completions: 0, silences: 0, ticks: 0 };
+
+    /// Whether there were so many completions that interrupts matter. A silence counts for `max_hold` at least.
+    fn is_frequent(self, max_hold: u32) -> bool {
+        let ticks = u64::from(self.silences).wrapping_mul(max_hold.into()).wrapping_add(self.ticks.into());
+        ticks << FREQUENT_SHIFT <= u64::from(self.completions).wrapping_mul(max_hold.into())
+    }
 
     /// Whether a completion took longer than `part` / `whole` of its time in `other`.
     fn is_longer(self, (part, whole): (u64, u64), other: Self) -> bool {
-        // ticks below 2^29, completions below 2^20, parts below 2^15
-        let product = |a: u32, b: u32, c: u64| u64::from(a).wrapping_mul(b.into()).wrapping_mul(c);
+        // ticks below 2^29, completions below 2^16, parts below 2^15
+        let product = |a: u32, b: u16, c: u64| u64::from(a).wrapping_mul(b.into()).wrapping_mul(c);
         product(self.ticks, other.completions, whole) > product(other.ticks, self.completions, part)
     }
 }
@@ -144,7 +154,7 @@ impl Sum {
         let ticks = |a: Stretch, b: Stretch| u64::from(a.ticks).wrapping_add(b.ticks.into());
         let (less, more) = (ticks(less, less_again), ticks(more, more_again));
         let size = divide(less.abs_diff(more) << 8, less.wrapping_add(more).max(1)).min(256) as u16;
-        let gain = if less < more { size.cast_signed().wrapping_neg() } else { size.cast_signed() };
+        let gain = if less < more { (size as i16).wrapping_neg() } else { size as i16 };
         self.trials = self.trials.wrapping_add(1);
         self.gains = self.gains.wrapping_add(gain);
         self.squares = self.squares.wrapping_add(u32::from(size).wrapping_mul(size.into()));
@@ -165,11 +175,15 @@ impl Sum {
         }
     }
 
+    /// Whether the mean gain is at least half of what it is worth.
+    fn is_promising(self, worth: u16) -> bool {
+        let gains = u32::from(self.gains.max(0).unsigned_abs());
+        gains.wrapping_mul(2) >= u32::from(self.trials).wrapping_mul(worth.into())
+    }
+
     /// Whether more trials are of no use.
     fn is_hopeless(self, worth: u16) -> bool {
-        let gains = u32::from(self.gains.max(0).unsigned_abs());
-        let is_small = gains.wrapping_mul(2) < u32::from(self.trials).wrapping_mul(worth.into());
-        self.trials >= TRIALS || (self.trials >= FEW && is_small)
+        self.trials >= TRIALS || (self.trials >= FEW && !self.is_promising(worth))
     }
 }
 
@@ -206,18 +220,20 @@ impl Regulator {
         self.now.completions = self.now.completions.saturating_add(1);
         if silence <= max_hold.into() {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-            let ticks = self.now.ticks.saturating_add(silence as u32); // longer silences are their own
+            let ticks = self.now.ticks.saturating_add(silence as u32);
             self.now.ticks = ticks;
+        } else {
+            self.now.silences = self.now.silences.saturating_add(1); // longer ones are the load's own
         }
         self.now.completions >= self.length
     }
 
-    /// The factor of C0, less 1: the trials so far while the sum of their gains is positive, the maximum with a licence.
-    const fn speaks_for(&self) -> u8 {
+    /// The factor of C0, less 1: the trials so far while they are promising, the maximum with a licence.
+    fn speaks_for(&self) -> u8 {
+        #[expect(clippy::cast_possible_truncation, reason = "at most TRIALS")]
         match self.sum {
             _ if self.limit > 1 => EVIDENCE_MAX,
-            #[expect(clippy::cast_possible_truncation, reason = "at most TRIALS")]
-            Sum { gains: 1.., trials, .. } => trials as u8,
+            sum if sum.is_promising(FIRST) => sum.trials as u8,
             _ => 0,
         }
     }
@@ -226,8 +242,7 @@ impl Regulator {
     #[cold]
     #[inline(never)]
     pub(crate) fn look(&mut self, known: Known, config: &Config) -> Allowance {
-        let Stretch { completions, ticks } = self.now;
-        let now = Stretch { completions: completions.min(1 << 20), ticks: ticks.min(SPAN_MAX) };
+        let now = Stretch { ticks: self.now.ticks.min(SPAN_MAX), ..self.now };
         match self.state {
             _ if known.has_failed || known.limit < self.allowance().limit => self.fail(known),
             _ if known.is_unpaid => self.enter(State::Pause, MEASURE), // again when it can be paid
@@ -259,14 +274,14 @@ impl Regulator {
         }
     }
 
-    fn enter(&mut self, state: State, length: u32) {
+    fn enter(&mut self, state: State, length: u16) {
         (self.state, self.length, self.now) = (state, length, Stretch::NONE);
     }
 
     /// A part of a pause, of a length that differs.
     fn rest_a_while(&mut self) {
         self.roll();
-        self.enter(State::Pause, SETTLE.wrapping_add(u32::from(self.dice) & (MEASURE - 1)));
+        self.enter(State::Pause, SETTLE.wrapping_add(self.dice & (MEASURE - 1)));
     }
 
     /// The pause after a question is answered.
@@ -298,14 +313,15 @@ impl Regulator {
             return self.enter(State::Pause, MEASURE);
         }
         let is_climbing = self.question == Question::Climb && self.sum.trials > 0;
-        if is_climbing && !known.may_try && !is_slower {
+        let may_try = known.may_try && now.is_frequent(config.max_hold);
+        if is_climbing && !may_try && !is_slower {
             // It goes on when it may. Meanwhile another question has its turn about once in PAUSE stretches.
             self.roll();
             if self.dice & (PAUSE - 1) != 0 {
                 return self.enter(State::Pause, MEASURE);
             }
         }
-        let may_climb = known.may_try && self.next <= most(config);
+        let may_climb = may_try && self.next <= most(config);
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.question = match self.question {
             _ if is_slower || self.is_doubted => Question::Check,
@@ -395,7 +411,7 @@ impl Regulator {
     fn judge_check(&mut self) {
         let stretches = self.sorted();
         self.checks.forget_old();
-        let is_lost = self.checks.add(stretches) < FIRST.cast_signed();
+        let is_lost = self.checks.add(stretches) < FIRST as i16;
         if (is_lost && self.is_doubted) || self.checks.is_hopeless(FIRST) {
             (self.limit, self.next, self.is_doubted) = (self.limit >> 1, self.limit, false);
             (self.sum, self.checks) = (Sum::NONE, Sum::NONE);
@@ -413,7 +429,7 @@ impl Regulator {
         }
     }
 
-    pub(crate) const fn allowance(&self) -> Allowance {
+    pub(crate) fn allowance(&self) -> Allowance {
         let is_cut = self.cuts >= CUTS;
         let strict = Allowance { limit: self.limit, evidence: self.speaks_for(), ..Allowance::STRICT };
         let nothing = Allowance { level: Level::Nothing, ..strict };

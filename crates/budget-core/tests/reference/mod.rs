@@ -227,7 +227,7 @@ impl Reference {
     fn overdraft(&self) -> i128 {
         let max_hold = self.rules().max_hold;
         let learned =
-            (8 * max_hold + self.spent_time(self.request_time) / 64) * (i128::from(self.allowed.evidence.min(3)) + 1);
+            (4 * max_hold + self.spent_time(self.request_time) / 128) * (i128::from(self.allowed.evidence.min(3)) + 1);
         learned.min(32 * max_hold)
     }
 
@@ -267,7 +267,8 @@ impl Reference {
 
     /// Without another completion for so long, none is expected.
     fn patience(&self) -> i128 {
-        self.eight_gaps.max(1)
+        let by_number = if self.is_by_number() { self.rules().max_hold / 4 } else { i128::MAX };
+        self.eight_gaps.min(by_number).max(1)
     }
 
     /// When it will have been silent for long enough.
