@@ -153,6 +153,16 @@ TIME(s)     COMM           PID     DISK    T    SECTOR     BYTES   LAT(ms)
     assert!(error(&no_disk).contains("line 3: has 7 fields, the heading has 8"), "{}", error(&no_disk));
 }
 
+/// biosnoop's clock begins with the first completion.
+#[test]
+fn what_was_submitted_before_the_clock_began_keeps_its_latency() {
+    let text = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n\
+                0.000000 fio 1 sda R 8 4096 0.241\n0.000100 fio 1 sda R 16 4096 0.441\n";
+    let steps = steps(&mut of_text(text, Options::default()));
+    let first = steps[0].at;
+    assert_eq!(steps.iter().map(|step| step.at - first).collect::<Vec<_>>(), [0, 100_000, 341_000, 441_000]);
+}
+
 /// With -t, biosnoop prints the time of day: that of libbpf's tools to ms, bcc's with the date.
 #[test]
 fn times_of_day_are_times() {

@@ -71,6 +71,10 @@ impl TimeOfDay {
     }
 }
 
+/// When a clock begins that counts from the first completion, or from the start of the tool: what was submitted before that
+/// has a time, too.
+const BEGIN: u64 = 3600 * 1_000_000_000;
+
 /// A column, from the left or from the right.
 #[derive(Clone, Copy, Debug)]
 enum Column {
@@ -210,7 +214,9 @@ impl Biosnoop {
         }
         let fields = columns.fields(line)?;
         let at = match columns.time {
-            Time::Unit(unit) => ns(fields[0], unit).ok_or_else(|| format!("time is {:?}, not a number", fields[0]))?,
+            Time::Unit(unit) => ns(fields[0], unit)
+                .ok_or_else(|| format!("time is {:?}, not a number", fields[0]))?
+                .saturating_add(BEGIN),
             Time::OfDay | Time::Dated => {
                 self.day.at(fields[0]).ok_or_else(|| format!("time is {:?}, not HH:MM:SS.DIGITS", fields[0]))?
             }
