@@ -142,6 +142,8 @@ check() { # FILE TITLE
 }
 check docs/start.md "You run virtual machines"
 check docs/start.md "You study interrupts"
+check docs/traces.md "Is it worth it?"
+check docs/traces.md "Calibration"
 check docs/traces.md "The optimum"
 check docs/traces.md "Why did it interrupt, or not?"
 check docs/policies.md "Bursts"

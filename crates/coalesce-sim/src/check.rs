@@ -61,11 +61,38 @@ impl Verdict {
     }
 }
 
-/// For how long completions were held, in ns, summed over them.
-#[derive(Clone, Copy, Debug, Default)]
-struct HeldTime {
-    strict: u128,
-    licensed: u128,
+/// For how long completions were held, in ns, summed over them, by what allowed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldTime {
+    /// What any policy does; a latency budget: what its account paid for.
+    pub plain: u128,
+    /// Trials of a latency budget, by which it learns.
+    pub trials: u128,
+    /// A licence of a latency budget.
+    pub licensed: u128,
+}
+
+impl HeldTime {
+    /// All of it.
+    #[must_use]
+    pub const fn all(&self) -> u128 {
+        self.plain + self.trials + self.licensed
+    }
+
+    /// Adds what another line held.
+    pub const fn add(&mut self, other: &Self) {
+        self.plain += other.plain;
+        self.trials += other.trials;
+        self.licensed += other.licensed;
+    }
+
+    const fn of(&mut self, reason: Option<HoldReason>) -> &mut u128 {
+        match reason {
+            Some(HoldReason::Licensed) => &mut self.licensed,
+            Some(HoldReason::Probe) => &mut self.trials,
+            _ => &mut self.plain,
+        }
+    }
 }
 
 /// Sees the events of one line and knows nothing else of it.
@@ -81,8 +108,8 @@ pub struct Checker {
     last: u64, // when the last event was
     requests: Integral,
     held_time: HeldTime,
-    licensed: bool,      // what is held now
-    budget: Option<u16>, // its share, in basis points, as long as it must be kept to
+    why: Option<HoldReason>, // for what is held now
+    budget: Option<u16>,     // its share, in basis points, as long as it must be kept to
     verdict: Verdict,
 }
 
@@ -96,7 +123,7 @@ impl Checker {
             last: 0,
             requests: Integral::default(),
             held_time: HeldTime::default(),
-            licensed: false,
+            why: None,
             bound,
             since: VecDeque::new(),
             excused: 0,
@@ -122,8 +149,7 @@ impl Checker {
     /// The next event.
     #[inline]
     pub fn see(&mut self, Event { at, what }: Event) {
-        let held_time = if self.licensed { &mut self.held_time.licensed } else { &mut self.held_time.strict };
-        *held_time += u128::from(at.saturating_sub(self.last)) * self.since.len() as u128;
+        *self.held_time.of(self.why) += u128::from(at.saturating_sub(self.last)) * self.since.len() as u128;
         self.last = at;
         match what {
             What::Completion { .. } => {
@@ -136,12 +162,10 @@ impl Checker {
             What::Deadline | What::BatchEnd | What::Other => {}
             What::Hold { reason } => {
                 self.undecided = false;
-                self.licensed = match reason {
-                    HoldReason::Licensed => true,
-                    // What was decided before goes on.
-                    HoldReason::Early | HoldReason::Reconfigured | HoldReason::Cancelled => self.licensed,
-                    _ => false,
-                };
+                // With some, what was decided before goes on.
+                if !matches!(reason, HoldReason::Early | HoldReason::Reconfigured | HoldReason::Cancelled) {
+                    self.why = Some(reason);
+                }
             }
             What::Interrupt { covers, .. } | What::Suppressed { covers } => {
                 self.undecided = false;
@@ -191,7 +215,8 @@ impl Checker {
         // At the end of the clock a core takes everything for due, whatever it costs.
         self.budget = self.budget.filter(|_| at < u64::MAX);
         let Some(budget) = self.budget else { return };
-        let HeldTime { strict, licensed } = self.held_time;
+        let HeldTime { plain, trials, licensed } = self.held_time;
+        let strict = plain + trials;
         let requests = self.requests.until(at);
         let share = requests * u128::from(budget) / 10_000;
         let (allowed, allowed_licensed) = (share + u128::from(learning), LICENSED_MAX * share);
@@ -230,6 +255,12 @@ impl Checker {
     #[must_use]
     pub const fn bound(&self) -> Option<u64> {
         self.bound
+    }
+
+    /// For how long completions were held so far.
+    #[must_use]
+    pub const fn held_time(&self) -> HeldTime {
+        self.held_time
     }
 
     /// What was found so far.
@@ -360,6 +391,15 @@ mod tests {
             let mut checker = held_100_ns(reason, requests);
             checker.check_budget(107, SPENT);
             assert_eq!(checker.verdict().wrong, wrong, "{requests} requests, {reason:?}");
+        }
+    }
+
+    #[test]
+    fn held_time_is_divided_by_what_allowed_it() {
+        for (reason, [plain, trials, licensed]) in
+            [(HoldReason::Company, [100, 0, 0]), (HoldReason::Probe, [0, 100, 0]), (HoldReason::Licensed, [0, 0, 100])]
+        {
+            assert_eq!(held_100_ns(reason, 1).held_time(), HeldTime { plain, trials, licensed }, "{reason:?}");
         }
     }
 }

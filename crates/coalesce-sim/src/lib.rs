@@ -29,6 +29,7 @@
 //! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one, [`replay::optimum`] finds the fewest interrupts,
 //! | | [`replay::explain`] says why a policy decides as it does |
 //! | [`calibrate`] | Δ and thr for a load |
+//! | [`cycles`] | what an I/O and an interrupt cost a CPU, where it is stated and not simulated |
 //! | [`papers`] | the papers' figures, simulated; `coalesce-sim papers` |
 //! | [`score`] | every policy over many workloads, compared with `none` |
 //! | [`mod@contract`] | a latency budget under the loads that try it |
@@ -45,6 +46,7 @@ pub mod check;
 pub mod command_line;
 pub mod contender;
 pub mod contract;
+pub mod cycles;
 pub mod engine;
 pub mod event;
 pub mod fuzz;

@@ -8,7 +8,7 @@
 
 mod ring;
 
-use crate::check::{Checker, Verdict};
+use crate::check::{Checker, HeldTime, Verdict};
 use crate::contender::{AnyDelivery, Contender};
 use crate::event::{Event, State, Timeline, What};
 use coalesce_delivery::Delivery;
@@ -279,6 +279,12 @@ impl<T> Line<T> {
     #[must_use]
     pub const fn held_time(&self) -> u128 {
         self.held_time
+    }
+
+    /// The same by what allowed it, since the beginning, as the checker saw it.
+    #[must_use]
+    pub const fn held_by(&self) -> HeldTime {
+        self.checker.held_time()
     }
 
     /// How often each decision was taken.

@@ -7,9 +7,11 @@
 pub mod command;
 pub mod explain;
 pub mod optimum;
+#[cfg(feature = "cli")]
+pub(crate) mod report;
 pub mod trace;
 
-use crate::check::Verdict;
+use crate::check::{HeldTime, Verdict};
 use crate::contender::{Contender, TICK_HZ};
 use crate::event::{Event, Timeline};
 use crate::line::{Interrupt, Line, record};
@@ -127,7 +129,7 @@ impl Replayed {
             verdict: Verdict::default(),
             stats: Stats::default(),
             timeline,
-            held_time: 0,
+            held_time: HeldTime::default(),
             optimum: yardstick.map(|yardstick| yardstick.fewest_beside(&self.queues)),
         };
         for OnQueue { line, .. } in &self.queues {
@@ -136,7 +138,7 @@ impl Replayed {
             outcome.delay.add(line.delay()).expect("it grows");
             outcome.verdict.add(line.verdict());
             outcome.stats.add(line.stats());
-            outcome.held_time += line.held_time();
+            outcome.held_time.add(&line.held_by());
         }
         Ok(outcome)
     }
@@ -161,9 +163,29 @@ fn keep<T: Default + Clone>(commands: &mut Vec<T>, slot: Option<usize>, command:
     commands[slot] = command;
 }
 
+/// For how long commands were in flight, whatever the policy.
+#[derive(Debug, Default)]
+struct InFlight {
+    commands: Vec<u64>, // by slot: the time of submission
+    time: u128,
+}
+
+impl InFlight {
+    fn step(&mut self, step: &Step) {
+        match step.what {
+            Moment::Submit { .. } => keep(&mut self.commands, step.slot, step.at),
+            Moment::Complete { .. } => {
+                let since = step.slot.and_then(|slot| self.commands.get(slot));
+                self.time += since.map_or(0, |&since| u128::from(step.at - since));
+            }
+        }
+    }
+}
+
 /// What all queues ask of any policy.
 struct Yardstick {
     wanted: Wanted,
+    completions: u64,
     loads: Vec<Load>,
     judge: AnyPolicy,              // what it takes for urgent is
     commands: Vec<(Meaning, u64)>, // by slot: with the time of submission
@@ -173,7 +195,7 @@ impl Yardstick {
     fn new(wanted: Wanted) -> Result<Self, SpecError> {
         let spec = Spec::Cint(CintSpec::DEFAULT);
         let judge = AnyPolicy::new(spec.clone(), TICK_HZ).map_err(|error| spec.explain(error))?;
-        Ok(Self { wanted, loads: Vec::new(), judge, commands: Vec::new() })
+        Ok(Self { wanted, completions: 0, loads: Vec::new(), judge, commands: Vec::new() })
     }
 
     /// The next event. Returns what [`Replayed::step`] must know of it.
@@ -185,6 +207,7 @@ impl Yardstick {
                 None
             }
             Moment::Complete { failed } => {
+                self.completions += 1;
                 if self.loads.len() <= step.queue {
                     self.loads.resize_with(step.queue + 1, Load::default);
                 }
@@ -207,12 +230,13 @@ impl Yardstick {
         self.loads.iter().zip(queues).map(fewest).sum()
     }
 
+    /// The trace has more completions than are worth it.
+    fn is_too_long(&self) -> bool {
+        self.wanted.most.is_some_and(|most| self.completions > most)
+    }
+
     fn finish(&self) -> Optimum {
-        Optimum {
-            wanted: self.wanted,
-            in_flight_time: self.loads.iter().map(Load::in_flight).sum(),
-            interrupts: self.loads.iter().map(|load| load.fewest_wanted(self.wanted)).sum(),
-        }
+        Optimum { wanted: self.wanted, interrupts: self.loads.iter().map(|load| load.fewest_wanted(self.wanted)).sum() }
     }
 }
 
@@ -270,8 +294,8 @@ pub struct Outcome {
     pub stats: Stats,
     /// A part of what happened on one queue, the same part for every policy.
     pub timeline: Vec<Event>,
-    /// The sum of all delays, in ns.
-    pub held_time: u128,
+    /// The sum of all delays, by what allowed them.
+    pub held_time: HeldTime,
     /// The fewest interrupts with which a policy that knows the future could have held no more than this one, on each
     /// queue: within the same longest hold, and with an interrupt where this one delivered at once what is urgent.
     pub optimum: Option<u64>,
@@ -283,13 +307,6 @@ impl Outcome {
     pub fn interrupts_per_io(&self) -> f64 {
         self.interrupts as f64 / self.completions.max(1) as f64
     }
-
-    /// The part of the time of all requests, from submission to interrupt, that it held them.
-    #[must_use]
-    pub fn held_share(&self, optimum: &Optimum) -> f64 {
-        let held = self.held_time as f64;
-        held / (held + optimum.in_flight_time as f64).max(1.0)
-    }
 }
 
 /// The fewest interrupts within a budget.
@@ -297,8 +314,6 @@ impl Outcome {
 pub struct Optimum {
     /// What it had to keep to, beside delivering at once what is urgent.
     pub wanted: Wanted,
-    /// The sum of the times from submission to completion of all commands whose submission was seen, in ns.
-    pub in_flight_time: u128,
     /// The fewest interrupts.
     pub interrupts: u64,
 }
@@ -308,12 +323,28 @@ pub struct Optimum {
 pub struct Replay {
     /// Time from the first event to the last, in ns.
     pub span: u64,
+    /// The sum of the times from submission to completion of all commands whose submission was seen, in ns.
+    pub in_flight_time: u128,
     /// One for each policy, in the order in which they were given.
     pub outcomes: Vec<Outcome>,
     /// The queue of the time lines: an index into the trace's.
     pub shown_queue: usize,
-    /// What could have been done within a budget, if that was asked for.
+    /// What could have been done within a budget, if that was asked for and the trace is not too long.
     pub optimum: Option<Optimum>,
+}
+
+impl Replay {
+    /// The part that so much holding is of the time of all requests, from submission to interrupt, under `outcome`.
+    #[must_use]
+    pub fn share(&self, outcome: &Outcome, held: u128) -> f64 {
+        held as f64 / ((outcome.held_time.all() + self.in_flight_time) as f64).max(1.0)
+    }
+
+    /// The part of the time of all requests, from submission to interrupt, that a policy held them.
+    #[must_use]
+    pub fn held_share(&self, outcome: &Outcome) -> f64 {
+        self.share(outcome, outcome.held_time.all())
+    }
 }
 
 /// Replays a trace under several policies at once. `at`: where the time lines begin, in ns after the first event;
@@ -327,7 +358,7 @@ pub fn replay(trace: &mut Trace, contenders: &[Contender], at: Option<u64>) -> R
 }
 
 /// Replays a trace as [`replay`] does, and finds the fewest interrupts that could have been raised: beside each policy, and
-/// within a budget. Needs memory for each completion.
+/// within a budget. Needs memory for each completion, up to [`Wanted::most`].
 ///
 /// # Errors
 /// As [`replay`].
@@ -351,13 +382,19 @@ fn replay_all(
     }
     let mut replayed: Vec<_> = contenders.iter().map(Replayed::new).collect();
     let mut window = Window::new(at);
+    let mut in_flight = InFlight::default();
     let (mut first, mut last) = (None, 0);
     while let Some(step) = trace.step()? {
         let first = *first.get_or_insert(step.at);
         replayed.iter_mut().try_for_each(|replayed| replayed.grow(step.queue + 1))?;
         window.look(&step, step.at - first, &mut replayed);
+        in_flight.step(&step);
         let urgent = yardstick.as_mut().and_then(|yardstick| yardstick.step(&step));
         replayed.iter_mut().for_each(|replayed| replayed.step(&step, urgent));
+        if yardstick.as_ref().is_some_and(Yardstick::is_too_long) {
+            yardstick = None;
+            replayed.iter_mut().flat_map(|replayed| &mut replayed.queues).for_each(|queue| queue.at_once = Vec::new());
+        }
         last = step.at;
     }
     replayed.iter_mut().for_each(|replayed| replayed.finish(last));
@@ -365,7 +402,8 @@ fn replay_all(
     let outcome = |(replayed, timeline): (Replayed, _)| replayed.outcome(timeline, yardstick.as_ref());
     let outcomes = replayed.into_iter().zip(timelines).map(outcome).collect::<Result<_, SpecError>>()?;
     let optimum = yardstick.as_ref().map(Yardstick::finish);
-    Ok(Replay { span: last - first.unwrap_or(last), outcomes, shown_queue, optimum })
+    let span = last - first.unwrap_or(last);
+    Ok(Replay { span, in_flight_time: in_flight.time, outcomes, shown_queue, optimum })
 }
 
 /// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that

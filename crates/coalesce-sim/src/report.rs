@@ -6,6 +6,7 @@ pub mod lanes;
 #[cfg(feature = "cli")]
 mod outputs;
 pub mod page;
+pub mod summary;
 pub mod text;
 
 #[cfg(feature = "cli")]
@@ -13,6 +14,7 @@ pub use outputs::{Outputs, refuse_input, write};
 
 use crate::event::Event;
 use hdrhistogram::Histogram;
+use summary::Summary;
 
 /// Percentiles of a curve. Those on the axis of nines get a marker.
 pub const PERCENTS: [f64; 15] =
@@ -51,20 +53,37 @@ impl Percentiles {
     }
 }
 
+/// Holding, as parts of the time of all requests from submission to interrupt.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    /// All of it.
+    pub share: f64,
+    /// What of it trials did, by which a latency budget learns.
+    pub trials: f64,
+    /// What of it a licence did, which trials have found.
+    pub licensed: f64,
+}
+
 /// What one policy did, simulated or replayed.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
     /// Its text form.
     pub policy: String,
+    /// Interrupts, where they are counted.
+    pub interrupts: Option<u64>,
     /// Interrupts for each completion.
     pub interrupts_per_io: f64,
     /// Commands per second, where the requester reacts to the policy.
     pub iops: Option<f64>,
-    /// CPU cycles per command, where a CPU is simulated.
+    /// CPU cycles per command: simulated, or of a stated cost.
     pub cycles_per_io: Option<f64>,
     /// The mean time that a request takes its requester, in ns, where it is known: what a command's time in the device and a
     /// hold are a part of.
     pub request_time: Option<f64>,
+    /// How much of that was holding, where it is known by reason.
+    pub held: Option<Held>,
+    /// The fewest interrupts for as much holding, where that was looked for.
+    pub optimum: Option<u64>,
     /// From submission until the requester could know.
     pub latency: Percentiles,
     /// From completion to interrupt.
@@ -103,6 +122,8 @@ pub struct Report {
     pub facts: Vec<(String, String)>,
     /// What must not be overlooked.
     pub notes: Vec<String>,
+    /// What is said before the details of the first section, if it is a replay.
+    pub summary: Option<Summary>,
     /// What was found.
     pub sections: Vec<Section>,
 }

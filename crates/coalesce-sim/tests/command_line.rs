@@ -42,15 +42,102 @@ fn temporary(name: &str) -> PathBuf {
 fn a_pipe_gives_what_the_file_gives() {
     for name in ["nvme.blkparse", "nvme.biosnoop", "nvme_clat.log", "nvme.jsonl"] {
         let text = std::fs::read_to_string(trace(name)).unwrap();
-        let of_file = stdout(&["replay", trace(name).to_str().unwrap(), "--json"], "");
-        assert_eq!(stdout(&["replay", "-", "--json"], &text), of_file, "{name}");
+        let named = ["none", "nvme", "vic", "cint", "auto:budget=2%", "auto", "auto:budget=10%"];
+        let more: Vec<_> = named.iter().flat_map(|policy| ["--policy", policy]).chain(["--json"]).collect();
+        let of_file = stdout(&[&["replay", trace(name).to_str().unwrap()], &more[..]].concat(), "");
+        assert_eq!(stdout(&[&["replay", "-"], &more[..]].concat(), &text), of_file, "{name}");
         let value: Value = serde_json::from_str(&of_file).unwrap();
-        let policies: Vec<_> =
-            value["policies"].as_array().unwrap().iter().map(|policy| policy["policy"].as_str().unwrap()).collect();
-        assert_eq!(policies, ["none", "nvme", "spdk_vhost", "dim", "vic", "cint", "auto"], "{name}");
         assert_eq!(value["policies"][0]["interrupts"], 392, "{name}");
         assert_eq!(value["policies"][0]["delay_ns"]["max"], 0, "{name}");
+        // They are the ones that a pipe has if nothing is said: it cannot be read again, for cint.
+        let mut unnamed: Value = serde_json::from_str(&stdout(&["replay", "-", "--json"], &text)).unwrap();
+        assert_eq!(unnamed["policies"], value["policies"], "{name}");
+        let note = unnamed["notes"].as_array_mut().unwrap().pop().unwrap();
+        assert_eq!(note, "cint has its default Δ and thr, as only a file can be read several times");
+        assert_eq!(unnamed["notes"], value["notes"], "{name}");
     }
+}
+
+/// A pipe that has a name is one, too.
+#[test]
+fn what_can_be_read_once_is_not_read_to_calibrate() {
+    let arguments = ["replay", "/dev/stdin"];
+    let text = stdout(&arguments, &std::fs::read_to_string(trace("nvme.jsonl")).unwrap());
+    assert!(text.contains("392 completions") && text.contains("cint has its default Δ and thr"), "{text}");
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(&[arguments, &["--json"]].concat(), "")).unwrap()
+}
+
+/// What `replay` compares is calibrated as `calibrate` does it, and one file has one duration.
+#[test]
+fn calibrate_and_replay_agree() {
+    for name in ["nvme.jsonl", "guest-nvme.ftrace", "guest-two-devices.blkparse"] {
+        let path = trace(name);
+        let path = path.to_str().unwrap();
+        let (calibrated, replayed) = (json(&["calibrate", path]), json(&["replay", path]));
+        assert_eq!(replayed["policies"][3]["policy"], calibrated["policy"], "{name}");
+        let shared = |value: &Value| {
+            let mut policy = value.clone();
+            policy.as_object_mut().unwrap().remove("optimum");
+            policy
+        };
+        for (here, there) in [(0, 0), (1, 3), (2, 5)] {
+            let (here, there) = (&calibrated["policies"][here], &replayed["policies"][there]);
+            assert_eq!(shared(here), shared(there), "{name}");
+        }
+        let heading = |command: &str| stdout(&[command, path], "").lines().next().unwrap().to_owned();
+        assert_eq!(heading("calibrate"), heading("replay"));
+    }
+}
+
+/// Where requests are few, a gap at the paper's percentile is as long as a request: here 80 of 140 us.
+#[test]
+fn no_delta_is_longer_than_what_helps() {
+    let path = temporary("few.jsonl");
+    let line = |at: u64, event, id| format!("{{\"time_ns\":{at},\"event\":\"{event}\",\"id\":{id}}}\n");
+    let (mut lines, mut at) = (Vec::new(), 1_000_000);
+    for id in 0..4000 {
+        at += [2_000, 2_000, 80_000][id % 3];
+        lines.extend([(at - 140_000, line(at - 140_000, "submit", id)), (at, line(at, "complete", id))]);
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    std::fs::write(&path, lines.into_iter().map(|(_, line)| line).collect::<String>()).unwrap();
+    let path = path.to_str().unwrap();
+    let found = json(&["calibrate", path]);
+    assert!(found["delta_ns"].as_u64().unwrap() < 50_000, "{found}");
+    let tried = found["deltas"].as_array().unwrap();
+    let longest = tried.last().unwrap();
+    assert!(longest["delta_ns"] == 81_000 && longest["held_share"].as_f64() > Some(0.05), "{found}");
+    assert!(found["policies"][1]["held_share"].as_f64().unwrap() <= 0.05, "{found}");
+    let text = stdout(&["calibrate", path], "");
+    assert!(text.contains("would hold requests for") && text.contains("of their time, and 5% is allowed"), "{text}");
+    // Who allows more gets more.
+    let more = json(&["calibrate", path, "--budget", "50%"]);
+    assert!(more["delta_ns"].as_u64() > found["delta_ns"].as_u64(), "{more}");
+}
+
+/// The first thing that is said, on a terminal, on a page and to a program.
+#[test]
+fn a_replay_answers_whether_it_is_worth_it() {
+    let (html, long, short) = (temporary("worth.html"), temporary("long.jsonl"), trace("nvme.jsonl"));
+    let line = |at: u64, event, id| format!("{{\"time_ns\":{at},\"event\":\"{event}\",\"id\":{id}}}\n");
+    // 16 in flight, one each us: a second of the requests' time in all.
+    let begin = (0..16).map(|id| line(id, "submit", id)).collect::<String>();
+    let each = |n: u64| line(n * 1000, "complete", n % 16) + &line(n * 1000 + 10, "submit", n % 16);
+    std::fs::write(&long, begin + &(16..60_000).map(each).collect::<String>()).unwrap();
+    let path = long.to_str().unwrap();
+    let text = stdout(&["replay", path, "--html", html.to_str().unwrap()], "");
+    let answer = text.lines().find(|line| line.contains("auto, the default")).unwrap();
+    assert!(answer.starts_with("Worth it on this load: auto, the default, raises 0."), "{text}");
+    assert_eq!(json(&["replay", path])["answer"], answer);
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains(answer) && page.find("id=\"worth\"") < page.find("<h2>Details</h2>"));
+    let dear = json(&["replay", path, "--io-cycles", "1000000"]);
+    assert!(dear["answer"].as_str().unwrap().starts_with("Nothing to gain"), "an interrupt costs hardly anything");
+    let short = json(&["replay", short.to_str().unwrap()]);
+    assert!(short["answer"].as_str().unwrap().starts_with("Too short a trace to tell"), "{short}");
 }
 
 #[test]
@@ -114,7 +201,7 @@ fn a_large_file_shows_how_much_of_it_is_read() {
     assert!(text.contains("MiB of 17.7"), "{}", &text[..text.len().min(1000)]);
     let table = text.rfind("fio: ").unwrap();
     assert!(!text[table..].contains("MiB of"), "it is gone before the table comes");
-    assert!(!on_terminal(&small).contains(" of "));
+    assert!(!on_terminal(&small).contains("iB of "));
     assert_eq!(sim(&["replay", large.to_str().unwrap(), "--policy", "none"], "").stderr, b"");
     std::fs::remove_file(large).unwrap();
 }
@@ -138,17 +225,12 @@ fn the_optimum_is_added_to_what_is_printed() {
     assert!(none.split_ascii_whitespace().take(5).eq(["none", "392", "0.00", "392", "1.00"]), "{none}");
 
     let of = |text: String| serde_json::from_str::<Value>(&text).unwrap();
-    let (plain, mut json) = (of(with(&["--json"])), of(with(&["--json", "--optimum"])));
-    let optimum = json["optimum"].take();
-    assert_eq!((&optimum["budget"], &optimum["max_hold_ns"]), (&"5%".into(), &Value::Null));
-    for policy in json["policies"].as_array_mut().unwrap() {
-        let policy = policy.as_object_mut().unwrap();
-        assert!(
-            policy.remove("interrupts").is_some_and(|interrupts| interrupts.as_u64() >= policy["optimum"].as_u64())
-        );
-        policy.retain(|name, _| !["optimum", "held_time_ns", "held_share"].contains(&name.as_str()));
+    let plain = of(with(&["--json"]));
+    assert_eq!((&plain["optimum"]["budget"], &plain["optimum"]["max_hold_ns"]), (&"5%".into(), &Value::Null));
+    for policy in plain["policies"].as_array().unwrap() {
+        assert!(policy["interrupts"].as_u64() >= policy["optimum"].as_u64(), "{policy}");
     }
-    assert!(plain.get("optimum").is_none() && plain["policies"][0].get("optimum").is_none());
+    assert_eq!(plain, of(with(&["--json", "--optimum"])), "a short trace has it anyway");
 
     let policies = ["none", "nvme", "vic:epoch=1ms,cif_threshold=2", "cint", "cint:delta=2us,in_flight=off"];
     let arguments: Vec<_> = policies.iter().flat_map(|policy| ["--policy", policy]).chain(["--optimum"]).collect();
@@ -159,6 +241,22 @@ fn the_optimum_is_added_to_what_is_printed() {
 
     assert!(stderr(&["replay", "-", "--budget", "1%"], "").contains("--optimum"));
     assert!(stderr(&["replay", "-", "--optimum", "--budget", "5"], "").contains("not a share of less than 100%"));
+}
+
+/// The first example of each of these sections of `docs/traces.md`.
+#[test]
+fn what_the_documentation_shows_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/traces.md")).unwrap();
+    for section in ["Is it worth it?", "Calibration"] {
+        let (_, from) = page.split_once(&format!("\n## {section}\n\n    $ coalesce-sim ")).unwrap();
+        let (command, shown) = from.split_once('\n').unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_coalesce-sim")).args(command.split(' ')).current_dir(&root).output();
+        let printed = String::from_utf8(output.unwrap().stdout).unwrap();
+        let indented = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") };
+        assert!(shown.starts_with(&printed.lines().map(indented).collect::<String>()), "{command} prints:\n{printed}");
+    }
 }
 
 /// A report opens without anything else, and shows all policies and no violation.

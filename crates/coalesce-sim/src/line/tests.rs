@@ -111,6 +111,7 @@ fn closed_loop(is_told: bool) -> Line<u32> {
 #[test]
 fn a_budget_is_judged_by_the_requesters_time() {
     let told = closed_loop(true);
+    assert_eq!(told.held_by().all(), told.held_time(), "counted while it lasts, and when it ends");
     assert!(told.verdict().is_clean() && told.interrupts() < told.completions() / 2, "{:?}", told.verdict());
     let untold = closed_loop(false);
     let spent = untold.spent();

@@ -23,6 +23,12 @@ pub struct Budget(u64); // per million
 const MILLION: u64 = 1_000_000;
 
 impl Budget {
+    /// As a part of 1.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        self.0 as f64 / MILLION as f64
+    }
+
     /// What may be held, in ns times completions, if they were in flight for `in_flight`.
     fn held(self, in_flight: u128) -> u128 {
         in_flight * u128::from(self.0) / u128::from(MILLION - self.0)
@@ -51,6 +57,8 @@ pub struct Wanted {
     pub budget: Budget,
     /// How long it may hold a completion, in ns; `None`: no limit.
     pub max_hold: Option<u64>,
+    /// There is none of a trace with more completions than this; `None`: of any.
+    pub most: Option<u64>,
 }
 
 /// The completions of one queue.
@@ -99,11 +107,6 @@ impl Load {
     /// If the newest completion came at an instant of an urgent one: that instant's index.
     pub(super) fn newest_urgent(&self) -> Option<usize> {
         self.urgent.last().copied().filter(|index| index + 1 == self.instants.len())
-    }
-
-    /// How long all requests were in flight, in ns.
-    pub(super) const fn in_flight(&self) -> u128 {
-        self.in_flight
     }
 
     /// The fewest interrupts within a budget. What is urgent is delivered at once.
@@ -319,7 +322,7 @@ mod tests {
         for at in 0..100 {
             load.complete(at, Some(1_000_000), at % 10 == 3);
         }
-        let wanted = |budget: &str, max_hold| Wanted { budget: budget.parse().unwrap(), max_hold };
+        let wanted = |budget: &str, max_hold| Wanted { budget: budget.parse().unwrap(), max_hold, most: None };
         assert_eq!(load.fewest_wanted(wanted("99%", None)), 11, "ten, and the last completions");
         assert_eq!(load.fewest_wanted(wanted("99%", Some(4))), 21);
         assert_eq!(load.fewest_wanted(wanted("0%", None)), 100);

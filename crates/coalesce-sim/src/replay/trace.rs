@@ -170,6 +170,7 @@ pub struct Trace {
     ahead: Option<Step>,
     together: VecDeque<Step>, // submissions of one instant
     last: u64,
+    completions_max: u64,
 }
 
 impl Trace {
@@ -208,7 +209,13 @@ impl Trace {
             ahead: None,
             together: VecDeque::new(),
             last: 0,
+            completions_max: u64::MAX,
         }
+    }
+
+    /// Ends the trace after so many completions, whatever follows.
+    pub const fn stop_after(&mut self, completions: u64) {
+        self.completions_max = completions;
     }
 
     /// The format, once a line of it was seen.
@@ -286,6 +293,9 @@ impl Trace {
     fn matched(&mut self) -> Result<Option<Step>> {
         if let Some(step) = self.ahead.take() {
             return Ok(Some(step));
+        }
+        if self.sink.counts.completions >= self.completions_max {
+            return Ok(None);
         }
         while let Some(raw) = self.raw()? {
             let counts = &mut self.sink.counts;

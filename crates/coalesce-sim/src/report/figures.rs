@@ -1,7 +1,7 @@
 //! Which pictures there are of a section.
 
 use super::{Entry, Percentiles, Section, lanes};
-use coalesce_charts::chart::{Curve, Head, Mark, ROWS_RANGE, RowMark, curves, rows};
+use coalesce_charts::chart::{Curve, Head, Line, Mark, ROWS_RANGE, RowMark, X_RANGE, Y_RANGE, curves, plot, rows};
 use coalesce_charts::html;
 use coalesce_charts::scale::{NINES, Scale};
 use coalesce_charts::series::Series;
@@ -11,6 +11,49 @@ use coalesce_charts::timeline::{self, timeline};
 const SLOWER_MIN: f64 = 10.0;
 /// The axis of delays begins here, in µs: a completion that interrupts at once has none.
 const DELAY_MIN_US: f64 = 0.1;
+
+/// The axis of the share that is held begins here, in percent: `none` holds nothing.
+const HELD_MIN: f64 = 0.1;
+
+/// What each policy saves, what it costs, and how far it is from the fewest interrupts for that price; empty: nothing is
+/// known of the price.
+pub fn worth(section: &Section, series: &[Series]) -> String {
+    let known = section.entries.iter().zip(series).filter_map(|(entry, series)| Some((entry, *series, entry.held?)));
+    let lines: Vec<_> = known
+        .map(|(entry, series, held)| {
+            let (at, interrupts) = ((100.0 * held.share).max(HELD_MIN), entry.interrupts_per_io);
+            let fewest = entry.optimum.map(|optimum| optimum as f64 / entry.delay.count.max(1) as f64);
+            let beside = fewest.map_or_else(String::new, |fewest| format!(", at best {fewest:.3}"));
+            let hover = format!(
+                "{}: {interrupts:.3} interrupts per I/O{beside}, {:.2} % of the time held",
+                entry.policy,
+                100.0 * held.share
+            );
+            // The last point is the one with the name.
+            let marks = fewest.map(|fewest| (at, fewest, false)).into_iter().chain([(at, interrupts, true)]);
+            let markers: Vec<_> = marks.collect();
+            Line { series, hover, points: markers.iter().map(|mark| (mark.0, mark.1)).collect(), markers }
+        })
+        .collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let most = all().map(|point| point.0).fold(10.0 * HELD_MIN, f64::max);
+    let highest = all().map(|point| point.1).fold(1.0, f64::max);
+    let head = Head {
+        title: "Interrupts against what they cost",
+        about: "lower and further left is better",
+        axis: "held: % of the requests' time (log)",
+    };
+    let scales = (&Scale::log(HELD_MIN, most, X_RANGE), &Scale::linear(highest, Y_RANGE));
+    let caption = format!(
+        "Filled: what the policy did. Hollow: the fewest interrupts that as much holding could buy, had all been known \
+         beforehand. Less than {HELD_MIN} % is drawn as {HELD_MIN}."
+    );
+    let panel = plot(&head, scales, "interrupts per I/O", &lines, None);
+    html::figure("worth", "What it saves, and the price", &caption, &[format!("<div class=\"long\">{panel}</div>\n")])
+}
 
 /// All pictures of a section, in order.
 pub fn figures(id: &str, section: &Section, series: &[Series]) -> String {
@@ -28,9 +71,9 @@ fn costs(id: &str, section: &Section, series: &[Series]) -> String {
         |entry| Some(entry.interrupts_per_io),
     )];
     if section.entries.iter().any(|entry| entry.cycles_per_io.is_some()) {
-        panels.push(bars("CPU per I/O", "interrupts and threads", "cycles per I/O", 0, section, series, |entry| {
-            entry.cycles_per_io
-        }));
+        let is_simulated = section.entries.iter().any(|entry| entry.iops.is_some());
+        let about = if is_simulated { "interrupts and threads" } else { "with the stated cycles" };
+        panels.push(bars("CPU per I/O", about, "cycles per I/O", 0, section, series, |entry| entry.cycles_per_io));
     }
     if section.entries.iter().any(|entry| entry.iops.is_some()) {
         panels.push(bars("Throughput", "commands answered", "I/O per second", 0, section, series, |entry| entry.iops));

@@ -1,11 +1,12 @@
 //! A report as one HTML file.
 
+use super::summary::{HEADS, LEARNING_HEADS, Summary};
 use super::{Entry, Percentiles, Report, Section, figures};
 use anyhow::{Context as _, Result};
 use coalesce_charts::html::{self, escape};
 use coalesce_charts::series::{STYLES, Series, styles};
 use coalesce_charts::{CSS, chart, timeline};
-use coalesce_policy::Spec;
+use coalesce_policy::{PolicyInfo, Spec};
 
 /// The whole page.
 ///
@@ -17,17 +18,49 @@ pub fn page(report: &Report) -> Result<String> {
         let index = policies.iter().position(|known| *known == policy).unwrap_or(0);
         Series { label: &styles[index].0, style: styles[index].1 }
     };
-    let legend: String = policies.iter().map(|policy| legend_line(series_of(policy), policy)).collect();
+    let untitled = if report.summary.is_some() { "Details" } else { "Results" };
+    let is_first = |nth: usize| policies[..nth].iter().all(|other| name(other) != name(policies[nth]));
+    let legend: String = policies
+        .iter()
+        .enumerate()
+        .map(|(nth, policy)| legend_line(series_of(policy), policy, is_first(nth)))
+        .collect();
     let sections = report.sections.iter().enumerate().map(|(nth, section)| {
         let series: Vec<_> = section.entries.iter().map(|entry| series_of(&entry.policy)).collect();
-        section_html(&format!("s{nth}"), section, &series)
+        section_html(&format!("s{nth}"), untitled, section, &series)
     });
     let legend = if policies.is_empty() {
         String::new()
     } else {
         format!("<section>\n<h2>The policies</h2>\n<ul class=\"policies\">\n{legend}</ul>\n</section>\n")
     };
-    Ok(document(report, &(legend + &sections.collect::<String>())))
+    let details = legend + &sections.collect::<String>();
+    let summary = report.summary.as_ref().zip(report.sections.first()).map(|(summary, section)| {
+        let series: Vec<_> = section.entries.iter().map(|entry| series_of(&entry.policy)).collect();
+        summary_html(summary, section, &series)
+    });
+    Ok(document(report, &(summary.unwrap_or_default() + &details)))
+}
+
+/// The answer, its table, its picture, and what was learned.
+fn summary_html(summary: &Summary, section: &Section, series: &[Series]) -> String {
+    let answer = if summary.answer.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"lead\">{}</p>\n", escape(&summary.answer))
+    };
+    let heads = HEADS.map(|head| head.replace(" us", " µs"));
+    let lines = summary.lines.iter().map(|line| line.to_vec()).collect();
+    let table = html::table(&summary.about, &heads.each_ref().map(String::as_str), 1..heads.len(), &[lines]);
+    let learning = if summary.learning.is_empty() {
+        String::new()
+    } else {
+        let lines = summary.learning.iter().map(|line| line.to_vec()).collect();
+        let about = "Learning, apart: what of the held time trials took, and what a licence that they found; in % of the requests' time";
+        html::table(about, &LEARNING_HEADS, 1..LEARNING_HEADS.len(), &[lines])
+    };
+    let figure = figures::worth(section, series);
+    format!("<section id=\"summary\">\n<h2>Is it worth it?</h2>\n{answer}{table}{figure}{learning}</section>\n")
 }
 
 /// Labels and styles, one of each for a policy.
@@ -41,8 +74,8 @@ fn styled(report: &Report) -> Result<(Vec<&str>, Styles)> {
             policies.push(&entry.policy);
         }
     }
-    let names: Vec<_> = policies.iter().map(|policy| name(policy)).collect();
-    let styles = styles(&names)
+    let labels: Vec<_> = policies.iter().map(|policy| label(policy)).collect();
+    let styles = styles(&labels.iter().map(String::as_str).collect::<Vec<_>>())
         .with_context(|| format!("a report has room for {STYLES} policies, and three more of one name"))?;
     Ok((policies, styles))
 }
@@ -88,8 +121,18 @@ fn name(policy: &str) -> &str {
     }
 }
 
-fn legend_line(series: Series, policy: &str) -> String {
-    let about = Spec::policies().into_iter().find(|info| info.name == name(policy)).map_or("", |info| info.about);
+/// The same, with its budget if that is all that is said of it: those are compared with each other.
+fn label(policy: &str) -> String {
+    match policy.split_once(":budget=") {
+        Some((name, budget)) if budget.ends_with('%') => format!("{name} {budget}"),
+        _ => name(policy).to_owned(),
+    }
+}
+
+/// `is_first`: no other policy of this name was explained.
+fn legend_line(series: Series, policy: &str, is_first: bool) -> String {
+    let is_it = |info: &PolicyInfo| is_first && info.name == name(policy);
+    let about = Spec::policies().into_iter().find(is_it).map_or("", |info| info.about);
     let swatch = chart::swatch(series.style);
     let text = if policy == series.label { "" } else { policy };
     format!(
@@ -100,8 +143,8 @@ fn legend_line(series: Series, policy: &str) -> String {
     )
 }
 
-fn section_html(id: &str, section: &Section, series: &[Series]) -> String {
-    let title = if section.title.is_empty() { "Results" } else { &section.title };
+fn section_html(id: &str, untitled: &str, section: &Section, series: &[Series]) -> String {
+    let title = if section.title.is_empty() { untitled } else { &section.title };
     let about = if section.about.is_empty() { String::new() } else { format!("<p>{}</p>\n", escape(&section.about)) };
     format!(
         "<section id=\"{id}\">\n<h2>{}</h2>\n{about}{}{}</section>\n",

@@ -1,23 +1,25 @@
 //! Tables for a terminal.
 
-/// Aligned columns under their heads: the first are words, the others numbers.
+/// Aligned columns under their heads, of which each line has as many: the first are words, the others numbers.
 #[must_use]
-pub fn aligned<const COLUMNS: usize>(heads: &[&str; COLUMNS], lines: &[[String; COLUMNS]]) -> String {
-    let mut widths = heads.map(|head| head.chars().count());
-    for line in lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
+pub fn aligned<L: AsRef<[String]>>(heads: &[&str], lines: &[L]) -> String {
+    let heads: Vec<_> = heads.iter().map(|&head| head.to_owned()).collect();
+    let all = || std::iter::once(heads.as_slice()).chain(lines.iter().map(AsRef::as_ref));
+    let mut widths = vec![0; heads.len()];
+    for cells in all() {
+        for (width, cell) in widths.iter_mut().zip(cells) {
             *width = cell.chars().count().max(*width);
         }
     }
-    let aligned = |cells: &[String; COLUMNS]| {
-        let columns = cells.iter().zip(widths).enumerate();
-        let padded = columns.map(|(column, (cell, width))| match column {
+    let aligned = |cells: &[String]| {
+        let columns = cells.iter().zip(&widths).enumerate();
+        let padded = columns.map(|(column, (cell, &width))| match column {
             0 => format!("{cell:<width$}"),
             _ => format!("{cell:>width$}"),
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    std::iter::once(&heads.map(str::to_owned)).chain(lines).map(aligned).collect()
+    all().map(aligned).collect()
 }
 
 #[cfg(test)]

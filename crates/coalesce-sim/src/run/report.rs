@@ -38,6 +38,7 @@ pub fn report(plan: &Plan, jobs: &[Job], outcomes: &[Outcome]) -> Result<Report>
         lead: plan.about.trim().to_owned(),
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
         notes: Vec::new(),
+        summary: None,
         sections,
     })
 }
@@ -45,10 +46,13 @@ pub fn report(plan: &Plan, jobs: &[Job], outcomes: &[Outcome]) -> Result<Report>
 fn entry(outcome: &Outcome, timeline: Vec<Event>) -> Entry {
     Entry {
         policy: outcome.policy.clone(),
+        interrupts: None,
         interrupts_per_io: if outcome.iops > 0.0 { outcome.interrupts_per_s / outcome.iops } else { 0.0 },
         iops: Some(outcome.iops),
         cycles_per_io: Some(outcome.cycles_per_io),
         request_time: Some(outcome.request_time),
+        held: None,
+        optimum: None,
         latency: percentiles(&outcome.latency),
         delay: percentiles(&outcome.delay),
         bound: outcome.bound,

@@ -1,0 +1,169 @@
+//! Whether a policy is worth it: what is said before the details, once for people at a terminal and on a page.
+
+use super::Entry;
+use super::text::aligned;
+use crate::cycles::Cycles;
+
+/// What `coalesce-target` does if nothing is said.
+const AUTO: &str = "auto";
+/// So much less CPU time is worth a change, in percent.
+const WORTH: f64 = 5.0;
+/// Less than this is nothing.
+const NOTHING: f64 = 1.0;
+/// Trials cost so much once, in percent of the requests' time, that a trace in which they cost more says nothing of what follows.
+const TRIALS_MAX: f64 = 5.0;
+
+/// The heads of [`Summary::lines`].
+pub const HEADS: [&str; 10] =
+    ["policy", "interrupts", "per I/O", "CPU", "time us", "p50 us", "p99 us", "p99.9 us", "held %", "x optimum"];
+/// The heads of [`Summary::learning`].
+pub const LEARNING_HEADS: [&str; 5] = ["learning", "held %", "paid for", "in trials", "licensed"];
+
+/// What is said before the details.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The answer, in a sentence or two; empty: the default policy is not among those compared.
+    pub answer: String,
+    /// What the CPU time assumes.
+    pub about: String,
+    /// A line for each policy.
+    pub lines: Vec<[String; 10]>,
+    /// A line for each policy that has learned something.
+    pub learning: Vec<[String; 5]>,
+}
+
+impl Summary {
+    /// Of what was replayed.
+    #[must_use]
+    pub fn of(entries: &[Entry], cycles: Cycles) -> Self {
+        Self {
+            answer: answer(entries, cycles),
+            about: format!("CPU, over that of an interrupt for each I/O: {}", cycles.about()),
+            lines: entries.iter().map(|entry| line(entry, cycles)).collect(),
+            learning: entries.iter().filter_map(learning).collect(),
+        }
+    }
+
+    /// For a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self { answer, about, lines, learning } = self;
+        let end = if answer.is_empty() { "" } else { "\n\n" };
+        let mut text = format!("{answer}{end}{about}\n\n{}", aligned(&HEADS, lines));
+        if !learning.is_empty() {
+            text += &format!("\n{}", aligned(&LEARNING_HEADS, learning));
+        }
+        text
+    }
+}
+
+fn us(ns: f64) -> String {
+    format!("{:.1}", ns / 1000.0)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}", 100.0 * share)
+}
+
+fn latency(entry: &Entry, percent: f64) -> Option<u64> {
+    entry.latency.at(percent).filter(|_| entry.latency.count > 0)
+}
+
+fn line(entry: &Entry, cycles: Cycles) -> [String; 10] {
+    let known = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    let latency = |percent| known(latency(entry, percent).map(|ns| us(ns as f64)));
+    let over = |interrupts: u64, optimum: u64| format!("{:.2}", interrupts as f64 / optimum.max(1) as f64);
+    [
+        entry.policy.clone(),
+        known(entry.interrupts.map(|count| count.to_string())),
+        format!("{:.3}", entry.interrupts_per_io),
+        format!("{:.2}", cycles.over_none(entry.interrupts_per_io)),
+        known(entry.request_time.map(us)),
+        latency(50.0),
+        latency(99.0),
+        latency(99.9),
+        known(entry.held.map(|held| percent(held.share))),
+        known(entry.interrupts.zip(entry.optimum).map(|(interrupts, optimum)| over(interrupts, optimum))),
+    ]
+}
+
+fn learning(entry: &Entry) -> Option<[String; 5]> {
+    let held = entry.held.filter(|held| held.trials + held.licensed > 0.0)?;
+    let paid = held.share - held.trials - held.licensed;
+    Some([entry.policy.clone(), percent(held.share), percent(paid), percent(held.trials), percent(held.licensed)])
+}
+
+/// Whether the default policy is worth it.
+fn answer(entries: &[Entry], cycles: Cycles) -> String {
+    let of = |policy| entries.iter().find(|entry| entry.policy == policy);
+    let Some(auto) = of(AUTO) else { return String::new() };
+    let saved = 100.0 * (1.0 - cycles.over_none(auto.interrupts_per_io));
+    let trials = auto.held.map_or(0.0, |held| 100.0 * held.trials);
+    let verdict = match saved {
+        _ if trials > TRIALS_MAX => "Too short a trace to tell",
+        saved if saved >= WORTH => "Worth it on this load",
+        saved if saved >= NOTHING => "Little to gain on this load",
+        _ => "Nothing to gain on this load",
+    };
+    let mut text = format!(
+        "{verdict}: {AUTO}, the default, raises {:.2} interrupts for each I/O instead of 1, for {saved:.0} % less CPU time.",
+        auto.interrupts_per_io
+    );
+    if let Some(held) = auto.held {
+        text += &format!(" Waiting for them is {:.1} % of the time of the requests", 100.0 * held.share);
+        if trials >= 0.05 {
+            text += &format!(" ({trials:.1} % in trials, by which it learns)");
+        }
+        if let Some(slowest) = latency(auto, 99.0) {
+            text += &format!(", and 99 % take at most {} µs", us(slowest as f64));
+            let none = of("none").and_then(|none| latency(none, 99.0));
+            text += &none.map_or_else(String::new, |none| format!(" instead of {}", us(none as f64)));
+        }
+        text += ".";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Held, Percentiles};
+
+    fn entry(policy: &str, interrupts_per_io: f64, p99: u64, held: f64) -> Entry {
+        Entry {
+            policy: policy.into(),
+            interrupts: Some((interrupts_per_io * 1000.0) as u64),
+            interrupts_per_io,
+            latency: Percentiles { count: 1000, mean: 0.0, points: vec![(99.0, p99)], max: p99 },
+            held: Some(Held { share: held, trials: held / 4.0, licensed: 0.0 }),
+            optimum: Some(250),
+            ..Entry::default()
+        }
+    }
+
+    #[test]
+    fn the_answer_is_about_the_default_policy() {
+        let none = entry("none", 1.0, 20_000, 0.0);
+        let of = |entries: &[Entry]| Summary::of(entries, Cycles { io: 1000, interrupt: 1000 }).answer;
+        assert_eq!(of(&[none.clone(), entry("vic", 0.5, 20_000, 0.01)]), "");
+        let worth = of(&[none.clone(), entry("auto", 0.5, 22_000, 0.04)]);
+        assert_eq!(
+            worth,
+            "Worth it on this load: auto, the default, raises 0.50 interrupts for each I/O instead of 1, for 25 % less CPU \
+             time. Waiting for them is 4.0 % of the time of the requests (1.0 % in trials, by which it learns), and 99 % take \
+             at most 22.0 µs instead of 20.0."
+        );
+        assert!(of(&[entry("auto", 0.96, 22_000, 0.0), none]).starts_with("Little to gain"));
+        assert!(of(&[entry("auto", 0.999, 22_000, 0.0)]).starts_with("Nothing to gain"));
+        assert!(of(&[entry("auto", 0.5, 22_000, 0.21)]).starts_with("Too short a trace to tell"), "5.25 % in trials");
+    }
+
+    #[test]
+    fn what_was_learned_is_apart() {
+        let entries = [entry("none", 1.0, 9, 0.0), entry("auto", 0.5, 9, 0.08)];
+        let summary = Summary::of(&entries, Cycles::PAPER);
+        assert_eq!(summary.learning, [["auto", "8.00", "6.00", "2.00", "0.00"]]);
+        assert_eq!(summary.lines[1][9], "2.00", "500 of 250");
+        assert!(summary.text().contains("\nlearning  held %  paid for  in trials  licensed\nauto        8.00"));
+    }
+}
