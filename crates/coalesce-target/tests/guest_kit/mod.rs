@@ -34,13 +34,23 @@ pub struct Options {
     pub migratable: bool,
     /// The guest's driver is one for devices before virtio 1.0.
     pub legacy: bool,
+    /// A small disk whose blocks say which they are, as the bare-metal guest expects.
+    pub stamped: bool,
     /// More of the kernel's command line.
     pub append: &'static str,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { device: "virtio-blk", policy: "auto", queues: 1, migratable: false, legacy: false, append: "" }
+        Self {
+            device: "virtio-blk",
+            policy: "auto",
+            queues: 1,
+            migratable: false,
+            legacy: false,
+            stamped: false,
+            append: "",
+        }
     }
 }
 
@@ -71,7 +81,11 @@ impl Target {
         }
         let directory = TempDir::new().unwrap();
         let image = directory.path().join("disk");
-        File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        if options.stamped {
+            std::fs::write(&image, stamped_blocks(4096)).unwrap();
+        } else {
+            File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        }
         Some(Self::serve(directory, image, options))
     }
 
@@ -112,12 +126,24 @@ impl Target {
         serde_json::from_value(stats[0]["queues"].take()).unwrap()
     }
 
-    /// The command that runs a job in a guest on the disk.
-    pub fn guest(&self, job: &str, parameters: &[&str]) -> Command {
+    /// The disk, as the kit names it.
+    fn disk(&self) -> OsString {
         let mut disk = OsString::from(if self.options.device == "nvme" { "nvme:" } else { "" });
         disk.push(self.directory.path().join("socket"));
+        disk
+    }
+
+    /// The command that boots the bare-metal guest on the disk: see `guest/run-bare.sh`.
+    pub fn bare_guest(&self) -> Command {
+        let mut guest = Command::new(kit("run-bare.sh"));
+        guest.arg(self.disk()).env("QUEUES", self.options.queues.to_string());
+        guest
+    }
+
+    /// The command that runs a job in a guest on the disk.
+    pub fn guest(&self, job: &str, parameters: &[&str]) -> Command {
         let mut guest = Command::new(kit("run-guest.sh"));
-        guest.arg(job).arg(disk).args(parameters).env("QUEUES", self.options.queues.to_string());
+        guest.arg(job).arg(self.disk()).args(parameters).env("QUEUES", self.options.queues.to_string());
         guest.env("APPEND", self.options.append);
         if self.options.legacy {
             guest.args(["--", "-global", "vhost-user-blk-pci.disable-modern=on"]);
@@ -147,6 +173,17 @@ impl Drop for Target {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// 4 KiB each: its number plus one first, its complement last.
+fn stamped_blocks(count: u64) -> Vec<u8> {
+    let block = |number: u64| {
+        let mut block = [0; 4096];
+        block[..8].copy_from_slice(&(number + 1).to_le_bytes());
+        block[4088..].copy_from_slice(&(!(number + 1)).to_le_bytes());
+        block
+    };
+    (0..count).flat_map(block).collect()
 }
 
 fn kit(program: &str) -> PathBuf {
