@@ -26,16 +26,19 @@ pub struct Demo {
     pub counted: Section,
     /// In one with an NVMe disk.
     pub nvme: Section,
+    /// In a virtual machine without an operating system.
+    pub bare: Section,
 }
 
 impl Demo {
     /// All parts, in order.
-    pub const fn sections(&self) -> [(Place, &Section); 4] {
+    pub const fn sections(&self) -> [(Place, &Section); 5] {
         [
             (Place::Native, &self.native),
             (Place::Guest, &self.guest),
             (Place::Counted, &self.counted),
             (Place::Nvme, &self.nvme),
+            (Place::Bare, &self.bare),
         ]
     }
 

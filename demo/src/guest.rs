@@ -1,19 +1,20 @@
 //! The guest parts: the kit in guest/ boots a Linux, which begins a load when the one before has been measured.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
+use crate::bare;
 use crate::compute::Rounds;
+use crate::console::Console;
 use crate::jobs::Job;
 use crate::measure::measure_job;
 use crate::options::Options;
@@ -51,7 +52,8 @@ pub fn run(options: &Options, place: Place, target: &Target, stop: &Arc<Stop>) -
     Ok(section)
 }
 
-fn kit(program: &str) -> PathBuf {
+/// A program of the kit.
+pub fn kit(program: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest").join(program)
 }
 
@@ -65,13 +67,17 @@ fn prepare(place: Place, target: &Target, stop: &Arc<Stop>) -> Result<Result<Str
         return Ok(Err(String::from_utf8_lossy(&answer.stdout).trim().to_owned()));
     }
     // Made beforehand, and not by run-guest.sh, to tell what is missing from what is broken.
-    let _progress = Progress::begin("making the guest (the first time it downloads a kernel, fio and sqlite)")?;
-    if let Err(missing) = make("make-guest.sh", &[], target, stop)? {
+    let (script, making) = match place {
+        Place::Bare => ("make-bare.sh", "making the guest"),
+        _ => ("make-guest.sh", "making the guest (the first time it downloads a kernel, fio and sqlite)"),
+    };
+    let _progress = Progress::begin(making)?;
+    if let Err(missing) = make(script, &[], target, stop)? {
         return Ok(Err(missing));
     }
     match place {
         Place::Native | Place::Guest => Ok(Ok("qemu-system-x86_64".into())),
-        Place::Nvme => make("make-qemu.sh", &[], target, stop),
+        Place::Nvme | Place::Bare => make("make-qemu.sh", &[], target, stop),
         Place::Counted => {
             let work = target.work_dir();
             match make("plugin/build.sh", &[work, &work.join("mark")], target, stop)? {
@@ -106,29 +112,29 @@ fn measure(
     }
     let progress = Progress::begin(place.title())?;
     progress.at(0.0, "booting");
+    if place == Place::Bare {
+        return bare::measure((options, &jobs), (target, qemu), stop, &progress, section);
+    }
     let mut guest = Guest::boot(options, place, &jobs, (target, qemu), stop)?;
     for job in jobs {
         let measured = guest.measure((job, options), (target, place), stop, &progress);
-        section.about.clone_from(&guest.about);
+        section.about = guest.console.about();
         section.jobs.push(measured.with_context(|| job.name())?);
     }
-    guest.finish()
+    guest.console.finish()
 }
 
 /// A running guest.
 struct Guest {
-    group: Group,
-    lines: Receiver<String>,
-    /// The guest's console, where a line ends the load.
+    console: Console,
+    /// What it reads there: a line ends the load.
     input: File,
-    log: PathBuf,
     pid_file: PathBuf,
     /// A byte for each round of the guest's loop.
     rounds: PathBuf,
     /// The socket of a serial line on which the guest counts the interrupts that it takes.
     line: PathBuf,
     taken: Option<Rc<Taken>>,
-    about: String,
 }
 
 impl Guest {
@@ -160,48 +166,9 @@ impl Guest {
         }
         command.env("QEMU", qemu).env("INPUT", &fifo).env("TIMEOUT", lengths.ceil().to_string());
         command.env_remove("RUNTIME").env_remove("COUNT");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
-        let mut group = Group::spawn(&mut command, stop)?;
-        let stdout = group.child.stdout.take().context("the guest's lines")?;
-        let (sender, lines) = channel();
-        // It ends when the guest has, and the process group ends with its value.
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Self { group, lines, input, log, pid_file, rounds, line, taken: None, about: String::new() })
-    }
-
-    /// Waits for a line that begins so, and returns the rest of it.
-    fn wait_for(&mut self, beginning: &str, stop: &Stop) -> Result<String> {
-        let begin = Instant::now();
-        loop {
-            stop.check()?;
-            match self.lines.recv_timeout(Duration::from_millis(100)) {
-                Ok(line) => {
-                    if let Some(about) = line.strip_prefix("GUEST-READY ") {
-                        self.about = describe(about);
-                    }
-                    if line.starts_with("GUEST-ERROR") || line.starts_with("GUEST-FIO") {
-                        bail!("{line}");
-                    }
-                    if let Some(rest) = line.strip_prefix(beginning) {
-                        return Ok(rest.trim().to_owned());
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) if begin.elapsed() > STEP_TIMEOUT => {
-                    bail!("the guest does not say {beginning}")
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    let _ = self.group.wait();
-                    bail!("the guest has ended: {}", last_line(&self.log))
-                }
-            }
-        }
+        command.stdin(Stdio::null());
+        let console = Console::of(&mut command, log, stop)?;
+        Ok(Self { console, input, pid_file, rounds, line, taken: None })
     }
 
     fn measure(
@@ -211,7 +178,7 @@ impl Guest {
         stop: &Arc<Stop>,
         progress: &Progress,
     ) -> Result<Measured> {
-        let step = self.wait_for("GUEST-STEP ", stop)?;
+        let step = self.console.wait_for("GUEST-STEP ", STEP_TIMEOUT, stop)?;
         if step != job.name() {
             bail!("the guest begins {step}");
         }
@@ -223,43 +190,9 @@ impl Guest {
             None => self.taken.insert(Rc::new(Taken::connect(&self.line)?)).clone(),
         };
         let served = (target, place, Client { process, computed, taken: Some(taken) });
-        let lines = &self.lines;
-        let is_alive = || match lines.try_recv() {
-            Ok(line) if line.starts_with("GUEST-INFO") => Ok(()),
-            Ok(line) => bail!("the load has ended: {line}"),
-            Err(std::sync::mpsc::TryRecvError::Disconnected) => bail!("the guest has ended"),
-            Err(std::sync::mpsc::TryRecvError::Empty) => Ok(()),
-        };
-        let measured = measure_job((job, options), served, stop, progress, is_alive)?;
+        let measured = measure_job((job, options), served, stop, progress, || self.console.is_quiet())?;
         self.input.write_all(b"next\n").context("the guest's console")?;
-        self.wait_for("GUEST-MEASURED", stop)?;
+        self.console.wait_for("GUEST-MEASURED", STEP_TIMEOUT, stop)?;
         Ok(measured)
-    }
-
-    fn finish(mut self) -> Result<()> {
-        let status = self.group.wait()?;
-        if status.success() { Ok(()) } else { bail!("{}", last_line(&self.log)) }
-    }
-}
-
-/// What the kit says about the guest once it has booted: words NAME=VALUE.
-fn describe(ready: &str) -> String {
-    let value = |name: &str| ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    // The kit names what executes the guest's instructions only if that is not QEMU itself.
-    let accelerator = value("accel").unwrap_or("TCG, software emulation");
-    format!("Linux {} under QEMU ({accelerator})", value("kernel").unwrap_or("of unknown version"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_guest_is_described() {
-        assert_eq!(
-            describe("kernel=6.1.0 disks=vda,vdb uptime=2.4"),
-            "Linux 6.1.0 under QEMU (TCG, software emulation)"
-        );
-        assert_eq!(describe("kernel=6.1.0 accel=KVM"), "Linux 6.1.0 under QEMU (KVM)");
     }
 }

@@ -1,13 +1,15 @@
 //! `coalesce-demo`: one disk under several policies in turn, natively and in Linux guests, and what each policy saved and cost.
 //!
-//! The order of things is in [`execute`]. What is run is in `jobs`, by whom in `native` and `guest`, how it is counted in `probe`,
+//! The order of things is in [`execute`]. What is run is in `jobs`, by whom in `native`, `guest` and `bare`, how it is counted in `probe`,
 //! in which turns in `measure`, what is made of it in `results`, which numbers are
 //! claims in `claims`, how it is shown in `summary`, `job_table` and `report`.
 
 #![forbid(unsafe_code)]
 
+mod bare;
 mod claims;
 mod compute;
+mod console;
 mod counts;
 mod demo;
 mod guest;
@@ -85,11 +87,11 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
     let run = |place: Place| match place {
         _ if !options.places.contains(&place) => Ok(Section::default()),
         Place::Native => native::run(options, &target, stop),
-        Place::Guest | Place::Counted | Place::Nvme => guest::run(options, place, &target, stop),
+        Place::Guest | Place::Counted | Place::Nvme | Place::Bare => guest::run(options, place, &target, stop),
     };
     let (native, guest) = (run(Place::Native)?, run(Place::Guest)?);
-    let (counted, nvme) = (run(Place::Counted)?, run(Place::Nvme)?);
-    let demo = Demo { machine, options: options.clone(), command: command_line(), native, guest, counted, nvme };
+    let (counted, nvme, bare) = (run(Place::Counted)?, run(Place::Nvme)?, run(Place::Bare)?);
+    let demo = Demo { machine, options: options.clone(), command: command_line(), native, guest, counted, nvme, bare };
 
     let json = serde_json::to_string(&demo.json())? + "\n";
     for (path, text) in [(&options.out, report::page(&demo)), (&options.json, json)] {

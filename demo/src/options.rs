@@ -31,7 +31,7 @@ pub struct Options {
     pub plots: Option<PathBuf>,
 
     /// Five minutes: --policies none,nvme,vic,cint,auto --frontier auto:budget=2%,auto:budget=20% --jobs depth1,depth32,compute,sqlite
-    /// --places native,guest,counted,nvme --seconds 15
+    /// --places native,guest,counted,nvme,bare --seconds 15
     #[arg(long, conflicts_with_all = ["policies", "frontier", "jobs", "places", "seconds"])]
     pub long: bool,
 
@@ -90,6 +90,8 @@ EXAMPLES
       coalesce-demo --long
   A guest with a virtio-blk disk, which needs no newer QEMU than the system's:
       coalesce-demo --places native,guest
+  A guest that needs no kernel and runs under KVM wherever that runs anything:
+      coalesce-demo --places native,bare
   How much does vIC's threshold matter? Texts with commas need no quotes:
       coalesce-demo --policies none,vic,vic:cif_threshold=2,vic:cif_threshold=8,max_skip=4
   The disk itself, without the page cache:
@@ -104,7 +106,7 @@ WHAT IS RUN
   sqlite                    in the guest: SQLite transactions beside a reader with 32 in flight
   Natively EVENT_IDX is off, as with NVMe: the device alone decides. In the guest it is on, as Linux negotiates it.
   With an NVMe disk, which carries no I/O priority, the guest runs those of depth1, depth8, depth32 and compute that are
-  among the jobs.
+  among the jobs; the bare-metal guest those of the first three.
 
 Exit status: 0, also if a guest was SKIPPED because something it needs is missing; 1 if anything failed.
 Needs coalesce-target (cargo build --release) and, for the guests, what guest/packages.sh installs.";
@@ -153,7 +155,7 @@ impl Options {
         let fits = |job: &Job| match place {
             Place::Native => job.bench_arguments().is_some(),
             Place::Guest => *job != Job::Compute, // EVENT_IDX makes one interrupt of a burst
-            Place::Counted => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32),
+            Place::Counted | Place::Bare => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32),
             Place::Nvme => matches!(job, Job::Depth1 | Job::Depth8 | Job::Depth32 | Job::Compute),
         };
         self.jobs.iter().copied().filter(fits).collect()

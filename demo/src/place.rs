@@ -16,6 +16,8 @@ pub enum Place {
     Counted,
     /// A Linux guest with an NVMe disk
     Nvme,
+    /// A bare-metal guest with an NVMe disk
+    Bare,
 }
 
 impl Place {
@@ -26,6 +28,7 @@ impl Place {
             Self::Guest => "guest",
             Self::Counted => "counted",
             Self::Nvme => "nvme",
+            Self::Bare => "bare",
         }
     }
 
@@ -36,6 +39,7 @@ impl Place {
             Self::Guest => "Linux guest, virtio-blk",
             Self::Counted => "Linux guest, virtio-blk, its instructions counted",
             Self::Nvme => "Linux guest, NVMe",
+            Self::Bare => "Bare-metal guest, NVMe",
         }
     }
 
@@ -44,6 +48,7 @@ impl Place {
         match self {
             Self::Native => 0.6,
             Self::Guest | Self::Nvme => 1.3,
+            Self::Bare => 0.8,
             Self::Counted => 0.5,
         }
     }
@@ -52,7 +57,7 @@ impl Place {
     pub const fn turn_length(self) -> f64 {
         match self {
             Self::Native => 1.0,
-            Self::Guest | Self::Counted | Self::Nvme => 5.0,
+            Self::Guest | Self::Counted | Self::Nvme | Self::Bare => 5.0,
         }
     }
 
@@ -61,7 +66,7 @@ impl Place {
     pub const fn learning(self) -> Duration {
         match self {
             Self::Native => Duration::from_secs(1),
-            Self::Guest | Self::Counted | Self::Nvme => Duration::from_secs(4),
+            Self::Guest | Self::Counted | Self::Nvme | Self::Bare => Duration::from_secs(4),
         }
     }
 
@@ -70,6 +75,7 @@ impl Place {
         match self {
             Self::Native => "a program on the host",
             Self::Guest | Self::Counted | Self::Nvme => "a Linux guest",
+            Self::Bare => "a bare-metal guest",
         }
     }
 
@@ -79,6 +85,7 @@ impl Place {
             Self::Native => "on the host",
             Self::Guest | Self::Counted => "in a Linux guest, virtio-blk",
             Self::Nvme => "in a Linux guest, NVMe",
+            Self::Bare => "in a bare-metal guest, NVMe",
         }
     }
 
@@ -101,6 +108,11 @@ impl Place {
             Self::Nvme => {
                 "The same guest with a disk that is an NVMe controller: its driver cannot suppress an interrupt. Client CPU is that \
                  of the whole virtual machine."
+            }
+            Self::Bare => {
+                "A driver without an operating system, with an NVMe disk: it works 2 µs for each read, compares the data, sleeps until it \
+                 is interrupted, and cannot suppress an interrupt. It runs under KVM where no Linux does. Client CPU is that of the whole \
+                 virtual machine."
             }
         }
     }

@@ -54,23 +54,15 @@ fn fold(demo: &Demo) -> String {
     let summary = demo.summary();
     let notices: String =
         demo.sections().iter().filter_map(|(_, section)| section.notice.as_deref()).map(html::notice).collect();
-    let notes: String = [summary.taken(), summary.needs()]
-        .into_iter()
-        .flatten()
-        .map(|note| format!("<p>{}</p>\n", text(&note)))
-        .collect();
+    let notes: String = summary.notes().map(|note| format!("<p>{}</p>\n", text(&note))).collect();
     let machine = &demo.machine;
-    let accelerator =
-        demo.sections().iter().find(|(_, section)| !section.about.is_empty()).map(|(_, section)| &section.about);
-    let of_guest = accelerator.map_or_else(String::new, |about| format!("; {about}"));
     format!(
         "<header>\n<h1>Interrupt coalescing on this machine</h1>\n<p class=\"lead\">{}</p>\n</header>\n{notices}\
-         <div class=\"fold\">\n<div>\n{}<p class=\"muted\">{LEAD} {}, {} CPUs{}; {}; load {}.</p>\n</div>\n<div>\n{}{notes}</div>\n</div>\n",
+         <div class=\"fold\">\n<div>\n{}<p class=\"muted\">{LEAD} {}, {} CPUs; {}; load {}.</p>\n</div>\n<div>\n{}{notes}</div>\n</div>\n",
         text(&summary.sentence()),
         nine(&summary),
         escape(&machine.cpu),
         machine.cores,
-        escape(&of_guest),
         escape(&machine.date),
         escape(&machine.load),
         figure::first(&summary),

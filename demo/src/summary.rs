@@ -33,6 +33,8 @@ pub struct Row<'a> {
 pub struct Summary<'a> {
     /// One read at a time; 32 in flight on the host; 32 in flight in a guest. Without those that were not measured.
     pub rows: Vec<Row<'a>>,
+    /// Which guest the rows of a guest are about, and what executes its instructions; none: there is no such row.
+    pub guest: Option<&'a str>,
     policies: &'a Policies,
     waited: Option<f64>,
     seconds: f64,
@@ -84,11 +86,16 @@ impl<'a> Summary<'a> {
             places.iter().find_map(at).map(|measured| Row { load, measured })
         };
         let rows = [
-            found("one at a time", Job::Depth1, &[Place::Nvme, Place::Guest, Place::Native]),
+            found("one at a time", Job::Depth1, &[Place::Nvme, Place::Guest, Place::Bare, Place::Native]),
             found("32 in flight", Job::Depth32, &[Place::Native]),
-            found("32 in flight", Job::Depth32, &[Place::Nvme, Place::Guest]),
+            found("32 in flight", Job::Depth32, &[Place::Nvme, Place::Guest, Place::Bare]),
         ];
-        Self { rows: rows.into_iter().flatten().collect(), policies, waited: noise.waited, seconds }
+        let rows: Vec<_> = rows.into_iter().flatten().collect();
+        let places: Vec<_> = rows.iter().rev().map(|row: &Row<'_>| row.measured.place).collect();
+        let about =
+            |place: &Place| sections.iter().find(|(at, _)| at == place).map(|(_, section)| section.about.as_str());
+        let guest = places.iter().filter_map(about).find(|about| !about.is_empty());
+        Self { rows, guest, policies, waited: noise.waited, seconds }
     }
 
     /// The columns: the baseline, and the others without further points of the picture.
@@ -117,7 +124,13 @@ impl<'a> Summary<'a> {
 
     /// All lines but the table.
     pub fn lines(&self) -> Vec<String> {
-        [Some(self.sentence()), self.taken(), self.needs()].into_iter().flatten().collect()
+        [self.sentence()].into_iter().chain(self.notes()).collect()
+    }
+
+    /// What is to be known of the numbers.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let guest = self.guest.map(|about| format!("The guest is {about}."));
+        [self.taken(), self.needs(), guest].into_iter().flatten()
     }
 
     /// The verdict.
@@ -243,7 +256,7 @@ impl<'a> Summary<'a> {
     /// All of it for a terminal. `styled`: it is one.
     pub fn text(&self, styled: bool) -> String {
         let wrapped = |line: String| wrap(&line, COLUMNS);
-        let notes = [self.taken(), self.needs()].into_iter().flatten().map(wrapped);
+        let notes = self.notes().map(wrapped);
         let table = if self.rows.is_empty() { String::new() } else { format!("\n{}\n", self.table().text(styled)) };
         format!("{}{table}{}", wrapped(self.sentence()), notes.collect::<String>())
     }
@@ -329,7 +342,11 @@ mod tests {
         [Place::Native, Place::Guest].map(|place| {
             let single = [BASELINE.as_slice(), &[(400, 400), (1000, 1000)]].concat();
             let deep = [BASELINE.as_slice(), &[(1500, 250), (1500, 500)]].concat();
-            section(vec![at(place, Job::Depth1, &single), at(place, Job::Depth32, &deep)])
+            let about = if place == Place::Guest { "Linux 6.1.0 under QEMU (KVM)" } else { "" };
+            Section {
+                about: about.into(),
+                ..section(vec![at(place, Job::Depth1, &single), at(place, Job::Depth32, &deep)])
+            }
         })
     }
 
@@ -355,6 +372,7 @@ mod tests {
             taken.contains("1.00 interrupts under none and 0.333 under auto; the guest takes 0.500 and 0.167, as"),
             "{taken}"
         );
+        assert_eq!(summary.lines().last().unwrap(), "The guest is Linux 6.1.0 under QEMU (KVM).");
     }
 
     #[test]
@@ -416,7 +434,7 @@ mod tests {
             "{}",
             summary_of.sentence()
         );
-        assert_eq!((summary_of.rows.len(), summary_of.taken()), (2, None));
+        assert_eq!((summary_of.rows.len(), summary_of.taken(), summary_of.guest), (2, None, None));
         let alone = parse_policies("none").unwrap();
         assert_eq!(summary(&page, &alone).sentence(), "Nothing was compared.");
         let nothing = [Section::default(), Section::default()];

@@ -72,7 +72,8 @@ impl Target {
             progress.at(done as f64 / options.places.len() as f64, name);
             let file = images.path().join(name);
             make_image(&file, options.image_size.0, FILL_SEED)?;
-            let device = if *place == Place::Nvme { Device::Nvme } else { Device::VirtioBlk };
+            let is_nvme = matches!(place, Place::Nvme | Place::Bare);
+            let device = if is_nvme { Device::Nvme } else { Device::VirtioBlk };
             disks.push(Disk {
                 name,
                 device,
@@ -191,12 +192,14 @@ pub fn last_line(log: &Path) -> String {
     line.unwrap_or("it said nothing").trim().to_owned()
 }
 
-/// Writes an image: filled, because what was never written is read without the device.
+/// Writes an image: filled, because what was never written is read without the device. Blocks of 4 KiB begin with their number plus
+/// one, and end with its complement, by which the bare-metal guest knows them.
 fn make_image(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     let fill = || -> std::io::Result<()> {
         let mut file = File::create(path)?;
         let mut state = seed | 1;
         let mut block = vec![0; 1 << 20];
+        let mut number = 0_u64;
         for _ in 0..bytes >> 20 {
             for word in block.chunks_exact_mut(8) {
                 // xorshift64: a period far beyond any disk, and fast enough for a debug build.
@@ -204,6 +207,11 @@ fn make_image(path: &Path, bytes: u64, seed: u64) -> Result<()> {
                 state ^= state >> 7;
                 state ^= state << 17;
                 word.copy_from_slice(&state.to_le_bytes());
+            }
+            for block in block.chunks_exact_mut(4096) {
+                number += 1;
+                block[..8].copy_from_slice(&number.to_le_bytes());
+                block[4088..].copy_from_slice(&(!number).to_le_bytes());
             }
             file.write_all(&block)?;
         }
@@ -226,7 +234,9 @@ mod tests {
         assert_eq!(about.len(), 2 << 20);
         assert!(about.blocks() * 512 >= 2 << 20, "sparse: {} blocks", about.blocks());
         let bytes = fs::read(&path).unwrap();
-        assert_ne!(bytes[..4096], bytes[4096..8192]);
+        assert_ne!(bytes[8..4088], bytes[4104..8184]);
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        assert_eq!((word(0), word(4096), !word((2 << 20) - 8)), (1, 2, 512));
     }
 
     #[test]

@@ -422,3 +422,25 @@ fn a_linux_guest_runs_every_job() {
     assert_page(&fs::read_to_string(place.file("report.html")).unwrap());
     place.assert_clean();
 }
+
+#[test]
+fn a_bare_metal_guest_says_what_it_takes() {
+    let place = Place::new();
+    let (status, stdout, stderr) = place
+        .run("--places bare --seconds 0.5 --jobs depth1,depth32,mixed --policies none,nvme:thr=7,time=20ms --image-size 128M");
+    assert_eq!(status, Some(0), "{stdout}{stderr}");
+    let json = place.json();
+    // Its emulator may be neither installed nor to be had.
+    if let Some(notice) = json["bare"]["notice"].as_str() {
+        assert!(notice.starts_with("SKIPPED") && std::env::var_os("REQUIRE_QEMU").is_none(), "{notice}");
+        return;
+    }
+    for (job, nth, turn) in turns(&json["bare"], &["depth1", "depth32"], |_| 3) {
+        let (sent, taken) = (number(&turn["interrupts"]), number(&turn["taken"]));
+        assert!(taken > 0.0 && taken < 1.5 * sent + 50.0, "{job}, variant {nth}: {turn}");
+    }
+    assert!(stdout.contains("one at a time, in a bare-metal guest, NVMe"), "{stdout}");
+    assert!(stdout.lines().any(|line| line.starts_with("The guest is bare metal under QEMU (")), "{stdout}");
+    assert_page(&fs::read_to_string(place.file("report.html")).unwrap());
+    place.assert_clean();
+}
