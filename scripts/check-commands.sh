@@ -25,6 +25,10 @@ docs/install.md | systemctl | needs systemd as the first process; scripts/check-
 docs/install.md | coalesce-target --fd | needs an open descriptor; crates/coalesce-target/tests/backend_program.rs
 docs/install.md | coalesce-target call --control /run/coalesce-target/db.control set_running | crates/coalesce-target/tests/command_line.rs, and the help of call
 docs/install.md | virsh | needs libvirt; tried by hand, as that section says
+docs/json.md | cargo build --release --package coalesce-sim | scripts/check-python.sh, which runs both examples
+docs/json.md | export PATH=$PWD/target/release | the same
+docs/json.md | python3 examples/python/notebook.py | the same
+docs/json.md | COALESCE_LIBRARY= | the same
 docs/hooks.md | export RUSTC_BOOTSTRAP | the library for a kernel: needs the source of the standard library; tried by hand
 docs/hooks.md | scripts/bare-library.sh | the same
 docs/start.md | make -C spdk | needs an installed SPDK; the stage spdk of scripts/test.sh

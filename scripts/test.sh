@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test of the project, in stages; what this machine cannot do is skipped by name, and counted at the end.
 #
-#   test.sh [STAGE...]     stages: check, which is what most changes need; lint packages cores c_abi bare_metal cost examples install tests commands play fuzz firmware linux guest spdk
+#   test.sh [STAGE...]     stages: check, which is what most changes need; lint packages cores c_abi bare_metal cost examples install tests commands python play fuzz firmware linux guest spdk
 #
 # Without a stage it runs all of them but check, two at a time (see the end), and shows what each prints when it is over.
 # Installs the Debian packages it needs, unless lint or check is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
@@ -96,6 +96,17 @@ tests() {
 }
 # README.md and the help, as typed.
 commands() { scripts/check-commands.sh; }
+# The examples in Python: a notebook, and a property test through libcoalesce.
+python() {
+  local modules=(python3-pandas python3-matplotlib python3-hypothesis)
+  if guest/packages.sh "${modules[@]}" || python3 -c 'import pandas, matplotlib, hypothesis' 2> /dev/null; then
+    scripts/check-python.sh
+  elif [ -n "${REQUIRE_QEMU:-}" ]; then
+    return 1
+  else
+    echo "SKIPPED: python: no ${modules[*]}"
+  fi
+}
 # The playground of the site, in a browser.
 play() {
   if guest/packages.sh chromium && scripts/play.sh --compiler > /dev/null; then
@@ -172,7 +183,7 @@ else
   # other one. Fuzzing uses all it gets, so it has the machine to itself.
   exec 3> /dev/null 5>&1
   trap 'kill 0' INT TERM
-  lane lint packages tests commands play guest spdk & one=$!
+  lane lint packages tests commands python play guest spdk & one=$!
   lane cores c_abi bare_metal cost examples install firmware linux fuzz_build & other=$!
   status=0
   wait $one || status=1

@@ -52,6 +52,7 @@ pub const CONTENTS: &[Part] = &[
             ("Without a Rust toolchain", "docs/without-rust.md"),
             ("Into another device", "docs/hooks.md"),
             ("Traces", "docs/traces.md"),
+            ("JSON, CSV, Python", "docs/json.md"),
             ("SPDK", "spdk/README.md"),
             ("Firmware", "firmware-demo/README.md"),
             ("Linux: what hints carry", "docs/linux-hints.md"),
