@@ -164,6 +164,13 @@ bare() { # under -icount, on disks of QEMU's that answer in no time, two runs of
     done
     is "counts, $disk" "$(cat "$tmp/run1")" "$(cat "$tmp/run2")"
   done
+  # What goes beyond a limit is refused, and what follows is done.
+  printf '%s\n' "run 1 3:1" "run 1 0:65" "run 1 0:64 0:1" "run 1 0:0" "run 1 0" "run 1 0:1:0:8" "run 1 0:1:0:8:0:0" "run 1" "run 0:1" \
+    "run 1$(printf ' %s' {0..2}:{1..6})" stop "run 1 0:64 1:64" off > "$tmp/loads"
+  timeout 60 "$here/run-bare.sh" none -- "${blank[@]}" -device "$disk,drive=d" < "$tmp/loads" > "$tmp/out" 2> "$tmp/err" || rc=$?
+  is "status, refused" "$rc" 0
+  is "refused loads" "$(grep -c '^GUEST-ERROR not a' "$tmp/out")" 11
+  is "loads at the limit" "$(grep -c '^RESULT' "$tmp/out")" 1
 }
 
 [ $# -gt 0 ] || set -- demo irqs ioprio verify soak stale failures accel bare
