@@ -30,7 +30,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
-    /// Five minutes: --policies none,nvme,vic,cint,auto --frontier auto:budget=2%,auto:budget=20% --jobs depth1,depth32,compute,sqlite
+    /// Six minutes: --policies none,nvme,vic,cint,auto --frontier auto:budget=2%,auto:budget=20% --jobs depth1,depth32,compute,sqlite
     /// --places native,guest,counted,nvme,bare --seconds 15
     #[arg(long, conflicts_with_all = ["policies", "frontier", "jobs", "places", "seconds"])]
     pub long: bool,
@@ -86,7 +86,7 @@ const EXAMPLES: &str = "\
 EXAMPLES
   In a minute; then open report.html:
       coalesce-demo
-  Everything, in five:
+  Everything, in six:
       coalesce-demo --long
   A guest with a virtio-blk disk, which needs no newer QEMU than the system's:
       coalesce-demo --places native,guest
