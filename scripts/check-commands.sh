@@ -21,6 +21,12 @@ CONTRIBUTING.md | make fmt | changes the sources; the lint stage has --check
 docs/c-abi.md | make install | scripts/check-install.sh
 docs/c-abi.md | cc | scripts/check-install.sh
 docs/install.md | make install | scripts/check-install-target.sh, scripts/check-install.sh
+docs/install.md | scripts/deb.sh | scripts/check-container.sh, as typed
+docs/install.md | apt-get | the same
+docs/install.md | coalesce-target serve --socket /tmp/disk | the same
+docs/install.md | coalesce-target bench --socket /tmp/disk | the same
+docs/install.md | kill | the same
+docs/install.md | podman | minutes, and needs root; scripts/check-container.sh, as typed
 docs/install.md | systemctl | needs systemd as the first process; scripts/check-install-target.sh checks the units and serves on their socket
 docs/install.md | coalesce-target --fd | needs an open descriptor; crates/coalesce-target/tests/backend_program.rs
 docs/install.md | coalesce-target call --control /run/coalesce-target/db.control set_running | crates/coalesce-target/tests/command_line.rs, and the help of call
@@ -31,12 +37,6 @@ docs/json.md | python3 examples/python/notebook.py | the same
 docs/json.md | COALESCE_LIBRARY= | the same
 docs/hooks.md | export RUSTC_BOOTSTRAP | the library for a kernel: needs the source of the standard library; tried by hand
 docs/hooks.md | scripts/bare-library.sh | the same
-docs/start.md | make -C spdk | needs an installed SPDK; the stage spdk of scripts/test.sh
-docs/start.md | make -C firmware-demo | scripts/firmware.sh, on every board
-ARCHITECTURE.md | coalesce-target serve | a drawing
-firmware-demo/README.md | make -C firmware-demo | scripts/firmware.sh, on every board
-docs/linux-hints.md | LATENCY=1ms | minutes, in a guest; tried by hand
-linux/README.md | make -C linux | linux/test.sh; the guests are tried by hand
 docs/without-rust.md | sha256sum | scripts/check-release.sh, as typed
 docs/without-rust.md | tar | the same
 docs/without-rust.md | cd | the same
@@ -49,6 +49,12 @@ docs/without-rust.md | meson | the same
 docs/without-rust.md | build/example | the same
 docs/without-rust.md | cc | the same
 docs/without-rust.md | ./example | the same
+docs/start.md | make -C spdk | needs an installed SPDK; the stage spdk of scripts/test.sh
+docs/start.md | make -C firmware-demo | scripts/firmware.sh, on every board
+ARCHITECTURE.md | coalesce-target serve | a drawing
+firmware-demo/README.md | make -C firmware-demo | scripts/firmware.sh, on every board
+docs/linux-hints.md | LATENCY=1ms | minutes, in a guest; tried by hand
+linux/README.md | make -C linux | linux/test.sh; the guests are tried by hand
 spdk/README.md | make -C spdk | needs an installed SPDK; the stage spdk of scripts/test.sh
 spdk/README.md | export PYTHONPATH | the same
 spdk/README.md | target/spdk/coalesce_spdk_tgt | the same

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Build coalesce-target and coalesce-sim, and install or remove them: the programs, their manual pages and completions, a
-# systemd template for a disk with its socket, and the file by which management software finds a vhost-user backend.
+# systemd template for a disk with its socket, the file by which management software finds a vhost-user backend, and a dashboard
+# and alerts over the metrics.
 #
 #   install-target.sh build|install|uninstall
 #
@@ -30,7 +31,7 @@ install() {
   local program
   if command -v cargo > /dev/null; then build; fi
   command install -d "$root$prefix/bin" "$share"/man/man1 "$share"/bash-completion/completions "$share"/zsh/site-functions \
-    "$share"/fish/vendor_completions.d "$share"/qemu/vhost-user "$unitdir"
+    "$share"/fish/vendor_completions.d "$share"/qemu/vhost-user "$share"/coalesce-target "$unitdir"
   for program in "${programs[@]}"; do
     [ -x "$built/$program" ] || die "$program is not built, and there is no cargo to build it with"
     command install -m 755 "$built/$program" "$root$prefix/bin"
@@ -40,6 +41,7 @@ install() {
     "$built/$program" completions fish > "$share/fish/vendor_completions.d/$program.fish"
   done
   sed "s|@prefix@|$prefix|" packaging/50-coalesce-target.json.in > "$share/qemu/vhost-user/50-coalesce-target.json"
+  command install -m 644 packaging/grafana-dashboard.json packaging/prometheus-rules.yml "$share/coalesce-target"
   sed "s|@prefix@|$prefix|" packaging/coalesce-target@.service.in > "$unitdir/coalesce-target@.service"
   command install -m 644 packaging/coalesce-target@.socket "$unitdir"
 }
@@ -51,7 +53,8 @@ uninstall() {
       "$share/bash-completion/completions/$program" "$share/zsh/site-functions/_$program" \
       "$share/fish/vendor_completions.d/$program.fish"
   done
-  rm -f "$share/qemu/vhost-user/50-coalesce-target.json" "$unitdir"/coalesce-target@.{service,socket}
+  rm -f "$share/qemu/vhost-user/50-coalesce-target.json" "$share"/coalesce-target/{grafana-dashboard.json,prometheus-rules.yml} \
+    "$unitdir"/coalesce-target@.{service,socket}
 }
 
 case ${1:-} in

@@ -4,7 +4,7 @@
 #   licences.sh CRATE...      prints each crate with its licence and origin, then every licence text once, with the crates that carry it
 #
 # Reads the packages of the crates, which cargo downloads where they are missing. Needs jq. A crate without a licence text in its
-# package is listed as that.
+# package is listed as that. COMMON=DIR: a directory with Apache-2.0, to which is referred instead of that text.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'licences: %s\n' "$*" >&2; exit 1; }
@@ -27,6 +27,9 @@ while IFS='|' read -r name version licence origin manifest; do
     found=1
     sum=$(sha256sum < "$file" | cut -d ' ' -f 1)
     cp "$file" "$work/texts/$sum"
+    if [ -n "${COMMON:-}" ] && grep -q 'TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION' "$file"; then
+      printf 'Apache License, version 2.0: %s/Apache-2.0\n' "$COMMON" > "$work/texts/$sum"
+    fi
     echo "$name" >> "$work/texts/$sum.crates"
   done < <(find "$(dirname "$manifest")" -maxdepth 1 -type f -iregex '.*/\(licen[cs]e\|copying\|notice\|copyright\|unlicense\)[^/]*' | sort)
   [ -n "$found" ] || printf '    carries no licence text\n'

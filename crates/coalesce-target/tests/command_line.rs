@@ -1231,23 +1231,29 @@ fn metrics_are_well_formed_and_agree_with_get_stats() {
         let page = Page::new(&text);
         check_metrics(&page, &stats);
         if policy == "auto" {
-            check_dashboard(&page); // with a budget, every metric is there
+            check_queries(&page); // with a budget, every metric is there
         }
     }
     assert!(get(&address, "/").0.starts_with("HTTP/1.1 404"));
 }
 
-/// The dashboard's queries are PromQL; what they ask for exists, and the labels by which they ask.
-fn check_dashboard(page: &Page) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/grafana-dashboard.json");
-    let Ok(text) = std::fs::read_to_string(path) else { return }; // a published crate has no dashboard
+/// The queries of the dashboard and of the alerts are PromQL; what they ask for exists, and the labels by which they ask.
+fn check_queries(page: &Page) {
+    let packaging = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
+    let read = |name| std::fs::read_to_string(format!("{packaging}/{name}"));
+    let Ok(text) = read("grafana-dashboard.json") else { return }; // a published crate has neither
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
     let variables = dashboard.pointer("/templating/list").unwrap().as_array().unwrap();
     let variables = variables.iter().filter(|variable| variable["type"] == "query");
-    let queries: Vec<_> = targets.map(|target| &target["expr"]).chain(variables.map(|query| &query["query"])).collect();
+    let queries = targets.map(|target| &target["expr"]).chain(variables.map(|query| &query["query"]));
+    let mut queries: Vec<_> = queries.map(|query| query.as_str().unwrap()).collect();
     assert!(queries.len() > panels.len(), "{queries:?}");
+    let rules = read("prometheus-rules.yml").unwrap();
+    let alerts: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
+    assert_eq!(alerts.len(), rules.matches("- alert: ").count(), "{alerts:?}");
+    queries.extend(alerts);
     let samples = page.samples.keys().map(|(name, labels)| (name.clone(), labels));
     let buckets = page.buckets.keys().map(|(family, labels)| (format!("{family}_bucket"), labels));
     let mut exist = BTreeMap::<String, BTreeSet<&str>>::new();
@@ -1255,7 +1261,7 @@ fn check_dashboard(page: &Page) {
         let of_buckets = name.ends_with("_bucket").then_some("le");
         exist.entry(name).or_default().extend(labels.keys().map(String::as_str).chain(of_buckets));
     }
-    for query in queries.into_iter().map(|query| query.as_str().unwrap()) {
+    for query in queries {
         // What Grafana puts in for its variables, and its own function for a variable's values.
         let text = query.replace("$__rate_interval", "1m").replace("$ctrlr", "one|two");
         let values = text.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')')?.split_once(", "));
@@ -1317,6 +1323,7 @@ impl Asked<'_> {
                         assert!(rest.eq(&right), "{query}: {left:?} and {right:?}");
                     }
                     Some(on) => panic!("{query}: {on:?}"),
+                    None if matches!(*binary.rhs, Expr::NumberLiteral(_)) => {} // a threshold
                     None => assert_eq!(left, right, "{query}: both sides match"),
                 }
                 left
