@@ -159,5 +159,5 @@ impl Cint {
 
 /// Ticks until the end of a span that began `age` ticks ago; more than SPAN_MAX for a span of NEVER.
 const fn left(span: u32, age: u32) -> i32 {
-    span.wrapping_sub(age).cast_signed()
+    span.wrapping_sub(age) as i32
 }

@@ -74,7 +74,7 @@ pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
 const BURST_MAX: u32 = AGE_MAX + SPAN_MAX;
 /// A span that never expires.
 pub(crate) const NEVER: u32 = BURST_MAX + SPAN_MAX + 1;
-const _: () = assert!(NEVER <= i32::MAX.cast_unsigned());
+const _: () = assert!(NEVER <= i32::MAX as u32);
 // No age overflows. The greatest is `gap`: AGE_MAX after a slow call, SPAN_MAX more while the fast path is open with
 // nothing held, BURST_MAX more in a burst on the fast path, and AGE_MAX more in the next `advance`, before it saturates.
 const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(AGE_MAX).is_some());

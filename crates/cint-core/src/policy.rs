@@ -20,7 +20,7 @@ impl Policy for Cint {
             return None;
         }
         let (left, _) = if self.guard.is_storming() { self.next_deadline() } else { self.own_deadline() };
-        if left > SPAN_MAX.cast_signed() {
+        if left > SPAN_MAX as i32 {
             return None;
         }
         #[expect(clippy::cast_sign_loss, reason = "compared")]

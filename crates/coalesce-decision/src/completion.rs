@@ -5,6 +5,7 @@ use crate::{Event, Mark};
 /// What kind of command completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Class {
     /// A command of an I/O queue.
     #[default]
@@ -26,6 +27,7 @@ pub enum Class {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Completion {
     /// What [`Policy::on_submit`](crate::Policy::on_submit) returned for it.
     pub mark: Mark,

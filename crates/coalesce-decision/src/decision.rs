@@ -8,6 +8,8 @@ macro_rules! numbered {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        #[non_exhaustive]
         #[repr(u8)]
         pub enum $type { $($(#[doc = $line])+ $variant = $number,)+ }
 
@@ -140,6 +142,7 @@ numbered! {
 /// What to do now. Only `Hold` suppresses an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "dropping a decision can lose an interrupt"]
 pub enum Decision {
     /// Interrupt: it covers everything posted so far.

@@ -4,6 +4,7 @@
 /// requester converts directly to an event. With strict Barriers a tracker converts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Event {
     /// No hint.
     #[default]

@@ -4,6 +4,8 @@ use core::fmt;
 
 /// A parameter of a policy. Its number is that of the C ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
 #[repr(u8)]
 pub enum Field {
     /// Ticks of the caller's clock per second.
@@ -101,6 +103,7 @@ impl Field {
 
 /// A parameter is out of range. Has the field, its value and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ConfigError {
     /// The parameter.
     pub field: Field,

@@ -5,6 +5,7 @@ use crate::Event;
 /// The requester's hint about a command, in the order of urgency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Hint {
     /// No hint, or no hurry: burst detection decides.
     #[default]

@@ -6,6 +6,7 @@ use crate::{Event, Hint, HintSource};
 /// it, and the completion gives it back. The default is the mark of a request that was never submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Mark {
     /// What the completion means, from what the requester said or what was inferred.
     pub event: Event,
@@ -27,6 +28,7 @@ impl Mark {
 /// A command's position in the order of submissions of its group. Pass it once, with the command's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Ticket(u64);
 
 impl Ticket {

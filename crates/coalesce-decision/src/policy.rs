@@ -6,6 +6,7 @@ use core::fmt::Debug;
 /// What a latency budget has spent. Times are summed over the requests, in ticks. They saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Spent {
     /// The time for which completions were held.
     pub held: u64,

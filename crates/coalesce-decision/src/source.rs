@@ -3,6 +3,7 @@
 /// Something that an unmodified guest does, and that says what its requester wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum HintSource {
     /// A flush: somebody waits. Urgent.
     Flush,
@@ -39,6 +40,7 @@ impl HintSource {
 /// A set of sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct HintSources(u8);
 
 impl HintSources {

@@ -7,6 +7,8 @@ use crate::{ConfigError, Field};
 
 /// Parameters of the storm guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct StormParams {
     /// The most interrupts per second, on average. `tick_hz` / 125 million (8 with a tick of a nanosecond) to `tick_hz`
     /// / 5.
@@ -96,7 +98,7 @@ impl StormGuard {
     /// Ticks until the interval since the last interrupt is over; negative: it ended so long ago.
     #[must_use]
     pub const fn left(&self, interval: u32) -> i32 {
-        interval.wrapping_sub(self.gap).cast_signed()
+        interval.wrapping_sub(self.gap) as i32
     }
 
     /// Whether the guard allows no interrupt now.
@@ -137,7 +139,7 @@ impl StormGuard {
         let gap = if self.gap < longest { self.gap } else { longest };
         // average += (gap - ticks) * 2^-shift; the difference may be negative, so the shift is signed
         let parts = (self.parts as u32).wrapping_add(gap).wrapping_sub(self.ticks);
-        self.ticks = self.ticks.wrapping_add(parts.cast_signed().wrapping_shr(shift).cast_unsigned());
+        self.ticks = self.ticks.wrapping_add((parts as i32).wrapping_shr(shift) as u32);
         self.parts = (parts & !u32::MAX.wrapping_shl(shift)) as u16;
         self.is_storming = if self.is_storming {
             // ticks + parts * 2^-shift <= 2 * interval; the average is never 0, so nothing wraps

@@ -6,6 +6,7 @@ use crate::Hint;
 /// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Submission {
     /// What its requester said. `Plain`: nothing, and the policy's hint sources are asked.
     pub hint: Hint,

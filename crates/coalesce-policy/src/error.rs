@@ -6,6 +6,7 @@ use core::fmt;
 /// What is wrong with a policy's text form, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what the messages name")]
+#[non_exhaustive]
 pub enum SpecError {
     /// There is no such policy.
     Policy { name: String, allowed: String },

@@ -149,13 +149,7 @@ fn in_text(field: Field, value: u64) -> (&'static str, Value) {
         Field::StormMaxRate => ("storm", Value::Number(value)),
         Field::StormShift => ("storm_shift", Value::Number(value)),
         Field::Budget => ("budget", Value::Percent(value)),
-        Field::TickHz
-        | Field::CifThreshold
-        | Field::MaxSkip
-        | Field::IpiThreshold
-        | Field::Thr
-        | Field::InFlight
-        | Field::Barrier => (field.name(), Value::Number(value)),
+        _ => (field.name(), Value::Number(value)),
     }
 }
 
