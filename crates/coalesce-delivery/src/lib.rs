@@ -24,6 +24,7 @@ use coalesce_policy::{
     Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, Reason, SetAside, Spec, SpecError, Submission,
 };
 use std::collections::VecDeque;
+use std::iter;
 
 /// The ring of a consumer: where completions are posted.
 pub trait Ring {
@@ -218,8 +219,45 @@ impl<E, P: Policy> Delivery<E, P> {
         } else {
             self.unposted.push_back(entry);
         }
-        self.held_since.push_back(now);
         let decision = self.policy.on_completion(now, completion);
+        self.act_on_completions(ring, now, 1, decision)
+    }
+
+    /// `before` requests completed, and then this one. The caller has posted them all, as a device does that owns its ring.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn posted<R>(
+        &mut self,
+        ring: &mut R,
+        now: u64,
+        before: u16,
+        last: &Completion,
+    ) -> Result<Decision, R::Broken>
+    where
+        R: Ring<Entry = E>,
+    {
+        let count = usize::from(before) + 1;
+        self.stats.completions += count as u64;
+        self.is_newest_posted = true;
+        let decision = self.policy.on_completions(now, before, last);
+        self.act_on_completions(ring, now, count, decision)
+    }
+
+    /// The decision about the last `count` completions.
+    fn act_on_completions<R>(
+        &mut self,
+        ring: &mut R,
+        now: u64,
+        count: usize,
+        decision: Decision,
+    ) -> Result<Decision, R::Broken>
+    where
+        R: Ring<Entry = E>,
+    {
+        if let Decision::Hold(_) = decision {
+            self.held_since.extend(iter::repeat_n(now, count));
+        }
         let decision = self.act(ring, now, decision)?;
         // A consumer makes room only when it knows of completions.
         let may_hold = ring.may_hold() && self.unposted.len() < ring.room();
@@ -338,7 +376,6 @@ impl<E, P: Policy> Delivery<E, P> {
                 {
                     ring.post(urgent)?;
                 }
-                self.held_since.pop_back();
             }
         }
         if !ring.wants_interrupt() {

@@ -164,7 +164,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (mut daemon, queues) = with_policy(policy.parse()?, daemon::<CoalescedVring>)?;
             serve(&mut daemon, socket)?;
             for (queue, control) in queues.iter().enumerate() {
-                let stats = control.stats();
+                let (stats, delivery) = (control.stats(), control.delivery_stats());
+                println!("queue {queue}: {} completions, {} interrupts", delivery.completions, delivery.interrupts);
                 for (what, counts) in
                     [("delivered", stats.delivered().collect()), ("held", stats.held().collect::<Vec<_>>())]
                 {

@@ -32,6 +32,7 @@
 mod vring;
 mod watch;
 
+pub use coalesce_delivery::DeliveryStats;
 pub use coalesce_policy::{Spec, SpecError, Stats};
 pub use vring::{CoalescedVring, VringControl, with_policy};
 

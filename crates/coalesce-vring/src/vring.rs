@@ -1,11 +1,13 @@
 //! The vring.
 
 use crate::watch::Watch;
+use coalesce_delivery::{Delivery, DeliveryStats, Ring};
 use coalesce_policy::{
-    AnyPolicy, Barriers, BudgetSpec, Completion, Decision, Policy as _, Spec, SpecError, Stats, Submission, Submissions,
+    Barriers, BudgetSpec, Completion, Decision, Policy as _, Spec, SpecError, Stats, Submission, Submissions,
 };
 use nix::unistd::write;
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::fs::File;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,9 +16,6 @@ use std::{fmt, io};
 use vhost_user_backend::{VringMutex, VringState, VringStateGuard, VringStateMutGuard, VringT};
 use virtio_queue::{Error, QueueT as _};
 use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
-
-/// Ticks per second of the policy's clock.
-const TICK_HZ: u64 = 1_000_000_000;
 
 /// A vring that coalesces `signal_used_queue`. See the crate's documentation.
 pub struct CoalescedVring<M: GuestAddressSpace = GuestMemoryAtomic<GuestMemoryMmap>> {
@@ -52,7 +51,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Coalescer {
-    policy: AnyPolicy,
+    delivery: Delivery<Infallible>,
     start: Instant,
     seen: u16, // the avail index up to which the policy knows the submissions
     is_enabled: bool,
@@ -71,46 +70,77 @@ impl Coalescer {
 
     /// Reports to the policy what the guest has made available.
     fn submitted(&mut self, now: u64, avail: u16, used: u16) {
-        if self.policy.wants_submit() != Submissions::None && avail != self.seen {
-            let outstanding = u32::from(avail.wrapping_sub(used)).saturating_add(self.policy.held());
+        let policy = self.delivery.policy();
+        if policy.wants_submit() != Submissions::None && avail != self.seen {
+            let outstanding = u32::from(avail.wrapping_sub(used)).saturating_add(policy.held());
             let before = u32::from(avail.wrapping_sub(self.seen).saturating_sub(1));
-            let _ = self.policy.on_submit(now, &Submission { outstanding, before, ..Submission::ALONE });
+            let _ = self.delivery.on_submit(now, &Submission { outstanding, before, ..Submission::ALONE });
         }
         self.seen = avail;
     }
 
-    /// What to do about descriptors that were added since the last decision, `before` of them before the last one.
-    fn completed(&mut self, now: u64, avail: u16, used: u16, before: u16) -> Decision {
+    /// Descriptors were added since the last decision, `before` of them before the last one.
+    fn completed(&mut self, ring: &mut UsedRing<'_>, now: u64, avail: u16, used: u16, before: u16) {
         // It completed: it is in flight no more, and counts itself.
         let cif = u32::from(avail.wrapping_sub(used)) + 1;
-        let decision = self.policy.on_completions(now, before, &Completion::with_cif(cif));
-        match decision {
-            // What was added together was found together.
-            Decision::Hold(_) if self.policy.wants_batch_end() => self.policy.on_batch_end(now),
-            decision => decision,
+        let Ok(decision) = self.delivery.posted(ring, now, before, &Completion::with_cif(cif));
+        if let Decision::Hold(_) = decision {
+            let Ok(_) = self.delivery.on_batch_end(ring, now); // what was added together was found together
         }
+        self.arm(ring, now);
     }
 
-    /// Whether to interrupt after a decision. If not, the timer is armed.
-    fn act(&mut self, now: u64, decision: Decision) -> bool {
-        if decision.is_deliver() {
-            return true;
-        }
-        let is_armed = match (self.policy.deadline(), self.may_hold(), &mut self.watch) {
-            (None, ..) if self.policy.held() == 0 => true,
+    /// Arms the timer for what is held. If that cannot be, it is delivered.
+    fn arm(&mut self, ring: &mut UsedRing<'_>, now: u64) {
+        let is_armed = match (self.delivery.deadline(), self.may_hold(), &mut self.watch) {
+            (None, ..) => self.delivery.policy().held() == 0,
             (Some(deadline), true, Some(watch)) => watch.arm(now, deadline).is_ok(),
             _ => false,
         };
-        !is_armed && self.deliver(now)
+        if !is_armed {
+            self.flush(ring, now);
+        }
     }
 
-    /// Whether anything is held, which is to be delivered now, whatever the policy says.
-    fn deliver(&mut self, now: u64) -> bool {
-        let is_any = self.policy.held() > 0;
-        if is_any {
-            let _ = self.policy.flush(now);
+    /// Delivers what is held, if anything is.
+    fn flush(&mut self, ring: &mut UsedRing<'_>, now: u64) {
+        if self.delivery.policy().held() > 0 {
+            let Ok(_) = self.delivery.flush(ring, now);
         }
-        is_any
+    }
+}
+
+/// The used ring, for a decision about it. Nobody is woken while locks are held, so its interrupt only becomes due.
+struct UsedRing<'a> {
+    may_hold: bool,
+    /// Asks the guest (EVENT_IDX), which answers once.
+    wants_interrupt: &'a mut dyn FnMut() -> bool,
+    is_due: bool,
+}
+
+impl Ring for UsedRing<'_> {
+    type Entry = Infallible; // the device adds them
+    type Broken = Infallible;
+
+    fn post(&mut self, entry: Infallible) -> Result<(), Infallible> {
+        match entry {}
+    }
+
+    fn may_hold(&self) -> bool {
+        self.may_hold
+    }
+
+    fn wants_interrupt(&mut self) -> bool {
+        (self.wants_interrupt)()
+    }
+
+    fn is_consumed(&mut self) -> bool {
+        false // it is not known
+    }
+
+    fn interrupt(&mut self) -> bool {
+        self.is_due = true;
+        true
     }
 }
 
@@ -118,7 +148,7 @@ impl VringControl {
     fn new(spec: Spec) -> Result<Self, SpecError> {
         check(&spec)?;
         let coalescer = Coalescer {
-            policy: AnyPolicy::new(spec.clone(), TICK_HZ).map_err(|error| spec.explain(error))?,
+            delivery: Delivery::new(spec)?,
             start: Instant::now(),
             seen: 0,
             is_enabled: false,
@@ -137,8 +167,12 @@ impl VringControl {
         check(&spec)?;
         let mut coalescer = self.lock();
         let now = coalescer.now();
-        let decision = coalescer.policy.reconfigure(spec.clone(), now).map_err(|error| spec.explain(error))?;
-        if coalescer.act(now, decision) {
+        let mut ring = UsedRing { may_hold: coalescer.may_hold(), wants_interrupt: &mut || true, is_due: false };
+        let Ok(_) = coalescer.delivery.reconfigure(Some(&mut ring), now, spec)?;
+        coalescer.arm(&mut ring, now);
+        let is_due = ring.is_due;
+        drop(coalescer);
+        if is_due {
             let _ = self.signal(); // the next signal reports an error of the call's descriptor
         }
         Ok(())
@@ -147,7 +181,13 @@ impl VringControl {
     /// How often each decision was taken.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.lock().policy.stats().clone()
+        self.lock().delivery.policy().stats().clone()
+    }
+
+    /// Completions, interrupts, and how long completions were held.
+    #[must_use]
+    pub fn delivery_stats(&self) -> DeliveryStats {
+        self.lock().delivery.stats().clone()
     }
 
     /// No invariant of what is inside can break while it is locked.
@@ -227,6 +267,12 @@ impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
         self.control.stats()
     }
 
+    /// As [`VringControl::delivery_stats`].
+    #[must_use]
+    pub fn delivery_stats(&self) -> DeliveryStats {
+        self.control.delivery_stats()
+    }
+
     /// The indices of the avail ring and of the used ring.
     fn indices(&self, state: &VringState<M>) -> Result<(u16, u16), Error> {
         let queue = state.get_queue();
@@ -236,8 +282,11 @@ impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
 
     /// Delivers what is held, if anything is.
     fn deliver(&self, coalescer: &mut Coalescer) {
+        let wants_interrupt = &mut || self.inner.needs_notification().unwrap_or(true);
+        let mut ring = UsedRing { may_hold: false, wants_interrupt, is_due: false };
         let now = coalescer.now();
-        if coalescer.deliver(now) && self.inner.needs_notification().unwrap_or(true) {
+        coalescer.flush(&mut ring, now);
+        if ring.is_due {
             let _ = self.control.signal(); // the next signal reports an error of the call's descriptor
         }
     }
@@ -284,26 +333,26 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         let mut coalescer = self.control.lock();
         let mut state = self.inner.get_mut();
         let now = coalescer.now();
-        let is_wanted = match self.indices(&state) {
-            Ok((avail, used)) => {
-                coalescer.submitted(now, avail, used);
-                self.control.0.used.store(used, Ordering::Release); // the state may have been added to
-                let added = used.wrapping_sub(self.control.0.decided.swap(used, Ordering::AcqRel));
-                if added == 0 {
-                    coalescer.deliver(now);
-                    true // about something else than what was added
-                } else {
-                    let decision = coalescer.completed(now, avail, used, added - 1);
-                    coalescer.act(now, decision) && state.needs_notification().unwrap_or(true)
-                }
+        let indices = self.indices(&state);
+        let wants_interrupt = &mut || state.needs_notification().unwrap_or(true);
+        let mut ring = UsedRing { may_hold: coalescer.may_hold(), wants_interrupt, is_due: false };
+        let added = indices.map_or(0, |(avail, used)| {
+            coalescer.submitted(now, avail, used);
+            self.control.0.used.store(used, Ordering::Release); // the state may have been added to
+            let added = used.wrapping_sub(self.control.0.decided.swap(used, Ordering::AcqRel));
+            if added > 0 {
+                coalescer.completed(&mut ring, now, avail, used, added - 1);
             }
-            Err(_) => {
-                let _ = coalescer.policy.flush(now);
-                true
-            }
-        };
+            added
+        });
+        if added == 0 {
+            // It is about something else than what was added, or the indices cannot be read.
+            coalescer.flush(&mut ring, now);
+            ring.is_due = true;
+        }
+        let is_due = ring.is_due;
         drop((state, coalescer)); // the thread that is woken may need them
-        if is_wanted { self.control.signal() } else { Ok(()) }
+        if is_due { self.control.signal() } else { Ok(()) }
     }
 
     fn enable_notification(&self) -> Result<bool, Error> {
@@ -392,16 +441,20 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         let (is_kicked, has_fired) = watch.take()?;
         let mut state = self.inner.get_mut();
         let now = coalescer.now();
-        let is_wanted = has_fired && {
-            let decision = coalescer.policy.on_deadline(now);
-            coalescer.act(now, decision) && state.needs_notification().unwrap_or(true)
-        };
-        if is_kicked && let Ok((avail, used)) = self.indices(&state) {
+        let indices = self.indices(&state);
+        let wants_interrupt = &mut || state.needs_notification().unwrap_or(true);
+        let mut ring = UsedRing { may_hold: coalescer.may_hold(), wants_interrupt, is_due: false };
+        if has_fired {
+            let Ok(_) = coalescer.delivery.on_deadline(&mut ring, now);
+        }
+        if is_kicked && let Ok((avail, used)) = indices {
             coalescer.submitted(now, avail, used);
         }
+        coalescer.arm(&mut ring, now); // a submission may make the deadline earlier
+        let is_due = ring.is_due;
         let is_for_device = is_kicked && coalescer.is_enabled;
         drop((state, coalescer));
-        if is_wanted {
+        if is_due {
             let _ = self.control.signal(); // an error would end the event loop; the next signal reports it
         }
         Ok(is_for_device)

@@ -148,7 +148,10 @@ fn load(policy: &str, options: Options) -> (Report, u64, u64) {
     };
     served.join().unwrap().unwrap();
     assert!(!report.failed(), "{policy}: {:?}", report.failures);
-    let stats = vring.lock().unwrap().take().unwrap().stats();
+    let vring = vring.lock().unwrap().take().unwrap();
+    let (stats, delivery) = (vring.stats(), vring.delivery_stats());
+    assert_eq!(delivery.completions, report.total.total_ios, "{policy}");
+    assert!(delivery.interrupts <= report.total.interrupts, "{policy}: the rest is about something else");
     let sum = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| counts.map(|(_, count)| count).sum();
     (report, sum(&mut stats.delivered()), sum(&mut stats.held()))
 }

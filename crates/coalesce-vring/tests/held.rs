@@ -163,6 +163,8 @@ fn a_policy_is_chosen_where_vrings_are_made_and_each_has_a_control() {
     assert_eq!((queues.len(), inner.len()), (2, 1), "a daemon's own");
     (0..5).for_each(|_| rings[1].complete());
     assert_eq!((held(&queues[0]), held(&queues[1]), rings[1].signals()), (0, 4, 1));
+    let stats = queues[1].delivery_stats();
+    assert_eq!((stats.completions, stats.interrupts, stats.hold_ns().len()), (5, 1, 4));
 
     rings[0].complete();
     queues[0].set_policy("none".parse().unwrap()).unwrap();
