@@ -5,7 +5,7 @@
 
 use crate::account::{Account, cost_of, counted, rate, times};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, GAP_SHIFT, PATIENCE_SHIFT, SHIFT, SPAN_MAX, STARVED_MAX};
+use crate::constants::{AGE_MAX, GAP_SHIFT, SHIFT, SPAN_MAX, STARVED_MAX};
 use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
 
 /// A latency budget for one interrupt vector: plain data of fixed size, no pointers.
@@ -21,7 +21,7 @@ pub struct Budget {
     pub(crate) limit: u8,    // completions for each interrupt, of a licence
     pub(crate) starved: u8,  // holds with it that ended because nobody came any more, less those that filled
     pub(crate) evidence: u8, // C0 is multiplied by 1 more than it
-    pub(crate) filler: u8,
+    pub(crate) gap_shift: u8, // a gap counts for at most 2^-gap_shift of `max_hold`
     pub(crate) quiet: u32, // age of the last completion, not counting Urgents that may interrupt alone
     pub(crate) gap8: u32,  // eight times the usual gap between completions, in ticks
     pub(crate) guard: StormGuard,
@@ -156,7 +156,7 @@ impl Budget {
         }
         // The next completion usually comes within one usual gap. The account must be able to pay for eight gaps. What is
         // in flight stays outstanding until the next decision, so at least this much is earned.
-        let is_paid = self.price(with_it, in_flight, self.gap8.max(1)) <= credit;
+        let is_paid = self.price(with_it, in_flight, self.silence()) <= credit;
         if is_paid { Ok(HoldReason::Company) } else { Err(Reason::Budget) }
     }
 
@@ -239,9 +239,8 @@ impl Budget {
     }
 
     /// Ticks without a completion after which a hold ends: eight usual gaps, but at least a tick.
-    pub(crate) fn silence(&self) -> u32 {
-        let most = if self.is_licensed() { self.config.max_hold >> PATIENCE_SHIFT } else { u32::MAX };
-        self.gap8.min(most).max(1)
+    pub(crate) const fn silence(&self) -> u32 {
+        if self.gap8 > 0 { self.gap8 } else { 1 }
     }
 
     /// The reason to deliver, if a deadline has passed.
@@ -341,10 +340,10 @@ impl Budget {
 
     /// A completion ends a gap, unless the last hold ended in silence with nothing in flight: then the requesters were
     /// waiting. A gap counts for at most an eighth of `max_hold`, because a hold waits for eight gaps and never longer than
-    /// `max_hold`.
+    /// `max_hold`; with a licence, and in its trials, for [less](crate::constants::PATIENCE_SHIFT).
     #[inline(always)]
     pub(crate) fn note_gap(&mut self) {
-        let gap = self.quiet.min(self.config.max_hold >> GAP_SHIFT);
+        let gap = self.quiet.min(self.config.max_hold.wrapping_shr(self.gap_shift.into()));
         if self.flags.has(Flags::GAP_COUNTS) {
             self.gap8 = if self.gap8 == 0 {
                 gap << GAP_SHIFT

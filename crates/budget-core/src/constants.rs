@@ -12,7 +12,7 @@ pub(crate) const SPAN_MAX: u32 = 1 << 29;
 pub(crate) const AGE_MAX: u32 = 2 * SPAN_MAX;
 
 /// The weight of one gap in the usual gap is 2^-GAP_SHIFT, and a hold ends after 2^GAP_SHIFT usual gaps without a completion.
-pub(crate) const GAP_SHIFT: u32 = 3;
+pub(crate) const GAP_SHIFT: u8 = 3;
 
 /// The credit is limited to what is earned in 2^SAVED_SHIFT times `max_hold`, or a burst could spend all that an hour of
 /// light load has earned.
@@ -30,7 +30,7 @@ pub(crate) const SPENT_SHIFT: u32 = 7;
 pub(crate) const EVIDENCE_MAX: u8 = 3;
 /// With a licence, and in its trials, a silence is at most 2^-PATIENCE_SHIFT of `max_hold`: where completions are rare, the last one
 /// before a pause of the load would wait for it in vain.
-pub(crate) const PATIENCE_SHIFT: u32 = 2;
+pub(crate) const PATIENCE_SHIFT: u8 = 2;
 /// A hold with a licence that ends because nobody comes any more counts against the licence, and one that fills for it. At
 /// STARVED_MAX the limit is halved: of fio's own pauses in a guest one in a hundred is longer than a silence.
 pub(crate) const STARVED_MAX: u8 = 4;

@@ -3,7 +3,7 @@
 use crate::account::Account;
 use crate::algorithm::{Allowance, Budget, Flags, Level};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, EVIDENCE_MAX, SPAN_MAX};
+use crate::constants::{AGE_MAX, EVIDENCE_MAX, GAP_SHIFT, PATIENCE_SHIFT, SPAN_MAX};
 use crate::regulator::Known;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, StormGuard};
 
@@ -19,7 +19,7 @@ impl Budget {
             limit: 1,
             starved: 0,
             evidence: 0,
-            filler: 0,
+            gap_shift: GAP_SHIFT,
             quiet: 0,
             gap8: 0,
             guard: StormGuard::new(config.storm_interval),
@@ -95,6 +95,11 @@ impl Budget {
             self.starved = 0;
         }
         (self.level, self.limit, self.evidence) = (level, limit, evidence.min(EVIDENCE_MAX));
+        self.gap_shift = GAP_SHIFT;
+        if self.is_licensed() {
+            self.gap_shift = GAP_SHIFT.wrapping_add(PATIENCE_SHIFT);
+            self.gap8 = self.gap8.min(self.config.max_hold >> PATIENCE_SHIFT);
+        }
         self.flags.set(Flags::FAILED | Flags::UNPAID, false);
     }
 

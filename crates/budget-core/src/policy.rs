@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::algorithm::{Budget, Flags, Level};
-use crate::constants::AGE_MAX;
+use crate::constants::{AGE_MAX, GAP_SHIFT};
 use coalesce_decision::{
     Completion, Decision, Event, HoldReason, Mark, Policy, Reason, Spent, Submission, Submissions,
 };
@@ -109,7 +109,7 @@ impl Policy for Budget {
     /// gap stay.
     fn reset_tracking(&mut self) {
         (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
-        (self.limit, self.starved, self.evidence) = (1, 0, 0);
+        (self.limit, self.starved, self.evidence, self.gap_shift) = (1, 0, 0, GAP_SHIFT);
         self.flags.set(Flags::GAP_COUNTS | Flags::FAILED | Flags::UNPAID, false);
         self.account.in_flight = 0;
         self.quiet = AGE_MAX;

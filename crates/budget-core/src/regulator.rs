@@ -217,13 +217,13 @@ impl Regulator {
     pub(crate) fn advance(&mut self, now: u64, outstanding: u32, max_hold: u32) -> bool {
         let silence = now.saturating_sub(core::mem::replace(&mut self.last, now));
         self.is_several |= outstanding > 1;
-        self.now.completions = self.now.completions.saturating_add(1);
+        self.now.completions = self.now.completions.wrapping_add(1); // at most `length`
         if silence <= max_hold.into() {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
             let ticks = self.now.ticks.saturating_add(silence as u32);
             self.now.ticks = ticks;
         } else {
-            self.now.silences = self.now.silences.saturating_add(1); // longer ones are the load's own
+            self.now.silences = self.now.silences.wrapping_add(1); // longer ones are the load's own
         }
         self.now.completions >= self.length
     }

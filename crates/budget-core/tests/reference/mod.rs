@@ -267,8 +267,7 @@ impl Reference {
 
     /// Without another completion for so long, none is expected.
     fn patience(&self) -> i128 {
-        let by_number = if self.is_by_number() { self.rules().max_hold / 4 } else { i128::MAX };
-        self.eight_gaps.min(by_number).max(1)
+        self.eight_gaps.max(1)
     }
 
     /// When it will have been silent for long enough.
@@ -394,6 +393,10 @@ impl Reference {
         matches!(self.level(), Level::Trial | Level::Licensed)
     }
 
+    fn is_allowed_by_number(&self) -> bool {
+        matches!(self.allowed.level, Level::Trial | Level::Licensed)
+    }
+
     /// Commands are submitted.
     pub fn on_submits(&mut self, now: u64, count: u32) {
         let added = i128::from(count).min(MOST - self.in_flight);
@@ -463,7 +466,8 @@ impl Reference {
         let shared = self.expired().map(|reason| self.end(reason));
         let together = self.age(self.last) == 0;
         if said != Said::Urgent || !self.rules().ooo {
-            let gap = self.age(self.last).min(self.rules().max_hold / 8);
+            let parts = if self.is_allowed_by_number() { 32 } else { 8 };
+            let gap = self.age(self.last).min(self.rules().max_hold / parts);
             if self.gap_counts {
                 let eighth = self.eight_gaps / 8;
                 self.eight_gaps = if self.eight_gaps == 0 { 8 * gap } else { self.eight_gaps + gap - eighth };
@@ -539,6 +543,9 @@ impl Reference {
             self.ends.clear();
         }
         (self.allowed, self.is_unpaid) = (allowance, false);
+        if self.is_allowed_by_number() {
+            self.eight_gaps = self.eight_gaps.min(self.rules().max_hold / 4);
+        }
     }
 
     /// From its last call to this instant the clock goes round, at its end.
