@@ -227,13 +227,7 @@ impl<E, P: Policy> Delivery<E, P> {
     ///
     /// # Errors
     /// The ring cannot be used any more.
-    pub fn posted<R>(
-        &mut self,
-        ring: &mut R,
-        now: u64,
-        before: u16,
-        last: &Completion,
-    ) -> Result<Decision, R::Broken>
+    pub fn posted<R>(&mut self, ring: &mut R, now: u64, before: u16, last: &Completion) -> Result<Decision, R::Broken>
     where
         R: Ring<Entry = E>,
     {
@@ -282,12 +276,14 @@ impl<E, P: Policy> Delivery<E, P> {
         if !self.policy.wants_batch_end() {
             return Ok(None);
         }
+        self.on_consumed(ring, now);
         let decision = self.policy.on_batch_end(now);
         self.act(ring, now, decision).map(Some)
     }
 
     /// Drops what is held if the consumer has reaped it: then no interrupt is needed. A front end that sees the consumer
-    /// reap calls this at once. One that cannot see it need not: each completion and each deadline checks, too.
+    /// reap calls this at once. One that cannot see it need not: every call that may deliver checks, too, but those that stop
+    /// the queue.
     pub fn on_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
         if !self.held_since.is_empty() && self.unposted.is_empty() && ring.is_consumed() {
             self.policy.on_consumed(now);
@@ -304,6 +300,7 @@ impl<E, P: Policy> Delivery<E, P> {
     where
         R: Ring<Entry = E>,
     {
+        self.on_consumed(ring, now);
         let decision = self.policy.on_cancel(now, mark);
         self.act(ring, now, decision)
     }
@@ -313,6 +310,7 @@ impl<E, P: Policy> Delivery<E, P> {
     /// # Errors
     /// The ring cannot be used any more.
     pub fn on_schedule<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
+        self.on_consumed(ring, now);
         let decision = self.policy.on_schedule(now);
         self.act(ring, now, decision)
     }
@@ -322,6 +320,7 @@ impl<E, P: Policy> Delivery<E, P> {
     /// # Errors
     /// The ring cannot be used any more.
     pub fn on_deschedule<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
+        self.on_consumed(ring, now);
         let decision = self.policy.on_deschedule(now);
         self.act(ring, now, decision)
     }

@@ -154,6 +154,36 @@ fn completions_and_deadlines_look_whether_everything_was_consumed() {
 }
 
 #[test]
+fn no_other_event_interrupts_for_what_was_consumed() {
+    let mut batch = delivery("batch");
+    let mut ring = Slots::default();
+    for entry in [1, 2] {
+        let _ = batch.complete(&mut ring, 1000, entry, &PLAIN).unwrap();
+    }
+    (ring.is_consumed, ring.done) = (true, Vec::new());
+    assert_eq!(batch.on_batch_end(&mut ring, 1000), Ok(Some(NOTHING_HELD)));
+
+    type Event = fn(&mut Delivery<u32>, &mut Slots, u64) -> Result<Decision, Full>;
+    let vic = "vic:iops_threshold=0,cif_threshold=2,epoch=1ms";
+    let events: [(&str, Event); 3] = [
+        (IN_ORDER, |delivery, ring, now| delivery.cancel(ring, now, Mark::of(Hint::Barrier))),
+        (vic, |delivery, ring, now| delivery.on_schedule(ring, now)),
+        (vic, |delivery, ring, now| delivery.on_deschedule(ring, now)),
+    ];
+    for (policy, event) in events {
+        let (mut delivery, mut ring) = (delivery(policy), Slots::default());
+        let many_in_flight = Completion { cif: 64, ..PLAIN };
+        let held = (0..10_000_000).step_by(100_000).find(|&now| {
+            let decision = delivery.complete(&mut ring, now, 1, &many_in_flight).unwrap();
+            !decision.is_deliver()
+        });
+        (ring.is_consumed, ring.done) = (true, Vec::new());
+        let is_deliver = event(&mut delivery, &mut ring, held.unwrap() + 1).unwrap().is_deliver();
+        assert_eq!((is_deliver, ring.done()), (false, vec![]), "{policy}");
+    }
+}
+
+#[test]
 fn unposted_completions_cannot_be_consumed() {
     let (mut delivery, mut ring) = holding_two(OUT_OF_ORDER);
     ring.is_consumed = true;
