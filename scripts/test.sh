@@ -60,8 +60,11 @@ lint() {
     fi
   fi
 }
-# What would be published, and the licences of what we build on.
-packages() { scripts/check-packages.sh; }
+# What would be published, its public API, and the licences of what we build on.
+packages() {
+  scripts/check-packages.sh
+  cargo run --quiet --locked --package xtask -- api
+}
 cores() { scripts/check-cores.sh; }
 c_abi() { scripts/check-c-abi.sh; }
 # What firmware gets. The compilers for it are Debian's.
