@@ -87,6 +87,9 @@ mod tests {
     fn a_change_is_a_line_that_is_gone_and_one_that_is_new() {
         let now = ["pub fn a(u64)", "pub fn b()"].map(String::from);
         assert_eq!(differences("l", &["pub fn a(u64)", "pub fn b()"], &now), [""; 0]);
-        assert_eq!(differences("l", &["pub fn a(u32)", "pub fn b()"], &now), ["l: - pub fn a(u32)", "l: + pub fn a(u64)"]);
+        assert_eq!(
+            differences("l", &["pub fn a(u32)", "pub fn b()"], &now),
+            ["l: - pub fn a(u32)", "l: + pub fn a(u64)"]
+        );
     }
 }
