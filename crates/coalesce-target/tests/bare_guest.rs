@@ -49,6 +49,22 @@ impl<'a> Guest<'a> {
         }
     }
 
+    /// The disk's statistics, once they stand still: it counts an interrupt after it has sent it.
+    fn settled(&self) -> Vec<Value> {
+        let counts = |queues: &[Value]| -> Vec<_> {
+            queues.iter().flat_map(|queue| ["/interrupts", "/completions"].map(|path| count(queue, path))).collect()
+        };
+        let mut queues = self.target.queues();
+        loop {
+            thread::sleep(Duration::from_millis(20));
+            let later = self.target.queues();
+            if counts(&later) == counts(&queues) {
+                return later;
+            }
+            queues = later;
+        }
+    }
+
     /// What a load has counted, in which no read failed and each block was the one that was asked for.
     fn run(&mut self, load: &str) -> Run {
         let before = self.target.queues();
@@ -57,10 +73,9 @@ impl<'a> Guest<'a> {
         let sum = |name: &str| result["streams"].as_array().unwrap().iter().map(|stream| number(&stream[name])).sum();
         assert_eq!([sum("failed"), sum("bad"), number(&result["strays"])], [0; 3], "{load}: {result}");
         let ios: u64 = sum("ios");
-        let after = self.target.queues();
-        let since = |path: &str| {
-            let count = |queue: &Value| queue.pointer(path).map_or(0, number);
-            after.iter().zip(&before).map(|(after, before)| count(after) - count(before)).collect()
+        let after = self.settled();
+        let since = |path: &str| -> Vec<u64> {
+            after.iter().zip(&before).map(|(after, before)| count(after, path) - count(before, path)).collect()
         };
         let taken = result["taken"].as_array().unwrap()[1..].iter().map(number).collect();
         let run = Run {
@@ -80,6 +95,10 @@ impl Drop for Guest<'_> {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn count(queue: &Value, path: &str) -> u64 {
+    queue.pointer(path).map_or(0, number)
 }
 
 /// By queue, but for the result, which the guest prints.
@@ -142,13 +161,14 @@ fn who_waits_for_each_read_takes_an_interrupt_for_each() {
 }
 
 /// Eight are in flight, and nothing is submitted before all eight are back. A policy that waits for eight (thr is one less) sends one
-/// interrupt for them, and one more each time that its timer was sooner.
+/// interrupt for them, and one more each time that its timer was sooner, which may be merged with the next.
 #[test]
 fn what_is_taken_is_what_the_policy_sends() {
     in_each_guest(2, "nvme:thr=7,time=25ms", |guest| {
         let run = guest.run("800 1:8:0:8:1000");
-        assert_eq!(run.taken, run.sent, "{run:?}");
-        assert!(run.sent[0] == 0 && run.sent[1] >= 100 && run.sent[1] - 100 <= run.timed[1], "{run:?}");
+        let (taken, sent) = (run.taken[1], run.sent[1]);
+        assert!((run.taken[0], run.sent[0]) == (0, 0) && (100..=sent).contains(&taken), "{run:?}");
+        assert!(sent - 100 <= run.timed[1], "{run:?}");
     });
 }
 
