@@ -11,11 +11,10 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::console::Console;
-use crate::guest::kit;
 use crate::jobs::Job;
 use crate::measure::measure_job;
 use crate::options::Options;
-use crate::place::Place;
+use crate::place::{Place, kit};
 use crate::probe::Client;
 use crate::process::Stop;
 use crate::progress::Progress;

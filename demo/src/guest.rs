@@ -18,7 +18,7 @@ use crate::console::Console;
 use crate::jobs::Job;
 use crate::measure::measure_job;
 use crate::options::Options;
-use crate::place::Place;
+use crate::place::{Place, kit};
 use crate::probe::Client;
 use crate::process::{Group, Stop};
 use crate::progress::Progress;
@@ -50,11 +50,6 @@ pub fn run(options: &Options, place: Place, target: &Target, stop: &Arc<Stop>) -
         }
     }
     Ok(section)
-}
-
-/// A program of the kit.
-pub fn kit(program: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest").join(program)
 }
 
 /// Makes what a guest needs; its QEMU. Or says what is missing for it.

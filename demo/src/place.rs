@@ -1,5 +1,6 @@
 //! Where the jobs run.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -116,4 +117,9 @@ impl Place {
             }
         }
     }
+}
+
+/// A program of the guests' kit.
+pub fn kit(program: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest").join(program)
 }

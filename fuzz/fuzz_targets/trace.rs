@@ -7,7 +7,7 @@
 
 use coalesce_sim::contender::Contender;
 use coalesce_sim::replay::replay;
-use coalesce_sim::replay::trace::{Counts, Format, Moment, Options, Trace};
+use coalesce_sim::trace::{Counts, Format, Moment, Options, Trace};
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 use std::sync::LazyLock;

@@ -19,8 +19,8 @@ use crate::event::What;
 use crate::outcome;
 use crate::plan::{Device, Kind, Plan, Preset, Thread};
 use crate::replay::optimum::Budget;
-use crate::replay::trace::{Moment, Trace};
 use crate::replay::{Outcome, replay};
+use crate::trace::{Moment, Trace};
 use crate::units::Time;
 use anyhow::{Context as _, Result, bail};
 use coalesce_charts::counted;
@@ -160,6 +160,16 @@ pub fn of_trace(open: impl Fn() -> Result<Trace>, terms: &Terms) -> Result<Chose
     let thrs = try_on_trace(&mut open()?, &pairs, terms.cycles)?;
     let tried = on_plateau(&thrs, terms.plateau, held_max).unwrap_or(thrs[0]);
     Ok(Chosen { tried, policy: policy(delta, tried.thr)?, gaps: vec![gaps], deltas, thrs })
+}
+
+/// cint as it is calibrated for a replay, and the completions that were seen.
+///
+/// # Errors
+/// As [`of_trace`].
+pub fn for_replay(open: &dyn Fn() -> Result<Trace>, cycles: Cycles) -> Result<(Contender, u64)> {
+    let chosen = of_trace(open, &Terms { cycles, ..Terms::default() })?;
+    let seen = chosen.gaps.iter().map(|gaps| gaps.completions).sum();
+    Ok((chosen.policy, seen))
 }
 
 /// Values of Δ to try: nothing, and the gaps' percentiles up to the one that is wanted.

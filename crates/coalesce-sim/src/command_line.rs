@@ -60,7 +60,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Run(command) => command.run(),
         Command::Fuzz(command) => command.run(),
-        Command::Replay(command) => command.run(),
+        Command::Replay(command) => command.run(crate::calibrate::for_replay),
         Command::Explain(command) => command.run(),
         Command::Score(command) => command.run(),
         Command::Contract(command) => command.run(),

@@ -26,7 +26,7 @@
 //! | [`engine`] | simulates one plan under one policy |
 //! | [`fuzz`] | plans at random, with faults |
 //! | [`run`] | runs all that a plan asks for, in parallel; [`outcome`] is what it gives |
-//! | [`replay`] | what policies would have done with a trace; [`replay::trace`] reads one, [`replay::optimum`] finds the fewest interrupts,
+//! | [`replay`] | what policies would have done with a trace; [`trace`] reads one, [`replay::optimum`] finds the fewest interrupts,
 //! | | [`replay::explain`] says why a policy decides as it does |
 //! | [`calibrate`] | Δ and thr for a load |
 //! | [`cycles`] | what an I/O and an interrupt cost a CPU, where it is stated and not simulated |
@@ -60,6 +60,7 @@ pub mod replay;
 pub mod report;
 pub mod run;
 pub mod score;
+pub mod trace;
 pub mod units;
 
 #[cfg(doctest)]

@@ -9,19 +9,18 @@ pub mod explain;
 pub mod optimum;
 #[cfg(feature = "cli")]
 pub(crate) mod report;
-pub mod trace;
 
 use crate::check::{HeldTime, Verdict};
 use crate::contender::{Contender, TICK_HZ};
 use crate::event::{Event, Timeline};
 use crate::line::{Interrupt, Line, record};
+use crate::trace::{Moment, Op, Request, Step, Trace};
 use anyhow::{Result, bail};
 use coalesce_policy::{
     AnyPolicy, CintSpec, Class, Event as Meaning, Mark, Policy as _, Spec, SpecError, Stats, Submission,
 };
 use hdrhistogram::Histogram;
 use optimum::{Load, Terms, Wanted};
-use trace::{Moment, Op, Request, Step, Trace};
 
 /// Latencies are recorded up to this long, in ns.
 const LATENCY_MAX: u64 = 100_000_000_000;

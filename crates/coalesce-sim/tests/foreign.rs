@@ -1,6 +1,6 @@
 //! What is no trace of commands is refused by its name, with what to run instead.
 
-use coalesce_sim::replay::trace::{Options, Trace};
+use coalesce_sim::trace::{Options, Trace};
 use std::io::Cursor;
 
 const LENIENT: Options = Options { format: None, lenient: true, per_cpu: false };

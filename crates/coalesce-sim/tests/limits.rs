@@ -3,8 +3,8 @@
 use coalesce_sim::fuzz::command::check;
 use coalesce_sim::plan::{PLAN_BYTES_MAX, Plan};
 use coalesce_sim::replay::replay;
-use coalesce_sim::replay::trace::{Options, Trace};
 use coalesce_sim::run::run;
+use coalesce_sim::trace::{Options, Trace};
 use std::io::Cursor;
 
 /// A plan of these policies, threads and whatever else; what its device does is `service`.

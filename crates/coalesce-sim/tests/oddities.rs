@@ -2,7 +2,7 @@
 
 mod reading;
 
-use coalesce_sim::replay::trace::{Moment, Op, Options, Trace};
+use coalesce_sim::trace::{Moment, Op, Options, Trace};
 use reading::{counts, error, of_text, path, steps};
 
 /// From submission to completion, in µs, on which queue; in order of completion.

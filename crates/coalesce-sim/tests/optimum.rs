@@ -2,8 +2,8 @@
 
 use coalesce_sim::contender::{Contender, PUBLISHED};
 use coalesce_sim::replay::optimum::Wanted;
-use coalesce_sim::replay::trace::{Options, Trace};
 use coalesce_sim::replay::{Replay, replay_beside_optimum};
+use coalesce_sim::trace::{Options, Trace};
 use rand_core::Rng as _;
 use rand_pcg::Pcg32;
 use std::io::Cursor;

@@ -3,7 +3,7 @@
 
 mod reading;
 
-use coalesce_sim::replay::trace::{Format, Moment, Op, Options, Step, Trace};
+use coalesce_sim::trace::{Format, Moment, Op, Options, Step, Trace};
 use reading::{counts, error, of_text, steps};
 
 const MSR: &str = "\

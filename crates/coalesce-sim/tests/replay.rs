@@ -3,8 +3,8 @@
 mod reading;
 
 use coalesce_sim::contender::Contender;
-use coalesce_sim::replay::trace::{Counts, Format, Moment, Options, Trace};
 use coalesce_sim::replay::{Replay, replay};
+use coalesce_sim::trace::{Counts, Format, Moment, Options, Trace};
 use reading::{counts, error, of_text, path, steps};
 
 fn text(name: &str) -> String {

@@ -1,7 +1,7 @@
 //! A trace's length does not matter. Alone in its process, as that is what is measured.
 
 use coalesce_sim::replay::replay;
-use coalesce_sim::replay::trace::{Options, Trace};
+use coalesce_sim::trace::{Options, Trace};
 use std::io::{BufReader, Read};
 
 /// Lines that are made while they are read.

@@ -1,7 +1,7 @@
 //! What a queue of a trace costs. Alone in its process, as that is what is measured.
 
 use coalesce_sim::replay::replay;
-use coalesce_sim::replay::trace::{Options, Trace};
+use coalesce_sim::trace::{Options, Trace};
 use std::io::Cursor;
 
 /// The peak of this process's memory, in KiB.

@@ -2,7 +2,7 @@
 
 mod reading;
 
-use coalesce_sim::replay::trace::{Counts, Format, Moment, Op, Options, Request, Trace};
+use coalesce_sim::trace::{Counts, Format, Moment, Op, Options, Request, Trace};
 use reading::{counts, error, of_text, path, steps};
 
 const BY_CPU: Options = Options { format: None, lenient: false, per_cpu: true };

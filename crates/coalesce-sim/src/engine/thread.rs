@@ -2,7 +2,7 @@
 
 use super::random::{Random, Sampler};
 use crate::plan::{Arrival, Arrivals, Distribution, Kind, Operation, Priority, Said, Thread as Spec};
-use crate::replay::trace::{Op, Request};
+use crate::trace::{Op, Request};
 use crate::units::{Clock, Cost, Time};
 use coalesce_policy::{Hint, Submission};
 use std::collections::VecDeque;

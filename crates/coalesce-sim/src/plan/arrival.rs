@@ -1,6 +1,6 @@
 //! A command of a recorded trace.
 
-use crate::replay::trace::Request;
+use crate::trace::Request;
 
 /// A command that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What arrives at threads of kind `trace`, read from their files.
 
 use super::{Arrival, Point, Thread, Wrong};
-use crate::replay::trace::{Moment, Options, Trace};
+use crate::trace::{Moment, Options, Trace};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,12 +3,11 @@
 use super::optimum::{Budget, Wanted};
 use super::replay_beside_optimum;
 use super::report::{notes, report, table, to_json};
-use super::trace::{Format, Options, Trace};
-use crate::calibrate::{Terms, of_trace};
 use crate::contender::{Contender, own};
 use crate::cycles::Cycles;
 use crate::report::page::picture;
 use crate::report::{Outputs, refuse_input, write};
+use crate::trace::{Format, Options, Trace};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use coalesce_charts::counted;
@@ -19,6 +18,9 @@ use std::path::{Path, PathBuf};
 const OPTIMUM_MAX: u64 = 1 << 20;
 /// Completions from whose beginning cint is calibrated.
 const CALIBRATION_MAX: u64 = 1 << 18;
+
+/// Calibrates cint for a trace, which it opens several times. Returns the policy, and how many completions it has seen.
+pub type Calibrate = fn(open: &dyn Fn() -> Result<Trace>, cycles: Cycles) -> Result<(Contender, u64)>;
 
 /// How a trace is read.
 #[derive(Args, Clone, Debug)]
@@ -152,11 +154,11 @@ impl Command {
     ///
     /// # Errors
     /// The trace is malformed or cannot be read, or is one of the outputs; or a policy is not right for it.
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self, calibrate: Calibrate) -> Result<()> {
         refuse_input(&self.trace.trace, self.outputs.files().chain(&self.plot))?;
         let name = self.trace.trace.display();
         let (policies, about_them) = match self.policies.as_slice() {
-            [] => self.default_policies()?,
+            [] => self.default_policies(calibrate)?,
             policies => (policies.to_vec(), None),
         };
         let mut trace = self.trace.open()?;
@@ -188,8 +190,8 @@ impl Command {
     }
 
     /// What a trace is replayed under if nothing is said, and what has to be said of that.
-    fn default_policies(&self) -> Result<(Vec<Contender>, Option<String>)> {
-        let (cint, about) = self.calibrated();
+    fn default_policies(&self, calibrate: Calibrate) -> Result<(Vec<Contender>, Option<String>)> {
+        let (cint, about) = self.calibrated(calibrate);
         let ours = DEFAULT_POLICIES.iter().map(|&text| match &cint {
             Some(cint) if text == CINT => Ok(cint.clone()),
             _ => text.parse(),
@@ -198,7 +200,7 @@ impl Command {
     }
 
     /// cint for this trace; `None`: with its default parameters. And what has to be said of it.
-    fn calibrated(&self) -> (Option<Contender>, Option<String>) {
+    fn calibrated(&self, calibrate: Calibrate) -> (Option<Contender>, Option<String>) {
         let path = &self.trace.trace;
         if path == Path::new("-") || !path.metadata().is_ok_and(|about| about.is_file()) {
             return (None, Some("cint has its default Δ and thr, as only a file can be read several times".into()));
@@ -208,12 +210,11 @@ impl Command {
             trace.stop_after(CALIBRATION_MAX);
             Ok(trace)
         };
-        match of_trace(open, &Terms { cycles: self.cycles, ..Terms::default() }) {
-            Ok(chosen) => {
-                let seen = chosen.gaps.iter().map(|gaps| gaps.completions).sum::<u64>();
+        match calibrate(&open, self.cycles) {
+            Ok((cint, seen)) => {
                 let about = (seen >= CALIBRATION_MAX)
                     .then(|| format!("cint is calibrated from the first {CALIBRATION_MAX} completions"));
-                (Some(chosen.policy), about)
+                (Some(cint), about)
             }
             Err(error) => (None, Some(format!("cint has its default Δ and thr: {error:#}"))),
         }

@@ -4,9 +4,9 @@
 pub mod command;
 
 use super::Replayed;
-use super::trace::Trace;
 use crate::contender::Contender;
 use crate::event::{Event, State, Timeline, What};
+use crate::trace::Trace;
 use anyhow::{Result, bail};
 use coalesce_policy::Decision;
 

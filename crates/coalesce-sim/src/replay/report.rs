@@ -1,11 +1,11 @@
 //! What a replay gave: as tables, as JSON, as a report.
 
-use super::trace::{Counts, Format, Trace};
 use super::{Optimum, Outcome, Replay};
 use crate::cycles::Cycles;
 use crate::report::summary::Summary;
 use crate::report::text::aligned;
 use crate::report::{Entry, Held, Percentiles, Report, Section};
+use crate::trace::{Counts, Format, Trace};
 use coalesce_charts::counted;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};

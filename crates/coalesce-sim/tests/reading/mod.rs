@@ -1,6 +1,6 @@
 //! Reading traces in tests.
 
-use coalesce_sim::replay::trace::{Counts, Options, Step, Trace};
+use coalesce_sim::trace::{Counts, Options, Step, Trace};
 use std::io::Cursor;
 use std::path::PathBuf;
 
