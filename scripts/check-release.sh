@@ -14,6 +14,7 @@ guest/packages.sh build-essential jq binutils-aarch64-linux-gnu binutils-riscv64
 guest/packages.sh gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-unknown-elf picolibc-arm-none-eabi \
   picolibc-riscv64-unknown-elf musl-tools qemu-user qemu-system-arm qemu-system-misc pkg-config cmake meson
 page=docs/without-rust.md
+targets=$PWD/packaging/targets
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 mapfile -t all < <(sed -n 's/^\([a-z][^ ]*\) |.*/\1/p' packaging/targets)
 work=$(mktemp -d)
@@ -41,7 +42,7 @@ rm -rf "$work/compiler" "$work/target" "$work/another"
 (cd "$work/archives" && sha256sum --quiet --check SHA256SUMS) || die "SHA256SUMS"
 
 column() { # TARGET NUMBER: of packaging/targets
-  awk -F ' *[|] *' -v target="$1" -v number="$2" '$1 == target { sub(/ +$/, "", $number); print $number }' packaging/targets
+  awk -F ' *[|] *' -v target="$1" -v number="$2" '$1 == target { sub(/ +$/, "", $number); print $number }' "$targets"
 }
 
 # musl for another processor, of which Debian has no cross compiler: the library itself.

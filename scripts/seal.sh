@@ -17,8 +17,11 @@ trap 'rm -rf "$work"' EXIT
 "${tools}nm" --plugin /dev/null --defined-only "$in" 2> /dev/null | sed -n 's/^[0-9a-f]* T \(coalesce_.*\)$/\1/p' | sort -u > "$work/abi"
 [ -s "$work/abi" ] || die "no function of the C ABI in $in"
 mapfile -t roots < <(sed 's/^/--undefined=/' "$work/abi")
+# GNU ld for RISC-V takes 64 bits, if nothing is said.
+emulation=()
+if "${tools}objdump" --file-headers "$in" 2> /dev/null | grep -q elf32-littleriscv; then emulation=(-m elf32lriscv); fi
 # A section group would still be shared, by its name, with that of another library.
-"${tools}ld" --relocatable --gc-sections --force-group-allocation "${roots[@]}" "$in" -o "$work/coalesce.o"
+"${tools}ld" "${emulation[@]}" --relocatable --gc-sections --force-group-allocation "${roots[@]}" "$in" -o "$work/coalesce.o"
 "${tools}objcopy" --remove-section=.llvmbc --remove-section=.llvmcmd --keep-global-symbols="$work/abi" "$work/coalesce.o"
 rm -f "$out"
 "${tools}ar" rcsD "$out" "$work/coalesce.o"
