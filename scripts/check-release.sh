@@ -120,6 +120,7 @@ for target; do
   cd - > "$work/null"
 done
 [ "$(sort -u "$work/outputs" | wc -l)" = 1 ] || { sort "$work/outputs" | uniq -c >&2; die "not every processor decides the same"; }
+grep -qxF "$(sort -u "$work/outputs")" "$page" || die "the page shows something else than $(sort -u "$work/outputs")"
 if grep -vE '\| [1-9][0-9]* \| [^|]* \|$' "$work/rows" >&2; then die "a program has nothing of the library"; fi
 
 # The page, as a person types it, in a folder with the archives.

@@ -28,6 +28,8 @@ trap 'rm -rf "$work"' EXIT
 
 rustc=$(scripts/bare-metal.sh "$@")
 compiler=${rustc%/bin/rustc}
+copyright=$compiler/usr/share/doc/libstd-rust-web-dev/copyright
+[ -e "$copyright" ] || die "$compiler is of an older checkout, without the licences: remove it"
 export PATH=$compiler/bin:$PATH
 unset RUSTC RUSTFLAGS CARGO_BUILD_TARGET CARGO_BUILD_RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 build=$compiler/build
@@ -89,7 +91,7 @@ archive() { # TARGET
   example "$root/share/coalesce/example"
   # shellcheck disable=SC2046 # several words
   scripts/sbom.sh "$target" "$epoch" $(features "$target") > "$root/share/doc/coalesce/coalesce.cdx.json"
-  if is_hosted "$target"; then cp "$compiler/usr/share/doc/libstd-rust-web-dev/copyright" "$root/share/doc/coalesce/COPYRIGHT-rust"; fi
+  if is_hosted "$target"; then cp "$copyright" "$root/share/doc/coalesce/COPYRIGHT-rust"; fi
   pack "$name"
 }
 
