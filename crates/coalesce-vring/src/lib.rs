@@ -16,7 +16,7 @@
 //! and the loop does not call the device.
 //!
 //! **No lock is held while somebody is woken.** A thread that adds used descriptors and the loop that takes requests meet in short
-//! sections alone: who is woken by a signal finds the vring free.
+//! sections alone: who is woken by a signal finds the vring free. But where a ring stops, or its descriptors change.
 //!
 //! **Asked last.** `needs_notification` says yes while something is undecided. The guest is asked (EVENT_IDX) only when the policy has
 //! decided to deliver, as its answer is valid only then.

@@ -2,9 +2,7 @@
 
 use crate::watch::Watch;
 use coalesce_delivery::{Delivery, DeliveryStats, Ring};
-use coalesce_policy::{
-    Barriers, BudgetSpec, Completion, Decision, Policy as _, Spec, SpecError, Stats, Submission, Submissions,
-};
+use coalesce_policy::{Barriers, BudgetSpec, Completion, Policy as _, Spec, SpecError, Stats, Submission, Submissions};
 use nix::unistd::write;
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -16,6 +14,10 @@ use std::{fmt, io};
 use vhost_user_backend::{VringMutex, VringState, VringStateGuard, VringStateMutGuard, VringT};
 use virtio_queue::{Error, QueueT as _};
 use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
+
+/// Completions that may be held: with a ring full of others they are fewer than 2^16, which is as many as an answer of the guest
+/// (EVENT_IDX) can be about.
+const HELD_MAX: u32 = 1 << 15;
 
 /// A vring that coalesces `signal_used_queue`. See the crate's documentation.
 pub struct CoalescedVring<M: GuestAddressSpace = GuestMemoryAtomic<GuestMemoryMmap>> {
@@ -65,7 +67,10 @@ impl Coalescer {
     }
 
     fn may_hold(&self) -> bool {
-        self.is_enabled && self.is_ready && self.watch.as_ref().is_some_and(Watch::is_watched)
+        self.is_enabled
+            && self.is_ready
+            && self.delivery.policy().held() < HELD_MAX
+            && self.watch.as_ref().is_some_and(Watch::is_watched)
     }
 
     /// Reports to the policy what the guest has made available.
@@ -83,10 +88,8 @@ impl Coalescer {
     fn completed(&mut self, ring: &mut UsedRing<'_>, now: u64, avail: u16, used: u16, before: u16) {
         // It completed: it is in flight no more, and counts itself.
         let cif = u32::from(avail.wrapping_sub(used)) + 1;
-        let Ok(decision) = self.delivery.posted(ring, now, before, &Completion::with_cif(cif));
-        if let Decision::Hold(_) = decision {
-            let Ok(_) = self.delivery.on_batch_end(ring, now); // what was added together was found together
-        }
+        let Ok(_) = self.delivery.posted(ring, now, before, &Completion::with_cif(cif));
+        let Ok(_) = self.delivery.on_batch_end(ring, now); // what was added together was found together
         self.arm(ring, now);
     }
 
@@ -159,7 +162,8 @@ impl VringControl {
         Ok(Self(Arc::new(Shared { coalescer: Mutex::new(coalescer), call: RwLock::new(None), used, decided })))
     }
 
-    /// Takes another policy. What is held stays held under the same kind of policy, and is delivered under another.
+    /// Takes another policy. What is held stays held under the same kind of policy, and is delivered under another, whether the
+    /// guest has asked for it or not. As for the other functions here: not by who holds the state of the vring (`get_mut`).
     ///
     /// # Errors
     /// The policy's clock cannot carry a parameter, or Barriers are strict: a vring does not know which command a descriptor was.
@@ -184,7 +188,7 @@ impl VringControl {
         self.lock().delivery.policy().stats().clone()
     }
 
-    /// Completions, interrupts, and how long completions were held.
+    /// Completions, the interrupts that the policy decided upon, and how long completions were held.
     #[must_use]
     pub fn delivery_stats(&self) -> DeliveryStats {
         self.lock().delivery.stats().clone()
@@ -395,9 +399,12 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
 
     fn set_queue_next_used(&self, idx: u16) {
         let mut state = self.inner.get_mut(); // nothing is added meanwhile
-        state.get_queue_mut().set_next_used(idx);
+        let queue = state.get_queue_mut();
+        let by = idx.wrapping_sub(queue.next_used());
+        queue.set_next_used(idx);
         self.control.0.used.store(idx, Ordering::Release);
-        self.control.0.decided.store(idx, Ordering::Release);
+        // What is undecided stays so: a front end says this of a running ring, too.
+        self.control.0.decided.fetch_add(by, Ordering::AcqRel);
     }
 
     fn queue_used_idx(&self) -> Result<u16, Error> {
@@ -438,7 +445,14 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     fn read_kick(&self) -> io::Result<bool> {
         let mut coalescer = self.control.lock();
         let Some(watch) = &mut coalescer.watch else { return self.inner.read_kick() };
-        let (is_kicked, has_fired) = watch.take()?;
+        let (is_kicked, has_fired) = match watch.take() {
+            Ok(events) => events,
+            Err(error) => {
+                coalescer.watch = None; // this ends the event loop, and nobody would meet a deadline
+                self.deliver(&mut coalescer);
+                return Err(error);
+            }
+        };
         let mut state = self.inner.get_mut();
         let now = coalescer.now();
         let indices = self.indices(&state);

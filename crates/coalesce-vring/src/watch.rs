@@ -40,9 +40,9 @@ impl Watch {
 
     /// What has happened: whether it was kicked, and whether the timer has fired. Takes both back.
     pub fn take(&mut self) -> io::Result<(bool, bool)> {
-        self.is_watched = true;
         let mut events = [EpollEvent::empty(); 2];
         let count = self.both.wait(&mut events, EpollTimeout::ZERO)?;
+        self.is_watched |= count > 0; // else it may have been called for a kick that this one has replaced
         let (mut is_kicked, mut has_fired) = (false, false);
         for event in &events[..count] {
             match event.data() {

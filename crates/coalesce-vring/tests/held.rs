@@ -3,7 +3,8 @@
 use coalesce_vring::{CoalescedVring, VringControl, with_policy};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::fs::File;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 use vhost_user_backend::VringT as _;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap};
@@ -214,4 +215,43 @@ fn a_signal_about_nothing_that_was_added_delivers_what_is_held() {
     std::thread::sleep(Duration::from_millis(26));
     assert!(!ring.vring.read_kick().unwrap());
     assert_eq!(ring.signals(), 0, "it was delivered");
+}
+
+/// A front end sends SET_VRING_ADDR for a running ring, too, for example when a migration begins.
+#[test]
+fn what_is_undecided_stays_so_when_the_used_index_is_set() {
+    let ring = Ring::new();
+    ring.complete();
+    ring.vring.add_used(0, 1).unwrap();
+    ring.vring.set_queue_next_used(ring.vring.queue_used_idx().unwrap());
+    assert!(ring.vring.needs_notification().unwrap());
+    ring.vring.set_queue_next_used(40);
+    assert!(ring.vring.needs_notification().unwrap());
+    ring.vring.signal_used_queue().unwrap();
+    assert!(!ring.vring.needs_notification().unwrap());
+}
+
+/// An event loop ends with an error of its kick: here a socket, which can be polled and not read.
+#[test]
+fn where_the_event_loop_ends_nothing_is_held() {
+    let ring = Ring::new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kick");
+    let listener = UnixListener::bind(&path).unwrap();
+    ring.vring.set_kick(Some(OwnedFd::from(listener).into()));
+    let _client = UnixStream::connect(&path).unwrap();
+    assert!(ring.vring.read_kick().is_err());
+    ring.complete();
+    assert_eq!(ring.signals(), 1);
+}
+
+/// The loop was called for a kick that another has replaced: it does not wait for the new one's timer.
+#[test]
+fn a_kick_without_an_event_is_watched_by_nobody() {
+    let ring = Ring::new();
+    let kick = eventfd();
+    ring.vring.set_kick(Some(file(&kick)));
+    assert!(!ring.vring.read_kick().unwrap());
+    ring.complete();
+    assert_eq!(ring.signals(), 1);
 }
