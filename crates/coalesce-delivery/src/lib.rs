@@ -223,7 +223,8 @@ impl<E, P: Policy> Delivery<E, P> {
         self.act_on_completions(ring, now, 1, decision)
     }
 
-    /// `before` requests completed, and then this one. The caller has posted them all, as a device does that owns its ring.
+    /// `before` requests completed, and then this one. The caller has posted them all, as a device does that owns its ring. So each
+    /// interrupt covers all that is held, one for an urgent completion, too.
     ///
     /// # Errors
     /// The ring cannot be used any more.
@@ -235,6 +236,10 @@ impl<E, P: Policy> Delivery<E, P> {
         self.stats.completions += count as u64;
         self.is_newest_posted = true;
         let decision = self.policy.on_completions(now, before, last);
+        if let Decision::DeliverUrgent = decision {
+            self.policy.on_consumed(now);
+            self.end_holds(now);
+        }
         self.act_on_completions(ring, now, count, decision)
     }
 
@@ -282,8 +287,8 @@ impl<E, P: Policy> Delivery<E, P> {
     }
 
     /// Drops what is held if the consumer has reaped it: then no interrupt is needed. A front end that sees the consumer
-    /// reap calls this at once. One that cannot see it need not: every call that may deliver checks, too, but those that stop
-    /// the queue.
+    /// reap calls this at once. One that cannot see it need not: each completion, each deadline, the end of a batch, a
+    /// cancelled request and the guest's schedule check, too. What changes the policy or stops the queue does not.
     pub fn on_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
         if !self.held_since.is_empty() && self.unposted.is_empty() && ring.is_consumed() {
             self.policy.on_consumed(now);

@@ -183,6 +183,16 @@ fn no_other_event_interrupts_for_what_was_consumed() {
     }
 }
 
+/// A device that posts by itself has posted them all.
+#[test]
+fn an_urgent_completion_that_is_posted_with_others_interrupts_for_them_too() {
+    let (mut delivery, mut ring) = (delivery(OUT_OF_ORDER), Slots::default());
+    assert_eq!(delivery.posted(&mut ring, 1000, 0, &PLAIN), Ok(BURST));
+    assert_eq!(delivery.posted(&mut ring, 2000, 2, &URGENT), Ok(Decision::DeliverUrgent));
+    assert_eq!((ring.done(), delivery.policy().held(), delivery.deadline()), (vec![Asked, Interrupted], 0, None));
+    assert_eq!(counts(delivery.stats()), [4, 1, 0, 0, 1]);
+}
+
 #[test]
 fn unposted_completions_cannot_be_consumed() {
     let (mut delivery, mut ring) = holding_two(OUT_OF_ORDER);
