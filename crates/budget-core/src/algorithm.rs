@@ -122,8 +122,7 @@ impl Budget {
             Level::Strict => self.weigh_strictly(outstanding, with_it, is_together),
             Level::Licensed => self.weigh_with_licence(with_it, HoldReason::Licensed),
             Level::Trial if self.account.credit < self.learning_now().wrapping_neg() => {
-                self.level = Level::Strict;
-                self.flags.set(Flags::UNPAID, true);
+                self.end_trial();
                 Err(Reason::Budget)
             }
             Level::Trial => self.weigh_with_licence(with_it, HoldReason::Probe),
@@ -183,7 +182,16 @@ impl Budget {
     #[cold]
     fn end_licence(&mut self) {
         self.level = Level::Strict;
+        self.limit_gap();
         self.flags.set(Flags::FAILED, true);
+    }
+
+    /// The trial would cost too much.
+    #[cold]
+    fn end_trial(&mut self) {
+        self.level = Level::Strict;
+        self.limit_gap();
+        self.flags.set(Flags::UNPAID, true);
     }
 
     /// What trials may take beyond what was earned, at present, in requests * ticks * 2^SHIFT.

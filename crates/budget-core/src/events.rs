@@ -73,6 +73,7 @@ impl Budget {
             self.guard.restart(config.storm_interval);
         }
         (self.config, self.epsilon) = (config, config.epsilon);
+        self.limit_gap();
         Ok(match self.own_deadline() {
             _ if self.account.held == 0 => Decision::Hold(HoldReason::NothingHeld),
             _ if self.flags.has(Flags::DEFERRED) => self.deliver(Reason::Storm),
@@ -85,7 +86,7 @@ impl Budget {
         })
     }
 
-    /// What may be held from now on; what is held now stays held until its deadline. Without a call it is
+    /// What may be held from now on; what is held now stays held until its deadline, which may be earlier then. Without a call it is
     /// [`Allowance::STRICT`].
     pub fn allow(&mut self, now: u64, allowance: Allowance) {
         self.settle_known(now);
@@ -95,12 +96,17 @@ impl Budget {
             self.starved = 0;
         }
         (self.level, self.limit, self.evidence) = (level, limit, evidence.min(EVIDENCE_MAX));
+        self.limit_gap();
+        self.flags.set(Flags::FAILED | Flags::UNPAID, false);
+    }
+
+    /// What a gap counts for, under the level and the configuration in force.
+    pub(crate) fn limit_gap(&mut self) {
         self.gap_shift = GAP_SHIFT;
         if self.is_licensed() {
             self.gap_shift = GAP_SHIFT.wrapping_add(PATIENCE_SHIFT);
             self.gap8 = self.gap8.min(self.config.max_hold >> PATIENCE_SHIFT);
         }
-        self.flags.set(Flags::FAILED | Flags::UNPAID, false);
     }
 
     /// Another policy takes its place for a while, and sees the end of what is in flight. Nothing may be held.

@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::algorithm::{Budget, Flags, Level};
-use crate::constants::{AGE_MAX, GAP_SHIFT};
+use crate::constants::AGE_MAX;
 use coalesce_decision::{
     Completion, Decision, Event, HoldReason, Mark, Policy, Reason, Spent, Submission, Submissions,
 };
@@ -38,7 +38,7 @@ impl Policy for Budget {
     }
 
     /// It may become earlier only in a completion, in [`on_cancel`](Policy::on_cancel),
-    /// [`reset_tracking`](Policy::reset_tracking) and [`reconfigure`](Budget::reconfigure).
+    /// [`reset_tracking`](Policy::reset_tracking), [`reconfigure`](Budget::reconfigure) and [`allow`](Budget::allow).
     fn deadline(&self) -> Option<u64> {
         if self.account.held == 0 {
             return None;
@@ -109,7 +109,8 @@ impl Policy for Budget {
     /// gap stay.
     fn reset_tracking(&mut self) {
         (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
-        (self.limit, self.starved, self.evidence, self.gap_shift) = (1, 0, 0, GAP_SHIFT);
+        (self.limit, self.starved, self.evidence) = (1, 0, 0);
+        self.limit_gap();
         self.flags.set(Flags::GAP_COUNTS | Flags::FAILED | Flags::UNPAID, false);
         self.account.in_flight = 0;
         self.quiet = AGE_MAX;

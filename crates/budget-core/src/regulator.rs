@@ -47,12 +47,12 @@ pub(crate) struct Regulator {
     last: u64, // the time of the last completion
 }
 
-/// A number of completions, and the ticks that they took, without the silences longer than `max_hold`.
+/// A number of completions, and the ticks that they took, without the gaps longer than `max_hold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Stretch {
     completions: u16,
-    silences: u16, // longer than `max_hold`
+    long_gaps: u16, // longer than `max_hold`
     ticks: u32,
 }
 
@@ -123,18 +123,18 @@ const MEASURE: u16 = 64;
 /// The shortest pause between trials, in stretches of MEASURE; it doubles at most RARE_MAX times.
 const PAUSE: u16 = 16;
 const RARE_MAX: u8 = 5;
-/// A licence is tried where completions come, silences included, at least 2^FREQUENT_SHIFT times in `max_hold`: with fewer an interrupt
+/// A licence is tried where completions come, pauses included, at least 2^FREQUENT_SHIFT times in `max_hold`: with fewer an interrupt
 /// for each costs little.
 const FREQUENT_SHIFT: u32 = 3;
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
 const SLOWER: (u64, u64) = (3, 2);
 
 impl Stretch {
-    const NONE: Self = Self { completions: 0, silences: 0, ticks: 0 };
+    const NONE: Self = Self { completions: 0, long_gaps: 0, ticks: 0 };
 
-    /// Whether there were so many completions that interrupts matter. A silence counts for `max_hold` at least.
+    /// Whether there were so many completions that interrupts matter. A long gap counts for `max_hold`.
     fn is_frequent(self, max_hold: u32) -> bool {
-        let ticks = u64::from(self.silences).wrapping_mul(max_hold.into()).wrapping_add(self.ticks.into());
+        let ticks = u64::from(self.long_gaps).wrapping_mul(max_hold.into()).wrapping_add(self.ticks.into());
         ticks << FREQUENT_SHIFT <= u64::from(self.completions).wrapping_mul(max_hold.into())
     }
 
@@ -201,7 +201,7 @@ impl Regulator {
         more_first: false,
         rare: 0,
         rare_cut: 0,
-        windows: 1,
+        windows: 2, // in the first one the clock's start looks like a long gap
         dice: 1,
         sum: Sum::NONE,
         checks: Sum::NONE,
@@ -215,15 +215,15 @@ impl Regulator {
     /// A command completed. Whether [`look`](Self::look) must be called.
     #[inline(always)]
     pub(crate) fn advance(&mut self, now: u64, outstanding: u32, max_hold: u32) -> bool {
-        let silence = now.saturating_sub(core::mem::replace(&mut self.last, now));
+        let gap = now.saturating_sub(core::mem::replace(&mut self.last, now));
         self.is_several |= outstanding > 1;
         self.now.completions = self.now.completions.wrapping_add(1); // at most `length`
-        if silence <= max_hold.into() {
+        if gap <= max_hold.into() {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-            let ticks = self.now.ticks.saturating_add(silence as u32);
+            let ticks = self.now.ticks.saturating_add(gap as u32);
             self.now.ticks = ticks;
         } else {
-            self.now.silences = self.now.silences.wrapping_add(1); // longer ones are the load's own
+            self.now.long_gaps = self.now.long_gaps.wrapping_add(1); // longer ones are the load's own
         }
         self.now.completions >= self.length
     }
@@ -313,7 +313,7 @@ impl Regulator {
             return self.enter(State::Pause, MEASURE);
         }
         let is_climbing = self.question == Question::Climb && self.sum.trials > 0;
-        let may_try = known.may_try && now.is_frequent(config.max_hold);
+        let may_try = known.may_try && self.now.is_frequent(config.max_hold);
         if is_climbing && !may_try && !is_slower {
             // It goes on when it may. Meanwhile another question has its turn about once in PAUSE stretches.
             self.roll();

@@ -115,6 +115,18 @@ fn where_completions_are_rare_nobody_is_tried() {
     }
 }
 
+/// One completion every 90 ms where holds may last 100 ms.
+#[test]
+fn completions_are_rare_at_a_long_max_hold_too() {
+    let params = Params { tick_hz: 1_000_000_000, max_hold_ns: 100_000_000, ..PARAMS };
+    let mut auto = Auto::new(Config::new(params).expect("valid"));
+    for now in (0..5_000).map(|i| i * 90_000_000) {
+        let _ = auto.on_deadline(now);
+        let _ = auto.on_completion(now, &Completion { outstanding: 8, ..Completion::with_cif(8) });
+        assert_ne!(auto.budget().level(), Level::Trial);
+    }
+}
+
 /// Another policy is in force for a second.
 #[test]
 fn what_was_learned_outlasts_another_policy_and_nothing_is_earned_meanwhile() {

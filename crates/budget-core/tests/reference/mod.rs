@@ -393,10 +393,6 @@ impl Reference {
         matches!(self.level(), Level::Trial | Level::Licensed)
     }
 
-    fn is_allowed_by_number(&self) -> bool {
-        matches!(self.allowed.level, Level::Trial | Level::Licensed)
-    }
-
     /// Commands are submitted.
     pub fn on_submits(&mut self, now: u64, count: u32) {
         let added = i128::from(count).min(MOST - self.in_flight);
@@ -466,7 +462,7 @@ impl Reference {
         let shared = self.expired().map(|reason| self.end(reason));
         let together = self.age(self.last) == 0;
         if said != Said::Urgent || !self.rules().ooo {
-            let parts = if self.is_allowed_by_number() { 32 } else { 8 };
+            let parts = if self.is_by_number() { 32 } else { 8 };
             let gap = self.age(self.last).min(self.rules().max_hold / parts);
             if self.gap_counts {
                 let eighth = self.eight_gaps / 8;
@@ -543,7 +539,7 @@ impl Reference {
             self.ends.clear();
         }
         (self.allowed, self.is_unpaid) = (allowance, false);
-        if self.is_allowed_by_number() {
+        if self.is_by_number() {
             self.eight_gaps = self.eight_gaps.min(self.rules().max_hold / 4);
         }
     }
@@ -659,6 +655,9 @@ impl Tested for Reference {
         self.pass_quietly(now);
         self.in_force = usize::from(choice);
         self.allowed.shift = 0;
+        if self.is_by_number() {
+            self.eight_gaps = self.eight_gaps.min(new.max_hold / 4);
+        }
         if new.storm != old.storm {
             self.guarded = self.interrupts.len();
         }
