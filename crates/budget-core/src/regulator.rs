@@ -52,7 +52,7 @@ pub(crate) struct Regulator {
 #[repr(C)]
 struct Stretch {
     completions: u16,
-    long_gaps: u16, // longer than `max_hold`
+    paused: u16, // in longer gaps, each of which counts for 1, 4 or 16 times `max_hold`: the most that it exceeds
     ticks: u32,
 }
 
@@ -108,7 +108,7 @@ const EVIDENCE: i8 = 4;
 const CUTS: u8 = 3;
 /// The threshold of a climb: the square of the summed gains over the sum of their squares. Each doubling of the pause raises it
 /// by one, as a load that often gained nothing needs more evidence. CERTAIN + 1 equal gains exceed it.
-const CERTAIN: u32 = 5;
+const CERTAIN: u32 = 6;
 /// Doublings of the pause after a licence that was given in vain.
 const DECEIVED: u8 = 3;
 /// An attempt ends after this many trials, or after a FEW if their mean gain is below half of FIRST or FURTHER.
@@ -130,11 +130,11 @@ const FREQUENT_SHIFT: u32 = 3;
 const SLOWER: (u64, u64) = (3, 2);
 
 impl Stretch {
-    const NONE: Self = Self { completions: 0, long_gaps: 0, ticks: 0 };
+    const NONE: Self = Self { completions: 0, paused: 0, ticks: 0 };
 
-    /// Whether there were so many completions that interrupts matter. A long gap counts for `max_hold`.
+    /// Whether there were so many completions that interrupts matter. Long gaps count in part.
     fn is_frequent(self, max_hold: u32) -> bool {
-        let ticks = u64::from(self.long_gaps).wrapping_mul(max_hold.into()).wrapping_add(self.ticks.into());
+        let ticks = u64::from(self.paused).wrapping_mul(max_hold.into()).wrapping_add(self.ticks.into());
         ticks << FREQUENT_SHIFT <= u64::from(self.completions).wrapping_mul(max_hold.into())
     }
 
@@ -223,7 +223,13 @@ impl Regulator {
             let ticks = self.now.ticks.saturating_add(gap as u32);
             self.now.ticks = ticks;
         } else {
-            self.now.long_gaps = self.now.long_gaps.wrapping_add(1); // longer ones are the load's own
+            // Longer ones are the load's own.
+            let times = match u64::from(max_hold) {
+                max_hold if gap > max_hold << 4 => 16,
+                max_hold if gap > max_hold << 2 => 4,
+                _ => 1,
+            };
+            self.now.paused = self.now.paused.wrapping_add(times);
         }
         self.now.completions >= self.length
     }
