@@ -315,7 +315,7 @@ impl Pair {
             held: core.held(),
             is_storming: core.is_storming().into(),
             max_hold: config.max_hold(),
-            learning: config.learning(),
+            learning: config.learning_of(outstanding_time),
             held_time,
             outstanding_time,
         };
