@@ -122,7 +122,7 @@ impl Budget {
             Level::Strict => self.weigh_strictly(outstanding, with_it, is_together),
             Level::Licensed => self.weigh_with_licence(with_it, HoldReason::Licensed),
             Level::Trial if self.account.credit < self.learning_now().wrapping_neg() => {
-                self.end_trial();
+                self.end_licence(Flags::UNPAID);
                 Err(Reason::Budget)
             }
             Level::Trial => self.weigh_with_licence(with_it, HoldReason::Probe),
@@ -178,20 +178,12 @@ impl Budget {
         matches!(self.level, Level::Trial | Level::Licensed)
     }
 
-    /// The licence, or its trial, has failed.
+    /// The licence, or its trial, ends before the regulator says so. `why`: [`Flags::FAILED`] or [`Flags::UNPAID`].
     #[cold]
-    fn end_licence(&mut self) {
+    fn end_licence(&mut self, why: u8) {
         self.level = Level::Strict;
         self.limit_gap();
-        self.flags.set(Flags::FAILED, true);
-    }
-
-    /// The trial would cost too much.
-    #[cold]
-    fn end_trial(&mut self) {
-        self.level = Level::Strict;
-        self.limit_gap();
-        self.flags.set(Flags::UNPAID, true);
+        self.flags.set(why, true);
     }
 
     /// What trials may take beyond what was earned, at present, in requests * ticks * 2^SHIFT.
@@ -222,7 +214,7 @@ impl Budget {
         }
         (self.limit, self.starved) = (self.limit >> 1, 0);
         if self.limit < 2 || self.level == Level::Trial {
-            self.end_licence();
+            self.end_licence(Flags::FAILED);
         }
     }
 

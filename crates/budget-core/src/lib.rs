@@ -28,8 +28,8 @@
 //!   who turn from many commands to one lose at most a dozen holds until their licence has ended.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
-//!   requesters waited for held completions. A *silence* is eight usual gaps without a completion; with a licence, and in its trials, at most a
-//!   quarter of `max_hold`.
+//!   requesters waited for held completions. A *silence* is eight usual gaps without a completion; with a licence, and in its
+//!   trials, at most a quarter of `max_hold`.
 //! - *OOO*: an Urgent interrupts alone, out of order; held completions stay held.
 //! - *storm*: interrupts faster than a limit; the *storm guard* paces them.
 //! - *tick*: one unit of the caller's monotonic clock.

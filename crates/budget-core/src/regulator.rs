@@ -132,7 +132,7 @@ const SLOWER: (u64, u64) = (3, 2);
 impl Stretch {
     const NONE: Self = Self { completions: 0, paused: 0, ticks: 0 };
 
-    /// Whether there were so many completions that interrupts matter. Long gaps count in part.
+    /// Whether completions come often enough for interrupts to matter. Long gaps count in part.
     fn is_frequent(self, max_hold: u32) -> bool {
         let ticks = u64::from(self.paused).wrapping_mul(max_hold.into()).wrapping_add(self.ticks.into());
         ticks << FREQUENT_SHIFT <= u64::from(self.completions).wrapping_mul(max_hold.into())
@@ -161,9 +161,14 @@ impl Sum {
         gain
     }
 
+    /// The sum of the gains; 0: it is a loss.
+    fn gained(self) -> u32 {
+        self.gains.max(0).unsigned_abs().into()
+    }
+
     /// Whether the trials found a gain, which is no chance.
     fn is_certain(self, worth: u16, certain: u32) -> bool {
-        let gains = u32::from(self.gains.max(0).unsigned_abs());
+        let gains = self.gained();
         gains >= u32::from(self.trials).wrapping_mul(worth.into())
             && gains.wrapping_mul(gains) > self.squares.wrapping_mul(certain)
     }
@@ -177,8 +182,7 @@ impl Sum {
 
     /// Whether the mean gain is at least half of what it is worth.
     fn is_promising(self, worth: u16) -> bool {
-        let gains = u32::from(self.gains.max(0).unsigned_abs());
-        gains.wrapping_mul(2) >= u32::from(self.trials).wrapping_mul(worth.into())
+        self.gained().wrapping_mul(2) >= u32::from(self.trials).wrapping_mul(worth.into())
     }
 
     /// Whether more trials are of no use.
@@ -319,7 +323,7 @@ impl Regulator {
             return self.enter(State::Pause, MEASURE);
         }
         let is_climbing = self.question == Question::Climb && self.sum.trials > 0;
-        let may_try = known.may_try && self.now.is_frequent(config.max_hold);
+        let may_try = known.may_try && self.now.is_frequent(config.max_hold); // the ticks of `now` are cut off
         if is_climbing && !may_try && !is_slower {
             // It goes on when it may. Meanwhile another question has its turn about once in PAUSE stretches.
             self.roll();
