@@ -268,9 +268,7 @@ impl<E, P: Policy> Delivery<E, P> {
     /// # Errors
     /// The ring cannot be used any more.
     pub fn on_deadline<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
-        self.on_consumed(ring, now);
-        let decision = self.policy.on_deadline(now);
-        self.act(ring, now, decision)
+        self.decide(ring, now, |policy| policy.on_deadline(now))
     }
 
     /// A batch of completions has ended. Returns `None` if the policy has no rule for the end of a batch.
@@ -281,9 +279,7 @@ impl<E, P: Policy> Delivery<E, P> {
         if !self.policy.wants_batch_end() {
             return Ok(None);
         }
-        self.on_consumed(ring, now);
-        let decision = self.policy.on_batch_end(now);
-        self.act(ring, now, decision).map(Some)
+        self.decide(ring, now, |policy| policy.on_batch_end(now)).map(Some)
     }
 
     /// Drops what is held if the consumer has reaped it: then no interrupt is needed. A front end that sees the consumer
@@ -305,9 +301,7 @@ impl<E, P: Policy> Delivery<E, P> {
     where
         R: Ring<Entry = E>,
     {
-        self.on_consumed(ring, now);
-        let decision = self.policy.on_cancel(now, mark);
-        self.act(ring, now, decision)
+        self.decide(ring, now, |policy| policy.on_cancel(now, mark))
     }
 
     /// The consumer's guest has been put on a CPU.
@@ -315,9 +309,7 @@ impl<E, P: Policy> Delivery<E, P> {
     /// # Errors
     /// The ring cannot be used any more.
     pub fn on_schedule<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
-        self.on_consumed(ring, now);
-        let decision = self.policy.on_schedule(now);
-        self.act(ring, now, decision)
+        self.decide(ring, now, |policy| policy.on_schedule(now))
     }
 
     /// The consumer's guest is taken off its CPU.
@@ -325,9 +317,7 @@ impl<E, P: Policy> Delivery<E, P> {
     /// # Errors
     /// The ring cannot be used any more.
     pub fn on_deschedule<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
-        self.on_consumed(ring, now);
-        let decision = self.policy.on_deschedule(now);
-        self.act(ring, now, decision)
+        self.decide(ring, now, |policy| policy.on_deschedule(now))
     }
 
     /// The queue stops, or its ring has no room: delivers what is held, also what a policy has let go that was changed while
@@ -364,6 +354,18 @@ impl<E, P: Policy> Delivery<E, P> {
         self.policy.reset_tracking();
         self.unposted.clear();
         self.held_since.clear();
+    }
+
+    /// What the policy decides at an event, about nothing that the consumer has reaped.
+    fn decide<R: Ring<Entry = E>>(
+        &mut self,
+        ring: &mut R,
+        now: u64,
+        decide: impl FnOnce(&mut P) -> Decision,
+    ) -> Result<Decision, R::Broken> {
+        self.on_consumed(ring, now);
+        let decision = decide(&mut self.policy);
+        self.act(ring, now, decision)
     }
 
     fn act<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64, decision: Decision) -> Result<Decision, R::Broken> {
