@@ -455,13 +455,13 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         };
         let mut state = self.inner.get_mut();
         let now = coalescer.now();
-        let indices = self.indices(&state);
+        let indices = is_kicked.then(|| self.indices(&state));
         let wants_interrupt = &mut || state.needs_notification().unwrap_or(true);
         let mut ring = UsedRing { may_hold: coalescer.may_hold(), wants_interrupt, is_due: false };
         if has_fired {
             let Ok(_) = coalescer.delivery.on_deadline(&mut ring, now);
         }
-        if is_kicked && let Ok((avail, used)) = indices {
+        if let Some(Ok((avail, used))) = indices {
             coalescer.submitted(now, avail, used);
         }
         coalescer.arm(&mut ring, now); // a submission may make the deadline earlier
