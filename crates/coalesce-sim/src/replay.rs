@@ -333,7 +333,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The part that so much holding is of the time of all requests, from submission to interrupt, under `outcome`.
+    /// `held`, in ns, as a part of the time of all requests, from submission to interrupt, under `outcome`.
     #[must_use]
     pub fn share(&self, outcome: &Outcome, held: u128) -> f64 {
         held as f64 / ((outcome.held_time.all() + self.in_flight_time) as f64).max(1.0)

@@ -213,7 +213,7 @@ impl Trace {
         }
     }
 
-    /// Ends the trace after so many completions, whatever follows.
+    /// Ends the trace after this number of completions, whatever follows.
     pub const fn stop_after(&mut self, completions: u64) {
         self.completions_max = completions;
     }

@@ -10,7 +10,8 @@ use crate::replay::optimum::Budget;
 use crate::replay::replay;
 use crate::replay::report::{about, entry, facts, notes, policy_to_json};
 use crate::report::summary::{HEADS, Summary};
-use crate::report::{Report, page, refuse_input, text, write};
+use crate::report::text::{self, us};
+use crate::report::{Report, page, refuse_input, write};
 use crate::trace::Format;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args};
@@ -209,7 +210,7 @@ impl Command {
         let heads = vec!["policy", "I/O per s", "per I/O", "cycles/IO", "p50 us", "p99 us", "p99.9 us"];
         let line = |outcome: &Outcome| {
             let latency = &outcome.latency;
-            let [p50, p99, p999] = [latency.p50, latency.p99, latency.p999].map(number);
+            let [p50, p99, p999] = [latency.p50, latency.p99, latency.p999].map(us);
             let per_io = format!("{:.3}", 1.0 / outcome.requests_per_interrupt.max(1.0));
             let (iops, cycles) = (format!("{:.0}", outcome.iops), format!("{:.0}", outcome.cycles_per_io));
             vec![outcome.policy.clone(), iops, per_io, cycles, p50, p99, p999]
@@ -261,8 +262,8 @@ impl Command {
         let Chosen { gaps, deltas, thrs, policy, .. } = &found.chosen;
         let gap_heads = ["gaps between completions", "p50 us", "p90", "p99", "p99.9", "worst"];
         let gap_line = |gaps: &Gaps| {
-            let at = |percent: f64| number(gaps.gaps.value_at_quantile(percent / 100.0));
-            [gaps.load.to_owned(), at(50.0), at(90.0), at(99.0), at(99.9), number(gaps.gaps.max())]
+            let at = |percent: f64| us(gaps.gaps.value_at_quantile(percent / 100.0));
+            [gaps.load.to_owned(), at(50.0), at(90.0), at(99.0), at(99.9), us(gaps.gaps.max())]
         };
         let heads = |first| [first, "I/O per s", "interrupts per I/O", "held %", "delay p99 us"];
         let line = |first: String, tried: &Tried| {
@@ -271,14 +272,14 @@ impl Command {
                 format!("{:.0}", tried.iops),
                 format!("{:.4}", tried.interrupts_per_io),
                 format!("{:.2}", 100.0 * tried.held_share),
-                number(tried.delay_p99),
+                us(tried.delay_p99),
             ]
         };
         let notes: String = found.notes.iter().map(|note| format!("note: {note}\n")).collect();
         let mut text = format!("{}\n{notes}machine: {}\n\n", found.heading, found.machine);
         text += &text::aligned(&gap_heads, &gaps.iter().map(gap_line).collect::<Vec<_>>());
         if !deltas.is_empty() {
-            let lines: Vec<_> = deltas.iter().map(|tried| line(number(tried.delta), tried)).collect();
+            let lines: Vec<_> = deltas.iter().map(|tried| line(us(tried.delta), tried)).collect();
             text += &format!("\n{}", text::aligned(&heads("delta us"), &lines));
         }
         text += &format!("delta: {}\n\n", self.why_delta(&found.chosen));
@@ -379,10 +380,6 @@ fn beside(policy: &Contender) -> Result<Vec<Contender>> {
     Ok(all)
 }
 
-fn number(ns: u64) -> String {
-    format!("{:.1}", ns as f64 / 1000.0)
-}
-
 /// Share of gaps that are not longer, over their length.
 fn gaps_panel(chosen: &Chosen) -> String {
     let (mut low, mut high) = (f64::MAX, 0.0f64);
@@ -406,7 +403,7 @@ fn gaps_panel(chosen: &Chosen) -> String {
                     high = high.max(at);
                 }
             }
-            let hover = format!("{}: p90 {} µs", gaps.load, number(gaps.gaps.value_at_quantile(0.9)));
+            let hover = format!("{}: p90 {} µs", gaps.load, us(gaps.gaps.value_at_quantile(0.9)));
             Line { series: Series { label: gaps.load, style: [2, 4][nth % 2] }, hover, points, markers: Vec::new() }
         })
         .collect();
@@ -420,42 +417,67 @@ fn gaps_panel(chosen: &Chosen) -> String {
     plot(&head, (&x, &Scale::linear(100.0, Y_RANGE)), "% of gaps", &lines, delta.map(|delta| (delta, "Δ")))
 }
 
-/// What each Δ saves and costs: on an axis of its own each, as they are far apart.
-fn delta_panels(deltas: &[Tried], chosen: Tried) -> [String; 2] {
-    let us = |tried: &Tried| (tried.delta as f64 / 1000.0).max(DELTA_MIN_US);
-    let (low, high) = deltas.iter().map(us).fold((f64::MAX, 0.0f64), |(low, high), us| (low.min(us), high.max(us)));
-    let x = Scale::log(low, high, X_RANGE);
-    let panel = |title, about, y_axis, value: &dyn Fn(&Tried) -> f64| {
-        let points: Vec<_> = deltas.iter().map(|tried| (us(tried), value(tried))).collect();
+/// Values of Δ or thr that were tried, as an axis.
+struct Sweep<'a> {
+    tried: &'a [Tried],
+    /// The place of one on the axis.
+    at: fn(&Tried) -> f64,
+    scale: Scale,
+    axis: &'static str,
+    /// The name of a place.
+    name: fn(f64) -> String,
+    chosen: (f64, &'static str),
+}
+
+impl Sweep<'_> {
+    fn panel(&self, title: &str, about: &str, y_axis: &str, value: impl Fn(&Tried) -> f64) -> String {
+        let points: Vec<_> = self.tried.iter().map(|tried| ((self.at)(tried), value(tried))).collect();
         let max = points.iter().map(|point| point.1).fold(0.0, f64::max);
         let markers = points.iter().map(|point| (point.0, point.1, true)).collect();
-        let numbers: Vec<_> = points.iter().map(|(us, value)| format!("{us:.1} µs: {value:.3}")).collect();
+        let numbers: Vec<_> = points.iter().map(|&(at, value)| format!("{}: {value:.3}", (self.name)(at))).collect();
         let line = Line { series: Series { label: "cint", style: 3 }, hover: numbers.join(", "), points, markers };
-        let head = Head { title, about, axis: "Δ, µs (log)" };
-        plot(&head, (&x, &Scale::linear(max, Y_RANGE)), y_axis, &[line], Some((us(&chosen), "Δ")))
+        let head = Head { title, about, axis: self.axis };
+        plot(&head, (&self.scale, &Scale::linear(max, Y_RANGE)), y_axis, &[line], Some(self.chosen))
+    }
+
+    fn interrupts(&self) -> String {
+        let about = "1: every completion interrupts";
+        self.panel("Interrupts", about, "interrupts per I/O", |tried| tried.interrupts_per_io)
+    }
+}
+
+/// What each Δ saves and costs: on an axis of its own each, as they are far apart.
+fn delta_panels(deltas: &[Tried], chosen: Tried) -> [String; 2] {
+    let at = |tried: &Tried| (tried.delta as f64 / 1000.0).max(DELTA_MIN_US);
+    let (low, high) = deltas.iter().map(at).fold((f64::MAX, 0.0f64), |(low, high), us| (low.min(us), high.max(us)));
+    let sweep = Sweep {
+        tried: deltas,
+        at,
+        scale: Scale::log(low, high, X_RANGE),
+        axis: "Δ, µs (log)",
+        name: |us| format!("{us:.1} µs"),
+        chosen: (at(&chosen), "Δ"),
     };
-    [
-        panel("Interrupts", "1: every completion interrupts", "interrupts per I/O", &|tried| tried.interrupts_per_io),
-        panel("Held", "of the time of the requests", "held, %", &|tried| 100.0 * tried.held_share),
-    ]
+    let held = sweep.panel("Held", "of the time of the requests", "held, %", |tried| 100.0 * tried.held_share);
+    [sweep.interrupts(), held]
 }
 
 fn thr_panels(Chosen { thrs, tried: chosen, .. }: &Chosen) -> [String; 3] {
-    let x = Scale::doublings(f64::from(THRS[0]), f64::from(THRS[THRS.len() - 1]), X_RANGE);
-    let panel = |title, about, y_axis, value: &dyn Fn(&Tried) -> f64| {
-        let points: Vec<_> = thrs.iter().map(|tried| (f64::from(tried.thr), value(tried))).collect();
-        let max = points.iter().map(|point| point.1).fold(0.0, f64::max);
-        let markers = points.iter().map(|point| (point.0, point.1, true)).collect();
-        let numbers: Vec<_> = points.iter().map(|(thr, value)| format!("thr {thr}: {value:.3}")).collect();
-        let line = Line { series: Series { label: "cint", style: 3 }, hover: numbers.join(", "), points, markers };
-        let head = Head { title, about, axis: "thr (log)" };
-        plot(&head, (&x, &Scale::linear(max, Y_RANGE)), y_axis, &[line], Some((f64::from(chosen.thr), "thr")))
+    let at = |tried: &Tried| f64::from(tried.thr);
+    let sweep = Sweep {
+        tried: thrs,
+        at,
+        scale: Scale::doublings(f64::from(THRS[0]), f64::from(THRS[THRS.len() - 1]), X_RANGE),
+        axis: "thr (log)",
+        name: |thr| format!("thr {thr}"),
+        chosen: (at(chosen), "thr"),
     };
     let best = thrs.iter().map(|tried| tried.iops).fold(f64::MIN_POSITIVE, f64::max);
     [
-        panel("Throughput", "of one CPU, relative to the best", "throughput / best", &|tried| tried.iops / best),
-        panel("Interrupts", "1: every completion interrupts", "interrupts per I/O", &|tried| tried.interrupts_per_io),
-        panel("Delay", "99 % of completions wait less", "p99 delay, µs", &|tried| tried.delay_p99 as f64 / 1000.0),
+        sweep.panel("Throughput", "of one CPU, relative to the best", "throughput / best", |tried| tried.iops / best),
+        sweep.interrupts(),
+        sweep
+            .panel("Delay", "99 % of completions wait less", "p99 delay, µs", |tried| tried.delay_p99 as f64 / 1000.0),
     ]
 }
 

@@ -3,7 +3,7 @@
 use super::{Optimum, Outcome, Replay};
 use crate::cycles::Cycles;
 use crate::report::summary::Summary;
-use crate::report::text::aligned;
+use crate::report::text::{aligned, mean_us, us};
 use crate::report::{Entry, Held, Percentiles, Report, Section};
 use crate::trace::{Counts, Format, Trace};
 use coalesce_charts::counted;
@@ -118,18 +118,17 @@ const HEADS: [&str; 8] = ["policy", "I/O per interrupt", "delay us mean", "p50",
 
 /// For a terminal: the summary, and what it leaves out.
 pub fn table(trace: &Trace, replay: &Replay, report: &Report, shows_optimum: bool) -> String {
-    let us = |ns: f64| format!("{:.1}", ns / 1e3);
     let line = |outcome: &Outcome| {
-        let delay = |percent| us(outcome.delay.value_at_quantile(percent / 100.0) as f64);
+        let delay = |percent| us(outcome.delay.value_at_quantile(percent / 100.0));
         [
             outcome.contender.to_string(),
             format!("{:.2}", outcome.completions as f64 / outcome.interrupts.max(1) as f64),
-            us(outcome.delay.mean()),
+            mean_us(outcome.delay.mean()),
             delay(50.0),
             delay(99.0),
             delay(99.9),
-            us(outcome.delay.max() as f64),
-            outcome.bound.map_or_else(|| "none".into(), |bound| us(bound as f64)),
+            us(outcome.delay.max()),
+            outcome.bound.map_or_else(|| "none".into(), us),
         ]
     };
     let notes = report.notes.iter().map(|note| format!("note: {note}\n"));
@@ -167,8 +166,7 @@ fn optimum_table(optimum: &Optimum, replay: &Replay) -> String {
     };
     let at_budget = format!("times that at {}", wanted.budget);
     let heads = ["policy", "interrupts", "held %", "optimum", "times it", &at_budget];
-    let longest =
-        wanted.max_hold.map_or_else(String::new, |ns| format!(", nothing longer than {:.1} us", ns as f64 / 1e3));
+    let longest = wanted.max_hold.map_or_else(String::new, |ns| format!(", nothing longer than {} us", us(ns)));
     format!(
         "\noptimum for the time that each policy held; at {}{longest} it is {}\n",
         wanted.budget,

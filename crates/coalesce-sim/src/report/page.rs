@@ -1,7 +1,7 @@
 //! A report as one HTML file.
 
 use super::summary::{HEADS, LEARNING_HEADS, Summary};
-use super::{Entry, Percentiles, Report, Section, figures};
+use super::{Entry, Percentiles, Report, Section, figures, text};
 use anyhow::{Context as _, Result};
 use coalesce_charts::html::{self, escape};
 use coalesce_charts::series::{STYLES, Series, styles};
@@ -171,7 +171,7 @@ fn table(section: &Section, series: &[Series]) -> String {
         "rules",
         "interrupts by reason",
     ];
-    let us = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| format!("{:.1}", ns as f64 / 1000.0));
+    let us = |ns: Option<u64>| ns.map_or_else(|| "-".into(), text::us);
     let known = |of: &Percentiles, ns: Option<u64>| us(ns.filter(|_| of.count > 0));
     let line = |(entry, series): (&Entry, &Series)| {
         let (latency, delay) = (&entry.latency, &entry.delay);
@@ -181,12 +181,12 @@ fn table(section: &Section, series: &[Series]) -> String {
         vec![
             series.label.to_owned(),
             format!("{:.3}", entry.interrupts_per_io),
-            entry.request_time.map_or_else(|| "-".into(), |ns| format!("{:.1}", ns / 1000.0)),
+            entry.request_time.map_or_else(|| "-".into(), text::mean_us),
             known(latency, latency.at(50.0)),
             known(latency, latency.at(99.0)),
             known(latency, latency.at(99.9)),
             known(latency, Some(latency.max)),
-            if delay.count > 0 { format!("{:.1}", delay.mean / 1000.0) } else { "-".into() },
+            if delay.count > 0 { text::mean_us(delay.mean) } else { "-".into() },
             known(delay, delay.at(99.0)),
             known(delay, delay.at(99.9)),
             known(delay, Some(delay.max)),

@@ -1,7 +1,7 @@
 //! Whether a policy is worth it: what is said before the details, once for people at a terminal and on a page.
 
 use super::Entry;
-use super::text::aligned;
+use super::text::{aligned, mean_us, us};
 use crate::cycles::Cycles;
 
 /// What `coalesce-target` does if nothing is said.
@@ -57,10 +57,6 @@ impl Summary {
     }
 }
 
-fn us(ns: f64) -> String {
-    format!("{:.1}", ns / 1000.0)
-}
-
 fn percent(share: f64) -> String {
     format!("{:.2}", 100.0 * share)
 }
@@ -71,14 +67,14 @@ fn latency(entry: &Entry, percent: f64) -> Option<u64> {
 
 fn line(entry: &Entry, cycles: Cycles) -> [String; 10] {
     let known = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-    let latency = |percent| known(latency(entry, percent).map(|ns| us(ns as f64)));
+    let latency = |percent| known(latency(entry, percent).map(us));
     let over = |interrupts: u64, optimum: u64| format!("{:.2}", interrupts as f64 / optimum.max(1) as f64);
     [
         entry.policy.clone(),
         known(entry.interrupts.map(|count| count.to_string())),
         format!("{:.3}", entry.interrupts_per_io),
         format!("{:.2}", cycles.over_none(entry.interrupts_per_io)),
-        known(entry.request_time.map(us)),
+        known(entry.request_time.map(mean_us)),
         latency(50.0),
         latency(99.0),
         latency(99.9),
@@ -115,9 +111,9 @@ fn answer(entries: &[Entry], cycles: Cycles) -> String {
             text += &format!(" ({trials:.1} % in trials, by which it learns)");
         }
         if let Some(slowest) = latency(auto, 99.0) {
-            text += &format!(", and 99 % take at most {} µs", us(slowest as f64));
+            text += &format!(", and 99 % take at most {} µs", us(slowest));
             let none = of("none").and_then(|none| latency(none, 99.0));
-            text += &none.map_or_else(String::new, |none| format!(" instead of {}", us(none as f64)));
+            text += &none.map_or_else(String::new, |none| format!(" instead of {}", us(none)));
         }
         text += ".";
     }

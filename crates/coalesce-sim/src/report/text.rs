@@ -1,5 +1,17 @@
 //! Tables for a terminal.
 
+/// Nanoseconds as tables have them, in µs: 5.9.
+#[must_use]
+pub fn us(ns: u64) -> String {
+    mean_us(ns as f64)
+}
+
+/// A mean of such.
+#[must_use]
+pub fn mean_us(ns: f64) -> String {
+    format!("{:.1}", ns / 1000.0)
+}
+
 /// Aligned columns under their heads, of which each line has as many: the first are words, the others numbers.
 #[must_use]
 pub fn aligned<L: AsRef<[String]>>(heads: &[&str], lines: &[L]) -> String {

@@ -4,7 +4,8 @@ use super::report::report;
 use super::{Job, cpus, jobs, run_jobs};
 use crate::outcome::{Outcome, ThreadOutcome};
 use crate::plan::Plan;
-use crate::report::{Outputs, refuse_input, text};
+use crate::report::text::{self, mean_us, us};
+use crate::report::{Outputs, refuse_input};
 use anyhow::{Result, bail};
 use clap::Args;
 use coalesce_cli::printable;
@@ -176,14 +177,6 @@ const HEADS: [&str; 14] = [
     "held max",
     "rules",
 ];
-
-fn mean_us(ns: f64) -> String {
-    format!("{:.1}", ns / 1000.0)
-}
-
-fn us(ns: u64) -> String {
-    format!("{:.1}", ns as f64 / 1000.0)
-}
 
 fn line(name: String, outcome: &Outcome) -> [String; 14] {
     let Outcome { latency, delay, verdict, .. } = outcome;
