@@ -42,7 +42,7 @@ impl Console {
         Ok(Self { group, lines, log, ready: String::new() })
     }
 
-    /// Waits so long for a line that begins so, and returns the rest of it.
+    /// Waits for a line with this beginning, at most for `patience`, and returns the rest of it.
     pub fn wait_for(&mut self, beginning: &str, patience: Duration, stop: &Stop) -> Result<String> {
         let begin = Instant::now();
         loop {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-// A disk has at most so many queues: one vector is that of its configuration or of its administration queue.
+// Queues of a disk, at most: one vector is that of its configuration or of its administration queue.
 #define QUEUES_MAX (DISK_VECTORS - 1)
 // Requests of a queue at a time, at most.
 #define DEPTH_MAX 64
@@ -66,7 +66,7 @@ void set_up_machine(void);
 uint64_t ns_of(uint64_t cycles);
 uint64_t cycles_of(uint64_t ns);
 const char *accelerator(void);
-// An event in so many nanoseconds, instead of the one before.
+// Schedules an event in `ns` nanoseconds; it replaces the one before.
 void set_alarm(uint64_t ns);
 
 // console.c: lines on serial ports.

@@ -3,7 +3,7 @@
 
 // Latencies are counted in 16 steps for each power of two, in cycles.
 enum { STEPS = 16, BUCKETS = 64 * STEPS };
-// Commands are looked for so often.
+// The interval between two looks for commands.
 enum { LOOK_NS = 1000000 };
 
 struct stream {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Nothing takes so long but a lost interrupt.
+/// Only a lost interrupt takes longer.
 const HANG: Duration = Duration::from_secs(60);
 
 /// A running guest.
