@@ -50,7 +50,7 @@ build() {
     --file "$work/checkout/packaging/Containerfile" --tag coalesce-target "$work/checkout"
 }
 typed() { # SECTION: of docs/install.md. A person takes a moment between two lines.
-  awk -v title="## $1" '/^## / { here = $0 == title } /^```/ { inside = here && $0 == "```sh"; next } inside { print; print "sleep 1" }' docs/install.md
+  scripts/typed.sh docs/install.md "$1" | sed 'a sleep 1'
 }
 step "the packages" env PROFILE=dev scripts/deb.sh "$work/packages"
 typed "Debian packages" | sed -e '/^scripts\/deb.sh/d' -e 's/^apt-get install/& --yes/' > "$work/packages/typed"

@@ -14,9 +14,9 @@ guest/packages.sh build-essential jq binutils-aarch64-linux-gnu binutils-riscv64
 guest/packages.sh gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-unknown-elf picolibc-arm-none-eabi \
   picolibc-riscv64-unknown-elf musl-tools qemu-user qemu-system-arm qemu-system-misc pkg-config cmake meson
 page=docs/without-rust.md
-targets=$PWD/packaging/targets
+scripts=$PWD/scripts
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-mapfile -t all < <(sed -n 's/^\([a-z][^ ]*\) |.*/\1/p' packaging/targets)
+mapfile -t all < <(scripts/target.sh)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export LC_ALL=C SOURCE_DATE_EPOCH
@@ -41,10 +41,6 @@ diff "$work/archives/SHA256SUMS" "$work/again/SHA256SUMS" >&2 || die "two builds
 rm -rf "$work/compiler" "$work/target" "$work/another"
 (cd "$work/archives" && sha256sum --quiet --check SHA256SUMS) || die "SHA256SUMS"
 
-column() { # TARGET NUMBER: of packaging/targets
-  awk -F ' *[|] *' -v target="$1" -v number="$2" '$1 == target { sub(/ +$/, "", $number); print $number }' "$targets"
-}
-
 # musl for another processor, of which Debian has no cross compiler: the library itself.
 musl() { # ARCHITECTURE MULTIARCH: where it is
   local apt=(-qq -o "APT::Architecture=$1" -o "APT::Architectures=$1" -o "Dir::State::Lists=$work/apt" -o "Dir::Cache=$work/apt"
@@ -58,8 +54,8 @@ musl() { # ARCHITECTURE MULTIARCH: where it is
 # Builds the example for a target, in the folder of its archive, with a map of what is in it.
 build() { # TARGET
   local target=$1 tools options=() memory include library
-  tools=$(column "$target" 3)
-  read -ra options <<< "$(column "$target" 4)"
+  tools=$("$scripts/target.sh" "$target" 3)
+  read -ra options <<< "$("$scripts/target.sh" "$target" 4)"
   local common=(-std=c99 -O2 -Wall -Wextra -Werror "-Wl,--gc-sections" "-Wl,-Map=map" -o program share/coalesce/example/latency_budget.c)
   read -ra found <<< "$(PKG_CONFIG_PATH=lib/pkgconfig pkg-config --cflags --libs --static coalesce)"
   case $target in
@@ -72,7 +68,7 @@ build() { # TARGET
         -Wl,--start-group "${found[@]}" -lc -lgcc -lgcc_eh -Wl,--end-group "$library/crtn.o"
       ;;
     *)
-      read -ra memory <<< "$(column "$target" 7)"
+      read -ra memory <<< "$("$scripts/target.sh" "$target" 7)"
       "${tools}gcc" "${options[@]}" "${common[@]}" "${found[@]}" --specs=picolibc.specs --oslib=semihost --crt0=hosted \
         "-Wl,--defsym=__flash=${memory[0]},--defsym=__flash_size=${memory[1]},--defsym=__ram=${memory[2]},--defsym=__ram_size=${memory[3]}"
       ;;
@@ -80,7 +76,7 @@ build() { # TARGET
 }
 run() { # TARGET
   local emulator=()
-  read -ra emulator <<< "$(column "$1" 6)"
+  read -ra emulator <<< "$("$scripts/target.sh" "$1" 6)"
   case $1 in
     x86_64-*) ./program ;;
     aarch64-*) "${emulator[@]}" -L /usr/aarch64-linux-gnu ./program ;;
@@ -111,10 +107,10 @@ for target; do
   case $target in
     x86_64-*) on="this machine" ;;
     aarch64-*) on=qemu-aarch64 ;;
-    *) on=$(sed -E 's/^([^ ]+) -M ([^ ]+)( -cpu ([^ ]+))?.*/\1, \2 \4/; s/ $//' <<< "$(column "$target" 6)") ;;
+    *) on=$(sed -E 's/^([^ ]+) -M ([^ ]+)( -cpu ([^ ]+))?.*/\1, \2 \4/; s/ $//' <<< "$("$scripts/target.sh" "$target" 6)") ;;
   esac
   # shellcheck disable=SC2016 # code in Markdown
-  printf '| `%s` | %s | %s | %s | %s | %s |\n' "$target" "$(column "$target" 2)" "$(kib "$work/archives/$name.tar.gz")" \
+  printf '| `%s` | %s | %s | %s | %s | %s |\n' "$target" "$("$scripts/target.sh" "$target" 2)" "$(kib "$work/archives/$name.tar.gz")" \
     "$(kib lib/libcoalesce.a)" "$(pulled map)" "$on" >> "$work/rows"
   say "$(tail -n 1 "$work/rows")"
   cd - > "$work/null"
@@ -127,7 +123,7 @@ if grep -vE '\| [1-9][0-9]* \| [^|]* \|$' "$work/rows" >&2; then die "a program 
 if [ $# = ${#all[@]} ]; then
   grep '^## ' "$page" | sed 's/^## //' > "$work/titles"
   while read -r title; do
-    awk -v title="## $title" '/^## / { here = $0 == title } /^```/ { inside = here && $0 == "```sh"; next } inside' "$page" > "$work/typed"
+    scripts/typed.sh "$page" "$title" > "$work/typed"
     [ -s "$work/typed" ] || continue
     rm -rf "$work/person"
     cp -r "$work/archives" "$work/person"

@@ -16,7 +16,7 @@ mkdir -p "$1"
 out=$(realpath "$1")
 shift
 [ -z "$(find "$out" -mindepth 1 -maxdepth 1)" ] || die "$out is not empty"
-mapfile -t all < <(sed -n 's/^\([a-z][^ ]*\) |.*/\1/p' packaging/targets)
+mapfile -t all < <(scripts/target.sh)
 [ $# -gt 0 ] || set -- "${all[@]}"
 for target; do [[ " ${all[*]} " == *" $target "* ]] || die "no target $target; there are: ${all[*]}"; done
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
@@ -34,9 +34,6 @@ export PATH=$compiler/bin:$PATH
 unset RUSTC RUSTFLAGS CARGO_BUILD_TARGET CARGO_BUILD_RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 build=$compiler/build
 
-column() { # TARGET NUMBER: of packaging/targets
-  awk -F ' *[|] *' -v target="$1" -v number="$2" '$1 == target { sub(/ +$/, "", $number); print $number }' packaging/targets
-}
 # Hosts get the text forms as well, so the standard library with them.
 is_hosted() { [[ $1 == *-linux-* ]]; } # TARGET
 features() { is_hosted "$1" || echo "--no-default-features --features no-panic"; } # TARGET
@@ -73,13 +70,13 @@ pack() { # NAME: the folder $work/NAME
 archive() { # TARGET
   local target=$1 name=coalesce-$version-$1 root tools code definition=
   root=$work/$name
-  tools=$(column "$target" 3)
+  tools=$(scripts/target.sh "$target" 3)
   mkdir -p "$root"/{include,lib,share/doc/coalesce,share/coalesce/example}
   if is_hosted "$target"; then code=$(hosted "$target"); else code=$(bare "$target") definition=COALESCE_BARE_METAL; fi
   scripts/seal.sh "$code" "$root/lib/libcoalesce.a" "$tools"
   "${tools}objcopy" --strip-unneeded "$root/lib/libcoalesce.a"
   if [[ $tools == arm-* ]]; then
-    read -ra options <<< "$(column "$target" 4)"
+    read -ra options <<< "$(scripts/target.sh "$target" 4)"
     "${tools}gcc" "${options[@]}" -Os -ffreestanding -ffunction-sections -c packaging/aeabi.c -o "$work/aeabi.o"
     "${tools}ar" rcsD "$root/lib/libcoalesce.a" "$work/aeabi.o"
   fi
@@ -99,7 +96,7 @@ cmsis=coalesce-$version-cmsis
 for target; do
   say "$target"
   archive "$target"
-  library=$(column "$target" 5)
+  library=$(scripts/target.sh "$target" 5)
   [ -n "$library" ] || continue
   mkdir -p "$work/$cmsis"/{Include,Lib/GCC,Example,Documentation}
   cp "$work/coalesce-$version-$target/lib/libcoalesce.a" "$work/$cmsis/Lib/GCC/libcoalesce_$library.a"
