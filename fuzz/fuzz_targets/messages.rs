@@ -13,7 +13,7 @@ use coalesce_target::bus_error;
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::queue::{PreparedQueue, QueueConfig, QueueThread};
-use coalesce_target::vhost::front_end::check_files;
+use coalesce_target::vhost::channel;
 use coalesce_target::vhost::vring::Vring;
 use coalesce_target::vhost::{Connection, QUEUE_SIZE_MAX};
 use files::{Gift, eventfd, memory, open_files};
@@ -143,7 +143,7 @@ impl Default for Target {
         bus_error::survive().unwrap();
         let backend = Backend::Memory(MemoryBackend::new(DISK_LEN, 0..=0).unwrap());
         let limits = Limits {
-            size: DISK_LEN,
+            size: DISK_LEN.into(),
             block_size: 512,
             read_only: false,
             serial: [b's'; SERIAL_LEN],
@@ -243,7 +243,7 @@ impl FrontEnd {
         if !self.is_open {
             let _ = self.stream.shutdown(Shutdown::Write);
         }
-        self.is_open &= check_files(&self.back_end).is_ok() && self.handler.handle_request().is_ok();
+        self.is_open &= channel::look_for(&self.back_end).is_ok() && self.handler.handle_request().is_ok();
         self.discard_replies();
     }
 

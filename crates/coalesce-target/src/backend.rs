@@ -54,6 +54,18 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// Where the rest of its range ends; `len` bytes of a read or write are not done. 0 without a range.
+    #[must_use]
+    pub const fn end(&self, len: u64) -> u64 {
+        match *self {
+            Self::Read { offset, .. } | Self::Write { offset, .. } => offset + len,
+            Self::Discard { offset, len } | Self::WriteZeroes { offset, len, .. } => offset + len,
+            Self::Flush => 0,
+        }
+    }
+}
+
 /// How an operation finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -148,12 +160,42 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Size in bytes: a multiple of the block size.
+    /// Size in bytes when it was opened: a multiple of the block size.
     #[must_use]
     pub const fn size(&self) -> u64 {
         match self {
             Self::File(file) => file.size(),
             Self::Memory(memory) => memory.size(),
+        }
+    }
+
+    /// The size in bytes that the disk gets: as `wanted`, or as long as its file is now.
+    ///
+    /// # Errors
+    /// The medium cannot have that size.
+    pub fn measure(&self, wanted: Option<u64>) -> Result<u64> {
+        match self {
+            Self::File(file) => file.measure(wanted),
+            Self::Memory(memory) => memory.measure(wanted),
+        }
+    }
+
+    /// Makes room for `size` bytes, which it has [measured](Self::measure).
+    ///
+    /// # Errors
+    /// The system gives no memory.
+    pub fn reach(&self, size: u64) -> Result<()> {
+        match self {
+            Self::File(_) => Ok(()), // its file has them
+            Self::Memory(memory) => memory.reach(size),
+        }
+    }
+
+    /// Gives back what the disk had beyond `size` bytes. Nothing may be in flight there. A file is its owner's to shorten.
+    pub fn forget_beyond(&self, size: u64) {
+        match self {
+            Self::File(_) => {}
+            Self::Memory(memory) => memory.forget_beyond(size),
         }
     }
 

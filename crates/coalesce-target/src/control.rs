@@ -1,6 +1,7 @@
 //! The control socket: JSON-RPC 2.0, one object per line. A parameter that SPDK has too keeps SPDK's name.
 
 use crate::clients::{Limits, Place, send_all, serve_clients};
+use crate::config::Size;
 use crate::link::DiskStats;
 use crate::socket::{Access, BoundSocket, Door};
 use crate::supervisor::{Disk, reset_stats_of, stats_of};
@@ -96,8 +97,16 @@ pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
     })
 }
 
-const METHODS: [&str; 7] =
-    ["list", "get_policy", "set_policy", "set_running", "get_stats", "reset_stats", "vhost_controller_set_coalescing"];
+const METHODS: [&str; 8] = [
+    "list",
+    "get_policy",
+    "set_policy",
+    "set_running",
+    "get_stats",
+    "reset_stats",
+    "resize",
+    "vhost_controller_set_coalescing",
+];
 
 /// The longest time for which a statement about the guest's CPUs holds, in us. It bounds the harm of one that is wrong.
 const FOR_US_MAX: u32 = 1_000_000;
@@ -129,6 +138,13 @@ struct SetRunning {
     queue: Option<usize>,
     running: bool,
     for_us: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resize {
+    ctrlr: String,
+    size: Option<Size>,
 }
 
 #[derive(Deserialize)]
@@ -179,6 +195,10 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
             let OneOrAll { ctrlr } = parse(params)?;
             reset_stats_of(chosen(disks, ctrlr.as_deref())?)?;
             true.into()
+        }
+        "resize" => {
+            let Resize { ctrlr, size } = parse(params)?;
+            json!(one(disks, &ctrlr)?.resize(size.map(|Size(bytes)| bytes))?)
         }
         "vhost_controller_set_coalescing" => {
             let SetCoalescing { ctrlr, delay_base_us, iops_threshold } = parse(params)?;

@@ -75,11 +75,33 @@ impl Counter {
     }
 }
 
+/// A size in bytes that changes while requests are checked against it. Whoever checks a request loads it once.
+#[derive(Debug)]
+pub struct Capacity(AtomicU64);
+
+impl Capacity {
+    /// Its value. What the back end did before [`set`](Self::set) has happened.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Sets it: requests that are taken later are checked against it.
+    pub fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Release);
+    }
+}
+
+impl From<u64> for Capacity {
+    fn from(bytes: u64) -> Self {
+        Self(AtomicU64::new(bytes))
+    }
+}
+
 /// What a disk offers to a front end.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Limits {
-    /// Size in bytes.
-    pub size: u64,
+    /// Size in bytes: a multiple of the block size.
+    pub size: Capacity,
     /// Size of a logical block in bytes.
     pub block_size: u32,
     /// Whether writes are refused.

@@ -20,6 +20,8 @@ pub trait FrontEnd: Sized + 'static {
     const REQUESTS_MAX: u16;
     /// Bytes of the largest file that it creates.
     const FILE_LEN_MAX: u64;
+    /// Why a guest that does not hear of another size does not: see [`hears_of_size`](Self::hears_of_size).
+    const DEAF: &'static str;
 
     /// Eventfds that a disk with this number of queues signals at a time, at most.
     fn eventfds(queues: usize) -> usize;
@@ -47,6 +49,12 @@ pub trait FrontEnd: Sized + 'static {
 
     /// Does what is due without a message. Harmless at any time.
     fn attend(&mut self) {}
+
+    /// Tells the guest that the disk has another size, if it [hears](Self::hears_of_size) of it.
+    fn size_has_changed(&mut self);
+
+    /// Whether the guest is told of another size while it runs. If not, it sees the size when its driver starts anew.
+    fn hears_of_size(&self) -> bool;
 
     /// Handles its next message, which it waits for. False: it has disconnected.
     ///

@@ -76,6 +76,9 @@ pub struct Setup {
     pub disk: DiskConfig,
     /// Policy changes since the target was started, oldest first.
     pub policies: Vec<PolicyChange>,
+    /// The size in bytes that the disk was given since then.
+    #[serde(default)] // as above
+    pub size: Option<u64>,
     /// The start of the record's clock, in ns of the system's monotonic clock; `None`: nothing is recorded.
     pub record_epoch_ns: Option<u64>,
     /// The user to switch to.
@@ -109,6 +112,11 @@ pub enum Request {
     SetPolicy(PolicyChange),
     /// Note whether the guest runs.
     SetRunning(SliceChange),
+    /// Say which size the disk would get: this one, or that of its image. The answer is a
+    /// [`Measured`](crate::server::Measured).
+    Measure(Option<u64>),
+    /// Give the disk this size, in bytes. The answer is a [`Resized`](crate::server::Resized).
+    Resize(u64),
     /// Complete what is in flight, deliver what is held, and end.
     Stop,
 }

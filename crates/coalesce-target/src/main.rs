@@ -105,6 +105,12 @@ EXAMPLES
   \"keep_learned\": true keeps what auto has learned until it is set again so:
       coalesce-target call --control /tmp/control set_policy \\
           '{\"ctrlr\": \"s\", \"policy\": \"none\", \"keep_learned\": true}'
+  An image that was made longer, and its guest is told. To shorten one, set the
+  size first, and shorten the file after that. A memory disk is given its size:
+      truncate --size 20G disk.img
+      coalesce-target call --control /tmp/control resize '{\"ctrlr\": \"s\"}'
+      coalesce-target call --control /tmp/control resize \\
+          '{\"ctrlr\": \"s\", \"size\": \"10G\"}'
   The guest has its CPU for the next 5 ms, of which policy vic makes use; with
   \"running\": false it has lost it. After that time, at most 1 s, the target
   knows nothing about it again:
@@ -225,7 +231,7 @@ struct Call {
     #[arg(long, value_name = "PATH")]
     control: PathBuf,
 
-    /// list, get_policy, set_policy, set_running, get_stats, reset_stats, vhost_controller_set_coalescing
+    /// list, get_policy, set_policy, set_running, get_stats, reset_stats, resize, vhost_controller_set_coalescing
     method: String,
 
     /// Parameters, as a JSON object

@@ -5,9 +5,11 @@
 
 use crate::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use crate::link::Identity;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use caps::CapSet;
 use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetStatus, Scope};
+use libc::rlimit;
+use nix::errno::Errno;
 use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
@@ -32,20 +34,46 @@ pub fn become_user(identity: &Identity) -> Result<()> {
     set_pdeathsig(Signal::SIGKILL).context("parent-death signal")
 }
 
-/// Limits the size of files to `len` bytes, or to what this process may have if that is less. Must be called before privileges
-/// are given up, because with them the limit could be raised again.
+/// What a limit is called in errors.
+const FILE_SIZE: &str = "the limit on the size of files";
+
+/// Limits the size of files to `len` bytes, or to what this process may have if that is less. The process itself cannot raise it
+/// again, as no system call is allowed that does; its supervisor can: see [`raise_file_size`].
 ///
 /// # Errors
 /// The limit is refused.
 pub fn limit_file_size(len: u64) -> Result<()> {
-    let named = "the limit on the size of files";
-    let (_, hard) = getrlimit(Resource::RLIMIT_FSIZE).context(named)?;
+    let (_, hard) = getrlimit(Resource::RLIMIT_FSIZE).context(FILE_SIZE)?;
     if hard < len {
         warn!(
             "files may have {hard} bytes at most (ulimit -Hf, LimitFSIZE=), and {len} are served: writes beyond that fail"
         );
     }
-    setrlimit(Resource::RLIMIT_FSIZE, len.min(hard), len.min(hard)).context(named)
+    setrlimit(Resource::RLIMIT_FSIZE, len.min(hard), hard).context(FILE_SIZE)
+}
+
+/// Lets a disk's process write files of `len` bytes, if it is limited to less.
+///
+/// # Errors
+/// It may not have files of that size, or this process may not say so.
+pub fn raise_file_size(pid: u32, len: u64) -> Result<()> {
+    let pid = pid.try_into().context("a process id")?;
+    let mut limit = rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: nothing is read, and the limit is filled in.
+    Errno::result(unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, std::ptr::null(), &raw mut limit) })
+        .context(FILE_SIZE)?;
+    let rlimit { rlim_cur: soft, rlim_max: hard } = limit;
+    if soft >= len {
+        return Ok(());
+    }
+    if hard < len {
+        bail!("files may have {hard} bytes at most (ulimit -Hf, LimitFSIZE=): allowed for size: no more");
+    }
+    limit.rlim_cur = len;
+    // SAFETY: the limit is read, and nothing is filled in.
+    Errno::result(unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) })
+        .context(FILE_SIZE)?;
+    Ok(())
 }
 
 /// Gives up privileges and the file system. Must be called before another thread exists, because threads inherit this.
@@ -87,7 +115,7 @@ pub fn restrict_system_calls(locks: bool) -> Result<()> {
     )?;
     let program = BpfProgram::try_from(filter)?;
     match apply_filter_all_threads(&program) {
-        Err(error) if nix::errno::Errno::last() == nix::errno::Errno::ENOSYS => {
+        Err(error) if Errno::last() == Errno::ENOSYS => {
             warn!("sandbox: this kernel has no seccomp: system calls are not restricted: {error}");
             Ok(())
         }
@@ -162,6 +190,14 @@ fn rules(locks: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
         .chain(locks.then_some(libc::F_OFD_SETLK))
         .map(|what| Ok(SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, what as u64)?])?));
     rules.insert(libc::SYS_fcntl, fcntl.collect::<Result<_>>()?);
+    // The length of an image that has been made longer. fstat(2) does not tell that of a block device.
+    rules.insert(libc::SYS_lseek, vec![SeccompRule::new(vec![argument(2, SeccompCmpOp::Eq, libc::SEEK_END as u64)?])?]);
+    // The crate `vhost` asks whether the channel of a front end is a Unix stream socket.
+    let getsockopt = [libc::SO_DOMAIN, libc::SO_TYPE].map(|option| {
+        let of_sockets = argument(1, SeccompCmpOp::Eq, libc::SOL_SOCKET as u64)?;
+        Ok(SeccompRule::new(vec![of_sockets, argument(2, SeccompCmpOp::Eq, option as u64)?])?)
+    });
+    rules.insert(libc::SYS_getsockopt, getsockopt.into_iter().collect::<Result<_>>()?);
     // An in-flight record, without huge pages.
     let huge = u64::from(libc::MFD_HUGETLB);
     rules.insert(libc::SYS_memfd_create, vec![SeccompRule::new(vec![argument(1, SeccompCmpOp::MaskedEq(huge), 0)?])?]);

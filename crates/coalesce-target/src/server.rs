@@ -12,7 +12,7 @@ use crate::stats::QueueStats;
 use anyhow::{Context as _, Result, bail};
 use coalesce_policy::Spec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::EventFd;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::{Deserialize, Serialize};
 use std::net::Shutdown;
 use std::ops::Range;
@@ -30,6 +30,7 @@ use tracing::{info, warn};
 pub struct DiskServer<F: FrontEnd> {
     about: DiskInfo,
     device: Device,
+    disk: Arc<Disk>,
     queues: Arc<[QueueThread<F::Source>]>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -39,7 +40,9 @@ pub struct DiskServer<F: FrontEnd> {
 #[derive(Debug)]
 struct Shared {
     stop: EventFd,
+    has_other_size: EventFd,
     is_connected: AtomicBool,
+    hears_of_size: AtomicBool,             // its front end
     connection: Mutex<Option<UnixStream>>, // to disconnect a front end that stops in the middle of a message
 }
 
@@ -60,6 +63,29 @@ pub struct DiskInfo {
     pub queues: usize,
     /// Whether writes are refused.
     pub read_only: bool,
+}
+
+/// What a disk was given as its size.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Measured {
+    /// In bytes.
+    pub size: u64,
+    /// The largest file that serving it then writes, in bytes.
+    pub file_len_max: u64,
+}
+
+/// A disk that has got another size, or was to get the one that it has.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Resized {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Requests from before that are still in flight beyond its end. Later ones are refused.
+    pub in_flight_beyond: usize,
+    /// Whether the guest is told.
+    pub guest_is_told: bool,
+    /// If not, why, and when it sees the size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
 }
 
 /// A disk with everything open, before its threads start.
@@ -83,6 +109,13 @@ impl<F: FrontEnd> DiskParts<F> {
     #[must_use]
     pub fn file_len_max(&self) -> u64 {
         self.about.size.max(F::FILE_LEN_MAX)
+    }
+
+    /// Sets the size that the disk was given before, or that of its image if it is shorter by now.
+    pub fn set_size(&mut self, size: u64) {
+        let size = size.min(self.about.size);
+        self.about.size = size;
+        self.disk.limits.size.set(size);
     }
 
     /// Sets the policy of one queue, or of all, before they are served.
@@ -114,7 +147,7 @@ impl<F: FrontEnd> DiskParts<F> {
         }
         let (name, size) = (config.name(), backend.size());
         let limits = Limits {
-            size,
+            size: size.into(),
             block_size,
             read_only: config.read_only,
             serial: serial(config.serial.as_deref().unwrap_or(&name)),
@@ -167,10 +200,23 @@ impl<F: FrontEnd> DiskServer<F> {
         let queues: Arc<[QueueThread<F::Source>]> =
             queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
         let stop = EventFd::new().context("eventfd")?;
-        let shared = Arc::new(Shared { stop, is_connected: AtomicBool::new(false), connection: Mutex::new(None) });
+        let shared = Arc::new(Shared {
+            stop,
+            has_other_size: EventFd::from_flags(EfdFlags::EFD_NONBLOCK).context("eventfd")?,
+            is_connected: AtomicBool::new(false),
+            hears_of_size: AtomicBool::new(false),
+            connection: Mutex::new(None),
+        });
         let name = about.ctrlr.clone();
-        let front =
-            FrontDoor::<F> { name: name.clone(), door, shared: shared.clone(), disk, queues: queues.clone(), config };
+        let (shares, queues_of_all) = (shared.clone(), queues.clone());
+        let front = FrontDoor::<F> {
+            name: name.clone(),
+            door,
+            shared: shares,
+            disk: disk.clone(),
+            queues: queues_of_all,
+            config,
+        };
         let (begin, may_begin) = channel();
         let run = move || {
             if may_begin.recv().is_ok() {
@@ -180,10 +226,10 @@ impl<F: FrontEnd> DiskServer<F> {
         let thread = std::thread::Builder::new().name(name).spawn(run).context("a thread")?;
         prepare()?;
         let _ = begin.send(()); // the thread is waiting for it
-        Ok(Self { about, device, queues, shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self { about, device, disk, queues, shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// The description of the disk.
+    /// The description of the disk at its start.
     #[must_use]
     pub const fn about(&self) -> &DiskInfo {
         &self.about
@@ -231,6 +277,49 @@ impl<F: FrontEnd> DiskServer<F> {
             queue.ask(|answer| Control::SetRunning(report, answer)).context("the queue has ended")?;
         }
         Ok(())
+    }
+
+    /// The size that the disk would get: `wanted`, or as long as its file is now.
+    ///
+    /// # Errors
+    /// It cannot have that size.
+    pub fn measure(&self, wanted: Option<u64>) -> Result<Measured> {
+        let size = self.disk.backend.measure(wanted)?;
+        let block_size = self.disk.limits.block_size;
+        if size == 0 || !size.is_multiple_of(block_size.into()) {
+            bail!("size is {size}; allowed: multiples of the block size, {block_size}, but not 0");
+        }
+        Ok(Measured { size, file_len_max: size.max(F::FILE_LEN_MAX) })
+    }
+
+    /// Gives the disk another size, and tells the guest. Requests that are taken later are checked against it. Those in flight
+    /// complete as they would have; once none of them is beyond the new end, nothing needs what was there.
+    ///
+    /// # Errors
+    /// It cannot have that size; then nothing has changed.
+    pub fn resize(&self, size: u64) -> Result<Resized> {
+        let Measured { size, .. } = self.measure(Some(size))?;
+        let Disk { name, backend, limits, .. } = &*self.disk;
+        backend.reach(size)?;
+        let before = limits.size.get();
+        limits.size.set(size);
+        let answers: Vec<_> =
+            self.queues.iter().map(|queue| queue.ask_later(|answer| Control::CountBeyond(size, answer))).collect();
+        let in_flight_beyond = answers.iter().filter_map(|answer| answer.recv().ok()).sum();
+        if in_flight_beyond == 0 {
+            backend.forget_beyond(size);
+        }
+        let why_not = match (self.is_connected(), self.shared.hears_of_size.load(Ordering::Relaxed)) {
+            (false, _) => Some("no front end is connected: the next one sees it".to_owned()),
+            (true, false) => Some(format!("{}: it sees it when its driver starts anew", F::DEAF)),
+            (true, true) => None,
+        };
+        if size != before {
+            let _ = self.shared.has_other_size.write(1); // it may already be readable
+            let about = why_not.as_ref().map_or_else(String::new, |why| format!("; the guest is not told: {why}"));
+            info!(disk = name, "has {size} bytes now, before {before}{about}");
+        }
+        Ok(Resized { size, in_flight_beyond, guest_is_told: why_not.is_none(), why_not })
     }
 
     fn chosen(&self, queue: Option<usize>) -> Result<&[QueueThread<F::Source>]> {
@@ -309,6 +398,7 @@ impl<F: FrontEnd> FrontDoor<F> {
     }
 
     fn set_connection(&self, stream: Option<UnixStream>) {
+        self.shared.hears_of_size.store(false, Ordering::Relaxed);
         self.shared.is_connected.store(stream.is_some(), Ordering::Relaxed);
         *self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) = stream;
     }
@@ -329,14 +419,21 @@ impl<F: FrontEnd> FrontDoor<F> {
     /// Serves one front end until it disconnects, breaks the protocol, or the disk stops. Then its sources are stopped.
     fn serve(&self, stream: UnixStream) -> Result<()> {
         let watch = stream.try_clone()?;
+        let _ = self.shared.has_other_size.read(); // what came before is no news for this front end
         let mut front_end = F::connect(stream, self.disk.clone(), self.queues.clone(), &self.config)?;
         loop {
+            self.shared.hears_of_size.store(front_end.hears_of_size(), Ordering::Relaxed);
             let deadline = front_end.deadline();
             let wake = front_end.wake().unwrap_or_else(|| watch.as_fd());
-            let fds = [self.shared.stop.as_fd(), self.door.as_fd(), watch.as_fd(), wake];
-            let [stop, caller, message, wake] = wait(fds, deadline);
+            let has_other_size = self.shared.has_other_size.as_fd();
+            let fds = [self.shared.stop.as_fd(), self.door.as_fd(), watch.as_fd(), wake, has_other_size];
+            let [stop, caller, message, wake, has_other_size] = wait(fds, deadline);
             if stop {
                 return Ok(());
+            }
+            if has_other_size {
+                let _ = self.shared.has_other_size.read(); // it is not readable any more
+                front_end.size_has_changed();
             }
             // A front end that hung up may already be back. Its old connection must end first.
             if caller

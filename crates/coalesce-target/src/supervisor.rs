@@ -213,6 +213,7 @@ impl Plan {
         let setup = Setup {
             disk: config,
             policies: disk.policies(),
+            size: disk.size(),
             record_epoch_ns: self.record.is_some().then_some(self.epoch_ns),
             identity: self.identity.clone(),
             sandbox: self.sandbox,

@@ -6,6 +6,7 @@
 
 pub mod blk;
 pub mod chain;
+pub mod channel;
 pub mod dirty_log;
 pub mod front_end;
 pub mod inflight;
@@ -27,6 +28,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing::{info, warn};
@@ -36,7 +38,7 @@ use vhost::vhost_user::message::{
     VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
     VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags, VhostUserVringState,
 };
-use vhost::vhost_user::{Error, GpuBackend, Result as Answer, VhostUserBackendReqHandlerMut};
+use vhost::vhost_user::{Backend, Error, GpuBackend, Result as Answer, VhostUserBackendReqHandlerMut};
 use virtio_bindings::bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_CONFIG_WCE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ,
     VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES,
@@ -128,6 +130,8 @@ pub struct Connection {
     rings: Vec<RingState>,
     inflight: Option<InflightRegion>,
     log: Option<Arc<DirtyLog>>,
+    next_channel: Option<UnixStream>, // of the message that is about to be handled
+    channel: Option<UnixStream>,      // on which the front end hears from here
 }
 
 impl Connection {
@@ -146,6 +150,32 @@ impl Connection {
             rings,
             inflight: None,
             log: None,
+            next_channel: None,
+            channel: None,
+        }
+    }
+
+    /// The channel that the next message offers, if it is that message: see [`channel`].
+    pub fn expect_channel(&mut self, channel: Option<UnixStream>) {
+        self.next_channel = channel;
+    }
+
+    /// Whether the front end can be told that the configuration space has changed.
+    #[must_use]
+    pub const fn has_channel(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    /// Tells the front end that the configuration space has changed; it reads that, and tells its guest. A front end that does
+    /// not read from the channel is not told any more.
+    pub fn announce_config(&mut self) {
+        let Some(channel) = &self.channel else { return };
+        if let Err(error) = channel::announce_config(channel) {
+            warn!(
+                disk = self.disk.name,
+                "the front end takes no message, so its guest is not told of the size: {error}"
+            );
+            self.channel = None;
         }
     }
 
@@ -541,6 +571,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
     fn get_protocol_features(&mut self) -> Answer<VhostUserProtocolFeatures> {
         let mut features = VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::BACKEND_REQ
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
             | VhostUserProtocolFeatures::RESET_DEVICE;
@@ -581,6 +612,11 @@ impl VhostUserBackendReqHandlerMut for Connection {
             }
             _ => bail!("{bytes:?} at {offset}: only writeback (at 32) can be set, to 0 or 1"),
         })
+    }
+
+    /// The crate has checked the message and the socket. Its `Backend` cannot announce a new configuration.
+    fn set_backend_req_fd(&mut self, _: Backend) {
+        self.channel = self.next_channel.take();
     }
 
     fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Answer<(VhostUserInflight, File)> {

@@ -117,6 +117,9 @@ fn start<F: FrontEnd>(
             warn!(disk = setup.disk.name(), "a policy that was set before is not set again: {policy}: {error:#}");
         }
     }
+    if let Some(size) = setup.size {
+        parts.set_size(size);
+    }
     if let Some(identity) = &setup.identity {
         sandbox::become_user(identity)?;
     }
@@ -148,6 +151,8 @@ fn answer(disk: &DiskServer<impl FrontEnd>, request: Request) -> Result<Value> {
             let until = Instant::now() + Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
             disk.set_running(queue, RunReport { running, until }).map(|()| Value::Null)
         }
+        Request::Measure(wanted) => Ok(json!(disk.measure(wanted)?)),
+        Request::Resize(size) => Ok(json!(disk.resize(size)?)),
         Request::Start(_) | Request::Stop => bail!("the disk is already served"),
     }
 }

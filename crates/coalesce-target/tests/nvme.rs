@@ -519,6 +519,7 @@ fn identify_describes_controller_and_namespace() {
     let page = host.bytes(DATA, 4096);
     assert_eq!(&page[4..24], b"SN-1                ");
     assert_eq!((page[77], page[111], &page[80..84]), (8, 1, &[0, 4, 1, 0][..]));
+    assert_eq!(page[92..96], [0, 1, 0, 0], "OAES: Namespace Attribute Notices");
     assert_eq!((&page[256..262], page[525]), (&[0, 1, 3, 3, 3, 6][..], 7));
     assert_eq!((page[512], page[513], &page[516..522]), (0x66, 0x44, &[1, 0, 0, 0, 0x0c, 0][..]));
     assert!(page[768..].starts_with(b"nqn.2014-08.org.nvmexpress:uuid:"));
@@ -563,9 +564,10 @@ fn log_pages_are_read_in_parts() {
     assert_eq!(host.bytes(DATA, 8), [1, 0, 0, 0, 3, 0, 0, 0], "from an offset on");
     host.admin_ok(log(1, 16));
     assert_eq!(host.bytes(DATA, 64), [0; 64], "no error yet");
+    host.admin_ok(log(4, 1024));
+    assert_eq!(host.bytes(DATA, 4096), [0; 4096], "no namespace has changed");
     for (sqe, status) in [
         (log(0xc1, 1), 0x109),
-        (log(4, 1), 0x109),
         (log(2, 1).dword(12, 513), 0x02),
         (log(2, 1).dword(12, 2), 0x02),
         (log(2, 1).dword(13, 1), 0x02),

@@ -11,7 +11,7 @@ use nix::sys::eventfd::EventFd;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
-use nvme_host::{DATA, Host, PATIENCE, QUIET, RAM, READ, SIZE, Sqe, WRITE, eventfds, memfd, regions};
+use nvme_host::{DATA, DNR, Host, PATIENCE, QUIET, RAM, READ, SIZE, Sqe, WRITE, eventfds, memfd, regions};
 use std::fs::{File, read_dir};
 use std::io::{IoSlice, Read as _, Write as _};
 use std::ops::Range;
@@ -270,6 +270,75 @@ fn a_disk_is_served_to_one_client_after_the_other() {
 }
 
 /// A guest refuses a controller with the subsystem and the identifier of another.
+/// Identify, Changed Namespace List (04h) and the event that Feature 0Bh asks for.
+#[test]
+fn a_host_hears_once_that_its_namespace_has_another_size_until_it_reads_the_log() {
+    const NOTICE: u32 = 0x0004_0002;
+    let (directory, disk) = served("none");
+    let (mut host, _) = host(&directory.path().join("socket"), 2);
+    let changed = |host: &mut Host, retains: bool| {
+        host.zero(DATA, 4096);
+        host.admin_ok(Sqe::new(2).prps(DATA, 0).dword(10, 4 | 1023 << 16 | u32::from(retains) << 15));
+        assert_eq!(host.bytes(DATA + 4, 4092), [0; 4092]);
+        u32::from_le_bytes(host.bytes(DATA, 4).try_into().unwrap())
+    };
+    let blocks = |host: &mut Host| {
+        host.admin_ok(Sqe::new(6).prps(DATA, 0).dword(1, 1));
+        [0, 8, 16].map(|at| u64::from_le_bytes(host.bytes(DATA + at, 8).try_into().unwrap()))
+    };
+    let requests: Vec<_> = (0..3).map(|_| host.admin_submit(Sqe::new(0x0c))).collect();
+    let resized = disk.resize(2 * SIZE).unwrap();
+    assert!(resized.why_not.unwrap().contains("Namespace Attribute Notices"));
+    assert_eq!(blocks(&mut host), [2 * SIZE / 512; 3]);
+    assert_eq!(host.admin_peek(), None, "nobody asked for the event");
+    assert_eq!((changed(&mut host, false), changed(&mut host, false)), (1, 0), "the first has told it");
+
+    assert_eq!(host.set_feature(0x0b, 1 << 8), (0, 0));
+    let resize = |host: &mut Host, size: u64| {
+        host.get32(0); // so that the server has seen what it was told
+        assert!(disk.resize(size).unwrap().guest_is_told);
+    };
+    let event = |host: &mut Host| {
+        let cqe = host.admin_next();
+        (cqe.cid, cqe.result)
+    };
+    resize(&mut host, SIZE);
+    assert_eq!(event(&mut host), (requests[0], NOTICE));
+    resize(&mut host, SIZE / 2);
+    sleep(QUIET);
+    assert_eq!(host.admin_peek(), None, "only once, until the log is read");
+    assert_eq!((changed(&mut host, true), changed(&mut host, true)), (1, 0), "the first has told it");
+    resize(&mut host, SIZE / 4);
+    sleep(QUIET);
+    assert_eq!(host.admin_peek(), None, "the log was read, and the event retained");
+    assert_eq!(changed(&mut host, false), 1);
+    resize(&mut host, SIZE / 2);
+    assert_eq!(event(&mut host), (requests[1], NOTICE));
+    assert_eq!(changed(&mut host, false), 1);
+    assert_eq!(blocks(&mut host), [SIZE / 2 / 512; 3]);
+
+    let (mut sq, mut cq) = host.pair(16);
+    let last = SIZE / 2 / 512 - 1;
+    host.write(DATA, &[9; 1024]);
+    for (sqe, status) in [
+        (Sqe::io(WRITE).blocks(last, 1).prps(DATA, 0), 0),
+        (Sqe::io(READ).blocks(last, 1).prps(DATA + 4096, 0), 0),
+        (Sqe::io(READ).blocks(last, 2).prps(DATA, 0), 0x80 | DNR),
+        (Sqe::io(WRITE).blocks(last + 1, 1).prps(DATA, 0), 0x80 | DNR),
+        (Sqe::io(8).blocks(last + 1, 1), 0x80 | DNR),
+    ] {
+        assert_eq!(host.io((&mut sq, &mut cq), sqe), status, "{sqe:x?}");
+    }
+    assert_eq!(host.bytes(DATA + 4096, 512), [9; 512]);
+
+    host.disable();
+    disk.resize(SIZE).unwrap();
+    host.enable();
+    assert_eq!((changed(&mut host, false), blocks(&mut host)), (0, [SIZE / 512; 3]), "a reset begins anew");
+    host.admin_submit(Sqe::new(0x0c));
+    assert_eq!(host.admin_peek(), None);
+}
+
 #[test]
 fn disks_whose_sockets_have_the_same_name_are_not_the_same_disk() {
     let ids = |path: &Path| {

@@ -173,8 +173,13 @@ impl Bench {
 
     fn with_policy(policy: &str, room: usize) -> Self {
         let backend = Backend::Memory(MemoryBackend::new(1 << 20, 0..=0).unwrap());
-        let limits =
-            Limits { size: 1 << 20, block_size: 512, read_only: false, serial: [0; SERIAL_LEN], max_memory: 0 };
+        let limits = Limits {
+            size: (1 << 20).into(),
+            block_size: 512,
+            read_only: false,
+            serial: [0; SERIAL_LEN],
+            max_memory: 0,
+        };
         let disk = Arc::new(Disk {
             name: "pair".into(),
             place: "/nvme".into(),

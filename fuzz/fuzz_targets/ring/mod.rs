@@ -206,7 +206,7 @@ pub fn run(host: &Host, input: &Input, record: Option<&Record>) {
         rings: [at(0), at(1), at(2)],
         memory: usize::from(input.memory),
         limits: Limits {
-            size: host.disk.size(),
+            size: host.disk.size().into(),
             block_size: 512,
             read_only: input.read_only,
             serial: [b's'; SERIAL_LEN],

@@ -146,6 +146,18 @@ impl FileBackend {
         self.size
     }
 
+    /// The sandbox allows lseek(2) to the end, and no other call that tells the length of a block device.
+    pub(super) fn measure(&self, wanted: Option<u64>) -> Result<u64> {
+        let named = || format!("image {}", self.path.display());
+        let len = (&self.file).seek(SeekFrom::End(0)).with_context(named)?;
+        match wanted {
+            Some(size) if size > len => {
+                bail!("size is {size}; allowed: up to {len}, as long as {} is: make that longer first", named())
+            }
+            wanted => Ok(wanted.unwrap_or(len)),
+        }
+    }
+
     pub(super) const fn block_size(&self) -> u32 {
         self.block_size
     }

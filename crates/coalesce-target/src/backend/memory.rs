@@ -3,7 +3,8 @@
 use super::{Buffers, Operation, Outcome, Step};
 use anyhow::{Context as _, Result, bail};
 use io_uring::{opcode, types::Timespec};
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
@@ -14,7 +15,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct MemoryBackend {
     base: NonNull<libc::c_void>,
-    size: usize,
+    size: u64,                // when it was made
+    reserved: usize,          // bytes of address space
+    reached: AtomicUsize,     // bytes of it that can be accessed: as many as the disk has ever had
     latencies: Vec<Timespec>, // taken in turn; the kernel reads one when its timeout is submitted
     next: AtomicUsize,
 }
@@ -29,6 +32,21 @@ const PAGE: u64 = 4096;
 const PIECE: usize = 4 << 20;
 /// The most bytes deallocated in one pass of the queue's loop.
 const RANGE_PIECE: u64 = 64 << 20;
+
+/// How many times its first size a memory disk can have. Its address space is reserved at once, because queues have its
+/// address.
+const GROWTH: usize = 16;
+
+/// Address space of which nothing can be accessed.
+fn reserve(len: NonZeroUsize) -> nix::Result<NonNull<libc::c_void>> {
+    // SAFETY: a new mapping that overlaps no other.
+    unsafe { mmap_anonymous(None, len, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE) }
+}
+
+/// Whether this process may have as much address space as it likes.
+fn has_address_space() -> bool {
+    getrlimit(Resource::RLIMIT_AS).is_ok_and(|(soft, _)| soft == RLIM_INFINITY)
+}
 
 /// The bytes deallocated in this pass, such that the rest begins at a page.
 const fn range_piece(offset: u64) -> u64 {
@@ -56,17 +74,53 @@ impl MemoryBackend {
         else {
             bail!("a memory disk of {size} bytes: the size must be a multiple of 512 and not 0");
         };
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
-        // SAFETY: a new mapping that overlaps no other.
-        let base = unsafe { mmap_anonymous(None, len, protection, flags) };
-        let base = base.with_context(|| format!("a memory disk of {size} bytes"))?;
+        let most = len.checked_mul(const { NonZeroUsize::new(GROWTH).unwrap() }).filter(|_| has_address_space());
+        let reserved = most.and_then(|most| Some((reserve(most).ok()?, most)));
+        let reserved = reserved.map_or_else(|| reserve(len).map(|base| (base, len)), Ok);
+        let (base, reserved) = reserved.with_context(|| format!("a memory disk of {size} bytes"))?;
         let latencies = if *latency_ns.end() > 0 { spread(&latency_ns) } else { Vec::new() };
-        Ok(Self { base, size: len.get(), latencies, next: AtomicUsize::new(0) })
+        let (reserved, reached, next) = (reserved.get(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let disk = Self { base, size, reserved, reached, latencies, next };
+        disk.reach(size)?;
+        Ok(disk)
     }
 
     pub(super) const fn size(&self) -> u64 {
-        self.size as u64
+        self.size
+    }
+
+    pub(super) fn measure(&self, wanted: Option<u64>) -> Result<u64> {
+        let most = self.reserved;
+        match wanted {
+            None => bail!("size is missing: a memory disk has no file that tells it; allowed: up to {most}"),
+            Some(size) if size > most as u64 => {
+                bail!("size is {size}; allowed: up to {most}, for which this memory disk has addresses")
+            }
+            Some(size) => Ok(size),
+        }
+    }
+
+    pub(super) fn reach(&self, size: u64) -> Result<()> {
+        if size <= self.reached() {
+            return Ok(());
+        }
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the range is reserved, and what of it was accessible stays so.
+        unsafe { mprotect(self.base, size as usize, protection) }
+            .with_context(|| format!("a memory disk of {size} bytes"))?;
+        self.reached.store(size as usize, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn forget_beyond(&self, size: u64) {
+        if let Some(len) = self.reached().checked_sub(size) {
+            self.zero(size, len);
+        }
+    }
+
+    /// In bytes. Requests that were taken before the disk became smaller may be beyond its end.
+    fn reached(&self) -> u64 {
+        self.reached.load(Ordering::Acquire) as u64
     }
 
     pub(super) fn begin(&self, operation: &Operation, buffers: &Buffers) -> Step {
@@ -169,13 +223,13 @@ impl MemoryBackend {
     /// The address of a range, if it is inside the disk.
     fn range(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        (end <= self.size as u64).then(|| self.base.as_ptr().cast::<u8>().wrapping_add(offset as usize))
+        (end <= self.reached()).then(|| self.base.as_ptr().cast::<u8>().wrapping_add(offset as usize))
     }
 }
 
 impl Drop for MemoryBackend {
     fn drop(&mut self) {
         // SAFETY: this process owns the mapping, and nothing uses it any more.
-        let _ = unsafe { munmap(self.base, self.size) };
+        let _ = unsafe { munmap(self.base, self.reserved) };
     }
 }

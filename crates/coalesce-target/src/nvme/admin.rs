@@ -30,6 +30,8 @@ pub enum Event {
     Fault(Fault),
     /// A temperature threshold is reached.
     Temperature,
+    /// The namespace has changed.
+    Namespace,
 }
 
 impl Event {
@@ -38,6 +40,7 @@ impl Event {
         match self {
             Self::Fault(_) => 0,
             Self::Temperature => 1,
+            Self::Namespace => 2,
         }
     }
 
@@ -46,13 +49,14 @@ impl Event {
         let (information, page) = match self {
             Self::Fault(fault) => (fault as u32, log::ERROR),
             Self::Temperature => (1, log::HEALTH),
+            Self::Namespace => (0, log::CHANGED_NAMESPACES),
         };
         self.kind() as u32 | information << 8 | (page as u32) << 16
     }
 }
 
 /// Log pages with events, by the type of the event.
-const LOGS: [u8; 2] = [log::ERROR, log::HEALTH];
+const LOGS: [u8; 3] = [log::ERROR, log::HEALTH, log::CHANGED_NAMESPACES];
 
 /// An enabled controller, from its enabling to its reset.
 #[derive(Debug)]
@@ -75,9 +79,10 @@ pub struct Admin {
     pub sq_head: u16,
     waiting: VecDeque<Cqe>, // for room
     event_requests: VecDeque<u16>,
-    events: [Option<Event>; 2], // by type: what no request has taken
-    is_masked: [bool; 2],       // until the host reads the log
-    faults: u64,                // in all
+    events: [Option<Event>; LOGS.len()], // by type: what no request has taken
+    is_masked: [bool; LOGS.len()],       // until the host reads the log
+    has_changed: bool,                   // the namespace, since the host read that log
+    faults: u64,                         // in all
     last_fault: Option<(u16, Fault)>,
     deleted: Vec<u16>, // submission queues that are gone
     shutdowns: usize,  // vectors that have shut down
@@ -98,8 +103,9 @@ impl Session {
             sq_head: 0,
             waiting: VecDeque::new(),
             event_requests: VecDeque::new(),
-            events: [None; 2],
-            is_masked: [false; 2],
+            events: [None; LOGS.len()],
+            is_masked: [false; LOGS.len()],
+            has_changed: false,
             faults: 0,
             last_fault: None,
             deleted: Vec::new(),
@@ -214,6 +220,14 @@ impl Session {
         self.post();
     }
 
+    /// The namespace has changed. `is_wanted`: as an event.
+    pub fn namespace_has_changed(&self, is_wanted: bool) {
+        self.admin().has_changed = true;
+        if is_wanted {
+            self.notify(Event::Namespace);
+        }
+    }
+
     /// A submission queue is gone: the command that deletes it completes.
     pub fn deleted(&self, queue: u16, cid: u16) {
         self.admin().deleted.push(queue);
@@ -315,7 +329,18 @@ impl Admin {
         (self.faults, self.last_fault)
     }
 
-    /// The host has read a log page: the next event of it is reported.
+    /// Whether the namespace has changed since the host read that it had.
+    #[must_use]
+    pub const fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// The host has read a log page. It has what changed (NVMe 1.4 §5.14.1.4), whether it retains the event or not.
+    pub fn note_read(&mut self, page: u8) {
+        self.has_changed &= page != log::CHANGED_NAMESPACES;
+    }
+
+    /// The host has read a log page, and does not retain its event: the next one is reported.
     pub fn clear_events(&mut self, page: u8) {
         if let Some(kind) = LOGS.iter().position(|log| *log == page) {
             self.is_masked[kind] = false;

@@ -169,7 +169,7 @@ fn transfer(sqe: &Sqe, disk: &Disk) -> Result<(u64, u64), Status> {
 /// Offset and length in bytes of blocks, if they are on the disk.
 fn range(lba: u64, blocks: u64, disk: &Disk) -> Result<(u64, u64), Status> {
     let block_size = u64::from(disk.limits.block_size);
-    let end = lba.checked_add(blocks).filter(|end| *end <= disk.limits.size / block_size);
+    let end = lba.checked_add(blocks).filter(|end| *end <= disk.limits.size.get() / block_size);
     end.map(|_| (lba * block_size, blocks * block_size)).ok_or(Status::LBA_RANGE)
 }
 
@@ -180,7 +180,7 @@ fn discards(sqe: &Sqe, disk: &Disk, memory: &DmaMemory, discards: &mut Vec<Opera
     let count = (sqe.dword::<10>() & 0xff) as usize + 1;
     let mut bytes = vec![0; count * RANGE_LEN];
     prps(sqe).read(memory, &mut bytes)?;
-    let mut left = disk.limits.size;
+    let mut left = disk.limits.size.get();
     for bytes in bytes.chunks_exact(RANGE_LEN) {
         let number = |from: usize, to: usize| bytes[from..to].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
         let (offset, len) = range(number(8, 16), number(4, 8), disk)?;

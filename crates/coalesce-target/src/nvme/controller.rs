@@ -139,6 +139,20 @@ impl Controller {
         self.disk.write_back.store(true, Ordering::Relaxed);
     }
 
+    /// Whether a change of the namespace is an event for the host.
+    #[must_use]
+    pub const fn announces_namespace(&self) -> bool {
+        self.features.wants_namespace_notices()
+    }
+
+    /// The namespace has changed. A controller that is not enabled announces nothing: its host identifies the namespace first.
+    pub fn namespace_has_changed(&mut self) {
+        self.settle();
+        if let State::Ready(ready) = &self.state {
+            ready.session.namespace_has_changed(self.features.wants_namespace_notices());
+        }
+    }
+
     /// Notes what other threads have done meanwhile.
     fn settle(&mut self) {
         match &mut self.state {

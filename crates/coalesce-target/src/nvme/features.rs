@@ -15,6 +15,9 @@ pub const CRITICAL_KELVIN: u16 = 353;
 /// In SMART / Health Information and in Asynchronous Event Configuration: the temperature has reached a threshold.
 pub const HOT: u32 = 1 << 1;
 
+/// In Optional Asynchronous Events Supported (OAES) and in Asynchronous Event Configuration: Namespace Attribute Notices.
+pub const NAMESPACE_NOTICES: u32 = 1 << 8;
+
 /// Feature identifiers.
 pub mod id {
     /// Arbitration.
@@ -108,6 +111,12 @@ impl Features {
     #[must_use]
     pub const fn wants_health_event(&self) -> bool {
         self.is_hot() && self.events & HOT != 0
+    }
+
+    /// Whether the host wants an event when a namespace changes (Asynchronous Event Configuration).
+    #[must_use]
+    pub const fn wants_namespace_notices(&self) -> bool {
+        self.events & NAMESPACE_NOTICES != 0
     }
 
     /// Whether the host has set Number of Queues.

@@ -36,6 +36,7 @@ impl FrontEnd for NvmeUser {
     /// As many as one submission queue has entries. Submission queues with the same vector share them.
     const REQUESTS_MAX: u16 = super::spec::ENTRIES_MAX as u16;
     const FILE_LEN_MAX: u64 = 0;
+    const DEAF: &'static str = "its driver has not asked for Namespace Attribute Notices (Feature 0Bh)";
 
     /// One for each vector and for the pin, and one more for each file of a message that changes them.
     fn eventfds(queues: usize) -> usize {
@@ -73,6 +74,14 @@ impl FrontEnd for NvmeUser {
 
     fn attend(&mut self) {
         self.0.attend();
+    }
+
+    fn hears_of_size(&self) -> bool {
+        self.0.device().announces_namespace()
+    }
+
+    fn size_has_changed(&mut self) {
+        self.0.device_mut().namespace_has_changed();
     }
 
     fn handle_message(&mut self) -> Result<bool> {

@@ -1,7 +1,7 @@
 //! What the controller says of itself: the data of Identify (NVMe 1.4 §5.15) and of log pages (§5.14).
 
 use super::admin::{EVENT_REQUESTS_MAX, Fault};
-use super::features::{CRITICAL_KELVIN, HOT, KELVIN, WARNING_KELVIN};
+use super::features::{CRITICAL_KELVIN, HOT, KELVIN, NAMESPACE_NOTICES, WARNING_KELVIN};
 use super::spec::{MDTS, NSID, VERSION, admin, log, nvm};
 use crate::disk::{Counter, Disk, QueueTotals};
 use std::os::unix::ffi::OsStrExt as _;
@@ -71,6 +71,7 @@ pub fn controller(disk: &Disk, has_shadow: bool) -> Vec<u8> {
     page.put_text(64, 8, FIRMWARE.as_bytes());
     page.0[77] = MDTS;
     page.put32(80, VERSION);
+    page.put32(92, NAMESPACE_NOTICES); // the only optional events
     page.0[111] = 1; // an I/O controller
     page.put16(256, u16::from(has_shadow) << 8); // Doorbell Buffer Config
     page.0[258] = 3; // Abort Command Limit, 0's based
@@ -95,7 +96,7 @@ pub fn controller(disk: &Disk, has_shadow: bool) -> Vec<u8> {
 #[must_use]
 pub fn namespace(disk: &Disk) -> Vec<u8> {
     let mut page = Page::new(IDENTIFY_LEN);
-    let blocks = disk.limits.size / u64::from(disk.limits.block_size);
+    let blocks = disk.limits.size.get() / u64::from(disk.limits.block_size);
     for offset in [0, 8, 16] {
         page.put64(offset, blocks); // size, capacity, utilisation
     }
@@ -127,14 +128,25 @@ pub fn descriptors(disk: &Disk) -> Vec<u8> {
     page.0
 }
 
-/// A log page; `None`: there is no such page. `faults` are those of the host's doorbells. `is_hot`: the temperature has
-/// reached a threshold.
+/// What log pages say that a disk does not know.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// The number of errors of the host's doorbells, and the last one with its queue.
+    pub faults: (u64, Option<(u16, Fault)>),
+    /// Whether the temperature has reached a threshold.
+    pub is_hot: bool,
+    /// Whether the namespace has changed since the host read that it had.
+    pub has_changed: bool,
+}
+
+/// A log page; `None`: there is no such page.
 #[must_use]
-pub fn log_page(page: u8, disk: &Disk, faults: (u64, Option<(u16, Fault)>), is_hot: bool) -> Option<Vec<u8>> {
+pub fn log_page(page: u8, disk: &Disk, Conditions { faults, is_hot, has_changed }: Conditions) -> Option<Vec<u8>> {
     match page {
         log::ERROR => Some(errors(faults)),
         log::HEALTH => Some(health(disk, faults.0, is_hot)),
         log::FIRMWARE => Some(firmware()),
+        log::CHANGED_NAMESPACES => Some(changed_namespaces(has_changed)),
         log::EFFECTS => Some(effects()),
         _ => None,
     }
@@ -175,6 +187,12 @@ fn health(disk: &Disk, errors: u64, is_hot: bool) -> Vec<u8> {
     page.0[0] = if is_hot { HOT as u8 } else { 0 };
     page.put16(1, KELVIN);
     page.put(3, &[100, 10]); // available spare and its threshold, in percent
+    page.0
+}
+
+fn changed_namespaces(has_changed: bool) -> Vec<u8> {
+    let mut page = Page::new(4096);
+    page.put32(0, if has_changed { NSID } else { 0 });
     page.0
 }
 

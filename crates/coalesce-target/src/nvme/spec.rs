@@ -137,6 +137,8 @@ pub mod log {
     pub const HEALTH: u8 = 0x02;
     /// Firmware Slot Information.
     pub const FIRMWARE: u8 = 0x03;
+    /// Changed Namespace List.
+    pub const CHANGED_NAMESPACES: u8 = 0x04;
     /// Commands Supported and Effects.
     pub const EFFECTS: u8 = 0x05;
 }

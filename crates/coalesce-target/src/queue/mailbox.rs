@@ -32,6 +32,8 @@ pub enum Control<S: Source> {
     SetPolicy(Spec, bool, Sender<Result<(), SpecError>>),
     /// Note whether the guest runs.
     SetRunning(RunReport, Sender<()>),
+    /// Report the number of requests in flight whose range ends beyond so many bytes.
+    CountBeyond(u64, Sender<usize>),
     /// Report the statistics.
     GetStats(Sender<QueueStats>),
     /// Reset the statistics.
@@ -66,9 +68,10 @@ pub enum Part {
 }
 
 impl<S: Source> Control<S> {
-    /// Whether it concerns only the policy or the statistics, so that it need not wait while a source stops.
+    /// Whether it is about the policy, or a question: it need not wait while a source stops.
     const fn is_about_policy(&self) -> bool {
-        matches!(self, Self::SetPolicy(..) | Self::SetRunning(..) | Self::GetStats(_) | Self::ResetStats(_))
+        let is_question = matches!(self, Self::GetStats(_) | Self::ResetStats(_) | Self::CountBeyond(..));
+        is_question || matches!(self, Self::SetPolicy(..) | Self::SetRunning(..))
     }
 }
 
@@ -122,7 +125,7 @@ impl<S: Source> Inbox<S> {
         self.deferred.pop_front().or_else(|| self.messages.try_recv().ok())
     }
 
-    /// The next message about the policy or the statistics, if there is one and fewer than `MESSAGES_MAX` others are before
+    /// The next message about the policy, or with a question, if there is one and fewer than `MESSAGES_MAX` others are before
     /// it. Those keep their order.
     pub fn next_about_policy(&mut self) -> Option<Control<S>> {
         while self.deferred.len() < MESSAGES_MAX {

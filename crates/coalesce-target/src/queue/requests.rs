@@ -82,6 +82,15 @@ impl<T> Requests<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// The number of requests in flight whose range ends beyond so many bytes.
+    pub fn beyond(&self, bytes: u64) -> usize {
+        let end = |slot: &Slot<T>| match &slot.task {
+            Task::Operation(operation) => operation.end(slot.buffers.len() as u64),
+            Task::Answer(_) | Task::Malformed => 0,
+        };
+        self.slots.iter().filter(|slot| slot.token.is_some() && end(slot) > bytes).count()
+    }
+
     /// Whether a request must finish before another is taken. Always false with nothing in flight, whatever the number of
     /// buffers of one request.
     pub const fn is_full(&self) -> bool {

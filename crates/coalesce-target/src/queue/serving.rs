@@ -133,6 +133,9 @@ impl<S: Source> Queue<S> {
                 self.set_running(report);
                 let _ = answer.send(());
             }
+            Control::CountBeyond(bytes, answer) => {
+                let _ = answer.send(self.requests.beyond(bytes));
+            }
             Control::GetStats(answer) => {
                 let _ = answer.send(self.query());
             }

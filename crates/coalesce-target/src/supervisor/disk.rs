@@ -1,14 +1,17 @@
 //! A disk as control and metrics see it: what is known about it, and its process, which answers questions.
 
+use super::LOOK;
 use crate::config::DiskConfig;
 use crate::link::{DiskStats, Link, PATIENCE, Pending, PolicyChange, Request, SliceChange, Unanswered};
 use crate::record::{self, Record};
-use crate::server::DiskInfo;
+use crate::sandbox;
+use crate::server::{DiskInfo, Measured, Resized};
 use anyhow::{Context as _, Result, anyhow, bail};
+use coalesce_load::counted;
 use coalesce_policy::Spec;
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A disk, whether its process runs or not.
 #[derive(Debug)]
@@ -24,14 +27,24 @@ struct State {
     process: Option<Process>,
     restarts: u64,
     policies: Vec<PolicyChange>, // that a process of the disk has made, for the next one
+    size: Option<u64>,           // that it was given
 }
 
 impl State {
     /// Notes what the disk's process has done, for the process that may follow it.
     fn note_done(&mut self, request: &Request) {
-        if let Request::SetPolicy(change) = request {
-            self.policies.retain(|earlier| change.queue.is_some() && earlier.queue != change.queue);
-            self.policies.push(change.clone());
+        match request {
+            Request::SetPolicy(change) => {
+                self.policies.retain(|earlier| change.queue.is_some() && earlier.queue != change.queue);
+                self.policies.push(change.clone());
+            }
+            Request::Resize(size) => {
+                self.size = Some(*size);
+                if let Some(about) = &mut self.about {
+                    about.size = *size;
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -94,6 +107,11 @@ impl Disk {
         self.state().policies.clone()
     }
 
+    /// The size in bytes that its processes were given.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.state().size
+    }
+
     /// What notes the requests that its process has done.
     pub(super) fn notes(&self) -> impl Fn(&Request) + Send + 'static {
         let state = self.state.clone();
@@ -117,14 +135,14 @@ impl Disk {
         lock(&self.state)
     }
 
-    fn link(&self) -> Result<Arc<Link>> {
+    fn process(&self) -> Result<Process> {
         let process = self.state().process.clone();
         let why = if self.config.memory.is_some() { "its memory is lost" } else { "it is being restarted" };
-        Ok(process.ok_or_else(|| anyhow!("its process has ended: {why}"))?.link)
+        process.ok_or_else(|| anyhow!("its process has ended: {why}"))
     }
 
     fn begin(&self, request: Request) -> Result<Pending> {
-        Ok(self.link()?.begin(request, PATIENCE)?)
+        Ok(self.process()?.link.begin(request, PATIENCE)?)
     }
 
     pub(super) fn named<T>(&self, outcome: Result<T>) -> Result<T> {
@@ -148,6 +166,35 @@ impl Disk {
             Some(Unanswered::Ended | Unanswered::NotAsked) => anyhow!("{error}: nothing has changed"),
             None => error,
         }))
+    }
+
+    /// Gives the disk another size, in bytes: that of its image, if none is given. Waits until no request from before is in flight
+    /// beyond its end: then the image may be shortened. A process that follows gives the disk this size, too.
+    ///
+    /// # Errors
+    /// The disk cannot have that size, its process may write no file of that size, or it does not answer. Or requests are still in
+    /// flight there after 5 s: then the disk has the size.
+    pub fn resize(&self, size: Option<u64>) -> Result<Resized> {
+        self.named(self.try_resize(size))
+    }
+
+    fn try_resize(&self, size: Option<u64>) -> Result<Resized> {
+        let start = Instant::now();
+        let measured: Measured = self.begin(Request::Measure(size))?.wait()?;
+        sandbox::raise_file_size(self.process()?.pid, measured.file_len_max)?;
+        loop {
+            let resized: Resized = self.begin(Request::Resize(measured.size))?.wait()?;
+            if resized.in_flight_beyond == 0 {
+                return Ok(resized);
+            }
+            if start.elapsed() > PATIENCE {
+                let (size, requests) = (resized.size, counted(resized.in_flight_beyond as u64, "request"));
+                bail!(
+                    "has {size} bytes now; beyond, {requests} from before in flight: call again before its image is shortened"
+                );
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Notes for one queue, or for all, that the guest runs, or does not, for this time. Lost if the disk's process ends.

@@ -109,6 +109,17 @@ impl<D: PciDevice> Connection<D> {
         }
     }
 
+    /// The device.
+    #[must_use]
+    pub const fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The device, for what does not come from the client. It may complete commands and interrupt.
+    pub const fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
     /// Handles the next message, which it waits for. False: the client has disconnected.
     ///
     /// # Errors

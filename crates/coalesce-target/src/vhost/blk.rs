@@ -252,7 +252,7 @@ fn range_task(
 /// The offset in bytes of a range, if it is whole sectors inside the disk.
 fn transfer(sector: u64, len: u64, limits: &Limits) -> Result<u64, Status> {
     let offset = sector.checked_mul(SECTOR).ok_or(Status::IoError)?;
-    let inside = offset.checked_add(len).is_some_and(|end| end <= limits.size);
+    let inside = offset.checked_add(len).is_some_and(|end| end <= limits.size.get());
     if len.is_multiple_of(SECTOR) && inside { Ok(offset) } else { Err(Status::IoError) }
 }
 
@@ -290,7 +290,7 @@ fn write_all(memory: &GuestMemory, room: &Parts, bytes: &[u8]) -> Option<u32> {
 #[must_use]
 pub fn config_space(limits: &Limits, queues: u16, write_back: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(CONFIG_LEN);
-    bytes.extend((limits.size / SECTOR).to_le_bytes()); // capacity
+    bytes.extend((limits.size.get() / SECTOR).to_le_bytes()); // capacity
     bytes.extend(0_u32.to_le_bytes()); // size_max: not offered
     bytes.extend(SEG_MAX.to_le_bytes());
     bytes.extend([0; 4]); // geometry: not offered

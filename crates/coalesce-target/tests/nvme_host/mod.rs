@@ -220,7 +220,7 @@ pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
     let mut serial = [0; SERIAL_LEN];
     serial[..4].copy_from_slice(b"SN-1");
     let (read_only, block_size) = (setup.read_only, setup.block_size);
-    let limits = Limits { size: setup.size, block_size, read_only, serial, max_memory: 1 << 40 };
+    let limits = Limits { size: setup.size.into(), block_size, read_only, serial, max_memory: 1 << 40 };
     Arc::new(Disk {
         name: "nvme".into(),
         place: "/nvme".into(),

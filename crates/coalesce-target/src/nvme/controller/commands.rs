@@ -5,7 +5,7 @@ use super::{Controller, Cq, Sq, State, wait_for};
 use crate::nvme::admin::{ADMIN_VECTOR, Event};
 use crate::nvme::command::prps;
 use crate::nvme::features::Effect;
-use crate::nvme::identify;
+use crate::nvme::identify::{self, Conditions};
 use crate::nvme::rings::{CompletionQueue, SubmissionQueue};
 use crate::nvme::spec::{CQE_LEN, ENTRIES_MAX, NSID, NSID_ALL, SQE_LEN, Sqe, Status, TRANSFER_MAX, admin};
 use crate::nvme::vector::Vector;
@@ -158,7 +158,12 @@ impl Controller {
         let dwords = u64::from(sqe.dword::<10>() >> 16) | u64::from(sqe.dword::<11>() & 0xffff) << 16;
         let offset = u64::from(sqe.dword::<12>()) | u64::from(sqe.dword::<13>()) << 32;
         let len = (dwords + 1) * 4;
-        let data = identify::log_page(page, &self.disk, ready.session.admin().errors(), self.features.is_hot());
+        let (faults, has_changed) = {
+            let admin = ready.session.admin();
+            (admin.errors(), admin.has_changed())
+        };
+        let conditions = Conditions { faults, is_hot: self.features.is_hot(), has_changed };
+        let data = identify::log_page(page, &self.disk, conditions);
         let data = data.ok_or(Status::INVALID_LOG_PAGE)?;
         let data = usize::try_from(offset).ok().and_then(|offset| data.get(offset..));
         let Some(data) = data.filter(|_| len <= TRANSFER_MAX && offset.is_multiple_of(4)) else {
@@ -167,6 +172,7 @@ impl Controller {
         let mut data = data.to_vec();
         data.resize(len as usize, 0);
         prps(sqe).write(&self.memory, &data)?;
+        ready.session.admin().note_read(page);
         if !retains_event {
             ready.session.admin().clear_events(page);
         }
