@@ -181,7 +181,7 @@ impl Budget {
     /// The licence, or its trial, ends before the regulator says so. `why`: [`Flags::FAILED`] or [`Flags::UNPAID`].
     #[cold]
     fn end_licence(&mut self, why: u8) {
-        self.level = Level::Strict;
+        (self.level, self.starved) = (Level::Strict, 0);
         self.limit_gap();
         self.flags.set(why, true);
     }
@@ -209,11 +209,7 @@ impl Budget {
     #[cold]
     fn note_starved(&mut self) {
         self.starved = self.starved.wrapping_add(1);
-        if self.starved < STARVED_MAX {
-            return;
-        }
-        (self.limit, self.starved) = (self.limit >> 1, 0);
-        if self.limit < 2 || self.level == Level::Trial {
+        if self.starved >= STARVED_MAX {
             self.end_licence(Flags::FAILED);
         }
     }

@@ -80,7 +80,7 @@ impl Auto {
     pub fn set_aside(&self, now: u64) -> Self {
         let mut aside = *self;
         aside.on_consumed(now);
-        aside.regulator.set_aside(aside.budget.known());
+        aside.regulator.set_aside(aside.budget.known(), &aside.budget.config);
         aside.budget.set_aside(now, aside.regulator.allowance());
         aside
     }

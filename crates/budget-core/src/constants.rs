@@ -32,8 +32,9 @@ pub(crate) const EVIDENCE_MAX: u8 = 3;
 /// before a pause of the load would wait for it in vain.
 pub(crate) const PATIENCE_SHIFT: u8 = 2;
 /// A hold with a licence that ends because nobody comes any more counts against the licence, and one that fills for it. At
-/// STARVED_MAX the limit is halved: of fio's own pauses in a guest one in a hundred is longer than a silence.
-pub(crate) const STARVED_MAX: u8 = 4;
+/// STARVED_MAX the licence or its trial ends. A guest with 32 reads in flight that waits for its CPU has them come one by one for a
+/// while: with 4 such a while ended nearly every climb before it was certain.
+pub(crate) const STARVED_MAX: u8 = 12;
 
 /// The most completions for each interrupt that a licence allows. Beyond eight, a guest gains little and one of its requesters
 /// that waits for each request loses more.

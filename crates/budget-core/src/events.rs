@@ -128,7 +128,6 @@ impl Budget {
         let is_paid = self.level == Level::Licensed
             || self.account.credit.saturating_mul(4) >= self.learning_now().saturating_mul(-3);
         Known {
-            limit: self.limit,
             is_unpaid: self.flags.has(Flags::UNPAID),
             has_failed: self.flags.has(Flags::FAILED),
             is_rich: self.account.credit > 0,
@@ -142,7 +141,7 @@ impl Budget {
         self.level
     }
 
-    /// Completions for each interrupt, of a licence; it may be less than what was allowed.
+    /// Completions for each interrupt, of a licence or its trial.
     #[must_use]
     pub const fn limit(&self) -> u8 {
         self.limit

@@ -19,7 +19,8 @@ use coalesce_decision::ticks::divide;
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
 ///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough.
 /// - *check*: the licence or the account? The licence loses if its stretches were not shorter by a sixteenth. Two checks lost
-///   in a row halve it, and so does a sum of the last ones that is not worth it.
+///   in a row halve it, and so does a sum of the last ones that is not worth it. Where the core has ended a licence, a check
+///   brings it back or halves it: as soon as requesters come together again, or never.
 ///
 /// Between trials is a pause, which doubles as long as trials find nothing new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +28,21 @@ use coalesce_decision::ticks::divide;
 pub(crate) struct Regulator {
     state: State,
     question: Question,
-    is_several: bool, // more than one command was outstanding at a time since the last trial
-    limit: u8,        // completions for each interrupt, of the licence; 1: there is none
-    next: u8,         // of the licence that is tried
-    cuts: u8,         // ε is 4^-cuts of the budget; CUTS: nothing is held
-    evidence: i8,     // cut: trials lost less trials won, within EVIDENCE
-    is_doubted: bool, // check: the last trial was lost
-    more_first: bool, // the present trial begins and ends with more holding
-    rare: u8,         // the pause after a trial of the licence is 2^rare times the shortest
-    rare_cut: u8,     // after one of a cut
-    windows: u16,     // that are left of the pause
-    dice: u16,        // how trials begin, so that no load that repeats itself is always in the same place
-    sum: Sum,         // climb: of the trials so far
-    checks: Sum,      // of the last checks of this licence
-    length: u16,      // completions after which the state is looked at
+    is_several: bool,   // more than one command was outstanding at a time since the last trial
+    limit: u8,          // completions for each interrupt, of the licence; 1: there is none
+    next: u8,           // of the licence that is tried
+    cuts: u8,           // ε is 4^-cuts of the budget; CUTS: nothing is held
+    evidence: i8,       // cut: trials lost less trials won, within EVIDENCE
+    is_doubted: bool,   // check: the last trial was lost
+    is_suspended: bool, // the licence, until a check has shown that it pays
+    more_first: bool,   // the present trial begins and ends with more holding
+    rare: u8,           // the pause after a trial of the licence is 2^rare times the shortest
+    rare_cut: u8,       // after one of a cut
+    windows: u16,       // that are left of the pause
+    dice: u16,          // how trials begin, so that no load that repeats itself is always in the same place
+    sum: Sum,           // climb: of the trials so far
+    checks: Sum,        // of the last checks of this licence
+    length: u16,        // completions after which the state is looked at
     now: Stretch,
     licensed: Stretch, // the last one with the licence that won
     stretches: [Stretch; STRETCHES],
@@ -88,8 +90,6 @@ enum Question {
 /// What the core knows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// The limit of the licence, which the core may have halved.
-    pub(crate) limit: u8,
     /// The core has ended the licence, or its trial.
     pub(crate) has_failed: bool,
     /// The core has ended the trial of a licence, because it would cost too much.
@@ -202,6 +202,7 @@ impl Regulator {
         cuts: 0,
         evidence: 0,
         is_doubted: false,
+        is_suspended: false,
         more_first: false,
         rare: 0,
         rare_cut: 0,
@@ -254,7 +255,7 @@ impl Regulator {
     pub(crate) fn look(&mut self, known: Known, config: &Config) -> Allowance {
         let now = Stretch { ticks: self.now.ticks.min(SPAN_MAX), ..self.now };
         match self.state {
-            _ if known.has_failed || known.limit < self.allowance().limit => self.fail(known),
+            _ if known.has_failed => self.fail(known, config),
             _ if known.is_unpaid => self.enter(State::Pause, MEASURE), // again when it can be paid
             State::Pause => self.rest(now, known, config),
             State::Settle(stretch) => self.enter(State::Measure(stretch), MEASURE),
@@ -275,10 +276,10 @@ impl Regulator {
 
     /// Another policy is in force for a while: a trial that has begun is made again, and what comes after is no slower than what was
     /// before.
-    pub(crate) fn set_aside(&mut self, known: Known) {
+    pub(crate) fn set_aside(&mut self, known: Known, config: &Config) {
         self.licensed = Stretch::NONE;
-        if known.has_failed || known.limit < self.allowance().limit {
-            self.fail(known);
+        if known.has_failed {
+            self.fail(known, config);
         } else {
             self.enter(State::Pause, MEASURE);
         }
@@ -301,22 +302,51 @@ impl Regulator {
         self.rest_a_while();
     }
 
-    /// The core has ended or halved a licence, or ended its trial, because nobody came any more.
-    fn fail(&mut self, known: Known) {
-        if self.state == State::Pause || self.question != Question::Climb {
-            self.limit = if known.has_failed { 1 } else { known.limit.max(1) };
-            self.checks = Sum::NONE;
-            (self.sum, self.is_doubted, self.rare) = (Sum::NONE, false, self.rare.min(1));
-        } else {
-            (self.sum, self.rare) = (Sum::NONE, longer(self.rare));
+    /// The core has ended a licence, or its trial, because nobody came any more.
+    fn fail(&mut self, known: Known, config: &Config) {
+        if self.state != State::Pause && self.question == Question::Climb {
+            self.sum.trials = self.sum.trials.wrapping_add(1); // one that gained nothing
+            return self.climb_on(known, config);
         }
-        self.next = self.limit.wrapping_mul(2);
-        self.pause();
+        if self.is_suspended {
+            self.lower_to(self.limit >> 1); // its check has failed
+        }
+        self.suspend();
+    }
+
+    /// The licence, if there is one, is not in force until its next check, which comes when requesters do.
+    fn suspend(&mut self) {
+        (self.is_suspended, self.is_several) = (self.limit > 1, false);
+        self.windows = PAUSE;
+        self.rest_a_while();
+    }
+
+    /// A part of the pause is over, and the licence is suspended.
+    fn wait_for_company(&mut self, now: Stretch) {
+        if self.is_several && now.paused == 0 {
+            self.begin(Question::Check);
+        } else if self.windows > 0 {
+            self.is_several = false;
+            self.enter(State::Pause, MEASURE);
+        } else {
+            self.lower_to(1);
+            self.pause();
+        }
+    }
+
+    /// The licence did not pay.
+    fn lower_to(&mut self, limit: u8) {
+        (self.limit, self.next) = (limit, limit.wrapping_mul(2));
+        (self.is_suspended, self.is_doubted) = (false, false);
+        (self.sum, self.checks, self.rare) = (Sum::NONE, Sum::NONE, self.rare.min(1));
     }
 
     /// A part of the pause is over. A trial begins after the last one; at once if a licence no longer pays.
     fn rest(&mut self, now: Stretch, known: Known, config: &Config) {
         self.windows = self.windows.saturating_sub(1);
+        if self.is_suspended {
+            return self.wait_for_company(now);
+        }
         let is_licensed = self.limit > 1;
         let is_slower = is_licensed && now.is_longer(SLOWER, self.licensed);
         if !self.is_several || (self.windows > 0 && !is_slower) {
@@ -333,13 +363,17 @@ impl Regulator {
         }
         let may_climb = may_try && self.next <= most(config);
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
-        self.question = match self.question {
+        self.begin(match self.question {
             _ if is_slower || self.is_doubted => Question::Check,
             Question::Climb if !is_climbing => otherwise, // they take turns
             _ if may_climb => Question::Climb,
             _ => otherwise,
-        };
-        self.is_several = false;
+        });
+    }
+
+    /// A trial begins.
+    fn begin(&mut self, question: Question) {
+        (self.question, self.is_several) = (question, false);
         self.roll();
         self.more_first = self.dice & 1 != 0;
         self.enter(State::Settle(0), SETTLE);
@@ -400,31 +434,41 @@ impl Regulator {
     fn judge_climb(&mut self, known: Known, config: &Config) {
         let stretches = self.sorted();
         self.sum.add(stretches);
-        let worth = if self.limit > 1 { FURTHER } else { FIRST };
-        if self.sum.is_certain(worth, CERTAIN.wrapping_add(self.rare.into())) {
+        if self.sum.is_certain(self.worth(), CERTAIN.wrapping_add(self.rare.into())) {
             (self.limit, self.is_doubted, self.rare) = (self.next, false, 0);
-            (self.next, self.checks) = (self.limit.wrapping_mul(2), Sum::NONE);
+            (self.next, self.sum, self.checks) = (self.limit.wrapping_mul(2), Sum::NONE, Sum::NONE);
             [_, _, self.licensed, _] = stretches;
-        } else if self.sum.is_hopeless(worth) {
-            // The account alone may hold as many, where it sees the requests.
-            let further = self.next.wrapping_mul(2);
-            self.next = if known.is_rich && further <= most(config) { further } else { self.limit.wrapping_mul(2) };
-            self.rare = longer(self.rare);
+            self.pause();
         } else {
-            self.windows = 0; // again
+            self.climb_on(known, config);
+        }
+    }
+
+    /// The smallest mean gain that is worth the licence that is tried.
+    fn worth(&self) -> u16 {
+        if self.limit > 1 { FURTHER } else { FIRST }
+    }
+
+    /// What trials of a licence have found is not certain: another one, unless more are of no use.
+    fn climb_on(&mut self, known: Known, config: &Config) {
+        if !self.sum.is_hopeless(self.worth()) {
+            self.windows = 0;
             return self.rest_a_while();
         }
-        self.sum = Sum::NONE;
+        // The account alone may hold as many, where it sees the requests.
+        let further = self.next.wrapping_mul(2);
+        self.next = if known.is_rich && further <= most(config) { further } else { self.limit.wrapping_mul(2) };
+        (self.sum, self.rare) = (Sum::NONE, longer(self.rare));
         self.pause();
     }
 
     fn judge_check(&mut self) {
         let stretches = self.sorted();
+        self.is_suspended = false;
         self.checks.forget_old();
         let is_lost = self.checks.add(stretches) < FIRST as i16;
         if (is_lost && self.is_doubted) || self.checks.is_hopeless(FIRST) {
-            (self.limit, self.next, self.is_doubted) = (self.limit >> 1, self.limit, false);
-            (self.sum, self.checks) = (Sum::NONE, Sum::NONE);
+            self.lower_to(self.limit >> 1);
             self.rare = if self.limit > 1 { 0 } else { DECEIVED };
             return;
         }
@@ -443,8 +487,9 @@ impl Regulator {
         let is_cut = self.cuts >= CUTS;
         let strict = Allowance { limit: self.limit, evidence: self.speaks_for(), ..Allowance::STRICT };
         let nothing = Allowance { level: Level::Nothing, ..strict };
-        let in_force = if self.limit > 1 {
-            Allowance { level: Level::Licensed, ..strict }
+        let licensed = Allowance { level: Level::Licensed, ..strict };
+        let in_force = if self.limit > 1 && !self.is_suspended {
+            licensed
         } else if is_cut {
             nothing
         } else {
@@ -458,7 +503,7 @@ impl Regulator {
                 Allowance { level, limit: self.next, ..strict }
             }
             (_, Question::Climb) => in_force,
-            (_, Question::Check) if has_more => in_force,
+            (_, Question::Check) if has_more => licensed,
             (_, Question::Check) => strict,
             (_, Question::Cut) if has_more => {
                 Allowance { shift: if is_cut { CUTS.wrapping_sub(1) << 1 } else { self.cuts << 1 }, ..strict }

@@ -70,6 +70,15 @@ impl Guest {
         }
     }
 
+    /// From now on it has `depth` requests, and waits for those that it has.
+    fn turn_to(&mut self, depth: u32) {
+        while self.waiting > 0 {
+            self.pass(10);
+            self.waiting -= std::mem::take(&mut self.covered);
+        }
+        self.depth = depth;
+    }
+
     /// Interrupts of 1000 requests, and ticks per request, in the second half of `steps`.
     fn run(&mut self, steps: u32) -> (u32, f64) {
         (0..steps / 2).for_each(|_| self.step());
@@ -99,6 +108,27 @@ fn a_slow_guest_gets_a_licence() {
     let (interrupts, _) = guest.run(100_000);
     assert!(guest.auto.budget().limit() > 1, "no licence");
     assert!(interrupts <= 260, "{interrupts} interrupts for 1000 requests");
+}
+
+/// Now and then the guest waits for a CPU of its own, and its requests come one by one: that ends neither a climb nor a licence.
+#[test]
+fn a_guest_that_stalls_keeps_its_licence() {
+    for (every, length, at_most) in [(500, 11, 350), (2_000, 30, 200), (5_000, 100, 200)] {
+        let mut guest = Guest::new(32, 20, 20, 0);
+        let mut together = (0, 0);
+        for round in 0..400_000 / every {
+            guest.turn_to(1);
+            (0..2 * length).for_each(|_| guest.step());
+            guest.turn_to(32);
+            let (interrupts, requests) = (guest.interrupts, guest.requests);
+            (0..every).for_each(|_| guest.step());
+            if round >= 200_000 / every {
+                together = (together.0 + guest.interrupts - interrupts, together.1 + guest.requests - requests);
+            }
+        }
+        let interrupts = together.0 * 1_000 / together.1;
+        assert!(interrupts <= at_most, "{interrupts} interrupts for 1000 requests, {length} of {every} one by one");
+    }
 }
 
 /// Bursts of a few requests, and pauses: what a trial would find is worth less than what it costs.
@@ -194,11 +224,8 @@ fn a_licence_ends_when_the_requesters_have_less_to_do() {
         let mut guest = Guest::new(depth, 20, 20, 0);
         let _ = guest.run(400_000);
         assert!(guest.auto.budget().limit() > 1, "no licence at depth {depth}");
-        while guest.waiting > 0 {
-            guest.pass(10);
-            guest.waiting -= std::mem::take(&mut guest.covered);
-        }
-        (guest.depth, guest.requests) = (later, 0);
+        guest.turn_to(later);
+        guest.requests = 0;
         let since = guest.now;
         while guest.requests < 1_000 {
             guest.step();

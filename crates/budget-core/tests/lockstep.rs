@@ -339,7 +339,6 @@ fn agrees_with_the_reference_about_guests_that_wait() {
         ("probe", 500),
         ("licensed", 500),
         ("starved", 50),
-        ("halved", 3),
         ("failed", 3),
         ("too dear a trial", 3),
         ("broken by a cancel", 10),

@@ -329,11 +329,10 @@ impl Reference {
         let they_wait = self.in_flight == 0;
         let is_starved = they_wait && self.is_by_number() && reason != Reason::Storm;
         if is_starved {
-            let before = self.limit();
             self.ends.push(End::Starved);
             saw("starved");
-            if self.limit() < before {
-                saw(if self.is_by_number() { "halved" } else { "failed" });
+            if self.has_failed() {
+                saw("failed");
             }
         }
         if is_starved || they_wait && reason == Reason::Silence {
@@ -356,35 +355,30 @@ impl Reference {
 
     // ---- the licence
 
-    /// How many an interrupt covers: half as many after every four holds more that starved than were filled.
+    /// How many an interrupt covers.
     pub fn limit(&self) -> u8 {
-        let (mut limit, mut starved) = (self.allowed.limit, 0);
-        for end in &self.ends {
-            match end {
-                End::Filled => starved = (starved - 1).max(0),
-                End::Starved if starved < 3 => starved += 1,
-                End::Starved => (limit, starved) = (limit / 2, 0),
-            }
-        }
-        limit
+        self.allowed.limit
     }
 
-    /// How many starved since the limit was last halved, more than were filled.
+    /// How many holds more starved than were filled.
     fn starved(&self) -> usize {
         let count = |starved: usize, end: &End| match end {
             End::Filled => starved.saturating_sub(1),
-            End::Starved => (starved + 1) % 4,
+            End::Starved => starved + 1,
         };
         self.ends.iter().fold(0, count)
+    }
+
+    /// A dozen starved; after that none is counted.
+    fn has_failed(&self) -> bool {
+        self.starved() >= 12
     }
 
     /// The rule in force.
     pub fn level(&self) -> Level {
         let level = self.allowed.level;
-        let is_halved = self.limit() < self.allowed.limit;
         match level {
-            Level::Trial if is_halved || self.is_unpaid => Level::Strict,
-            Level::Licensed if is_halved && self.limit() < 2 => Level::Strict,
+            Level::Trial | Level::Licensed if self.has_failed() || self.is_unpaid => Level::Strict,
             _ => level,
         }
     }
@@ -531,7 +525,8 @@ impl Reference {
     /// Somebody outside decides how much may be held.
     pub fn allow(&mut self, now: u64, allowance: Allowance) {
         self.pass_quietly(now);
-        if self.limit() == allowance.limit {
+        let is_over = self.has_failed() || self.is_unpaid;
+        if self.allowed.limit == allowance.limit && !is_over {
             // What is remembered is as if the limit had been this from the first.
             let starved = self.starved();
             self.ends = vec![End::Starved; starved];
