@@ -134,6 +134,9 @@ fn a_replay_answers_whether_it_is_worth_it() {
     assert_eq!(json(&["replay", path])["answer"], answer);
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains(answer) && page.find("id=\"worth\"") < page.find("<h2>Details</h2>"));
+    let legend = &page[page.find("<h2>The policies</h2>").unwrap()..];
+    let explained = legend.split("<li>").find(|line| line.contains("the default")).unwrap();
+    assert!(explained.contains("<b>auto</b>"), "what the default is stands at another budget: {explained}");
     let dear = json(&["replay", path, "--io-cycles", "1000000"]);
     assert!(dear["answer"].as_str().unwrap().starts_with("Nothing to gain"), "an interrupt costs hardly anything");
     let short = json(&["replay", short.to_str().unwrap()]);

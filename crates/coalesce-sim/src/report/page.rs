@@ -19,11 +19,16 @@ pub fn page(report: &Report) -> Result<String> {
         Series { label: &styles[index].0, style: styles[index].1 }
     };
     let untitled = if report.summary.is_some() { "Details" } else { "Results" };
-    let is_first = |nth: usize| policies[..nth].iter().all(|other| name(other) != name(policies[nth]));
+    // Of several policies of one name, that with its default parameters is explained, else the first.
+    let is_explained = |nth: usize| {
+        let its_name = name(policies[nth]);
+        let first = policies.iter().position(|other| name(other) == its_name);
+        policies.iter().position(|other| *other == its_name).or(first) == Some(nth)
+    };
     let legend: String = policies
         .iter()
         .enumerate()
-        .map(|(nth, policy)| legend_line(series_of(policy), policy, is_first(nth)))
+        .map(|(nth, policy)| legend_line(series_of(policy), policy, is_explained(nth)))
         .collect();
     let sections = report.sections.iter().enumerate().map(|(nth, section)| {
         let series: Vec<_> = section.entries.iter().map(|entry| series_of(&entry.policy)).collect();
@@ -129,9 +134,9 @@ fn label(policy: &str) -> String {
     }
 }
 
-/// `is_first`: no other policy of this name was explained.
-fn legend_line(series: Series, policy: &str, is_first: bool) -> String {
-    let is_it = |info: &PolicyInfo| is_first && info.name == name(policy);
+/// `is_explained`: with what its name stands for.
+fn legend_line(series: Series, policy: &str, is_explained: bool) -> String {
+    let is_it = |info: &PolicyInfo| is_explained && info.name == name(policy);
     let about = Spec::policies().into_iter().find(is_it).map_or("", |info| info.about);
     let swatch = chart::swatch(series.style);
     let text = if policy == series.label { "" } else { policy };
