@@ -95,7 +95,7 @@ cat > "$work/step" <<STEP
 [ -z "$spdk" ] || kill -CONT "$spdk"
 call() { "$program" call --control "$work/control" "\$@"; }
 rpc() { if [ -n "$spdk" ]; then "$program" call --control "$work/rpc" "\$@"; else echo '[]'; fi; }
-{ call get_stats; rpc coalesce_get_stats | jq 'map(select(.nqn) | .ctrlr = (.nqn | sub(".*:"; "")))'; } |
+{ call get_stats '{"idle": true}'; rpc coalesce_get_stats | jq 'map(select(.nqn) | .ctrlr = (.nqn | sub(".*:"; "")))'; } |
   jq -sc --arg step "\$1" '{step: \$step, disks: add}' >> "\$STATS"
 disk=\${1%%:*} policy=\${1#*:} policy=\${policy%% *}
 case \$1 in

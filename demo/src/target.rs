@@ -109,7 +109,7 @@ impl Target {
 
     /// What the queues of a disk have counted so far.
     pub fn stats(&self, disk: &str) -> Result<Vec<Value>> {
-        let answer = self.call("get_stats", &json!({ "ctrlr": disk }))?;
+        let answer = self.call("get_stats", &json!({ "ctrlr": disk, "idle": true }))?;
         let queues = answer.pointer("/0/queues").and_then(Value::as_array);
         queues.cloned().with_context(|| format!("the target's statistics of {disk}: {answer}"))
     }

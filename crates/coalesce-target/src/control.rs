@@ -4,6 +4,7 @@ use crate::clients::{Limits, Place, send_all, serve_clients};
 use crate::config::Size;
 use crate::link::DiskStats;
 use crate::socket::{Access, BoundSocket, Door};
+use crate::stats::QueueStats;
 use crate::supervisor::{Disk, reset_stats_of, stats_of};
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
@@ -123,6 +124,15 @@ struct OneOrAll {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct GetStats {
+    ctrlr: Option<String>,
+    queue: Option<usize>,
+    #[serde(default)]
+    idle: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SetPolicy {
     ctrlr: String,
     queue: Option<usize>,
@@ -171,8 +181,8 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
         }
         "get_policy" => {
             let OneOrAll { ctrlr } = parse(params)?;
-            let policies = |stats: DiskStats| stats.queues.into_iter().map(|queue| queue.policy).collect();
-            about_each(chosen(disks, ctrlr.as_deref())?, "policies", policies)
+            let policies = |stats: DiskStats| stats.queues.into_iter().map(|queue| queue.policy).collect::<Vec<_>>();
+            about_each(chosen(disks, ctrlr.as_deref())?, |stats| json!({ "policies": policies(stats) }))
         }
         "set_policy" => {
             let SetPolicy { ctrlr, queue, policy, keep_learned } = parse(params)?;
@@ -188,8 +198,11 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
             true.into()
         }
         "get_stats" => {
-            let OneOrAll { ctrlr } = parse(params)?;
-            about_each(chosen(disks, ctrlr.as_deref())?, "queues", |stats| json!(stats.queues))
+            let GetStats { ctrlr, queue, idle } = parse(params)?;
+            for disk in chosen(disks, ctrlr.as_deref())? {
+                disk.check_queue(queue)?;
+            }
+            about_each(chosen(disks, ctrlr.as_deref())?, |stats| counts(stats, queue, idle))
         }
         "reset_stats" => {
             let OneOrAll { ctrlr } = parse(params)?;
@@ -210,20 +223,25 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
     }))
 }
 
-/// For each disk, its statistics as `show` presents them, under `key`; or why it does not answer, under `error`.
-fn about_each<'a>(disks: impl Iterator<Item = &'a Disk>, key: &str, show: impl Fn(DiskStats) -> Value) -> Value {
+/// For each disk, what `show` makes of its statistics; or why there are none, under `error`.
+fn about_each<'a>(disks: impl Iterator<Item = &'a Disk>, show: impl Fn(DiskStats) -> Value) -> Value {
     let about = |(disk, stats): (&Disk, Result<DiskStats>)| {
-        let (key, value) = match stats {
-            Ok(stats) => (key, show(stats)),
-            Err(error) => ("error", format!("{error:#}").into()),
-        };
-        let mut about = json!({ "ctrlr": disk.name(), key: value });
+        let mut about = stats.map_or_else(|error| json!({ "error": format!("{error:#}") }), &show);
+        about["ctrlr"] = disk.name().into();
         if let Some(error) = disk.record_error() {
             about["record_error"] = error.into();
         }
         about
     };
     stats_of(disks).into_iter().map(about).collect()
+}
+
+/// The statistics of one queue, or of those that have done something; with `idle`, of all. `idle_queues`: those that have done nothing,
+/// and are left out.
+fn counts(stats: DiskStats, queue: Option<usize>, idle: bool) -> Value {
+    let is_asked = |stats: &QueueStats| queue.map_or(idle || !stats.is_idle(), |queue| stats.queue == queue);
+    let (queues, left_out): (Vec<_>, Vec<_>) = stats.queues.into_iter().partition(is_asked);
+    json!({ "queues": queues, "idle_queues": left_out.iter().filter(|queue| queue.is_idle()).count() })
 }
 
 fn parse<T: DeserializeOwned>(params: Value) -> Result<T> {

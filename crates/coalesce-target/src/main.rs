@@ -97,6 +97,11 @@ EXAMPLES
       coalesce-target call --control /tmp/control get_stats
       coalesce-target call --control /tmp/control set_policy \\
           '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'
+  get_stats leaves out queues that have done nothing, and says how many
+  (idle_queues). One queue, whatever it has done; and all of them:
+      coalesce-target call --control /tmp/control get_stats \\
+          '{\"ctrlr\": \"s\", \"queue\": 0}'
+      coalesce-target call --control /tmp/control get_stats '{\"idle\": true}'
       coalesce-target call --control /tmp/control reset_stats
   The disk's process is restarted with the policy that was set. Where
   policy_since_us is later than counted_since_us, the counts are of more than

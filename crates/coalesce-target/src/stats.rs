@@ -239,3 +239,10 @@ mod tests {
         assert!(hold.buckets.iter().all(|(_, count)| *count > 0), "{:?}", hold.buckets);
     }
 }
+
+    /// Whether it has done nothing since counting began, and has nothing to do. A driver that only sets the queue up, and kicks it, is
+    /// nothing.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.completions == 0 && self.interrupts == 0 && self.in_flight == 0 && self.device.broken_rings == 0
+    }

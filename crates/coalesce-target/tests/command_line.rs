@@ -838,7 +838,13 @@ fn errors_of_the_control_socket_have_the_codes_of_json_rpc_and_say_what_is_allow
             r#"{"jsonrpc": "2.0", "id": 1, "method": "get_stats", "params": {"disk": "s"}}"#,
             INVALID_PARAMS,
             json!(1),
-            &["unknown field `disk`", "`ctrlr`"],
+            &["unknown field `disk`", "`ctrlr`", "`queue`", "`idle`"],
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "get_stats", "params": {"queue": 2}}"#,
+            INVALID_PARAMS,
+            json!(1),
+            &["disk s: queue is 2", "0 to 1"],
         ),
         (
             r#"{"jsonrpc": "2.0", "id": 1, "method": "get_stats", "params": {"ctrlr": "t"}}"#,
@@ -903,7 +909,7 @@ fn one_connection_takes_any_number_of_requests_and_answers_all_but_notifications
         json!({ "jsonrpc": "2.0", "method": "no such method" }),
         set("no such policy"),
         json!({ "jsonrpc": "2.0", "id": [2], "method": "get_policy", "params": null }),
-        json!({ "jsonrpc": "2.0", "id": 3, "method": "get_stats", "params": {} }),
+        json!({ "jsonrpc": "2.0", "id": 3, "method": "get_stats", "params": { "idle": true } }),
     ];
     let lines: String = requests.iter().map(|request| format!("{request}\r\n")).collect();
     stream.write_all(lines.as_bytes()).unwrap();
@@ -951,7 +957,7 @@ fn a_policy_is_changed_and_counts_are_read_with_call_while_the_disk_is_served() 
     };
     assert_eq!(completions(&called(&target, &["get_stats", "{\"ctrlr\": \"s\"}"])), [3, 3]);
     assert_eq!(called(&target, &["reset_stats"]), true);
-    assert_eq!(completions(&called(&target, &["get_stats"])), [0, 0]);
+    assert_eq!(completions(&called(&target, &["get_stats", "{\"idle\": true}"])), [0, 0]);
     assert_eq!(called(&target, &["list"])[0]["connected"], true);
 }
 
@@ -987,6 +993,31 @@ fn serve_clients(path: &Path, answer: impl Fn(UnixStream) + Clone + Send + 'stat
 /// A socket that has as many clients waiting as its queue takes. Nobody accepts them.
 fn full_socket(path: &Path) -> Vec<std::os::fd::OwnedFd> {
     use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
+/// Most guests have fewer CPUs than a disk has queues.
+#[test]
+fn queues_that_have_done_nothing_are_counted_and_shown_only_if_asked_for() {
+    let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
+    let mut driver = Driver::start(&target.path("s"), &Setup::new(3, 64));
+    let numbers = |stats: &Value| {
+        let queues = stats[0]["queues"].as_array().unwrap().iter();
+        (queues.map(|queue| queue["queue"].as_u64().unwrap()).collect::<Vec<_>>(), stats[0]["idle_queues"].clone())
+    };
+    let shown = |params: &str| numbers(&called(&target, &["get_stats", params]));
+    assert_eq!(shown("{}"), (vec![], json!(16)));
+    assert_eq!(driver.queues[2].run(Op::Flush).status, OK);
+    assert_eq!(shown("{}"), (vec![2], json!(15)));
+    assert_eq!(shown("{\"ctrlr\": \"s\", \"idle\": true}"), ((0..16).collect(), json!(0)));
+    assert_eq!(shown("{\"queue\": 2}"), (vec![2], json!(15)));
+    assert_eq!(shown("{\"queue\": 15}"), (vec![15], json!(14)), "the one that is asked for is not left out");
+    driver.queues[1].kick.write(1).unwrap(); // as QEMU does when it starts a ring
+    wait_until("it has woken up", || target.count("s", 1, "device/kicks") > 0);
+    assert_eq!(shown("{}"), (vec![2], json!(15)));
+    let refused = run(&target.directory, &["call", "--control", "control", "get_stats", "{\"queue\": 16}"]);
+    assert_one_line(&refused, &["disk s: queue is 16; allowed: 0 to 15"], "a queue too many");
+    assert_eq!(called(&target, &["reset_stats"]), true);
+    assert_eq!(shown("{}"), (vec![], json!(16)));
+}
+
     let new = |flags| socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
     let address = UnixAddr::new(path).unwrap();
     let mut sockets = vec![new(SockFlag::SOCK_CLOEXEC)];

@@ -138,7 +138,7 @@ fn a_stuck_process_blocks_no_other_disk() {
 
     assert_eq!(target.stats("other", 0)["queue"], 0);
     target.set_policy("other", "cint");
-    let stats = target.call("get_stats", &json!({})).unwrap();
+    let stats = target.call("get_stats", &json!({ "idle": true })).unwrap();
     assert!(stats[0]["error"].as_str().unwrap().contains("disk victim: does not answer"), "{stats}");
     assert_eq!(stats[1]["queues"][0]["queue"], 0);
     let page = get(&address);

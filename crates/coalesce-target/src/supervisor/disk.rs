@@ -73,6 +73,20 @@ impl Disk {
         self.state().about.clone()
     }
 
+    /// Checks that it has this queue, if one is meant.
+    ///
+    /// # Errors
+    /// It has fewer.
+    pub fn check_queue(&self, queue: Option<usize>) -> Result<()> {
+        let queues = usize::from(self.config.queues);
+        match queue {
+            Some(queue) if queue >= queues => {
+                self.named(Err(anyhow!("queue is {queue}; allowed: 0 to {}", queues.saturating_sub(1))))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The id of its process; `None` while the process has ended and another has not started.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {

@@ -110,7 +110,7 @@ impl Counted {
 }
 
 fn counted(path: &Path) -> Result<Counted> {
-    let stats = request(path, "get_stats", &json!({}))?;
+    let stats = request(path, "get_stats", &json!({ "idle": true }))?;
     let disks = serde_json::from_value(stats).with_context(|| format!("control socket {}", path.display()))?;
     Ok(Counted { disks, at: Instant::now() })
 }

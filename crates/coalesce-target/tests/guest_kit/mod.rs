@@ -122,7 +122,7 @@ impl Target {
 
     /// What each queue counted.
     pub fn queues(&self) -> Vec<Value> {
-        let mut stats = request(&self.control(), "get_stats", &json!({})).unwrap();
+        let mut stats = request(&self.control(), "get_stats", &json!({ "idle": true })).unwrap();
         serde_json::from_value(stats[0]["queues"].take()).unwrap()
     }
 

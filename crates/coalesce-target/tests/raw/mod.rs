@@ -244,7 +244,7 @@ impl Target {
 
     /// Statistics of one queue.
     pub fn stats(&self, disk: &str, queue: usize) -> Value {
-        self.call("get_stats", &json!({ "ctrlr": disk })).unwrap()[0]["queues"][queue].take()
+        self.call("get_stats", &json!({ "ctrlr": disk, "queue": queue })).unwrap()[0]["queues"][0].take()
     }
 
     /// One number of [`stats`](Self::stats), at a path such as `device/malformed`.
