@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use coalesce_policy::Spec;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -113,6 +114,15 @@ pub enum Device {
 impl Device {
     /// The usual [`DiskConfig::poll`]: of virtio-blk that of `qemu-storage-daemon`. A doorbell that is a message passes two
     /// more threads than a kick does, so sparing it is worth a longer poll.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::VirtioBlk => "virtio-blk",
+            Self::Nvme => "nvme",
+        })
+    }
+}
+
     #[must_use]
     pub const fn poll(self) -> Poll {
         match self {
@@ -151,7 +161,7 @@ fn auto() -> Spec {
 
 fn from_text<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>
 where
-    T::Err: std::fmt::Display,
+    T::Err: fmt::Display,
 {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
@@ -206,6 +216,17 @@ impl FromStr for Size {
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         from_text(deserializer)
+impl fmt::Display for Size {
+    /// In the largest unit of which it is a multiple.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+        match units.into_iter().find(|(shift, _)| self.0 > 0 && self.0.is_multiple_of(1 << shift)) {
+            Some((shift, unit)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
     }
 }
 
@@ -507,6 +528,10 @@ mod tests {
         for (text, mode) in [("660", Some(0o660)), ("0600", Some(0o600)), ("0", Some(0)), ("888", None), ("1777", None)]
         {
             assert_eq!(text.parse().ok(), mode.map(Mode), "{text}");
+        for text in ["0", "512", "1023", "64K", "1025K", "2M", "3G", "1T", "1025T"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+        assert_eq!(Size(1024 << 30).to_string(), "1T");
         }
     }
 

@@ -1,9 +1,9 @@
 //! The log: one line on standard error for each event that matters to an operator (connections, refusals, limits,
 //! broken rings, restarts).
 //!
-//! Guests and front ends cause most of these events, so each call site is limited to [`LINES_PER_SECOND`]. The next
-//! line that is logged states how many were dropped. Under systemd each line begins with its priority, as journald
-//! expects.
+//! Guests and front ends cause most of these events, so each call site is limited to [`LINES_PER_SECOND`], unless its target
+//! is [`OF_THE_OPERATOR`]. The next line that is logged states how many were dropped. Under systemd each line begins with
+//! its priority, as journald expects.
 //!
 //! A disk's process logs to a pipe of its own, and the supervisor copies its lines ([`relay`]). So no disk writes to
 //! the standard error that all disks share.
@@ -24,6 +24,8 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// The most lines per second from one call site.
 pub const LINES_PER_SECOND: u32 = 10;
+/// The target of events that only the operator causes: their number is not limited.
+pub const OF_THE_OPERATOR: &str = "operator";
 /// The most lines per second copied from one disk's process.
 const RELAYED_PER_SECOND: u32 = 250;
 /// The longest line with its newline, in bytes: what one write puts into a pipe as a whole (`PIPE_BUF`).
@@ -47,7 +49,9 @@ struct Lines {
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let callsite = event.metadata().callsite();
-        let dropped = {
+        let dropped = if event.metadata().target() == OF_THE_OPERATOR {
+            Some(0)
+        } else {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             limits.entry(callsite.clone()).or_default().pass(Instant::now(), LINES_PER_SECOND)
         };

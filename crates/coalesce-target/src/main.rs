@@ -2,14 +2,13 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
-use coalesce_load::counted;
 use coalesce_policy::Spec;
 use coalesce_target::backend_program::{self as backend, Backend};
 use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{
     Config, Device, DiskConfig, Latency, Loopback, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
 };
-use coalesce_target::supervisor::{Disk, Supervisor};
+use coalesce_target::supervisor::Supervisor;
 use coalesce_target::top::{self, Top};
 use coalesce_target::{control, control_client, log, metrics, print, say, signals, worker};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
@@ -344,7 +343,8 @@ fn serve(options: Serve) -> Result<()> {
         metrics::listen(address, disks.clone())?;
     }
     let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;
-    for about in disks.iter().filter_map(Disk::about) {
+    for disk in disks.iter() {
+        let Some(about) = disk.about() else { continue };
         let memory = sysinfo().context("memory of this machine")?.ram_total();
         if about.file.is_none() && about.size > memory {
             warn!(
@@ -352,8 +352,7 @@ fn serve(options: Serve) -> Result<()> {
                 "the machine has {memory} bytes of memory: a guest that writes more than is free ends the disk"
             );
         }
-        let (data, queues) = (about.file.as_deref().unwrap_or("memory"), counted(about.queues as u64, "queue"));
-        info!(disk = about.ctrlr, "{data}, {} bytes, {queues}, at {}", about.size, about.socket);
+        info!(target: log::OF_THE_OPERATOR, disk = about.ctrlr, "serves {}", disk.described(&about));
     }
 
     let signal = supervisor.run(&stops)?;

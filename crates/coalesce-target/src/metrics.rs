@@ -11,6 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
+use tracing::info;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,7 +33,10 @@ const CLIENTS_MAX: Limits = Limits { all: 32, others: 32 };
 /// # Errors
 /// The address cannot be bound.
 pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> Result<()> {
-    let listener = TcpListener::bind(address).with_context(|| format!("metrics at {address}"))?;
+    let bind = || TcpListener::bind(address).and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let (address, listener) = bind().with_context(|| format!("metrics at {address}"))?;
+    let readers = if address.ip().is_loopback() { "this machine" } else { "whoever reaches it" };
+    info!("metrics at http://{address}/metrics, for {readers}");
     let serve = move |stream: &TcpStream, place: &Place<TcpStream>| {
         let _ = answer(stream, place, &disks); // the client may have left
     };

@@ -51,6 +51,8 @@ struct Shared {
 pub struct DiskInfo {
     /// Its name.
     pub ctrlr: String,
+    /// What the guest sees.
+    pub device: Device,
     /// Its socket.
     pub socket: String,
     /// Its image; `None` for a memory disk.
@@ -177,6 +179,7 @@ impl<F: FrontEnd> DiskParts<F> {
         let queues: Vec<_> = queues.collect::<Result<_>>()?;
         let about = DiskInfo {
             ctrlr: name,
+            device: config.device,
             socket: config.socket.display().to_string(),
             file: config.file.as_ref().map(|path| path.display().to_string()),
             size,

@@ -111,9 +111,42 @@ fn read(directory: &TempDir, name: &str) -> Vec<u8> {
 fn a_memory_disk_larger_than_memory_is_served_with_a_warning() {
     for (size, is_warned) in [("32T", true), ("64M", false)] {
         let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", size]);
-        wait_until("its line in the log", || target.log().contains(", at s"));
+        wait_until("its line in the log", || target.log().contains("serves virtio-blk at s"));
         assert_eq!(target.log().contains("bytes of memory: a guest that writes more"), is_warned, "{}", target.log());
     }
+}
+
+/// More of them than a guest may have lines in a second.
+#[test]
+fn each_disk_is_introduced_at_the_start_with_its_device_socket_data_queues_and_policy() {
+    let directory = TempDir::new().unwrap();
+    write(&directory, "image", vec![0; 513 * 512]);
+    let more: String = (0..20).map(|i| format!("[[disk]]\nsocket = 's{i}'\nmemory = '64M'\nqueues = 1\n")).collect();
+    let toml = "
+        [[disk]]
+        socket = 'plain'
+        memory = '1G'
+        [[disk]]
+        name = 'second'
+        device = 'nvme'
+        socket = 'n'
+        file = 'image'
+        read_only = true
+        queues = 2
+        policy = 'vic:cif_threshold=2'
+    ";
+    write(&directory, "c.toml", toml.to_owned() + &more);
+    let target = serve(directory, &["--config", "c.toml", "--metrics", "127.0.0.1:0"]);
+    let last = "s19: serves virtio-blk at s19: memory, 64M (67108864 bytes), 1 queue, policy auto\n";
+    wait_until("the last line", || target.log().contains(last));
+    for line in [
+        "plain: serves virtio-blk at plain: memory, 1G (1073741824 bytes), 16 queues, policy auto\n",
+        "second: serves nvme at n: image, 262656 bytes, 2 queues, policy vic:cif_threshold=2, read-only\n",
+        "metrics at http://127.0.0.1:",
+    ] {
+        assert!(target.log().contains(line), "{line} is missing: {}", target.log());
+    }
+    assert_eq!(target.log().matches(": serves ").count(), 22, "none is dropped: {}", target.log());
 }
 
 #[test]
@@ -762,12 +795,12 @@ fn several_disks_of_one_configuration_are_each_their_own() {
         list,
         json!([
             {
-                "ctrlr": "a", "socket": "a.sock", "file": null, "size": 2 << 20, "block_size": 512, "queues": 3,
-                "read_only": false, "connected": false, "pid": null, "restarts": 0,
+                "ctrlr": "a", "device": "virtio-blk", "socket": "a.sock", "file": null, "size": 2 << 20, "block_size": 512,
+                "queues": 3, "read_only": false, "connected": false, "pid": null, "restarts": 0,
             },
             {
-                "ctrlr": "second \"one\"", "socket": "b.sock", "file": "image", "size": 1 << 16, "block_size": 4096,
-                "queues": 16, "read_only": true, "connected": false, "pid": null, "restarts": 0,
+                "ctrlr": "second \"one\"", "device": "virtio-blk", "socket": "b.sock", "file": "image", "size": 1 << 16,
+                "block_size": 4096, "queues": 16, "read_only": true, "connected": false, "pid": null, "restarts": 0,
             },
         ])
     );

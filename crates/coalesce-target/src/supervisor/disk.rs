@@ -1,7 +1,7 @@
 //! A disk as control and metrics see it: what is known about it, and its process, which answers questions.
 
 use super::LOOK;
-use crate::config::DiskConfig;
+use crate::config::{DiskConfig, Size};
 use crate::link::{DiskStats, Link, PATIENCE, Pending, PolicyChange, Request, SliceChange, Unanswered};
 use crate::record::{self, Record};
 use crate::sandbox;
@@ -85,6 +85,20 @@ impl Disk {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What it serves, for people: the device, its socket, its data, its queues, and the policy with which it began.
+    #[must_use]
+    pub fn described(&self, about: &DiskInfo) -> String {
+        let DiskInfo { device, socket, size, read_only, .. } = about;
+        let data = about.file.as_deref().unwrap_or("memory");
+        let size = match Size(*size).to_string() {
+            short if short.ends_with(char::is_alphabetic) => format!("{short} ({size} bytes)"),
+            bytes => format!("{bytes} bytes"),
+        };
+        let (queues, policy) = (counted(about.queues as u64, "queue"), &self.config.policy);
+        let rights = if *read_only { ", read-only" } else { "" };
+        format!("{device} at {socket}: {data}, {size}, {queues}, policy {policy}{rights}")
     }
 
     /// The id of its process; `None` while the process has ended and another has not started.
