@@ -19,7 +19,10 @@ pub struct Config {
     /// Path of the control socket (JSON-RPC).
     pub control: Option<PathBuf>,
     /// Address at which Prometheus reads metrics.
-    pub metrics: Option<Loopback>,
+    pub metrics: Option<Address>,
+    /// Whether that address may be one that other machines reach.
+    #[serde(default)]
+    pub metrics_remote: bool,
     /// File to which requests, completions and interrupts are recorded.
     pub record: Option<PathBuf>,
     /// User that each disk's process switches to once its image is open.
@@ -111,9 +114,6 @@ pub enum Device {
     Nvme,
 }
 
-impl Device {
-    /// The usual [`DiskConfig::poll`]: of virtio-blk that of `qemu-storage-daemon`. A doorbell that is a message passes two
-    /// more threads than a kick does, so sparing it is worth a longer poll.
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -123,6 +123,9 @@ impl fmt::Display for Device {
     }
 }
 
+impl Device {
+    /// The usual [`DiskConfig::poll`]: of virtio-blk that of `qemu-storage-daemon`. A doorbell that is a message passes two
+    /// more threads than a kick does, so sparing it is worth a longer poll.
     #[must_use]
     pub const fn poll(self) -> Poll {
         match self {
@@ -213,9 +216,6 @@ impl FromStr for Size {
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer)
 impl fmt::Display for Size {
     /// In the largest unit of which it is a multiple.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,6 +227,9 @@ impl fmt::Display for Size {
     }
 }
 
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
     }
 }
 
@@ -363,24 +366,19 @@ impl<'de> Deserialize<'de> for StopTimeout {
     }
 }
 
-/// A loopback address: metrics are for local users only.
+/// An address for TCP, with its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loopback(pub SocketAddr);
+pub struct Address(pub SocketAddr);
 
-impl FromStr for Loopback {
+impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let address: SocketAddr =
-            text.parse().map_err(|_| format!("{text} is not ADDR:PORT, such as 127.0.0.1:9100"))?;
-        if address.ip().is_loopback() {
-            return Ok(Self(address));
-        }
-        Err(format!("{text} is not a loopback address; allowed: 127.0.0.0/8 and [::1]"))
+        text.parse().map(Self).map_err(|_| format!("{text} is not ADDR:PORT, such as 127.0.0.1:9100"))
     }
 }
 
-impl<'de> Deserialize<'de> for Loopback {
+impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         from_text(deserializer)
     }
@@ -418,10 +416,22 @@ impl Config {
     /// The first rule that is broken.
     pub fn check(&self) -> Result<()> {
         self.check_disks().map_err(|(_, problem)| problem)?;
+        self.check_metrics()?;
         match &self.control {
             Some(control) if self.disks.iter().any(|disk| disk.socket == *control) => {
                 bail!("socket {} serves both a disk and control: give each a socket of its own", control.display())
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Metrics are for this machine, if nobody says otherwise.
+    fn check_metrics(&self) -> Result<()> {
+        match self.metrics {
+            Some(Address(address)) if !address.ip().is_loopback() && !self.metrics_remote => bail!(
+                "metrics {address} is not a loopback address; allowed: 127.0.0.0/8 and [::1], and with --metrics-remote (metrics_remote = true) every other, whose metrics are for whoever reaches it: there is neither TLS nor a password"
+            ),
+            None if self.metrics_remote => bail!("metrics_remote is about the address of metrics: give one"),
             _ => Ok(()),
         }
     }
@@ -518,6 +528,10 @@ mod tests {
         {
             assert_eq!(text.parse(), Ok(Size(size)), "{text}");
         }
+        for text in ["0", "512", "1023", "64K", "1025K", "2M", "3G", "1T", "1025T"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+        assert_eq!(Size(1024 << 30).to_string(), "1T");
         for text in ["", "K", "-1", "1.5G", "1X", "1KB", "16777216T"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
@@ -528,10 +542,6 @@ mod tests {
         for (text, mode) in [("660", Some(0o660)), ("0600", Some(0o600)), ("0", Some(0)), ("888", None), ("1777", None)]
         {
             assert_eq!(text.parse().ok(), mode.map(Mode), "{text}");
-        for text in ["0", "512", "1023", "64K", "1025K", "2M", "3G", "1T", "1025T"] {
-            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
-        }
-        assert_eq!(Size(1024 << 30).to_string(), "1T");
         }
     }
 
@@ -554,10 +564,30 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_addresses_are_accepted() {
-        for (text, ok) in [("127.0.0.1:9100", true), ("[::1]:1", true), ("0.0.0.0:9100", false), ("9100", false)] {
-            assert_eq!(text.parse::<Loopback>().is_ok(), ok, "{text}");
+    fn metrics_are_for_this_machine_unless_others_are_asked_for() {
+        let check = |lines: &str| {
+            let text = format!("{lines}\n[[disk]]\nsocket = 's'\nmemory = '1M'\n");
+            toml::from_str::<Config>(&text).unwrap().check().map_err(|error| error.to_string())
+        };
+        for (address, is_local) in [
+            ("127.0.0.1:9100", true),
+            ("127.1.2.3:0", true),
+            ("[::1]:1", true),
+            ("0.0.0.0:9100", false),
+            ("[::]:1", false),
+        ] {
+            let outcome = check(&format!("metrics = '{address}'"));
+            assert_eq!(outcome.is_ok(), is_local, "{address}");
+            let says = |why: String| {
+                ["metrics ", address, "127.0.0.0/8", "--metrics-remote"].iter().all(|part| why.contains(part))
+            };
+            assert!(outcome.err().is_none_or(says), "{address}");
+            check(&format!("metrics = '{address}'\nmetrics_remote = true")).unwrap();
         }
+        assert!(check("metrics_remote = true").unwrap_err().contains("metrics_remote is about the address"));
+        assert!(
+            toml::from_str::<Config>("metrics = '9100'").unwrap_err().to_string().contains("9100 is not ADDR:PORT")
+        );
     }
 
     #[test]

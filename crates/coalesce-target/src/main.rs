@@ -6,7 +6,7 @@ use coalesce_policy::Spec;
 use coalesce_target::backend_program::{self as backend, Backend};
 use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{
-    Config, Device, DiskConfig, Latency, Loopback, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
+    Address, Config, Device, DiskConfig, Latency, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
 };
 use coalesce_target::supervisor::Supervisor;
 use coalesce_target::top::{self, Top};
@@ -96,12 +96,12 @@ EXAMPLES
       coalesce-target call --control /tmp/control get_stats
       coalesce-target call --control /tmp/control set_policy \\
           '{\"ctrlr\": \"s\", \"policy\": \"vic:cif_threshold=2\"}'
+      coalesce-target call --control /tmp/control reset_stats
   get_stats leaves out queues that have done nothing, and says how many
   (idle_queues). One queue, whatever it has done; and all of them:
       coalesce-target call --control /tmp/control get_stats \\
           '{\"ctrlr\": \"s\", \"queue\": 0}'
       coalesce-target call --control /tmp/control get_stats '{\"idle\": true}'
-      coalesce-target call --control /tmp/control reset_stats
   The disk's process is restarted with the policy that was set. Where
   policy_since_us is later than counted_since_us, the counts are of more than
   one policy. If the process is stuck, the error says whether the policy may
@@ -204,9 +204,13 @@ struct Serve {
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
-    /// Serve Prometheus metrics at this loopback address
+    /// Serve Prometheus metrics at this loopback address, such as 127.0.0.1:9600
     #[arg(long, value_name = "ADDR:PORT")]
-    metrics: Option<Loopback>,
+    metrics: Option<Address>,
+
+    /// Let that address be one that other machines reach. There is neither TLS nor a password: use a proxy where the network is not trusted
+    #[arg(long)]
+    metrics_remote: bool,
 
     /// Record every request, completion and interrupt as JSON lines, for `coalesce-sim replay`; overwrites an older record, and nothing else
     #[arg(long, value_name = "FILE")]
@@ -306,6 +310,7 @@ impl Serve {
                 Config {
                     control: None,
                     metrics: None,
+                    metrics_remote: false,
                     record: None,
                     user: None,
                     sandbox: Sandbox::On,
@@ -317,6 +322,7 @@ impl Serve {
         };
         config.control = self.control.or(config.control);
         config.metrics = self.metrics.or(config.metrics);
+        config.metrics_remote |= self.metrics_remote;
         config.record = self.record.or(config.record);
         config.user = self.user.or(config.user);
         config.stop_timeout = self.stop_timeout.unwrap_or(config.stop_timeout);
@@ -339,7 +345,7 @@ fn serve(options: Serve) -> Result<()> {
     signals::ignore_foreign().context("signals")?;
     let mut supervisor = Supervisor::start(&config, level.to_string())?;
     let disks = supervisor.disks().clone();
-    if let Some(Loopback(address)) = config.metrics {
+    if let Some(Address(address)) = config.metrics {
         metrics::listen(address, disks.clone())?;
     }
     let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;

@@ -1,4 +1,5 @@
-//! Statistics for Prometheus, over HTTP on a loopback address.
+//! Statistics for Prometheus, over HTTP: `GET /metrics`. There is neither TLS nor a password, so other addresses than those of the
+//! loopback interface must be asked for ([`Config::check`](crate::config::Config::check)).
 
 use crate::clients::{Limits, Place, send_all, serve_clients};
 use crate::link::DiskStats;

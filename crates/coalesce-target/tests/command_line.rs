@@ -165,6 +165,8 @@ fn every_subcommand_explains_itself() {
                 "--policy <TEXT>",
                 "--control <PATH>",
                 "--metrics <ADDR:PORT>",
+                "--metrics-remote",
+                "neither TLS nor a password",
                 "--record <FILE>",
                 "--read-only",
                 "--raw",
@@ -431,9 +433,6 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
         (&more, &["--latency", "2ms..1ms"], &["--latency <TIME>", "2ms..1ms is out of range"]),
         (&["serve", "--socket", "s", "--file", "f"], &["--latency", "1ms"], &["--latency <TIME>", "--file"]),
         (&["serve", "--config", "c"], &["--latency", "1ms"], &["--config", "--latency"]),
-        (&more, &["--metrics", "0.0.0.0:9100"], &["--metrics", "not a loopback address", "127.0.0.0/8", "[::1]"]),
-        (&more, &["--metrics", "[::]:9100"], &["--metrics", "not a loopback address", "127.0.0.0/8", "[::1]"]),
-        (&more, &["--metrics", "192.0.2.1:9100"], &["--metrics", "not a loopback address"]),
         (&more, &["--metrics", "9100"], &["--metrics", "9100 is not ADDR:PORT", "127.0.0.1:9100"]),
         (&more, &["--metrics", "localhost:9100"], &["--metrics", "is not ADDR:PORT"]),
         (&more, &["--queue", "2"], &["'--queue'", "--queues"]),
@@ -518,7 +517,7 @@ fn a_wrong_configuration_is_named_with_its_line_and_what_is_allowed() {
             &[
                 "line 1",
                 "unknown field `disks`",
-                "`control`, `metrics`, `record`, `user`, `sandbox`, `stop_timeout`, `disk`",
+                "`control`, `metrics`, `metrics_remote`, `record`, `user`, `sandbox`, `stop_timeout`, `disk`",
             ],
         ),
         ("", "[disk]\nsocket = 's'", &["line 1", "expected a sequence"]),
@@ -541,7 +540,7 @@ fn a_wrong_configuration_is_named_with_its_line_and_what_is_allowed() {
         (disk, "[[disk]]\nsocket = 'x/s'\nmemory = '1M'", &["line 4", "disk s: another disk has the same name"]),
         (disk, "[[disk]]\nname = 'y'\nsocket = 's'\nmemory = '1M'", &["line 4", "disk y", "socket s", "disk s"]),
         (another, "metrics = '0.0.0.0:1'", &["line 4", "unknown field `metrics`"]),
-        ("metrics = '0.0.0.0:1'\n", disk, &["line 1", "not a loopback address", "127.0.0.0/8"]),
+        ("metrics = 'localhost:1'\n", disk, &["line 1", "localhost:1 is not ADDR:PORT"]),
         ("control = 7\n", disk, &["line 1", "integer `7`"]),
     ] {
         write(&directory, "c.toml", format!("{first}{rest}"));
@@ -1474,6 +1473,32 @@ fn check_queue(page: &Page, disk: &str, stats: &Value) {
     let buckets = &page.buckets[&("coalesce_hold_seconds".into(), labels)];
     assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "bounds ascend, counts add up: {buckets:?}");
     assert_eq!(buckets.last(), Some(&(f64::INFINITY, number("/hold_ns/count"))), "the last bucket has all");
+}
+
+#[test]
+fn metrics_for_other_machines_must_be_asked_for() {
+    let disk = ["serve", "--socket", "s", "--memory", "1M"];
+    for address in ["0.0.0.0:9100", "[::]:9100", "192.0.2.1:9100"] {
+        let directory = TempDir::new().unwrap();
+        let refused = run(&directory, &[&disk[..], &["--metrics", address]].concat());
+        let refusal = format!("metrics {address} is not a loopback address");
+        let parts = [refusal.as_str(), "127.0.0.0/8 and [::1]", "--metrics-remote"];
+        assert_one_line(&refused, &parts, address);
+        assert!(names(&directory).is_empty(), "{address}: something is left behind");
+    }
+    let directory = TempDir::new().unwrap();
+    let refused = run(&directory, &[&disk[..], &["--metrics-remote"]].concat());
+    assert_one_line(&refused, &["metrics_remote is about the address of metrics: give one"], "no address");
+
+    // The address is in a file, and the flag on the command line.
+    let port = free_address("0.0.0.0").unwrap().rsplit_once(':').unwrap().1.to_owned();
+    write(&directory, "c.toml", format!("metrics = '0.0.0.0:{port}'\n[[disk]]\nsocket = 's'\nmemory = '1M'\n"));
+    let refused = run(&directory, &["serve", "--config", "c.toml"]);
+    assert_one_line(&refused, &["is not a loopback address", "metrics_remote = true"], "a configuration");
+    let target = serve(directory, &["--config", "c.toml", "--metrics-remote"]);
+    let said = format!("metrics at http://0.0.0.0:{port}/metrics, for whoever reaches it");
+    wait_until("it is said", || target.log().contains(&said));
+    Page::new(&get(&format!("127.0.0.1:{port}"), "/metrics").1);
 }
 
 #[test]
