@@ -29,7 +29,7 @@ docs/install.md | kill | the same
 docs/install.md | podman | minutes, and needs root; scripts/check-container.sh, as typed
 docs/install.md | systemctl | needs systemd as the first process; scripts/check-install-target.sh checks the units and serves on their socket
 docs/install.md | coalesce-target --fd | needs an open descriptor; crates/coalesce-target/tests/backend_program.rs
-docs/install.md | coalesce-target call --control /run/coalesce-target/db.control set_running | crates/coalesce-target/tests/command_line.rs, and the help of call
+docs/operating.md | coalesce-target call --control /run/coalesce-target/db.control set_running | crates/coalesce-target/tests/command_line.rs, and the help of call
 docs/install.md | virsh | needs libvirt; tried by hand, as that section says
 docs/json.md | cargo build --release --package coalesce-sim | scripts/check-python.sh, which runs both examples
 docs/json.md | export PATH=$PWD/target/release | the same
@@ -169,7 +169,8 @@ coalesce-target serve --socket "$work/run/coalesce-target/db.sock" --control "$w
 groups+=("$!")
 sleep 1
 check docs/install.md "A disk as a service"
-check docs/install.md "See what it does"
+check docs/operating.md "See what it does"
+check docs/operating.md "What it has counted"
 
 while IFS=$'\037' read -r file title command; do
   grep --quiet --fixed-strings --line-regexp "$file|$title" "$work/checked" || is_exception "$file" "$command" ||

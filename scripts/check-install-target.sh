@@ -23,6 +23,7 @@ diff "$work/files" - <<END || die "other files are installed than should be"
 ./share/bash-completion/completions/coalesce-target
 ./share/coalesce-target/grafana-dashboard.json
 ./share/coalesce-target/prometheus-rules.yml
+./share/coalesce-target/prometheus.yml
 ./share/fish/vendor_completions.d/coalesce-sim.fish
 ./share/fish/vendor_completions.d/coalesce-target.fish
 ./share/man/man1/coalesce-sim.1
@@ -54,6 +55,7 @@ bash -euc "source $work/prefix/share/bash-completion/completions/coalesce-target
 
 if command -v promtool > /dev/null; then
   promtool test rules packaging/prometheus-rules.test.yml > "$work/alerts" 2>&1 || { cat "$work/alerts" >&2; die "the alerts"; }
+  promtool check config "$work/prefix/share/coalesce-target/prometheus.yml" > "$work/alerts" 2>&1 || { cat "$work/alerts" >&2; die "the example"; }
 else
   echo "SKIPPED: the alerts: no promtool"
 fi

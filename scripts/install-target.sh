@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build coalesce-target and coalesce-sim, and install or remove them: the programs, their manual pages and completions, a
-# systemd template for a disk with its socket, the file by which management software finds a vhost-user backend, and a dashboard
-# and alerts over the metrics.
+# systemd template for a disk with its socket, the file by which management software finds a vhost-user backend, and a dashboard,
+# alerts and an example for Prometheus over the metrics.
 #
 #   install-target.sh build|install|uninstall
 #
@@ -41,7 +41,7 @@ install() {
     "$built/$program" completions fish > "$share/fish/vendor_completions.d/$program.fish"
   done
   sed "s|@prefix@|$prefix|" packaging/50-coalesce-target.json.in > "$share/qemu/vhost-user/50-coalesce-target.json"
-  command install -m 644 packaging/grafana-dashboard.json packaging/prometheus-rules.yml "$share/coalesce-target"
+  command install -m 644 packaging/{grafana-dashboard.json,prometheus.yml,prometheus-rules.yml} "$share/coalesce-target"
   sed "s|@prefix@|$prefix|" packaging/coalesce-target@.service.in > "$unitdir/coalesce-target@.service"
   command install -m 644 packaging/coalesce-target@.socket "$unitdir"
 }
@@ -53,7 +53,7 @@ uninstall() {
       "$share/bash-completion/completions/$program" "$share/zsh/site-functions/_$program" \
       "$share/fish/vendor_completions.d/$program.fish"
   done
-  rm -f "$share/qemu/vhost-user/50-coalesce-target.json" "$share"/coalesce-target/{grafana-dashboard.json,prometheus-rules.yml} \
+  rm -f "$share/qemu/vhost-user/50-coalesce-target.json" "$share"/coalesce-target/{grafana-dashboard.json,prometheus.yml,prometheus-rules.yml} \
     "$unitdir"/coalesce-target@.{service,socket}
 }
 

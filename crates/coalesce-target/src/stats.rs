@@ -1,9 +1,12 @@
 //! The statistics of a queue, as the control socket and the metrics report them.
 
+pub mod latency;
+
 use crate::source::HostSettings;
 use coalesce_delivery::DeliveryStats;
 use coalesce_policy::{HintCounts, Share, Spent, Stats as PolicyStats};
 use hdrhistogram::Histogram;
+use latency::Kind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -17,10 +20,12 @@ pub struct DeviceStats {
     pub writes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Discards and write-zeroes.
+    /// Discards, zeroes, and what the front end has answered by itself.
     pub others: u64,
-    /// Bytes read and written.
-    pub bytes: u64,
+    /// Bytes that reads brought.
+    pub bytes_read: u64,
+    /// Bytes that writes stored.
+    pub bytes_written: u64,
     /// Requests that failed, because of the medium or because the disk does not support them.
     pub failed: u64,
     /// Descriptor chains that were not valid requests.
@@ -35,6 +40,19 @@ pub struct DeviceStats {
     pub realtime: u64,
     /// Calls of io_uring_enter. With one more for each interrupt, these are the system calls of a busy queue.
     pub enters: u64,
+}
+
+impl DeviceStats {
+    /// Requests of a kind.
+    #[must_use]
+    pub const fn requests(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Read => self.reads,
+            Kind::Write => self.writes,
+            Kind::Flush => self.flushes,
+            Kind::Other => self.others,
+        }
+    }
 }
 
 /// Counters that show whether polling before sleeping pays.
@@ -174,11 +192,17 @@ pub struct QueueStats {
     pub host: Option<HostStats>,
     /// The times that completions were held.
     pub hold_ns: HoldTimes,
+    /// The time from taking a request from its ring to its completion, before the policy may hold it: that of kinds of which there was
+    /// one.
+    pub latency_ns: BTreeMap<Kind, latency::Histogram>,
     /// The device side.
     pub device: DeviceStats,
     /// Polling.
     pub poll: PollStats,
 }
+
+/// How long the requests of each kind took, in the order of [`Kind::ALL`].
+pub type Latencies = [latency::Histogram; Kind::ALL.len()];
 
 impl QueueStats {
     /// Combines the counters of a queue's parts.
@@ -190,8 +214,9 @@ impl QueueStats {
         (held, in_flight): (u64, usize),
         (decisions, hints, budget): (&PolicyStats, &HintCounts, Option<BudgetStats>),
         delivery: &DeliveryStats,
-        (device, poll): (DeviceStats, PollStats),
+        (device, latencies, poll): (DeviceStats, &Latencies, PollStats),
     ) -> Self {
+        let latency_ns = Kind::ALL.into_iter().zip(latencies.clone()).filter(|(_, histogram)| histogram.count() > 0);
         Self {
             queue,
             policy,
@@ -209,9 +234,17 @@ impl QueueStats {
             budget,
             host: host.map(Into::into),
             hold_ns: HoldTimes::new(delivery.hold_ns()),
+            latency_ns: latency_ns.collect(),
             device,
             poll,
         }
+    }
+
+    /// Whether it has done nothing since counting began, and has nothing to do. A driver that only sets the queue up, and kicks it, is
+    /// nothing.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.completions == 0 && self.interrupts == 0 && self.in_flight == 0 && self.device.broken_rings == 0
     }
 }
 
@@ -239,10 +272,3 @@ mod tests {
         assert!(hold.buckets.iter().all(|(_, count)| *count > 0), "{:?}", hold.buckets);
     }
 }
-
-    /// Whether it has done nothing since counting began, and has nothing to do. A driver that only sets the queue up, and kicks it, is
-    /// nothing.
-    #[must_use]
-    pub const fn is_idle(&self) -> bool {
-        self.completions == 0 && self.interrupts == 0 && self.in_flight == 0 && self.device.broken_rings == 0
-    }

@@ -993,6 +993,31 @@ fn a_policy_is_changed_and_counts_are_read_with_call_while_the_disk_is_served() 
     assert_eq!(called(&target, &["list"])[0]["connected"], true);
 }
 
+/// Most guests have fewer CPUs than a disk has queues.
+#[test]
+fn queues_that_have_done_nothing_are_counted_and_shown_only_if_asked_for() {
+    let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
+    let mut driver = Driver::start(&target.path("s"), &Setup::new(3, 64));
+    let numbers = |stats: &Value| {
+        let queues = stats[0]["queues"].as_array().unwrap().iter();
+        (queues.map(|queue| queue["queue"].as_u64().unwrap()).collect::<Vec<_>>(), stats[0]["idle_queues"].clone())
+    };
+    let shown = |params: &str| numbers(&called(&target, &["get_stats", params]));
+    assert_eq!(shown("{}"), (vec![], json!(16)));
+    assert_eq!(driver.queues[2].run(Op::Flush).status, OK);
+    assert_eq!(shown("{}"), (vec![2], json!(15)));
+    assert_eq!(shown("{\"ctrlr\": \"s\", \"idle\": true}"), ((0..16).collect(), json!(0)));
+    assert_eq!(shown("{\"queue\": 2}"), (vec![2], json!(15)));
+    assert_eq!(shown("{\"queue\": 15}"), (vec![15], json!(14)), "the one that is asked for is not left out");
+    driver.queues[1].kick.write(1).unwrap(); // as QEMU does when it starts a ring
+    wait_until("it has woken up", || target.count("s", 1, "device/kicks") > 0);
+    assert_eq!(shown("{}"), (vec![2], json!(15)));
+    let refused = run(&target.directory, &["call", "--control", "control", "get_stats", "{\"queue\": 16}"]);
+    assert_one_line(&refused, &["disk s: queue is 16; allowed: 0 to 15"], "a queue too many");
+    assert_eq!(called(&target, &["reset_stats"]), true);
+    assert_eq!(shown("{}"), (vec![], json!(16)));
+}
+
 #[test]
 fn a_call_that_fails_is_one_clear_line() {
     let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
@@ -1025,31 +1050,6 @@ fn serve_clients(path: &Path, answer: impl Fn(UnixStream) + Clone + Send + 'stat
 /// A socket that has as many clients waiting as its queue takes. Nobody accepts them.
 fn full_socket(path: &Path) -> Vec<std::os::fd::OwnedFd> {
     use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
-/// Most guests have fewer CPUs than a disk has queues.
-#[test]
-fn queues_that_have_done_nothing_are_counted_and_shown_only_if_asked_for() {
-    let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
-    let mut driver = Driver::start(&target.path("s"), &Setup::new(3, 64));
-    let numbers = |stats: &Value| {
-        let queues = stats[0]["queues"].as_array().unwrap().iter();
-        (queues.map(|queue| queue["queue"].as_u64().unwrap()).collect::<Vec<_>>(), stats[0]["idle_queues"].clone())
-    };
-    let shown = |params: &str| numbers(&called(&target, &["get_stats", params]));
-    assert_eq!(shown("{}"), (vec![], json!(16)));
-    assert_eq!(driver.queues[2].run(Op::Flush).status, OK);
-    assert_eq!(shown("{}"), (vec![2], json!(15)));
-    assert_eq!(shown("{\"ctrlr\": \"s\", \"idle\": true}"), ((0..16).collect(), json!(0)));
-    assert_eq!(shown("{\"queue\": 2}"), (vec![2], json!(15)));
-    assert_eq!(shown("{\"queue\": 15}"), (vec![15], json!(14)), "the one that is asked for is not left out");
-    driver.queues[1].kick.write(1).unwrap(); // as QEMU does when it starts a ring
-    wait_until("it has woken up", || target.count("s", 1, "device/kicks") > 0);
-    assert_eq!(shown("{}"), (vec![2], json!(15)));
-    let refused = run(&target.directory, &["call", "--control", "control", "get_stats", "{\"queue\": 16}"]);
-    assert_one_line(&refused, &["disk s: queue is 16; allowed: 0 to 15"], "a queue too many");
-    assert_eq!(called(&target, &["reset_stats"]), true);
-    assert_eq!(shown("{}"), (vec![], json!(16)));
-}
-
     let new = |flags| socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
     let address = UnixAddr::new(path).unwrap();
     let mut sockets = vec![new(SockFlag::SOCK_CLOEXEC)];
@@ -1218,6 +1218,13 @@ impl Page {
     fn count(&self, name: &str, labels: &Labels) -> u64 {
         self.value(name, labels) as u64
     }
+
+    fn check_buckets(&self, family: &str, labels: &Labels, count: f64) -> &[(f64, f64)] {
+        let buckets = &self.buckets[&(family.into(), labels.clone())];
+        assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "bounds ascend, counts add up: {buckets:?}");
+        assert_eq!(buckets.last(), Some(&(f64::INFINITY, count)), "the last bucket has all");
+        buckets
+    }
 }
 
 /// Labels up to the bracket that ends them, and what follows.
@@ -1276,7 +1283,7 @@ fn metrics_are_well_formed_and_agree_with_get_stats() {
         .collect();
     write(&directory, "c.toml", disks);
     let address = free_address("127.0.0.1").unwrap();
-    let target = serve(directory, &["--config", "c.toml", "--metrics", &address]);
+    let target = serve(directory, &["--config", "c.toml", "--record", "r", "--metrics", &address]);
     for policy in ["nvme:thr=8,time=100us", "auto"] {
         for (socket, name) in ["0", "1"].into_iter().zip(names) {
             target.set_policy(name, policy);
@@ -1295,6 +1302,7 @@ fn metrics_are_well_formed_and_agree_with_get_stats() {
         check_metrics(&page, &stats);
         if policy == "auto" {
             check_queries(&page); // with a budget, every metric is there
+            check_documented(&page);
         }
     }
     assert!(get(&address, "/").0.starts_with("HTTP/1.1 404"));
@@ -1324,6 +1332,9 @@ fn check_queries(page: &Page) {
         let of_buckets = name.ends_with("_bucket").then_some("le");
         exist.entry(name).or_default().extend(labels.keys().map(String::as_str).chain(of_buckets));
     }
+    // What Prometheus adds: of which address it is, and of each address whether it answers.
+    exist.values_mut().for_each(|labels| labels.extend(["instance"]));
+    exist.insert("up".into(), ["instance", "job"].into());
     for query in queries {
         // What Grafana puts in for its variables, and its own function for a variable's values.
         let text = query.replace("$__rate_interval", "1m").replace("$ctrlr", "one|two");
@@ -1334,6 +1345,27 @@ fn check_queries(page: &Page) {
         let labels = asked.ask(&parsed);
         assert!(asked.metrics > 0 && label.is_none_or(|label| labels.contains(label)), "{query}");
     }
+}
+
+/// The documentation's table has every metric with its labels, and no other.
+fn check_documented(page: &Page) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
+    let Ok(text) = std::fs::read_to_string(path) else { return }; // as above
+    let row = |line: &str| {
+        let mut cells = line.strip_prefix("| `coalesce_")?.split('|');
+        let name = format!("coalesce_{}", cells.next()?.trim_end().strip_suffix('`')?);
+        let labels = cells.next()?.trim().split(", ").map(|label| label.trim_matches('`').to_owned());
+        Some((name, labels.filter(|label| !label.is_empty()).collect::<BTreeSet<_>>()))
+    };
+    let documented: BTreeMap<_, _> = text.lines().filter_map(row).collect();
+    let samples = page.samples.keys().filter(|(name, _)| !name.ends_with("_sum") && !name.ends_with("_count"));
+    let buckets = page.buckets.keys();
+    let mut served = BTreeMap::<String, BTreeSet<String>>::new();
+    for (name, labels) in samples.chain(buckets) {
+        let labels = labels.keys().filter(|label| *label != "ctrlr").cloned();
+        served.entry(name.clone()).or_default().extend(labels);
+    }
+    assert_eq!(documented, served);
 }
 
 /// Walks through a PromQL query.
@@ -1410,7 +1442,7 @@ fn check_metrics(page: &Page, stats: &Value) {
     let families: BTreeSet<_> = page.kinds.keys().cloned().collect();
     assert_eq!(page.helped, families, "help and type of each");
     for (family, unit) in &page.units {
-        let is_base_unit = ["seconds", "ratios"].contains(&unit.as_str());
+        let is_base_unit = ["seconds", "ratios", "bytes"].contains(&unit.as_str());
         assert!(is_base_unit && family.ends_with(&format!("_{unit}")), "{family} is in {unit}");
     }
     for family in &families {
@@ -1422,6 +1454,7 @@ fn check_metrics(page: &Page, stats: &Value) {
         for queue in disk["queues"].as_array().unwrap() {
             check_queue(page, disk["ctrlr"].as_str().unwrap(), queue);
         }
+        check_durations(page, disk);
     }
 }
 
@@ -1438,6 +1471,7 @@ fn check_queue(page: &Page, disk: &str, stats: &Value) {
         ("broken_rings_total", "/device/broken_rings"),
         ("kicks_total", "/device/kicks"),
         ("held", "/held"),
+        ("in_flight", "/in_flight"),
         ("hold_seconds_count", "/hold_ns/count"),
     ] {
         assert_eq!(page.count(&format!("coalesce_{name}"), &labels), number(path) as u64, "{name} {labels:?}");
@@ -1470,9 +1504,46 @@ fn check_queue(page: &Page, disk: &str, stats: &Value) {
     }
     let (sum, mean) = (page.value("coalesce_hold_seconds_sum", &labels), number("/hold_ns/mean"));
     assert!((sum - mean * number("/hold_ns/count") / 1e9).abs() < 1e-9, "{sum} s, {mean} ns each");
-    let buckets = &page.buckets[&("coalesce_hold_seconds".into(), labels)];
-    assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "bounds ascend, counts add up: {buckets:?}");
-    assert_eq!(buckets.last(), Some(&(f64::INFINITY, number("/hold_ns/count"))), "the last bucket has all");
+    page.check_buckets("coalesce_hold_seconds", &labels, number("/hold_ns/count"));
+    for operation in OPERATIONS {
+        let mut labels = labels.clone();
+        labels.insert("operation".into(), operation.into());
+        let counted = number(&format!("/device/{operation}{}", if operation == "flush" { "es" } else { "s" })) as u64;
+        assert_eq!(page.count("coalesce_requests_total", &labels), counted, "{labels:?}");
+        let times = &stats["latency_ns"][operation];
+        assert_eq!(times["count"].as_u64().unwrap_or(0), counted, "{operation}: {stats}");
+        let bytes = match operation {
+            "read" => "/device/bytes_read",
+            "write" => "/device/bytes_written",
+            _ => continue,
+        };
+        let bytes = number(bytes) as u64;
+        assert_eq!(page.count("coalesce_transferred_bytes_total", &labels), bytes, "{labels:?}");
+        assert_eq!(bytes, 4096 * counted, "{stats}");
+    }
+}
+
+const OPERATIONS: [&str; 4] = ["read", "write", "flush", "other"];
+
+/// How long the requests of a disk took: those of all its queues.
+fn check_durations(page: &Page, disk: &Value) {
+    for operation in OPERATIONS {
+        let labels = [("ctrlr", disk["ctrlr"].as_str().unwrap()), ("operation", operation)];
+        let labels: Labels = labels.map(|(name, value)| (name.into(), value.into())).into();
+        let times = || disk["queues"].as_array().unwrap().iter().map(|queue| &queue["latency_ns"][operation]);
+        let [count, ns] = ["count", "sum"].map(|key| times().filter_map(|times| times[key].as_u64()).sum::<u64>());
+        assert_eq!(page.count("coalesce_request_duration_seconds_count", &labels), count, "{labels:?}");
+        let seconds = page.value("coalesce_request_duration_seconds_sum", &labels);
+        assert!((seconds - ns as f64 / 1e9).abs() < 1e-9, "{labels:?}: {seconds} s, {ns} ns");
+        assert!(seconds > 0.0 || !["write", "flush"].contains(&operation), "{labels:?}");
+        let buckets = page.check_buckets("coalesce_request_duration_seconds", &labels, count as f64);
+        for (bound, upto) in buckets.iter().rev().skip(1) {
+            let is_in = |bucket: &&Value| bucket[0].as_f64().is_some_and(|ns| ns <= bound * 1e9 * (1.0 + 1e-12));
+            let buckets = times().flat_map(|times| times["buckets"].as_array()).flatten().filter(is_in);
+            let counted: u64 = buckets.map(|bucket| bucket[1].as_u64().unwrap()).sum();
+            assert_eq!(*upto as u64, counted, "{labels:?} up to {bound} s");
+        }
+    }
 }
 
 #[test]

@@ -289,6 +289,16 @@ fn assert_ended_in_order(mut target: Target, mut driver: Driver, what: &str) {
 }
 
 #[test]
+fn the_time_of_a_request_ends_before_it_is_held() {
+    let (target, driver) = holding();
+    let stats = target.stats("disk", 0);
+    let timed: u64 =
+        stats["latency_ns"].as_object().unwrap().values().map(|times| times["count"].as_u64().unwrap()).sum();
+    assert_eq!((timed, &stats["held"], &stats["hold_ns"]["count"]), (16, &json!(16), &json!(0)), "{stats}");
+    drop(driver);
+}
+
+#[test]
 fn questions_without_an_answer_do_not_keep_a_disk_from_stopping_in_order() {
     let (target, driver) = holding();
     let stopped = Stopped::new(&target, "disk");

@@ -3,11 +3,13 @@
 mod served;
 
 use coalesce_load::{Job, JobName, Options, Report, Rw, SyncIoprio};
+use coalesce_target::config::Latency;
 use coalesce_target::stats::QueueStats;
+use coalesce_target::stats::latency::{Histogram, Kind};
 use served::Served;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const POLICIES: [&str; 10] = [
     "none",
@@ -30,6 +32,11 @@ fn check_sums(report: &Report, queues: &[QueueStats], what: &str) {
         let device = &queue.device;
         assert_eq!(device.reads + device.writes + device.flushes, queue.completions, "{what}");
         assert_eq!((device.failed, device.malformed, device.broken_rings), (0, 0, 0), "{what}");
+        assert_eq!((device.bytes_read, device.bytes_written), (4096 * device.reads, 4096 * device.writes), "{what}");
+        for kind in Kind::ALL {
+            let timed = queue.latency_ns.get(&kind).map_or(0, Histogram::count);
+            assert_eq!(timed, device.requests(kind), "{what}: {kind:?}");
+        }
         assert_eq!(queue.delivered.values().sum::<u64>(), queue.interrupts + queue.suppressed, "{what}");
         assert!(queue.hints.values().sum::<u64>() <= queue.completions, "{what}");
         // A sleep is a call; so is what wakes nobody.
@@ -102,6 +109,23 @@ fn hold_times_are_those_of_held_completions_and_within_the_bound() {
     assert_eq!(holds, hold.count);
     let delivered = &queues[0].delivered;
     assert!(delivered.keys().all(|reason| reason == "time"), "{delivered:?}");
+}
+
+#[test]
+fn requests_take_the_time_of_the_medium() {
+    let latency = Latency { min_ns: 3_000_000, max_ns: 3_000_000 };
+    let served = Served::new("none", |_, disk| disk.latency = Some(latency));
+    let start = Instant::now();
+    let (_, queues) = load_and_compare(&served, &Options { depth: 4, ..served.options(100) }, "3 ms");
+    let most = 4 * start.elapsed().as_nanos() as u64; // as many are in flight
+    let reads = &queues[0].latency_ns[&Kind::Read];
+    assert!((100 * 3_000_000..=most).contains(&reads.sum()), "{reads:?}");
+    for (bound, count) in reads.buckets() {
+        let is_too_soon = bound.is_some_and(|ns| ns < 3_000_000);
+        assert!(count == 0 || !is_too_soon, "{count} took {bound:?} ns at most");
+    }
+    served.disk.reset_stats();
+    assert!(served.disk.stats()[0].latency_ns.is_empty());
 }
 
 #[test]

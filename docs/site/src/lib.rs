@@ -29,6 +29,7 @@ pub const CONTENTS: &[Part] = &[
             ("Policies in pictures", "docs/policies.md"),
             ("Playground", "docs/play.md"),
             ("Install", "docs/install.md"),
+            ("Operate", "docs/operating.md"),
             ("What 0.1.0 promises", "docs/release-0.1.0.md"),
             ("Live migration", "docs/migration.md"),
             ("Glossary", "docs/glossary.md"),

@@ -23,6 +23,8 @@ pub struct Slot<T> {
     pub group: u8,
     /// Bytes that it reads or writes.
     pub bytes: u64,
+    /// When it was taken, by the policy's clock, in ns.
+    pub taken_at: u64,
     /// The policy's mark.
     pub mark: Mark,
     buffers: Buffers,
@@ -33,7 +35,7 @@ impl<T> Default for Slot<T> {
     fn default() -> Self {
         let buffers = Buffers::default();
         let (task, mark) = (Task::Malformed, Mark::default());
-        Self { task, ioprio: 0, hint_dwords: [0; 2], group: 0, bytes: 0, mark, buffers, token: None }
+        Self { task, ioprio: 0, hint_dwords: [0; 2], group: 0, bytes: 0, taken_at: 0, mark, buffers, token: None }
     }
 }
 
@@ -53,6 +55,8 @@ pub struct Finished<T> {
     pub task: Task,
     /// Bytes that it read or wrote, if it succeeded.
     pub bytes: u64,
+    /// When it was taken, by the policy's clock, in ns.
+    pub taken_at: u64,
     /// The policy's mark.
     pub mark: Mark,
     /// The source's token, which completes it.
@@ -165,6 +169,7 @@ impl<T> Requests<T> {
         self.buffers -= slot.buffers.count();
         slot.buffers.clear();
         self.free.push(id);
-        Some(Finished { task: slot.task, bytes: slot.bytes, mark: std::mem::take(&mut slot.mark), token })
+        let (task, bytes, taken_at) = (slot.task, slot.bytes, slot.taken_at);
+        Some(Finished { task, bytes, taken_at, mark: std::mem::take(&mut slot.mark), token })
     }
 }

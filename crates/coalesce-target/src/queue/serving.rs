@@ -12,7 +12,8 @@ use crate::disk::Disk;
 use crate::poll::AdaptivePoll;
 use crate::record::Recording;
 use crate::source::{HostSettings, Source, Task};
-use crate::stats::{BudgetStats, DeviceStats, QueueStats};
+use crate::stats::latency::Kind;
+use crate::stats::{BudgetStats, DeviceStats, Latencies, QueueStats};
 use anyhow::Result;
 use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Completion, Decision, Policy as _, Spec, SpecError, Submission};
@@ -39,6 +40,7 @@ pub(super) struct Queue<S: Source> {
     delivery: Delivery<S::Entry>,
     aside: Aside,
     stats: DeviceStats,
+    latencies: Latencies,
     poll: AdaptivePoll,
     run_report: Option<RunReport>,
     draining: Option<Sender<()>>,
@@ -64,6 +66,7 @@ impl<S: Source> Queue<S> {
             delivery: Delivery::new(config.policy.clone())?,
             aside: Aside::default(),
             stats: DeviceStats::default(),
+            latencies: Latencies::default(),
             poll: AdaptivePoll::new(config.poll_ns),
             run_report: None,
             draining: None,
@@ -143,6 +146,7 @@ impl<S: Source> Queue<S> {
                 self.collect_counts();
                 self.delivery.reset_stats();
                 self.stats = DeviceStats::default();
+                self.latencies = Latencies::default();
                 self.poll.reset_stats();
                 self.counted_since = SystemTime::now();
                 let _ = answer.send(());
@@ -218,7 +222,7 @@ impl<S: Source> Queue<S> {
             (policy.held().into(), self.requests.in_flight()),
             (policy.stats(), policy.hints_counted(), budget),
             self.delivery.stats(),
-            (self.stats.clone(), self.poll.stats().clone()),
+            (self.stats.clone(), &self.latencies, self.poll.stats().clone()),
         )
     }
 
@@ -433,6 +437,7 @@ impl<S: Source> Queue<S> {
             outstanding,
             before: 0,
         };
+        slot.taken_at = now;
         slot.mark = self.delivery.on_submit(now, &submission);
     }
 
@@ -480,8 +485,7 @@ impl<S: Source> Queue<S> {
 
     /// Completes a request, and lets the policy decide about its interrupt.
     fn finish(&mut self, id: usize, outcome: Outcome) {
-        let Some(Finished { task, bytes, mark, token }) = self.requests.finish(id) else { return };
-        self.count(&task, bytes, outcome);
+        let Some(Finished { task, bytes, taken_at, mark, token }) = self.requests.finish(id) else { return };
         let class = if outcome == Outcome::Ok { Class::Io } else { Class::Failed };
         let cif = self.in_flight() + 1; // its slot is free already
         let outstanding = cif + self.unreaped();
@@ -489,6 +493,7 @@ impl<S: Source> Queue<S> {
         let completion = Completion { mark, cif, outstanding, class, slice_end };
         let recorded = self.recording.is_some().then(|| self.delivery.policy().mark_at(mark, cif).event);
         let now = self.now();
+        self.count(&task, bytes, outcome, now.saturating_sub(taken_at));
         let Some(source) = self.state.completing() else { return };
         let entry = source.complete(token, outcome);
         let decided = self.delivery.complete(source, now, entry, &completion);
@@ -498,19 +503,31 @@ impl<S: Source> Queue<S> {
         self.check_ring(decided.map(drop));
     }
 
-    fn count(&mut self, task: &Task, bytes: u64, outcome: Outcome) {
+    fn count(&mut self, task: &Task, bytes: u64, outcome: Outcome, ns: u64) {
         let stats = &mut self.stats;
-        let counter = match operation(task) {
-            Some(Operation::Read { .. }) => &mut stats.reads,
-            Some(Operation::Write { .. }) => &mut stats.writes,
-            Some(Operation::Flush) => &mut stats.flushes,
-            Some(Operation::Discard { .. } | Operation::WriteZeroes { .. }) | None => &mut stats.others,
+        let done = if outcome == Outcome::Ok { bytes } else { 0 };
+        let kind = match operation(task) {
+            Some(Operation::Read { .. }) => {
+                stats.reads += 1;
+                stats.bytes_read += done;
+                Kind::Read
+            }
+            Some(Operation::Write { .. }) => {
+                stats.writes += 1;
+                stats.bytes_written += done;
+                Kind::Write
+            }
+            Some(Operation::Flush) => {
+                stats.flushes += 1;
+                Kind::Flush
+            }
+            Some(Operation::Discard { .. } | Operation::WriteZeroes { .. }) | None => {
+                stats.others += 1;
+                Kind::Other
+            }
         };
-        *counter += 1;
-        match outcome {
-            Outcome::Ok => stats.bytes += bytes,
-            Outcome::Error => stats.failed += 1,
-        }
+        stats.failed += u64::from(outcome == Outcome::Error);
+        self.latencies[kind as usize].note(ns);
     }
 
     /// After a round of completions: ends the policy's poll, handles a passed deadline, and delivers what must not be held.
