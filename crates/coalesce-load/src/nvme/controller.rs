@@ -89,6 +89,8 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     client.write32(AQA, u32::from(ADMIN_ENTRIES - 1) << 16 | u32::from(ADMIN_ENTRIES - 1))?;
     client.write64(ASQ, memory.address(0))?;
     client.write64(ACQ, memory.address(ADMIN_COMPLETIONS))?;
+    // The admin queue interrupts, too. It is polled, but for SPDK a vector without an eventfd is an error.
+    client.assign(0, eventfd()?.as_fd())?;
     client.write32(CC, ENABLED)?;
     wait_ready(&client, READY, deadline)?;
 
@@ -122,7 +124,7 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     for id in 1..=options.queues {
         let memory = share(&shared.client, address, layout.len())?;
         address += memory.len();
-        let interrupts = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let interrupts = eventfd()?;
         shared.client.assign(id.into(), interrupts.as_fd())?;
         let (which, id_of) = (u32::from(id) | u32::from(entries - 1) << 16, u32::from(id) << 16);
         let completions = NvmeQueue::<T>::completions_address(&memory, entries);
@@ -146,6 +148,10 @@ fn share(client: &Client, address: u64, bytes: usize) -> Result<Memory, Error> {
     let file = file(len)?;
     client.map(address, file.as_fd(), len as u64)?;
     Memory::map(&file, 0, len, address)
+}
+
+fn eventfd() -> Result<EventFd, Error> {
+    Ok(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?)
 }
 
 fn wait_ready(client: &Client, wanted: u32, deadline: Instant) -> Result<(), Error> {
