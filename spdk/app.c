@@ -8,7 +8,11 @@
 #include <spdk/vfu_target.h>
 #endif
 
+// With fewer MB, SPDK's pools do not fit. It says which one, and not that there is too little memory.
+#define MEMORY_ENOUGH 1024
+
 static const char *pid_path;
+static bool has_started;
 
 static void usage(void)
 {
@@ -35,6 +39,7 @@ static int parse(int option, char *argument)
 
 static void started(void *unused)
 {
+    has_started = true;
     if (!pid_path)
         return;
     FILE *file = fopen(pid_path, "w");
@@ -55,6 +60,9 @@ int main(int argc, char **argv)
     if (rc != SPDK_APP_PARSE_ARGS_SUCCESS)
         return rc == SPDK_APP_PARSE_ARGS_HELP ? EXIT_SUCCESS : EXIT_FAILURE;
     rc = spdk_app_start(&opts, started, NULL);
+    if (rc != 0 && !has_started && opts.mem_size >= 0 && opts.mem_size < MEMORY_ENOUGH)
+        fprintf(stderr, "-s %d: too little memory; -s %d (MB) is enough for two CPUs, and for no disk in memory\n", opts.mem_size,
+                MEMORY_ENOUGH);
     spdk_app_fini();
     return rc;
 }

@@ -11,7 +11,7 @@ static char g_io_device; // its address is the I/O device
 static void arm_timer(struct irq_channel *channel, uint64_t deadline, uint64_t now)
 {
     uint64_t ticks = deadline > now ? deadline - now : 0;
-    uint64_t ns = spdk_max((uint64_t)((unsigned __int128)ticks * SPDK_SEC_TO_NSEC / spdk_get_ticks_hz()), 1); // 0 would disarm
+    uint64_t ns = spdk_max((uint64_t)((unsigned __int128)ticks * SPDK_SEC_TO_NSEC / delivery_hz()), 1); // 0 would disarm
     struct itimerspec at = {{0, 0}, {(time_t)(ns / SPDK_SEC_TO_NSEC), (long)(ns % SPDK_SEC_TO_NSEC)}};
     timerfd_settime(channel->timerfd, 0, &at, NULL);
     channel->timer_deadline = deadline;
@@ -29,7 +29,7 @@ static int timer_expired(void *ctx)
 {
     struct irq_channel *channel = ctx;
     struct irq_queue *queue;
-    uint64_t count, now = spdk_get_ticks();
+    uint64_t count, now = delivery_now();
     if (read(channel->timerfd, &count, sizeof(count)) < 0)
         return SPDK_POLLER_IDLE;
     channel->timer_deadline = COALESCE_NEVER;
@@ -86,6 +86,7 @@ static void destroy_channel(void *io_device, void *ctx_buf)
 
 void irq_channels_init(void)
 {
+    delivery_clock_init();
     spdk_io_device_register(&g_io_device, create_channel, destroy_channel, sizeof(struct irq_channel), "coalesce");
 }
 
@@ -147,7 +148,7 @@ struct irq_queue *irq_queue_start(struct spdk_io_channel *ch, const struct irq_q
     free_queues_of_removed_devices(channel);
     struct irq_queue *queue = find_stopped_queue(channel, device, qid, entries);
     if (queue)
-        delivery_reconfigure(&queue->delivery, spdk_get_ticks(), policy);
+        delivery_reconfigure(&queue->delivery, delivery_now(), policy);
     else
         queue = create_queue(channel, ops, device, qid, entries, policy, size);
     if (queue)

@@ -8,6 +8,15 @@
 const coalesce_mark delivery_plain_mark = COALESCE_MARK_NONE;
 const coalesce_mark delivery_no_mark = COALESCE_MARK_OF(COALESCE_HINT_URGENT);
 
+uint8_t delivery_clock_shift;
+
+void delivery_clock_init(void)
+{
+    delivery_clock_shift = 0;
+    while (delivery_hz() > SPDK_SEC_TO_NSEC)
+        delivery_clock_shift++;
+}
+
 // Reads what may change with each decision.
 static void update(struct delivery *delivery)
 {
@@ -32,7 +41,7 @@ static void update_all(struct delivery *delivery)
 int delivery_init(struct delivery *delivery, const char *policy, uint32_t size)
 {
     *delivery = (struct delivery){.deadline = COALESCE_NEVER, .holds_size = spdk_align32pow2(size)};
-    delivery->policy = coalesce_policy_new(policy, spdk_get_ticks_hz(), NULL, 0);
+    delivery->policy = coalesce_policy_new(policy, delivery_hz(), NULL, 0);
     delivery->holds = calloc(delivery->holds_size, sizeof(*delivery->holds));
     delivery->hold_ticks = spdk_histogram_data_alloc();
     if (!delivery->policy || !delivery->holds || !delivery->hold_ticks) {
@@ -54,7 +63,7 @@ void delivery_fini(struct delivery *delivery)
 
 bool delivery_check_policy(const char *policy, char *message, size_t message_size)
 {
-    coalesce_policy *checked = coalesce_policy_new(policy, spdk_get_ticks_hz(), message, message_size);
+    coalesce_policy *checked = coalesce_policy_new(policy, delivery_hz(), message, message_size);
     bool is_valid = checked != NULL;
     coalesce_policy_free(checked);
     return is_valid;
@@ -65,7 +74,7 @@ void delivery_submit_one(struct delivery *delivery, coalesce_request *request, c
     request->struct_size = sizeof(*request);
     request->before = delivery->pending.submissions;
     delivery->pending.submissions = delivery->pending.outstanding = 0;
-    coalesce_policy_on_submit(delivery->policy, spdk_get_ticks(), request, mark);
+    coalesce_policy_on_submit(delivery->policy, delivery_now(), request, mark);
     delivery->stats.urgent += mark->hint == COALESCE_HINT_URGENT;
     delivery->stats.barrier += mark->hint == COALESCE_HINT_BARRIER;
 }
@@ -88,7 +97,7 @@ void delivery_end_submissions(struct delivery *delivery)
 {
     if (delivery->pending.submissions == 0)
         return;
-    report_submissions(delivery, spdk_get_ticks());
+    report_submissions(delivery, delivery_now());
     update(delivery); // what is held may be due earlier
 }
 
@@ -122,16 +131,19 @@ static void decide(struct delivery *delivery, uint64_t now, uint32_t before, uin
 
 void delivery_decide(struct delivery *delivery, uint64_t now)
 {
+    bool has_submissions = delivery->pending.submissions > 0;
     report_submissions(delivery, now);
     if (delivery->pending.completions > 0)
         decide(delivery, now, delivery->pending.completions - 1, delivery->pending.cif, &delivery_plain_mark, COALESCE_CLASS_IO);
+    else if (has_submissions)
+        update(delivery); // what is held may be due earlier
 }
 
 void delivery_complete_one(struct delivery *delivery, uint32_t cif, const coalesce_mark *mark, uint32_t class_of)
 {
     delivery->stats.completions++;
     delivery->is_batch_open = delivery->has_completions = true;
-    uint64_t now = spdk_get_ticks();
+    uint64_t now = delivery_now();
     report_submissions(delivery, now);
     decide(delivery, now, delivery->pending.completions, cif, mark, class_of);
 }
@@ -190,7 +202,7 @@ static void bypass(struct delivery *delivery, bool is_sent)
     delivery->pending.completions = 0;
     delivery->bypassed += is_sent;
     if (delivery->bypassed == UINT16_MAX) // as many as one report counts
-        report_bypassed(delivery, spdk_get_ticks());
+        report_bypassed(delivery, delivery_now());
 }
 
 void delivery_interrupted(struct delivery *delivery, uint64_t now, bool is_sent)
@@ -234,7 +246,7 @@ void delivery_reset(struct delivery *delivery, uint64_t now)
 
 void delivery_reset_stats(struct delivery *delivery)
 {
-    report_bypassed(delivery, spdk_get_ticks());
+    report_bypassed(delivery, delivery_now());
     memset(&delivery->stats, 0, sizeof(delivery->stats));
     spdk_histogram_data_reset(delivery->hold_ticks);
     delivery->hold_ticks_sum = delivery->hold_ticks_max = 0;
@@ -277,12 +289,12 @@ static void find_percentiles(void *ctx, uint64_t start, uint64_t end, uint64_t c
 
 static uint64_t to_ns(uint64_t ticks)
 {
-    return (uint64_t)((unsigned __int128)ticks * SPDK_SEC_TO_NSEC / spdk_get_ticks_hz());
+    return (uint64_t)((unsigned __int128)ticks * SPDK_SEC_TO_NSEC / delivery_hz());
 }
 
 void delivery_write_stats(struct delivery *delivery, struct spdk_json_write_ctx *w)
 {
-    report_bypassed(delivery, spdk_get_ticks());
+    report_bypassed(delivery, delivery_now());
     char policy[512];
     coalesce_policy_print(delivery->policy, policy, sizeof(policy));
     spdk_json_write_named_string(w, "policy", policy);

@@ -13,8 +13,24 @@ struct spdk_json_write_ctx;
 // The policy decides about this many pending completions without waiting for the end of the poll.
 #define DELIVERY_BATCH_MAX 64
 
+// The clock of every delivery and its policy: SPDK's, whose ticks are counted in twos, fours, ... so that a second has 10^9 at
+// most. A policy counts a time in 500 million ticks at most, so none that is valid in ns is too long here, on any machine.
+extern uint8_t delivery_clock_shift;
+// Before the first use of this clock, and after the start of SPDK's.
+void delivery_clock_init(void);
+
+static inline uint64_t delivery_now(void)
+{
+    return spdk_get_ticks() >> delivery_clock_shift;
+}
+
+static inline uint64_t delivery_hz(void)
+{
+    return spdk_get_ticks_hz() >> delivery_clock_shift;
+}
+
 struct delivery_hold {
-    uint64_t since; // ticks
+    uint64_t since; // ticks of this clock, as all that follow
     uint64_t count; // completions
 };
 
@@ -36,7 +52,7 @@ struct delivery {
     bool is_due;          // the policy has decided to interrupt, and no interrupt has been sent since
     bool is_batch_open;   // completions since the last end of a batch
     bool has_completions; // completions since the last interrupt
-    uint64_t deadline;    // of what is held, in ticks of SPDK's clock; COALESCE_NEVER: none
+    uint64_t deadline;    // of what is held; COALESCE_NEVER: none
 
     uint64_t held;               // completions that the policy holds
     struct delivery_hold *holds; // when they completed: a ring of `holds_size` entries, a power of two
@@ -93,7 +109,7 @@ static inline void delivery_complete_plain(struct delivery *delivery, uint64_t c
     delivery->pending.cif = cif;
     delivery->pending.completions = (uint32_t)spdk_min(delivery->pending.completions + count, UINT16_MAX);
     if (delivery->pending.completions >= DELIVERY_BATCH_MAX && delivery->may_hold)
-        delivery_decide(delivery, spdk_get_ticks());
+        delivery_decide(delivery, delivery_now());
 }
 
 // A command completed that is not plain: the policy decides at once, about those that are pending, too.
@@ -117,6 +133,13 @@ void delivery_end_batch(struct delivery *delivery, uint64_t now);
 static inline bool delivery_is_bypassed(const struct delivery *delivery)
 {
     return !delivery->may_hold && delivery->held == 0;
+}
+
+// What is held waits: nothing has come since the policy was asked, and the deadline has not passed.
+static inline bool delivery_waits(const struct delivery *delivery, uint64_t now)
+{
+    bool has_news = delivery->is_due || delivery->is_batch_open || delivery->pending.submissions > 0;
+    return now < delivery->deadline && delivery->held > 0 && !has_news;
 }
 
 // The device wants to interrupt: may it do so now? Yes, too, if nothing is held: then it has another reason.

@@ -71,6 +71,10 @@ void __real_spdk_nvmf_transport_register(const struct spdk_nvmf_transport_ops *o
 void __wrap_spdk_nvmf_transport_register(const struct spdk_nvmf_transport_ops *ops);
 void __real_spdk_nvmf_request_exec(struct spdk_nvmf_request *req);
 void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req);
+struct spdk_nvmf_subsystem *__real_spdk_nvmf_subsystem_create(struct spdk_nvmf_tgt *tgt, const char *nqn,
+                                                              enum spdk_nvmf_subtype type, uint32_t namespaces);
+struct spdk_nvmf_subsystem *__wrap_spdk_nvmf_subsystem_create(struct spdk_nvmf_tgt *tgt, const char *nqn,
+                                                              enum spdk_nvmf_subtype type, uint32_t namespaces);
 int __real_spdk_nvmf_subsystem_destroy(struct spdk_nvmf_subsystem *subsystem, nvmf_subsystem_destroy_cb done, void *context);
 int __wrap_spdk_nvmf_subsystem_destroy(struct spdk_nvmf_subsystem *subsystem, nvmf_subsystem_destroy_cb done, void *context);
 int __real_vfu_irq_trigger(struct vfu_ctx *endpoint, uint32_t vector);
@@ -138,7 +142,7 @@ static int interrupt(struct nvmf_queue *nq, uint64_t now)
 static int decide(struct nvmf_queue *nq)
 {
     struct delivery *delivery = &nq->queue.delivery;
-    uint64_t now = spdk_get_ticks();
+    uint64_t now = delivery_now();
     if (spdk_interrupt_mode_is_enabled()) // no poll will end the batch
         delivery_end_batch(delivery, now);
     if (delivery_should_interrupt(delivery, now))
@@ -165,7 +169,7 @@ int __wrap_vfu_irq_trigger(struct vfu_ctx *endpoint, uint32_t vector)
     if (!nq)
         return __real_vfu_irq_trigger(endpoint, vector);
     // Without adaptive interrupts, the transport has refused a command, which the policy does not know of.
-    return nq->is_adaptive ? decide(nq) : interrupt(nq, spdk_get_ticks());
+    return nq->is_adaptive ? decide(nq) : interrupt(nq, delivery_now());
 }
 
 // A deadline has passed, or the policy has changed its decision.
@@ -188,10 +192,10 @@ static int poll_group_poll(struct spdk_nvmf_transport_poll_group *tgroup)
         group->has_submissions = false;
     }
     if (group && group->irqs_pending > 0) {
-        uint64_t now = spdk_get_ticks();
+        uint64_t now = delivery_now();
         struct nvmf_queue *nq;
         SLIST_FOREACH(nq, &group->queues, group_link) {
-            if (!nq->irq_pending)
+            if (!nq->irq_pending || delivery_waits(&nq->queue.delivery, now))
                 continue;
             delivery_end_batch(&nq->queue.delivery, now);
             wake(&nq->queue, now);
@@ -270,7 +274,7 @@ static struct vfu_ctx *find_endpoint(const struct spdk_nvmf_ctrlr *ctrlr)
 static struct nvmf_queue *create_queue(struct nvmf_group *group, struct spdk_nvmf_qpair *qpair)
 {
     struct spdk_nvmf_subsystem *subsystem = spdk_nvmf_ctrlr_get_subsystem(qpair->ctrlr);
-    struct irq_device *device = subsystem ? irq_device_add(IRQ_DEVICE_NVME, spdk_nvmf_subsystem_get_nqn(subsystem)) : NULL;
+    struct irq_device *device = subsystem ? irq_device_find(IRQ_DEVICE_NVME, spdk_nvmf_subsystem_get_nqn(subsystem)) : NULL;
     if (!device)
         return NULL;
     uint32_t entries = spdk_align32pow2(spdk_min((uint32_t)qpair->sq_head_max + 1, ENTRIES_MAX));
@@ -314,7 +318,7 @@ static struct nvmf_queue *start_queue(struct spdk_nvmf_qpair *qpair)
 
 static void stop_queue(struct nvmf_queue *nq)
 {
-    uint64_t now = spdk_get_ticks();
+    uint64_t now = delivery_now();
     if (nq->irq_pending)
         interrupt(nq, now);
     set_irq_pending(nq, false);
@@ -334,6 +338,17 @@ static int poll_group_remove(struct spdk_nvmf_transport_poll_group *tgroup, stru
     if (nq)
         stop_queue(nq);
     return g_real.poll_group_remove(tgroup, qpair);
+}
+
+// Without a reference, the device stays until its subsystem is destroyed.
+struct spdk_nvmf_subsystem *__wrap_spdk_nvmf_subsystem_create(struct spdk_nvmf_tgt *tgt, const char *nqn,
+                                                              enum spdk_nvmf_subtype type, uint32_t namespaces)
+{
+    struct spdk_nvmf_subsystem *subsystem = __real_spdk_nvmf_subsystem_create(tgt, nqn, type, namespaces);
+    struct irq_device *device = subsystem && type == SPDK_NVMF_SUBTYPE_NVME ? irq_device_add(IRQ_DEVICE_NVME, nqn) : NULL;
+    if (device)
+        irq_device_unref(device);
+    return subsystem;
 }
 
 int __wrap_spdk_nvmf_subsystem_destroy(struct spdk_nvmf_subsystem *subsystem, nvmf_subsystem_destroy_cb done, void *context)

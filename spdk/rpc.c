@@ -5,7 +5,6 @@
 #include <spdk/env.h>
 #include <spdk/json.h>
 #include <spdk/jsonrpc.h>
-#include <spdk/nvmf.h>
 #include <spdk/rpc.h>
 #include <spdk/string.h>
 #include <spdk/util.h>
@@ -60,19 +59,8 @@ static void send_true(void *arg)
 
 #ifdef SPDK_CONFIG_VFIO_USER
 #define NO_SUBSYSTEM "no NVMe subsystem \"%s\""
-static struct irq_device *find_subsystem(const char *nqn)
-{
-    for (struct spdk_nvmf_tgt *tgt = spdk_nvmf_get_first_tgt(); tgt; tgt = spdk_nvmf_get_next_tgt(tgt))
-        if (spdk_nvmf_tgt_find_subsystem(tgt, nqn))
-            return irq_device_add(IRQ_DEVICE_NVME, nqn);
-    return NULL;
-}
-#else
+#else // subsystems that are reached over a network do not interrupt
 #define NO_SUBSYSTEM "no NVMe subsystem \"%s\": this SPDK is configured without vfio-user"
-static struct irq_device *find_subsystem(const char *nqn)
-{
-    return NULL; // subsystems that are reached over a network do not interrupt
-}
 #endif
 
 static const struct spdk_json_object_decoder *find_decoder(const struct spdk_json_object_decoder *decoders, size_t count,
@@ -137,7 +125,7 @@ static struct rpc_ctx *decode(struct spdk_jsonrpc_request *request, const struct
         send_error(ctx, -ENODEV, "no vhost-blk controller \"%s\"", ctx->ctrlr);
         return NULL;
     }
-    if (ctx->nqn && !(ctx->device = find_subsystem(ctx->nqn))) {
+    if (ctx->nqn && !(ctx->device = irq_device_find(IRQ_DEVICE_NVME, ctx->nqn))) {
         send_error(ctx, -ENODEV, NO_SUBSYSTEM, ctx->nqn);
         return NULL;
     }
@@ -152,7 +140,7 @@ static void write_name(struct spdk_json_write_ctx *w, const struct irq_device *d
 static void reconfigure(struct irq_queue *queue, void *arg)
 {
     struct rpc_ctx *ctx = arg;
-    uint64_t now = spdk_get_ticks();
+    uint64_t now = delivery_now();
     delivery_reconfigure(&queue->delivery, now, ctx->policy);
     if (queue->is_running)
         irq_queue_arm_timer(queue, now);

@@ -324,9 +324,11 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t qid)
     int rc = -EAGAIN;
     bool may_interrupt = delivery_is_bypassed(delivery);
     if (!may_interrupt) {
-        now = spdk_get_ticks();
-        delivery_end_batch(delivery, now);
-        may_interrupt = delivery_should_interrupt(delivery, now);
+        now = delivery_now();
+        if (!delivery_waits(delivery, now)) {
+            delivery_end_batch(delivery, now);
+            may_interrupt = delivery_should_interrupt(delivery, now);
+        }
     }
     if (may_interrupt) {
         rc = interrupt(vq, now);
@@ -342,7 +344,7 @@ int __wrap_rte_vhost_set_vring_base(int vid, uint16_t qid, uint16_t last_avail_i
 {
     struct vhost_queue *vq = find_queue(vid, qid);
     if (vq) {
-        uint64_t now = spdk_get_ticks();
+        uint64_t now = delivery_now();
         pthread_mutex_lock(&vq->queue.channel->mutex);
         sync_completions(&vq->queue);
         // SPDK asked once more while it stopped the session, and the answer may have been "not now". If DPDK cannot interrupt

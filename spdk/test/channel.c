@@ -157,6 +157,18 @@ static void a_removed_device_is_not_found_and_begins_anew(void)
     assert(!irq_device_next(NULL));
 }
 
+// Of the text forms that `coalesce-target policies` lists.
+static void the_longest_times_in_ns_are_valid_with_every_clock(void)
+{
+    char message[512];
+    const char *policies[] = {"cint:max_hold=500ms", "budget:max_hold=500ms", "auto:max_hold=500ms",
+                              "cint:max_hold=500ms,storm=8"};
+    assert(delivery_hz() > SPDK_SEC_TO_NSEC / 2 || delivery_hz() == spdk_get_ticks_hz());
+    for (size_t i = 0; i < SPDK_COUNTOF(policies); i++)
+        if (!delivery_check_policy(policies[i], message, sizeof(message)))
+            fprintf(stderr, "%s\n", message), abort();
+}
+
 int main(void)
 {
     struct spdk_env_opts opts = {.opts_size = sizeof(opts)};
@@ -176,6 +188,7 @@ int main(void)
     a_stopped_queue_starts_again_if_it_is_large_enough();
     queues_of_removed_devices_are_freed();
     a_removed_device_is_not_found_and_begins_anew();
+    the_longest_times_in_ns_are_valid_with_every_clock();
 
     irq_channels_fini();
     for (int t = 0; t < THREADS; t++) {

@@ -13,6 +13,7 @@ pids=()
 trap 'kill -9 "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
 export PYTHONPATH=$here/..${PYTHONPATH:+:$PYTHONPATH}
 
+skip() { printf 'SKIPPED: spdk, %s\n' "$*"; outcome=skipped; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; tail -n 20 "$work/log" >&2; exit 1; }
 rpc() { "$rpc_py" -s "$work/rpc" --plugin coalesce_rpc "$@"; }
 expect() { [ "$2" = "$3" ] || fail "$1: expected $3, got $2"; }
@@ -87,6 +88,8 @@ account() {
   start; bdevs; controller c0 slow0
   accounted c0 -c c0
   stop
+}
+account_nvme() {
   has_nvme "the account of the native client over vfio-user" || return 0
   start; bdevs; subsystem slow0
   accounted nvme/cntrl -q "$nqn" --device nvme
@@ -133,7 +136,7 @@ sessions() {
     wait "$client_pid" 2> /dev/null || true
   done
   # Hot remove: requests fail, and every failure interrupts.
-  (bench c0 --seconds 3 --depth 8) > "$work/result" 2> "$work/errors" & client_pid=$!
+  (bench c0 --seconds 10 --depth 8) > "$work/result" 2> "$work/errors" & client_pid=$!
   sleep 0.5
   rpc bdev_delay_delete slow0
   wait "$client_pid" || true
@@ -144,6 +147,16 @@ sessions() {
   stop
 }
 sessions_interrupt_mode() { sessions --interrupt-mode; }
+
+# With too little memory it ends, and says how much is enough; with that it starts.
+memory() {
+  local enough
+  "$app" --no-huge -s 512 --iova-mode va -u -m 0x1 --disable-cpumask-locks -r "$work/rpc" > "$work/log" 2>&1 && fail "started with 512 MB"
+  enough=$(sed -n 's/.*-s 512: too little memory; -s \([0-9]*\) .*/\1/p' "$work/log")
+  [ -n "$enough" ] || fail "512 MB"
+  start -s "$enough"
+  stop
+}
 
 # RPCs: errors and their messages; save_config and load_config.
 rpcs() {
@@ -188,6 +201,18 @@ EOF
   stop
 }
 
+# An NVMe subsystem is listed as soon as it exists, and until it is deleted.
+subsystems() {
+  has_nvme "NVMe subsystems" || return 0
+  start
+  rpc nvmf_create_subsystem "$nqn" -a
+  expect policies "$(rpc coalesce_get_policy | jq -c .)" "[{\"nqn\":\"$nqn\",\"policy\":\"none\"}]"
+  expect statistics "$(rpc coalesce_get_stats | jq -c .)" "[{\"nqn\":\"$nqn\",\"queues\":[]}]"
+  rpc nvmf_delete_subsystem "$nqn"
+  expect "after deletion" "$(rpc coalesce_get_policy | jq -c .)" "[]"
+  stop
+}
+
 # An NVMe disk behind vfio-user, with these options of the transport: subsystem BDEV [OPTION...]
 nqn=nqn.2016-06.io.spdk:c0
 subsystem() {
@@ -198,7 +223,7 @@ subsystem() {
   rpc nvmf_subsystem_add_listener "$nqn" -t VFIOUSER -a "$work/nvme" -s 0
 }
 has_nvme() {
-  grep -qF __wrap_vfu_irq_trigger "$app" || { echo "SKIPPED: spdk, $1: this SPDK is configured without vfio-user"; return 1; }
+  grep -qF __wrap_vfu_irq_trigger "$app" || { skip "$1: this SPDK is configured without vfio-user"; return 1; }
 }
 
 # The native client over vfio-user, with its three kinds of doorbells: counts agree, and data is correct while policies change.
@@ -231,6 +256,7 @@ nvme() {
       for policy in auto vic none cint; do rpc coalesce_set_policy -q "$nqn" "$policy"; done
     done
     wait "$client_pid" || fail "$how: data"
+    ! grep -F "failed to trigger interrupt" "$work/log" || fail "$how: a vector without an eventfd"
     stop
   done
 }
@@ -238,7 +264,7 @@ nvme() {
 # A Linux guest, while the policy changes: data is correct, and at depth 1 every request interrupts once.
 switch_policies() { while true; do for policy in auto vic none cint; do rpc coalesce_set_policy "$@" "$policy" > /dev/null 2>&1; done; done; }
 guest() {
-  command -v qemu-system-x86_64 > /dev/null || { echo "SKIPPED: spdk, a guest over vhost-user-blk: no QEMU"; return; }
+  command -v qemu-system-x86_64 > /dev/null || { skip "a guest over vhost-user-blk: no QEMU"; return; }
   start; bdevs; rpc vhost_create_blk_controller c0 malloc0
   switch_policies -c c0 & pids+=("$!")
   "$root/guest/run-guest.sh" verify "$work/c0" > "$work/result" 2>&1 || fail "verify: $(tail -n 30 "$work/result")"
@@ -255,7 +281,7 @@ guest_nvme() {
   local qemu=${QEMU:-qemu-system-x86_64} how
   has_nvme "a guest over vfio-user" || return 0
   [[ $("$qemu" -device vfio-user-pci,help 2>&1) == "vfio-user-pci options:"* ]] || # its exit status says nothing
-    { echo "SKIPPED: spdk, a guest over vfio-user: $qemu has no vfio-user-pci (QEMU 10.1 or newer has; give QEMU)"; return; }
+    { skip "a guest over vfio-user: $qemu has no vfio-user-pci (QEMU 10.1 or newer has; give QEMU)"; return; }
   for how in adaptive not-adaptive interrupt-mode; do
     if [ "$how" = interrupt-mode ]; then start --interrupt-mode; else start; fi
     bdevs; rpc vhost_create_blk_controller c0 null0
@@ -287,9 +313,9 @@ guest_nvme() {
   done
 }
 
-[ $# -gt 0 ] || set -- rpcs counts interrupt_mode coalesces account data sessions sessions_interrupt_mode nvme guest guest_nvme
+[ $# -gt 0 ] || set -- memory rpcs subsystems counts interrupt_mode coalesces account account_nvme data sessions sessions_interrupt_mode nvme guest guest_nvme
 for case; do
-  before=$SECONDS
+  before=$SECONDS outcome=ok
   "$case"
-  printf '%s: ok, %s s\n' "$case" $((SECONDS - before))
+  printf '%s: %s, %s s\n' "$case" "$outcome" $((SECONDS - before))
 done
