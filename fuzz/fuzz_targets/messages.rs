@@ -13,6 +13,7 @@ use coalesce_target::bus_error;
 use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::queue::{PreparedQueue, QueueConfig, QueueThread};
+use coalesce_target::throttle::Throttle;
 use coalesce_target::vhost::channel;
 use coalesce_target::vhost::vring::Vring;
 use coalesce_target::vhost::{Connection, QUEUE_SIZE_MAX};
@@ -160,6 +161,7 @@ impl Default for Target {
             call_rings,
             write_back,
             epoch: Instant::now(),
+            throttle: Throttle::default(),
             totals: Totals::default(),
         });
         let config =

@@ -43,6 +43,8 @@ fn main() {
         poll: Some("0".parse().expect("a time")), // under callgrind time is long, and polling would be counted
         event_idx: true,
         max_memory: Size(1 << 40),
+        iops: 0,
+        bytes_per_second: Size(0),
     };
     let options = Options {
         socket: config.socket.clone(),

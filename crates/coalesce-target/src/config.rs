@@ -1,6 +1,7 @@
 //! The configuration of `serve`, from the command line or a TOML file.
 
 use crate::disk::{QUEUES_MAX, SERIAL_LEN};
+use crate::throttle::Rates;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use coalesce_policy::Spec;
@@ -101,6 +102,12 @@ pub struct DiskConfig {
     /// The most guest memory that a front end may share, in bytes.
     #[serde(default = "max_memory")]
     pub max_memory: Size,
+    /// The most requests per second; 0: no limit.
+    #[serde(default)]
+    pub iops: u64,
+    /// The most bytes per second; 0: no limit.
+    #[serde(default)]
+    pub bytes_per_second: Size,
 }
 
 /// The device that the guest sees, and the protocol of the socket.
@@ -191,7 +198,7 @@ pub fn parse_queues(text: &str) -> Result<u16, String> {
 }
 
 /// A size in bytes: `4096`, `64K`, `64M`, `2G`, `1T` (powers of 1024).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size(pub u64);
 
 impl FromStr for Size {
@@ -467,7 +474,14 @@ impl DiskConfig {
         self.name.clone().unwrap_or_else(stem)
     }
 
+    /// How much it may do in a second.
+    #[must_use]
+    pub const fn rates(&self) -> Rates {
+        Rates { iops: self.iops, bytes_per_second: self.bytes_per_second.0 }
+    }
+
     fn check(&self) -> Result<()> {
+        self.rates().check()?;
         if self.file.is_some() == self.memory.is_some() {
             bail!("needs either a file or memory");
         }
@@ -557,6 +571,8 @@ mod tests {
             poll = '20us'
             queues = 3
             block_size = '4K'
+            iops = 1000
+            bytes_per_second = '100M'
         ";
         let disk: DiskConfig = toml::from_str(text).unwrap();
         let again: DiskConfig = serde_json::from_str(&serde_json::to_string(&disk).unwrap()).unwrap();
@@ -636,6 +652,14 @@ mod tests {
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\ndevice = \"nvme\"\nevent_idx = false", "a part of virtio"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"nvme:host=on\"", "only an NVMe disk has"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),
+            (
+                "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\niops = 1000000001",
+                "iops is 1000000001; allowed: 1 to 1000000000",
+            ),
+            (
+                "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nbytes_per_second = \"2T\"",
+                "allowed: 1 to 1099511627776, or 0",
+            ),
             (
                 "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\n[[disk]]\nsocket = \"x/s\"\nmemory = \"1M\"",
                 "another disk has the same name",

@@ -6,6 +6,7 @@ use crate::link::DiskStats;
 use crate::socket::{Access, BoundSocket, Door};
 use crate::stats::QueueStats;
 use crate::supervisor::{Disk, reset_stats_of, stats_of};
+use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
 use serde::Deserialize;
@@ -98,7 +99,7 @@ pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
     })
 }
 
-const METHODS: [&str; 8] = [
+const METHODS: [&str; 9] = [
     "list",
     "get_policy",
     "set_policy",
@@ -106,6 +107,7 @@ const METHODS: [&str; 8] = [
     "get_stats",
     "reset_stats",
     "resize",
+    "set_limits",
     "vhost_controller_set_coalescing",
 ];
 
@@ -159,6 +161,14 @@ struct Resize {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct SetLimits {
+    ctrlr: String,
+    iops: Option<u64>,
+    bytes_per_second: Option<Size>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SetCoalescing {
     ctrlr: String,
     delay_base_us: u32,
@@ -175,6 +185,7 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
                 about["connected"] = json!(stats.ok().map(|stats| stats.connected));
                 about["pid"] = json!(disk.pid());
                 about["restarts"] = json!(disk.restarts());
+                about["limits"] = json!(disk.limits());
                 about
             };
             stats_of(disks.iter()).into_iter().map(about).collect()
@@ -212,6 +223,16 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
         "resize" => {
             let Resize { ctrlr, size } = parse(params)?;
             json!(one(disks, &ctrlr)?.resize(size.map(|Size(bytes)| bytes))?)
+        }
+        "set_limits" => {
+            let SetLimits { ctrlr, iops, bytes_per_second } = parse(params)?;
+            let disk = one(disks, &ctrlr)?;
+            let before = disk.limits();
+            disk.set_limits(Rates {
+                iops: iops.unwrap_or(before.iops),
+                bytes_per_second: bytes_per_second.map_or(before.bytes_per_second, |Size(bytes)| bytes),
+            })?;
+            true.into()
         }
         "vhost_controller_set_coalescing" => {
             let SetCoalescing { ctrlr, delay_base_us, iops_threshold } = parse(params)?;

@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::call::CallRings;
+use crate::throttle::Throttle;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -29,8 +30,18 @@ pub struct Disk {
     pub write_back: AtomicBool,
     /// Start of the clock of all its queues.
     pub epoch: Instant,
+    /// How much it may do in a second.
+    pub throttle: Throttle,
     /// What it has done, for a front end whose guest may ask for it.
     pub totals: Totals,
+}
+
+impl Disk {
+    /// The time of the clock of all its queues, in ns.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 /// What a disk has done since its process started. Unlike statistics nobody resets it.

@@ -37,6 +37,7 @@ pub mod socket;
 pub mod source;
 pub mod stats;
 pub mod supervisor;
+pub mod throttle;
 pub mod top;
 pub mod uring;
 pub mod vfio_user;

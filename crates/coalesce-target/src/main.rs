@@ -115,6 +115,10 @@ EXAMPLES
       coalesce-target call --control /tmp/control resize '{\"ctrlr\": \"s\"}'
       coalesce-target call --control /tmp/control resize \\
           '{\"ctrlr\": \"s\", \"size\": \"10G\"}'
+  A disk that may do no more than this in a second, until it is set again; what
+  is not named stays, and 0 is no limit:
+      coalesce-target call --control /tmp/control set_limits \\
+          '{\"ctrlr\": \"s\", \"iops\": 5000, \"bytes_per_second\": \"100M\"}'
   The guest has its CPU for the next 5 ms, of which policy vic makes use; with
   \"running\": false it has lost it. After that time, at most 1 s, the target
   knows nothing about it again:
@@ -196,6 +200,14 @@ struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "1T", conflicts_with = "config")]
     max_memory: Size,
 
+    /// Most requests per second, after a burst of 100 ms of them; further ones wait. 0: no limit
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "config")]
+    iops: u64,
+
+    /// Most bytes per second that are read, written or zeroed, after a burst of 100 ms of them: 100M. 0: no limit
+    #[arg(long, value_name = "SIZE", default_value = "0", conflicts_with = "config")]
+    bytes_per_second: Size,
+
     /// Serve the disks of a TOML file: a [[disk]] table for each, with these options as keys
     #[arg(long, value_name = "TOML")]
     config: Option<PathBuf>,
@@ -239,7 +251,7 @@ struct Call {
     #[arg(long, value_name = "PATH")]
     control: PathBuf,
 
-    /// list, get_policy, set_policy, set_running, get_stats, reset_stats, resize, vhost_controller_set_coalescing
+    /// list, get_policy, set_policy, set_running, get_stats, reset_stats, resize, set_limits, vhost_controller_set_coalescing
     method: String,
 
     /// Parameters, as a JSON object
@@ -306,6 +318,8 @@ impl Serve {
                     poll: self.poll,
                     event_idx: !self.no_event_idx,
                     max_memory: self.max_memory,
+                    iops: self.iops,
+                    bytes_per_second: self.bytes_per_second,
                 };
                 Config {
                     control: None,

@@ -3,6 +3,7 @@
 
 mod aside;
 mod mailbox;
+mod pause;
 mod reactor;
 mod requests;
 mod serving;

@@ -9,6 +9,7 @@ use crate::queue::{Control, PreparedQueue, QueueConfig, QueueThread, RunReport};
 use crate::record::Recorder;
 use crate::socket::{Door, accepted};
 use crate::stats::QueueStats;
+use crate::throttle::{Rates, Throttle};
 use anyhow::{Context as _, Result, bail};
 use coalesce_policy::Spec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -166,6 +167,7 @@ impl<F: FrontEnd> DiskParts<F> {
             call_rings,
             write_back,
             epoch: Instant::now(),
+            throttle: Throttle::new(config.rates()),
             totals: Totals::default(),
         };
         let disk = Arc::new(disk);
@@ -280,6 +282,12 @@ impl<F: FrontEnd> DiskServer<F> {
             queue.ask(|answer| Control::SetRunning(report, answer)).context("the queue has ended")?;
         }
         Ok(())
+    }
+
+    /// Sets how much the disk may do in a second. Requests that wait are not lost.
+    pub fn set_limits(&self, rates: Rates) {
+        self.disk.throttle.set(rates, self.disk.now());
+        self.queues.iter().for_each(QueueThread::wake); // some may wait for what was before
     }
 
     /// The size that the disk would get: `wanted`, or as long as its file is now.

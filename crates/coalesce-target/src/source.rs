@@ -69,6 +69,12 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// The guest broke the ring, for example with more requests in flight than the ring has entries.
     fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Self::Token>>, Self::Broken>;
 
+    /// The next request that no limit of the disk delays: one that no guest asked for. While a limit lets the queue take nothing,
+    /// it asks for this.
+    fn take_exempt(&mut self) -> Option<Request<Self::Token>> {
+        None
+    }
+
     /// The next operation of a request that has several, after one of them succeeded. It has no buffers.
     fn next_operation(&mut self, _token: &mut Self::Token) -> Option<Operation> {
         None

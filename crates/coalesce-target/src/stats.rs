@@ -38,6 +38,12 @@ pub struct DeviceStats {
     pub kicks: u64,
     /// Requests with an I/O priority of the real-time class, which NVMe does not carry.
     pub realtime: u64,
+    /// Requests that waited in their ring for the limits of the disk, and were then taken.
+    #[serde(default)] // a process that is older than the supervisor has none
+    pub throttled: u64,
+    /// The time for which some of them waited, in ns.
+    #[serde(default)]
+    pub throttled_ns: u64,
     /// Calls of io_uring_enter. With one more for each interrupt, these are the system calls of a busy queue.
     pub enters: u64,
 }

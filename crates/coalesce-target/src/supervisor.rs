@@ -10,6 +10,7 @@ use crate::link::{Identity, Link, Pending, Request, Setup};
 use crate::log;
 use crate::record::{Gatherer, Record, RecordFile, monotonic_ns};
 use crate::socket::{Access, BoundSocket, Door};
+use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
@@ -210,6 +211,7 @@ impl Plan {
         worker.link.send_descriptors(&descriptors)?;
         let mut config = disk.config.clone();
         config.raw |= disk.about().is_some(); // its guest may have written anything since it was checked
+        Rates { iops: config.iops, bytes_per_second: config.bytes_per_second.0 } = disk.limits();
         let setup = Setup {
             disk: config,
             policies: disk.policies(),

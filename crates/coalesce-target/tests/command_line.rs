@@ -783,6 +783,8 @@ fn several_disks_of_one_configuration_are_each_their_own() {
         block_size = '4K'
         poll = '0'
         event_idx = false
+        iops = 1000
+        bytes_per_second = '1G'
     ";
     write(&directory, "c.toml", toml);
     let target = serve(directory, &["--config", "c.toml"]);
@@ -796,10 +798,12 @@ fn several_disks_of_one_configuration_are_each_their_own() {
             {
                 "ctrlr": "a", "device": "virtio-blk", "socket": "a.sock", "file": null, "size": 2 << 20, "block_size": 512,
                 "queues": 3, "read_only": false, "connected": false, "pid": null, "restarts": 0,
+                "limits": { "iops": 0, "bytes_per_second": 0 },
             },
             {
                 "ctrlr": "second \"one\"", "device": "virtio-blk", "socket": "b.sock", "file": "image", "size": 1 << 16,
                 "block_size": 4096, "queues": 16, "read_only": true, "connected": false, "pid": null, "restarts": 0,
+                "limits": { "iops": 1000, "bytes_per_second": 1 << 30 },
             },
         ])
     );
@@ -1280,6 +1284,7 @@ fn metrics_are_well_formed_and_agree_with_get_stats() {
         .iter()
         .enumerate()
         .map(|(i, name)| format!("[[disk]]\nname = '{name}'\nsocket = '{i}'\nmemory = '1M'\nqueues = 2\n"))
+        .map(|disk| disk + "iops = 100000000\nbytes_per_second = '1T'\n")
         .collect();
     write(&directory, "c.toml", disks);
     let address = free_address("127.0.0.1").unwrap();

@@ -6,6 +6,7 @@ use coalesce_target::config::{Device, DiskConfig, Mode, Poll, Size};
 use coalesce_target::nvme::front_end::NvmeUser;
 use coalesce_target::server::{DiskParts, DiskServer};
 use coalesce_target::socket::Door;
+use coalesce_target::throttle::Rates;
 use coalesce_target::vfio_user::PciDevice;
 use nix::sys::eventfd::EventFd;
 use nix::sys::signal::{Signal, kill};
@@ -209,6 +210,8 @@ fn served(policy: &str) -> (TempDir, DiskServer<NvmeUser>) {
         poll: Some(Poll(0)),
         event_idx: true,
         max_memory: Size(1 << 40),
+        iops: 0,
+        bytes_per_second: Size(0),
     };
     let listener = UnixListener::bind(&config.socket).unwrap();
     let disk = DiskServer::start(DiskParts::open(&config, None).unwrap(), Door::Listener(listener), || Ok(())).unwrap();
@@ -337,6 +340,43 @@ fn a_host_hears_once_that_its_namespace_has_another_size_until_it_reads_the_log(
     assert_eq!((changed(&mut host, false), blocks(&mut host)), (0, [SIZE / 512; 3]), "a reset begins anew");
     host.admin_submit(Sqe::new(0x0c));
     assert_eq!(host.admin_peek(), None);
+}
+
+/// What waits for a limit is not fetched, so nothing that a host does with its queues waits for it.
+#[test]
+fn queues_go_and_the_controller_shuts_down_while_commands_wait_for_a_limit() {
+    let (directory, disk) = served("none");
+    let (mut host, _) = host(&directory.path().join("socket"), 2);
+    let write = Sqe::io(WRITE).blocks(0, 8).prps(DATA, 0);
+    disk.set_limits(Rates { iops: 0, bytes_per_second: 1 });
+    let (mut sq, mut cq) = host.pair(16);
+    for _ in 0..5 {
+        host.put(&mut sq, write);
+    }
+    host.ring_sq(&sq);
+    host.reap(&mut cq, 1);
+    sleep(QUIET);
+    assert_eq!(host.peek(&mut cq), None, "one byte in a second");
+    host.admin_ok(Sqe::new(0).dword(10, 1)); // Delete I/O Submission Queue
+    let mut sq = host.create_sq(1, 16, 1);
+    host.put(&mut sq, write);
+    host.ring_sq(&sq);
+    sleep(QUIET);
+    assert_eq!(host.peek(&mut cq), None, "another queue has no other limit");
+    host.set32(0x14, 0x0046_4001);
+    host.wait_csts(0xc, 0x8);
+    assert_eq!(disk.stats().iter().map(|queue| queue.device.flushes).sum::<u64>(), 2, "one for each vector");
+    host.disable();
+    host.enable();
+    let (mut sq, mut cq) = host.pair(16);
+    for _ in 0..5 {
+        host.put(&mut sq, write);
+    }
+    host.ring_sq(&sq);
+    sleep(QUIET);
+    assert_eq!(host.peek(&mut cq), None, "nor has a controller that was reset");
+    disk.set_limits(Rates::default());
+    host.reap(&mut cq, 5);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::queue::{Control, Part, PreparedQueue, QueueConfig, QueueThread, RunReport};
 use coalesce_target::source::{Request, Source, Task};
 use coalesce_target::stats::QueueStats;
+use coalesce_target::throttle::Throttle;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -188,6 +189,7 @@ impl Bench {
             call_rings: CallRings::new(0).unwrap(),
             write_back: AtomicBool::new(true),
             epoch: Instant::now(),
+            throttle: Throttle::default(),
             totals: Totals::default(),
         });
         let config = QueueConfig { policy: policy.parse().unwrap(), poll_ns: 0, size_max: 8, recorder: None };

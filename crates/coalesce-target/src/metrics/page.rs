@@ -4,6 +4,7 @@ use crate::link::DiskStats;
 use crate::stats::latency::{Histogram, Kind};
 use crate::stats::{BudgetStats, QueueStats};
 use crate::supervisor::{Disk, stats_of};
+use crate::throttle::Rates;
 use anyhow::Result;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, NoLabelSet, text};
@@ -45,6 +46,7 @@ struct About {
     name: String,
     restarts: u64,
     is_recorded: Option<bool>,
+    limits: Rates,
     /// `None`: it does not answer.
     answer: Option<Answer>,
 }
@@ -77,6 +79,7 @@ impl Snapshot {
             name: disk.name(),
             restarts: disk.restarts(),
             is_recorded: disk.is_recorded(),
+            limits: disk.limits(),
             answer: stats.as_ref().ok().map(Answer::new),
         };
         let about = disks.iter().map(about).collect();
@@ -110,6 +113,9 @@ impl Snapshot {
         self.about(encoder, ("connected", help), |disk| disk.answer.as_ref().map(|answer| answer.is_connected))?;
         let help = "Whether the disk's record goes on: 1 or 0, after an error";
         self.about(encoder, ("recording", help), |disk| disk.is_recorded)?;
+        self.limit(encoder, ("iops_limit", "Requests per second that the disk may do"), |limits| limits.iops)?;
+        let help = "Bytes per second that the disk may read, write or zero";
+        self.limit(encoder, ("bytes_per_second_limit", help), |limits| limits.bytes_per_second)?;
         let help = "Restarts of the disk's process";
         let mut family = encoder.encode_descriptor("process_restarts", help, None, MetricType::Counter)?;
         for disk in &self.disks {
@@ -131,6 +137,21 @@ impl Snapshot {
             if let Some(is_so) = is_so(disk) {
                 ConstGauge::new(i64::from(is_so)).encode(family.encode_family(&labels)?)?;
             }
+        }
+        Ok(())
+    }
+
+    /// One limit of each disk that has it.
+    fn limit(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        of: impl Fn(Rates) -> u64,
+    ) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for disk in self.disks.iter().filter(|disk| of(disk.limits) > 0) {
+            let labels: Labels<'_> = vec![("ctrlr", &disk.name)];
+            ConstGauge::new(of(disk.limits) as i64).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }
@@ -165,11 +186,22 @@ impl Snapshot {
         self.counter(encoder, ("malformed_requests", help), |queue| queue.device.malformed)?;
         let help = "Rings that became invalid and were stopped";
         self.counter(encoder, ("broken_rings", help), |queue| queue.device.broken_rings)?;
+        let help = "Requests that waited for the limits of the disk";
+        self.counter(encoder, ("throttled_requests", help), |queue| queue.device.throttled)?;
+        self.throttled(encoder)?;
         self.counter(encoder, ("kicks", "Kicks by the guest"), |queue| queue.device.kicks)?;
         self.counter(encoder, ("sleeps", "Waits that ended in sleep"), |queue| queue.poll.sleeps)?;
         let help = "Requests that are taken and not completed";
         self.gauge(encoder, ("in_flight", help), |queue| queue.in_flight)?;
         self.gauge(encoder, ("held", "Completions held at this moment"), |queue| queue.held)
+    }
+
+    fn throttled(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Time for which requests waited for the limits of the disk";
+        let mut family = encoder.encode_descriptor("throttled", help, Some(&Unit::Seconds), MetricType::Counter)?;
+        self.each_queue(|labels, queue| {
+            ConstCounter::new(queue.device.throttled_ns as f64 / 1e9).encode(family.encode_family(labels)?)
+        })
     }
 
     /// What a label divides.

@@ -355,12 +355,9 @@ unsafe impl Source for Vector {
     type Position = ();
 
     fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Token>>, Infallible> {
-        if self.session.is_over() {
-            return Ok(None);
-        }
-        self.end_deletions();
-        if self.shutdown.is_some() {
-            return Ok(self.last_flush());
+        let exempt = self.take_exempt();
+        if exempt.is_some() || self.session.is_over() || self.shutdown.is_some() {
+            return Ok(exempt);
         }
         let Some((sq, cq)) = self.next_queue() else { return Ok(None) };
         self.cqs[cq].reserve();
@@ -387,6 +384,16 @@ unsafe impl Source for Vector {
             is_taken_over: false,
             token: Token(Some(issued)),
         }))
+    }
+
+    /// The flush of a shutdown. A queue whose deletion is due goes, too.
+    fn take_exempt(&mut self) -> Option<Request<Token>> {
+        if self.session.is_over() {
+            return None;
+        }
+        self.end_deletions();
+        self.shutdown.as_ref()?;
+        self.last_flush()
     }
 
     /// After a reset the rest of a command is of no use to anybody, and the host waits for its end.

@@ -1,10 +1,11 @@
 //! The requests in flight on a queue, from their start to their completion.
 
-use crate::backend::{Backend, Buffers, Outcome, Step};
+use crate::backend::{Backend, Buffers, Operation, Outcome, Step};
 use crate::disk::Disk;
-use crate::source::{Source, Task};
+use crate::source::{Request, Source, Task};
 use coalesce_policy::Mark;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
 /// The approximate limit of the buffers of all requests in flight on a queue. With a page for each buffer this
 /// is 128 MiB.
@@ -36,6 +37,19 @@ impl<T> Default for Slot<T> {
         let buffers = Buffers::default();
         let (task, mark) = (Task::Malformed, Mark::default());
         Self { task, ioprio: 0, hint_dwords: [0; 2], group: 0, bytes: 0, taken_at: 0, mark, buffers, token: None }
+    }
+}
+
+impl<T> Slot<T> {
+    /// What it counts against the limits of its disk: requests and bytes. A flush and what is refused move nothing. Zeroes are
+    /// written, as far as the guest can tell.
+    pub const fn cost(&self) -> (u64, u64) {
+        match &self.task {
+            Task::Operation(Operation::Read { .. } | Operation::Write { .. }) => (1, self.bytes),
+            Task::Operation(Operation::WriteZeroes { len, .. }) => (1, *len),
+            Task::Operation(Operation::Discard { .. }) => (1, 0),
+            Task::Operation(Operation::Flush) | Task::Answer(_) | Task::Malformed => (0, 0),
+        }
     }
 }
 
@@ -116,10 +130,23 @@ impl<T> Requests<T> {
     /// # Errors
     /// The guest broke the ring.
     pub fn take<S: Source<Token = T>>(&mut self, source: &mut S, disk: &Disk) -> Result<Option<Taken>, S::Broken> {
+        self.take_by(|buffers| source.take(disk, buffers))
+    }
+
+    /// Takes the next request of a source that no limit of the disk delays, if there is one and room for it.
+    pub fn take_exempt<S: Source<Token = T>>(&mut self, source: &mut S) -> Option<Taken> {
+        let Ok(taken) = self.take_by(|_| Ok::<_, Infallible>(source.take_exempt()));
+        taken
+    }
+
+    fn take_by<E>(
+        &mut self,
+        take: impl FnOnce(&mut Buffers) -> Result<Option<Request<T>>, E>,
+    ) -> Result<Option<Taken>, E> {
         let Some(&id) = self.free.last() else { return Ok(None) };
         let slot = &mut self.slots[id];
         slot.buffers.clear(); // a request that broke the ring may have left some
-        let Some(request) = source.take(disk, &mut slot.buffers)? else { return Ok(None) };
+        let Some(request) = take(&mut slot.buffers)? else { return Ok(None) };
         (slot.task, slot.ioprio, slot.token) = (request.task, request.ioprio, Some(request.token));
         (slot.hint_dwords, slot.group) = (request.hint_dwords, request.group);
         slot.bytes = slot.buffers.len() as u64;

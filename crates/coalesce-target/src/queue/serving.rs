@@ -4,8 +4,9 @@
 use super::QueueConfig;
 use super::aside::Aside;
 use super::mailbox::{Change, Control, Inbox, Part, RunReport};
+use super::pause::Pause;
 use super::reactor::{Event, Reactor};
-use super::requests::{Finished, Requests, Slot};
+use super::requests::{Finished, Requests, Slot, Taken};
 use super::state::State;
 use crate::backend::{Operation, Outcome, Step};
 use crate::disk::Disk;
@@ -36,6 +37,7 @@ pub(super) struct Queue<S: Source> {
     state: State<S>,
     requests: Requests<S::Token>,
     batch: Vec<usize>, // ids of requests just taken
+    pause: Pause,
     is_full_logged: bool,
     delivery: Delivery<S::Entry>,
     aside: Aside,
@@ -62,6 +64,7 @@ impl<S: Source> Queue<S> {
             state: State::Stopped(None),
             requests: Requests::new(usize::from(config.size_max)),
             batch: Vec::new(),
+            pause: Pause::default(),
             is_full_logged: false,
             delivery: Delivery::new(config.policy.clone())?,
             aside: Aside::default(),
@@ -95,7 +98,7 @@ impl<S: Source> Queue<S> {
 
     /// The time of the policy's clock, in ns.
     fn now(&self) -> u64 {
-        u64::try_from(self.disk.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.disk.now()
     }
 
     /// Handles the waiting control messages. Returns false if the thread must end.
@@ -207,6 +210,7 @@ impl<S: Source> Queue<S> {
 
     /// Adds the counts of the reactor and of the source to the statistics.
     fn collect_counts(&mut self) {
+        self.pause.count(self.disk.now(), &mut self.stats);
         self.stats.enters += self.reactor.take_enters();
         self.stats.kicks += self.state.source_mut().map_or(0, Source::count_kicks);
     }
@@ -272,6 +276,8 @@ impl<S: Source> Queue<S> {
         if let State::Stopped(position) = self.state {
             return position;
         }
+        self.pause.end(self.disk.now(), &mut self.stats);
+        self.pause.forget();
         while self.requests.in_flight() > 0 {
             while let Some(message) = self.inbox.next_about_policy() {
                 self.handle(message);
@@ -361,17 +367,22 @@ impl<S: Source> Queue<S> {
         !self.batch.is_empty()
     }
 
-    /// Takes the submitted requests. Returns false if some may be left.
+    /// Takes the submitted requests. Returns false if some may be left that soon follow.
     fn take_batch(&mut self) -> bool {
         self.batch.clear();
+        if self.pause.until().is_some() {
+            self.pause.end(self.disk.now(), &mut self.stats);
+        }
         let mut bytes = 0;
         while bytes < BATCH_BYTES_MAX {
-            let State::Running(source) = &mut self.state else { return false };
+            if !matches!(self.state, State::Running(_)) {
+                return false;
+            }
             if self.requests.is_full() {
                 self.log_full();
                 return false;
             }
-            match self.requests.take(&mut **source, &self.disk) {
+            match self.take_next() {
                 Ok(Some(taken)) => {
                     let slot = self.requests.get(taken.id);
                     bytes += slot.bytes;
@@ -391,6 +402,33 @@ impl<S: Source> Queue<S> {
             }
         }
         false
+    }
+
+    /// Takes the next request, if there is one and the limits of the disk let it.
+    fn take_next(&mut self) -> Result<Option<Taken>, S::Broken> {
+        let State::Running(source) = &mut self.state else { return Ok(None) };
+        if !self.disk.throttle.is_on() {
+            return self.requests.take(&mut **source, &self.disk);
+        }
+        let now = self.disk.now();
+        match self.disk.throttle.turn(now) {
+            Ok(turn) => {
+                let taken = self.requests.take(&mut **source, &self.disk)?;
+                if let Some(Taken { id, .. }) = taken {
+                    let (requests, bytes) = self.requests.get(id).cost();
+                    turn.charge(requests, bytes);
+                    self.pause.note_taken(&mut self.stats);
+                }
+                Ok(taken)
+            }
+            Err(until) => {
+                let exempt = self.requests.take_exempt(&mut **source);
+                if exempt.is_none() && source.backlog()? > 0 {
+                    self.pause.begin(now, until, source.backlog()?);
+                }
+                Ok(exempt)
+            }
+        }
     }
 
     /// Logs that the queue is full, once for each source.
@@ -446,10 +484,14 @@ impl<S: Source> Queue<S> {
         self.state.source().map_or(0, Source::unreaped) + self.delivery.unposted() as u32
     }
 
-    /// Commands in flight, without one that completes now: requests that are taken or wait to be taken.
+    /// Commands in flight, without one that completes now: requests that are taken or wait to be taken. What waits for the limits
+    /// of the disk is not in flight: it completes no sooner than they say, so no policy may hold a completion for it.
     fn in_flight(&self) -> u32 {
-        let backlog = self.state.source().and_then(|source| source.backlog().ok()).unwrap_or(0);
-        self.requests.in_flight() as u32 + backlog
+        let taken = self.requests.in_flight() as u32;
+        if self.pause.until().is_some() {
+            return taken;
+        }
+        taken + self.state.source().and_then(|source| source.backlog().ok()).unwrap_or(0)
     }
 
     fn proceed(&mut self, id: usize, mut step: Step) {
@@ -555,11 +597,14 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Whether what is held must be delivered now. After the last request in flight of a disabled source no completion
-    /// follows, even if more requests wait to be taken. And a source may begin to forbid holds while completions are held.
+    /// Whether what is held must be delivered now. After the last request in flight of a disabled source, or of one that waits for
+    /// the limits of the disk, no completion follows, even if more requests wait to be taken. And a source may begin to forbid holds
+    /// while completions are held.
     fn must_deliver(&self) -> bool {
+        let is_idle = self.requests.in_flight() == 0;
         match &self.state {
-            State::Disabled(_) if self.requests.in_flight() == 0 => true,
+            State::Disabled(_) if is_idle => true,
+            State::Running(_) if is_idle && self.pause.until().is_some() => true,
             State::Disabled(source) | State::Running(source) => !source.may_hold(),
             State::Stopped(_) | State::Broken(_) => false,
         }
@@ -598,17 +643,22 @@ impl<S: Source> Queue<S> {
             self.reactor.arm_kick(kick);
         }
         let before = self.now();
-        self.reactor.wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(before)));
+        self.reactor.wait(self.next_look().map(|deadline| deadline.saturating_sub(before)));
         let slept_ns = self.now() - before;
         self.poll.slept(polled_ns, slept_ns);
         let ring = self.taking().map_or(Ok(()), Source::disable_kicks);
         self.check_ring(ring);
     }
 
+    /// When something is due without an event: the policy's deadline, or the end of a pause.
+    fn next_look(&self) -> Option<u64> {
+        self.delivery.deadline().into_iter().chain(self.pause.until()).min()
+    }
+
     /// The source, if requests may be taken.
     fn taking(&mut self) -> Option<&mut S> {
         match &mut self.state {
-            State::Running(source) if !self.requests.is_full() => Some(source),
+            State::Running(source) if !self.requests.is_full() && self.pause.until().is_none() => Some(source),
             _ => None,
         }
     }
@@ -617,7 +667,7 @@ impl<S: Source> Queue<S> {
     /// deadline, because a sleep would overshoot it; the sleep that follows then ends at once.
     fn poll_for_work(&mut self, start: u64) -> Option<u64> {
         let mut end = start + self.poll.length_ns();
-        let deadline = self.delivery.deadline();
+        let deadline = self.next_look();
         if let Some(deadline) = deadline.filter(|&deadline| deadline <= start + self.poll.max_ns()) {
             end = end.max(deadline);
         }

@@ -6,6 +6,7 @@ use crate::link::{DiskStats, Link, PATIENCE, Pending, PolicyChange, Request, Sli
 use crate::record::{self, Record};
 use crate::sandbox;
 use crate::server::{DiskInfo, Measured, Resized};
+use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_load::counted;
 use coalesce_policy::Spec;
@@ -28,6 +29,7 @@ struct State {
     restarts: u64,
     policies: Vec<PolicyChange>, // that a process of the disk has made, for the next one
     size: Option<u64>,           // that it was given
+    limits: Rates,
 }
 
 impl State {
@@ -44,6 +46,7 @@ impl State {
                     about.size = *size;
                 }
             }
+            Request::SetLimits(rates) => self.limits = *rates,
             _ => {}
         }
     }
@@ -58,7 +61,8 @@ struct Process {
 
 impl Disk {
     pub(super) fn new(config: DiskConfig, record: Option<Record>) -> Self {
-        Self { config, record, state: Arc::default() }
+        let state = State { limits: config.rates(), ..State::default() };
+        Self { config, record, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Its name.
@@ -140,6 +144,12 @@ impl Disk {
         self.state().size
     }
 
+    /// How much it may do in a second.
+    #[must_use]
+    pub fn limits(&self) -> Rates {
+        self.state().limits
+    }
+
     /// What notes the requests that its process has done.
     pub(super) fn notes(&self) -> impl Fn(&Request) + Send + 'static {
         let state = self.state.clone();
@@ -194,6 +204,14 @@ impl Disk {
             Some(Unanswered::Ended | Unanswered::NotAsked) => anyhow!("{error}: nothing has changed"),
             None => error,
         }))
+    }
+
+    /// Sets how much the disk may do in a second, for as long as the target runs.
+    ///
+    /// # Errors
+    /// A limit is out of range, or the disk's process does not answer.
+    pub fn set_limits(&self, limits: Rates) -> Result<()> {
+        self.named(limits.check().and_then(|()| self.begin(Request::SetLimits(limits))?.wait()))
     }
 
     /// Gives the disk another size, in bytes: that of its image, if none is given. Waits until no request from before is in flight

@@ -10,6 +10,7 @@ use coalesce_target::nvme::controller::Controller;
 use coalesce_target::nvme::vector::Vector;
 use coalesce_target::queue::{Control, PreparedQueue, QueueConfig, QueueThread};
 use coalesce_target::stats::QueueStats;
+use coalesce_target::throttle::Throttle;
 use coalesce_target::vfio_user::PciDevice;
 use coalesce_target::vfio_user::irq::Vectors;
 use coalesce_target::vfio_user::memory::DmaMemory;
@@ -229,6 +230,7 @@ pub fn disk(setup: &Setup<'_>) -> Arc<Disk> {
         call_rings: CallRings::new(setup.queues + 2 + FILES_MAX).unwrap(),
         write_back: AtomicBool::new(true),
         epoch: Instant::now(),
+        throttle: Throttle::default(),
         totals: Totals::default(),
     })
 }

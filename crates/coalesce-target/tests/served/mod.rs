@@ -57,6 +57,8 @@ impl<F: FrontEnd> Served<F> {
             poll: None,
             event_idx: true,
             max_memory: Size(1 << 40),
+            iops: 0,
+            bytes_per_second: Size(0),
         };
         change(&directory, &mut config);
         let listener = UnixListener::bind(&config.socket).unwrap();

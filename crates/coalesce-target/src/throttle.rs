@@ -1,0 +1,301 @@
+//! The limits of a disk on requests and bytes per second: two token buckets, which all its queues share.
+//!
+//! A bucket gets `rate` tokens per second, and holds what it gets in 100 ms, but at least one. A request is taken while each
+//! bucket has a token, and then costs what it is worth, also if that is more than there is. So until any moment `t` after `s` no
+//! more is taken than `rate * (t - s)`, the bucket, and what the last request is worth beyond a token. Whatever is not taken
+//! waits in its ring: no slot, no buffer and no record has it, so a stop, a reset and a front end that leaves do not wait for it,
+//! and the next one finds it.
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The highest limit on requests per second.
+pub const IOPS_MAX: u64 = 1_000_000_000;
+/// The highest limit on bytes per second: 1 TiB.
+pub const BYTES_PER_SECOND_MAX: u64 = 1 << 40;
+
+/// What a disk may do in a second; 0: there is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Rates {
+    /// Requests that read, write, discard or write zeroes.
+    pub iops: u64,
+    /// Bytes that they read, write or zero.
+    pub bytes_per_second: u64,
+}
+
+impl Rates {
+    /// Checks that they can be kept.
+    ///
+    /// # Errors
+    /// One is too high.
+    pub fn check(self) -> Result<()> {
+        let Self { iops, bytes_per_second: bytes } = self;
+        ensure!(iops <= IOPS_MAX, "iops is {iops}; allowed: 1 to {IOPS_MAX}, or 0: no limit");
+        ensure!(
+            bytes <= BYTES_PER_SECOND_MAX,
+            "bytes_per_second is {bytes}; allowed: 1 to {BYTES_PER_SECOND_MAX}, or 0: no limit"
+        );
+        Ok(())
+    }
+}
+
+/// Levels count billionths of a token, so what a rate gives in a nanosecond is a whole number.
+const TOKEN: i128 = 1_000_000_000;
+/// The time in which an empty bucket becomes full, in ns: that of QEMU's throttle groups without a burst.
+const FULL_AFTER: i128 = 100_000_000;
+
+#[derive(Debug, Default)]
+struct Bucket {
+    rate: u64, // tokens per second; 0: no limit
+    level: i128,
+    at: u64, // of the level, in ns
+}
+
+impl Bucket {
+    fn full(rate: u64, now: u64) -> Self {
+        Self { rate, level: Self { rate, ..Self::default() }.most(), at: now }
+    }
+
+    fn most(&self) -> i128 {
+        (i128::from(self.rate) * FULL_AFTER).max(TOKEN)
+    }
+
+    /// Adds what came since the last time. Another queue may have looked at a later time.
+    fn fill(&mut self, now: u64) {
+        let gained = i128::from(self.rate) * i128::from(now.saturating_sub(self.at));
+        self.level = (self.level + gained).min(self.most());
+        self.at = self.at.max(now);
+    }
+
+    /// When it has a token; `None`: now.
+    fn wait(&self) -> Option<u64> {
+        let missing = TOKEN - self.level;
+        if self.rate == 0 || missing <= 0 {
+            return None;
+        }
+        let rate = i128::from(self.rate);
+        let ns = (missing + rate - 1) / rate;
+        Some(self.at.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX)))
+    }
+
+    fn charge(&mut self, tokens: u64) {
+        if self.rate > 0 {
+            self.level -= i128::from(tokens) * TOKEN;
+        }
+    }
+
+    /// Another rate forgives debts, and gives nothing.
+    fn set(&mut self, rate: u64, now: u64) {
+        if self.rate == 0 {
+            *self = Self::full(rate, now);
+            return;
+        }
+        self.fill(now);
+        self.rate = rate;
+        self.level = self.level.clamp(0, self.most());
+    }
+}
+
+/// The limits of a disk, which change while it is served. Times are those of its clock, in ns.
+#[derive(Debug, Default)]
+pub struct Throttle {
+    is_on: AtomicBool,
+    buckets: Mutex<Buckets>,
+}
+
+#[derive(Debug, Default)]
+struct Buckets {
+    requests: Bucket,
+    bytes: Bucket,
+}
+
+/// The right to take one request. No other queue takes one meanwhile, so none takes what this one is about to cost.
+#[derive(Debug)]
+pub struct Turn<'a>(MutexGuard<'a, Buckets>);
+
+impl Throttle {
+    /// Limits that begin with full buckets.
+    #[must_use]
+    pub fn new(rates: Rates) -> Self {
+        let throttle = Self::default();
+        throttle.set(rates, 0);
+        throttle
+    }
+
+    /// Sets the limits. Queues that wait must look again.
+    pub fn set(&self, rates: Rates, now: u64) {
+        let mut buckets = self.buckets();
+        buckets.requests.set(rates.iops, now);
+        buckets.bytes.set(rates.bytes_per_second, now);
+        self.is_on.store(rates != Rates::default(), Ordering::Relaxed);
+    }
+
+    /// Whether there is a limit. All that a disk without one pays.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// The right to take a request.
+    ///
+    /// # Errors
+    /// Not now. The earliest time at which that can change.
+    pub fn turn(&self, now: u64) -> Result<Turn<'_>, u64> {
+        let mut buckets = self.buckets();
+        buckets.requests.fill(now);
+        buckets.bytes.fill(now);
+        match buckets.requests.wait().max(buckets.bytes.wait()) {
+            Some(at) => Err(at),
+            None => Ok(Turn(buckets)),
+        }
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, Buckets> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn<'_> {
+    /// Pays for the request that was taken.
+    pub fn charge(mut self, requests: u64, bytes: u64) {
+        self.0.requests.charge(requests);
+        self.0.bytes.charge(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn throttle(iops: u64, bytes_per_second: u64) -> Throttle {
+        Throttle::new(Rates { iops, bytes_per_second })
+    }
+
+    /// Takes as many requests of `bytes` as it may at `now`, at most `most`.
+    fn take_all(throttle: &Throttle, now: u64, bytes: u64, most: usize) -> usize {
+        (0..most).take_while(|_| throttle.turn(now).map(|turn| turn.charge(1, bytes)).is_ok()).count()
+    }
+
+    #[test]
+    fn a_full_bucket_is_100_ms_and_then_a_token_comes_exactly_when_it_is_due() {
+        for (iops, burst) in [(1, 1), (3, 1), (10, 1), (15, 1), (1000, 100), (1_000_000, 100_000)] {
+            let throttle = throttle(iops, 0);
+            assert_eq!(take_all(&throttle, 5, 1 << 30, 1_000_000), burst, "{iops}");
+            let most = u64::max(iops * 100_000_000, SECOND); // in billionths of a token, as what is left of it
+            let (mut rest, mut now) = (most - burst as u64 * SECOND, 5);
+            for token in 1..=1000 {
+                let due = now + (SECOND - rest).div_ceil(iops);
+                assert_eq!(throttle.turn(now).unwrap_err(), due, "{iops}: token {token}");
+                assert!(throttle.turn(due - 1).is_err(), "{iops}: a nanosecond too early");
+                assert_eq!(take_all(&throttle, due, 1 << 30, 10), 1, "{iops}: token {token}");
+                rest = u64::min(rest + iops * (due - now), most) - SECOND;
+                now = due;
+            }
+            let ideal = 1000 * SECOND / iops;
+            assert!(
+                (ideal.saturating_sub(100_000_000)..=5 + ideal + 1000).contains(&now),
+                "{iops}: 1000 tokens in {now} ns"
+            );
+        }
+    }
+
+    #[test]
+    fn a_request_of_more_bytes_than_there_are_is_taken_and_paid_for_afterwards() {
+        let throttle = throttle(0, 1000);
+        throttle.turn(0).unwrap().charge(1, 5000); // 100 are there
+        assert_eq!(throttle.turn(0).unwrap_err(), 4_901 * SECOND / 1000);
+        assert!(throttle.turn(4_901 * SECOND / 1000 - 1).is_err());
+        throttle.turn(4_901 * SECOND / 1000).unwrap().charge(1, 1);
+        assert!(throttle.turn(4_901 * SECOND / 1000).is_err());
+    }
+
+    #[test]
+    fn both_limits_hold_and_what_costs_nothing_waits_only_for_its_turn() {
+        let throttle = throttle(10, 1000);
+        throttle.turn(0).unwrap().charge(1, 10);
+        assert_eq!(throttle.turn(0).unwrap_err(), SECOND / 10, "for a request");
+        throttle.turn(SECOND / 10).unwrap().charge(1, 1100);
+        assert_eq!(throttle.turn(SECOND / 5).unwrap_err(), SECOND / 10 + 1001 * SECOND / 1000, "for bytes");
+        throttle.turn(2 * SECOND).unwrap().charge(0, 0);
+        throttle.turn(2 * SECOND).unwrap().charge(0, 0);
+    }
+
+    #[test]
+    fn other_limits_forgive_debts_and_give_nothing() {
+        let throttle = throttle(0, 10);
+        assert!(throttle.is_on());
+        throttle.turn(0).unwrap().charge(1, 1 << 40);
+        assert!(throttle.turn(0).unwrap_err() > SECOND << 30);
+        throttle.set(Rates { iops: 0, bytes_per_second: 1000 }, SECOND);
+        assert_eq!(throttle.turn(SECOND).unwrap_err(), SECOND + SECOND / 1000);
+        throttle.turn(SECOND + SECOND / 1000).unwrap().charge(1, 1);
+        throttle.set(Rates { iops: 0, bytes_per_second: 1000 }, 2 * SECOND);
+        assert_eq!(take_all(&throttle, 2 * SECOND, 1, 1000), 100, "not more than it had");
+        throttle.set(Rates::default(), 2 * SECOND);
+        assert!(!throttle.is_on() && take_all(&throttle, 2 * SECOND, 1 << 40, 100) == 100);
+    }
+
+    #[test]
+    fn a_queue_whose_clock_was_read_earlier_neither_gains_nor_loses() {
+        let throttle = throttle(1000, 0);
+        assert_eq!(take_all(&throttle, SECOND, 0, 1000), 100);
+        for now in [SECOND / 2, 0, SECOND] {
+            assert_eq!(throttle.turn(now).unwrap_err(), SECOND + SECOND / 1000);
+        }
+        assert_eq!(take_all(&throttle, SECOND + 2 * SECOND / 1000, 0, 1000), 2);
+    }
+
+    #[test]
+    fn the_highest_limits_and_the_longest_times_do_not_overflow() {
+        let throttle = throttle(IOPS_MAX, BYTES_PER_SECOND_MAX);
+        throttle.turn(u64::MAX).unwrap().charge(u64::MAX, u64::MAX);
+        assert!(throttle.turn(u64::MAX).is_err());
+        let slow = super::Throttle::new(Rates { iops: 1, bytes_per_second: 1 });
+        slow.turn(u64::MAX).unwrap().charge(u64::MAX, u64::MAX);
+        assert_eq!(slow.turn(u64::MAX).unwrap_err(), u64::MAX);
+        assert!(Rates { iops: IOPS_MAX + 1, bytes_per_second: 0 }.check().is_err());
+        assert!(Rates { iops: 0, bytes_per_second: BYTES_PER_SECOND_MAX + 1 }.check().is_err());
+        Rates { iops: IOPS_MAX, bytes_per_second: BYTES_PER_SECOND_MAX }.check().unwrap();
+    }
+
+    proptest! {
+        /// Several queues that ask whenever they like, for requests of any size.
+        #[test]
+        fn in_no_interval_is_more_taken_than_its_rate_the_bucket_and_one_request(
+            (iops, bytes) in (1_u64..5_000, 1_u64..2_000_000),
+            steps in prop::collection::vec((0_u64..50_000_000, 0_u64..300_000), 1..200),
+        ) {
+            let throttle = throttle(iops, bytes);
+            let (mut now, mut taken) = (0, Vec::new());
+            for (pause, len) in steps {
+                now += pause;
+                if let Ok(turn) = throttle.turn(now) {
+                    turn.charge(1, len);
+                    taken.push((now, len));
+                }
+            }
+            for first in 0..taken.len() {
+                let mut sum = 0;
+                for (at, len) in &taken[first..] {
+                    let ns = u128::from(at - taken[first].0);
+                    let allowed = |rate: u64| {
+                        (u128::from(rate) * (ns + FULL_AFTER as u128)).max(u128::from(rate) * ns + TOKEN as u128)
+                    };
+                    // Before the last request there was a token.
+                    prop_assert!((u128::from(sum) + 1) * TOKEN as u128 <= allowed(bytes), "{sum} bytes in {ns} ns");
+                    sum += len;
+                }
+                for (count, (at, _)) in taken[first..].iter().enumerate() {
+                    let ns = u128::from(at - taken[first].0);
+                    let allowed = (u128::from(iops) * (ns + FULL_AFTER as u128)).max(u128::from(iops) * ns + TOKEN as u128);
+                    prop_assert!((count as u128 + 1) * TOKEN as u128 <= allowed, "{} requests in {ns} ns", count + 1);
+                }
+            }
+        }
+    }
+}
