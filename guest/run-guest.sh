@@ -3,7 +3,7 @@
 #
 #   run-guest.sh JOB [nvme:]SOCKET... [NAME=VALUE...] [-- more QEMU arguments]
 #
-#   JOB          a file (busybox sh), or a name in jobs/: demo verify soak ioprio irqs nvme
+#   JOB          a file (busybox sh), or a name in jobs/: demo verify soak ioprio irqs nvme resize
 #   SOCKET       of a vhost-user-blk disk: becomes /dev/vda, the next one /dev/vdb, and so on
 #   nvme:SOCKET  of an NVMe controller over vfio-user: becomes /dev/nvme0n1, and so on; needs the QEMU of make-qemu.sh
 #   NAME=VALUE   a variable of the job; RUNTIME and COUNT are also taken from the environment

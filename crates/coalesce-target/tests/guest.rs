@@ -39,6 +39,13 @@ fn data_is_what_was_written() {
     data_is_what_was_written_by(Options::default());
 }
 
+#[test]
+fn a_guest_sees_at_once_that_its_disk_has_another_size() {
+    if let Some(mut target) = Target::start("auto") {
+        target.resize_under_guest();
+    }
+}
+
 /// Linux drives a device without VERSION_1 as drivers before virtio 1.0 did.
 #[test]
 fn a_legacy_driver_reads_what_it_wrote() {

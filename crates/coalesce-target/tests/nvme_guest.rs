@@ -24,6 +24,13 @@ fn interrupts_are_the_guests() {
     assert!((1..=by_target[1]).contains(&by_guest[1]), "depth 32: {by_guest:?} {by_target:?}");
 }
 
+#[test]
+fn a_guest_sees_at_once_that_its_namespace_has_another_size() {
+    if let Some(mut target) = start("auto") {
+        target.resize_under_guest();
+    }
+}
+
 /// A guest without MSI-X has the interrupt pin alone. A guest that loses an interrupt waits for 30 s, and says so.
 #[test]
 fn a_guest_without_msi_is_interrupted_by_the_pin() {

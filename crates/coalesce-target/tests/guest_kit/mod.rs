@@ -115,6 +115,23 @@ impl Target {
         self.directory.path().join("control")
     }
 
+    /// Runs the job `resize`, makes the disk longer and shorter at its steps, and expects that the guest hears of both.
+    pub fn resize_under_guest(&mut self) {
+        let results = self.run("resize", &[], |target, step| {
+            let size = if step == "longer" { 384_u64 } else { 128 } << 20;
+            if step == "longer" {
+                File::options().write(true).open(&target.image).unwrap().set_len(size).unwrap();
+            }
+            let resized = request(&target.control(), "resize", &json!({ "ctrlr": "socket", "size": size.to_string() }));
+            assert_eq!(resized.unwrap(), json!({ "size": size, "in_flight_beyond": 0, "guest_is_told": true }));
+        });
+        let sectors: Vec<_> = results.iter().filter_map(|result| result["sectors"].as_u64()).collect();
+        assert_eq!(sectors, [384 << 11, 128 << 11], "{results:#?}");
+        let ends: Vec<_> =
+            results.iter().filter(|result| result["sectors"].is_null()).map(|end| &end["errors"]).collect();
+        assert_eq!(ends, [&json!(0); 2], "{results:#?}");
+    }
+
     /// What its first queue counted.
     pub fn stats(&self) -> Value {
         self.queues().swap_remove(0)
