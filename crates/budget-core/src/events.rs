@@ -92,9 +92,6 @@ impl Budget {
         self.settle_known(now);
         let Allowance { level, shift, limit, evidence } = allowance;
         self.epsilon = if shift < 16 { self.config.epsilon >> shift } else { 0 };
-        if limit != self.limit {
-            self.starved = 0;
-        }
         (self.level, self.limit, self.evidence) = (level, limit, evidence.min(EVIDENCE_MAX));
         self.limit_gap();
         self.flags.set(Flags::FAILED | Flags::UNPAID, false);

@@ -304,19 +304,16 @@ impl Regulator {
 
     /// The core has ended a licence, or its trial, because nobody came any more.
     fn fail(&mut self, known: Known, config: &Config) {
+        self.is_several = false; // or the next trial would begin with requesters who may be alone
         if self.state != State::Pause && self.question == Question::Climb {
             self.sum.trials = self.sum.trials.wrapping_add(1); // one that gained nothing
-            return self.climb_on(known, config);
-        }
-        if self.is_suspended {
+            if self.limit == 1 {
+                return self.climb_on(known, config);
+            }
+        } else if self.is_suspended {
             self.lower_to(self.limit >> 1); // its check has failed
         }
-        self.suspend();
-    }
-
-    /// The licence, if there is one, is not in force until its next check, which comes when requesters do.
-    fn suspend(&mut self) {
-        (self.is_suspended, self.is_several) = (self.limit > 1, false);
+        self.is_suspended = self.limit > 1;
         self.windows = PAUSE;
         self.rest_a_while();
     }

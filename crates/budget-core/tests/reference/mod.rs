@@ -525,12 +525,7 @@ impl Reference {
     /// Somebody outside decides how much may be held.
     pub fn allow(&mut self, now: u64, allowance: Allowance) {
         self.pass_quietly(now);
-        let is_over = self.has_failed() || self.is_unpaid;
-        if self.allowed.limit == allowance.limit && !is_over {
-            // What is remembered is as if the limit had been this from the first.
-            let starved = self.starved();
-            self.ends = vec![End::Starved; starved];
-        } else {
+        if self.has_failed() || self.is_unpaid {
             self.ends.clear();
         }
         (self.allowed, self.is_unpaid) = (allowance, false);
