@@ -7,13 +7,15 @@
 #![no_main]
 
 use coalesce_target::config::{Config, DiskConfig};
+use coalesce_target::supervisor::Disks;
 use coalesce_target::{control, metrics};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
 fn line(line: &[u8]) {
     let id = serde_json::from_slice::<Value>(line).ok().and_then(|request| request.get("id").cloned());
-    let Some(answer) = control::answer(line, &[]) else { return assert_eq!(id, None) };
+    let (disks, _) = Disks::new().unwrap();
+    let Some(answer) = control::answer(line, &disks, true) else { return assert_eq!(id, None) };
     assert!(!answer.to_string().contains('\n'));
     assert_eq!(answer["jsonrpc"], "2.0");
     assert_eq!(answer["id"], id.unwrap_or(Value::Null));

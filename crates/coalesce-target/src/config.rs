@@ -424,12 +424,7 @@ impl Config {
     pub fn check(&self) -> Result<()> {
         self.check_disks().map_err(|(_, problem)| problem)?;
         self.check_metrics()?;
-        match &self.control {
-            Some(control) if self.disks.iter().any(|disk| disk.socket == *control) => {
-                bail!("socket {} serves both a disk and control: give each a socket of its own", control.display())
-            }
-            _ => Ok(()),
-        }
+        self.disks.iter().try_for_each(|disk| disk.check_control(self.control.as_deref()))
     }
 
     /// Metrics are for this machine, if nobody says otherwise.
@@ -478,6 +473,23 @@ impl DiskConfig {
     #[must_use]
     pub const fn rates(&self) -> Rates {
         Rates { iops: self.iops, bytes_per_second: self.bytes_per_second.0 }
+    }
+
+    /// Checks the disk beside `others` that are served, and the socket `control`.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn check_beside(&self, others: &[Self], control: Option<&Path>) -> Result<()> {
+        self.check()?;
+        self.check_against(others)?;
+        self.check_control(control)
+    }
+
+    fn check_control(&self, control: Option<&Path>) -> Result<()> {
+        if control == Some(&self.socket) {
+            bail!("socket {} serves both a disk and control: give each a socket of its own", self.socket.display());
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<()> {

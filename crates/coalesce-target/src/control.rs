@@ -1,11 +1,11 @@
 //! The control socket: JSON-RPC 2.0, one object per line. A parameter that SPDK has too keeps SPDK's name.
 
-use crate::clients::{Limits, Place, send_all, serve_clients};
+use crate::clients::{Client as _, Limits, Place, send_all, serve_clients};
 use crate::config::Size;
 use crate::link::DiskStats;
 use crate::socket::{Access, BoundSocket, Door};
 use crate::stats::QueueStats;
-use crate::supervisor::{Disk, reset_stats_of, stats_of};
+use crate::supervisor::{Disk, Disks, reset_stats_of, stats_of};
 use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
@@ -28,7 +28,7 @@ const CLIENTS_MAX: Limits = Limits { all: 64, others: 63 };
 ///
 /// # Errors
 /// The socket cannot be bound.
-pub fn listen(path: &Path, disks: Arc<[Disk]>) -> Result<BoundSocket> {
+pub fn listen(path: &Path, disks: Arc<Disks>) -> Result<BoundSocket> {
     let socket = BoundSocket::bind(path, &Access::default())?;
     let Door::Listener(listener) = socket.door() else {
         bail!("control socket {}: it is connected: allowed is one that listens", path.display())
@@ -42,8 +42,8 @@ pub fn listen(path: &Path, disks: Arc<[Disk]>) -> Result<BoundSocket> {
     Ok(socket)
 }
 
-fn serve(stream: &UnixStream, place: &Place<UnixStream>, disks: &[Disk]) {
-    let mut reader = BufReader::new(stream);
+fn serve(stream: &UnixStream, place: &Place<UnixStream>, disks: &Disks) {
+    let (mut reader, is_operator) = (BufReader::new(stream), stream.is_operator());
     loop {
         let mut line = Vec::new();
         match reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
@@ -52,7 +52,11 @@ fn serve(stream: &UnixStream, place: &Place<UnixStream>, disks: &[Disk]) {
         }
         let Some(_answering) = place.wait_for_answer() else { return };
         let is_whole = line.ends_with(b"\n") || (line.len() as u64) < LINE_MAX;
-        let answer = if is_whole { answer(&line, disks) } else { Some(error(Value::Null, INVALID_REQUEST, TOO_LONG)) };
+        let answer = if is_whole {
+            answer(&line, disks, is_operator)
+        } else {
+            Some(error(Value::Null, INVALID_REQUEST, TOO_LONG))
+        };
         if answer.is_some_and(|answer| send_all(stream, format!("{answer}\n").as_bytes()).is_err()) {
             return;
         }
@@ -73,9 +77,10 @@ fn error(id: Value, code: i32, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 
-/// The answer to one request; `None` for a notification.
+/// The answer to one request; `None` for a notification. Only an operator may have disks come and go: they are opened with the
+/// rights of the target.
 #[must_use]
-pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
+pub fn answer(line: &[u8], disks: &Disks, is_operator: bool) -> Option<Value> {
     let request: Value = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(problem) => return Some(error(Value::Null, PARSE_ERROR, &format!("not JSON: {problem}"))),
@@ -87,7 +92,12 @@ pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
         return Some(error(id.unwrap_or(Value::Null), INVALID_REQUEST, message));
     };
     let params = request.get("params").filter(|params| !params.is_null()).cloned().unwrap_or_else(|| json!({}));
-    let outcome = call(method, params, disks);
+    let outcome = match method {
+        "add_disk" | "remove_disk" if !is_operator => {
+            Err(anyhow!("{method} is for root and for the user that the target runs as"))
+        }
+        _ => call(method, params, disks),
+    };
     let id = id?;
     Some(match outcome {
         Ok(Some(result)) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -99,7 +109,7 @@ pub fn answer(line: &[u8], disks: &[Disk]) -> Option<Value> {
     })
 }
 
-const METHODS: [&str; 9] = [
+const METHODS: [&str; 11] = [
     "list",
     "get_policy",
     "set_policy",
@@ -108,6 +118,8 @@ const METHODS: [&str; 9] = [
     "reset_stats",
     "resize",
     "set_limits",
+    "add_disk",
+    "remove_disk",
     "vhost_controller_set_coalescing",
 ];
 
@@ -117,6 +129,12 @@ const FOR_US_MAX: u32 = 1_000_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    ctrlr: String,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -176,7 +194,8 @@ struct SetCoalescing {
 }
 
 /// The result of a method; `None` if the method is unknown.
-fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
+fn call(method: &str, params: Value, all: &Disks) -> Result<Option<Value>> {
+    let disks = &*all.list();
     Ok(Some(match method {
         "list" => {
             let Nothing {} = parse(params)?;
@@ -188,7 +207,7 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
                 about["limits"] = json!(disk.limits());
                 about
             };
-            stats_of(disks.iter()).into_iter().map(about).collect()
+            stats_of(disks.iter().map(|disk| &**disk)).into_iter().map(about).collect()
         }
         "get_policy" => {
             let OneOrAll { ctrlr } = parse(params)?;
@@ -234,6 +253,15 @@ fn call(method: &str, params: Value, disks: &[Disk]) -> Result<Option<Value>> {
             })?;
             true.into()
         }
+        "add_disk" => {
+            all.add(parse(params)?)?;
+            true.into()
+        }
+        "remove_disk" => {
+            let One { ctrlr } = parse(params)?;
+            all.remove(&one(disks, &ctrlr)?.name())?;
+            true.into()
+        }
         "vhost_controller_set_coalescing" => {
             let SetCoalescing { ctrlr, delay_base_us, iops_threshold } = parse(params)?;
             let text = format!("spdk_vhost:delay_base_us={delay_base_us},iops_threshold={iops_threshold}");
@@ -269,16 +297,16 @@ fn parse<T: DeserializeOwned>(params: Value) -> Result<T> {
     serde_json::from_value(params).map_err(|problem| anyhow!("params: {problem}"))
 }
 
-fn one<'a>(disks: &'a [Disk], name: &str) -> Result<&'a Disk> {
+fn one<'a>(disks: &'a [Arc<Disk>], name: &str) -> Result<&'a Arc<Disk>> {
     let names = || disks.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(", ");
     let found = disks.iter().find(|disk| disk.name() == name);
     found.ok_or_else(|| anyhow!("unknown ctrlr \"{name}\"; allowed: {}", names()))
 }
 
-fn chosen<'a>(disks: &'a [Disk], name: Option<&str>) -> Result<impl Iterator<Item = &'a Disk>> {
+fn chosen<'a>(disks: &'a [Arc<Disk>], name: Option<&str>) -> Result<impl Iterator<Item = &'a Disk>> {
     let chosen = match name {
         None => disks,
         Some(name) => std::slice::from_ref(one(disks, name)?),
     };
-    Ok(chosen.iter())
+    Ok(chosen.iter().map(|disk| &**disk))
 }

@@ -119,6 +119,11 @@ EXAMPLES
   is not named stays, and 0 is no limit:
       coalesce-target call --control /tmp/control set_limits \\
           '{\"ctrlr\": \"s\", \"iops\": 5000, \"bytes_per_second\": \"100M\"}'
+  One more disk, with the keys that it would have in a TOML file; and none any
+  more, once what it has in flight is done:
+      coalesce-target call --control /tmp/control add_disk \\
+          '{\"socket\": \"/tmp/s2\", \"file\": \"disk2.img\"}'
+      coalesce-target call --control /tmp/control remove_disk '{\"ctrlr\": \"s2\"}'
   The guest has its CPU for the next 5 ms, of which policy vic makes use; with
   \"running\": false it has lost it. After that time, at most 1 s, the target
   knows nothing about it again:
@@ -251,7 +256,7 @@ struct Call {
     #[arg(long, value_name = "PATH")]
     control: PathBuf,
 
-    /// list, get_policy, set_policy, set_running, get_stats, reset_stats, resize, set_limits, vhost_controller_set_coalescing
+    /// list, get_policy, set_policy, set_running, get_stats, reset_stats, resize, set_limits, add_disk, remove_disk, vhost_controller_set_coalescing
     method: String,
 
     /// Parameters, as a JSON object
@@ -363,7 +368,7 @@ fn serve(options: Serve) -> Result<()> {
         metrics::listen(address, disks.clone())?;
     }
     let control = config.control.as_deref().map(|path| control::listen(path, disks.clone())).transpose()?;
-    for disk in disks.iter() {
+    for disk in disks.list() {
         let Some(about) = disk.about() else { continue };
         let memory = sysinfo().context("memory of this machine")?.ram_total();
         if about.file.is_none() && about.size > memory {

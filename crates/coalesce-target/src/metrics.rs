@@ -4,7 +4,7 @@
 mod page;
 
 use crate::clients::{Limits, Place, send_all, serve_clients};
-use crate::supervisor::Disk;
+use crate::supervisor::Disks;
 use anyhow::{Context as _, Result};
 use std::fmt;
 use std::io::{self, Read as _};
@@ -27,7 +27,7 @@ const CLIENTS_MAX: Limits = Limits { all: 32, others: 32 };
 ///
 /// # Errors
 /// The address cannot be bound.
-pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> Result<()> {
+pub fn listen(address: SocketAddr, disks: Arc<Disks>) -> Result<()> {
     let bind = || TcpListener::bind(address).and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (address, listener) = bind().with_context(|| format!("metrics at {address}"))?;
     let readers = if address.ip().is_loopback() { "this machine" } else { "whoever reaches it" };
@@ -41,7 +41,7 @@ pub fn listen(address: SocketAddr, disks: Arc<[Disk]>) -> Result<()> {
     serve_clients("metrics", CLIENTS_MAX, move || listener.accept(), serve, refuse)
 }
 
-fn answer(stream: &TcpStream, place: &Place<TcpStream>, disks: &[Disk]) -> io::Result<()> {
+fn answer(stream: &TcpStream, place: &Place<TcpStream>, disks: &Disks) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let path = receive_path(stream)?;
     let Some(_answering) = place.wait_for_answer() else { return Ok(()) };

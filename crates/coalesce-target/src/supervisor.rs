@@ -2,8 +2,10 @@
 //! questions, restarts and stops these processes. It maps no guest memory, opens no image, and reads from no front end.
 
 mod disk;
+mod disks;
 
 pub use disk::{Disk, reset_stats_of, stats_of};
+pub use disks::{Disks, Orders};
 
 use crate::config::{Config, DiskConfig, Sandbox};
 use crate::link::{Identity, Link, Pending, Request, Setup};
@@ -12,6 +14,7 @@ use crate::record::{Gatherer, Record, RecordFile, monotonic_ns};
 use crate::socket::{Access, BoundSocket, Door};
 use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
+use disks::{Answer, Order};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -20,11 +23,12 @@ use nix::unistd::{User, getgrouplist};
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 /// How long a process may take to start. It waits for the lock of its image.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -41,7 +45,8 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// The processes of all disks. Dropping it kills them and removes the sockets.
 #[derive(Debug)]
 pub struct Supervisor {
-    disks: Arc<[Disk]>,
+    disks: Arc<Disks>,
+    orders: Orders,
     keepers: Vec<Keeper>,
     plan: Plan,
     connection: Option<UnixStream>, // inherited: the target ends with it
@@ -50,6 +55,7 @@ pub struct Supervisor {
 /// How each process is started.
 #[derive(Debug)]
 struct Plan {
+    control: Option<PathBuf>,
     record: Option<RecordFile>,
     epoch_ns: u64, // of the record
     identity: Option<Identity>,
@@ -62,10 +68,30 @@ struct Plan {
 /// that started it.
 #[derive(Debug)]
 struct Keeper {
+    disk: Arc<Disk>,
     socket: Option<BoundSocket>, // `None`: a disk that cannot be served any more
     worker: Option<Worker>,
     again_at: Option<Instant>,
     failures: u32, // consecutive ends soon after a start
+    change: Option<Change>,
+}
+
+/// What is ordered about a disk, and not done yet.
+#[derive(Debug)]
+enum Change {
+    /// It is not served yet: its process starts.
+    Adding(Answer),
+    /// It is not served for long: its process stops, or has said that it did (`None`).
+    Removing { stopping: Option<Pending>, by: Instant, answer: Answer },
+}
+
+/// When to look after a disk again.
+enum Look {
+    After(Duration),
+    /// When a process ends.
+    AtEnd,
+    /// Never: it was removed.
+    Gone,
 }
 
 #[derive(Debug)]
@@ -87,25 +113,18 @@ impl Supervisor {
         nix::sys::prctl::set_no_new_privs().context("no new privileges")?;
         raise_limits(&config.disks)?;
         let identity = config.user.as_deref().map(identity).transpose()?;
-        let bind = |config: &DiskConfig| {
-            let access = Access { mode: config.socket_mode, group: config.socket_group.clone() };
-            let socket = BoundSocket::bind(&config.socket, &access);
-            let socket = socket.with_context(|| format!("disk {}", config.name()))?;
-            Ok(Keeper { socket: Some(socket), worker: None, again_at: None, failures: 0 })
-        };
-        let keepers = config.disks.iter().map(bind).collect::<Result<Vec<_>>>()?;
-        let connections = keepers.iter().filter_map(Keeper::connection);
+        let named = |config| bind(config).with_context(|| format!("disk {}", config.name()));
+        let sockets = config.disks.iter().map(named).collect::<Result<Vec<_>>>()?;
+        let connections = sockets.iter().filter_map(connection_of);
         let connection = connections.map(UnixStream::try_clone).next().transpose().context("a socket")?;
-        if connection.is_some() && keepers.len() > 1 {
+        if connection.is_some() && sockets.len() > 1 {
             bail!(
                 "a target whose socket is connected already serves one disk; allowed for several: sockets that listen"
             );
         }
         let record = config.record.as_deref().map(|path| RecordFile::open(path, &config.disks)).transpose()?;
-        let lines = || record.as_ref().map(RecordFile::lines);
-        let disk = |config: &DiskConfig| Disk::new(config.clone(), lines().map(Record::new));
-        let disks = config.disks.iter().map(disk).collect();
         let plan = Plan {
+            control: config.control.clone(),
             record,
             epoch_ns: monotonic_ns(),
             identity,
@@ -113,29 +132,88 @@ impl Supervisor {
             log,
             stop_timeout: Duration::from_nanos(config.stop_timeout.0),
         };
-        let mut supervisor = Self { disks, keepers, plan, connection };
+        let keepers = config.disks.iter().zip(sockets).map(|(config, socket)| plan.keeper(config, socket)).collect();
+        let (disks, orders) = Disks::new()?;
+        let mut supervisor = Self { disks: Arc::new(disks), orders, keepers, plan, connection };
         supervisor.start_all()?;
         Ok(supervisor)
     }
 
     /// The disks, for control and metrics.
     #[must_use]
-    pub const fn disks(&self) -> &Arc<[Disk]> {
+    pub const fn disks(&self) -> &Arc<Disks> {
         &self.disks
     }
 
     /// Starts all processes together. They open their images in the order of the disks, so that of two disks with the
     /// same image always the second is refused.
     fn start_all(&mut self) -> Result<()> {
-        for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
-            keeper.worker = Some(disk.named(Worker::spawn(disk))?);
+        for Keeper { disk, worker, .. } in &mut self.keepers {
+            *worker = Some(disk.named(Worker::spawn(disk))?);
         }
-        for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
-            let (Some(worker), Some(socket)) = (&mut keeper.worker, &keeper.socket) else { continue };
+        for Keeper { disk, worker, socket, .. } in &mut self.keepers {
+            let (Some(worker), Some(socket)) = (worker, socket) else { continue };
             let starting = disk.named(self.plan.begin(worker, disk, socket))?;
             disk.serves(worker.child.id(), worker.link.clone(), starting.wait()?);
+            self.disks.note_added(disk.clone());
         }
         Ok(())
+    }
+
+    fn carry_out(&mut self, order: Order, answer: Answer) {
+        match order {
+            Order::Add(config) => match self.begin_adding(&config) {
+                Ok(keeper) => self.keepers.push(Keeper { change: Some(Change::Adding(answer)), ..keeper }),
+                Err(error) => {
+                    let _ = answer.send(Err(error.context(format!("disk {}", config.name().escape_debug())))); // as below
+                }
+            },
+            Order::Remove(name) => self.begin_removing(&name, answer),
+        }
+    }
+
+    /// A disk whose process starts, with everything that a disk has from the start.
+    fn begin_adding(&self, config: &DiskConfig) -> Result<Keeper> {
+        if self.connection.is_some() {
+            bail!("a target whose socket is connected serves one disk; allowed for several: sockets that listen");
+        }
+        let mut all: Vec<_> = self.keepers.iter().map(|keeper| keeper.disk.config.clone()).collect();
+        config.check_beside(&all, self.plan.control.as_deref())?;
+        all.push(config.clone());
+        raise_limits(&all)?;
+        if let Some(record) = &self.plan.record {
+            record.refuse_image(config)?;
+        }
+        let mut keeper = self.plan.keeper(config, bind(config)?);
+        let mut worker = Worker::spawn(&keeper.disk)?;
+        if let Some(socket) = &keeper.socket {
+            worker.starting = Some(self.plan.begin(&mut worker, &keeper.disk, socket)?);
+        }
+        keeper.worker = Some(worker);
+        Ok(keeper)
+    }
+
+    /// Asks a disk's process to stop. Until it has ended, its name and its socket are its own.
+    fn begin_removing(&mut self, name: &str, answer: Answer) {
+        let refuse = |answer: Answer, why: &str| {
+            let _ = answer.send(Err(anyhow!("disk {name}: {why}"))); // whoever ordered it may have left
+        };
+        let timeout = self.plan.stop_timeout;
+        let Some(keeper) = self.keepers.iter_mut().find(|keeper| keeper.disk.name() == name) else {
+            return refuse(answer, "is not there any more");
+        };
+        if self.connection.is_some() {
+            return refuse(answer, "its socket is connected, and the target ends with it: stop the target");
+        }
+        if keeper.change.is_some() {
+            return refuse(answer, "is being removed already");
+        }
+        // A process that ends by itself is not asked, and not restarted.
+        let stopping = keeper.worker.as_ref().and_then(|worker| worker.link.begin(Request::Stop, timeout).ok());
+        if stopping.is_none() {
+            keeper.worker = None;
+        }
+        keeper.change = Some(Change::Removing { stopping, by: Instant::now() + timeout, answer });
     }
 
     /// Begins the record: nothing else can keep the target from starting any more. Then restarts processes that end, until
@@ -157,22 +235,29 @@ impl Supervisor {
                     return Ok(Some(signal));
                 }
             }
-            let mut next_look = None::<Duration>;
-            for (disk, keeper) in self.disks.iter().zip(&mut self.keepers) {
-                let look = keeper.look_after(disk, &self.plan);
-                next_look = next_look.into_iter().chain(look).min();
+            while let Some((order, answer)) = self.orders.next() {
+                self.carry_out(order, answer);
             }
+            let mut next_look = None::<Duration>;
+            let (disks, plan) = (&self.disks, &self.plan);
+            self.keepers.retain_mut(|keeper| {
+                let look = keeper.look_after(disks, plan);
+                if let Look::After(pause) = look {
+                    next_look = next_look.into_iter().chain([pause]).min();
+                }
+                !matches!(look, Look::Gone)
+            });
             let timeout = next_look.map_or(PollTimeout::NONE, |look| {
                 PollTimeout::try_from(look.as_millis() + 1).unwrap_or(PollTimeout::MAX)
             });
             if self.connection.is_some() && self.keepers.iter().all(|keeper| keeper.socket.is_none()) {
                 bail!("the disk's process has ended, and its connection with it");
             }
-            let signal = PollFd::new(arrivals.as_fd(), PollFlags::POLLIN);
+            let inputs = [arrivals.as_fd(), self.orders.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             let hang_up = self.connection.iter().map(|stream| PollFd::new(stream.as_fd(), PollFlags::empty()));
-            let mut fds: Vec<_> = [signal].into_iter().chain(hang_up).collect();
+            let mut fds: Vec<_> = inputs.into_iter().chain(hang_up).collect();
             let _ = poll(&mut fds, timeout); // EINTR: check again
-            if fds.get(1).and_then(PollFd::any) == Some(true) {
+            if fds.get(2).and_then(PollFd::any) == Some(true) {
                 return Ok(None);
             }
         }
@@ -186,12 +271,15 @@ impl Supervisor {
         let deadline = Instant::now() + self.plan.stop_timeout;
         let mut problem = Ok(());
         let stop = |worker: &Worker| worker.link.begin(Request::Stop, self.plan.stop_timeout);
-        let ask = |keeper: &Keeper| keeper.worker.as_ref().map(stop);
-        let asked: Vec<_> = self.keepers.iter().map(ask).collect(); // all at once, so that they stop in parallel
-        for ((disk, keeper), answer) in self.disks.iter().zip(&mut self.keepers).zip(asked) {
-            let (Some(worker), Some(answer)) = (&mut keeper.worker, answer) else { continue };
-            let outcome = answer.map_err(Into::into).and_then(Pending::wait::<()>);
-            let outcome = outcome.and_then(|()| worker.end_by(deadline)).and_then(|()| disk.check_record());
+        let ask = |keeper: &mut Keeper| match keeper.change.take() {
+            Some(Change::Removing { stopping, .. }) => stopping.map(Ok), // it was asked already
+            _ => keeper.worker.as_ref().map(stop),
+        };
+        let asked: Vec<_> = self.keepers.iter_mut().map(ask).collect(); // all at once, so that they stop in parallel
+        for (Keeper { disk, worker, .. }, answer) in self.keepers.iter_mut().zip(asked) {
+            let Some(worker) = worker else { continue };
+            let stopped = answer.map_or(Ok(()), |answer| answer.map_err(Into::into).and_then(Pending::wait::<()>));
+            let outcome = stopped.and_then(|()| worker.end_by(deadline)).and_then(|()| disk.check_record());
             if let Err(error) = disk.named(outcome) {
                 error!("{error:#}");
                 problem = Err(anyhow!("some disks did not stop in order: see above"));
@@ -201,7 +289,28 @@ impl Supervisor {
     }
 }
 
+/// The socket of a disk.
+fn bind(config: &DiskConfig) -> Result<BoundSocket> {
+    let access = Access { mode: config.socket_mode, group: config.socket_group.clone() };
+    BoundSocket::bind(&config.socket, &access)
+}
+
+/// A front end, if the socket was connected when it was inherited.
+fn connection_of(socket: &BoundSocket) -> Option<&UnixStream> {
+    match socket.door() {
+        Door::Connected(stream) => Some(stream),
+        Door::Listener(_) => None,
+    }
+}
+
 impl Plan {
+    /// A disk that has no process yet.
+    fn keeper(&self, config: &DiskConfig, socket: BoundSocket) -> Keeper {
+        let record = self.record.as_ref().map(RecordFile::lines).map(Record::new);
+        let disk = Arc::new(Disk::new(config.clone(), record));
+        Keeper { disk, socket: Some(socket), worker: None, again_at: None, failures: 0, change: None }
+    }
+
     /// Sends a process its setup. The answer is the description of the disk.
     fn begin(&self, worker: &mut Worker, disk: &Disk, socket: &BoundSocket) -> Result<Pending> {
         let (record, pipe) = disk.record.clone().map(Gatherer::spawn).transpose()?.unzip();
@@ -229,16 +338,69 @@ impl Plan {
 pub const WORKER: &str = "worker";
 
 impl Keeper {
-    /// Its front end, if the socket was connected when it was inherited.
-    fn connection(&self) -> Option<&UnixStream> {
-        match self.socket.as_ref()?.door() {
-            Door::Connected(stream) => Some(stream),
-            Door::Listener(_) => None,
+    /// Checks the process, restarts it if it has ended, and goes on with what is ordered. Returns when to look again.
+    fn look_after(&mut self, disks: &Disks, plan: &Plan) -> Look {
+        match self.change.take() {
+            None => self.keep(plan).map_or(Look::AtEnd, Look::After),
+            Some(Change::Adding(answer)) => self.go_on_adding(disks, answer),
+            Some(Change::Removing { stopping, by, answer }) => self.go_on_removing(disks, (stopping, by), answer),
         }
     }
 
+    fn go_on_adding(&mut self, disks: &Disks, answer: Answer) -> Look {
+        let started = self.worker.as_ref().map(|worker| match worker.starting.as_ref().and_then(Pending::try_wait) {
+            None if worker.started.elapsed() <= START_PATIENCE => None,
+            None => Some(Err(anyhow!("its process does not start: it is killed"))),
+            started => started,
+        });
+        match started.unwrap_or_else(|| Some(Err(anyhow!("it has no process")))) {
+            None => {
+                self.change = Some(Change::Adding(answer));
+                Look::After(LOOK)
+            }
+            Some(Ok(about)) => {
+                let described = self.disk.described(&about);
+                if let Some(worker) = &mut self.worker {
+                    worker.starting = None;
+                    self.disk.serves(worker.child.id(), worker.link.clone(), about);
+                }
+                disks.note_added(self.disk.clone());
+                info!(target: log::OF_THE_OPERATOR, disk = self.disk.name(), "was added: serves {described}");
+                let _ = answer.send(Ok(())); // whoever ordered it may have left, and it is served all the same
+                Look::AtEnd
+            }
+            Some(Err(error)) => {
+                (self.worker, self.socket) = (None, None);
+                let _ = answer.send(Err(error)); // as above
+                Look::Gone
+            }
+        }
+    }
+
+    fn go_on_removing(&mut self, disks: &Disks, (stopping, by): (Option<Pending>, Instant), answer: Answer) -> Look {
+        let stopped = stopping.as_ref().map_or(Some(Ok(())), Pending::try_wait::<()>);
+        let ended =
+            stopped.map(|stopped| stopped.and_then(|()| self.worker.as_mut().map_or(Ok(true), Worker::has_ended)));
+        let outcome = match ended {
+            Some(Ok(true)) => self.disk.check_record(),
+            Some(Err(error)) => Err(error),
+            _ if Instant::now() >= by => Err(anyhow!("does not stop in time: it is killed")),
+            waits => {
+                let stopping = stopping.filter(|_| waits.is_none());
+                self.change = Some(Change::Removing { stopping, by, answer });
+                return Look::After(LOOK);
+            }
+        };
+        (self.worker, self.socket) = (None, None);
+        disks.note_removed(&self.disk);
+        info!(disk = self.disk.name(), "was removed");
+        let _ = answer.send(self.disk.named(outcome)); // as above
+        Look::Gone
+    }
+
     /// Checks the process, and restarts it if it has ended. Returns when to check again; `None`: when a process ends.
-    fn look_after(&mut self, disk: &Disk, plan: &Plan) -> Option<Duration> {
+    fn keep(&mut self, plan: &Plan) -> Option<Duration> {
+        let disk = &self.disk.clone();
         if let Some(worker) = &mut self.worker {
             let ended = worker.child.try_wait(); // before reading the answer: a process answers, then ends
             match worker.starting.as_ref().and_then(Pending::try_wait) {
@@ -304,7 +466,7 @@ impl Keeper {
             self.socket = None;
             return;
         }
-        if self.connection().is_some() {
+        if self.socket.as_ref().and_then(connection_of).is_some() {
             error!(disk = disk.name(), "its process {} has ended ({how})", worker.child.id());
             self.socket = None; // a new process does not know what the front end has told this one
             return;
@@ -342,18 +504,26 @@ impl Worker {
 
     /// Waits until the process has ended and its log and record are written.
     fn end_by(&mut self, deadline: Instant) -> Result<()> {
-        loop {
-            let ended = self.child.try_wait().context("its process")?;
-            let is_written = self.log.is_finished() && self.record.as_ref().is_none_or(Gatherer::is_finished);
-            match ended {
-                Some(status) if is_written && status.success() => break,
-                Some(status) if is_written => bail!("its process has ended: {status}"),
-                None if Instant::now() >= deadline => bail!("its process does not end: it is killed"),
-                Some(_) if Instant::now() >= deadline => bail!("its record or its log was not written in time"),
-                _ => std::thread::sleep(LOOK),
+        while !self.has_ended()? {
+            if Instant::now() >= deadline {
+                match self.child.try_wait().context("its process")? {
+                    None => bail!("its process does not end: it is killed"),
+                    Some(_) => bail!("its record or its log was not written in time"),
+                }
             }
+            std::thread::sleep(LOOK);
         }
         Ok(())
+    }
+
+    /// Whether the process has ended in order, and its log and record are written.
+    fn has_ended(&mut self) -> Result<bool> {
+        let ended = self.child.try_wait().context("its process")?;
+        let is_written = self.log.is_finished() && self.record.as_ref().is_none_or(Gatherer::is_finished);
+        match ended.filter(|_| is_written) {
+            Some(status) if !status.success() => bail!("its process has ended: {status}"),
+            ended => Ok(ended.is_some()),
+        }
     }
 }
 

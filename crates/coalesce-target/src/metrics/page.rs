@@ -3,7 +3,7 @@
 use crate::link::DiskStats;
 use crate::stats::latency::{Histogram, Kind};
 use crate::stats::{BudgetStats, QueueStats};
-use crate::supervisor::{Disk, stats_of};
+use crate::supervisor::{Disk, Disks, stats_of};
 use crate::throttle::Rates;
 use anyhow::Result;
 use prometheus_client::collector::Collector;
@@ -19,9 +19,9 @@ use std::fmt;
 ///
 /// # Errors
 /// None that is known: writing to a text does not fail.
-pub fn text(disks: &[Disk]) -> Result<String, fmt::Error> {
+pub fn text(disks: &Disks) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("coalesce");
-    registry.register_collector(Box::new(Snapshot::new(stats_of(disks.iter()))));
+    registry.register_collector(Box::new(Snapshot::new(stats_of(disks.list().iter().map(|disk| &**disk)))));
     let mut text = String::new();
     text::encode(&mut text, &registry)?;
     Ok(text)

@@ -4,7 +4,7 @@
 use super::START;
 use crate::config::DiskConfig;
 use crate::lock::{ALL, lock};
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -47,12 +47,7 @@ impl RecordFile {
         let file = &self.lines.file;
         let about = file.metadata()?;
         ensure!(about.is_file(), no_file());
-        let is_image = |disk: &&DiskConfig| {
-            disk.file.as_ref().and_then(|image| image.metadata().ok()).is_some_and(|i| is_same(&i, &about))
-        };
-        if let Some(disk) = disks.iter().find(is_image) {
-            bail!("is the image of disk {}: name another file", disk.name());
-        }
+        disks.iter().try_for_each(|disk| self.refuse_image(disk))?;
         lock(file, libc::F_WRLCK, ALL)?; // an image that is served, by this target or another, is locked, too
         ensure!(self.is_there(), "was removed or replaced by another process just now: try again");
         let mut start = String::new();
@@ -61,6 +56,21 @@ impl RecordFile {
         ensure!(
             is_text && [START, ""].contains(&start.as_str()),
             "is neither empty nor a record, and is left alone: name another file, or remove it"
+        );
+        Ok(())
+    }
+
+    /// Checks that the file is not a disk's image.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn refuse_image(&self, disk: &DiskConfig) -> Result<()> {
+        let about = self.lines.file.metadata()?;
+        let image = disk.file.as_ref().and_then(|image| image.metadata().ok());
+        ensure!(
+            !image.is_some_and(|image| is_same(&image, &about)),
+            "is the image of disk {}: name another file",
+            disk.name()
         );
         Ok(())
     }
