@@ -250,7 +250,8 @@ impl QueueStats {
     /// nothing.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
-        self.completions == 0 && self.interrupts == 0 && self.in_flight == 0 && self.device.broken_rings == 0
+        let DeviceStats { broken_rings, throttled_ns, .. } = self.device;
+        self.completions == 0 && self.interrupts == 0 && self.in_flight == 0 && broken_rings == 0 && throttled_ns == 0
     }
 }
 
@@ -266,6 +267,20 @@ fn counted(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Its requests wait in their ring, so that nothing is in flight.
+    #[test]
+    fn a_queue_that_waits_for_a_limit_of_its_disk_is_not_idle() {
+        let is_idle = |device: DeviceStats| {
+            let about = (String::new(), SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH);
+            let decisions = (&PolicyStats::default(), &HintCounts::default(), None);
+            let device = (device, &Latencies::default(), PollStats::default());
+            QueueStats::new(0, None, about, (0, 0), decisions, &DeliveryStats::default(), device).is_idle()
+        };
+        assert!(is_idle(DeviceStats { kicks: 1, enters: 3, ..DeviceStats::default() }), "a driver has set it up");
+        assert!(!is_idle(DeviceStats { throttled_ns: 1, ..DeviceStats::default() }));
+        assert!(!is_idle(DeviceStats { broken_rings: 1, ..DeviceStats::default() }));
+    }
 
     #[test]
     fn every_hold_is_in_one_bucket() {
