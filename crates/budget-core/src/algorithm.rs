@@ -180,6 +180,7 @@ impl Budget {
 
     /// The licence, or its trial, ends before the regulator says so. `why`: [`Flags::FAILED`] or [`Flags::UNPAID`].
     #[cold]
+    #[inline(never)]
     fn end_licence(&mut self, why: u8) {
         (self.level, self.starved) = (Level::Strict, 0);
         self.limit_gap();
@@ -207,6 +208,7 @@ impl Budget {
 
     /// Nobody came any more while completions were held for their number: a pause, or the requesters have fewer commands.
     #[cold]
+    #[inline(never)]
     fn note_starved(&mut self) {
         self.starved = self.starved.wrapping_add(1);
         if self.starved >= STARVED_MAX {
