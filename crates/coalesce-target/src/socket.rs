@@ -11,9 +11,9 @@ use nix::sys::socket::{
 use nix::sys::stat::{FileStat, Mode as Bits, SFlag, fchmod, fstat, fstatat};
 use nix::unistd::{Gid, Group, UnlinkatFlags, fchownat, unlinkat};
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -170,7 +170,9 @@ impl Place {
     fn find(path: &Path) -> Result<Self> {
         let name = path.file_name().context("names a directory")?.to_owned();
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Self { path: path.into(), directory: File::open(directory)?, name, inode: None })
+        // The open of a FIFO that somebody has put in its place would wait for a writer.
+        let directory = OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(directory)?;
+        Ok(Self { path: path.into(), directory, name, inode: None })
     }
 
     /// Serializes processes that start at the same time. Without it, each might remove the socket that the other has just

@@ -89,6 +89,19 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// The guest broke the ring.
     fn backlog(&self) -> Result<u32, Self::Broken>;
 
+    /// Whether requests are submitted and not taken, also where there is no room for their completions.
+    ///
+    /// # Errors
+    /// The guest broke the ring.
+    fn is_waiting(&self) -> Result<bool, Self::Broken> {
+        Ok(self.backlog()? > 0)
+    }
+
+    /// Whether the next request is one that an earlier process had taken: no limit of the disk delays it.
+    fn takes_over(&self) -> bool {
+        false
+    }
+
     /// The number of completions that are posted and not reaped, as far as the guest reports it.
     fn unreaped(&self) -> u32;
 

@@ -184,7 +184,11 @@ impl Supervisor {
         if let Some(record) = &self.plan.record {
             record.refuse_image(config)?;
         }
-        let mut keeper = self.plan.keeper(config, bind(config)?);
+        let socket = bind(config)?;
+        if connection_of(&socket).is_some() {
+            bail!("its socket is connected; allowed for a disk that is added: a socket that listens");
+        }
+        let mut keeper = self.plan.keeper(config, socket);
         let mut worker = Worker::spawn(&keeper.disk)?;
         if let Some(socket) = &keeper.socket {
             worker.starting = Some(self.plan.begin(&mut worker, &keeper.disk, socket)?);
@@ -367,7 +371,7 @@ impl Keeper {
                 disks.note_added(self.disk.clone());
                 info!(target: log::OF_THE_OPERATOR, disk = self.disk.name(), "was added: serves {described}");
                 let _ = answer.send(Ok(())); // whoever ordered it may have left, and it is served all the same
-                Look::AtEnd
+                Look::After(LOOK) // its process may have ended since it answered
             }
             Some(Err(error)) => {
                 (self.worker, self.socket) = (None, None);

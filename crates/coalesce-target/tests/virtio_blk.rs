@@ -1297,6 +1297,15 @@ fn what_was_taken_and_not_answered_is_answered_once_in_its_order() {
     }
 }
 
+/// The process before has paid for it, and whoever asks for the ring's base is not told of it.
+#[test]
+fn no_limit_of_the_disk_delays_what_was_taken_over() {
+    let target = Target::start(&[Disk::memory("m", "1M").policy("none").line("bytes_per_second = \"1\"")]);
+    let mut driver = left_behind(&target, true);
+    let ids: Vec<_> = driver.queue().wait(6).iter().map(|used| used.id).collect();
+    assert_eq!(ids, [3, 12, 9, 0, 15, 6]);
+}
+
 /// Nothing is in flight, but the driver was never told.
 #[test]
 fn a_posted_completion_without_an_interrupt_before_a_crash_interrupts_after_it() {

@@ -398,7 +398,9 @@ unsafe impl Source for Vector {
 
     /// After a reset the rest of a command is of no use to anybody, and the host waits for its end.
     fn next_operation(&mut self, Token(issued): &mut Token) -> Option<Operation> {
-        issued.as_mut().filter(|_| !self.session.is_over())?.data.discards.pop()
+        let discards = &mut issued.as_mut().filter(|_| !self.session.is_over())?.data.discards;
+        // The namespace may have become smaller since the command was checked. Deallocation is advice.
+        std::iter::from_fn(|| discards.pop()).find(|discard| discard.end(0) <= self.disk.limits.size.get())
     }
 
     fn complete(&mut self, Token(issued): Token, outcome: Outcome) -> Entry {
@@ -416,6 +418,11 @@ unsafe impl Source for Vector {
 
     fn backlog(&self) -> Result<u32, Infallible> {
         Ok(if self.session.is_over() { 0 } else { self.fetchable() })
+    }
+
+    fn is_waiting(&self) -> Result<bool, Infallible> {
+        let waits = |sq: &SubmissionQueue| self.is_fetching(sq) && self.cq_of(sq).is_some() && sq.waiting() > 0;
+        Ok(!self.session.is_over() && (self.sqs.iter().any(waits) || self.has_news()))
     }
 
     fn unreaped(&self) -> u32 {

@@ -407,7 +407,7 @@ impl<S: Source> Queue<S> {
     /// Takes the next request, if there is one and the limits of the disk let it.
     fn take_next(&mut self) -> Result<Option<Taken>, S::Broken> {
         let State::Running(source) = &mut self.state else { return Ok(None) };
-        if !self.disk.throttle.is_on() {
+        if !self.disk.throttle.is_on() || source.takes_over() {
             return self.requests.take(&mut **source, &self.disk);
         }
         let now = self.disk.now();
@@ -423,7 +423,7 @@ impl<S: Source> Queue<S> {
             }
             Err(until) => {
                 let exempt = self.requests.take_exempt(&mut **source);
-                if exempt.is_none() && source.backlog()? > 0 {
+                if exempt.is_none() && source.is_waiting()? {
                     self.pause.begin(now, until, source.backlog()?);
                 }
                 Ok(exempt)
@@ -645,7 +645,9 @@ impl<S: Source> Queue<S> {
         let before = self.now();
         self.reactor.wait(self.next_look().map(|deadline| deadline.saturating_sub(before)));
         let slept_ns = self.now() - before;
-        self.poll.slept(polled_ns, slept_ns);
+        if self.pause.until().is_none() {
+            self.poll.slept(polled_ns, slept_ns);
+        }
         let ring = self.taking().map_or(Ok(()), Source::disable_kicks);
         self.check_ring(ring);
     }
@@ -664,10 +666,11 @@ impl<S: Source> Queue<S> {
     }
 
     /// Polls for work. Returns `None` if there is some, and otherwise the time spent, in ns. It polls until a near
-    /// deadline, because a sleep would overshoot it; the sleep that follows then ends at once.
+    /// deadline, because a sleep would overshoot it; the sleep that follows then ends at once. A queue that waits for a limit
+    /// of its disk sleeps: its bucket has room for what a sleep overshoots.
     fn poll_for_work(&mut self, start: u64) -> Option<u64> {
-        let mut end = start + self.poll.length_ns();
-        let deadline = self.next_look();
+        let mut end = if self.pause.until().is_some() { start } else { start + self.poll.length_ns() };
+        let deadline = self.delivery.deadline();
         if let Some(deadline) = deadline.filter(|&deadline| deadline <= start + self.poll.max_ns()) {
             end = end.max(deadline);
         }

@@ -394,6 +394,10 @@ unsafe impl Source for Vring {
         Ok(backlog.into())
     }
 
+    fn takes_over(&self) -> bool {
+        !self.replay.is_empty()
+    }
+
     /// Always 0 without EVENT_IDX, because the guest does not report what it has reaped.
     fn unreaped(&self) -> u32 {
         let unreaped = self.used_event().map_or(0, |used_event| self.queue.next_used().wrapping_sub(used_event));
