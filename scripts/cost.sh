@@ -71,13 +71,13 @@ while read -r device policy batch allowed enters interrupts; do
     echo "$(sed -n 's/.*Collected : //p' "$work/log") $(cat "$work/counted")"
   done | paste -s -d ' ' | sed "s/^/$device $policy $batch $allowed $enters $interrupts /"
 done > "$work/requests" << END
-virtio-blk none 1 5150 1.01 1
+virtio-blk none 1 5250 1.01 1
 virtio-blk none 32 3130 .04 .05
 virtio-blk auto 1 5530 1.01 1
 virtio-blk auto 32 3520 .05 .05
-nvme none 1 5050 1.01 1
-nvme none 32 3010 .04 1
-nvme auto 1 5380 1.01 1
+nvme none 1 5180 1.01 1
+nvme none 32 3070 .04 1
+nvme auto 1 5440 1.01 1
 nvme auto 32 3250 .05 1
 END
 

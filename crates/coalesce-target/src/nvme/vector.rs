@@ -355,10 +355,10 @@ unsafe impl Source for Vector {
     type Position = ();
 
     fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Token>>, Infallible> {
-        let exempt = self.take_exempt();
-        if exempt.is_some() || self.session.is_over() || self.shutdown.is_some() {
-            return Ok(exempt);
+        if self.session.is_over() || self.shutdown.is_some() {
+            return Ok(self.take_exempt());
         }
+        self.end_deletions();
         let Some((sq, cq)) = self.next_queue() else { return Ok(None) };
         self.cqs[cq].reserve();
         let (sqe, id) = (self.sqs[sq].fetch(), self.sqs[sq].id);
