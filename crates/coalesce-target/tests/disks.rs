@@ -3,13 +3,11 @@
 
 mod raw;
 
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Uid;
 use raw::*;
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -27,19 +25,22 @@ fn remove(target: &Target, name: &str) -> Result<Value, String> {
     target.call("remove_disk", &json!({ "ctrlr": name }))
 }
 
-/// Orders it on a connection of its own, and does not wait.
-fn ordering(target: &Target, name: &str) -> UnixStream {
-    let mut stream = UnixStream::connect(target.path("control")).unwrap();
-    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "remove_disk", "params": { "ctrlr": name } });
-    stream.write_all(format!("{request}\n").as_bytes()).unwrap();
-    stream
+/// Orders it, and does not wait.
+fn ordering(target: &Target, name: &str) -> Asked {
+    Asked::new(target, "remove_disk", &json!({ "ctrlr": name }))
 }
 
-fn answer(stream: UnixStream) -> Value {
-    stream.set_read_timeout(Some(2 * HANG)).unwrap();
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap()
+/// Orders it twice, and returns the order that is being carried out: the other one is refused. Either may be the first.
+fn being_removed(target: &Target, name: &str) -> Asked {
+    let mut orders = vec![ordering(target, name), ordering(target, name)];
+    let mut answered = None;
+    wait_until("one of two orders is refused", || {
+        answered = orders.iter().position(Asked::is_answered);
+        answered.is_some()
+    });
+    let said = orders.remove(answered.unwrap()).answer().unwrap_err();
+    assert!(said.contains("is being removed already"), "{said}");
+    orders.remove(0)
 }
 
 fn names(target: &Target) -> Vec<String> {
@@ -124,8 +125,7 @@ fn a_removed_disk_completes_what_is_in_flight_and_delivers_what_is_held() {
     wait_until("they are held", || target.count("held", 0, "held") > 0);
     let orders = ["slow", "held"].map(|name| ordering(&target, name));
     for order in orders {
-        let answer = answer(order);
-        assert_eq!(answer["result"], true, "{answer}");
+        assert_eq!(order.answer().unwrap(), true);
     }
     assert_eq!(names(&target), ["first"]);
     for (mut driver, count) in [(slow, 10), (held, 8)] {
@@ -160,20 +160,13 @@ fn a_disk_whose_process_is_stuck_is_removed_when_its_time_is_over() {
     write_config(&directory, &[Disk::memory("first", "1M")]);
     let target = Target::spawn(directory, |command| command.args(["--stop-timeout", "2s"]));
     let file = image(&target, "image");
-    // Of two orders at a time either may come first: that one is answered when the disk is gone.
-    let order = loop {
-        add(&target, json!({ "socket": "stuck", "file": file })).unwrap();
-        kill(target.pid_of("stuck"), Signal::SIGSTOP).unwrap();
-        let order = ordering(&target, "stuck");
-        if remove(&target, "stuck").is_err_and(|why| why.contains("removed already")) {
-            break order;
-        }
-    };
+    add(&target, json!({ "socket": "stuck", "file": file })).unwrap();
+    kill(target.pid_of("stuck"), Signal::SIGSTOP).unwrap();
+    let order = being_removed(&target, "stuck");
     let again = add(&target, json!({ "socket": "stuck", "memory": "1M" })).unwrap_err();
     assert!(again.contains("another disk has the same name"), "{again}");
     assert_serves(&target.path("first"));
-    let answer = answer(order);
-    let said = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    let said = order.answer().unwrap_err();
     assert!(said.contains("disk stuck: ") && said.contains("killed"), "{said}");
     assert_eq!(names(&target), ["first"]);
     add(&target, json!({ "socket": "stuck", "file": file })).unwrap();
@@ -206,8 +199,7 @@ fn a_target_that_ends_while_it_removes_a_disk_ends_in_order() {
     slow.queue().offer_many(4, &Op::Write(0, &[3; 512]));
     slow.queue().publish();
     wait_until("they are in flight", || target.count("slow", 0, "in_flight") == 4);
-    let _order = ordering(&target, "slow");
-    wait_until("it is being removed", || remove(&target, "slow").is_err_and(|why| why.contains("removed already")));
+    let _order = being_removed(&target, "slow");
     target.signal(Signal::SIGTERM);
     assert!(target.wait().success(), "{}", target.log());
     assert_eq!(slow.queue().wait(4).len(), 4);
@@ -231,7 +223,7 @@ fn an_added_disk_is_recorded_and_the_record_is_no_disk() {
     assert!(lines.lines().any(|line| line.contains("second")), "{lines}");
 }
 
-/// The target opens what a disk names, so whoever may ask for statistics may not name one.
+/// The target opens what a disk names, so users who may ask for statistics may not name one.
 #[test]
 fn no_other_user_has_disks_come_and_go() {
     if !Uid::effective().is_root() {
@@ -239,13 +231,9 @@ fn no_other_user_has_disks_come_and_go() {
         return;
     }
     let target = start();
-    let control = target.path("control");
-    for (path, mode) in [(target.directory.path(), 0o755), (&control, 0o666)] {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    }
+    target.open_to_others();
     let other = || {
-        // The credentials of a thread are its own. SAFETY: it has no pointer.
-        Errno::result(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }).unwrap();
+        become_another_user();
         for outcome in [add(&target, json!({ "socket": "x", "memory": "1M" })), remove(&target, "first")] {
             assert!(outcome.unwrap_err().contains("is for root and for the user that the target runs as"));
         }

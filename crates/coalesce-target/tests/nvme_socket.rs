@@ -272,7 +272,6 @@ fn a_disk_is_served_to_one_client_after_the_other() {
     }
 }
 
-/// A guest refuses a controller with the subsystem and the identifier of another.
 /// Identify, Changed Namespace List (04h) and the event that Feature 0Bh asks for.
 #[test]
 fn a_host_hears_once_that_its_namespace_has_another_size_until_it_reads_the_log() {
@@ -379,6 +378,7 @@ fn queues_go_and_the_controller_shuts_down_while_commands_wait_for_a_limit() {
     host.reap(&mut cq, 5);
 }
 
+/// A guest refuses a controller with the subsystem and the identifier of another.
 #[test]
 fn disks_whose_sockets_have_the_same_name_are_not_the_same_disk() {
     let ids = |path: &Path| {

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::os::unix::thread::JoinHandleExt as _;
@@ -51,45 +50,6 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         let _ = kill(self.0, Signal::SIGCONT); // it may have been killed
     }
-}
-
-/// A client of the control socket, on a connection of its own.
-struct Asked(UnixStream);
-
-impl Asked {
-    fn nothing(target: &Target) -> Self {
-        let stream = UnixStream::connect(target.path("control")).unwrap();
-        stream.set_read_timeout(Some(2 * HANG)).unwrap();
-        Self(stream)
-    }
-
-    /// The target has read the request when this returns.
-    fn new(target: &Target, method: &str, params: &Value) -> Self {
-        let mut asked = Self::nothing(target);
-        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        asked.0.write_all(format!("{request}\n").as_bytes()).unwrap();
-        wait_until("it is read", || unread(&asked.0) == 0);
-        asked
-    }
-
-    /// The result, or the message of the error.
-    fn answer(self) -> Result<Value, String> {
-        let mut line = String::new();
-        BufReader::new(self.0).read_line(&mut line).unwrap();
-        let mut answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line:?}"));
-        match answer["error"]["message"].as_str() {
-            Some(message) => Err(message.into()),
-            None => Ok(answer["result"].take()),
-        }
-    }
-}
-
-/// What was sent and not read.
-fn unread(stream: &UnixStream) -> libc::c_int {
-    let mut bytes = 0;
-    // SAFETY: the request fills in a number.
-    assert_eq!(unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) }, 0);
-    bytes
 }
 
 fn policies(target: &Target) -> Value {
@@ -596,23 +556,17 @@ fn other_users_do_not_lock_the_operator_out() {
         return;
     }
     let target = start();
-    let path = target.path("control");
-    for (path, mode) in [(target.directory.path(), 0o755), (&path, 0o666)] {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    }
+    target.open_to_others();
     let mine = Asked::nothing(&target);
     let stopped = Stopped::new(&target, "disk");
-    // The credentials of a thread are its own.
     let theirs = std::thread::scope(|scope| {
         let connect = || {
-            // SAFETY: it has no pointer.
-            Errno::result(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }).unwrap();
+            become_another_user();
             (1..CLIENTS).map(|_| Asked::new(&target, "get_stats", &json!({}))).collect::<Vec<_>>()
         };
         let theirs = scope.spawn(connect).join().unwrap();
         let one_more = || {
-            // SAFETY: as above.
-            Errno::result(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }).unwrap();
+            become_another_user();
             Asked::nothing(&target).answer()
         };
         drop(mine); // its place is kept

@@ -141,7 +141,7 @@ fn a_stuck_process_blocks_no_other_disk() {
     let stats = target.call("get_stats", &json!({ "idle": true })).unwrap();
     assert!(stats[0]["error"].as_str().unwrap().contains("disk victim: does not answer"), "{stats}");
     assert_eq!(stats[1]["queues"][0]["queue"], 0);
-    let page = get(&address);
+    let page = metrics(&address);
     assert!(page.contains("coalesce_up{ctrlr=\"victim\"} 0\ncoalesce_up{ctrlr=\"other\"} 1\n"), "{page}");
     assert!(page.contains("coalesce_interrupts_total{ctrlr=\"other\""), "{page}");
     let refused = target.call("set_policy", &json!({ "ctrlr": "victim", "policy": "none" })).unwrap_err();
@@ -521,19 +521,10 @@ fn silent_metrics_clients_block_no_other_client() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let _target = start_with(&["--metrics", &address]);
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&address).unwrap()).collect();
-    assert!(get(&address).contains("coalesce_up"));
+    assert!(metrics(&address).contains("coalesce_up"));
     for stream in &silent {
         stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let outcome = (&mut &*stream).read(&mut [0]);
         assert_eq!(outcome.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody waited for its end");
     }
-}
-
-fn get(address: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    stream.set_read_timeout(Some(HANG)).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }

@@ -6,6 +6,7 @@ mod raw;
 use nix::sys::signal::{Signal, kill};
 use raw::*;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -24,6 +25,13 @@ fn set_limits(target: &Target, limits: &Value) -> Result<Value, String> {
 
 fn start(lines: &[&str]) -> Target {
     Target::start(&[lines.iter().fold(Disk::memory("disk", "1M"), |disk, line| disk.line(line))])
+}
+
+fn image() -> (TempDir, PathBuf) {
+    let directory = TempDir::new().unwrap();
+    let image = directory.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    (directory, image)
 }
 
 /// Offers `n` writes of 4096 bytes, of which the slot's number is the data.
@@ -136,9 +144,7 @@ fn what_waits_stays_in_its_ring_when_the_ring_or_the_connection_stops() {
 
 #[test]
 fn a_target_that_stops_waits_for_no_limit_and_the_next_one_does_what_waited() {
-    let directory = TempDir::new().unwrap();
-    let image = directory.path().join("image");
-    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let (directory, image) = image();
     let mut target = Target::start_in(directory, &[Disk::file("disk", &image).line(ONE_BYTE)]);
     let mut driver = throttled(&target, 20);
     target.signal(Signal::SIGTERM);
@@ -151,9 +157,7 @@ fn a_target_that_stops_waits_for_no_limit_and_the_next_one_does_what_waited() {
 
 #[test]
 fn limits_outlast_a_process_that_ends() {
-    let directory = TempDir::new().unwrap();
-    let image = directory.path().join("image");
-    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let (directory, image) = image();
     let target = Target::start_in(directory, &[Disk::file("disk", &image)]);
     set_limits(&target, &json!({ "bytes_per_second": "1" })).unwrap();
     kill(target.pid_of("disk"), Signal::SIGKILL).unwrap();
@@ -235,14 +239,7 @@ fn limits_and_waits_are_metrics() {
     let mut driver = Driver::start(&target.path("disk"), &Setup::new(1, 64));
     offer(driver.queue(), 5);
     assert_ended(driver.queue(), 5, 0);
-    let page = {
-        use std::io::{Read as _, Write as _};
-        let mut stream = std::net::TcpStream::connect(&address).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
-        page
-    };
+    let page = metrics(&address);
     for line in [
         "coalesce_throttled_requests_total{ctrlr=\"disk\",queue=\"0\"} 3\n",
         "coalesce_throttled_seconds_total{ctrlr=\"disk\",queue=\"0\"} 0.",

@@ -1297,7 +1297,7 @@ fn what_was_taken_and_not_answered_is_answered_once_in_its_order() {
     }
 }
 
-/// The process before has paid for it, and whoever asks for the ring's base is not told of it.
+/// The process before has paid for it, and a front end that asks for the ring's base is not told of it.
 #[test]
 fn no_limit_of_the_disk_delays_what_was_taken_over() {
     let target = Target::start(&[Disk::memory("m", "1M").policy("none").line("bytes_per_second = \"1\"")]);

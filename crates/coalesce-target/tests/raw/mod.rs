@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::fd::{AsFd as _, AsRawFd, FromRawFd as _, RawFd};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -238,6 +239,13 @@ impl Target {
         }
     }
 
+    /// Lets every user reach its control socket.
+    pub fn open_to_others(&self) {
+        for (path, mode) in [(self.directory.path(), 0o755), (&self.path("control"), 0o666)] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        }
+    }
+
     pub fn set_policy(&self, disk: &str, policy: &str) {
         self.call("set_policy", &json!({ "ctrlr": disk, "policy": policy })).unwrap();
     }
@@ -346,6 +354,66 @@ pub fn control(path: &Path, bytes: &[u8]) -> Value {
         _ if line.is_empty() => Value::Null,
         _ => serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}")),
     }
+}
+
+/// A client of the control socket, on a connection of its own.
+pub struct Asked(pub UnixStream);
+
+impl Asked {
+    pub fn nothing(target: &Target) -> Self {
+        let stream = UnixStream::connect(target.path("control")).unwrap();
+        stream.set_read_timeout(Some(2 * HANG)).unwrap();
+        Self(stream)
+    }
+
+    /// The target has read the request when this returns.
+    pub fn new(target: &Target, method: &str, params: &Value) -> Self {
+        let mut asked = Self::nothing(target);
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        asked.0.write_all(format!("{request}\n").as_bytes()).unwrap();
+        wait_until("it is read", || unread(&asked.0) == 0);
+        asked
+    }
+
+    pub fn is_answered(&self) -> bool {
+        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).unwrap() > 0
+    }
+
+    /// The result, or the message of the error.
+    pub fn answer(self) -> Result<Value, String> {
+        let mut line = String::new();
+        BufReader::new(self.0).read_line(&mut line).unwrap();
+        let mut answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line:?}"));
+        match answer["error"]["message"].as_str() {
+            Some(message) => Err(message.into()),
+            None => Ok(answer["result"].take()),
+        }
+    }
+}
+
+/// What was sent and not read.
+pub fn unread(stream: &UnixStream) -> libc::c_int {
+    let mut bytes = 0;
+    // SAFETY: the request fills in a number.
+    assert_eq!(unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) }, 0);
+    bytes
+}
+
+/// The page of metrics at an address, with the head of the answer.
+pub fn metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Makes this thread that of another user: the credentials of a thread are its own.
+pub fn become_another_user() {
+    // SAFETY: it has no pointer.
+    Errno::result(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }).unwrap();
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
