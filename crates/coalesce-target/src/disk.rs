@@ -86,7 +86,7 @@ impl Counter {
     }
 }
 
-/// A size in bytes that changes while requests are checked against it. Whoever checks a request loads it once.
+/// A size in bytes that changes while requests are checked against it. A check of a request loads it once.
 #[derive(Debug)]
 pub struct Capacity(AtomicU64);
 

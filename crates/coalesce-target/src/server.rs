@@ -213,13 +213,12 @@ impl<F: FrontEnd> DiskServer<F> {
             connection: Mutex::new(None),
         });
         let name = about.ctrlr.clone();
-        let (shares, queues_of_all) = (shared.clone(), queues.clone());
         let front = FrontDoor::<F> {
             name: name.clone(),
             door,
-            shared: shares,
+            shared: shared.clone(),
             disk: disk.clone(),
-            queues: queues_of_all,
+            queues: queues.clone(),
             config,
         };
         let (begin, may_begin) = channel();
@@ -362,8 +361,8 @@ impl<F: FrontEnd> Drop for DiskServer<F> {
     }
 }
 
-/// The range of one queue, or of all, of a disk that has so many.
-fn chosen(queue: Option<usize>, queues: usize) -> Result<Range<usize>> {
+/// The range of one queue, or of all, of a disk that has this number of them.
+pub(crate) fn chosen(queue: Option<usize>, queues: usize) -> Result<Range<usize>> {
     match queue {
         None => Ok(0..queues),
         Some(queue) if queue < queues => Ok(queue..queue + 1),

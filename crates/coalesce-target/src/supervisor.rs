@@ -32,6 +32,8 @@ use tracing::{error, info, warn};
 
 /// How long a process may take to start. It waits for the lock of its image.
 const START_PATIENCE: Duration = Duration::from_secs(30);
+/// What is said of one that takes longer.
+const LATE: &str = "its process does not start: it is killed";
 /// How long a killed process may take to end. The kernel can hold it in I/O on an image that does not answer.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 /// How often to check a process that is starting or ending.
@@ -189,18 +191,14 @@ impl Supervisor {
             bail!("its socket is connected; allowed for a disk that is added: a socket that listens");
         }
         let mut keeper = self.plan.keeper(config, socket);
-        let mut worker = Worker::spawn(&keeper.disk)?;
-        if let Some(socket) = &keeper.socket {
-            worker.starting = Some(self.plan.begin(&mut worker, &keeper.disk, socket)?);
-        }
-        keeper.worker = Some(worker);
+        keeper.worker = keeper.socket.as_ref().map(|socket| self.plan.spawn(&keeper.disk, socket)).transpose()?;
         Ok(keeper)
     }
 
     /// Asks a disk's process to stop. Until it has ended, its name and its socket are its own.
     fn begin_removing(&mut self, name: &str, answer: Answer) {
         let refuse = |answer: Answer, why: &str| {
-            let _ = answer.send(Err(anyhow!("disk {name}: {why}"))); // whoever ordered it may have left
+            let _ = answer.send(Err(anyhow!("disk {name}: {why}"))); // the client may have left
         };
         let timeout = self.plan.stop_timeout;
         let Some(keeper) = self.keepers.iter_mut().find(|keeper| keeper.disk.name() == name) else {
@@ -315,6 +313,13 @@ impl Plan {
         Keeper { disk, socket: Some(socket), worker: None, again_at: None, failures: 0, change: None }
     }
 
+    /// A process of a disk that starts.
+    fn spawn(&self, disk: &Disk, socket: &BoundSocket) -> Result<Worker> {
+        let mut worker = Worker::spawn(disk)?;
+        worker.starting = Some(self.begin(&mut worker, disk, socket)?);
+        Ok(worker)
+    }
+
     /// Sends a process its setup. The answer is the description of the disk.
     fn begin(&self, worker: &mut Worker, disk: &Disk, socket: &BoundSocket) -> Result<Pending> {
         let (record, pipe) = disk.record.clone().map(Gatherer::spawn).transpose()?.unzip();
@@ -352,17 +357,16 @@ impl Keeper {
     }
 
     fn go_on_adding(&mut self, disks: &Disks, answer: Answer) -> Look {
-        let started = self.worker.as_ref().map(|worker| match worker.starting.as_ref().and_then(Pending::try_wait) {
-            None if worker.started.elapsed() <= START_PATIENCE => None,
-            None => Some(Err(anyhow!("its process does not start: it is killed"))),
-            started => started,
-        });
-        match started.unwrap_or_else(|| Some(Err(anyhow!("it has no process")))) {
+        let about = match self.worker.as_ref().and_then(|worker| worker.starting.as_ref()?.try_wait()) {
+            None if self.worker.as_ref().is_some_and(Worker::is_late) => Err(anyhow!("{LATE}")),
             None => {
                 self.change = Some(Change::Adding(answer));
-                Look::After(LOOK)
+                return Look::After(LOOK);
             }
-            Some(Ok(about)) => {
+            Some(about) => about,
+        };
+        match about {
+            Ok(about) => {
                 let described = self.disk.described(&about);
                 if let Some(worker) = &mut self.worker {
                     worker.starting = None;
@@ -370,10 +374,10 @@ impl Keeper {
                 }
                 disks.note_added(self.disk.clone());
                 info!(target: log::OF_THE_OPERATOR, disk = self.disk.name(), "was added: serves {described}");
-                let _ = answer.send(Ok(())); // whoever ordered it may have left, and it is served all the same
+                let _ = answer.send(Ok(())); // the client may have left, and the disk is served all the same
                 Look::After(LOOK) // its process may have ended since it answered
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 (self.worker, self.socket) = (None, None);
                 let _ = answer.send(Err(error)); // as above
                 Look::Gone
@@ -417,8 +421,8 @@ impl Keeper {
                     worker.starting = None;
                     error!("{error:#}"); // the process ends by itself
                 }
-                None if worker.starting.is_some() && worker.started.elapsed() > START_PATIENCE => {
-                    error!(disk = disk.name(), "its process does not start: it is killed");
+                None if worker.is_late() => {
+                    error!(disk = disk.name(), "{LATE}");
                     let _ = worker.child.kill(); // it may have just ended
                 }
                 None => {}
@@ -441,12 +445,7 @@ impl Keeper {
         let now = Instant::now();
         if self.again_at.is_none_or(|again_at| again_at <= now) {
             self.again_at = None;
-            let spawn = || {
-                let mut worker = Worker::spawn(disk)?;
-                worker.starting = Some(plan.begin(&mut worker, disk, socket)?);
-                Ok::<_, anyhow::Error>(worker)
-            };
-            match spawn() {
+            match plan.spawn(disk, socket) {
                 Ok(worker) => self.worker = Some(worker),
                 Err(error) => {
                     error!(disk = disk.name(), "{error:#}");
@@ -504,6 +503,11 @@ impl Worker {
         command.arg(WORKER).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(stderr);
         let child = command.spawn().context("its process cannot be started")?;
         Ok(Self { child, link, log, record: None, started: Instant::now(), starting: None })
+    }
+
+    /// Whether it has not started in time.
+    fn is_late(&self) -> bool {
+        self.starting.is_some() && self.started.elapsed() > START_PATIENCE
     }
 
     /// Waits until the process has ended and its log and record are written.

@@ -1,8 +1,8 @@
 //! The page of metrics: what the disks have counted, in OpenMetrics' text form. docs/operating.md lists the metrics.
 
 use crate::link::DiskStats;
+use crate::stats::QueueStats;
 use crate::stats::latency::{Histogram, Kind};
-use crate::stats::{BudgetStats, QueueStats};
 use crate::supervisor::{Disk, Disks, stats_of};
 use crate::throttle::Rates;
 use anyhow::Result;
@@ -108,14 +108,18 @@ impl Collector for Snapshot {
 impl Snapshot {
     fn of_disks(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Whether the disk's process answers: 1 or 0";
-        self.about(encoder, ("up", help), |disk| Some(disk.answer.is_some()))?;
+        self.disk_gauge(encoder, ("up", help), |disk| Some(disk.answer.is_some().into()))?;
         let help = "Whether a front end is connected: 1 or 0";
-        self.about(encoder, ("connected", help), |disk| disk.answer.as_ref().map(|answer| answer.is_connected))?;
+        self.disk_gauge(encoder, ("connected", help), |disk| {
+            disk.answer.as_ref().map(|answer| answer.is_connected.into())
+        })?;
         let help = "Whether the disk's record goes on: 1 or 0, after an error";
-        self.about(encoder, ("recording", help), |disk| disk.is_recorded)?;
-        self.limit(encoder, ("iops_limit", "Requests per second that the disk may do"), |limits| limits.iops)?;
+        self.disk_gauge(encoder, ("recording", help), |disk| disk.is_recorded.map(i64::from))?;
+        let limit = |rate: u64| (rate > 0).then_some(rate as i64);
+        let help = "Requests per second that the disk may do";
+        self.disk_gauge(encoder, ("iops_limit", help), |disk| limit(disk.limits.iops))?;
         let help = "Bytes per second that the disk may read, write or zero";
-        self.limit(encoder, ("bytes_per_second_limit", help), |limits| limits.bytes_per_second)?;
+        self.disk_gauge(encoder, ("bytes_per_second_limit", help), |disk| limit(disk.limits.bytes_per_second))?;
         let help = "Restarts of the disk's process";
         let mut family = encoder.encode_descriptor("process_restarts", help, None, MetricType::Counter)?;
         for disk in &self.disks {
@@ -125,33 +129,19 @@ impl Snapshot {
         Ok(())
     }
 
-    fn about(
+    /// A value of each disk that has one.
+    fn disk_gauge(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         (name, help): (&str, &str),
-        is_so: impl Fn(&About) -> Option<bool>,
+        value: impl Fn(&About) -> Option<i64>,
     ) -> fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for disk in &self.disks {
             let labels: Labels<'_> = vec![("ctrlr", &disk.name)];
-            if let Some(is_so) = is_so(disk) {
-                ConstGauge::new(i64::from(is_so)).encode(family.encode_family(&labels)?)?;
+            if let Some(value) = value(disk) {
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
             }
-        }
-        Ok(())
-    }
-
-    /// One limit of each disk that has it.
-    fn limit(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
-        of: impl Fn(Rates) -> u64,
-    ) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for disk in self.disks.iter().filter(|disk| of(disk.limits) > 0) {
-            let labels: Labels<'_> = vec![("ctrlr", &disk.name)];
-            ConstGauge::new(of(disk.limits) as i64).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }
@@ -188,20 +178,13 @@ impl Snapshot {
         self.counter(encoder, ("broken_rings", help), |queue| queue.device.broken_rings)?;
         let help = "Requests that waited for the limits of the disk";
         self.counter(encoder, ("throttled_requests", help), |queue| queue.device.throttled)?;
-        self.throttled(encoder)?;
+        let help = "Time for which requests waited for the limits of the disk";
+        self.seconds(encoder, ("throttled", help), |queue| Some(queue.device.throttled_ns))?;
         self.counter(encoder, ("kicks", "Kicks by the guest"), |queue| queue.device.kicks)?;
         self.counter(encoder, ("sleeps", "Waits that ended in sleep"), |queue| queue.poll.sleeps)?;
         let help = "Requests that are taken and not completed";
         self.gauge(encoder, ("in_flight", help), |queue| queue.in_flight)?;
         self.gauge(encoder, ("held", "Completions held at this moment"), |queue| queue.held)
-    }
-
-    fn throttled(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Time for which requests waited for the limits of the disk";
-        let mut family = encoder.encode_descriptor("throttled", help, Some(&Unit::Seconds), MetricType::Counter)?;
-        self.each_queue(|labels, queue| {
-            ConstCounter::new(queue.device.throttled_ns as f64 / 1e9).encode(family.encode_family(labels)?)
-        })
     }
 
     /// What a label divides.
@@ -266,25 +249,28 @@ impl Snapshot {
 
     fn budgets(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Time for which completions were held, summed over them, as the latency budget counts it";
-        self.budget_seconds(encoder, ("budget_held", help), |budget| budget.held_ns)?;
+        self.seconds(encoder, ("budget_held", help), |queue| Some(queue.budget.as_ref()?.held_ns))?;
         let help = "Time that requests spent, summed over them, as the latency budget counts it";
-        self.budget_seconds(encoder, ("budget_outstanding", help), |budget| budget.outstanding_ns)?;
+        self.seconds(encoder, ("budget_outstanding", help), |queue| Some(queue.budget.as_ref()?.outstanding_ns))?;
         let help = "The share of the requests' time that holding may add";
         let mut family = encoder.encode_descriptor("budget_limit", help, Some(&Unit::Ratios), MetricType::Gauge)?;
-        self.each_budget(|labels, budget| {
+        self.each_queue(|labels, queue| {
+            let Some(budget) = &queue.budget else { return Ok(()) };
             ConstGauge::new(budget.limit_percent / 100.0).encode(family.encode_family(labels)?)
         })
     }
 
-    fn budget_seconds(
+    /// A time of each queue that has one.
+    fn seconds(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         (name, help): (&str, &str),
-        ns: impl Fn(&BudgetStats) -> u64,
+        ns: impl Fn(&QueueStats) -> Option<u64>,
     ) -> fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Counter)?;
-        self.each_budget(|labels, budget| {
-            ConstCounter::new(ns(budget) as f64 / 1e9).encode(family.encode_family(labels)?)
+        self.each_queue(|labels, queue| {
+            let Some(ns) = ns(queue) else { return Ok(()) };
+            ConstCounter::new(ns as f64 / 1e9).encode(family.encode_family(labels)?)
         })
     }
 
@@ -296,10 +282,6 @@ impl Snapshot {
             let sum = hold.mean * hold.count as f64;
             encode_histogram(family.encode_family(labels)?, (sum, hold.count), hold.buckets.iter().copied())
         })
-    }
-
-    fn each_budget(&self, mut encode: impl FnMut(&Labels<'_>, &BudgetStats) -> fmt::Result) -> fmt::Result {
-        self.each_queue(|labels, queue| queue.budget.iter().try_for_each(|budget| encode(labels, budget)))
     }
 
     fn each_queue<'a>(&'a self, mut encode: impl FnMut(&Labels<'a>, &'a QueueStats) -> fmt::Result) -> fmt::Result {

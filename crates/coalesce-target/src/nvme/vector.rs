@@ -271,7 +271,12 @@ impl Vector {
     /// Whether [`next_queue`](Self::next_queue) would find something new. A command without room is new, because it decides
     /// which doorbells to ask for before a sleep. A bad value is new, because it must be reported.
     fn has_news(&self) -> bool {
-        self.sqs.iter().any(|sq| self.is_fetching(sq) && self.cq_of(sq).is_some() && sq.has_news())
+        self.fetching().any(SubmissionQueue::has_news)
+    }
+
+    /// The submission queues from which commands are fetched.
+    fn fetching(&self) -> impl Iterator<Item = &SubmissionQueue> {
+        self.sqs.iter().filter(|sq| self.is_fetching(sq) && self.cq_of(sq).is_some())
     }
 
     /// Commands that wait to be fetched, and have room for their completions.
@@ -421,8 +426,7 @@ unsafe impl Source for Vector {
     }
 
     fn is_waiting(&self) -> Result<bool, Infallible> {
-        let waits = |sq: &SubmissionQueue| self.is_fetching(sq) && self.cq_of(sq).is_some() && sq.waiting() > 0;
-        Ok(!self.session.is_over() && (self.sqs.iter().any(waits) || self.has_news()))
+        Ok(!self.session.is_over() && self.fetching().any(|sq| sq.waiting() > 0 || sq.has_news()))
     }
 
     fn unreaped(&self) -> u32 {

@@ -32,7 +32,7 @@ pub enum Control<S: Source> {
     SetPolicy(Spec, bool, Sender<Result<(), SpecError>>),
     /// Note whether the guest runs.
     SetRunning(RunReport, Sender<()>),
-    /// Report the number of requests in flight whose range ends beyond so many bytes.
+    /// Report the number of requests in flight whose range ends beyond this byte.
     CountBeyond(u64, Sender<usize>),
     /// Report the statistics.
     GetStats(Sender<QueueStats>),

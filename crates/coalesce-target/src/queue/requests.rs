@@ -100,7 +100,7 @@ impl<T> Requests<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// The number of requests in flight whose range ends beyond so many bytes.
+    /// The number of requests in flight whose range ends beyond `bytes`.
     pub fn beyond(&self, bytes: u64) -> usize {
         let end = |slot: &Slot<T>| match &slot.task {
             Task::Operation(operation) => operation.end(slot.buffers.len() as u64),

@@ -5,7 +5,7 @@ use crate::config::{DiskConfig, Size};
 use crate::link::{DiskStats, Link, PATIENCE, Pending, PolicyChange, Request, SliceChange, Unanswered};
 use crate::record::{self, Record};
 use crate::sandbox;
-use crate::server::{DiskInfo, Measured, Resized};
+use crate::server::{DiskInfo, Measured, Resized, chosen};
 use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_load::counted;
@@ -82,13 +82,7 @@ impl Disk {
     /// # Errors
     /// It has fewer.
     pub fn check_queue(&self, queue: Option<usize>) -> Result<()> {
-        let queues = usize::from(self.config.queues);
-        match queue {
-            Some(queue) if queue >= queues => {
-                self.named(Err(anyhow!("queue is {queue}; allowed: 0 to {}", queues.saturating_sub(1))))
-            }
-            _ => Ok(()),
-        }
+        self.named(chosen(queue, self.config.queues.into()).map(drop))
     }
 
     /// What it serves, for people: the device, its socket, its data, its queues, and the policy with which it began.

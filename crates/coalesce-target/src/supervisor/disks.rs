@@ -18,7 +18,7 @@ pub(super) enum Order {
     Remove(String),
 }
 
-/// Tells whoever ordered it when it is done.
+/// Tells the client that ordered it when it is done.
 pub(super) type Answer = Sender<Result<()>>;
 
 /// The disks that are served.
