@@ -57,8 +57,9 @@
 //! ([`Level::Licensed`]): then the account rests. From there it climbs to four and eight in the same way. Until there is a
 //! licence the account and C0 pay for the trials. A licence is checked again and again, and falls when the effect is gone. It
 //! is suspended at once when holds with it *starve*: they end because nobody comes any more, as the requesters have fewer
-//! commands than that. A check decides whether it comes back. A requester that waits for each request, behind the same interrupt vector as a flood that is
-//! licensed, waits for the flood's interrupts, of which each covers eight completions at most: mark its requests urgent.
+//! commands than that. A check decides whether it comes back. A requester that waits for each request, behind the same
+//! interrupt vector as a flood that is licensed, waits for the flood's interrupts, of which each covers eight completions
+//! at most: mark its requests urgent.
 //!
 //! With OOO, an Urgent does not affect the held completions: their deadline, their cost and the usual gap stay.
 //! If the commands that are left can no longer pay for the hold, the Urgent's interrupt covers the held completions as well.
