@@ -83,10 +83,10 @@ end() {
 }
 trap end EXIT
 cargo build --quiet --locked --profile test --package coalesce-target --package coalesce-sim # which the tests have built
-mkdir -p "$work/target" "$work/run/coalesce-target" "$work/run/vm" "$work/srv" "$work/docs"
+mkdir -p "$work/target" "$work/run/coalesce-target" "$work/run/vm" "$work/srv" "$work/docs" "$work/var/lib/coalesce-target"
 ln -s "$target/debug" "$work/target/release"
 ln -s "$PWD/crates" "$work/crates"
-truncate --size 64M "$work/srv/vm.img"
+truncate --size 64M "$work/srv/vm.img" "$work/srv/b.img" "$work/var/lib/coalesce-target/db.img"
 export PATH=$target/debug:$PATH
 
 # Every command of the documentation: FILE, section, command; one a line. `## ` begins a section.
@@ -120,7 +120,7 @@ is_exception() { # FILE COMMAND
 
 # Paths are within our folder, what is built is built, what runs for minutes is shorter, and what runs until it is stopped is stopped.
 here() {
-  sed -E -e 's/^cargo build .*/:/' -e "s#/(tmp|run|srv)/#$work/\1/#g" -e "s#$work/tmp/#$work/#g" \
+  sed -E -e 's/^cargo build .*/:/' -e "s#/(tmp|run|srv|var/lib)/#$work/\1/#g" -e "s#$work/tmp/#$work/#g" \
     -e 's/^coalesce-target (top|--socket-path)/until_stopped &/' \
     -e 's/(coalesce-sim score)$/\1 --workloads optane\/depth1 --policies vic/; s/(coalesce-sim score)( +#.*)$/\1 --workloads optane\/depth1 --policies vic\2/' \
     -e 's/(coalesce-sim score)( --seeds 3| --policies auto)/\1 --workloads optane\/depth1\2/' -e 's/--seeds 3/--seeds 2/; s/--duration 500ms/--duration 50ms/; s/--seeds 1000/--seeds 10/' \
@@ -163,14 +163,22 @@ check docs/policies.md "Bursts"
 check docs/policies.md "A steady load"
 for picture in bursts steady; do cmp "$work/docs/$picture.svg" "docs/$picture.svg"; done
 check docs/migration.md ""
+check docs/hooks.md "Only the socket"
 check docs/install.md "Started by management software"
 # In the place of the service.
-coalesce-target serve --socket "$work/run/coalesce-target/db.sock" --control "$work/run/coalesce-target/db.control" --memory 16M 2> "$work/log" &
+coalesce-target serve --socket "$work/run/coalesce-target/db.sock" --control "$work/run/coalesce-target/db.control" \
+  --file "$work/var/lib/coalesce-target/db.img" 2> "$work/log" &
+groups+=("$!")
+# Several disks in processes of their own.
+coalesce-target serve --config <(printf '%s\n' "control = \"$work/run/disks.control\"" '[[disk]]' "socket = \"$work/run/a.sock\"" 'memory = "16M"') 2> "$work/log-disks" &
 groups+=("$!")
 sleep 1
 check docs/install.md "A disk as a service"
 check docs/operating.md "See what it does"
 check docs/operating.md "What it has counted"
+check docs/operating.md "Change the size of a disk"
+check docs/operating.md "Limit a disk"
+check docs/operating.md "Add and remove disks"
 
 while IFS=$'\037' read -r file title command; do
   grep --quiet --fixed-strings --line-regexp "$file|$title" "$work/checked" || is_exception "$file" "$command" ||
@@ -188,7 +196,8 @@ done < <(git ls-files -z '*.md' | xargs -0 grep -oh '`cargo run [^`]*`' | tr -d 
 examples() { # PROGRAM SUBCOMMAND
   "$@" --help | awk '/^EXAMPLES/ { here = 1 } here && /^      / { line = line substr($0, 7); if (sub(/\\$/, "", line)) next; print line; line = "" }'
 }
-coalesce-target serve --socket "$work/s" --control "$work/control" --memory 64M 2> "$work/log" & groups+=("$!")
+truncate --size 64M "$work/disk.img" "$work/disk2.img"
+(cd "$work" && exec coalesce-target serve --socket "$work/s" --control "$work/control" --file disk.img 2> "$work/log") & groups+=("$!")
 coalesce-target serve --device nvme --socket "$work/n" --memory 64M 2> "$work/log-nvme" & groups+=("$!")
 beside=("$!" "${groups[-2]}")
 # A disk's queue, busy in the second after the first minute.
