@@ -5,8 +5,9 @@
 
 use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
+use crate::stats::HostStats;
 use coalesce_delivery::Ring;
-use coalesce_policy::Aggregation;
+use coalesce_policy::{Aggregation, Hint, Spec};
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 
@@ -21,17 +22,6 @@ pub enum Task {
     Malformed,
 }
 
-/// What the guest of an NVMe disk has set about a vector's interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostSettings {
-    /// Feature 08h (Interrupt Coalescing). It counts under policy `nvme:host=on`.
-    pub aggregation: Aggregation,
-    /// Feature 09h (Coalescing Disable). It counts under every policy.
-    pub is_exempt: bool,
-    /// Whether the guest has no MSI-X: all its queues interrupt by one pin (INTx).
-    pub uses_pin: bool,
-}
-
 /// A request that was taken.
 #[derive(Debug)]
 pub struct Request<T> {
@@ -39,8 +29,6 @@ pub struct Request<T> {
     pub task: Task,
     /// The guest's I/O priority as in Linux: class in bits 15:13; 0: none.
     pub ioprio: u16,
-    /// Command Dwords 12 and 13 of an NVMe read or write, where its requester may say a hint; else 0.
-    pub hint_dwords: [u32; 2],
     /// Its submitter group, for strict Barriers: 0 to 15.
     pub group: u8,
     /// Whether an earlier process took it, and ended without completing it.
@@ -131,8 +119,18 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     /// The guest broke the ring.
     fn disable_kicks(&mut self) -> Result<(), Self::Broken>;
 
-    /// What the guest has set about interrupts, if its protocol lets it.
-    fn host_settings(&self) -> Option<HostSettings> {
+    /// The hint that the requester gave with a request, where the policy `spec` looks for one. The default is none.
+    fn hint(_token: &Self::Token, _spec: &Spec) -> Hint {
+        Hint::Plain
+    }
+
+    /// What the host asks of a policy that obeys it ([`Spec::is_by_host`]), if its protocol lets it ask.
+    fn aggregation(&self) -> Option<Aggregation> {
+        None
+    }
+
+    /// What the host has set about interrupts, for the statistics, if its protocol lets it.
+    fn host_stats(&self) -> Option<HostStats> {
         None
     }
 

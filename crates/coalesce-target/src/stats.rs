@@ -2,7 +2,6 @@
 
 pub mod latency;
 
-use crate::source::HostSettings;
 use coalesce_delivery::DeliveryStats;
 use coalesce_policy::{HintCounts, Share, Spent, Stats as PolicyStats};
 use hdrhistogram::Histogram;
@@ -136,8 +135,8 @@ impl BudgetStats {
     }
 }
 
-/// What the guest of an NVMe disk has set about a vector's interrupts. The policy `nvme:host=on` coalesces where threshold and time
-/// are both above 0.
+/// What the host has set about the interrupts of a queue, where its protocol lets it: NVMe's does. The policy `nvme:host=on` coalesces
+/// where threshold and time are both above 0.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub struct HostStats {
     /// Feature 08h: Aggregation Threshold, 0's based.
@@ -148,17 +147,6 @@ pub struct HostStats {
     pub coalescing_disable: bool,
     /// The guest has no MSI-X: its interrupts are those of the pin (INTx).
     pub intx: bool,
-}
-
-impl From<HostSettings> for HostStats {
-    fn from(HostSettings { aggregation, is_exempt, uses_pin }: HostSettings) -> Self {
-        Self {
-            threshold: aggregation.thr,
-            time_us: u32::from(aggregation.time) * 100,
-            coalescing_disable: is_exempt,
-            intx: uses_pin,
-        }
-    }
 }
 
 /// All statistics of one queue.
@@ -215,7 +203,7 @@ impl QueueStats {
     #[must_use]
     pub fn new(
         queue: usize,
-        host: Option<HostSettings>,
+        host: Option<HostStats>,
         (policy, policy_since, counted_since): (String, SystemTime, SystemTime),
         (held, in_flight): (u64, usize),
         (decisions, hints, budget): (&PolicyStats, &HintCounts, Option<BudgetStats>),
@@ -238,7 +226,7 @@ impl QueueStats {
             holds: counted(decisions.held()),
             hints: counted(hints.by_source()),
             budget,
-            host: host.map(Into::into),
+            host,
             hold_ns: HoldTimes::new(delivery.hold_ns()),
             latency_ns: latency_ns.collect(),
             device,

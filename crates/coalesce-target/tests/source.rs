@@ -110,7 +110,6 @@ unsafe impl Source for QueuePair {
                 return Ok(Some(Request {
                     task,
                     ioprio: 0,
-                    hint_dwords: [0; 2],
                     group: 0,
                     is_taken_over: false,
                     token: Token { queue, command, _data: data },

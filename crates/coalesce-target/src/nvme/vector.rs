@@ -7,10 +7,11 @@ use super::rings::{BadValue, CompletionQueue, SubmissionQueue};
 use super::spec::{Cqe, Status};
 use crate::backend::{Buffers, Operation, Outcome};
 use crate::disk::Disk;
-use crate::source::{HostSettings, Request, Source, Task};
+use crate::source::{Request, Source, Task};
+use crate::stats::HostStats;
 use crate::vfio_user::memory::{DmaMemory, Slice};
 use coalesce_delivery::Ring;
-use coalesce_policy::Aggregation;
+use coalesce_policy::{Aggregation, Hint, Spec};
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub struct Token(Option<Issued>);
 struct Issued {
     sq: u16,
     cid: u16,
+    hint_dwords: [u32; 2],
     failure: Status,
     transfer: Option<(Direction, u64)>, // bytes
     data: Data,
@@ -233,7 +235,7 @@ impl Vector {
         let shutdown = self.shutdown.as_mut().filter(|shutdown| is_idle && !shutdown.is_flushing)?;
         shutdown.is_flushing = true;
         let task = Task::Operation(Operation::Flush);
-        Some(Request { task, ioprio: 0, hint_dwords: [0; 2], group: 0, is_taken_over: false, token: Token(None) })
+        Some(Request { task, ioprio: 0, group: 0, is_taken_over: false, token: Token(None) })
     }
 
     /// The index of the next submission queue that has a command, and room for its completion.
@@ -380,11 +382,17 @@ unsafe impl Source for Vector {
             Task::Operation(Operation::Write { .. }) => Some((Direction::Write, bytes)),
             _ => None,
         };
-        let issued = Issued { sq: id, cid: sqe.cid(), failure: command.failure, transfer, data: command.data };
+        let issued = Issued {
+            sq: id,
+            cid: sqe.cid(),
+            hint_dwords: command.hint_dwords,
+            failure: command.failure,
+            transfer,
+            data: command.data,
+        };
         Ok(Some(Request {
             task: command.task,
             ioprio: 0,
-            hint_dwords: command.hint_dwords,
             group: id.saturating_sub(1).min(GROUP_MAX) as u8,
             is_taken_over: false,
             token: Token(Some(issued)),
@@ -458,11 +466,21 @@ unsafe impl Source for Vector {
         Ok(())
     }
 
-    fn host_settings(&self) -> Option<HostSettings> {
-        Some(HostSettings {
-            aggregation: self.aggregation,
-            is_exempt: self.is_exempt,
-            uses_pin: self.session.uses_pin(),
+    fn hint(Token(issued): &Token, spec: &Spec) -> Hint {
+        issued.as_ref().map_or(Hint::Plain, |issued| spec.hint(issued.hint_dwords))
+    }
+
+    /// Feature 08h.
+    fn aggregation(&self) -> Option<Aggregation> {
+        Some(self.aggregation)
+    }
+
+    fn host_stats(&self) -> Option<HostStats> {
+        Some(HostStats {
+            threshold: self.aggregation.thr,
+            time_us: u32::from(self.aggregation.time) * 100,
+            coalescing_disable: self.is_exempt,
+            intx: self.session.uses_pin(),
         })
     }
 

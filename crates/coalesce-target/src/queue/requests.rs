@@ -18,8 +18,6 @@ pub struct Slot<T> {
     pub task: Task,
     /// I/O priority: class in bits 15:13.
     pub ioprio: u16,
-    /// The dwords of the command in which its requester may give a hint.
-    pub hint_dwords: [u32; 2],
     /// Its submitter group.
     pub group: u8,
     /// Bytes that it reads or writes.
@@ -36,11 +34,16 @@ impl<T> Default for Slot<T> {
     fn default() -> Self {
         let buffers = Buffers::default();
         let (task, mark) = (Task::Malformed, Mark::default());
-        Self { task, ioprio: 0, hint_dwords: [0; 2], group: 0, bytes: 0, taken_at: 0, mark, buffers, token: None }
+        Self { task, ioprio: 0, group: 0, bytes: 0, taken_at: 0, mark, buffers, token: None }
     }
 }
 
 impl<T> Slot<T> {
+    /// The source's token of a request in flight.
+    pub const fn token(&self) -> Option<&T> {
+        self.token.as_ref()
+    }
+
     /// What it counts against the limits of its disk: requests and bytes. A flush and what is refused move nothing. Zeroes are
     /// written, as far as the guest can tell.
     pub const fn cost(&self) -> (u64, u64) {
@@ -147,8 +150,8 @@ impl<T> Requests<T> {
         let slot = &mut self.slots[id];
         slot.buffers.clear(); // a request that broke the ring may have left some
         let Some(request) = take(&mut slot.buffers)? else { return Ok(None) };
-        (slot.task, slot.ioprio, slot.token) = (request.task, request.ioprio, Some(request.token));
-        (slot.hint_dwords, slot.group) = (request.hint_dwords, request.group);
+        (slot.task, slot.ioprio, slot.group) = (request.task, request.ioprio, request.group);
+        slot.token = Some(request.token);
         slot.bytes = slot.buffers.len() as u64;
         self.buffers += slot.buffers.count();
         self.free.pop();

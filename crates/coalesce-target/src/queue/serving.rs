@@ -12,12 +12,12 @@ use crate::backend::{Operation, Outcome, Step};
 use crate::disk::Disk;
 use crate::poll::AdaptivePoll;
 use crate::record::Recording;
-use crate::source::{HostSettings, Source, Task};
+use crate::source::{Source, Task};
 use crate::stats::latency::Kind;
 use crate::stats::{BudgetStats, DeviceStats, Latencies, QueueStats};
 use anyhow::Result;
 use coalesce_delivery::Delivery;
-use coalesce_policy::{Class, Completion, Decision, Policy as _, Spec, SpecError, Submission};
+use coalesce_policy::{Class, Completion, Decision, Hint, Policy as _, Spec, SpecError, Submission};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Instant, SystemTime};
@@ -221,7 +221,7 @@ impl<S: Source> Queue<S> {
         let budget = policy.spec().budget().zip(policy.spent()).map(|(share, spent)| BudgetStats::new(share, spent));
         QueueStats::new(
             self.index,
-            self.state.source().and_then(Source::host_settings),
+            self.state.source().and_then(Source::host_stats),
             (policy.spec().to_string(), self.policy_since, self.counted_since),
             (policy.held().into(), self.requests.in_flight()),
             (policy.stats(), policy.hints_counted(), budget),
@@ -241,12 +241,12 @@ impl<S: Source> Queue<S> {
         self.interrupt_if_owed();
     }
 
-    /// Gives the policy what the host set in Feature 08h, if the policy is `nvme:host=on`.
+    /// Gives the policy what the host asks for, if the policy obeys it.
     fn apply_host_settings(&mut self) {
         let now = self.now();
         if self.delivery.policy().spec().is_by_host()
             && let Some(source) = self.state.completing()
-            && let Some(HostSettings { aggregation, .. }) = source.host_settings()
+            && let Some(aggregation) = source.aggregation()
         {
             let decided = self.delivery.set_by_host(source, now, aggregation);
             self.note_decided(now, decided.map(Some));
@@ -463,12 +463,13 @@ impl<S: Source> Queue<S> {
         let outstanding = self.in_flight() + self.unreaped();
         let slot = self.requests.get_mut(id);
         let operation = operation(&slot.task);
+        let spec = self.delivery.policy().spec();
         self.stats.realtime += u64::from(slot.ioprio >> 13 == 1);
         let submission = Submission {
             flush: matches!(operation, Some(Operation::Flush)),
             durable: matches!(operation, Some(Operation::Write { durable: true, .. })),
             ioprio: slot.ioprio,
-            hint: self.delivery.policy().spec().hint(slot.hint_dwords),
+            hint: slot.token().map_or(Hint::Plain, |token| S::hint(token, spec)),
             group: slot.group,
             batch_len,
             last_of_batch,

@@ -368,7 +368,7 @@ unsafe impl Source for Vring {
             Err(Malformed) => (Task::Malformed, 0, None, 0),
         };
         let token = Token { head: popped.head, status, written, _memory: self.memory.clone() };
-        Ok(Some(Request { task, ioprio, hint_dwords: [0; 2], group: 0, is_taken_over: popped.is_again, token }))
+        Ok(Some(Request { task, ioprio, group: 0, is_taken_over: popped.is_again, token }))
     }
 
     fn complete(&mut self, token: Token, outcome: Outcome) -> Entry {
