@@ -1,9 +1,9 @@
 //! Time lines of completions, holds and interrupts, with one lane for each policy.
 
-use crate::counted;
 use crate::scale::Scale;
 use crate::series::Series;
 use crate::svg::{BOTTOM, Head, Svg};
+use coalesce_cli::counted;
 
 /// Width of a time line, in its own units: that of a page.
 pub const WIDTH: f64 = 1000.0;

@@ -1,9 +1,14 @@
 //! What the programs of this project have in common: a version that names the commit, manual pages and shell completions, all
-//! from the definition of the command line; and text that a terminal only shows.
+//! from the definition of the command line; text that a terminal only shows, and counts with their nouns; and a connection to the
+//! socket of another program that waits for a bounded time.
 
+#[cfg(feature = "connect")]
+mod connect;
 #[cfg(feature = "clap")]
 mod made;
 
+#[cfg(feature = "connect")]
+pub use connect::connect;
 #[cfg(feature = "clap")]
 pub use made::{Completions, Man};
 
@@ -21,6 +26,20 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
     let escape = |c: char| if is_obeyed(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
     text.chars().map(escape).collect()
+}
+
+/// A count with its noun, which has an "s" unless there is one.
+///
+/// ```
+/// # use coalesce_cli::counted;
+/// assert_eq!([0_u64, 1, 2].map(|count| counted(count, "queue")), ["0 queues", "1 queue", "2 queues"]);
+/// ```
+#[must_use]
+pub fn counted(count: impl Into<u64>, noun: &str) -> String {
+    match count.into() {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Failures of single requests.
 
-use crate::counted;
 use std::fmt;
 
+use coalesce_cli::counted;
 use serde::{Serialize, Serializer};
 
 use crate::options::Device;

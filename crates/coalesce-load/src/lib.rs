@@ -21,7 +21,6 @@
 
 mod arrivals;
 mod blocks;
-mod connect;
 mod cpu;
 mod device;
 mod driver;
@@ -48,7 +47,6 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use connect::connect;
 pub use cpu::Cpu;
 pub use error::Error;
 pub use failure::{Cause, Failure};
@@ -75,20 +73,6 @@ pub struct Progress {
     pub done: f64,
     /// Completions so far, of the measurement or of the warm-up.
     pub total_ios: u64,
-}
-
-/// A count with its noun, which has an "s" unless there is one.
-///
-/// ```
-/// # use coalesce_load::counted;
-/// assert_eq!([0_u64, 1, 2].map(|count| counted(count, "queue")), ["0 queues", "1 queue", "2 queues"]);
-/// ```
-#[must_use]
-pub fn counted(count: impl Into<u64>, noun: &str) -> String {
-    match count.into() {
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
-    }
 }
 
 /// Runs the load that `options` describe. Calls `progress` about ten times per second.

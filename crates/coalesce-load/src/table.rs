@@ -1,7 +1,8 @@
 //! The report as text tables.
 
-use crate::counted;
 use std::fmt::{Display, Write};
+
+use coalesce_cli::counted;
 
 use crate::options::{Device, Job, Options};
 use crate::report::{Counters, JobReport, Queues, Report};

@@ -1,11 +1,11 @@
 //! Connects to a virtio-blk target over vhost-user, negotiates features, and sets up its queues.
 
-use crate::counted;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
+use coalesce_cli::{connect, counted};
 use vhost::vhost_user::message::{
     VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
 };
@@ -17,11 +17,11 @@ use virtio_bindings::bindings::virtio_blk::{
 use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
+use crate::Error;
 use crate::device::{Device, SETUP_TIMEOUT};
 use crate::memory::{FIRST_ADDRESS, Memory, file};
 use crate::options::Options;
 use crate::virtio_queue::{Layout, VirtioQueue};
-use crate::{Error, connect};
 
 const SECTOR_BYTES: u64 = 512;
 /// `struct virtio_blk_config` up to the number of queues. Some targets refuse to read beyond their last field.

@@ -23,7 +23,7 @@ use crate::replay::{Outcome, replay};
 use crate::trace::{Moment, Trace};
 use crate::units::Time;
 use anyhow::{Context as _, Result, bail};
-use coalesce_charts::counted;
+use coalesce_cli::counted;
 use coalesce_policy::CintSpec;
 use hdrhistogram::Histogram;
 

@@ -2,7 +2,7 @@
 
 use crate::event::{Event, What};
 use crate::integral::Integral;
-use coalesce_charts::counted;
+use coalesce_cli::counted;
 use coalesce_policy::{HoldReason, Spent};
 use serde::Serialize;
 use std::collections::VecDeque;

@@ -33,7 +33,7 @@ use crate::event::{Event as LineEvent, Timeline};
 use crate::line::Line;
 use crate::outcome::Outcome;
 use crate::plan::{Hypervisor, Point};
-use coalesce_charts::counted;
+use coalesce_cli::counted;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vic_core::IpiGate;
 

@@ -15,7 +15,7 @@ use crate::plan::Wrong;
 use crate::report::text;
 use crate::run::Job;
 use crate::units::Time;
-use coalesce_charts::counted;
+use coalesce_cli::counted;
 use coalesce_policy::Spec;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use crate::clients::send_all;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use coalesce_load::connect;
+use coalesce_cli::connect;
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;

@@ -11,7 +11,6 @@
 
 pub mod backend;
 pub mod backend_program;
-pub mod bench;
 pub mod bus_error;
 pub mod call;
 pub mod clients;

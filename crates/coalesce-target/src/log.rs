@@ -8,7 +8,7 @@
 //! A disk's process logs to a pipe of its own, and the supervisor copies its lines ([`relay`]). So no disk writes to
 //! the standard error that all disks share.
 
-use coalesce_load::counted;
+use coalesce_cli::counted;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};

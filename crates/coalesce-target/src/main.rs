@@ -1,10 +1,12 @@
 //! The command line.
 
+mod bench;
+
 use anyhow::{Context as _, Result, bail};
+use bench::Bench;
 use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
 use coalesce_policy::Spec;
 use coalesce_target::backend_program::{self as backend, Backend};
-use coalesce_target::bench::{self, Bench};
 use coalesce_target::config::{
     Address, Config, Device, DiskConfig, Latency, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
 };

@@ -12,7 +12,7 @@ pub use file::{Lines, RecordFile};
 
 use crate::backend::Operation;
 use anyhow::{Context as _, Result, bail};
-use coalesce_load::counted;
+use coalesce_cli::counted;
 use coalesce_policy::{Decision, Event as Meaning};
 use nix::time::{ClockId, clock_gettime};
 use std::io::{Error, ErrorKind, PipeWriter, Read, Write};

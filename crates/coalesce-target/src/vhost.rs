@@ -19,7 +19,7 @@ use crate::disk::Disk;
 use crate::queue::{Control, Part, QueueThread};
 use crate::shared_memory::{Protection, SharedMapping};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use coalesce_load::counted;
+use coalesce_cli::counted;
 use dirty_log::{DirtyLog, LOG_LEN_MAX, Logs};
 use inflight::{InflightRegion, region_len};
 use memory::{GuestMemory, GuestRegion, Regions};

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use coalesce_cli::connect;
 use memmap2::{MmapOptions, MmapRaw};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
+use crate::Error;
 use crate::memory::PAGE;
-use crate::{Error, connect};
 
 const HEADER_BYTES: usize = 16;
 /// Bytes of the largest answer that is understood.

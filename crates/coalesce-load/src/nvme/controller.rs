@@ -1,11 +1,11 @@
 //! Enables a controller, and creates its queues (NVMe 1.4 §7.6.1).
 
-use crate::counted;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use coalesce_cli::counted;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::client::{Client, no_answer};

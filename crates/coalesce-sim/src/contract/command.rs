@@ -7,7 +7,7 @@ use crate::run::{cpus, run_jobs};
 use crate::units::Time;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use coalesce_charts::counted;
+use coalesce_cli::counted;
 use coalesce_policy::parse_duration;
 use std::io::Write as _;
 use std::sync::atomic::AtomicU64;

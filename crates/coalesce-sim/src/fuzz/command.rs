@@ -4,7 +4,7 @@ use super::plan;
 use crate::run::{cpus, run};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use coalesce_charts::counted;
+use coalesce_cli::counted;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,7 +10,7 @@ use crate::report::{Outputs, refuse_input, write};
 use crate::trace::{Format, Options, Trace};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use coalesce_charts::counted;
+use coalesce_cli::counted;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use crate::report::summary::Summary;
 use crate::report::text::{aligned, mean_us, us};
 use crate::report::{Entry, Held, Percentiles, Report, Section};
 use crate::trace::{Counts, Format, Trace};
-use coalesce_charts::counted;
+use coalesce_cli::counted;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

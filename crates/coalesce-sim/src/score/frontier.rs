@@ -2,9 +2,9 @@
 
 use super::{Board, Summary, TABLE};
 use coalesce_charts::chart::{Head, Line, WIDTH, X_RANGE, Y_RANGE, plot, standalone};
-use coalesce_charts::counted;
 use coalesce_charts::scale::Scale;
 use coalesce_charts::series::{Series, styles};
+use coalesce_cli::counted;
 
 /// Index in [`TABLE`] of what is saved, and of its price.
 const SAVED: usize = 0;

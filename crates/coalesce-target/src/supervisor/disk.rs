@@ -8,7 +8,7 @@ use crate::sandbox;
 use crate::server::{DiskInfo, Measured, Resized, chosen};
 use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
-use coalesce_load::counted;
+use coalesce_cli::counted;
 use coalesce_policy::Spec;
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
