@@ -15,7 +15,7 @@ check() {
   local crates=(-p coalesce-decision -p vic-core -p cint-core -p budget-core -p coalesce-policy -p coalesce-delivery -p libcoalesce)
   cargo fmt --all --check
   cargo clippy --quiet --locked "${crates[@]}" --all-targets -- -D warnings
-  scripts/check-cycles.sh
+  cargo run --quiet --locked --package xtask -- cycles
   scripts/check-recipe.sh
   cargo test --quiet --locked "${crates[@]}"
   scripts/check-cores.sh
@@ -34,7 +34,7 @@ lint() {
   done
   cargo clippy --quiet --locked --manifest-path firmware-demo/embassy/Cargo.toml --all-targets \
     --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
-  scripts/check-cycles.sh
+  cargo run --quiet --locked --package xtask -- cycles
   scripts/check-recipe.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then

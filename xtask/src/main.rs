@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod cycles;
 
 use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -22,11 +24,21 @@ enum Task {
         #[arg(long)]
         update: bool,
     },
+    /// Find modules of a crate that depend on each other
+    Cycles {
+        /// Directories with a src; all crates by default
+        #[arg(value_name = "CRATE")]
+        crates: Vec<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
-    let Arguments { task: Task::Api { update } } = Arguments::parse();
-    match api::check(update) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the project");
+    let done = match Arguments::parse().task {
+        Task::Api { update } => api::check(root, update),
+        Task::Cycles { crates } => cycles::check(root, &crates),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error}");
