@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
 use coalesce_target::config::Device;
-use coalesce_target::control_client;
+use coalesce_target::supervision::control_client;
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -7,8 +7,8 @@
 #![no_main]
 
 use coalesce_target::config::{Config, DiskConfig};
-use coalesce_target::supervisor::Disks;
-use coalesce_target::{control, metrics};
+use coalesce_target::supervision::supervisor::Disks;
+use coalesce_target::supervision::{control, metrics};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

@@ -9,9 +9,9 @@ mod guest;
 
 use arbitrary::Arbitrary;
 use coalesce_target::backend::{Backend, MemoryBackend};
-use coalesce_target::bus_error;
-use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
+use coalesce_target::os::bus_error;
+use coalesce_target::os::call::CallRings;
 use coalesce_target::queue::{PreparedQueue, QueueConfig, QueueThread};
 use coalesce_target::throttle::Throttle;
 use coalesce_target::vhost::channel;

@@ -8,8 +8,8 @@ mod files;
 mod rarely;
 
 use arbitrary::Arbitrary;
-use coalesce_target::bus_error::{self, Peer};
-use coalesce_target::call::CallRings;
+use coalesce_target::os::bus_error::{self, Peer};
+use coalesce_target::os::call::CallRings;
 use coalesce_target::vfio_user::PciDevice;
 use coalesce_target::vfio_user::connection::Connection;
 use coalesce_target::vfio_user::irq::Vectors;

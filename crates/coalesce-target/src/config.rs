@@ -1,6 +1,7 @@
 //! The configuration of `serve`, from the command line or a TOML file.
 
 use crate::disk::{QUEUES_MAX, SERIAL_LEN};
+use crate::os::socket::{OWNER_ONLY, inherited};
 use crate::throttle::Rates;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
@@ -9,7 +10,6 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -246,12 +246,6 @@ impl Serialize for Size {
     }
 }
 
-/// The descriptor that `/dev/fd/N` names: a socket that this process has inherited.
-#[must_use]
-pub fn inherited(path: &Path) -> Option<RawFd> {
-    path.to_str()?.strip_prefix("/dev/fd/")?.parse().ok()
-}
-
 /// The mode of a socket. Connecting needs write permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode(pub u32);
@@ -259,7 +253,7 @@ pub struct Mode(pub u32);
 impl Default for Mode {
     /// Only the owner can connect.
     fn default() -> Self {
-        Self(0o600)
+        Self(OWNER_ONLY)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The part of a disk that its front end and its queues share.
 
 use crate::backend::Backend;
-use crate::call::CallRings;
+use crate::os::call::CallRings;
 use crate::throttle::Throttle;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

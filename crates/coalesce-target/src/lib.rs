@@ -8,40 +8,26 @@
 //! leads to the same delivery.
 //!
 //! [`server`] serves any [`front_end`]. Only [`vhost`] knows virtio, and only [`nvme`] NVMe. Only the queue knows the policy.
+//!
+//! [`supervision`] has the processes, and what an operator talks to. [`os`] is what Linux is asked for, and knows nothing of the rest.
 
 pub mod backend;
-pub mod backend_program;
-pub mod bus_error;
-pub mod call;
-pub mod clients;
 pub mod config;
-pub mod control;
-pub mod control_client;
 pub mod disk;
 pub mod front_end;
 pub mod link;
-pub mod lock;
-pub mod log;
-pub mod metrics;
 pub mod nvme;
-pub mod poll;
+pub mod os;
 pub mod queue;
-pub mod received;
 pub mod record;
-pub mod sandbox;
 pub mod server;
-pub mod shared_memory;
-pub mod signals;
-pub mod socket;
 pub mod source;
 pub mod stats;
-pub mod supervisor;
+pub mod supervision;
 pub mod throttle;
 pub mod top;
-pub mod uring;
 pub mod vfio_user;
 pub mod vhost;
-pub mod worker;
 
 /// Prints to standard output. A part of the text may come from anywhere, so a terminal obeys none of it. A reader that has
 /// closed the output is not an error.

@@ -1,18 +1,21 @@
 //! The command line.
 
+mod backend_program;
 mod bench;
 
 use anyhow::{Context as _, Result, bail};
+use backend_program::{self as backend, Backend};
 use bench::Bench;
 use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
 use coalesce_policy::Spec;
-use coalesce_target::backend_program::{self as backend, Backend};
 use coalesce_target::config::{
     Address, Config, Device, DiskConfig, Latency, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
 };
-use coalesce_target::supervisor::Supervisor;
+use coalesce_target::os::signals;
+use coalesce_target::supervision::supervisor::Supervisor;
+use coalesce_target::supervision::{control, control_client, log, metrics, worker};
 use coalesce_target::top::{self, Top};
-use coalesce_target::{control, control_client, log, metrics, print, say, signals, worker};
+use coalesce_target::{print, say};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::sysinfo::sysinfo;
 use serde_json::Value;

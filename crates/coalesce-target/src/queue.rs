@@ -4,6 +4,7 @@
 mod aside;
 mod mailbox;
 mod pause;
+mod poll;
 mod reactor;
 mod requests;
 mod serving;

@@ -1,13 +1,13 @@
 //! Serves one disk on its socket, from the first connection to an orderly stop.
 
 use crate::backend::{Backend, FileBackend, ImageOptions, Locking, MemoryBackend};
-use crate::call::CallRings;
 use crate::config::{Device, DiskConfig, Latency, Size};
 use crate::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use crate::front_end::FrontEnd;
+use crate::os::call::CallRings;
+use crate::os::socket::{Door, accepted};
 use crate::queue::{Control, PreparedQueue, QueueConfig, QueueThread, RunReport};
 use crate::record::Recorder;
-use crate::socket::{Door, accepted};
 use crate::stats::QueueStats;
 use crate::throttle::{Rates, Throttle};
 use anyhow::{Context as _, Result, bail};

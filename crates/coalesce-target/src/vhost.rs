@@ -13,11 +13,11 @@ pub mod inflight;
 pub mod memory;
 pub mod vring;
 
-use crate::bus_error::Peer;
-use crate::call::{Call, CallRings};
 use crate::disk::Disk;
+use crate::os::bus_error::Peer;
+use crate::os::call::{Call, CallRings};
+use crate::os::shared_memory::{Protection, SharedMapping};
 use crate::queue::{Control, Part, QueueThread};
-use crate::shared_memory::{Protection, SharedMapping};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use coalesce_cli::counted;
 use dirty_log::{DirtyLog, LOG_LEN_MAX, Logs};

@@ -2,9 +2,9 @@
 
 use coalesce_delivery::{Delivery, Ring};
 use coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Mark, Policy as _, Spec};
-use coalesce_target::bus_error::Peer;
-use coalesce_target::call::CallRings;
-use coalesce_target::shared_memory::{Protection, SharedMapping};
+use coalesce_target::os::bus_error::Peer;
+use coalesce_target::os::call::CallRings;
+use coalesce_target::os::shared_memory::{Protection, SharedMapping};
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, Regions};
 use coalesce_target::vhost::vring::{Broken, Entry, Setup, Vring};
 use nix::sys::eventfd::EfdFlags;

@@ -1,7 +1,7 @@
 //! Guest memory gives what its regions give.
 
-use coalesce_target::bus_error::Peer;
-use coalesce_target::shared_memory::{Protection, SharedMapping};
+use coalesce_target::os::bus_error::Peer;
+use coalesce_target::os::shared_memory::{Protection, SharedMapping};
 use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, Regions};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proptest::prelude::*;

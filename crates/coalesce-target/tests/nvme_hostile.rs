@@ -6,12 +6,12 @@ mod nvme_host;
 
 use coalesce_delivery::Ring as _;
 use coalesce_target::backend::{Buffers, Outcome};
-use coalesce_target::bus_error::Peer;
-use coalesce_target::call::CallRings;
 use coalesce_target::nvme::admin::Session;
 use coalesce_target::nvme::doorbell::{Doorbells, Register, Sleep};
 use coalesce_target::nvme::rings::{CompletionQueue, SubmissionQueue};
 use coalesce_target::nvme::vector::Vector;
+use coalesce_target::os::bus_error::Peer;
+use coalesce_target::os::call::CallRings;
 use coalesce_target::queue::Control;
 use coalesce_target::source::Source as _;
 use coalesce_target::vfio_user::irq::Vectors;

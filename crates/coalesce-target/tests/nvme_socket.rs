@@ -4,8 +4,8 @@ mod nvme_host;
 
 use coalesce_target::config::{Device, DiskConfig, Mode, Poll, Size};
 use coalesce_target::nvme::front_end::NvmeUser;
+use coalesce_target::os::socket::Door;
 use coalesce_target::server::{DiskParts, DiskServer};
-use coalesce_target::socket::Door;
 use coalesce_target::throttle::Rates;
 use coalesce_target::vfio_user::PciDevice;
 use nix::sys::eventfd::EventFd;

@@ -3,7 +3,7 @@
 
 mod raw;
 
-use coalesce_target::sandbox;
+use coalesce_target::supervision::sandbox;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};

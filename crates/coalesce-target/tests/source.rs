@@ -2,8 +2,8 @@
 
 use coalesce_delivery::Ring;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome};
-use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
+use coalesce_target::os::call::CallRings;
 use coalesce_target::queue::{Control, Part, PreparedQueue, QueueConfig, QueueThread, RunReport};
 use coalesce_target::source::{Request, Source, Task};
 use coalesce_target::stats::QueueStats;

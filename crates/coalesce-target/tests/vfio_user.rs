@@ -1,8 +1,8 @@
 //! The vfio-user server against clients that do right, and clients that do not: these get an errno or lose their connection. It
 //! never waits for ever, panics, or believes a size.
 
-use coalesce_target::bus_error::{Peer, survive};
-use coalesce_target::call::CallRings;
+use coalesce_target::os::bus_error::{Peer, survive};
+use coalesce_target::os::call::CallRings;
 use coalesce_target::vfio_user::PciDevice;
 use coalesce_target::vfio_user::connection::Connection;
 use coalesce_target::vfio_user::irq::Vectors;

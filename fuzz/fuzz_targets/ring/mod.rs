@@ -4,9 +4,9 @@ use crate::guest::{DISK_LEN, ELSEWHERE, Place, REGION_LEN, RINGS, Rarely, Reques
 use arbitrary::Arbitrary;
 use coalesce_delivery::Ring as _;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome, Step as BackendStep};
-use coalesce_target::bus_error::Peer;
 use coalesce_target::disk::{Limits, SERIAL_LEN};
-use coalesce_target::shared_memory::{Protection, SharedMapping};
+use coalesce_target::os::bus_error::Peer;
+use coalesce_target::os::shared_memory::{Protection, SharedMapping};
 use coalesce_target::source::Source as _;
 use coalesce_target::vhost::blk::{Request as Taken, Status, Task};
 use coalesce_target::vhost::inflight::{InflightRegion, region_len};

@@ -2,7 +2,7 @@
 
 use super::format::format;
 use super::{Buffers, Operation, Outcome, Step};
-use crate::lock::{ALL, lock};
+use crate::os::lock::{ALL, lock};
 use anyhow::{Context as _, Result, bail};
 use io_uring::opcode;
 use io_uring::types::{Fd, FsyncFlags};

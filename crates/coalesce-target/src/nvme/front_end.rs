@@ -3,10 +3,10 @@
 use super::controller::{BAR_LEN, Controller};
 use super::identify::{DEVICE, VENDOR};
 use super::vector::Vector;
-use crate::bus_error::Peer;
 use crate::config::DiskConfig;
 use crate::disk::Disk;
 use crate::front_end::FrontEnd;
+use crate::os::bus_error::Peer;
 use crate::queue::QueueThread;
 use crate::vfio_user::connection::Connection;
 use crate::vfio_user::irq::Vectors;

@@ -1,7 +1,7 @@
 //! io_uring, in which a queue sleeps: until an operation of the back end completes, or a kick or a control message comes.
 //! The policy's deadline is the timeout of that sleep, so a timer costs no system call.
 
-use crate::uring::restricted;
+use crate::os::uring::restricted;
 use anyhow::{Context as _, Result};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::os::fd::{AsRawFd as _, BorrowedFd};

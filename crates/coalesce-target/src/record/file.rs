@@ -3,7 +3,7 @@
 
 use super::START;
 use crate::config::DiskConfig;
-use crate::lock::{ALL, lock};
+use crate::os::lock::{ALL, lock};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -1,7 +1,7 @@
 //! What a target's disks and queues did in an interval: differences of their statistics.
 
-use crate::control_client::request;
 use crate::stats::QueueStats;
+use crate::supervision::control_client::request;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -11,7 +11,7 @@ use super::wire::{
     Version, command, device_info, flag, irq_info, parse_device_info, parse_irq_info, parse_region_info, region_info,
 };
 use super::{CHANGE_ENDS_AFTER, PATIENCE, PIN_PAUSE, PciDevice};
-use crate::received::receive;
+use crate::os::received::receive;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};

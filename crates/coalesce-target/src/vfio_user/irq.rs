@@ -7,7 +7,7 @@
 //! unmasks looks for causes later: so no interrupt is lost between the two.
 
 use super::wire::Refused;
-use crate::call::{Call, CallRings};
+use crate::os::call::{Call, CallRings};
 use nix::errno::Errno;
 use std::fs::File;
 use std::ops::Range;

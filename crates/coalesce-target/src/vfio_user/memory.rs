@@ -1,8 +1,8 @@
 //! Guest memory by the addresses that the device uses.
 
 use super::wire::{DmaMap, Refused};
-use crate::bus_error::{MAPPINGS_MAX, Peer};
-use crate::shared_memory::{Protection, SharedMapping};
+use crate::os::bus_error::{MAPPINGS_MAX, Peer};
+use crate::os::shared_memory::{Protection, SharedMapping};
 use nix::errno::Errno;
 use std::convert::Infallible;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The channel on which a front end hears from its back end (vhost-user, "Back-end message types"). The crate `vhost` takes the
 //! message that brings it, but has no message for what is announced here.
 
-use crate::received::receive;
+use crate::os::received::receive;
 use nix::sys::socket::{MsgFlags, send};
 use std::io;
 use std::os::fd::AsRawFd as _;

@@ -4,7 +4,7 @@
 //! The bitmaps of `vm-memory` are not used: each access to guest memory would pay for them, logged or not, and they would miss
 //! the data, which the kernel writes. The used ring is logged at an address of its own.
 
-use crate::shared_memory::SharedMapping;
+use crate::os::shared_memory::SharedMapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use vm_memory::{GuestAddress, VolatileMemory as _};

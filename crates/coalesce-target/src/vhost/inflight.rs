@@ -1,7 +1,7 @@
 //! The in-flight record: the requests that were fetched from a ring and not completed. The front end keeps this memory
 //! while the back end restarts (vhost-user, "Inflight I/O tracking": the split virtqueue region).
 
-use crate::shared_memory::SharedMapping;
+use crate::os::shared_memory::SharedMapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 use vm_memory::{AtomicInteger, VolatileMemory as _};
@@ -126,8 +126,8 @@ impl Inflight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus_error::Peer;
-    use crate::shared_memory::Protection;
+    use crate::os::bus_error::Peer;
+    use crate::os::shared_memory::Protection;
     use nix::sys::memfd::{MFdFlags, memfd_create};
     use std::fs::File;
     use std::os::unix::net::UnixStream;

@@ -1,6 +1,6 @@
 //! Guest memory.
 
-use crate::shared_memory::{PAGE, SharedMapping};
+use crate::os::shared_memory::{PAGE, SharedMapping};
 use std::iter::FusedIterator;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! A real Linux guest, booted by the kit in `guest/`, on a disk that the real program serves.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use coalesce_target::control_client::request;
+use coalesce_target::supervision::control_client::request;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};

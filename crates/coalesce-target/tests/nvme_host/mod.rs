@@ -3,11 +3,11 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use coalesce_target::backend::{Backend, FileBackend, ImageOptions, MemoryBackend};
-use coalesce_target::bus_error::Peer;
-use coalesce_target::call::CallRings;
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::nvme::controller::Controller;
 use coalesce_target::nvme::vector::Vector;
+use coalesce_target::os::bus_error::Peer;
+use coalesce_target::os::call::CallRings;
 use coalesce_target::queue::{Control, PreparedQueue, QueueConfig, QueueThread};
 use coalesce_target::stats::QueueStats;
 use coalesce_target::throttle::Throttle;

@@ -1,6 +1,6 @@
 //! Memory that a front end shares: guest memory, or a record for a process to come.
 
-use crate::bus_error::{MAPPINGS_MAX, Peer, Registration};
+use crate::os::bus_error::{MAPPINGS_MAX, Peer, Registration};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};

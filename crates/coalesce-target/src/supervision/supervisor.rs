@@ -9,9 +9,9 @@ pub use disks::{Disks, Orders};
 
 use crate::config::{Config, DiskConfig, Sandbox};
 use crate::link::{Identity, Link, Pending, Request, Setup};
-use crate::log;
+use crate::os::socket::{Access, BoundSocket, Door};
 use crate::record::{Gatherer, Record, RecordFile, monotonic_ns};
-use crate::socket::{Access, BoundSocket, Door};
+use crate::supervision::log;
 use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
 use disks::{Answer, Order};
@@ -293,7 +293,7 @@ impl Supervisor {
 
 /// The socket of a disk.
 fn bind(config: &DiskConfig) -> Result<BoundSocket> {
-    let access = Access { mode: config.socket_mode, group: config.socket_group.clone() };
+    let access = Access { mode: config.socket_mode.0, group: config.socket_group.clone() };
     BoundSocket::bind(&config.socket, &access)
 }
 

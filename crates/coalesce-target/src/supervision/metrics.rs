@@ -3,8 +3,8 @@
 
 mod page;
 
-use crate::clients::{Limits, Place, send_all, serve_clients};
-use crate::supervisor::Disks;
+use crate::supervision::clients::{Limits, Place, send_all, serve_clients};
+use crate::supervision::supervisor::Disks;
 use anyhow::{Context as _, Result};
 use std::fmt;
 use std::io::{self, Read as _};

@@ -1,7 +1,7 @@
 //! The clients of a socket, each on a thread of its own. Their number is limited. While all places are taken, a client that
 //! waits for no answer gives up its place to the next one, so clients that are forgotten lock nobody out.
 
-use crate::socket::accepted;
+use crate::os::socket::accepted;
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -3,7 +3,7 @@
 use crate::link::DiskStats;
 use crate::stats::QueueStats;
 use crate::stats::latency::{Histogram, Kind};
-use crate::supervisor::{Disk, Disks, stats_of};
+use crate::supervision::supervisor::{Disk, Disks, stats_of};
 use crate::throttle::Rates;
 use anyhow::Result;
 use prometheus_client::collector::Collector;

@@ -1,6 +1,5 @@
 //! Unix sockets: bound here and removed when they are no longer needed, or inherited.
 
-use crate::config::{Mode, inherited};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, FdFlag, OFlag, fcntl, openat};
@@ -29,13 +28,28 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often to look meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// The mode of a socket to which only its owner can connect.
+pub const OWNER_ONLY: u32 = 0o600;
+
 /// The permissions of a socket.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Access {
-    /// Its mode.
-    pub mode: Mode,
+    /// Its mode, 0 to 0o777.
+    pub mode: u32,
     /// Its group, by name or number; that of the process if not given.
     pub group: Option<String>,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self { mode: OWNER_ONLY, group: None }
+    }
+}
+
+/// The descriptor that `/dev/fd/N` names: a socket that this process has inherited.
+#[must_use]
+pub fn inherited(path: &Path) -> Option<RawFd> {
+    path.to_str()?.strip_prefix("/dev/fd/")?.parse().ok()
 }
 
 /// Where clients come from.
@@ -114,7 +128,7 @@ impl BoundSocket {
             fchownat(&file, "", None, Some(group), AtFlags::AT_EMPTY_PATH)?;
         }
         // Not by its path, which may lead elsewhere by now. A file that is open as a place only has no fchmod(2).
-        let mode = PermissionsExt::from_mode(access.mode.0);
+        let mode = PermissionsExt::from_mode(access.mode);
         std::fs::set_permissions(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)?;
         listen(&bound.door, Backlog::MAXALLOWABLE)?; // last: nobody has connected before
         Ok(bound)
@@ -318,7 +332,7 @@ mod tests {
         let group = nix::unistd::getgid().to_string();
         for mode in [0o600, 0o660, 0o666] {
             let path = directory.path().join(format!("{mode:o}"));
-            let access = Access { mode: Mode(mode), group: Some(group.clone()) };
+            let access = Access { mode, group: Some(group.clone()) };
             let _socket = BoundSocket::bind(&path, &access).unwrap();
             assert_eq!(path.metadata().unwrap().mode() & 0o777, mode);
         }
@@ -337,7 +351,7 @@ mod tests {
         std::fs::write(&precious, "precious").unwrap();
         std::fs::set_permissions(&precious, PermissionsExt::from_mode(0o600)).unwrap();
         let group = if nix::unistd::geteuid().is_root() { "1".to_owned() } else { nix::unistd::getegid().to_string() };
-        let access = Access { mode: Mode(0o666), group: Some(group) };
+        let access = Access { mode: 0o666, group: Some(group) };
         let about = || precious.metadata().map(|about| (about.mode(), about.gid())).unwrap();
         let before = about();
         let is_over = AtomicBool::new(false);

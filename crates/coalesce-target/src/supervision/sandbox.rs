@@ -3,8 +3,8 @@
 //! controls the process can then reach only the disk's image, which its guest may write anyway, and what the front end
 //! itself has sent.
 
-use crate::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use crate::link::Identity;
+use crate::os::call::{REGISTER_EVENTFD, UNREGISTER_EVENTFD};
 use anyhow::{Context as _, Result, bail};
 use caps::CapSet;
 use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetStatus, Scope};

@@ -1,6 +1,6 @@
 //! The client of a control socket, for scripts and people. Whoever answers may be anybody, so length and time are bounded.
 
-use crate::clients::send_all;
+use crate::supervision::clients::send_all;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use coalesce_cli::connect;
 use serde_json::{Value, json};

@@ -1,11 +1,11 @@
 //! The control socket: JSON-RPC 2.0, one object per line. A parameter that SPDK has too keeps SPDK's name.
 
-use crate::clients::{Client as _, Limits, Place, send_all, serve_clients};
 use crate::config::Size;
 use crate::link::DiskStats;
-use crate::socket::{Access, BoundSocket, Door};
+use crate::os::socket::{Access, BoundSocket, Door};
 use crate::stats::QueueStats;
-use crate::supervisor::{Disk, Disks, reset_stats_of, stats_of};
+use crate::supervision::clients::{Client as _, Limits, Place, send_all, serve_clients};
+use crate::supervision::supervisor::{Disk, Disks, reset_stats_of, stats_of};
 use crate::throttle::Rates;
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;

@@ -1,6 +1,6 @@
 //! Signals an eventfd of the front end: the guest's interrupt, or the report of a broken ring.
 
-use crate::uring::restricted;
+use crate::os::uring::restricted;
 use anyhow::{Context as _, Result, bail};
 use io_uring::{IoUring, opcode};
 use std::fs::File;
