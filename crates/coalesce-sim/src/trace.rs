@@ -363,7 +363,7 @@ impl Trace {
         if !self.is_begun {
             self.is_begun = true;
             if let Some(what) = foreign::binary(self.input.fill_buf().context(CANNOT)?) {
-                bail!("it is {what}");
+                bail!("it is {}", self.advised(what));
             }
         }
         let mut line = std::mem::take(&mut self.line);
@@ -372,6 +372,12 @@ impl Trace {
         let outcome = self.take_line(&line);
         self.line = line;
         outcome
+    }
+
+    /// What to run instead. A plan names a file; a replay reads a pipe, too.
+    fn advised(&self, what: &str) -> String {
+        let to = if self.takes_arrivals { "> TRACE, for a plan" } else { "| coalesce-sim replay -" };
+        what.replace("| coalesce-sim replay -", to)
     }
 
     fn take_line(&mut self, line: &[u8]) -> Result<()> {
@@ -397,7 +403,7 @@ impl Trace {
         }
         if self.parser.is_none() {
             if let Some(what) = foreign::text(line) {
-                bail!("line {}: it is of {what}", self.sink.counts.lines);
+                bail!("line {}: it is of {}", self.sink.counts.lines, self.advised(what));
             }
             self.parser = format_of(line).map(|format| (format, Parser::new(format, self.options.per_cpu)));
         }

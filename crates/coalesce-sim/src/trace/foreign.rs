@@ -1,4 +1,6 @@
-//! What is no trace of commands, and what to run instead. Each is known by what it begins with.
+//! What is no trace of commands, or in a format that is not read, and what to run instead. Each is known by what it begins with.
+
+use super::text::{SECOND, ns};
 
 /// What a file begins with that is no text, and what it is and what makes a trace of it.
 const MAGICS: [(&[u8], &str); 12] = [
@@ -22,12 +24,28 @@ const FIO: &str = "a summary of fio (its output, json or json+), which has no co
 const IOSTAT: &str = "iostat, whose lines are averages over an interval and not commands: record with biosnoop, blktrace or \
                       perf (docs/traces.md)";
 
+/// What a tar's first header has, and where (POSIX).
+const USTAR: (usize, &[u8]) = (257, b"ustar");
+const TAR: &str = "an archive (tar): tar -xOf FILE MEMBER | coalesce-sim replay - (tar -tf FILE names its members)";
+// Arrivals in other formats, and what makes SPC's of them.
+const DISKSIM: &str = "DiskSim, SSDsim or MQSim (time, device, sector, sectors, 1 for a read), without the unit of its time: for \
+                       ns, awk '{ printf \"%s,%s,%d,%s,%.9f\\n\", $2, $3, 512 * $4, $5 % 2 ? \"R\" : \"W\", $1 / 1e9 }' FILE \
+                       makes arrivals in SPC's format of it; for ms, divide by 1e3";
+const FIU: &str = "FIU (time in ns, process, sector, sectors, R or W, device, digest): arrivals, of which awk \
+                   '{ printf \"%s:%s,%s,%d,%s,%.9f\\n\", $7, $8, $4, 512 * $5, $6, $1 / 1e9 }' FILE makes SPC's format";
+const K5CLOUD: &str = "K5cloud (volume, seconds, R or W, offset, length): arrivals, of which awk \
+                       'BEGIN { FS = OFS = \",\" } { print $1, $4, $5, $3, $2 }' FILE makes SPC's format";
+
 /// Events that perf trace may print.
 const PERF_TRACE: [&str; 4] =
     ["block:block_rq_issue", "block:block_rq_complete", "nvme:nvme_setup_cmd", "nvme:nvme_complete_rq"];
 
 /// What bytes are that no text begins with, and what to run instead.
 pub fn binary(begin: &[u8]) -> Option<&'static str> {
+    let (at, ustar) = USTAR;
+    if begin.get(at..).is_some_and(|rest| rest.starts_with(ustar)) {
+        return Some(TAR);
+    }
     MAGICS.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, what)| *what)
 }
 
@@ -45,6 +63,27 @@ pub fn text(line: &str) -> Option<&'static str> {
         _ if has("(g=0): rw=") || (word.starts_with("fio-") && line.trim() == word) => Some(FIO),
         _ if PERF_TRACE.iter().any(|event| has_glued(line, event)) => {
             Some("perf trace, which prints no clock: use perf record, then perf script --ns | coalesce-sim replay -")
+        }
+        _ => arrivals(line),
+    }
+}
+
+/// Arrivals in formats that are not read.
+fn arrivals(line: &str) -> Option<&'static str> {
+    let is_number = |field: &str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
+    let is_seconds = |field: &str| field.contains('.') && ns(field, SECOND).is_some();
+    let by_comma: Vec<_> = line.split(',').map(str::trim).collect();
+    if let [volume, time, "R" | "W", offset, length] = by_comma[..] {
+        return ([volume, offset, length].into_iter().all(is_number) && is_seconds(time)).then_some(K5CLOUD);
+    }
+    let fields: Vec<_> = line.split_ascii_whitespace().collect();
+    match fields[..] {
+        [time, device, sector, sectors, flags] => {
+            let are_numbers = [device, sector, sectors, flags].into_iter().all(is_number);
+            (are_numbers && ns(time, SECOND).is_some()).then_some(DISKSIM)
+        }
+        [time, process, _, sector, sectors, "R" | "W", major, minor, ..] => {
+            [time, process, sector, sectors, major, minor].into_iter().all(is_number).then_some(FIU)
         }
         _ => None,
     }
