@@ -112,8 +112,11 @@ fn is_symbol(text: &str) -> bool {
     }
 }
 
-/// Whether the file has a test of this name.
+/// Whether the file has a test of this name, or a table of them.
 fn has_test(source: &Source, test: &str) -> bool {
+    if source.text.contains(&format!("rows!(\n    {test},\n")) {
+        return true;
+    }
     let Some(at) = source.text.find(&format!("fn {test}(")) else { return false };
     let attributes = source.text[..at].trim_end().lines().rev().take_while(|line| line.trim_start().starts_with("#["));
     attributes.into_iter().any(|line| line.trim() == "#[test]")
