@@ -64,20 +64,20 @@ awk '
 while read -r device policy batch allowed enters interrupts; do
   for requests in 320 3520; do
     mkdir "$work/$requests"
-    valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='coalesce_target::queue::serving::Queue<S>::run' \
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='coalesce_target::queue::group::Group<S>::run' \
       "${CARGO_TARGET_DIR:-target}/release/request" "$work/$requests" "$device" "$policy" "$batch" "$requests" \
       > "$work/counted" 2> "$work/log" || { cat "$work/log" >&2; exit 1; }
     rm -r "${work:?}/$requests"
     echo "$(sed -n 's/.*Collected : //p' "$work/log") $(cat "$work/counted")"
   done | paste -s -d ' ' | sed "s/^/$device $policy $batch $allowed $enters $interrupts /"
 done > "$work/requests" << END
-virtio-blk none 1 5250 1.01 1
+virtio-blk none 1 5680 1.01 1
 virtio-blk none 32 3130 .04 .05
-virtio-blk auto 1 5530 1.01 1
+virtio-blk auto 1 5930 1.01 1
 virtio-blk auto 32 3520 .05 .05
-nvme none 1 5180 1.01 1
-nvme none 32 3070 .04 1
-nvme auto 1 5440 1.01 1
+nvme none 1 5620 1.01 1
+nvme none 32 3090 .04 1
+nvme auto 1 5870 1.01 1
 nvme auto 32 3250 .05 1
 END
 

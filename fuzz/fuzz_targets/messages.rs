@@ -12,7 +12,7 @@ use coalesce_target::backend::{Backend, MemoryBackend};
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::os::bus_error;
 use coalesce_target::os::call::CallRings;
-use coalesce_target::queue::{PreparedQueue, QueueConfig, QueueThread};
+use coalesce_target::queue::{PreparedQueues, QueueConfig, QueueHandle};
 use coalesce_target::throttle::Throttle;
 use coalesce_target::vhost::channel;
 use coalesce_target::vhost::vring::Vring;
@@ -134,7 +134,7 @@ enum Step {
 /// What there is once for all inputs.
 struct Target {
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread<Vring>]>,
+    queues: Arc<[QueueHandle<Vring>]>,
     inputs: Cell<u32>,
     files: Cell<usize>,
 }
@@ -166,8 +166,7 @@ impl Default for Target {
         });
         let config =
             QueueConfig { policy: "auto".parse().unwrap(), poll_ns: 0, size_max: QUEUE_SIZE_MAX, recorder: None };
-        let queue = |index| QueueThread::spawn(PreparedQueue::new(index, disk.clone(), &config).unwrap()).unwrap();
-        let queues = (0..QUEUES).map(queue).collect();
+        let queues = PreparedQueues::new(QUEUES, &disk, &config).unwrap().start().unwrap().into();
         Self { disk, queues, inputs: Cell::new(0), files: Cell::new(0) }
     }
 }

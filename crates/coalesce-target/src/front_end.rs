@@ -2,7 +2,7 @@
 
 use crate::config::DiskConfig;
 use crate::disk::Disk;
-use crate::queue::QueueThread;
+use crate::queue::QueueHandle;
 use crate::source::Source;
 use anyhow::Result;
 use std::os::fd::BorrowedFd;
@@ -33,7 +33,7 @@ pub trait FrontEnd: Sized + 'static {
     fn connect(
         stream: UnixStream,
         disk: Arc<Disk>,
-        queues: Arc<[QueueThread<Self::Source>]>,
+        queues: Arc<[QueueHandle<Self::Source>]>,
         config: &DiskConfig,
     ) -> Result<Self>;
 

@@ -1,7 +1,9 @@
-//! One queue of one disk, on a thread of its own. It takes requests from a source, gives them to the back end, posts their
+//! The queues of a disk, and their threads. A queue takes requests from a source, gives them to the back end, posts their
 //! completions, and interrupts when the policy says so. It knows no front end: see [`Source`].
 
 mod aside;
+mod group;
+mod load;
 mod mailbox;
 mod pause;
 mod poll;
@@ -17,10 +19,14 @@ use crate::record::Recorder;
 use crate::source::Source;
 use anyhow::{Context as _, Result};
 use coalesce_policy::{Spec, SpecError};
+use group::{Door, Group};
+use load::FIRST;
 use mailbox::{Mailbox, mailbox};
+use reactor::Reactor;
 use serving::Queue;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// The configuration of a queue.
@@ -36,53 +42,102 @@ pub struct QueueConfig {
     pub recorder: Option<Recorder>,
 }
 
-/// A queue with its descriptors and its policy, before its thread starts: only the start can still fail.
-pub struct PreparedQueue<S: Source> {
-    name: String,
-    queue: Queue<S>,
-    mailbox: Mailbox<S>,
+/// The queues of a disk with their descriptors and their policies, before their threads start: only the start can still fail.
+pub struct PreparedQueues<S: Source> {
+    disk: Arc<Disk>,
+    queues: Vec<(Box<Queue<S>>, Mailbox<S>)>,
+    groups: Vec<Group<S>>,
+    doors: Arc<[Door<S>]>,
 }
 
-impl<S: Source> PreparedQueue<S> {
-    /// Queue number `index` of a disk.
+impl<S: Source> PreparedQueues<S> {
+    /// This many queues of a disk, 1 to [`QUEUES_MAX`].
     ///
     /// # Errors
     /// No descriptor is free, there is no io_uring, or a parameter of the policy is out of range for a clock in
     /// nanoseconds.
-    pub fn new(index: usize, disk: Arc<Disk>, config: &QueueConfig) -> Result<Self> {
-        let (mailbox, inbox) = mailbox()?;
-        let name = format!("{}-{index}", disk.name);
-        Ok(Self { name, queue: Queue::new(index, disk, config, inbox)?, mailbox })
+    pub fn new(count: usize, disk: &Arc<Disk>, config: &QueueConfig) -> Result<Self> {
+        let queue = |number| {
+            let (mailbox, inbox) = mailbox()?;
+            Ok((Box::new(Queue::new(number, disk.clone(), config, inbox)?), mailbox))
+        };
+        let queues = (0..count).map(queue).collect::<Result<Vec<_>>>()?;
+        let mut arrivals = Vec::new();
+        let mut door = |place| {
+            let (sender, receiver) = channel();
+            arrivals.push(receiver);
+            Door::new(sender, if place == FIRST { count } else { 0 })
+        };
+        let doors: Arc<[_]> = (0..count).map(&mut door).collect::<Result<Vec<_>>>()?.into();
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let group = |(place, arrivals)| {
+            let depth = u32::from(config.size_max) * if place == FIRST { count as u32 } else { 1 };
+            let reactor = Reactor::new(count + 1, (config.size_max.into(), depth), disk.name.clone())?;
+            Ok(Group::new(place, doors.clone(), arrivals, disk.clone(), reactor, (config.poll_ns, cpus)))
+        };
+        let groups = arrivals.into_iter().enumerate().map(group).collect::<Result<_>>()?;
+        Ok(Self { disk: disk.clone(), queues, groups, doors })
     }
 
-    /// Sets the policy.
+    /// Their number.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Sets the policy of some of them.
     ///
     /// # Errors
     /// The policy is refused.
-    pub fn set_policy(&mut self, policy: Spec) -> Result<(), SpecError> {
-        self.queue.set_policy(policy, false)
+    pub fn set_policy(&mut self, queues: Range<usize>, policy: &Spec) -> Result<(), SpecError> {
+        self.queues[queues].iter_mut().try_for_each(|(queue, _)| queue.set_policy(policy.clone(), false))
     }
-}
 
-/// Another thread's handle to the thread of a queue. Dropping it completes the requests in flight, delivers everything
-/// held, and ends the thread.
-#[derive(Debug)]
-pub struct QueueThread<S: Source> {
-    mailbox: Mailbox<S>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl<S: Source> QueueThread<S> {
-    /// Starts the thread of a queue.
+    /// Starts their threads.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn spawn(prepared: PreparedQueue<S>) -> Result<Self> {
-        let PreparedQueue { name, queue, mailbox } = prepared;
-        let thread = std::thread::Builder::new().name(name).spawn(move || queue.run());
-        Ok(Self { mailbox, thread: Some(thread.context("a thread for a queue")?) })
+    pub fn start(self) -> Result<Vec<QueueHandle<S>>> {
+        let Self { disk, queues, groups, doors } = self;
+        let mut threads = Threads { doors: doors.clone(), threads: Vec::new() };
+        for (place, group) in groups.into_iter().enumerate() {
+            let thread = std::thread::Builder::new().name(format!("{}-{place}", disk.name)).spawn(move || group.run());
+            threads.threads.push(thread.context("a thread for queues")?);
+        }
+        let threads = Arc::new(threads);
+        let handle = |(mut queue, mailbox): (Box<Queue<S>>, _)| {
+            queue.begin();
+            doors[FIRST].enter(queue);
+            QueueHandle { mailbox, _threads: threads.clone() }
+        };
+        Ok(queues.into_iter().map(handle).collect())
     }
+}
 
+/// The threads of a disk's queues. They end with the last handle.
+#[derive(Debug)]
+struct Threads<S: Source> {
+    doors: Arc<[Door<S>]>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<S: Source> Drop for Threads<S> {
+    fn drop(&mut self) {
+        self.doors.iter().for_each(Door::close);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Another thread's handle to a queue. Dropping it completes the requests in flight, delivers everything held, and ends the queue.
+#[derive(Debug)]
+pub struct QueueHandle<S: Source> {
+    mailbox: Mailbox<S>,
+    _threads: Arc<Threads<S>>,
+}
+
+impl<S: Source> QueueHandle<S> {
     /// Sends a control message. Blocks while too many of them wait for the queue.
     pub fn send(&self, message: Control<S>) {
         self.mailbox.send(message);
@@ -109,11 +164,8 @@ impl<S: Source> QueueThread<S> {
     }
 }
 
-impl<S: Source> Drop for QueueThread<S> {
+impl<S: Source> Drop for QueueHandle<S> {
     fn drop(&mut self) {
-        self.send(Control::End);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.ask(Control::End);
     }
 }

@@ -6,7 +6,7 @@ use crate::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use crate::front_end::FrontEnd;
 use crate::os::call::CallRings;
 use crate::os::socket::{Door, accepted};
-use crate::queue::{Control, PreparedQueue, QueueConfig, QueueThread, RunReport};
+use crate::queue::{Control, PreparedQueues, QueueConfig, QueueHandle, RunReport};
 use crate::record::Recorder;
 use crate::stats::QueueStats;
 use crate::throttle::{Rates, Throttle};
@@ -32,7 +32,7 @@ pub struct DiskServer<F: FrontEnd> {
     about: DiskInfo,
     device: Device,
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread<F::Source>]>,
+    queues: Arc<[QueueHandle<F::Source>]>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -96,7 +96,7 @@ pub struct DiskParts<F: FrontEnd> {
     about: DiskInfo,
     config: DiskConfig,
     disk: Arc<Disk>,
-    queues: Vec<PreparedQueue<F::Source>>,
+    queues: PreparedQueues<F::Source>,
 }
 
 impl<F: FrontEnd> DiskParts<F> {
@@ -127,9 +127,8 @@ impl<F: FrontEnd> DiskParts<F> {
     /// There is no such queue, or the policy is refused.
     pub fn set_policy(&mut self, queue: Option<usize>, policy: &Spec) -> Result<()> {
         self.config.device.check_policy(policy)?;
-        let chosen = chosen(queue, self.queues.len())?;
-        self.queues[chosen].iter_mut().try_for_each(|queue| queue.set_policy(policy.clone()))?;
-        Ok(())
+        let chosen = chosen(queue, self.queues.count())?;
+        Ok(self.queues.set_policy(chosen, policy)?)
     }
 
     fn try_open(config: &DiskConfig, recorder: Option<&Recorder>) -> Result<Self> {
@@ -177,8 +176,7 @@ impl<F: FrontEnd> DiskParts<F> {
             size_max: F::REQUESTS_MAX,
             recorder: recorder.cloned(),
         };
-        let queues = (0..usize::from(config.queues)).map(|i| PreparedQueue::new(i, disk.clone(), &queue));
-        let queues: Vec<_> = queues.collect::<Result<_>>()?;
+        let queues = PreparedQueues::new(config.queues.into(), &disk, &queue)?;
         let about = DiskInfo {
             ctrlr: name,
             device: config.device,
@@ -186,7 +184,7 @@ impl<F: FrontEnd> DiskParts<F> {
             file: config.file.as_ref().map(|path| path.display().to_string()),
             size,
             block_size,
-            queues: queues.len(),
+            queues: queues.count(),
             read_only: config.read_only,
         };
         Ok(Self { about, config: config.clone(), disk, queues })
@@ -202,8 +200,7 @@ impl<F: FrontEnd> DiskServer<F> {
     pub fn start(parts: DiskParts<F>, door: Door, prepare: impl FnOnce() -> Result<()>) -> Result<Self> {
         let DiskParts { about, config, disk, queues } = parts;
         let device = config.device;
-        let queues: Arc<[QueueThread<F::Source>]> =
-            queues.into_iter().map(QueueThread::spawn).collect::<Result<Vec<_>>>()?.into();
+        let queues: Arc<[QueueHandle<F::Source>]> = queues.start()?.into();
         let stop = EventFd::new().context("eventfd")?;
         let shared = Arc::new(Shared {
             stop,
@@ -286,7 +283,7 @@ impl<F: FrontEnd> DiskServer<F> {
     /// Sets how much the disk may do in a second. Requests that wait are not lost.
     pub fn set_limits(&self, rates: Rates) {
         self.disk.throttle.set(rates, self.disk.now());
-        self.queues.iter().for_each(QueueThread::wake); // some may wait for what was before
+        self.queues.iter().for_each(QueueHandle::wake); // some may wait for what was before
     }
 
     /// The size that the disk would get: `wanted`, or as long as its file is now.
@@ -332,7 +329,7 @@ impl<F: FrontEnd> DiskServer<F> {
         Ok(Resized { size, in_flight_beyond, guest_is_told: why_not.is_none(), why_not })
     }
 
-    fn chosen(&self, queue: Option<usize>) -> Result<&[QueueThread<F::Source>]> {
+    fn chosen(&self, queue: Option<usize>) -> Result<&[QueueHandle<F::Source>]> {
         Ok(&self.queues[chosen(queue, self.queues.len())?])
     }
 
@@ -376,7 +373,7 @@ struct FrontDoor<F: FrontEnd> {
     door: Door,
     shared: Arc<Shared>,
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread<F::Source>]>,
+    queues: Arc<[QueueHandle<F::Source>]>,
     config: DiskConfig,
 }
 

@@ -94,7 +94,7 @@ pub unsafe trait Source: Ring<Entry: Send, Broken: Display> + Send + 'static {
     fn unreaped(&self) -> u32;
 
     /// The descriptor that becomes readable at a kick. It is polled, never read. `None`: the front end
-    /// [wakes](crate::queue::QueueThread::wake) the queue itself.
+    /// [wakes](crate::queue::QueueHandle::wake) the queue itself.
     fn kick(&self) -> Option<BorrowedFd<'_>>;
 
     /// Is called after each kick of the descriptor. What is to be logged: that the guest seems to write to other memory.

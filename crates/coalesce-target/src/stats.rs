@@ -60,7 +60,8 @@ impl DeviceStats {
     }
 }
 
-/// Counters that show whether polling before sleeping pays.
+/// Counters that show whether polling before sleeping pays. What a thread that serves several queues has polled and slept is counted
+/// for the queue that it visits next.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct PollStats {
     /// Polls that found an event.
@@ -71,6 +72,16 @@ pub struct PollStats {
     pub wasted_ns: u64,
     /// Sleeps.
     pub sleeps: u64,
+}
+
+impl PollStats {
+    /// Adds other counts.
+    pub const fn add(&mut self, other: &Self) {
+        self.paid += other.paid;
+        self.wasted += other.wasted;
+        self.wasted_ns += other.wasted_ns;
+        self.sleeps += other.sleeps;
+    }
 }
 
 /// The times that completions were held.
@@ -154,6 +165,8 @@ pub struct HostStats {
 pub struct QueueStats {
     /// Index of the queue.
     pub queue: usize,
+    /// Index of the thread that serves it: 0 for queues that share one.
+    pub thread: usize,
     /// Its policy, in text form.
     pub policy: String,
     /// When this policy was set, in µs since 1970. If that is after `counted_since_us`, the counts are of others, too.
@@ -202,7 +215,7 @@ impl QueueStats {
     /// Combines the counters of a queue's parts.
     #[must_use]
     pub fn new(
-        queue: usize,
+        (queue, thread): (usize, usize),
         host: Option<HostStats>,
         (policy, policy_since, counted_since): (String, SystemTime, SystemTime),
         (held, in_flight): (u64, usize),
@@ -213,6 +226,7 @@ impl QueueStats {
         let latency_ns = Kind::ALL.into_iter().zip(latencies.clone()).filter(|(_, histogram)| histogram.count() > 0);
         Self {
             queue,
+            thread,
             policy,
             policy_since_us: unix_us(policy_since),
             counted_since_us: unix_us(counted_since),
@@ -263,7 +277,7 @@ mod tests {
             let about = (String::new(), SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH);
             let decisions = (&PolicyStats::default(), &HintCounts::default(), None);
             let device = (device, &Latencies::default(), PollStats::default());
-            QueueStats::new(0, None, about, (0, 0), decisions, &DeliveryStats::default(), device).is_idle()
+            QueueStats::new((0, 0), None, about, (0, 0), decisions, &DeliveryStats::default(), device).is_idle()
         };
         assert!(is_idle(DeviceStats { kicks: 1, enters: 3, ..DeviceStats::default() }), "a driver has set it up");
         assert!(!is_idle(DeviceStats { throttled_ns: 1, ..DeviceStats::default() }));

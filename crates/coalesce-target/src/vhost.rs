@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::os::bus_error::Peer;
 use crate::os::call::{Call, CallRings};
 use crate::os::shared_memory::{Protection, SharedMapping};
-use crate::queue::{Control, Part, QueueThread};
+use crate::queue::{Control, Part, QueueHandle};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use coalesce_cli::counted;
 use dirty_log::{DirtyLog, LOG_LEN_MAX, Logs};
@@ -88,7 +88,7 @@ impl RingState {
     }
 
     /// Has the queue take requests, or not.
-    fn apply(&self, queue: &QueueThread<Vring>) {
+    fn apply(&self, queue: &QueueHandle<Vring>) {
         if matches!(self.phase, Phase::Running) {
             queue.ask(|answer| Control::Enable(self.is_enabled && !self.is_away, answer));
         }
@@ -121,7 +121,7 @@ struct Eventfds {
 #[derive(Debug)]
 pub struct Connection {
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread<Vring>]>,
+    queues: Arc<[QueueHandle<Vring>]>,
     event_idx: bool,
     features: u64,
     front_end: Arc<Peer>,
@@ -137,7 +137,7 @@ pub struct Connection {
 impl Connection {
     /// A new connection over `stream`. `event_idx`: whether to offer EVENT_IDX.
     #[must_use]
-    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread<Vring>]>, event_idx: bool, stream: OwnedFd) -> Self {
+    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueHandle<Vring>]>, event_idx: bool, stream: OwnedFd) -> Self {
         let rings = queues.iter().map(|_| RingState::default()).collect();
         Self {
             disk,
@@ -200,7 +200,7 @@ impl Connection {
         bits.into_iter().fold(of_protocol.bits(), |all, bit| all | 1 << bit)
     }
 
-    fn ring(&mut self, index: impl Into<u64>) -> Result<(&mut RingState, &QueueThread<Vring>)> {
+    fn ring(&mut self, index: impl Into<u64>) -> Result<(&mut RingState, &QueueHandle<Vring>)> {
         let (index, n) = (index.into(), self.rings.len());
         let ring = usize::try_from(index).ok().and_then(|i| self.rings.get_mut(i).zip(self.queues.get(i)));
         ring.with_context(|| format!("there is no queue {index}; allowed: 0 to {}", n - 1))

@@ -4,7 +4,7 @@ use coalesce_delivery::Ring;
 use coalesce_target::backend::{Backend, Buffers, MemoryBackend, Operation, Outcome};
 use coalesce_target::disk::{Disk, Limits, SERIAL_LEN, Totals};
 use coalesce_target::os::call::CallRings;
-use coalesce_target::queue::{Control, Part, PreparedQueue, QueueConfig, QueueThread, RunReport};
+use coalesce_target::queue::{Control, Part, PreparedQueues, QueueConfig, QueueHandle, RunReport};
 use coalesce_target::source::{Request, Source, Task};
 use coalesce_target::stats::QueueStats;
 use coalesce_target::throttle::Throttle;
@@ -160,7 +160,7 @@ unsafe impl Source for QueuePair {
 
 /// A queue, and the host that uses it.
 struct Bench {
-    queue: QueueThread<QueuePair>,
+    queue: QueueHandle<QueuePair>,
     host: Arc<Mutex<Host>>,
     doorbell: Arc<EventFd>,
     interrupts: Receiver<()>,
@@ -172,6 +172,11 @@ impl Bench {
     }
 
     fn with_policy(policy: &str, room: usize) -> Self {
+        Self::several(1, policy, room).pop().unwrap()
+    }
+
+    /// Several queues of one disk, each with a host of its own.
+    fn several(count: usize, policy: &str, room: usize) -> Vec<Self> {
         let backend = Backend::Memory(MemoryBackend::new(1 << 20, 0..=0).unwrap());
         let limits = Limits {
             size: (1 << 20).into(),
@@ -191,8 +196,12 @@ impl Bench {
             throttle: Throttle::default(),
             totals: Totals::default(),
         });
-        let config = QueueConfig { policy: policy.parse().unwrap(), poll_ns: 0, size_max: 8, recorder: None };
-        let queue = QueueThread::spawn(PreparedQueue::new(0, disk, &config).unwrap()).unwrap();
+        let config = QueueConfig { policy: policy.parse().unwrap(), poll_ns: 0, size_max: 256, recorder: None };
+        let queues = PreparedQueues::new(count, &disk, &config).unwrap().start().unwrap();
+        queues.into_iter().map(|queue| Self::over(queue, room)).collect()
+    }
+
+    fn over(queue: QueueHandle<QueuePair>, room: usize) -> Self {
         let host = Arc::new(Mutex::new(Host { room, ..Host::default() }));
         let doorbell = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap());
         let (sender, interrupts) = channel();
@@ -418,4 +427,53 @@ fn a_disabled_source_waits_and_another_doorbell_rings() {
     bench.host.lock().unwrap().submissions[1].push_back(submission);
     doorbell.write(1).unwrap();
     assert_eq!(bench.reap(1), [(1, 4, Outcome::Ok)]);
+}
+
+/// Keeps `depth` reads in flight until it is told to stop, with a pause after each round. Each command completes once.
+fn load(bench: &Bench, depth: u16, pause: Duration, is_over: impl Fn(&Bench) -> bool) -> u64 {
+    let (mut reads, data) = (0, block(0));
+    while !is_over(bench) {
+        for _ in 0..100 {
+            bench.host.lock().unwrap().room = usize::MAX;
+            (0..depth).for_each(|command| bench.submit(usize::from(command % 2), command, READ, Some(&data)));
+            let mut commands: Vec<_> = bench.reap(depth.into()).into_iter().map(|(_, command, _)| command).collect();
+            commands.sort_unstable();
+            assert!(commands.into_iter().eq(0..depth), "each once");
+            while bench.interrupts.try_recv().is_ok() {}
+            reads += u64::from(depth);
+            std::thread::sleep(pause);
+        }
+    }
+    reads
+}
+
+#[test]
+fn a_queue_with_long_visits_moves_to_a_thread_of_its_own_and_back_and_loses_nothing() {
+    let mut queues = Bench::several(3, "none", usize::MAX);
+    let (b, a, idle) = (queues.pop().unwrap(), queues.pop().unwrap(), queues.pop().unwrap());
+    let stats = |bench: &Bench| bench.queue.ask(Control::GetStats).unwrap();
+    let is_done = AtomicBool::new(false);
+    let (pause, deadline) = (Duration::from_micros(100), Instant::now() + 3 * PATIENCE);
+    std::thread::scope(|scope| {
+        let is_done = &is_done;
+        let light = scope.spawn(move || {
+            let reads = load(&a, 1, pause, |_| is_done.load(Ordering::Relaxed));
+            (a, reads)
+        });
+        let mut reads = 0;
+        for _ in 0..3 {
+            for (depth, is_apart) in [(256, true), (1, false)] {
+                let is_there = |bench: &Bench| {
+                    assert!(Instant::now() < deadline, "it does not move");
+                    (stats(bench).thread != 0) == is_apart
+                };
+                reads += load(&b, depth, pause, is_there);
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(stats(&b).completions, reads);
+        let (a, reads) = light.join().unwrap();
+        assert_eq!(stats(&a).completions, reads);
+        assert_eq!([&a, &idle].map(|bench| stats(bench).thread), [0, 0], "nobody else moves");
+    });
 }

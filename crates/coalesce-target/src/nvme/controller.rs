@@ -15,7 +15,7 @@ use super::rings::{BadValue, CompletionQueue, SubmissionQueue};
 use super::spec::{CAP, CQE_LEN, Cc, SQE_LEN, VERSION, csts, register};
 use super::vector::Vector;
 use crate::disk::Disk;
-use crate::queue::{Control, Part, QueueThread};
+use crate::queue::{Control, Part, QueueHandle};
 use crate::vfio_user::irq::Vectors;
 use crate::vfio_user::memory::{Access, DmaMemory, PAGE};
 use crate::vfio_user::{PATIENCE, PciDevice};
@@ -33,7 +33,7 @@ pub const BAR_LEN: u32 = 16 << 10;
 /// An NVMe controller with one namespace, which is a disk.
 pub struct Controller {
     disk: Arc<Disk>,
-    queues: Arc<[QueueThread<Vector>]>,
+    queues: Arc<[QueueHandle<Vector>]>,
     sleeps: Vec<Arc<Sleep>>,
     memory: DmaMemory,
     vectors: Vectors,
@@ -92,7 +92,7 @@ impl Controller {
     /// A controller after power-on. It has one more vector than there are `queues`: the first one is that of the admin
     /// queue.
     #[must_use]
-    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueThread<Vector>]>, memory: DmaMemory, vectors: Vectors) -> Self {
+    pub fn new(disk: Arc<Disk>, queues: Arc<[QueueHandle<Vector>]>, memory: DmaMemory, vectors: Vectors) -> Self {
         let sleeps = queues.iter().map(|_| Arc::default()).collect();
         let features = Features::new(vectors.count());
         let mut controller = Self {

@@ -7,7 +7,7 @@ use crate::config::DiskConfig;
 use crate::disk::Disk;
 use crate::front_end::FrontEnd;
 use crate::os::bus_error::Peer;
-use crate::queue::QueueThread;
+use crate::queue::QueueHandle;
 use crate::vfio_user::connection::Connection;
 use crate::vfio_user::irq::Vectors;
 use crate::vfio_user::memory::DmaMemory;
@@ -46,7 +46,7 @@ impl FrontEnd for NvmeUser {
     fn connect(
         stream: UnixStream,
         disk: Arc<Disk>,
-        queues: Arc<[QueueThread<Vector>]>,
+        queues: Arc<[QueueHandle<Vector>]>,
         _: &DiskConfig,
     ) -> Result<Self> {
         let memory = DmaMemory::new(Arc::new(Peer::new(stream.try_clone()?.into())), disk.limits.max_memory);

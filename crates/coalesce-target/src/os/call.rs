@@ -22,7 +22,7 @@ impl CallRings {
     /// # Errors
     /// The kernel has no io_uring, or not enough memory or descriptors.
     pub fn new(count: usize) -> io::Result<Self> {
-        let ring = || restricted(1, &[opcode::Nop::CODE], &[REGISTER_EVENTFD, UNREGISTER_EVENTFD]);
+        let ring = || restricted(1, 2, &[opcode::Nop::CODE], &[REGISTER_EVENTFD, UNREGISTER_EVENTFD]);
         let rings = (0..count).map(|_| ring()).collect::<io::Result<_>>()?;
         Ok(Self(Arc::new(Mutex::new(rings))))
     }

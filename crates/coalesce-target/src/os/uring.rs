@@ -4,12 +4,13 @@
 use io_uring::{IoUring, register::Restriction};
 use std::io;
 
-/// An io_uring of this size that accepts only these operations and these later registrations.
+/// An io_uring that submits up to `entries` operations in one call and holds `completions`. It accepts only these operations and
+/// these later registrations.
 ///
 /// # Errors
 /// The kernel has no io_uring or no restrictions for it (before Linux 5.10), or no memory or descriptor is left.
-pub fn restricted(entries: u32, operations: &[u8], registrations: &[u8]) -> io::Result<IoUring> {
-    let uring = IoUring::builder().setup_r_disabled().build(entries)?;
+pub fn restricted(entries: u32, completions: u32, operations: &[u8], registrations: &[u8]) -> io::Result<IoUring> {
+    let uring = IoUring::builder().setup_r_disabled().setup_cqsize(completions).build(entries)?;
     let operations = operations.iter().copied().map(Restriction::sqe_op);
     let mut restrictions: Vec<_> =
         operations.chain(registrations.iter().copied().map(Restriction::register_op)).collect();
@@ -25,7 +26,7 @@ mod tests {
 
     #[test]
     fn what_is_not_allowed_is_refused() {
-        let mut uring = restricted(1, &[opcode::Nop::CODE], &[]).unwrap();
+        let mut uring = restricted(1, 2, &[opcode::Nop::CODE], &[]).unwrap();
         let mut result_of = |entry: io_uring::squeue::Entry| {
             // SAFETY: neither operation has a buffer or a file.
             unsafe { uring.submission().push(&entry) }.unwrap();

@@ -1,14 +1,14 @@
-//! Control messages to the thread of a queue, and its answers.
+//! Control messages to a queue, and its answers.
 
 use crate::source::Source;
 use crate::stats::QueueStats;
 use anyhow::{Context as _, Result};
 use coalesce_policy::{Spec, SpecError};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Instant;
-use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// The most messages that wait in the channel, and the most that are deferred. A sender blocks while the channel is full.
 const MESSAGES_MAX: usize = 16;
@@ -26,8 +26,8 @@ pub enum Control<S: Source> {
     /// Complete the requests in flight, deliver everything held, and drop the source. With a broken ring the requests end
     /// without a completion. The answer is the source's position.
     Stop(Sender<Option<S::Position>>),
-    /// [`Stop`](Self::Stop), then end the thread.
-    End,
+    /// [`Stop`](Self::Stop), then end the queue.
+    End(Sender<()>),
     /// Change the policy; whether the one before is to keep what it has learned, and this one is to go on with what it had.
     SetPolicy(Spec, bool, Sender<Result<(), SpecError>>),
     /// Note whether the guest runs.
@@ -95,7 +95,7 @@ pub struct Inbox<S: Source> {
 /// The process has no free descriptor.
 pub fn mailbox<S: Source>() -> Result<(Mailbox<S>, Inbox<S>)> {
     let (sender, messages) = sync_channel(MESSAGES_MAX);
-    let wake = Arc::new(EventFd::new(EFD_NONBLOCK).context("eventfd")?);
+    let wake = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).context("eventfd")?);
     Ok((Mailbox { messages: sender, wake: wake.clone() }, Inbox { messages, deferred: VecDeque::new(), wake }))
 }
 

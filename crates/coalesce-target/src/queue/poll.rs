@@ -11,14 +11,14 @@ const SHORTEST_NS: u64 = 4_000;
 pub struct AdaptivePoll {
     max_ns: u64,
     now_ns: u64,
-    stats: PollStats,
+    stats: Option<PollStats>, // since they were taken last
 }
 
 impl AdaptivePoll {
     /// Polls up to `max_ns`; 0: never.
     #[must_use]
     pub fn new(max_ns: u64) -> Self {
-        Self { max_ns, now_ns: 0, stats: PollStats::default() }
+        Self { max_ns, now_ns: 0, stats: None }
     }
 
     /// The length of the poll before the next sleep, in ns.
@@ -34,16 +34,17 @@ impl AdaptivePoll {
     }
 
     /// Notes that a poll found work.
-    pub const fn paid(&mut self) {
-        self.stats.paid += 1;
+    pub fn paid(&mut self) {
+        self.stats.get_or_insert_default().paid += 1;
     }
 
     /// Notes that a poll of `polled_ns` found no work, and that the sleep after it took `slept_ns`.
     pub fn slept(&mut self, polled_ns: u64, slept_ns: u64) {
-        self.stats.sleeps += 1;
+        let stats = self.stats.get_or_insert_default();
+        stats.sleeps += 1;
         if polled_ns > 0 {
-            self.stats.wasted += 1;
-            self.stats.wasted_ns += polled_ns;
+            stats.wasted += 1;
+            stats.wasted_ns += polled_ns;
         }
         let waited_ns = polled_ns + slept_ns;
         self.now_ns = if waited_ns <= self.max_ns {
@@ -53,15 +54,9 @@ impl AdaptivePoll {
         };
     }
 
-    /// The statistics.
-    #[must_use]
-    pub const fn stats(&self) -> &PollStats {
-        &self.stats
-    }
-
-    /// Resets the statistics.
-    pub fn reset_stats(&mut self) {
-        self.stats = PollStats::default();
+    /// What was counted since this was asked last, if anything.
+    pub const fn take_stats(&mut self) -> Option<PollStats> {
+        self.stats.take()
     }
 }
 

@@ -1,12 +1,12 @@
-//! The thread's loop: takes requests, has them performed, posts their completions, interrupts when the policy says so, and
-//! sleeps.
+//! A queue: takes requests, has them performed, posts their completions, and interrupts when the policy says so. The thread of its
+//! [`Group`](super::group::Group) visits it.
 
 use super::QueueConfig;
 use super::aside::Aside;
+use super::load::{FIRST, Work};
 use super::mailbox::{Change, Control, Inbox, Part, RunReport};
 use super::pause::Pause;
-use super::poll::AdaptivePoll;
-use super::reactor::{Event, Reactor};
+use super::reactor::{Event, Reactor, Watched};
 use super::requests::{Finished, Requests, Slot, Taken};
 use super::state::State;
 use crate::backend::{Operation, Outcome, Step};
@@ -14,10 +14,11 @@ use crate::disk::Disk;
 use crate::record::Recording;
 use crate::source::{Source, Task};
 use crate::stats::latency::Kind;
-use crate::stats::{BudgetStats, DeviceStats, Latencies, QueueStats};
+use crate::stats::{BudgetStats, DeviceStats, Latencies, PollStats, QueueStats};
 use anyhow::Result;
 use coalesce_delivery::Delivery;
 use coalesce_policy::{Class, Completion, Decision, Hint, Policy as _, Spec, SpecError, Submission};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Instant, SystemTime};
@@ -27,14 +28,24 @@ use tracing::{info, warn};
 /// before the queue handles anything else, except for large requests, which it performs in pieces.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
-/// A queue, on its thread.
+/// What waits until nothing is in flight any more.
+enum Ending<S: Source> {
+    Stop(Sender<Option<S::Position>>),
+    Start(Box<S>, bool),
+    End(Sender<()>),
+}
+
+/// A queue. One thread at a time has it.
 pub(super) struct Queue<S: Source> {
     index: usize,
     disk: Arc<Disk>,
     inbox: Inbox<S>,
-    reactor: Reactor,
-    events: Vec<Event>,
     state: State<S>,
+    ending: Option<Ending<S>>,
+    ended: Option<Sender<()>>,
+    thread: usize,   // its group's
+    is_moving: bool, // to another thread: it takes no requests
+    work: Work,
     requests: Requests<S::Token>,
     batch: Vec<usize>, // ids of requests just taken
     pause: Pause,
@@ -43,7 +54,7 @@ pub(super) struct Queue<S: Source> {
     aside: Aside,
     stats: DeviceStats,
     latencies: Latencies,
-    poll: AdaptivePoll,
+    polls: PollStats,
     run_report: Option<RunReport>,
     draining: Option<Sender<()>>,
     recording: Option<Recording>,
@@ -52,16 +63,18 @@ pub(super) struct Queue<S: Source> {
 }
 
 impl<S: Source> Queue<S> {
-    pub(super) fn new(index: usize, disk: Arc<Disk>, config: &QueueConfig, inbox: Inbox<S>) -> Result<Self> {
-        let owner = (disk.name.clone(), index as u64);
+    pub(super) fn new(index: usize, disk: Arc<Disk>, config: &QueueConfig, inbox: Inbox<S>) -> Result<Self, SpecError> {
         let recording = config.recorder.as_ref().map(|recorder| recorder.queue(&disk.name, index, disk.epoch));
         Ok(Self {
             index,
             disk,
-            reactor: Reactor::new(u32::from(config.size_max), inbox.wake().clone(), owner)?,
             inbox,
-            events: Vec::new(),
             state: State::Stopped(None),
+            ending: None,
+            ended: None,
+            thread: FIRST,
+            is_moving: false,
+            work: Work::default(),
             requests: Requests::new(usize::from(config.size_max)),
             batch: Vec::new(),
             pause: Pause::default(),
@@ -70,7 +83,7 @@ impl<S: Source> Queue<S> {
             aside: Aside::default(),
             stats: DeviceStats::default(),
             latencies: Latencies::default(),
-            poll: AdaptivePoll::new(config.poll_ns),
+            polls: PollStats::default(),
             run_report: None,
             draining: None,
             recording,
@@ -79,21 +92,65 @@ impl<S: Source> Queue<S> {
         })
     }
 
-    #[inline(never)] // scripts/cost.sh counts its instructions
-    pub(super) fn run(mut self) {
+    /// Its number in the disk.
+    pub(super) const fn number(&self) -> usize {
+        self.index
+    }
+
+    /// One turn of its thread. Returns whether there was work.
+    pub(super) fn visit(&mut self, reactor: &mut Reactor) -> bool {
+        self.stats.enters += reactor.take_enters();
+        self.handle_messages(reactor);
+        let mut busy = self.resume_postponed(reactor);
+        busy |= self.take_requests(reactor);
+        self.after_completions();
+        self.end_drain();
+        busy
+    }
+
+    /// Counting begins now.
+    pub(super) fn begin(&mut self) {
         self.counted_since = SystemTime::now();
-        let _ = nix::sys::prctl::set_timerslack(1); // ns; deadlines are some µs away, and the default slack is 50 µs
-        while self.handle_messages() {
-            let mut busy = self.reap();
-            busy |= self.resume_postponed();
-            busy |= self.take_requests();
-            self.after_completions();
-            self.end_drain();
-            self.reactor.submit();
-            if !busy {
-                self.wait();
-            }
-        }
+    }
+
+    /// Adds what the thread's poll has counted.
+    pub(super) const fn note_polls(&mut self, polls: &PollStats) {
+        self.polls.add(polls);
+    }
+
+    /// What it has done in this window.
+    pub(super) const fn work(&self) -> Work {
+        self.work
+    }
+
+    /// Begins another window.
+    pub(super) fn reset_work(&mut self) {
+        self.work = Work::default();
+    }
+
+    /// Whether its handle was dropped, and nothing of it is left to do.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Where to say that it is dropped.
+    pub(super) const fn take_ended(&mut self) -> Option<Sender<()>> {
+        self.ended.take()
+    }
+
+    /// It is to move to another thread: it takes no requests any more.
+    pub(super) const fn prepare_move(&mut self) {
+        self.is_moving = true;
+    }
+
+    /// Whether nothing of it is in flight on this thread.
+    pub(super) const fn is_still(&self) -> bool {
+        self.requests.in_flight() == 0
+    }
+
+    /// It is with this thread now.
+    pub(super) const fn settle(&mut self, thread: usize) {
+        (self.thread, self.is_moving) = (thread, false);
     }
 
     /// The time of the policy's clock, in ns.
@@ -101,21 +158,25 @@ impl<S: Source> Queue<S> {
         self.disk.now()
     }
 
-    /// Handles the waiting control messages. Returns false if the thread must end.
-    fn handle_messages(&mut self) -> bool {
-        while let Some(message) = self.inbox.next() {
-            if matches!(message, Control::End) {
-                self.stop();
-                return false;
+    /// Handles the waiting control messages. While a source ends, only those about the policy.
+    fn handle_messages(&mut self, reactor: &mut Reactor) {
+        loop {
+            if self.ending.is_some() && self.requests.in_flight() == 0 {
+                self.end_source(reactor);
             }
-            self.handle(message);
+            if self.ending.is_some() {
+                let Some(message) = self.inbox.next_about_policy() else { return };
+                self.handle(message, reactor);
+            } else {
+                let Some(message) = self.inbox.next() else { return };
+                self.handle(message, reactor);
+            }
         }
-        true
     }
 
-    fn handle(&mut self, message: Control<S>) {
+    fn handle(&mut self, message: Control<S>, reactor: &mut Reactor) {
         match message {
-            Control::Start(source, is_enabled) => self.start(source, is_enabled),
+            Control::Start(source, is_enabled) => self.begin_end(Ending::Start(source, is_enabled)),
             Control::Enable(is_enabled, answer) => {
                 self.state.enable(is_enabled);
                 let _ = answer.send(());
@@ -125,13 +186,11 @@ impl<S: Source> Queue<S> {
                 self.draining = Some(answer);
             }
             Control::Change(part, change, answer) => {
-                self.change(part, change);
+                self.change(part, change, reactor);
                 let _ = answer.send(());
             }
-            Control::Stop(answer) => {
-                let _ = answer.send(self.stop());
-            }
-            Control::End => {}
+            Control::Stop(answer) => self.begin_end(Ending::Stop(answer)),
+            Control::End(answer) => self.begin_end(Ending::End(answer)),
             Control::SetPolicy(spec, keep_learned, answer) => {
                 let _ = answer.send(self.set_policy(spec, keep_learned));
             }
@@ -150,7 +209,7 @@ impl<S: Source> Queue<S> {
                 self.delivery.reset_stats();
                 self.stats = DeviceStats::default();
                 self.latencies = Latencies::default();
-                self.poll.reset_stats();
+                self.polls = PollStats::default();
                 self.counted_since = SystemTime::now();
                 let _ = answer.send(());
             }
@@ -208,10 +267,9 @@ impl<S: Source> Queue<S> {
         u64::try_from(end).ok()
     }
 
-    /// Adds the counts of the reactor and of the source to the statistics.
+    /// Adds the counts of the source to the statistics.
     fn collect_counts(&mut self) {
         self.pause.count(self.disk.now(), &mut self.stats);
-        self.stats.enters += self.reactor.take_enters();
         self.stats.kicks += self.state.source_mut().map_or(0, Source::count_kicks);
     }
 
@@ -220,18 +278,17 @@ impl<S: Source> Queue<S> {
         let policy = self.delivery.policy();
         let budget = policy.spec().budget().zip(policy.spent()).map(|(share, spent)| BudgetStats::new(share, spent));
         QueueStats::new(
-            self.index,
+            (self.index, self.thread),
             self.state.source().and_then(Source::host_stats),
             (policy.spec().to_string(), self.policy_since, self.counted_since),
             (policy.held().into(), self.requests.in_flight()),
             (policy.stats(), policy.hints_counted(), budget),
             self.delivery.stats(),
-            (self.stats.clone(), &self.latencies, self.poll.stats().clone()),
+            (self.stats.clone(), &self.latencies, self.polls.clone()),
         )
     }
 
     fn start(&mut self, source: Box<S>, is_enabled: bool) {
-        self.stop();
         self.state = State::new(source, is_enabled);
         self.is_full_logged = false;
         if let Some(report) = self.run_report {
@@ -253,9 +310,9 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    fn change(&mut self, part: Part, change: Change<S>) {
+    fn change(&mut self, part: Part, change: Change<S>, reactor: &mut Reactor) {
         if part == Part::Kick {
-            self.disarm_kick();
+            reactor.unwatch(self.index, Watched::Kick);
         }
         if let Some(source) = self.state.source_mut() {
             change(source);
@@ -270,28 +327,35 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Completes the requests in flight, delivers everything held, and drops the source. Returns its position or that
-    /// of the last one.
-    fn stop(&mut self) -> Option<S::Position> {
-        if let State::Stopped(position) = self.state {
-            return position;
-        }
+    /// Begins to end a source, if there is one: no more requests are taken.
+    fn begin_end(&mut self, ending: Ending<S>) {
         self.pause.end(self.disk.now(), &mut self.stats);
         self.pause.forget();
-        while self.requests.in_flight() > 0 {
-            while let Some(message) = self.inbox.next_about_policy() {
-                self.handle(message);
+        self.state.enable(false);
+        self.ending = Some(ending);
+    }
+
+    /// Nothing is in flight: delivers everything held and drops the source. Then what waited for that.
+    fn end_source(&mut self, reactor: &mut Reactor) {
+        let Some(ending) = self.ending.take() else { return };
+        let position = match self.state {
+            State::Stopped(position) => position,
+            _ => self.drop_source(reactor),
+        };
+        match ending {
+            Ending::Stop(answer) => drop(answer.send(position)),
+            Ending::Start(source, is_enabled) => self.start(source, is_enabled),
+            Ending::End(answer) => {
+                reactor.unwatch(self.index, Watched::Wake);
+                self.ended = Some(answer);
             }
-            if !self.resume_postponed() {
-                self.reactor.arm_wake();
-                let now = self.now();
-                self.reactor.wait(self.delivery.deadline().map(|deadline| deadline.saturating_sub(now)));
-            }
-            self.reap();
-            self.after_completions();
         }
+    }
+
+    /// Returns its position.
+    fn drop_source(&mut self, reactor: &mut Reactor) -> Option<S::Position> {
         self.flush();
-        self.disarm_kick();
+        reactor.unwatch(self.index, Watched::Kick);
         if let Some(recording) = &mut self.recording {
             recording.hand_over();
         }
@@ -324,16 +388,6 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Waits until io_uring no longer polls for kicks.
-    fn disarm_kick(&mut self) {
-        self.reactor.disarm_kick();
-        while self.reactor.is_kick_armed() {
-            self.reactor.wait(None);
-            self.reap();
-        }
-        self.reactor.next_kick();
-    }
-
     /// Marks the source as broken if a ring operation shows that the guest broke its ring, as it may at any time;
     /// interrupts for what is posted, and drops the rest.
     fn check_ring(&mut self, ring: Result<(), S::Broken>) {
@@ -351,20 +405,24 @@ impl<S: Source> Queue<S> {
     }
 
     /// Takes the submitted requests, and begins them. Returns whether there were any.
-    fn take_requests(&mut self) -> bool {
+    fn take_requests(&mut self, reactor: &mut Reactor) -> bool {
         let is_whole = self.take_batch();
+        if self.batch.is_empty() {
+            return false;
+        }
         let batch = std::mem::take(&mut self.batch);
         self.record_batch(&batch);
         let now = self.now();
         for (i, &id) in batch.iter().enumerate() {
             self.mark(now, id, batch.len(), is_whole && i + 1 == batch.len());
         }
+        self.work.note(batch.len(), batch.iter().map(|&id| self.requests.get(id).bytes).sum());
         for &id in &batch {
             let step = self.requests.begin(id, &self.disk.backend);
-            self.proceed(id, step);
+            self.proceed(id, step, reactor);
         }
         self.batch = batch;
-        !self.batch.is_empty()
+        true
     }
 
     /// Takes the submitted requests. Returns false if some may be left that soon follow.
@@ -375,7 +433,7 @@ impl<S: Source> Queue<S> {
         }
         let mut bytes = 0;
         while bytes < BATCH_BYTES_MAX {
-            if !matches!(self.state, State::Running(_)) {
+            if self.is_moving || !matches!(self.state, State::Running(_)) {
                 return false;
             }
             if self.requests.is_full() {
@@ -495,7 +553,7 @@ impl<S: Source> Queue<S> {
         taken + self.state.source().and_then(|source| source.backlog().ok()).unwrap_or(0)
     }
 
-    fn proceed(&mut self, id: usize, mut step: Step) {
+    fn proceed(&mut self, id: usize, mut step: Step, reactor: &mut Reactor) {
         while matches!(step, Step::Finished(Outcome::Ok)) && self.advance(id) {
             step = self.requests.begin(id, &self.disk.backend);
         }
@@ -503,7 +561,7 @@ impl<S: Source> Queue<S> {
             Step::Finished(outcome) => self.finish(id, outcome),
             // SAFETY: the token keeps the buffers mapped, and the slot keeps it until the operation has completed and
             // been reaped. The disk keeps its descriptors open, and keeps the latencies to which a timeout points.
-            Step::Submit(entry) => unsafe { self.reactor.push(id, entry) },
+            Step::Submit(entry) => unsafe { reactor.push(self.index, id, entry) },
             Step::Again => self.requests.postpone(id),
         }
     }
@@ -514,15 +572,15 @@ impl<S: Source> Queue<S> {
     }
 
     /// Resumes the next postponed request. Returns whether there was one.
-    fn resume_postponed(&mut self) -> bool {
+    fn resume_postponed(&mut self, reactor: &mut Reactor) -> bool {
         let Some(id) = self.requests.next_postponed() else { return false };
-        self.resume(id, 0);
+        self.resume(id, 0, reactor);
         true
     }
 
-    fn resume(&mut self, id: usize, result: i32) {
+    fn resume(&mut self, id: usize, result: i32, reactor: &mut Reactor) {
         if let Some(step) = self.requests.resume(id, &self.disk.backend, result) {
-            self.proceed(id, step);
+            self.proceed(id, step, reactor);
         }
     }
 
@@ -611,81 +669,66 @@ impl<S: Source> Queue<S> {
         }
     }
 
-    /// Handles the events of io_uring. Returns whether there were any.
-    fn reap(&mut self) -> bool {
-        let mut events = std::mem::take(&mut self.events);
-        self.reactor.reap(&mut events);
-        let busy = !events.is_empty();
-        for event in events.drain(..) {
-            match event {
-                Event::Done { id, result } => self.resume(id, result),
-                Event::Kick => self.note_kick(),
-                Event::Other => {}
-            }
+    /// Handles an event.
+    pub(super) fn note(&mut self, event: Event, reactor: &mut Reactor) {
+        match event {
+            Event::Done { id, result } => self.resume(id, result, reactor),
+            Event::Kick => self.note_kick(),
+            Event::Other => {}
         }
-        self.events = events;
-        busy
     }
 
-    /// Waits for work: polls for a while, then sleeps until an event or the deadline.
-    fn wait(&mut self) {
-        if let Some(recording) = &mut self.recording {
-            recording.hand_over();
-        }
-        let start = self.now();
-        let Some(polled_ns) = self.poll_for_work(start) else { return self.poll.paid() };
-        match self.taking().map_or(Ok(false), Source::enable_kicks) {
-            Ok(false) => {}
-            Ok(true) => return,
-            Err(broken) => self.check_ring(Err(broken)),
-        }
-        self.reactor.arm_wake();
-        if let Some(kick) = self.state.source().and_then(Source::kick) {
-            self.reactor.arm_kick(kick);
-        }
-        let before = self.now();
-        self.reactor.wait(self.next_look().map(|deadline| deadline.saturating_sub(before)));
-        let slept_ns = self.now() - before;
-        if self.pause.until().is_none() {
-            self.poll.slept(polled_ns, slept_ns);
-        }
+    /// Its thread visits it from now on, so its guest need not kick.
+    pub(super) fn rouse(&mut self) {
         let ring = self.taking().map_or(Ok(()), Source::disable_kicks);
         self.check_ring(ring);
     }
 
+    /// Lets events rouse it, and hands over its recording. Returns false if a request came meanwhile, for which no event follows.
+    pub(super) fn doze(&mut self, reactor: &mut Reactor) -> bool {
+        if let Some(recording) = &mut self.recording {
+            recording.hand_over();
+        }
+        match self.taking().map_or(Ok(false), Source::enable_kicks) {
+            Ok(false) => {}
+            Ok(true) => return false,
+            Err(broken) => self.check_ring(Err(broken)),
+        }
+        reactor.watch(self.index, Watched::Wake, self.inbox.wake().as_fd());
+        if let Some(kick) = self.state.source().and_then(Source::kick) {
+            reactor.watch(self.index, Watched::Kick, kick);
+        }
+        true
+    }
+
     /// When something is due without an event: the policy's deadline, or the end of a pause.
-    fn next_look(&self) -> Option<u64> {
+    pub(super) fn next_look(&self) -> Option<u64> {
         self.delivery.deadline().into_iter().chain(self.pause.until()).min()
+    }
+
+    /// When the policy delivers what it holds.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.delivery.deadline()
+    }
+
+    /// Whether it waits for a limit of its disk.
+    pub(super) const fn is_paused(&self) -> bool {
+        self.pause.until().is_some()
+    }
+
+    /// Whether there are requests that it may take.
+    pub(super) fn has_requests(&mut self) -> bool {
+        self.taking().is_some_and(|source| !matches!(source.backlog(), Ok(0)))
     }
 
     /// The source, if requests may be taken.
     fn taking(&mut self) -> Option<&mut S> {
         match &mut self.state {
-            State::Running(source) if !self.requests.is_full() && self.pause.until().is_none() => Some(source),
+            State::Running(source) if !self.requests.is_full() && self.pause.until().is_none() && !self.is_moving => {
+                Some(source)
+            }
             _ => None,
         }
-    }
-
-    /// Polls for work. Returns `None` if there is some, and otherwise the time spent, in ns. It polls until a near
-    /// deadline, because a sleep would overshoot it; the sleep that follows then ends at once. A queue that waits for a limit
-    /// of its disk sleeps: its bucket has room for what a sleep overshoots.
-    fn poll_for_work(&mut self, start: u64) -> Option<u64> {
-        let mut end = if self.pause.until().is_some() { start } else { start + self.poll.length_ns() };
-        let deadline = self.delivery.deadline();
-        if let Some(deadline) = deadline.filter(|&deadline| deadline <= start + self.poll.max_ns()) {
-            end = end.max(deadline);
-        }
-        let mut now = start;
-        while now < end {
-            let is_due = deadline.is_some_and(|deadline| deadline <= now);
-            let has_request = self.taking().is_some_and(|source| !matches!(source.backlog(), Ok(0)));
-            if is_due || has_request || self.reactor.has_events() {
-                return None;
-            }
-            std::hint::spin_loop();
-            now = self.now();
-        }
-        Some(now - start)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Connection, INFLIGHT_LEN_MAX, QUEUE_SIZE_MAX};
 use crate::config::DiskConfig;
 use crate::disk::Disk;
 use crate::front_end::FrontEnd;
-use crate::queue::QueueThread;
+use crate::queue::QueueHandle;
 use anyhow::Result;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +44,7 @@ impl FrontEnd for VhostUserBlk {
     fn connect(
         stream: UnixStream,
         disk: Arc<Disk>,
-        queues: Arc<[QueueThread<Vring>]>,
+        queues: Arc<[QueueHandle<Vring>]>,
         config: &DiskConfig,
     ) -> Result<Self> {
         let connection = Connection::new(disk, queues, config.event_idx, stream.try_clone()?.into());

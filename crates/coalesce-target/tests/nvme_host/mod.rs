@@ -8,7 +8,7 @@ use coalesce_target::nvme::controller::Controller;
 use coalesce_target::nvme::vector::Vector;
 use coalesce_target::os::bus_error::Peer;
 use coalesce_target::os::call::CallRings;
-use coalesce_target::queue::{Control, PreparedQueue, QueueConfig, QueueThread};
+use coalesce_target::queue::{Control, PreparedQueues, QueueConfig, QueueHandle};
 use coalesce_target::stats::QueueStats;
 use coalesce_target::throttle::Throttle;
 use coalesce_target::vfio_user::PciDevice;
@@ -147,7 +147,7 @@ pub struct Cq {
 pub struct Host {
     pub controller: Box<dyn PciDevice>,
     /// Of a controller in this process.
-    pub queues: Arc<[QueueThread<Vector>]>,
+    pub queues: Arc<[QueueHandle<Vector>]>,
     /// The guest memory of a controller in this process.
     pub dma: DmaMemory,
     ram: Arc<Ram>,
@@ -241,8 +241,7 @@ impl Host {
         let disk = disk(setup);
         let policy = setup.policy.parse().unwrap();
         let config = QueueConfig { policy, poll_ns: setup.poll_ns, size_max: 1024, recorder: None };
-        let queue = |i| QueueThread::spawn(PreparedQueue::new(i, disk.clone(), &config).unwrap()).unwrap();
-        let queues: Arc<[_]> = (0..setup.queues).map(queue).collect::<Vec<_>>().into();
+        let queues: Arc<[_]> = PreparedQueues::new(setup.queues, &disk, &config).unwrap().start().unwrap().into();
         let peer = Arc::new(Peer::new(UnixStream::pair().unwrap().0.into()));
         let dma = DmaMemory::new(peer, 1 << 40);
         let ram = memfd(RAM);
