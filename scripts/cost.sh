@@ -78,7 +78,7 @@ virtio-blk auto 32 3520 .05 .05
 nvme none 1 5620 1.01 1
 nvme none 32 3090 .04 1
 nvme auto 1 5870 1.01 1
-nvme auto 32 3250 .05 1
+nvme auto 32 3280 .05 1
 END
 
 awk '

@@ -51,7 +51,7 @@ pub struct PreparedQueues<S: Source> {
 }
 
 impl<S: Source> PreparedQueues<S> {
-    /// This many queues of a disk, 1 to [`QUEUES_MAX`].
+    /// This many queues of a disk, 1 to [`QUEUES_MAX`](crate::disk::QUEUES_MAX).
     ///
     /// # Errors
     /// No descriptor is free, there is no io_uring, or a parameter of the policy is out of range for a clock in

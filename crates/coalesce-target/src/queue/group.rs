@@ -8,7 +8,7 @@ use super::load::{self, FIRST, REST, STAY, Time, WINDOW, WINDOW_MAX};
 use super::poll::AdaptivePoll;
 use super::reactor::{Event, Reactor, Watched};
 use super::serving::Queue;
-use crate::disk::Disk;
+use crate::disk::{Disk, QUEUES_MAX};
 use crate::source::Source;
 use anyhow::{Context as _, Result};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use tracing::debug;
+
+const _: () = assert!(QUEUES_MAX <= u32::BITS as usize, "a bit of `Group::awake` for each");
 
 /// Visits without work, while others have some, after which a queue lets its guest kick.
 const IDLE_VISITS: u32 = 64;
