@@ -79,10 +79,9 @@ pub(super) struct Group<S: Source> {
     reactor: Reactor,
     events: Vec<(usize, Event)>,
     queues: Vec<Option<Box<Queue<S>>>>, // by number
-    count: usize,
-    awake: u32,                     // a bit for each
-    idle_visits: Vec<u32>,          // since each had work
-    moving: Option<(usize, usize)>, // a queue, and where it goes as soon as nothing of it is in flight
+    awake: u32,                         // a bit for each
+    idle_visits: Vec<u32>,              // since each had work
+    moving: Option<(usize, usize)>,     // a queue, and where it goes as soon as nothing of it is in flight
     poll: AdaptivePoll,
     turns: u32,
     window: u64,     // when it began
@@ -108,7 +107,6 @@ impl<S: Source> Group<S> {
             reactor,
             events: Vec::new(),
             queues: (0..places).map(|_| None).collect(),
-            count: 0,
             awake: 0,
             idle_visits: vec![0; places],
             moving: None,
@@ -127,7 +125,7 @@ impl<S: Source> Group<S> {
     pub(super) fn run(mut self) {
         let _ = nix::sys::prctl::set_timerslack(1); // ns; deadlines are some µs away, and the default slack is 50 µs
         self.admit();
-        while self.count > 0 || !self.doors[self.place].is_closed.load(Ordering::Acquire) {
+        while !self.doors[self.place].is_closed.load(Ordering::Acquire) || self.members().next().is_some() {
             let mut busy = self.dispatch();
             busy |= self.visit();
             self.reactor.submit();
@@ -146,7 +144,6 @@ impl<S: Source> Group<S> {
             queue.settle(self.place);
             let number = queue.number();
             self.queues[number] = Some(queue);
-            self.count += 1;
             self.awake |= 1 << number;
             self.idle_visits[number] = 0;
             if self.place != FIRST {
@@ -185,10 +182,8 @@ impl<S: Source> Group<S> {
     /// Visits the queues that are awake. Returns whether one had work.
     fn visit(&mut self) -> bool {
         let mut polls = self.poll.take_stats();
-        let (mut busy, mut left) = (false, self.awake);
-        while left != 0 {
-            let number = left.trailing_zeros() as usize;
-            left &= left - 1;
+        let mut busy = false;
+        for number in bits(self.awake) {
             let Some(queue) = &mut self.queues[number] else { continue };
             if let Some(polls) = polls.take() {
                 queue.note_polls(&polls);
@@ -201,28 +196,28 @@ impl<S: Source> Group<S> {
             if is_gone {
                 self.let_go(number);
             } else if self.idle_visits[number] > IDLE_VISITS {
-                self.doze(number);
+                self.idle_visits[number] = 0;
+                if queue.next_look().is_none() {
+                    self.doze(number);
+                }
             }
         }
         busy
     }
 
-    /// Lets an idle queue wait for its guest's kick, unless it is to look before.
-    fn doze(&mut self, number: usize) {
-        self.idle_visits[number] = 0;
-        if let Some(queue) = &mut self.queues[number]
-            && queue.next_look().is_none()
-            && queue.doze(&mut self.reactor)
-        {
+    /// Lets a queue wait for its guest's kick. Returns false, and goes on to visit it, if it has a request.
+    fn doze(&mut self, number: usize) -> bool {
+        let dozes = self.queues[number].as_mut().is_none_or(|queue| queue.doze(&mut self.reactor));
+        if dozes {
             self.awake &= !(1 << number);
         }
+        dozes
     }
 
     /// Parts from a queue that has ended, or moves.
     fn let_go(&mut self, number: usize) {
         let Some(mut queue) = self.queues[number].take() else { return };
         self.awake &= !(1 << number);
-        self.count -= 1;
         let to = self.moving.take_if(|(moving, _)| *moving == number);
         self.doors[self.place].queues.fetch_sub(1, Ordering::Relaxed);
         if let Some(answer) = queue.take_ended() {
@@ -242,16 +237,8 @@ impl<S: Source> Group<S> {
     fn wait(&mut self) {
         let start = self.disk.now();
         let Some(polled_ns) = self.poll_for_work(start) else { return self.poll.paid() };
-        let mut left = self.awake;
-        while left != 0 {
-            let number = left.trailing_zeros() as usize;
-            left &= left - 1;
-            if let Some(queue) = &mut self.queues[number] {
-                if !queue.doze(&mut self.reactor) {
-                    return;
-                }
-                self.awake &= !(1 << number);
-            }
+        if !bits(self.awake).all(|number| self.doze(number)) {
+            return;
         }
         let door = &self.doors[self.place];
         self.reactor.watch(self.doors.len(), Watched::Wake, door.wake.as_fd());
@@ -306,15 +293,7 @@ impl<S: Source> Group<S> {
     }
 
     fn has_requests(&mut self) -> bool {
-        let mut left = self.awake;
-        while left != 0 {
-            let number = left.trailing_zeros() as usize;
-            left &= left - 1;
-            if self.queues[number].as_mut().is_some_and(|queue| queue.has_requests()) {
-                return true;
-            }
-        }
-        false
+        bits(self.awake).any(|number| self.queues[number].as_mut().is_some_and(|queue| queue.has_requests()))
     }
 
     /// At the end of a window, lets a queue move to where it is served better.
@@ -377,4 +356,13 @@ impl<S: Source> Group<S> {
         let used = self.doors.iter().filter(|door| door.queues.load(Ordering::Relaxed) > 0).count();
         used < self.cpus / 2
     }
+}
+
+/// The numbers of the bits that are set, from the lowest.
+fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (bit < u32::BITS).then_some(bit as usize)
+    })
 }

@@ -1,8 +1,8 @@
 //! Where a queue is served: together with others while its visits are short, alone while they are long.
 //!
-//! Whoever shares a thread waits for the visits of the others, and saves a switch for each of its own. So a queue moves apart if its
-//! visits take longer than the switches that they save, and joins the others again when they do not. The busiest one moves apart,
-//! too, if the thread hardly sleeps, as long as half of the CPUs are left to others: to guests.
+//! A queue that shares a thread waits while the other queues are visited, but its own visits save context switches. So a queue gets a
+//! thread of its own when a visit takes longer than the switch that it saves, and joins the others when it does not. If the shared
+//! thread hardly sleeps, its busiest queue also gets a thread of its own, as long as half of the CPUs are left to guests.
 
 /// The thread on which all queues begin.
 pub(super) const FIRST: usize = 0;
@@ -15,8 +15,7 @@ pub(super) const STAY: u64 = 50_000_000;
 pub(super) const REST: u64 = 1_000_000_000;
 
 /// A visit from which it is long, and one up to which it is short, in ns. On two CPUs four queues of a file in the page cache are as
-/// fast together as apart with visits of 20 µs, and those of a memory disk with 20 to 25 µs
-/// (measurements/diary.md).
+/// fast together as apart with visits of 20 µs, and those of a memory disk with 20 to 25 µs (measurements/diary.md).
 const LONG: u64 = 24_000;
 const SHORT: u64 = 16_000;
 /// Visits in a window that say something.
@@ -65,7 +64,7 @@ impl Work {
         self.visits >= VISITS_MIN
     }
 
-    /// How long a visit takes on average, if its thread was so long busy with so many units, in ns.
+    /// The mean time of a visit, in ns. Its thread was busy for `busy` ns, with `units` of all its queues.
     const fn visit(self, busy: u64, units: u64) -> u64 {
         busy * self.units as u64 / units / self.visits as u64
     }
