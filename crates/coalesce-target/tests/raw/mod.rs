@@ -486,11 +486,15 @@ pub struct Wire {
 impl Drop for Wire {
     /// To close it is not enough: a child of another test may have it, until it becomes another program.
     fn drop(&mut self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        self.hang_up();
     }
 }
 
 impl Wire {
+    fn hang_up(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+
     pub fn connect(path: &Path) -> Self {
         Self::over(UnixStream::connect(path).unwrap())
     }
@@ -1229,7 +1233,7 @@ impl Driver {
         u16::from_le_bytes([answer[4], answer[5]])
     }
 
-    /// Connects again after the back end has ended, as QEMU does: with the rings as they are in memory, new eventfds,
+    /// Hangs up, or the back end has ended, and connects again, as QEMU does: with the rings as they are in memory, new eventfds,
     /// and the region of requests in flight.
     pub fn reconnect(&mut self, path: &Path) {
         self.reconnect_without_start(path);
@@ -1237,6 +1241,7 @@ impl Driver {
     }
 
     pub fn reconnect_without_start(&mut self, path: &Path) {
+        self.wire.hang_up(); // a second connection would be refused
         self.wire = Wire::connect(path);
         self.wire.negotiate(self.setup.features).unwrap();
         self.share_memory();
