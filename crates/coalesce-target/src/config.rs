@@ -236,7 +236,16 @@ impl fmt::Display for Size {
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer)
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a size is a number of bytes, or a text such as \"64M\"")]
+        enum Written {
+            Bytes(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Bytes(bytes) => Ok(Self(bytes)),
+            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
     }
 }
 
@@ -554,6 +563,19 @@ mod tests {
         assert_eq!(Size(1024 << 30).to_string(), "1T");
         for text in ["", "K", "-1", "1.5G", "1X", "1KB", "16777216T"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_may_be_written_as_a_number_of_bytes() {
+        for text in ["65536", "\"65536\"", "\"64K\""] {
+            assert_eq!(serde_json::from_str::<Size>(text).unwrap(), Size(65536), "{text}");
+        }
+        for (text, problem) in
+            [("-1", "a number of bytes, or a text"), ("1.5", "a number of bytes"), ("\"1X\"", "unknown unit X")]
+        {
+            let error = serde_json::from_str::<Size>(text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
         }
     }
 

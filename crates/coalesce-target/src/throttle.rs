@@ -4,12 +4,15 @@
 //! bucket has a token, and then costs what it is worth, also if that is more than there is. So until any moment `t` after `s` no
 //! more is taken than `rate * (t - s)`, the bucket, and what the last request is worth beyond a token. Whatever is not taken
 //! waits in its ring: no slot, no buffer and no record has it, so a stop, a reset and a front end that leaves do not wait for it,
-//! and the next one finds it.
+//! and the next one finds it. Queues that wait have their turns.
+
+mod turns;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use turns::Turns;
 
 /// The highest limit on requests per second.
 pub const IOPS_MAX: u64 = 1_000_000_000;
@@ -80,10 +83,14 @@ impl Bucket {
         Some(self.at.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX)))
     }
 
-    fn charge(&mut self, tokens: u64) {
-        if self.rate > 0 {
-            self.level -= i128::from(tokens) * TOKEN;
+    /// Takes tokens. Returns the time in which they come, in ns.
+    fn charge(&mut self, tokens: u64) -> u64 {
+        if self.rate == 0 {
+            return 0;
         }
+        let worth = i128::from(tokens) * TOKEN;
+        self.level -= worth;
+        u64::try_from(worth / i128::from(self.rate)).unwrap_or(u64::MAX)
     }
 
     /// Another rate forgives debts, and gives nothing.
@@ -109,11 +116,16 @@ pub struct Throttle {
 struct Buckets {
     requests: Bucket,
     bytes: Bucket,
+    turns: Turns,
 }
 
 /// The right to take one request. No other queue takes one meanwhile, so none takes what this one is about to cost.
 #[derive(Debug)]
-pub struct Turn<'a>(MutexGuard<'a, Buckets>);
+pub struct Turn<'a> {
+    buckets: MutexGuard<'a, Buckets>,
+    queue: usize,
+    start: u64,
+}
 
 impl Throttle {
     /// Limits that begin with full buckets.
@@ -129,6 +141,7 @@ impl Throttle {
         let mut buckets = self.buckets();
         buckets.requests.set(rates.iops, now);
         buckets.bytes.set(rates.bytes_per_second, now);
+        buckets.turns = Turns::default();
         self.is_on.store(rates != Rates::default(), Ordering::Relaxed);
     }
 
@@ -138,18 +151,25 @@ impl Throttle {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// The right to take a request.
+    /// The right of a queue to take a request.
     ///
     /// # Errors
-    /// Not now. The earliest time at which that can change.
-    pub fn turn(&self, now: u64) -> Result<Turn<'_>, u64> {
+    /// Not now: there is no token, or it is the turn of others. The time at which to ask again.
+    pub fn turn(&self, queue: usize, now: u64) -> Result<Turn<'_>, u64> {
         let mut buckets = self.buckets();
         buckets.requests.fill(now);
         buckets.bytes.fill(now);
-        match buckets.requests.wait().max(buckets.bytes.wait()) {
-            Some(at) => Err(at),
-            None => Ok(Turn(buckets)),
+        let token = buckets.requests.wait().max(buckets.bytes.wait());
+        if let Some(until) = token.or_else(|| buckets.turns.yields(queue, now)) {
+            return Err(until);
         }
+        let start = buckets.turns.begin(queue);
+        Ok(Turn { buckets, queue, start })
+    }
+
+    /// Notes that a queue has requests, and asks again then.
+    pub fn note_waiting(&self, queue: usize, until: u64) {
+        self.buckets().turns.waits(queue, until);
     }
 
     fn buckets(&self) -> MutexGuard<'_, Buckets> {
@@ -160,8 +180,9 @@ impl Throttle {
 impl Turn<'_> {
     /// Pays for the request that was taken.
     pub fn charge(mut self, requests: u64, bytes: u64) {
-        self.0.requests.charge(requests);
-        self.0.bytes.charge(bytes);
+        let Buckets { requests: of_requests, bytes: of_bytes, turns } = &mut *self.buckets;
+        let cost = of_requests.charge(requests).max(of_bytes.charge(bytes));
+        turns.take(self.queue, self.start, cost);
     }
 }
 
@@ -178,7 +199,7 @@ mod tests {
 
     /// Takes as many requests of `bytes` as it may at `now`, at most `most`.
     fn take_all(throttle: &Throttle, now: u64, bytes: u64, most: usize) -> usize {
-        (0..most).take_while(|_| throttle.turn(now).map(|turn| turn.charge(1, bytes)).is_ok()).count()
+        (0..most).take_while(|_| throttle.turn(0, now).map(|turn| turn.charge(1, bytes)).is_ok()).count()
     }
 
     #[test]
@@ -190,8 +211,8 @@ mod tests {
             let (mut rest, mut now) = (most - burst as u64 * SECOND, 5);
             for token in 1..=1000 {
                 let due = now + (SECOND - rest).div_ceil(iops);
-                assert_eq!(throttle.turn(now).unwrap_err(), due, "{iops}: token {token}");
-                assert!(throttle.turn(due - 1).is_err(), "{iops}: a nanosecond too early");
+                assert_eq!(throttle.turn(0, now).unwrap_err(), due, "{iops}: token {token}");
+                assert!(throttle.turn(0, due - 1).is_err(), "{iops}: a nanosecond too early");
                 assert_eq!(take_all(&throttle, due, 1 << 30, 10), 1, "{iops}: token {token}");
                 rest = u64::min(rest + iops * (due - now), most) - SECOND;
                 now = due;
@@ -207,33 +228,33 @@ mod tests {
     #[test]
     fn a_request_of_more_bytes_than_there_are_is_taken_and_paid_for_afterwards() {
         let throttle = throttle(0, 1000);
-        throttle.turn(0).unwrap().charge(1, 5000); // 100 are there
-        assert_eq!(throttle.turn(0).unwrap_err(), 4_901 * SECOND / 1000);
-        assert!(throttle.turn(4_901 * SECOND / 1000 - 1).is_err());
-        throttle.turn(4_901 * SECOND / 1000).unwrap().charge(1, 1);
-        assert!(throttle.turn(4_901 * SECOND / 1000).is_err());
+        throttle.turn(0, 0).unwrap().charge(1, 5000); // 100 are there
+        assert_eq!(throttle.turn(0, 0).unwrap_err(), 4_901 * SECOND / 1000);
+        assert!(throttle.turn(0, 4_901 * SECOND / 1000 - 1).is_err());
+        throttle.turn(0, 4_901 * SECOND / 1000).unwrap().charge(1, 1);
+        assert!(throttle.turn(0, 4_901 * SECOND / 1000).is_err());
     }
 
     #[test]
     fn both_limits_hold_and_what_costs_nothing_waits_only_for_its_turn() {
         let throttle = throttle(10, 1000);
-        throttle.turn(0).unwrap().charge(1, 10);
-        assert_eq!(throttle.turn(0).unwrap_err(), SECOND / 10, "for a request");
-        throttle.turn(SECOND / 10).unwrap().charge(1, 1100);
-        assert_eq!(throttle.turn(SECOND / 5).unwrap_err(), SECOND / 10 + 1001 * SECOND / 1000, "for bytes");
-        throttle.turn(2 * SECOND).unwrap().charge(0, 0);
-        throttle.turn(2 * SECOND).unwrap().charge(0, 0);
+        throttle.turn(0, 0).unwrap().charge(1, 10);
+        assert_eq!(throttle.turn(0, 0).unwrap_err(), SECOND / 10, "for a request");
+        throttle.turn(0, SECOND / 10).unwrap().charge(1, 1100);
+        assert_eq!(throttle.turn(0, SECOND / 5).unwrap_err(), SECOND / 10 + 1001 * SECOND / 1000, "for bytes");
+        throttle.turn(0, 2 * SECOND).unwrap().charge(0, 0);
+        throttle.turn(0, 2 * SECOND).unwrap().charge(0, 0);
     }
 
     #[test]
     fn other_limits_forgive_debts_and_give_nothing() {
         let throttle = throttle(0, 10);
         assert!(throttle.is_on());
-        throttle.turn(0).unwrap().charge(1, 1 << 40);
-        assert!(throttle.turn(0).unwrap_err() > SECOND << 30);
+        throttle.turn(0, 0).unwrap().charge(1, 1 << 40);
+        assert!(throttle.turn(0, 0).unwrap_err() > SECOND << 30);
         throttle.set(Rates { iops: 0, bytes_per_second: 1000 }, SECOND);
-        assert_eq!(throttle.turn(SECOND).unwrap_err(), SECOND + SECOND / 1000);
-        throttle.turn(SECOND + SECOND / 1000).unwrap().charge(1, 1);
+        assert_eq!(throttle.turn(0, SECOND).unwrap_err(), SECOND + SECOND / 1000);
+        throttle.turn(0, SECOND + SECOND / 1000).unwrap().charge(1, 1);
         throttle.set(Rates { iops: 0, bytes_per_second: 1000 }, 2 * SECOND);
         assert_eq!(take_all(&throttle, 2 * SECOND, 1, 1000), 100, "not more than it had");
         throttle.set(Rates::default(), 2 * SECOND);
@@ -245,7 +266,7 @@ mod tests {
         let throttle = throttle(1000, 0);
         assert_eq!(take_all(&throttle, SECOND, 0, 1000), 100);
         for now in [SECOND / 2, 0, SECOND] {
-            assert_eq!(throttle.turn(now).unwrap_err(), SECOND + SECOND / 1000);
+            assert_eq!(throttle.turn(0, now).unwrap_err(), SECOND + SECOND / 1000);
         }
         assert_eq!(take_all(&throttle, SECOND + 2 * SECOND / 1000, 0, 1000), 2);
     }
@@ -253,14 +274,84 @@ mod tests {
     #[test]
     fn the_highest_limits_and_the_longest_times_do_not_overflow() {
         let throttle = throttle(IOPS_MAX, BYTES_PER_SECOND_MAX);
-        throttle.turn(u64::MAX).unwrap().charge(u64::MAX, u64::MAX);
-        assert!(throttle.turn(u64::MAX).is_err());
+        throttle.turn(0, u64::MAX).unwrap().charge(u64::MAX, u64::MAX);
+        assert!(throttle.turn(0, u64::MAX).is_err());
         let slow = super::Throttle::new(Rates { iops: 1, bytes_per_second: 1 });
-        slow.turn(u64::MAX).unwrap().charge(u64::MAX, u64::MAX);
-        assert_eq!(slow.turn(u64::MAX).unwrap_err(), u64::MAX);
+        slow.turn(0, u64::MAX).unwrap().charge(u64::MAX, u64::MAX);
+        assert_eq!(slow.turn(0, u64::MAX).unwrap_err(), u64::MAX);
         assert!(Rates { iops: IOPS_MAX + 1, bytes_per_second: 0 }.check().is_err());
         assert!(Rates { iops: 0, bytes_per_second: BYTES_PER_SECOND_MAX + 1 }.check().is_err());
         Rates { iops: IOPS_MAX, bytes_per_second: BYTES_PER_SECOND_MAX }.check().unwrap();
+    }
+
+    /// Queues that always have requests, each with its own size, ask again when they were told to, or later by what a sleep
+    /// overshoots. None is ahead of another by more than the slack, and what two of them take at once.
+    #[test]
+    fn queues_that_wait_are_served_alike() {
+        for (iops, bytes, sizes) in
+            [(1000, 0, [4096; 3]), (100_000, 0, [512; 3]), (20, 0, [0; 3]), (0, 50_000_000, [4096, 65_536, 131_072])]
+        {
+            let throttle = throttle(iops, bytes);
+            let mut asks = [0, 1, 2]; // when each asks again
+            let mut costs = [0; 3]; // ns of the limit that each has had
+            let cost = |len: u64| if iops > 0 { SECOND / iops } else { len * SECOND / bytes };
+            let (end, mut sleeps) = (20 * SECOND, (1..).map(|i: u64| i * 7919 % 60_000));
+            let mut since = [0; 3];
+            loop {
+                let queue = (0..3).min_by_key(|&queue| asks[queue]).unwrap();
+                let now = asks[queue];
+                if now > end {
+                    break;
+                }
+                if since == [0; 3] && now > SECOND {
+                    since = costs; // the bucket was full when the first came
+                }
+                asks[queue] = loop {
+                    match throttle.turn(queue, now) {
+                        Ok(turn) => turn.charge(1, sizes[queue]),
+                        Err(until) => {
+                            throttle.note_waiting(queue, until);
+                            break until + sleeps.next().unwrap();
+                        }
+                    }
+                    costs[queue] += cost(sizes[queue]);
+                };
+            }
+            let had = [0, 1, 2].map(|queue| costs[queue] - since[queue]);
+            let (least, most) = (had.iter().min().unwrap(), had.iter().max().unwrap());
+            let allowed = 1_000_000 + 2 * cost(*sizes.iter().max().unwrap()) + 1000;
+            assert!(most - least <= allowed, "{iops} {bytes}: {had:?}, allowed {allowed}");
+            let total: u64 = had.iter().sum();
+            assert!(total.abs_diff(19 * SECOND) < SECOND / 20, "{iops} {bytes}: all of the limit is used: {had:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_does_not_come_is_not_waited_for_and_one_that_was_idle_saved_nothing_up() {
+        let throttle = throttle(1000, 0);
+        assert_eq!(take_all(&throttle, 0, 0, 1000), 100, "all that there was");
+        throttle.note_waiting(1, SECOND / 1000);
+        // Queue 0 has had more than queue 1, which asked to come at 1 ms.
+        assert_eq!(throttle.turn(0, SECOND / 1000).unwrap_err(), 2 * SECOND / 1000, "it lets the other go first");
+        assert_eq!(throttle.turn(0, 11 * SECOND / 1000).unwrap_err(), 12 * SECOND / 1000);
+        assert!(throttle.turn(0, 11 * SECOND / 1000 + 1).is_ok(), "the other does not come");
+        // For an hour only queue 0 comes. Then both do.
+        for second in 1..3600 {
+            take_all(&throttle, second * SECOND, 0, 1000);
+        }
+        let mut taken = [0_u32; 2];
+        for now in (3600 * SECOND..3601 * SECOND).step_by(1_000_000) {
+            for (queue, taken) in taken.iter_mut().enumerate() {
+                match throttle.turn(queue, now) {
+                    Ok(turn) => {
+                        turn.charge(1, 0);
+                        *taken += 1;
+                    }
+                    Err(until) => throttle.note_waiting(queue, until),
+                }
+            }
+        }
+        assert!(taken[0] + taken[1] >= 1000 && taken[0].abs_diff(taken[1]) <= 110, "{taken:?}");
     }
 
     proptest! {
@@ -274,7 +365,7 @@ mod tests {
             let (mut now, mut taken) = (0, Vec::new());
             for (pause, len) in steps {
                 now += pause;
-                if let Ok(turn) = throttle.turn(now) {
+                if let Ok(turn) = throttle.turn(0, now) {
                     turn.charge(1, len);
                     taken.push((now, len));
                 }

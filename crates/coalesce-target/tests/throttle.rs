@@ -93,6 +93,19 @@ fn all_queues_of_a_disk_share_its_limits() {
 }
 
 #[test]
+fn no_queue_takes_what_the_limits_give_to_all() {
+    let target = Target::start(&[Disk::memory("disk", "1M").queues(3).line("iops = 200")]);
+    let mut driver = Driver::start(&target.path("disk"), &Setup::new(3, 256));
+    driver.queues.iter_mut().for_each(|queue| offer(queue, 60));
+    driver.queues[0].wait(60); // of a queue that has no turn, nothing would be done until the others are through
+    for queue in 1..3 {
+        let done = target.count("disk", queue, "device/writes");
+        assert!(done >= 30, "queue {queue}: {done}");
+        driver.queues[queue].wait(60);
+    }
+}
+
+#[test]
 fn a_disk_without_limits_counts_nothing() {
     let target = start(&[]);
     let mut driver = Driver::start(&target.path("disk"), &Setup::new(1, 64));

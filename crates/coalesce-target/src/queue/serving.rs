@@ -469,7 +469,7 @@ impl<S: Source> Queue<S> {
             return self.requests.take(&mut **source, &self.disk);
         }
         let now = self.disk.now();
-        match self.disk.throttle.turn(now) {
+        match self.disk.throttle.turn(self.index, now) {
             Ok(turn) => {
                 let taken = self.requests.take(&mut **source, &self.disk)?;
                 if let Some(Taken { id, .. }) = taken {
@@ -482,6 +482,7 @@ impl<S: Source> Queue<S> {
             Err(until) => {
                 let exempt = self.requests.take_exempt(&mut **source);
                 if exempt.is_none() && source.is_waiting()? {
+                    self.disk.throttle.note_waiting(self.index, until);
                     self.pause.begin(now, until, source.backlog()?);
                 }
                 Ok(exempt)

@@ -1,0 +1,66 @@
+//! Whose turn it is while several queues wait for the limits of their disk: start-time fair queueing (Goyal, Vin, Cheng, 1996),
+//! with a slack in which a queue takes what it finds, so that turns do not cost a visit for each request.
+//!
+//! Times are virtual: what a request takes of the limits, in ns. A queue begins where it ended, but not before what was taken
+//! last, less the slack: one that was idle has saved nothing up, and one that waits loses nothing. All are equal, whatever their
+//! requests are.
+
+use crate::disk::QUEUES_MAX;
+
+/// How far a queue may be ahead of one that waits.
+const SLACK: u64 = 1_000_000;
+/// After this time a queue that does not come when it wanted to is not waited for: it has stopped, or has nothing to take.
+const LATE: u64 = 10_000_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    served: u64, // the start of what was taken last
+    places: [Place; QUEUES_MAX],
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    end: u64,
+    wait: Option<Wait>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    start: u64,
+    until: u64, // real time, in ns
+}
+
+impl Turns {
+    /// Where the next request of a queue starts.
+    fn start(&self, queue: usize) -> u64 {
+        let place = &self.places[queue];
+        place.wait.as_ref().map_or_else(|| place.end.max(self.served.saturating_sub(SLACK)), |wait| wait.start)
+    }
+
+    /// Whether a queue must let others go first. If so, the time at which it looks again.
+    pub fn yields(&self, queue: usize, now: u64) -> Option<u64> {
+        let others = self.places.iter().enumerate().filter(|(other, _)| *other != queue);
+        let waits = others.filter_map(|(_, place)| place.wait.as_ref());
+        let first = waits.filter(|wait| now <= wait.until.saturating_add(LATE)).map(|wait| wait.start).min();
+        first.filter(|first| self.start(queue) > first.saturating_add(SLACK)).map(|_| now.saturating_add(SLACK))
+    }
+
+    /// A queue has requests, and looks again at this time.
+    pub fn waits(&mut self, queue: usize, until: u64) {
+        let start = self.start(queue);
+        self.places[queue].wait = Some(Wait { start, until });
+    }
+
+    /// A queue has its turn, and no longer waits. Returns where its request starts.
+    pub fn begin(&mut self, queue: usize) -> u64 {
+        let start = self.start(queue);
+        self.places[queue].wait = None;
+        start
+    }
+
+    /// It takes a request.
+    pub fn take(&mut self, queue: usize, start: u64, cost: u64) {
+        self.served = self.served.max(start);
+        self.places[queue].end = start.saturating_add(cost);
+    }
+}
