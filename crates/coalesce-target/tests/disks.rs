@@ -8,8 +8,9 @@ use nix::unistd::Uid;
 use raw::*;
 use serde_json::{Value, json};
 use std::io::Write as _;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 fn start() -> Target {
     Target::start(&[Disk::memory("first", "1M")])
@@ -108,6 +109,19 @@ fn a_disk_that_cannot_be_served_is_refused_and_leaves_nothing_behind() {
         assert_serves(&target.path(disk));
     }
     target.assert_sound();
+}
+
+/// A target that starts waits for its socket; one that runs would keep its other disks waiting.
+#[test]
+fn a_socket_that_another_process_has_is_not_waited_for() {
+    let target = start();
+    let _listener = UnixListener::bind(target.path("theirs")).unwrap();
+    let start = Instant::now();
+    for _ in 0..4 {
+        let said = add(&target, json!({ "socket": "theirs", "memory": "1M" })).unwrap_err();
+        assert!(said.contains("is in use by another process"), "{said}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[test]

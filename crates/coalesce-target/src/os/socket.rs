@@ -22,8 +22,8 @@ use tracing::warn;
 /// The longest path that fits into a socket's address, in bytes without the terminating zero.
 const PATH_MAX: usize = 107;
 
-/// How long to wait for a killed process to release its socket or its lock.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a process may take to release its socket after it was killed.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often to look meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
@@ -90,19 +90,20 @@ pub struct BoundSocket {
 
 impl BoundSocket {
     /// Listens at `path`. Replaces a socket that no process has open any more, and nothing else. `/dev/fd/N` is the
-    /// socket that this process has inherited as descriptor N, which may be connected already.
+    /// socket that this process has inherited as descriptor N, which may be connected already. Waits this long for a process that
+    /// has it to release it.
     ///
     /// # Errors
     /// A process has the socket at `path`, the path is not a socket, or binding fails.
-    pub fn bind(path: &Path, access: &Access) -> Result<Self> {
+    pub fn bind(path: &Path, access: &Access, patience: Duration) -> Result<Self> {
         let bind = || match inherited(path) {
             Some(fd) => Ok(Self { _place: None, door: inherit(fd)? }),
-            None => Self::bind_new(path, access),
+            None => Self::bind_new(path, access, patience),
         };
         bind().with_context(|| format!("socket {}", path.display()))
     }
 
-    fn bind_new(path: &Path, access: &Access) -> Result<Self> {
+    fn bind_new(path: &Path, access: &Access, patience: Duration) -> Result<Self> {
         let len = path.as_os_str().len();
         ensure!(len <= PATH_MAX, "the path has {len} bytes; allowed: at most {PATH_MAX}");
         let group = access.group.as_deref().map(group_id).transpose()?;
@@ -110,12 +111,12 @@ impl BoundSocket {
         let start = Instant::now();
         loop {
             // Locked for a moment only: other sockets of the directory wait, too.
-            place.lock(start + PATIENCE);
+            place.lock(start + patience);
             if place.is_free()? {
                 break;
             }
             place.unlock();
-            ensure!(start.elapsed() < PATIENCE, "is in use by another process");
+            ensure!(start.elapsed() < patience, "is in use by another process");
             sleep(LOOK);
         }
         let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
@@ -273,7 +274,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn bind(path: &Path) -> Result<BoundSocket> {
-        BoundSocket::bind(path, &Access::default())
+        BoundSocket::bind(path, &Access::default(), PATIENCE)
     }
 
     #[test]
@@ -333,12 +334,12 @@ mod tests {
         for mode in [0o600, 0o660, 0o666] {
             let path = directory.path().join(format!("{mode:o}"));
             let access = Access { mode, group: Some(group.clone()) };
-            let _socket = BoundSocket::bind(&path, &access).unwrap();
+            let _socket = BoundSocket::bind(&path, &access, PATIENCE).unwrap();
             assert_eq!(path.metadata().unwrap().mode() & 0o777, mode);
         }
         nix::sys::stat::umask(before);
         let access = Access { group: Some("no such group".into()), ..Access::default() };
-        let error = BoundSocket::bind(&directory.path().join("s"), &access).unwrap_err();
+        let error = BoundSocket::bind(&directory.path().join("s"), &access, PATIENCE).unwrap_err();
         assert!(format!("{error:#}").contains("group no such group is unknown"), "{error:#}");
         assert!(!directory.path().join("s").exists());
     }
@@ -366,7 +367,7 @@ mod tests {
             });
             let mut replaced = 0;
             for _ in 0..1000 {
-                replaced += u64::from(BoundSocket::bind(&path, &access).is_err());
+                replaced += u64::from(BoundSocket::bind(&path, &access, PATIENCE).is_err());
                 let _ = std::fs::remove_file(&path);
             }
             is_over.store(true, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use crate::config::Size;
 use crate::link::DiskStats;
-use crate::os::socket::{Access, BoundSocket, Door};
+use crate::os::socket::{Access, BoundSocket, Door, PATIENCE};
 use crate::stats::QueueStats;
 use crate::supervision::clients::{Client as _, Limits, Place, send_all, serve_clients};
 use crate::supervision::supervisor::{Disk, Disks, reset_stats_of, stats_of};
@@ -29,7 +29,7 @@ const CLIENTS_MAX: Limits = Limits { all: 64, others: 63 };
 /// # Errors
 /// The socket cannot be bound.
 pub fn listen(path: &Path, disks: Arc<Disks>) -> Result<BoundSocket> {
-    let socket = BoundSocket::bind(path, &Access::default())?;
+    let socket = BoundSocket::bind(path, &Access::default(), PATIENCE)?;
     let Door::Listener(listener) = socket.door() else {
         bail!("control socket {}: it is connected: allowed is one that listens", path.display())
     };

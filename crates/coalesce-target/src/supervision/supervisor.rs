@@ -9,7 +9,7 @@ pub use disks::{Disks, Orders};
 
 use crate::config::{Config, DiskConfig, Sandbox};
 use crate::link::{Identity, Link, Pending, Request, Setup};
-use crate::os::socket::{Access, BoundSocket, Door};
+use crate::os::socket::{self, Access, BoundSocket, Door};
 use crate::record::{Gatherer, Record, RecordFile, monotonic_ns};
 use crate::supervision::log;
 use crate::throttle::Rates;
@@ -36,6 +36,8 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 const LATE: &str = "its process does not start: it is killed";
 /// How long a killed process may take to end. The kernel can hold it in I/O on an image that does not answer.
 const END_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a disk that is added may wait for its socket. The other disks wait meanwhile.
+const ADD_PATIENCE: Duration = Duration::from_millis(100);
 /// How often to check a process that is starting or ending.
 const LOOK: Duration = Duration::from_millis(2);
 /// The shortest and the longest pause before a process that failed soon after its start is restarted. It doubles each
@@ -115,7 +117,7 @@ impl Supervisor {
         nix::sys::prctl::set_no_new_privs().context("no new privileges")?;
         raise_limits(&config.disks)?;
         let identity = config.user.as_deref().map(identity).transpose()?;
-        let named = |config| bind(config).with_context(|| format!("disk {}", config.name()));
+        let named = |config| bind(config, socket::PATIENCE).with_context(|| format!("disk {}", config.name()));
         let sockets = config.disks.iter().map(named).collect::<Result<Vec<_>>>()?;
         let connections = sockets.iter().filter_map(connection_of);
         let connection = connections.map(UnixStream::try_clone).next().transpose().context("a socket")?;
@@ -186,7 +188,7 @@ impl Supervisor {
         if let Some(record) = &self.plan.record {
             record.refuse_image(config)?;
         }
-        let socket = bind(config)?;
+        let socket = bind(config, ADD_PATIENCE)?;
         if connection_of(&socket).is_some() {
             bail!("its socket is connected; allowed for a disk that is added: a socket that listens");
         }
@@ -292,9 +294,9 @@ impl Supervisor {
 }
 
 /// The socket of a disk.
-fn bind(config: &DiskConfig) -> Result<BoundSocket> {
+fn bind(config: &DiskConfig, patience: Duration) -> Result<BoundSocket> {
     let access = Access { mode: config.socket_mode.0, group: config.socket_group.clone() };
-    BoundSocket::bind(&config.socket, &access)
+    BoundSocket::bind(&config.socket, &access, patience)
 }
 
 /// A front end, if the socket was connected when it was inherited.
