@@ -82,7 +82,7 @@ end() {
   rm -rf "$work"
 }
 trap end EXIT
-cargo build --quiet --locked --profile test --package coalesce-target --package coalesce-sim # which the tests have built
+scripts/built.sh coalesce-target coalesce-sim
 mkdir -p "$work/target" "$work/run/coalesce-target" "$work/run/vm" "$work/srv" "$work/docs" "$work/var/lib/coalesce-target"
 ln -s "$target/debug" "$work/target/release"
 ln -s "$PWD/crates" "$work/crates"

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 simulator=$(scripts/play.sh)
-cargo run --quiet --locked --profile test --package coalesce-site -- "$target/site" "$simulator" > /dev/null
-cargo build --quiet --locked --profile test --package coalesce-sim # which the tests have built
+scripts/built.sh coalesce-sim coalesce-site
+"$target/debug/coalesce-site" "$target/site" "$simulator" > /dev/null
 PLAY_PAGE=$target/site/docs/play.html COALESCE_SIM=$target/debug/coalesce-sim \
-  timeout 600 cargo test --quiet --locked --package coalesce-site --test browser -- --ignored --test-threads 1 --nocapture
+  timeout 600 cargo test --quiet --locked --workspace --test browser -- --ignored --test-threads 1 --nocapture

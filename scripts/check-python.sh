@@ -18,7 +18,8 @@ for python in python3 /usr/bin/python3; do
 done
 [ ! -s "$work/why" ] || die "$(tail -n 1 "$work/why")"
 
-cargo build --quiet --locked --profile test --package coalesce-sim --package libcoalesce # which the tests have built
+scripts/built.sh coalesce-sim
+cargo build --quiet --locked --profile test --package libcoalesce
 export PATH=$target/debug:$PATH MPLCONFIGDIR=$work COALESCE_LIBRARY=$target/debug/libcoalesce.so
 cd "$work"
 

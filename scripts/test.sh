@@ -162,18 +162,17 @@ mkdir -p target
 
 # Runs stages one after another; none begins once one has failed, in whichever lane.
 lane() { # STAGE...
-  local stage start status
+  local stage status TIMEFORMAT
   for stage; do
     [ ! -e "$log/failed" ] || return 1
     printf '== %s\n' "$stage"
-    start=$SECONDS
+    TIMEFORMAT="== $stage: %0R s, of CPU %0U + %0S s"
     # In a shell of its own, as a function after "if" would not stop at its first failure. For that reason no lane runs
     # after "if" or before "||" either.
     set +e
-    (set -e; "$stage") 2>&1 | tee "$log/$stage" >&3
-    status=${PIPESTATUS[0]}
+    { time { (set -e; "$stage") 2>&1 | tee "$log/$stage" >&3; status=${PIPESTATUS[0]}; }; } 2> "$log/time-$stage"
     set -e
-    { flock 4; cat "$log/$stage" >&5; printf '== %s: %s s\n' "$stage" $((SECONDS - start)); } 4> "$log/lock"
+    { flock 4; cat "$log/$stage" >&5; cat "$log/time-$stage"; } 4> "$log/lock"
     [ "$status" = 0 ] || { touch "$log/failed"; printf '== %s FAILED\n' "$stage" >&2; return 1; }
   done
 }
