@@ -1,6 +1,6 @@
 //! What the programs of this project have in common: a version that names the commit, manual pages and shell completions, all
-//! from the definition of the command line; text that a terminal only shows, and counts with their nouns; and a connection to the
-//! socket of another program that waits for a bounded time.
+//! from the definition of the command line; output of which a terminal obeys nothing, and counts with their nouns; and a connection
+//! to the socket of another program that waits for a bounded time.
 
 #[cfg(feature = "connect")]
 mod connect;
@@ -13,6 +13,8 @@ pub use connect::connect;
 pub use made::{Completions, Man};
 
 use std::borrow::Cow;
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write as _};
 
 /// The version, and the commit if a checkout was built.
 pub const VERSION: &str = env!("COALESCE_VERSION");
@@ -26,6 +28,30 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
     let escape = |c: char| if is_obeyed(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
     text.chars().map(escape).collect()
+}
+
+/// Prints to standard output. A part of the text may come from anywhere, so a terminal obeys none of it. A reader that has
+/// closed the output is not an error.
+///
+/// # Errors
+/// Writing fails.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(printable(text).as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Prints a line to standard error, of which a terminal obeys nothing, either. Ignores errors.
+pub fn say(line: Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{}", printable(&line.to_string()));
+}
+
+/// [`say`](fn@say) with the arguments of `format!`.
+#[macro_export]
+macro_rules! say {
+    ($($argument:tt)*) => { $crate::say(format_args!($($argument)*)) };
 }
 
 /// A count with its noun, which has an "s" unless there is one.

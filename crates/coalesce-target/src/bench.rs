@@ -1,9 +1,8 @@
 //! `coalesce-target bench`: the load generator on the command line. Nothing that serves a disk knows of it.
 
 use clap::Args;
-use coalesce_cli::counted;
+use coalesce_cli::{counted, print, say};
 use coalesce_load::{Error, Options, Progress, run, table};
-use coalesce_target::{print, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -28,29 +28,3 @@ pub mod throttle;
 pub mod top;
 pub mod vfio_user;
 pub mod vhost;
-
-/// Prints to standard output. A part of the text may come from anywhere, so a terminal obeys none of it. A reader that has
-/// closed the output is not an error.
-///
-/// # Errors
-/// Writing fails.
-pub fn print(text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(coalesce_cli::printable(text).as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome,
-    }
-}
-
-/// Prints a line to standard error, of which a terminal obeys nothing, either. Ignores errors.
-pub fn say(line: std::fmt::Arguments<'_>) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr().lock(), "{}", coalesce_cli::printable(&line.to_string()));
-}
-
-/// [`say`](fn@say) with the arguments of `format!`.
-#[macro_export]
-macro_rules! say {
-    ($($argument:tt)*) => { $crate::say(format_args!($($argument)*)) };
-}

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use backend_program::{self as backend, Backend};
 use bench::Bench;
 use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
+use coalesce_cli::{print, say};
 use coalesce_policy::Spec;
 use coalesce_target::config::{
     Address, Config, Device, DiskConfig, Latency, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
@@ -15,7 +16,6 @@ use coalesce_target::os::signals;
 use coalesce_target::supervision::supervisor::Supervisor;
 use coalesce_target::supervision::{control, control_client, log, metrics, worker};
 use coalesce_target::top::{self, Top};
-use coalesce_target::{print, say};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::sysinfo::sysinfo;
 use serde_json::Value;

@@ -4,9 +4,9 @@ mod rates;
 mod screen;
 mod table;
 
-use crate::print;
 use anyhow::{Context as _, Result};
 use clap::Args;
+use coalesce_cli::print;
 use rates::{Row, Target};
 use serde_json::{Value, json};
 use std::io::{IsTerminal as _, stdin, stdout};
