@@ -5,8 +5,8 @@ help:
 	@echo "make check  what most changes need: format, clippy, tests and machine code of what decides, two minutes"
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
-	@echo "make install-target [PREFIX=/usr/local] [UNITDIR=...] [DESTDIR=...]   install coalesce-target and coalesce-sim, with manual pages,"
-	@echo "            completions, systemd units; make uninstall-target"
+	@echo "make install-target [PREFIX=/usr/local] [UNITDIR=...] [DESTDIR=...]   install coalesce-target, coalesce-bench and coalesce-sim, with"
+	@echo "            manual pages, completions, systemd units; make uninstall-target"
 	@echo "make release   libcoalesce for those who have no Rust: archives for Linux and bare metal, in target/archives (docs/without-rust.md)"
 	@echo "make size   the bytes of libcoalesce, on x86-64 and on three bare-metal targets: a table"
 	@echo "make spdk [SPDK=PREFIX]   SPDK's target with our policies, from an installed SPDK: see spdk/README.md"
@@ -20,7 +20,7 @@ help:
 demo: toolchain
 	-guest/packages.sh
 	@command -v cc > /dev/null || guest/packages.sh build-essential
-	cargo build --locked --release --package coalesce-target --package coalesce-demo
+	cargo build --locked --release --package coalesce-target --package coalesce-load --package coalesce-demo
 	target/release/coalesce-demo $(if $(LONG),--long)
 
 test: toolchain

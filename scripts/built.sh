@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The programs that the tests have built, in target/debug, or else built now.
 #
-#   built.sh PROGRAM...     coalesce-sim, coalesce-site, coalesce-target
+#   built.sh PROGRAM...     coalesce-bench, coalesce-sim, coalesce-site, coalesce-target
 #
 # For a test of their packages, and of the whole workspace: a build of less would compile what they share with other features once more.
 set -euo pipefail
@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 tests=()
 for program; do
   case $program in
+    coalesce-bench) tests+=(--test qsd) ;;
     coalesce-sim) tests+=(--test score) ;;
     coalesce-site) tests+=(--test browser) ;;
     coalesce-target) tests+=(--test disks) ;;

@@ -24,7 +24,7 @@ docs/install.md | make install | scripts/check-install-target.sh, scripts/check-
 docs/install.md | scripts/deb.sh | scripts/check-container.sh, as typed
 docs/install.md | apt-get | the same
 docs/install.md | coalesce-target serve --socket /tmp/disk | the same
-docs/install.md | coalesce-target bench --socket /tmp/disk | the same
+docs/install.md | coalesce-bench --socket /tmp/disk | the same
 docs/install.md | kill | the same
 docs/install.md | podman | minutes, and needs root; scripts/check-container.sh, as typed
 docs/install.md | systemctl | needs systemd as the first process; scripts/check-install-target.sh checks the units and serves on their socket
@@ -82,7 +82,7 @@ end() {
   rm -rf "$work"
 }
 trap end EXIT
-scripts/built.sh coalesce-target coalesce-sim
+scripts/built.sh coalesce-bench coalesce-sim coalesce-target
 mkdir -p "$work/target" "$work/run/coalesce-target" "$work/run/vm" "$work/srv" "$work/docs" "$work/var/lib/coalesce-target"
 ln -s "$target/debug" "$work/target/release"
 ln -s "$PWD/crates" "$work/crates"
@@ -97,7 +97,7 @@ documented() {
     /^## / && !inside { title = substr($0, 4) }
     /^```/ { inside = !inside && $0 == "```sh"; next }
     inside { line = line $0 }
-    !inside && (/^    (\$ |(coalesce-(sim|target)|make|cargo) [^ ])/ || line != "") { sub(/^    (\$ )?/, ""); line = line $0 }
+    !inside && (/^    (\$ |(coalesce-(bench|sim|target)|make|cargo) [^ ])/ || line != "") { sub(/^    (\$ )?/, ""); line = line $0 }
     line ~ /\\$/ { sub(/\\$/, "", line); next }
     line != "" { say(line); line = "" }'
 }
@@ -125,7 +125,7 @@ here() {
     -e 's/(coalesce-sim score)$/\1 --workloads optane\/depth1 --policies vic/; s/(coalesce-sim score)( +#.*)$/\1 --workloads optane\/depth1 --policies vic\2/' \
     -e 's/(coalesce-sim score)( --seeds 3| --policies auto)/\1 --workloads optane\/depth1\2/' -e 's/--seeds 3/--seeds 2/; s/--duration 500ms/--duration 50ms/; s/--seeds 1000/--seeds 10/' \
     -e 's/(coalesce-sim contract) --first .RANDOM/\1 --seeds 3 --loads seed/; s/coalesce-sim contract/& --duration 200ms/' \
-    -e 's/(coalesce-target bench .*)--seconds 5/\1--seconds 0.2/; s/ \| less$/ | cat/'
+    -e 's/(coalesce-bench .*)--seconds 5/\1--seconds 0.2/; s/ \| less$/ | cat/'
 }
 # What begins in the background must not have failed at the end. A person takes a moment between two lines.
 script() { # FILE OF COMMANDS
@@ -207,15 +207,15 @@ awk 'BEGIN { for (ms = 0; ms < 62000; ms++) { if (ms > 1300 && ms < 59990) conti
 cp "$work/disk.jsonl" "$work/load.trace"
 cp "$work/disk.jsonl" "$work/disk.trace"
 sleep 1
-for of in "coalesce-target bench" "coalesce-target call" "coalesce-sim "{run,score,contract,replay,calibrate,explain,fuzz}; do
+for of in coalesce-bench "coalesce-target call" "coalesce-sim "{run,score,contract,replay,calibrate,explain,fuzz}; do
   read -ra words <<< "$of"
   examples "${words[@]}" > "$work/examples"
   [ -s "$work/examples" ] || die "$of --help has no examples"
   : > "$work/commands"
   while read -r command; do
     case $command in
-      *" bench "*--seconds* | *" bench "*--ops*) ;;
-      *" bench "*) command+=" --seconds 0.2" ;;
+      coalesce-bench*--seconds* | coalesce-bench*--ops*) ;;
+      coalesce-bench*) command+=" --seconds 0.2" ;;
     esac
     is_exception help "$command" || here <<< "$command" >> "$work/commands"
   done < "$work/examples"

@@ -45,12 +45,12 @@ if packages --install "$work/packages/libcoalesce-dev_"*.deb 2> "$work/null"; th
 packages --purge libcoalesce-dev || die "what was not configured cannot be removed"
 packages --install "$work"/packages/*.deb || die "dpkg does not install them"
 
-for program in coalesce-target coalesce-sim; do
+for program in coalesce-target coalesce-bench coalesce-sim; do
   [[ "$(chroot "$root" "/usr/bin/$program" --version)" == "$program $version"* ]] || die "$program does not run in a clean root"
 done
 chroot "$root" /usr/bin/coalesce-target --print-capabilities | grep -q '"block"' || die "no backend in a clean root"
 # What the programs are made of, by the source paths in them, is in their copyright file with its licence.
-grep --text --only-matching --no-filename -E 'registry/src/[^/]+/[A-Za-z0-9_-]+-[0-9]+\.[0-9]+\.[0-9]+[^/]*/' "$root"/usr/bin/coalesce-{target,sim} |
+grep --text --only-matching --no-filename -E 'registry/src/[^/]+/[A-Za-z0-9_-]+-[0-9]+\.[0-9]+\.[0-9]+[^/]*/' "$root"/usr/bin/coalesce-{target,bench,sim} |
   sed -E 's|.*/([A-Za-z0-9_-]+)-([0-9][^/]*)/$|\1 \2|' | sort -u > "$work/crates"
 [ "$(wc -l < "$work/crates")" -gt 10 ] || die "the programs name $(wc -l < "$work/crates") crates"
 while read -r crate; do

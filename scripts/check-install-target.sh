@@ -15,20 +15,25 @@ staged=(DESTDIR="$work/stage" PREFIX=/usr)
 make --silent install-target "${staged[@]}"
 (cd "$work/stage/usr" && find . ! -type d ! -name 'coalesce-*-*.1' | sort) > "$work/files"
 diff "$work/files" - <<END || die "other files are installed than should be"
+./bin/coalesce-bench
 ./bin/coalesce-sim
 ./bin/coalesce-target
 ./lib/systemd/system/coalesce-target@.service
 ./lib/systemd/system/coalesce-target@.socket
+./share/bash-completion/completions/coalesce-bench
 ./share/bash-completion/completions/coalesce-sim
 ./share/bash-completion/completions/coalesce-target
 ./share/coalesce-target/grafana-dashboard.json
 ./share/coalesce-target/prometheus-rules.yml
 ./share/coalesce-target/prometheus.yml
+./share/fish/vendor_completions.d/coalesce-bench.fish
 ./share/fish/vendor_completions.d/coalesce-sim.fish
 ./share/fish/vendor_completions.d/coalesce-target.fish
+./share/man/man1/coalesce-bench.1
 ./share/man/man1/coalesce-sim.1
 ./share/man/man1/coalesce-target.1
 ./share/qemu/vhost-user/50-coalesce-target.json
+./share/zsh/site-functions/_coalesce-bench
 ./share/zsh/site-functions/_coalesce-sim
 ./share/zsh/site-functions/_coalesce-target
 END
@@ -87,7 +92,7 @@ if command -v systemd-socket-activate > /dev/null; then
   fi
   systemd-socket-activate --listen="$work/disk.sock" "${trace[@]}" "${start[@]}" 2> "$work/log" & served=$!
   for _ in $(seq 200); do [ ! -S "$work/disk.sock" ] || break; sleep 0.05; done
-  [ "$("$binary" bench --socket "$work/disk.sock" --ops 500 --json | jq ".jobs[0].total_ios")" = 500 ] ||
+  [ "$("$work/prefix/bin/coalesce-bench" --socket "$work/disk.sock" --ops 500 --json | jq ".jobs[0].total_ios")" = 500 ] ||
     { cat "$work/log" >&2; die "the service's command does not serve on the socket that it gets"; }
   "$binary" call --control "$work/disk.control" get_stats | jq -e '.[0].ctrlr == "disk" and ([.[0].queues[].completions] | add >= 500)' > /dev/null ||
     die "the service's command has no control socket"

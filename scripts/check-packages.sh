@@ -47,6 +47,9 @@ for core in vic-core cint-core budget-core; do
     sed 's/ .*//' | sort -u | paste -s -d ' ')
   [ "$needed" = "$(printf '%s\n' "$core" coalesce-decision | sort | paste -s -d ' ')" ] || die "$core needs $needed"
 done
+# What serves guests has no load generator in it.
+needed=$(cargo tree --quiet --locked --package coalesce-target --edges normal,build --prefix none --format '{p}')
+! grep -q '^coalesce-load ' <<< "$needed" || die "coalesce-target needs coalesce-load"
 
 # Cargo resolves what is packaged together against each other since 1.90.
 read -r _ version _ < <(cargo --version)

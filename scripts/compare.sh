@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#kinds[@]} -gt 0 ] || kinds=(memory file direct)
 for tool in qemu-storage-daemon jq; do command -v "$tool" > /dev/null || die "no $tool: guest/packages.sh"; done
-cargo build --quiet --locked --release --package coalesce-target --package coalesce-demo
+cargo build --quiet --locked --release --package coalesce-target --package coalesce-load --package coalesce-demo
 bin=${CARGO_TARGET_DIR:-target}/release
 work=$(mktemp -d)
 images=${IMAGES:-$work}
@@ -110,7 +110,7 @@ for kind in "${kinds[@]}"; do
       ;;
   esac
   printf '\n== %s\n' "$kind"
-  "$bin/coalesce-compare" --client "$bin/coalesce-target" "${options[@]//\{\}/$kind}" \
+  "$bin/coalesce-compare" --client "$bin/coalesce-bench" "${options[@]//\{\}/$kind}" \
     --note "kind=$kind" --note "command=$command" --note "versions=$versions" "${servers[@]}"
   end
 done

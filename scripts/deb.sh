@@ -76,14 +76,15 @@ unitdir=$(pkg-config --variable=systemdsystemunitdir systemd 2> /dev/null || ech
 DESTDIR=$work/coalesce-target PREFIX=/usr UNITDIR=$unitdir scripts/install-target.sh install
 gzip -9n "$work"/coalesce-target/usr/share/man/man1/*.1
 mv "$work"/coalesce-target/usr/share/zsh/{site-functions,vendor-completions} # where Debian's zsh looks
-package coalesce-target admin "" "virtio-blk and NVMe disks for virtual machines, with interrupt coalescing" coalesce-target coalesce-sim << 'END'
+package coalesce-target admin "" "virtio-blk and NVMe disks for virtual machines, with interrupt coalescing" coalesce-target coalesce-load coalesce-sim << 'END'
 A disk decides for each completed request: interrupt the guest now, or wait
 for more completions. The default policy adds at most 5 % to the time that
 requests spend, and saves as many interrupts as that buys.
 .
 coalesce-target serves images to QEMU and other virtual machine monitors,
 over vhost-user (virtio-blk) or vfio-user (NVMe). Each disk is a sandboxed
-process. coalesce-sim simulates devices and hosts, and replays traces.
+process. coalesce-bench loads a disk as a guest would. coalesce-sim simulates
+devices and hosts, and replays traces.
 END
 
 DESTDIR=$work/libcoalesce-dev PREFIX=/usr LIBDIR=$libdir scripts/install.sh install

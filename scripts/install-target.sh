@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Build coalesce-target and coalesce-sim, and install or remove them: the programs, their manual pages and completions, a
-# systemd template for a disk with its socket, the file by which management software finds a vhost-user backend, and a dashboard,
-# alerts and an example for Prometheus over the metrics.
+# Build coalesce-target, coalesce-bench and coalesce-sim, and install or remove them: the programs, their manual pages and
+# completions, a systemd template for a disk with its socket, the file by which management software finds a vhost-user backend, and a
+# dashboard, alerts and an example for Prometheus over the metrics.
 #
 #   install-target.sh build|install|uninstall
 #
@@ -20,11 +20,12 @@ unitdir=$root${UNITDIR:-$prefix/lib/systemd/system}
 share=$root$prefix/share
 profile=${PROFILE:-release}
 built=${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}
-programs=(coalesce-target coalesce-sim)
+packages=(coalesce-target coalesce-load coalesce-sim)
+programs=(coalesce-target coalesce-bench coalesce-sim)
 
 build() {
   # For this machine, whatever the user builds for otherwise: that would be elsewhere.
-  env -u CARGO_BUILD_TARGET cargo build --locked --quiet --profile "$profile" "${programs[@]/#/--package=}"
+  env -u CARGO_BUILD_TARGET cargo build --locked --quiet --profile "$profile" "${packages[@]/#/--package=}"
 }
 
 install() {

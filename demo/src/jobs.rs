@@ -105,7 +105,7 @@ impl Job {
         }
     }
 
-    /// What the native client does for it, as arguments of `coalesce-target bench`; `None`: there must be a guest.
+    /// What the native client does for it, as arguments of `coalesce-bench`; `None`: there must be a guest.
     pub const fn bench_arguments(self) -> Option<&'static str> {
         match self {
             Self::Depth1 => Some("--depth 1 --event-idx off"),

@@ -24,17 +24,13 @@ pub fn run(options: &Options, target: &Target, stop: &Arc<Stop>) -> Result<Secti
     let jobs = options.jobs_at(Place::Native).into_iter().filter_map(|job| Some((job, job.bench_arguments()?)));
     let measured = jobs.map(|(job, arguments)| {
         let log = target.work_dir().join("bench.log");
-        let mut command = Command::new(options.target_path()?);
-        command.arg("bench").arg("--socket").arg(target.socket(Place::Native.name())).args([
-            "--quiet",
-            "--seconds",
-            "100000",
-        ]);
+        let mut command = Command::new(options.client_path()?);
+        command.arg("--socket").arg(target.socket(Place::Native.name())).args(["--quiet", "--seconds", "100000"]);
         command.args(arguments.split(' ')).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut client = Group::spawn(&mut command, stop)?;
         let pid = Pid::from_raw(client.child.id().try_into()?);
         let is_alive = || match client.try_wait()? {
-            Some(status) => bail!("coalesce-target bench: {status}: {}", last_line(&log)),
+            Some(status) => bail!("coalesce-bench: {status}: {}", last_line(&log)),
             None => Ok(()),
         };
         let loop_beside = (job == Job::Compute).then(|| Computation::beside(pid)).transpose()?;

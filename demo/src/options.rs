@@ -77,7 +77,7 @@ pub struct Options {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// The coalesce-target to run [default: the one next to this program]
+    /// The coalesce-target to run; coalesce-bench is beside it [default: those next to this program]
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
 }
@@ -109,7 +109,7 @@ WHAT IS RUN
   among the jobs; the bare-metal guest those of the first three.
 
 Exit status: 0, also if a guest was SKIPPED because something it needs is missing; 1 if anything failed.
-Needs coalesce-target (cargo build --release) and, for the guests, what guest/packages.sh installs.";
+Needs coalesce-target and coalesce-bench (cargo build --release) and, for the guests, what guest/packages.sh installs.";
 
 /// The policies of --long, and the further points of its picture.
 const LONG: (&str, &str) = ("none,nvme,vic,cint,auto", "auto:budget=2%,auto:budget=20%");
@@ -147,6 +147,9 @@ impl Options {
         if self.places != [Place::Native] && bytes < GUEST_IMAGE_BYTES_MIN {
             anyhow::bail!("--image-size must be at least 128M for a guest, or give --places native");
         }
+        if self.places.contains(&Place::Native) {
+            self.client_path()?;
+        }
         Ok(())
     }
 
@@ -180,6 +183,15 @@ impl Options {
         };
         if !path.is_file() {
             anyhow::bail!("{} is missing: cargo build --release -p coalesce-target, or --target PATH", path.display());
+        }
+        Ok(path)
+    }
+
+    /// Where coalesce-bench is.
+    pub fn client_path(&self) -> anyhow::Result<PathBuf> {
+        let path = self.target_path()?.with_file_name("coalesce-bench");
+        if !path.is_file() {
+            anyhow::bail!("{} is missing: cargo build --release -p coalesce-load", path.display());
         }
         Ok(path)
     }

@@ -228,7 +228,7 @@ fn repeat(demo: &Demo) -> String {
     );
     lines += "\n# the native jobs on it, with their percentiles\n";
     for arguments in demo.options.jobs.iter().filter_map(|job| Job::bench_arguments(*job)) {
-        lines += &format!("coalesce-target bench --socket /tmp/disk --seconds 2 {arguments}\n");
+        lines += &format!("coalesce-bench --socket /tmp/disk --seconds 2 {arguments}\n");
     }
     let loads: Vec<_> = demo.options.jobs.iter().map(|job| job.name()).collect();
     lines +=

@@ -8,9 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+#[path = "../../crates/coalesce-target/tests/built/mod.rs"]
 mod built;
 
-static TARGET: LazyLock<PathBuf> = LazyLock::new(built::target);
+static TARGET: LazyLock<PathBuf> = LazyLock::new(|| built::program("coalesce-target"));
+static BENCH: LazyLock<PathBuf> = LazyLock::new(|| built::program("coalesce-bench"));
 
 struct Disk(Child, PathBuf);
 
@@ -40,7 +42,7 @@ impl Drop for Disk {
 
 fn compare(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_coalesce-compare"));
-    command.arg("--client").arg(&*TARGET).args(["--event-idx", "off", "--turn", "0.04", "--seconds", "0.3"]);
+    command.arg("--client").arg(&*BENCH).args(["--event-idx", "off", "--turn", "0.04", "--seconds", "0.3"]);
     command.args(["--depth", "8", "--queues", "1"]).args(arguments).output().unwrap()
 }
 

@@ -20,9 +20,14 @@ use tempfile::TempDir;
 const JOBS: [&str; 7] = ["depth1", "depth8", "depth32", "mixed", "batch4", "fsync", "compute"];
 const POLICIES: [&str; 3] = ["none", "nvme", "auto"];
 
+#[path = "../../crates/coalesce-target/tests/built/mod.rs"]
 mod built;
 
-static TARGET: LazyLock<PathBuf> = LazyLock::new(built::target);
+/// With the client beside it.
+static TARGET: LazyLock<PathBuf> = LazyLock::new(|| {
+    built::program("coalesce-bench");
+    built::program("coalesce-target")
+});
 
 /// A directory that has everything a run makes.
 struct Place(TempDir);
@@ -172,7 +177,7 @@ fn a_run_measures_every_job_under_every_policy() {
     for word in JOBS.iter().chain(&POLICIES).chain(&[
         "too few turns",
         "--places native --seconds 0.01",
-        "coalesce-target bench",
+        "coalesce-bench",
         "none, again",
     ]) {
         assert!(html.contains(word), "{word}");
@@ -296,14 +301,21 @@ fn the_first_line_says_what_is_wrong() {
 }
 
 #[test]
-fn a_missing_target_is_named() {
+fn a_missing_target_or_client_is_named() {
     let place = Place::new();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_coalesce-demo"));
-    let output = command.args(["--target", "/nonexistent"]).current_dir(place.0.path()).output().unwrap();
-    let (status, _, stderr) = outcome(&output);
-    assert_eq!(status, Some(1));
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(stderr.contains("/nonexistent is missing: cargo build --release -p coalesce-target"), "{stderr}");
+    symlink(&*TARGET, place.file("alone")).unwrap();
+    for (target, missing) in [
+        ("/nonexistent", "/nonexistent is missing: cargo build --release -p coalesce-target"),
+        ("alone", "coalesce-bench is missing: cargo build --release -p coalesce-load"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coalesce-demo"));
+        command.args(["--places", "native", "--target"]).arg(place.file(target)).current_dir(place.0.path());
+        let (status, _, stderr) = outcome(&command.env("TMPDIR", place.temporary()).output().unwrap());
+        assert_eq!(status, Some(1));
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert!(stderr.contains(missing), "{stderr}");
+        place.assert_clean();
+    }
 }
 
 /// What does not come in a minute does not come at all.
@@ -334,7 +346,7 @@ fn a_signal_leaves_nothing_behind() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let place = Place::new();
         let mut demo = measuring(&place);
-        assert_eq!(place.processes().len(), 2, "coalesce-target serve, and bench");
+        assert_eq!(place.processes().len(), 2, "coalesce-target serve, and coalesce-bench");
         kill(Pid::from_raw(demo.id().try_into().unwrap()), signal).unwrap();
         wait_until(|| demo.try_wait().unwrap().is_some());
         let (status, _, stderr) = outcome(&demo.wait_with_output().unwrap());

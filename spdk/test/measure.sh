@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$1 rpc_py=$2
 shift 2
 each=${SECONDS_EACH:-0.5}
-client=${CARGO_TARGET_DIR:-$here/../../target}/release/coalesce-target
+client=${CARGO_TARGET_DIR:-$here/../../target}/release/coalesce-bench
 work=$(mktemp -d)
 pids=()
 trap 'kill -9 "${pids[@]}" 2> /dev/null || true; wait 2> /dev/null; rm -rf "$work"' EXIT
@@ -53,7 +53,7 @@ bench() {
   shift
   for try in 1 2 3 4 5; do
     from=$(used) wall=$(date +%s%3N)
-    taskset -c 1 timeout 60 "$client" bench --socket "$work/$app/$bdev.c" --event-idx off --seconds "$each" \
+    taskset -c 1 timeout 60 "$client" --socket "$work/$app/$bdev.c" --event-idx off --seconds "$each" \
       --warmup 2 --seed "$round" --quiet --json "$@" > "$work/result"
     [ $((($(used) - from) * 100)) -lt $((($(date +%s%3N) - wall) * 95)) ] || return 0
     printf '%s, %s: disturbed (%s)\n' "$app" "$bdev" "$try" >&2

@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
 app=$1 rpc_py=$2
 shift 2
-client=${CARGO_TARGET_DIR:-$root/target}/release/coalesce-target
+client=${CARGO_TARGET_DIR:-$root/target}/release/coalesce-bench
 work=$(mktemp -d)
 pids=()
 trap 'kill -9 "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
@@ -32,7 +32,7 @@ stop() {
   fail "it does not end"
 }
 controller() { rpc vhost_create_blk_controller "$1" "$2"; }
-bench() { local name=$1; shift; exec timeout 60 "$client" bench --socket "$work/$name" --quiet --json "$@"; }
+bench() { local name=$1; shift; exec timeout 60 "$client" --socket "$work/$name" --quiet --json "$@"; }
 # The sums of the statistics of a controller's queues, as one object.
 stats() {
   rpc coalesce_get_stats -c "$1" | jq -c '.[0].queues | {queues: length, interrupts: (map(.interrupts) | add),
@@ -130,7 +130,7 @@ sessions() {
   local i client_pid
   for i in $(seq 25); do
     (bench c0 --ops 20 --warmup 0 --depth 8 --queues 2) > /dev/null || fail "session $i"
-    "$client" bench --socket "$work/c0" --quiet --seconds 30 --depth 8 > /dev/null 2>&1 & client_pid=$!
+    "$client" --socket "$work/c0" --quiet --seconds 30 --depth 8 > /dev/null 2>&1 & client_pid=$!
     sleep 0.1
     kill -9 "$client_pid"
     wait "$client_pid" 2> /dev/null || true

@@ -1,11 +1,9 @@
 //! The command line.
 
 mod backend_program;
-mod bench;
 
 use anyhow::{Context as _, Result, bail};
 use backend_program::{self as backend, Backend};
-use bench::Bench;
 use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
 use coalesce_cli::{print, say};
 use coalesce_policy::Spec;
@@ -41,9 +39,6 @@ enum Command {
     /// Serve disks over vhost-user or vfio-user
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<Serve>),
-    /// Load a target as a guest would, over vhost-user-blk or NVMe, and count its interrupts
-    #[command(after_help = bench::EXAMPLES)]
-    Bench(Box<Bench>),
     /// List every policy with its keys
     Policies,
     /// Show what running targets do: requests, interrupts, why they were delivered, and the latency that holding added
@@ -58,10 +53,16 @@ enum Command {
     Worker,
     /// Another program does this
     #[command(hide = true)]
-    Explain {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
+    Explain(Elsewhere),
+    /// Another program does this
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    Bench(Elsewhere),
+}
+
+#[derive(Args)]
+struct Elsewhere {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
 }
 
 const EXPLAIN: &str = "\
@@ -273,16 +274,14 @@ fn main() -> ExitCode {
     let Cli { command, backend } = Cli::parse();
     let outcome = match command {
         Some(Command::Serve(options)) => serve(*options),
-        Some(Command::Bench(options)) => return bench::bench(&options),
         Some(Command::Policies) => print(&policies()).context("standard output"),
         Some(Command::Top(options)) => top::top(&options),
         Some(Command::Call(options)) => call(&options),
         Some(Command::Man(options)) => options.run::<Cli>().map_err(Into::into),
         Some(Command::Completions(options)) => print(&options.script::<Cli>()).context("standard output"),
         Some(Command::Worker) => worker::run(),
-        Some(Command::Explain { arguments }) => {
-            Err(anyhow::anyhow!("another program does this: coalesce-sim explain {}", arguments.join(" ")))
-        }
+        Some(Command::Explain(elsewhere)) => elsewhere.error("coalesce-sim explain"),
+        Some(Command::Bench(elsewhere)) => elsewhere.error("coalesce-bench"),
         None if backend.print_capabilities => print(backend::CAPABILITIES).context("standard output"),
         None => serve(Serve::from(&backend)),
     };
@@ -292,6 +291,13 @@ fn main() -> ExitCode {
             say!("coalesce-target: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+impl Elsewhere {
+    fn error(&self, program: &str) -> Result<()> {
+        let command = [&[program.to_owned()], &self.arguments[..]].concat().join(" ");
+        bail!("another program does this: {command}")
     }
 }
 

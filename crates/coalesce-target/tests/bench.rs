@@ -1,20 +1,20 @@
-//! `coalesce-target bench` as its users run it.
+//! `coalesce-bench` as its users run it, and the disks that it loads.
 
+mod built;
 mod served;
 
 use coalesce_load::{Bursts, Job, JobName, Options, Queues, Rw, SyncIoprio, Threads, Wait};
 use coalesce_target::config::Size;
 use coalesce_target::front_end::FrontEnd;
 use served::Served;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
+
+static BENCH: LazyLock<PathBuf> = LazyLock::new(|| built::program("coalesce-bench"));
 
 fn bench(served: &Served<impl FrontEnd>, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_coalesce-target"))
-        .args(["bench", "--socket"])
-        .arg(served.socket())
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output = Command::new(&*BENCH).arg("--socket").arg(served.socket()).args(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }

@@ -1,5 +1,6 @@
 //! The program as its users run it: what it says, what it leaves behind, and what it never touches.
 
+mod built;
 mod raw;
 
 use coalesce_policy::Spec;
@@ -12,8 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -21,6 +23,8 @@ use tempfile::TempDir;
 // ---------------------------------------------------------------------------------------------------------------------
 // Running it
 // ---------------------------------------------------------------------------------------------------------------------
+
+static BENCH: LazyLock<PathBuf> = LazyLock::new(|| built::program("coalesce-bench"));
 
 /// How a run ended.
 #[derive(Debug)]
@@ -53,14 +57,22 @@ fn end(command: &mut Command) -> Ended {
     Ended { code: status.code(), stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
 }
 
-fn command(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
+fn command_of(program: &Path, directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.current_dir(directory).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
+fn command(directory: &Path, arguments: &[&str]) -> Command {
+    command_of(Path::new(BINARY), directory, arguments)
+}
+
 fn run(directory: &TempDir, arguments: &[&str]) -> Ended {
     end(&mut command(directory.path(), arguments))
+}
+
+fn bench(directory: &TempDir, arguments: &[&str]) -> Ended {
+    end(&mut command_of(&BENCH, directory.path(), arguments))
 }
 
 /// A target with these arguments and a control socket, in a directory where it may use short names.
@@ -75,7 +87,7 @@ fn serve(directory: TempDir, arguments: &[&str]) -> Target {
 fn assert_one_line(ended: &Ended, parts: &[&str], what: &str) {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{what}: {ended:?}");
     let line = ended.stderr.strip_suffix('\n').unwrap_or_else(|| panic!("{what}: {ended:?}"));
-    assert!(line.starts_with("coalesce-target") && !line.contains('\n'), "{what}: {line}");
+    assert!(line.starts_with("coalesce-") && !line.contains('\n'), "{what}: {line}");
     assert!(parts.iter().all(|part| line.contains(part)), "{what}: {line}, without one of {parts:?}");
 }
 
@@ -153,7 +165,7 @@ fn each_disk_is_introduced_at_the_start_with_its_device_socket_data_queues_and_p
 fn every_subcommand_explains_itself() {
     let directory = TempDir::new().unwrap();
     for (arguments, words) in [
-        (&["--help"][..], &["serve", "bench", "policies", "top", "call", "--socket-path <PATH>", "--fd <FDNUM>"][..]),
+        (&["--help"][..], &["serve", "policies", "top", "call", "--socket-path <PATH>", "--fd <FDNUM>"][..]),
         (
             &["serve", "--help"],
             &[
@@ -178,7 +190,6 @@ fn every_subcommand_explains_itself() {
                 "SIGTERM",
             ],
         ),
-        (&["bench", "--help"], &["--socket <PATH>", "--depth", "--seconds", "--json", "[default: 32]"]),
         (&["policies", "--help"], &["policy"]),
         (&["call", "--help"], &["--control <PATH>", "get_stats", "set_policy", "set_running", "get_policy", "list"]),
         (&["help", "serve"], &["--socket <PATH>"]),
@@ -193,6 +204,22 @@ fn every_subcommand_explains_itself() {
         let ended = run(&directory, arguments);
         assert!(ended.code == Some(0) && ended.stdout.contains(env!("CARGO_PKG_VERSION")), "{ended:?}");
     }
+}
+
+/// These are no subcommands, but somebody may think or remember so.
+#[test]
+fn what_another_program_does_is_said_with_its_name() {
+    let directory = TempDir::new().unwrap();
+    for (arguments, command) in [
+        (&["bench"][..], "coalesce-bench"),
+        (&["bench", "--help"], "coalesce-bench --help"),
+        (&["bench", "--socket", "s", "-q"], "coalesce-bench --socket s -q"),
+        (&["explain", "r", "--policy", "vic"], "coalesce-sim explain r --policy vic"),
+    ] {
+        let said = format!("coalesce-target: another program does this: {command}");
+        assert_one_line(&run(&directory, arguments), &[&said], command);
+    }
+    assert!(!run(&directory, &["--help"]).stdout.contains("bench"));
 }
 
 #[test]
@@ -219,16 +246,17 @@ fn policies_lists_every_policy_with_every_key_and_every_default_is_accepted() {
 #[test]
 fn a_reader_that_leaves_before_the_end_is_no_error() {
     let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
-    for arguments in [
-        &["policies"][..],
-        &["call", "--control", "control", "get_stats"],
-        &["bench", "--socket", "s", "--ops", "10", "--json"],
-        &["bench", "--socket", "s", "--ops", "10"],
-        &["--help"],
+    let program = Path::new(BINARY);
+    for (program, arguments) in [
+        (program, &["policies"][..]),
+        (program, &["call", "--control", "control", "get_stats"]),
+        (&BENCH, &["--socket", "s", "--ops", "10", "--json"]),
+        (&BENCH, &["--socket", "s", "--ops", "10"]),
+        (program, &["--help"]),
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let ended = end(command(target.directory.path(), arguments).stdout(writer));
+        let ended = end(command_of(program, target.directory.path(), arguments).stdout(writer));
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
         wait_until("its connection is closed", || connected(&target, "s") == json!(false));
     }
@@ -237,13 +265,14 @@ fn a_reader_that_leaves_before_the_end_is_no_error() {
 #[test]
 fn output_that_cannot_be_written_is_one_clear_line() {
     let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
-    for arguments in [
-        &["policies"][..],
-        &["call", "--control", "control", "get_stats"],
-        &["bench", "--socket", "s", "--ops", "10", "--json"],
+    let program = Path::new(BINARY);
+    for (program, arguments) in [
+        (program, &["policies"][..]),
+        (program, &["call", "--control", "control", "get_stats"]),
+        (&BENCH, &["--socket", "s", "--ops", "10", "--json"]),
     ] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let ended = end(command(target.directory.path(), arguments).stdout(full));
+        let ended = end(command_of(program, target.directory.path(), arguments).stdout(full));
         assert_one_line(&ended, &["standard output", "No space left on device"], &format!("{arguments:?}"));
     }
 }
@@ -410,7 +439,7 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
     let memory = ["serve", "--socket", "s", "--memory"];
     let more = ["serve", "--socket", "s", "--memory", "1M"];
     for (first, arguments, parts) in [
-        (&[][..], &[][..], &["serve", "bench", "policies", "call"][..]),
+        (&[][..], &[][..], &["serve", "policies", "call"][..]),
         (&[], &["sing"], &["'sing'", "--help"]),
         (&["serve"], &[], &["--socket <PATH>", "--config <TOML>"]),
         (&["serve"], &["--memory", "1M"], &["--socket <PATH>", "--config <TOML>"]),
@@ -444,8 +473,6 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
         (&["serve", "--config", "c"], &["--direct"], &["--config", "--direct"]),
         (&["call"], &["list"], &["--control <PATH>"]),
         (&["call", "--control", "c"], &[], &["<METHOD>"]),
-        (&["bench"], &[], &["--socket <PATH>"]),
-        (&["bench", "--socket", "s"], &["--seconds", "long"], &["--seconds"]),
         (&["policies"], &["vic"], &["'vic'"]),
     ] {
         let ended = run(&directory, &[first, arguments].concat());
@@ -830,9 +857,9 @@ fn a_read_only_disk_is_not_written_and_its_client_gets_an_error() {
     let directory = TempDir::new().unwrap();
     write(&directory, "image", vec![5; 1 << 20]);
     let target = serve(directory, &["--socket", "s", "--file", "image", "--read-only"]);
-    let load = ["bench", "--socket", "s", "--ops", "100", "--rw"];
-    assert_one_line(&run(&target.directory, &[&load[..], &["randwrite"]].concat()), &["read-only"], "bench");
-    let ended = run(&target.directory, &[&load[..], &["randread"]].concat());
+    let load = ["--socket", "s", "--ops", "100", "--rw"];
+    assert_one_line(&bench(&target.directory, &[&load[..], &["randwrite"]].concat()), &["read-only"], "bench");
+    let ended = bench(&target.directory, &[&load[..], &["randread"]].concat());
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     assert_eq!(read(&target.directory, "image"), vec![5; 1 << 20]);
 }
@@ -1292,8 +1319,8 @@ fn metrics_are_well_formed_and_agree_with_get_stats() {
     for policy in ["nvme:thr=8,time=100us", "auto"] {
         for (socket, name) in ["0", "1"].into_iter().zip(names) {
             target.set_policy(name, policy);
-            let load = ["bench", "--socket", socket, "--ops", "2000", "--queues", "2", "--depth", "4"];
-            let ended = run(&target.directory, &[&load[..], &["--rw", "randwrite", "--fsync-every", "10"]].concat());
+            let load = ["--socket", socket, "--ops", "2000", "--queues", "2", "--depth", "4"];
+            let ended = bench(&target.directory, &[&load[..], &["--rw", "randwrite", "--fsync-every", "10"]].concat());
             assert_eq!(ended.code, Some(0), "{ended:?}");
             wait_until("its connection is closed", || connected(&target, name) == json!(false));
         }
@@ -1634,7 +1661,6 @@ fn a_record_has_every_request_completion_and_interrupt() {
         ["--socket", "s", "--memory", "1M", "--queues", "2", "--record", "r.jsonl", "--policy", "cint:in_flight=off"];
     let mut target = serve(TempDir::new().unwrap(), &arguments);
     let load = [
-        "bench",
         "--socket",
         "s",
         "--warmup",
@@ -1650,7 +1676,7 @@ fn a_record_has_every_request_completion_and_interrupt() {
         "--fsync-every",
         "16",
     ];
-    assert_eq!(run(&target.directory, &load).code, Some(0));
+    assert_eq!(bench(&target.directory, &load).code, Some(0));
     wait_until("its connection is closed", || connected(&target, "s") == json!(false));
     let stats = called(&target, &["get_stats"])[0]["queues"].clone();
     target.signal(Signal::SIGTERM);
@@ -1704,8 +1730,8 @@ fn a_record_that_cannot_be_written_is_one_clear_line() {
 fn bench_prints_one_json_object_and_nothing_else() {
     let target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M", "--queues", "2"]);
     for length in [["--ops", "3000"], ["--seconds", "1.2"]] {
-        let load = ["bench", "--socket", "s", "--depth", "4", "--queues", "2", "--json"];
-        let ended = run(&target.directory, &[&load[..], &length].concat());
+        let load = ["--socket", "s", "--depth", "4", "--queues", "2", "--json"];
+        let ended = bench(&target.directory, &[&load[..], &length].concat());
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{length:?}: no progress bar");
         assert_eq!(ended.stdout.lines().count(), 1);
         let json: Value = serde_json::from_str(&ended.stdout).unwrap();
@@ -1734,12 +1760,9 @@ fn a_bench_without_a_target_is_one_clear_line() {
         ("full", "its queue of clients is full, and it accepts none"),
     ] {
         for device in ["virtio-blk", "nvme"] {
-            let load = ["bench", "--device", device, "--socket", socket, "--depth", "4", "--seconds", "0.1"];
-            assert_one_line(
-                &run(&directory, &load),
-                &["coalesce-target bench", socket, "cannot connect", part],
-                socket,
-            );
+            let load = ["--device", device, "--socket", socket, "--depth", "4", "--seconds", "0.1"];
+            let parts = ["coalesce-bench: ", socket, "cannot connect", part];
+            assert_one_line(&bench(&directory, &load), &parts, socket);
         }
     }
 }
@@ -1747,12 +1770,12 @@ fn a_bench_without_a_target_is_one_clear_line() {
 #[test]
 fn a_bench_whose_target_is_killed_ends_with_one_clear_line() {
     let mut target = serve(TempDir::new().unwrap(), &["--socket", "s", "--memory", "1M"]);
-    let load = ["bench", "--socket", "s", "--seconds", "600", "--warmup", "0"];
-    let mut command = command(target.directory.path(), &load);
+    let load = ["--socket", "s", "--seconds", "600", "--warmup", "0"];
+    let mut command = command_of(&BENCH, target.directory.path(), &load);
     let bench = thread::spawn(move || end(&mut command));
     wait_until("it loads", || target.count("s", 0, "completions") > 100);
     target.kill();
     let ended = bench.join().unwrap();
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.starts_with("coalesce-target bench: ") && !ended.stderr.contains("panicked"), "{ended:?}");
+    assert!(ended.stderr.starts_with("coalesce-bench: ") && !ended.stderr.contains("panicked"), "{ended:?}");
 }

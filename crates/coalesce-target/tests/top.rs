@@ -1,13 +1,17 @@
 //! `coalesce-target top`, beside targets that are loaded meanwhile.
 
+mod built;
 mod raw;
 
 use nix::sys::signal::Signal;
 use raw::*;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+
+static BENCH: LazyLock<PathBuf> = LazyLock::new(|| built::program("coalesce-bench"));
 
 struct Program(Child);
 
@@ -20,8 +24,8 @@ impl Drop for Program {
 
 /// A load that lasts longer than the test, and has begun.
 fn load(target: &Target, disk: &str) -> Program {
-    let mut bench = Command::new(BINARY);
-    bench.args(["bench", "--depth", "16", "--event-idx", "off", "--seconds", "600", "--socket"]).arg(target.path(disk));
+    let mut bench = Command::new(&*BENCH);
+    bench.args(["--depth", "16", "--event-idx", "off", "--seconds", "600", "--socket"]).arg(target.path(disk));
     let program = Program(bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_until("the load begins", || target.count(disk, 0, "completions") > 0);
     program

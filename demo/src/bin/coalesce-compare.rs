@@ -30,8 +30,8 @@ struct Options {
     #[arg(required = true, num_args = 2.., value_name = "NAME=SOCKET,PID")]
     servers: Vec<Server>,
 
-    /// Program whose `bench` is the client
-    #[arg(long, value_name = "FILE", default_value = "target/release/coalesce-target")]
+    /// The client
+    #[arg(long, value_name = "FILE", default_value = "target/release/coalesce-bench")]
     client: PathBuf,
 
     /// Requests in flight for each queue
@@ -174,7 +174,7 @@ fn row(options: &Options, depth: u16, queues: u16) -> Result<Vec<Block<Numbers>>
 fn turn(options: &Options, server: &Server, depth: u16, queues: u16) -> Result<Numbers> {
     let (warmup, seconds) = (options.turn / 4.0, options.turn);
     let mut command = Command::new(&options.client);
-    command.arg("bench").arg("--socket").arg(&server.socket).args(["--quiet", "--json", "--rw", "randread"]);
+    command.arg("--socket").arg(&server.socket).args(["--quiet", "--json", "--rw", "randread"]);
     command.args(["--event-idx", &options.event_idx, "--depth", &depth.to_string(), "--queues", &queues.to_string()]);
     command.args(["--warmup", &warmup.to_string(), "--seconds", &seconds.to_string()]);
     if let Some(rate) = options.rate {
