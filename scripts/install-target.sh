@@ -7,7 +7,7 @@
 #
 #   PREFIX=DIR [/usr/local]   UNITDIR=DIR [PREFIX/lib/systemd/system]
 #   DESTDIR=DIR               put everything below this, as packagers do
-#   PROFILE=dev               a debug build [release]
+#   PROFILE=dev               a debug build [release]; test: the programs of the tests
 #
 # Where root has no Rust toolchain: build as yourself, then install as root.
 set -euo pipefail
@@ -19,11 +19,13 @@ root=${DESTDIR:-}
 unitdir=$root${UNITDIR:-$prefix/lib/systemd/system}
 share=$root$prefix/share
 profile=${PROFILE:-release}
-built=${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}
+case $profile in dev | test) built=debug ;; *) built=$profile ;; esac
+built=${CARGO_TARGET_DIR:-target}/$built
 packages=(coalesce-target coalesce-load coalesce-sim)
 programs=(coalesce-target coalesce-bench coalesce-sim)
 
 build() {
+  if [ "$profile" = test ]; then scripts/built.sh "${programs[@]}"; return; fi
   # For this machine, whatever the user builds for otherwise: that would be elsewhere.
   env -u CARGO_BUILD_TARGET cargo build --locked --quiet --profile "$profile" "${packages[@]/#/--package=}"
 }
