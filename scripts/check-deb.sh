@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 library=libcoalesce${version%%.*}
 mkdir "$work/root"
-PROFILE=test scripts/deb.sh "$work/packages"
+PROFILE='test' scripts/deb.sh "$work/packages"
 (cd "$work/packages" && echo ./*) > "$work/names"
 [ "$(wc -w < "$work/names")" = 3 ] || die "packages are $(cat "$work/names")"
 

@@ -8,7 +8,7 @@ die() { printf 'check-install-target: %s\n' "$*" >&2; exit 1; }
 work=$(mktemp -d)
 served=''
 trap '[ -z "$served" ] || kill "$served" 2> /dev/null || true; wait; rm -rf "$work"' EXIT
-export PROFILE=test
+export PROFILE='test'
 
 # Staged.
 staged=(DESTDIR="$work/stage" PREFIX=/usr)

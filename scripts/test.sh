@@ -184,7 +184,7 @@ else
   # Stages that build in the same place are in the same lane. Linking, emulators and tests that wait leave a processor to the
   # other one. Fuzzing uses all it gets, so it has the machine to itself.
   exec 3> /dev/null 5>&1
-  trap 'kill 0' INT TERM
+  trap 'trap "" TERM; kill 0' INT TERM
   lane lint packages tests commands python play guest spdk & one=$!
   lane cores c_abi bare_metal cost examples install firmware linux fuzz_build & other=$!
   status=0

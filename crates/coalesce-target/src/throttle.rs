@@ -294,7 +294,7 @@ mod tests {
             let throttle = throttle(iops, bytes);
             let mut asks = [0, 1, 2]; // when each asks again
             let mut costs = [0; 3]; // ns of the limit that each has had
-            let cost = |len: u64| if iops > 0 { SECOND / iops } else { len * SECOND / bytes };
+            let cost = |len: u64| SECOND.checked_div(iops).unwrap_or_else(|| len * SECOND / bytes);
             let (end, mut sleeps) = (20 * SECOND, (1..).map(|i: u64| i * 7919 % 60_000));
             let mut since = [0; 3];
             loop {

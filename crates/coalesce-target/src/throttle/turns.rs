@@ -5,8 +5,6 @@
 //! last, less the slack: one that was idle has saved nothing up, and one that waits loses nothing. All are equal, whatever their
 //! requests are.
 
-use crate::disk::QUEUES_MAX;
-
 /// How far a queue may be ahead of one that waits.
 const SLACK: u64 = 1_000_000;
 /// After this time a queue that does not come when it wanted to is not waited for: it has stopped, or has nothing to take.
@@ -14,8 +12,8 @@ const LATE: u64 = 10_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    served: u64, // the start of what was taken last
-    places: [Place; QUEUES_MAX],
+    served: u64,        // the start of what was taken last
+    places: Vec<Place>, // by queue; those that came so far
 }
 
 #[derive(Debug, Default)]
@@ -32,35 +30,44 @@ struct Wait {
 
 impl Turns {
     /// Where the next request of a queue starts.
-    fn start(&self, queue: usize) -> u64 {
-        let place = &self.places[queue];
-        place.wait.as_ref().map_or_else(|| place.end.max(self.served.saturating_sub(SLACK)), |wait| wait.start)
+    fn start(&mut self, queue: usize) -> u64 {
+        let least = self.served.saturating_sub(SLACK);
+        let place = self.place(queue);
+        place.wait.as_ref().map_or(place.end.max(least), |wait| wait.start)
     }
 
     /// Whether a queue must let others go first. If so, the time at which it looks again.
-    pub fn yields(&self, queue: usize, now: u64) -> Option<u64> {
+    pub fn yields(&mut self, queue: usize, now: u64) -> Option<u64> {
+        let start = self.start(queue);
         let others = self.places.iter().enumerate().filter(|(other, _)| *other != queue);
         let waits = others.filter_map(|(_, place)| place.wait.as_ref());
         let first = waits.filter(|wait| now <= wait.until.saturating_add(LATE)).map(|wait| wait.start).min();
-        first.filter(|first| self.start(queue) > first.saturating_add(SLACK)).map(|_| now.saturating_add(SLACK))
+        first.filter(|first| start > first.saturating_add(SLACK)).map(|_| now.saturating_add(SLACK))
     }
 
     /// A queue has requests, and looks again at this time.
     pub fn waits(&mut self, queue: usize, until: u64) {
         let start = self.start(queue);
-        self.places[queue].wait = Some(Wait { start, until });
+        self.place(queue).wait = Some(Wait { start, until });
     }
 
     /// A queue has its turn, and no longer waits. Returns where its request starts.
     pub fn begin(&mut self, queue: usize) -> u64 {
         let start = self.start(queue);
-        self.places[queue].wait = None;
+        self.place(queue).wait = None;
         start
     }
 
     /// It takes a request.
     pub fn take(&mut self, queue: usize, start: u64, cost: u64) {
         self.served = self.served.max(start);
-        self.places[queue].end = start.saturating_add(cost);
+        self.place(queue).end = start.saturating_add(cost);
+    }
+
+    fn place(&mut self, queue: usize) -> &mut Place {
+        if self.places.len() <= queue {
+            self.places.resize_with(queue + 1, Place::default);
+        }
+        &mut self.places[queue]
     }
 }
