@@ -124,7 +124,6 @@ struct Buckets {
 pub struct Turn<'a> {
     buckets: MutexGuard<'a, Buckets>,
     queue: usize,
-    start: u64,
 }
 
 impl Throttle {
@@ -163,8 +162,8 @@ impl Throttle {
         if let Some(until) = token.or_else(|| buckets.turns.yields(queue, now)) {
             return Err(until);
         }
-        let start = buckets.turns.begin(queue);
-        Ok(Turn { buckets, queue, start })
+        buckets.turns.begin(queue);
+        Ok(Turn { buckets, queue })
     }
 
     /// Notes that a queue has requests, and asks again then.
@@ -182,7 +181,7 @@ impl Turn<'_> {
     pub fn charge(mut self, requests: u64, bytes: u64) {
         let Buckets { requests: of_requests, bytes: of_bytes, turns } = &mut *self.buckets;
         let cost = of_requests.charge(requests).max(of_bytes.charge(bytes));
-        turns.take(self.queue, self.start, cost);
+        turns.take(self.queue, cost);
     }
 }
 

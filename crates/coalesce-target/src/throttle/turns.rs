@@ -51,15 +51,15 @@ impl Turns {
         self.place(queue).wait = Some(Wait { start, until });
     }
 
-    /// A queue has its turn, and no longer waits. Returns where its request starts.
-    pub fn begin(&mut self, queue: usize) -> u64 {
+    /// A queue has its turn, and no longer waits.
+    pub fn begin(&mut self, queue: usize) {
         let start = self.start(queue);
-        self.place(queue).wait = None;
-        start
+        *self.place(queue) = Place { end: start, wait: None };
     }
 
-    /// It takes a request.
-    pub fn take(&mut self, queue: usize, start: u64, cost: u64) {
+    /// The queue that has its turn takes a request.
+    pub fn take(&mut self, queue: usize, cost: u64) {
+        let start = self.place(queue).end;
         self.served = self.served.max(start);
         self.place(queue).end = start.saturating_add(cost);
     }
