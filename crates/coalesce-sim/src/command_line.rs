@@ -49,8 +49,7 @@ pub fn run_with(own: &[Named]) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let text = format!("coalesce-sim: {error:#}"); // what was read may be quoted
-            eprintln!("{}", coalesce_cli::printable(&text));
+            coalesce_cli::say!("coalesce-sim: {error:#}"); // what was read may be quoted
             ExitCode::FAILURE
         }
     }
