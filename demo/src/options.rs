@@ -181,20 +181,21 @@ impl Options {
             Some(path) => path.clone(),
             None => std::env::current_exe()?.parent().unwrap_or(Path::new("/")).join("coalesce-target"),
         };
-        if !path.is_file() {
-            anyhow::bail!("{} is missing: cargo build --release -p coalesce-target, or --target PATH", path.display());
-        }
-        Ok(path)
+        found(path, "cargo build --release -p coalesce-target, or --target PATH")
     }
 
     /// Where coalesce-bench is.
     pub fn client_path(&self) -> anyhow::Result<PathBuf> {
-        let path = self.target_path()?.with_file_name("coalesce-bench");
-        if !path.is_file() {
-            anyhow::bail!("{} is missing: cargo build --release -p coalesce-load", path.display());
-        }
-        Ok(path)
+        found(self.target_path()?.with_file_name("coalesce-bench"), "cargo build --release -p coalesce-load")
     }
+}
+
+/// A program that is there, or else how to get it.
+fn found(path: PathBuf, how: &str) -> anyhow::Result<PathBuf> {
+    if !path.is_file() {
+        anyhow::bail!("{} is missing: {how}", path.display());
+    }
+    Ok(path)
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

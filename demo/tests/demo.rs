@@ -23,11 +23,7 @@ const POLICIES: [&str; 3] = ["none", "nvme", "auto"];
 #[path = "../../crates/coalesce-target/tests/built/mod.rs"]
 mod built;
 
-/// With the client beside it.
-static TARGET: LazyLock<PathBuf> = LazyLock::new(|| {
-    built::program("coalesce-bench");
-    built::program("coalesce-target")
-});
+static TARGET: LazyLock<PathBuf> = LazyLock::new(|| built::program("coalesce-target"));
 
 /// A directory that has everything a run makes.
 struct Place(TempDir);

@@ -4,12 +4,13 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// `coalesce-target` or `coalesce-bench`. Cargo builds the programs of other packages for no test, so this asks it to: for a test of
-/// that package, and of the whole workspace, as a build of less would compile what they share with other features once more.
+/// `coalesce-target` or `coalesce-bench`, which are beside each other. Cargo builds the programs of other packages for no test, so this
+/// asks it to: for a test of each package, and of the whole workspace, as a build of less would compile what they share with other
+/// features once more.
 pub fn program(name: &str) -> PathBuf {
-    let test = if name == "coalesce-bench" { "qsd" } else { "disks" };
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--no-run", "--workspace", "--test", test, "--quiet", "--locked", "--message-format", "json"])
+        .args(["test", "--no-run", "--workspace", "--test", "disks", "--test", "qsd"])
+        .args(["--quiet", "--locked", "--message-format", "json"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())
         .output()
