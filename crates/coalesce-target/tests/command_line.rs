@@ -29,6 +29,7 @@ static BENCH: LazyLock<PathBuf> = LazyLock::new(|| built::program("coalesce-benc
 /// How a run ended.
 #[derive(Debug)]
 struct Ended {
+    program: String,
     code: Option<i32>,
     stdout: String,
     stderr: String,
@@ -54,7 +55,8 @@ fn end(command: &mut Command) -> Ended {
         assert!(start.elapsed() < 6 * HANG, "hung: {command:?}");
         sleep(Duration::from_millis(1));
     };
-    Ended { code: status.code(), stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    let program = Path::new(command.get_program()).file_name().unwrap().to_str().unwrap().into();
+    Ended { program, code: status.code(), stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
 }
 
 fn command_of(program: &Path, directory: &Path, arguments: &[&str]) -> Command {
@@ -87,7 +89,7 @@ fn serve(directory: TempDir, arguments: &[&str]) -> Target {
 fn assert_one_line(ended: &Ended, parts: &[&str], what: &str) {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{what}: {ended:?}");
     let line = ended.stderr.strip_suffix('\n').unwrap_or_else(|| panic!("{what}: {ended:?}"));
-    assert!(line.starts_with("coalesce-") && !line.contains('\n'), "{what}: {line}");
+    assert!(line.starts_with(&ended.program) && !line.contains('\n'), "{what}: {line}");
     assert!(parts.iter().all(|part| line.contains(part)), "{what}: {line}, without one of {parts:?}");
 }
 
