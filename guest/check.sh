@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Check the guest kit itself, against qemu-storage-daemon: no target of ours is involved.
 #
-#   check.sh [PART...]     parts: demo irqs ioprio verify soak stale failures accel bare; all of them by default, 75 to 110 s
+#   check.sh [PART...]     parts: demo irqs ioprio verify soak stale failures hang accel bare; all of them by default, 75 to 110 s
 #
 # One line per part; exit status 0 when all passed. Where no guest can run it prints SKIPPED and exits with 0,
 # with 1 if REQUIRE_QEMU is set. Only what is exact is asserted: counts and states, never a speed.
@@ -131,6 +131,25 @@ failures() {
   run demo "nvme:$tmp/nosuchsocket"; is "no socket of a controller" $rc 2
 }
 
+hang() { # a kernel that hangs before its first process is booted once more, and only once
+  cat > "$tmp/qemu" <<'QEMU'
+#!/bin/sh
+case $1 in --version) exec qemu-system-x86_64 "$1" ;; esac
+echo >> "$BOOTS"
+[ "$(wc -l < "$BOOTS")" -gt "$HANGS" ] || exec qemu-system-x86_64 -S "$@"
+exec qemu-system-x86_64 "$@"
+QEMU
+  chmod +x "$tmp/qemu"
+  echo ':' > "$tmp/nothing"
+  local hangs status boots
+  while read -r hangs status boots; do
+    : > "$tmp/boots"
+    BOOTS=$tmp/boots HANGS=$hangs QEMU=$tmp/qemu ACCEL=tcg SILENCE=3 TIMEOUT=$((status ? 5 : 120)) run "$tmp/nothing" "$tmp/null"
+    is "status after $hangs" "$rc" "$status"
+    is "boots, $hangs" "$(wc -l < "$tmp/boots")" "$boots"
+    is "said, $hangs" "$(grep -c 'it is booted once more' "$tmp/err")" 1
+  done <<< $'1 0 2\n2 124 2'
+}
 accel() { # a /dev/kvm under which nothing boots is not used, and one under which a guest boots is
   local opens='' used
   ! (exec 3<> /dev/kvm) 2> /dev/null || opens=1
@@ -173,7 +192,7 @@ bare() { # under -icount, on disks of QEMU's that answer in no time, two runs of
   is "loads at the limit" "$(grep -c '^RESULT' "$tmp/out")" 1
 }
 
-[ $# -gt 0 ] || set -- demo irqs ioprio verify soak stale failures accel bare
+[ $# -gt 0 ] || set -- demo irqs ioprio verify soak stale failures hang accel bare
 for part; do
   start=$SECONDS
   $part

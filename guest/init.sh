@@ -11,6 +11,8 @@ mkdir -p /dev/shm
 mount -t tmpfs shm /dev/shm
 cd /dev/shm || exit
 dmesg -n 1 # kernel messages would garble the job's lines; they are shown below if it fails
+echo # whatever the kernel or the firmware left on the line
+echo INIT # run-guest.sh waits for it: from here on drivers are loaded
 # Parameters of modules on the command line: modprobe reads them, insmod does not.
 params() { tr ' ' '\n' < /proc/cmdline | sed -n "s/^$(basename "$1" .ko | tr - _)[.]//p"; }
 # shellcheck disable=SC2046 # a list of words
@@ -24,7 +26,6 @@ export DISK_LIST
 # With one queue Linux would put mq-deadline before the disk, which starves everything else while there are
 # real-time requests: what is to be seen is what the disk does. SCHEDULER=mq-deadline gives it back.
 for d in $DISK_LIST; do echo "${SCHEDULER:-none}" > "/sys/block/$d/queue/scheduler"; done
-echo # whatever the firmware left on the line
 echo "GUEST-READY kernel=$(uname -r) disks=$(disks | sed 's/ $//; s/ /,/g') uptime=$(up)"
 if [ "$(disks | wc -w)" = "$DISKS" ]; then sh /job.sh; rc=$?; else echo "GUEST-ERROR $DISKS disks expected"; rc=1; fi
 [ $rc = 0 ] || dmesg | tail -n 20

@@ -11,6 +11,7 @@
 #   MEM          guest memory in MiB, default 512    QEMU      default qemu-system-x86_64, or what make-qemu.sh finds
 #   MORE_DISKS   disks among the QEMU arguments      INITRD    one more archive (cpio) for the guest
 #   TIMEOUT      seconds, default 900 + SECONDS=...  APPEND    more kernel command line
+#   SILENCE      seconds without a word from the kernel after which it is booted once more, default 120
 #   LOG          keep the whole console here          ACCEL    kvm or tcg, default what accel.sh finds out
 #   INPUT        what the guest reads from its console: a file or a pipe, default nothing
 #   ON_STEP      command run here, with the step's name as one more argument, for every line
@@ -20,6 +21,7 @@
 # Prints the lines that begin with RESULT, GUEST or IRQ; GUEST-READY has accel=kvm or accel=tcg. Exit status: 0 when the job ended
 # with 0, 124 on timeout, 2 for wrong usage, 1 otherwise. Neither KVM nor root is needed: where no Linux boots under KVM, and with
 # -plugin, which KVM cannot have, QEMU emulates the guest's CPUs (TCG).
+# Emulated, a kernel hangs now and then before its first process, with no driver for any disk yet: it is booted once more, and that is said.
 # A vhost-user-blk target that goes away and comes back on the same socket is reconnected to within about a second. QEMU
 # does not reconnect to a vfio-user target.
 set -euo pipefail
@@ -86,18 +88,23 @@ esac
 # which halves the number of I/Os; mitigations and watchdogs only cost time under emulation.
 emulated="tsc=reliable clocksource=tsc mitigations=off nokaslr nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
 [ "$accel" = tcg ] || emulated=
-append="console=ttyS0 panic=-1 quiet $emulated DISKS=$((i + ${MORE_DISKS:-0})) ${params[*]} ${APPEND:-}"
-# Guest memory must be shared with the target: memfd, share=on.
-exec {console}< <(exec timeout -k 5 "$timeout" "$qemu" -accel "$accel" -machine q35,memory-backend=mem \
-  -cpu max -smp "${CPUS:-2}" -m "$mem" -object "memory-backend-memfd,id=mem,size=${mem}M,share=on" \
-  -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$guest/vmlinuz" -initrd "$tmp/initrd" \
-  -append "$append" "${disks[@]}" "$@" < "${INPUT:-/dev/null}" 2>&1)
-pid=$! # of timeout, which passes a signal on to QEMU
+append="console=ttyS0 panic=-1 $emulated DISKS=$((i + ${MORE_DISKS:-0})) ${params[*]} ${APPEND:-}"
+boot() {
+  # Guest memory must be shared with the target: memfd, share=on.
+  exec {console}< <(exec timeout -k 5 "$timeout" "$qemu" -accel "$accel" -machine q35,memory-backend=mem \
+    -cpu max -smp "${CPUS:-2}" -m "$mem" -object "memory-backend-memfd,id=mem,size=${mem}M,share=on" \
+    -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$guest/vmlinuz" -initrd "$tmp/initrd" \
+    -append "$append" "${disks[@]}" "$@" < "${INPUT:-/dev/null}" 2>&1)
+  pid=$! # of timeout, which passes a signal on to QEMU
+  echo "$pid" > "$tmp/pid"
+}
+boot "$@"
 
 if [ -n "${ON_STEP:-}" ]; then
   exec {steps}> >(
     exec {console}<&- 1>&2
     while read -r step; do
+      pid=$(< "$tmp/pid")
       read -r GUEST_PID _ < "/proc/$pid/task/$pid/children" || true # empty once QEMU is gone
       export GUEST_PID
       sh -c "$ON_STEP \"\$1\"" on-step "$step" < /dev/null || echo "run-guest: ON_STEP $step: status $?"
@@ -105,10 +112,22 @@ if [ -n "${ON_STEP:-}" ]; then
   )
   hooks=$!
 fi
-while IFS= read -r line <&"$console" || [ -n "$line" ]; do
+silence=${SILENCE:-120}
+while true; do
+  rc=0; IFS= read -r ${silence:+-t "$silence"} line <&"$console" || rc=$?
+  if [ "$rc" -gt 128 ]; then
+    echo "run-guest: no first process, and nothing from the kernel for $silence s: it is booted once more; its last line: $(tail -n 1 "$log")" >&2
+    kill "$pid"; wait "$pid" || true
+    exec {console}<&-
+    silence=
+    boot "$@"
+    continue
+  fi
+  [ "$rc" = 0 ] || [ -n "$line" ] || break
   line=${line%$'\r'}
   printf '%s\n' "$line" >> "$log"
   case $line in
+    INIT) silence= ;;
     GUEST-READY*) printf '%s accel=%s\n' "$line" "$accel" ;;
     RESULT* | GUEST* | IRQ*) printf '%s\n' "$line" ;;
   esac

@@ -147,9 +147,9 @@ spdk() {
     echo "SKIPPED: spdk: no SPDK found by pkg-config"
   fi
 }
-# The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure, a KVM that boots nothing is none,
-# and what the bare-metal guest counts is the same twice.
-guest() { guest/check.sh stale failures accel bare; }
+# The guest kit's own checks: a disk that goes back in time is noticed, a job that fails is a failure, a kernel that hangs is booted once
+# more, a KVM that boots nothing is none, and what the bare-metal guest counts is the same twice.
+guest() { guest/check.sh stale failures hang accel bare; }
 
 # A machine where nothing can be installed may have it all, or skip what needs it.
 if [ "$*" != lint ] && [ "$*" != check ] &&
