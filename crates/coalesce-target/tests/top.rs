@@ -39,10 +39,11 @@ fn top(arguments: &[&str], controls: &[&Path]) -> Output {
 fn each_disk_and_queue_of_several_targets_is_shown_with_what_it_did() {
     let one = Target::start(&[Disk::memory("plain", "1M").policy("none"), Disk::memory("idle", "1M").queues(3)]);
     let other = Target::start(&[Disk::memory("held", "1M").policy("nvme:time=20ms"), Disk::memory("auto", "1M")]);
+    let limited = Target::start(&[Disk::memory("limited", "1M").line("iops = 100")]);
     assert_serves(&one.path("idle")); // before the interval
-    let _loads = [load(&one, "plain"), load(&other, "held"), load(&other, "auto")];
-    let controls = [one.path("control"), other.path("control")];
-    let controls = [controls[0].as_path(), controls[1].as_path()];
+    let _loads = [load(&one, "plain"), load(&other, "held"), load(&other, "auto"), load(&limited, "limited")];
+    let controls = [&one, &other, &limited].map(|target| target.path("control"));
+    let controls = controls.each_ref().map(PathBuf::as_path);
 
     let output = top(&["--once", "--json", "--interval=200ms"], &controls);
     let targets: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -62,11 +63,15 @@ fn each_disk_and_queue_of_several_targets_is_shown_with_what_it_did() {
     for plain in [row(0, 0), row(0, 1)] {
         assert_eq!((number(plain, "interrupts_per_io"), number(plain, "added_ns")), (1.0, 0.0), "{plain}");
         assert!(plain.get("budget_percent").is_none(), "{plain}");
+        assert_eq!(plain["limited_percent"], 0.0, "{plain}");
     }
     let held = row(1, 0);
     assert!(number(held, "interrupts_per_io") < 0.5 && number(held, "added_ns") > 0.0, "{held}");
     assert!(held["delivered"].as_object().unwrap().values().all(|count| count.as_u64() > Some(0)), "{held}");
     assert_eq!(row(1, 2)["budget_percent"][1], 5.0, "auto: {}", row(1, 2));
+    for limited in [row(2, 0), row(2, 1)] {
+        assert!((1.0..=100.0).contains(&number(limited, "limited_percent")), "{limited}");
+    }
 
     let table = String::from_utf8(top(&["--once", "--interval=200ms"], &controls).stdout).unwrap();
     for part in ["interrupts/IO", "plain   all", " 1.000 ", " of 5 ", controls[1].to_str().unwrap()] {

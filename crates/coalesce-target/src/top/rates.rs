@@ -57,6 +57,9 @@ pub(super) struct Row {
     /// The share of the requests' time that holding added, and the share that it may add; absent without a budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) budget_percent: Option<[f64; 2]>,
+    /// The share of the interval in which requests waited in their rings for the limits of the disk; of a disk that of its queue with
+    /// the largest.
+    pub(super) limited_percent: f64,
     /// Deliveries by reason.
     pub(super) delivered: BTreeMap<String, u64>,
     /// Why the disk does not answer.
@@ -115,11 +118,12 @@ fn counted(path: &Path) -> Result<Counted> {
     Ok(Counted { disks, at: Instant::now() })
 }
 
-/// A row for the disk, and one for each queue that completed something.
+/// A row for the disk, and one for each queue that completed something, or has something to do and may not.
 fn rows_of(disk: &Disk, before: &[QueueStats], seconds: f64) -> Vec<Row> {
     let mut total = Sum::default();
     let mut rows = Vec::new();
     let mut any_changed = false;
+    let mut limited_ns = 0.0_f64;
     for queue in &disk.queues {
         let mut sum = Sum::of(queue);
         let earlier = before.iter().find(|before| before.queue == queue.queue);
@@ -137,13 +141,15 @@ fn rows_of(disk: &Disk, before: &[QueueStats], seconds: f64) -> Vec<Row> {
             sum.budget = None; // each policy has an account of its own
         }
         total.add(&sum, 1.0);
-        if sum.completions > 0.0 {
+        limited_ns = limited_ns.max(sum.limited_ns);
+        if sum.completions > 0.0 || sum.limited_ns > 0.0 {
             let policy = queue.policy.clone();
             rows.push(Row { queue: Some(queue.queue), policy, policy_changed, ..sum.row(disk, seconds) });
         }
     }
     let mut policies: Vec<_> = disk.queues.iter().map(|queue| queue.policy.clone()).collect();
     policies.dedup();
+    total.limited_ns = limited_ns;
     let all = Row { policy: policies.join(" | "), policy_changed: any_changed, ..total.row(disk, seconds) };
     rows.insert(0, Row { error: disk.error.clone(), ..all });
     rows
@@ -155,6 +161,7 @@ struct Sum {
     completions: f64,
     interrupts: f64,
     held_ns: f64,
+    limited_ns: f64,
     budget: Option<[f64; 3]>, // held, outstanding, limit in percent
     delivered: BTreeMap<String, f64>,
 }
@@ -167,6 +174,7 @@ impl Sum {
             completions: queue.completions as f64,
             interrupts: queue.interrupts as f64,
             held_ns: queue.hold_ns.mean * queue.hold_ns.count as f64,
+            limited_ns: queue.device.throttled_ns as f64,
             budget: budget.map(|b| [b.held_ns as f64, b.outstanding_ns as f64, b.limit_percent]),
             delivered: delivered.collect(),
         }
@@ -177,6 +185,7 @@ impl Sum {
         self.completions += sign * other.completions;
         self.interrupts += sign * other.interrupts;
         self.held_ns += sign * other.held_ns;
+        self.limited_ns += sign * other.limited_ns;
         if let Some([more_held, more, other_limit]) = other.budget {
             let [held, outstanding, limit] = self.budget.unwrap_or_default();
             let limit = if sign > 0.0 { limit.max(other_limit) } else { limit };
@@ -194,6 +203,7 @@ impl Sum {
             iops: self.completions / seconds,
             interrupts_per_io: per_io(self.interrupts),
             added_ns: per_io(self.held_ns),
+            limited_percent: (self.limited_ns / seconds / 1e7).clamp(0.0, 100.0),
             budget_percent: self.budget.map(|[held, all, limit]| [100.0 * held.max(0.0) / all.max(1.0), limit]),
             delivered: self.delivered.into_iter().map(|(r, n)| (r, n as u64)).filter(|(_, n)| *n > 0).collect(),
             ..Row::default()

@@ -34,26 +34,32 @@ pub(super) fn text(outcomes: &Outcomes<'_>) -> String {
 
 fn table(rows: &[Row]) -> Vec<Line<'static>> {
     let wide = rows.iter().map(|row| row.ctrlr.chars().count()).max().unwrap_or(0).max("disk".len());
-    let columns = |name: &str, queue: &str, numbers: [&str; 3], budget: &str, reasons: &str| {
-        let [iops, interrupts, added] = numbers;
-        line(&format!("{name:wide$} {queue:>5} {iops:>9} {interrupts:>13} {added:>9} {budget:>12}  {reasons}"))
+    let columns = |name: &str, queue: &str, numbers: [&str; 5], reasons: &str| {
+        let [iops, interrupts, added, budget, limited] = numbers;
+        line(&format!(
+            "{name:wide$} {queue:>5} {iops:>9} {interrupts:>13} {added:>9} {budget:>12} {limited:>10}  {reasons}"
+        ))
     };
-    let numbers = ["IOPS", "interrupts/IO", "added us"];
-    let mut lines = vec![columns("disk", "queue", numbers, "budget %", "delivered because").bold()];
+    let heads = ["IOPS", "interrupts/IO", "added us", "budget %", "at limit %"];
+    let mut lines = vec![columns("disk", "queue", heads, "delivered because").bold()];
     for row in rows {
         if let Some(error) = &row.error {
             lines.push(line(&format!("{:wide$} {error}", row.ctrlr)).red());
             continue;
         }
-        let numbers =
-            [format!("{:.0}", row.iops), format!("{:.3}", row.interrupts_per_io), format!("{:.2}", row.added_ns / 1e3)];
+        let numbers = [
+            format!("{:.0}", row.iops),
+            format!("{:.3}", row.interrupts_per_io),
+            format!("{:.2}", row.added_ns / 1e3),
+            row.budget_percent.map_or("-".to_owned(), |[spent, limit]| format!("{spent:.2} of {limit}")),
+            if row.limited_percent > 0.0 { format!("{:.0}", row.limited_percent) } else { "-".to_owned() },
+        ];
         let numbers = numbers.each_ref().map(String::as_str);
-        let budget = row.budget_percent.map_or("-".to_owned(), |[spent, limit]| format!("{spent:.2} of {limit}"));
         let changed = if row.policy_changed { "(policy changed) " } else { "" };
         let reasons = format!("{changed}{}", reasons(&row.delivered));
         lines.push(match row.queue {
-            None => columns(&row.ctrlr, "all", numbers, &budget, &reasons).bold(),
-            Some(queue) => columns("", &queue.to_string(), numbers, &budget, &reasons),
+            None => columns(&row.ctrlr, "all", numbers, &reasons).bold(),
+            Some(queue) => columns("", &queue.to_string(), numbers, &reasons),
         });
     }
     lines
