@@ -11,6 +11,8 @@ use crate::results::{Measured, Noise, Section};
 
 /// An interval between 1 / this factor and this factor says: the same.
 const SAME: f64 = 1.1;
+/// Marks an interval without 0 % in it of which nothing is told, as the baseline differs from itself by as much.
+const AS_ITSELF: char = '*';
 /// Nobody waits for more than this multiple of the time.
 const PATIENCE: f64 = 20.0;
 /// The width of a line on a terminal.
@@ -45,7 +47,7 @@ pub struct Summary<'a> {
 pub struct Change {
     /// "−64 %", "same" or "cannot tell".
     pub text: String,
-    /// "(−66 to −62 %)", or nothing.
+    /// "(−66 to −62 %)", or nothing; with [`AS_ITSELF`] behind it if only the control keeps it from being told.
     pub range: String,
     /// Whether more is known than its range.
     pub is_told: bool,
@@ -130,7 +132,7 @@ impl<'a> Summary<'a> {
     /// What is to be known of the numbers.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let guest = self.guest.map(|about| format!("The guest is {about}."));
-        [self.taken(), self.needs(), guest].into_iter().flatten()
+        [self.as_itself(), self.taken(), self.needs(), guest].into_iter().flatten()
     }
 
     /// The verdict.
@@ -180,6 +182,19 @@ impl<'a> Summary<'a> {
             "none" => "an interrupt for each completion",
             other => other,
         }
+    }
+
+    /// What the mark is about; none: nothing has it.
+    fn as_itself(&self) -> Option<String> {
+        let is_marked = |row: &Row<'_>| {
+            let mut numbers = self.columns().1.flat_map(|(nth, _)| row.numbers().map(|what| row.change(nth, what)));
+            numbers.any(|change| change.range.ends_with(AS_ITSELF))
+        };
+        let label = &self.policies.baseline().label;
+        self.rows
+            .iter()
+            .any(is_marked)
+            .then(|| format!("{AS_ITSELF} In this run {label} differs from itself by as much."))
     }
 
     /// What a guest takes of the interrupts that are sent to it.
@@ -289,7 +304,9 @@ fn change(verdict: Option<Verdict>) -> Change {
         }
         Some(Verdict::CannotTell(interval)) => {
             let is_told = interval.is_within(SAME);
-            Change { text: if is_told { "same" } else { "cannot tell" }.into(), range: range(interval), is_told }
+            let mut range = range(interval);
+            range.extend((!is_told && !interval.contains(1.0)).then_some(AS_ITSELF));
+            Change { text: if is_told { "same" } else { "cannot tell" }.into(), range, is_told }
         }
         Some(Verdict::TooFew) | None => Change { text: "cannot tell".into(), range: String::new(), is_told: false },
     }
@@ -421,6 +438,21 @@ mod tests {
             "twice as wide: four times as long"
         );
         assert_eq!(more(Verdict::TooFew, 3.0), Some(3.0));
+    }
+
+    #[test]
+    fn an_interval_that_only_the_control_keeps_from_a_verdict_is_marked_and_explained() {
+        let mut page = page();
+        let policies = parse_policies("none,nvme,auto").unwrap();
+        for (nth, block) in page[1].jobs[1].blocks.iter_mut().enumerate() {
+            let again = &mut block[1].value;
+            again.reads = if nth % 2 == 0 { again.reads * 2 } else { again.reads / 2 };
+        }
+        let summary = summary(&page, &policies);
+        let text = summary.text(false);
+        assert_eq!(text.matches("cannot tell (+50 to +50 %)*").count(), 2, "{text}");
+        assert!(text.contains("\n* In this run none differs from itself by as much.\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
     }
 
     #[test]
