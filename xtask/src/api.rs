@@ -24,7 +24,7 @@ const LIBRARIES: [&str; 8] = [
 /// # Errors
 /// They differ, or rustdoc fails.
 pub fn check(root: &Path, update: bool) -> Result<(), Box<dyn Error>> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("api");
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut changes = Vec::new();
     for library in LIBRARIES {
         let json = rustdoc(root, &target, library)?;
@@ -64,13 +64,12 @@ fn differences(library: &str, before: &[&str], now: &[String]) -> Vec<String> {
     gone.chain(new).map(|line| format!("{library}: {line}")).collect()
 }
 
-/// What rustdoc knows of a library. A stable rustdoc writes it only if it is told that it is not.
+/// What rustdoc knows of a library.
 fn rustdoc(root: &Path, target: &Path, library: &str) -> Result<PathBuf, Box<dyn Error>> {
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(root)
-        .env("RUSTC_BOOTSTRAP", "1")
-        .args(["rustdoc", "--quiet", "--locked", "--lib", "--all-features", "--package", library, "--target-dir"])
-        .arg(target)
+        .env("RUSTDOC", root.join("xtask/rustdoc.sh"))
+        .args(["rustdoc", "--quiet", "--locked", "--lib", "--all-features", "--package", library])
         .args(["--", "-Zunstable-options", "--output-format", "json"])
         .status()?;
     if !status.success() {
