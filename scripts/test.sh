@@ -38,7 +38,7 @@ lint() {
   scripts/check-recipe.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
-    shellcheck --external-sources guest/*.sh guest/firmware/*.sh guest/jobs/*.sh guest/plugin/*.sh measurements/*.sh scripts/*.sh firmware-demo/*.sh spdk/test/*.sh linux/*.sh linux/guest/*.sh .ci/run
+    shellcheck --external-sources guest/*.sh guest/firmware/*.sh guest/jobs/*.sh guest/plugin/*.sh measurements/*.sh scripts/*.sh firmware-demo/*.sh xtask/*.sh spdk/test/*.sh linux/*.sh linux/guest/*.sh .ci/run
   else
     echo "SKIPPED: lint of the scripts: no shellcheck"
   fi
