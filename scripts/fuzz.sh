@@ -4,6 +4,7 @@
 #   fuzz.sh [SECONDS] [TARGET...]     60 by default, and every target of fuzz/fuzz_targets; two at a time
 #   fuzz.sh --build                   build every target, run none
 #   fuzz.sh --coverage                what the last run of each target reached
+#   PROFILE=brief                     for runs of seconds: compiled in a third of the time, and slower [release]
 #
 # A target begins with its seeds in fuzz/corpus/TARGET, and with the words of fuzz/dictionaries/TARGET if it reads text.
 # What it learns stays in target/fuzz/corpus/TARGET, its log and an input that fails in target/fuzz.
@@ -30,7 +31,7 @@ table() {
 # One target. Where it fails: what went wrong, where, and the input.
 run() {
   local name=$1 learned=target/fuzz/corpus/$1 seeds=fuzz/corpus/$1 words=fuzz/dictionaries/$1 log=target/fuzz/$1.log
-  local program=target/fuzz/$host/release/$1 end=$((SECONDS + seconds)) found unsure=0
+  local program=target/fuzz/$host/$profile/$1 end=$((SECONDS + seconds)) found unsure=0
   local inputs=("$learned") options=(-max_len=2048 -timeout=10 -malloc_limit_mb=512)
   mkdir -p "$learned"
   if [ -d "$seeds" ]; then inputs+=("$seeds"); fi
@@ -60,6 +61,7 @@ seconds=${1:-60}
 targets=("${@:2}")
 [ ${#targets[@]} -gt 0 ] || targets=("${all[@]}")
 
+profile=${PROFILE:-release}
 host=$(rustc -vV | sed -n 's/^host: //p')
 # What cargo-fuzz passes. The sanitizer comes with a stable toolchain too, its option does not.
 export RUSTC_BOOTSTRAP=1
@@ -67,12 +69,12 @@ export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-co
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
   -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Ccodegen-units=1"
 RUSTFLAGS=${RUSTFLAGS//$'\n'/ }
-cargo build --quiet --locked --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir target/fuzz \
+cargo build --quiet --locked --profile "$profile" --manifest-path fuzz/Cargo.toml --target "$host" --target-dir target/fuzz \
   "${targets[@]/#/--bin=}"
 [ -z "$only_build" ] || exit 0
 
 # Two at a time; 255 makes xargs begin no other.
-export host seconds
+export host seconds profile
 export -f run
 printf '%s\n' "${targets[@]}" | xargs -P 2 -I TARGET bash -uo pipefail -c 'run TARGET || exit 255'
 table "${targets[@]}"

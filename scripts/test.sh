@@ -120,9 +120,9 @@ play() {
     echo "SKIPPED: play: no browser, or no compiler for it"
   fi
 }
-# Half a minute of arbitrary bytes for each target: two at a time. For so short a run full optimisation takes longer than it gains.
-fuzz() { CARGO_PROFILE_RELEASE_OPT_LEVEL=1 scripts/fuzz.sh 30; }
-fuzz_build() { CARGO_PROFILE_RELEASE_OPT_LEVEL=1 scripts/fuzz.sh --build; }
+# Half a minute of arbitrary bytes for each target: two at a time.
+fuzz() { PROFILE=brief scripts/fuzz.sh 30; }
+fuzz_build() { PROFILE=brief scripts/fuzz.sh --build; }
 # The controller of firmware-demo, in C and in Rust: here, under sanitizers, and on two emulated boards. The task of embassy.
 firmware() {
   firmware-demo/host.sh > target/firmware-host.log || { tail -n 20 target/firmware-host.log; return 1; }
