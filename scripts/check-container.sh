@@ -37,6 +37,12 @@ image() { # NAME PACKAGES [OPTION...]: of import
   mmdebstrap --quiet --variant=minbase --include="$2" bookworm "$work/$1.tar" &&
     podman import "${@:3}" "$work/$1.tar" "localhost/$1" && rm "$work/$1.tar"
 }
+# A container at all, before what takes long: a program that needs nothing.
+mkdir "$work/root"
+echo 'int main(void) { return 7; }' | cc -static -x c - -o "$work/root/program"
+podman run --rm "${allowed[@]}" --rootfs "$work/root" /program > "$work/log" 2>&1 && status=0 || status=$?
+[ "$status" = 7 ] || { cat "$work/log" >&2; die "no container runs here: it needs namespaces, mounts and cgroups"; }
+
 step "Debian" image debian ca-certificates
 # The toolchain and the sources of the dependencies are this machine's.
 step "Debian with a compiler" image rust build-essential,ca-certificates,git --change 'ENV PATH=/rust/bin:/usr/bin:/bin' \
@@ -49,22 +55,23 @@ build() {
     --build-arg PROFILE=dev --env CARGO_NET_OFFLINE=true --volume "$(rustc --print sysroot):/rust:ro" --volume "${CARGO_HOME:-$HOME/.cargo}:/cargo" \
     --file "$work/checkout/packaging/Containerfile" --tag coalesce-target "$work/checkout"
 }
-typed() { # SECTION: of docs/install.md. A person takes a moment between two lines.
-  scripts/typed.sh docs/install.md "$1" | sed 'a sleep 1'
+typed() { # SECTION SOCKET: of docs/install.md. A person takes a moment between two lines: here until the disk has its socket.
+  scripts/typed.sh docs/install.md "$1" | sed "/ serve /a timeout 60 sh -c 'until [ -S $2 ]; do sleep 0.1; done'"
 }
 step "the packages" env PROFILE=dev scripts/deb.sh "$work/packages"
-typed "Debian packages" | sed -e '/^scripts\/deb.sh/d' -e 's/^apt-get install/& --yes/' > "$work/packages/typed"
+typed "Debian packages" /tmp/disk | sed -e '/^scripts\/deb.sh/d' -e 's/^apt-get install/& --yes/' > "$work/packages/typed"
 step "the packages, installed" podman run --rm "${allowed[@]}" --security-opt seccomp=unconfined \
-  --volume "$work/packages:/target/packages" localhost/debian bash -eux target/packages/typed
-grep -q '\b1000\b' "$work/log" || { cat "$work/log" >&2; die "the load says something else"; }
+  --volume "$work/packages:/target/packages" localhost/debian bash -eu target/packages/typed
+grep -qE '^ +all +1000 .* 0 +0$' "$work/log" || { cat "$work/log" >&2; die "the load says something else"; }
 step "the container" build
 
 mkdir "$work/disks"
-typed "In a container" |
+typed "In a container" "$work/disks/db.sock" |
   sed -e "s#/run/disks:#$work/disks:#" -e "s#podman run#& ${allowed[*]}#" -e "s#memlock=-1#memlock=$memlock#" -e '/^podman build/d' > "$work/typed"
 [ "$(grep -c 'podman run' "$work/typed")" = 2 ] || die "docs/install.md says something else"
-# shellcheck disable=SC1091 # written above
-. "$work/typed" > "$work/output" 2>&1 || { cat "$work/output" >&2; die "what docs/install.md types fails"; }
+export -f podman
+export work
+bash -eu "$work/typed" > "$work/output" 2>&1 || { cat "$work/output" >&2; die "what docs/install.md types fails"; }
 grep -q '"total_ios": *1000\b' "$work/output" || { cat "$work/output" >&2; die "the load says something else"; }
 podman stop coalesce-db > "$work/null"
 [ "$(podman inspect --format '{{.State.ExitCode}}' coalesce-db)" = 0 ] || { podman logs coalesce-db >&2; die "it does not stop in order"; }
