@@ -57,7 +57,7 @@ bare() { # TARGET: the library's own code
 documents() { # FOLDER
   cp LICENSE-MIT LICENSE-APACHE "$1"
   cp docs/without-rust.md "$1/README.md"
-  cp docs/c-abi.md "$1"
+  sed 's/](without-rust.md)/](README.md)/' docs/c-abi.md > "$1/c-abi.md"
 }
 example() { # FOLDER
   cp crates/ffi/examples/latency_budget.c packaging/example/{CMakeLists.txt,meson.build} "$1"
