@@ -42,16 +42,15 @@ docs/hooks.md | export RUSTC_BOOTSTRAP | the library for a kernel: needs the sou
 docs/hooks.md | scripts/bare-library.sh | the same
 docs/without-rust.md | sha256sum | scripts/check-release.sh, as typed
 docs/without-rust.md | tar | the same
-docs/without-rust.md | cd | the same
-docs/without-rust.md | cp | the same
 docs/without-rust.md | export | the same
 docs/without-rust.md | arm-none-eabi-gcc | the same
-docs/without-rust.md | qemu-system-arm | the same
+docs/without-rust.md | riscv64-unknown-elf-gcc | the same
+docs/without-rust.md | qemu-system | the same
 docs/without-rust.md | cmake | the same
 docs/without-rust.md | meson | the same
-docs/without-rust.md | build/example | the same
+docs/without-rust.md | with- | the same
 docs/without-rust.md | cc | the same
-docs/without-rust.md | ./example | the same
+docs/without-rust.md | ./with-cc | the same
 docs/start.md | make -C spdk | needs an installed SPDK; the stage spdk of scripts/test.sh
 docs/start.md | make -C firmware-demo | scripts/firmware.sh, on every board
 ARCHITECTURE.md | coalesce-target serve | a drawing
