@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p coalesce-vring --example worker_disk -- /tmp/disk auto     # or none, nvme:thr=4,..., rwlock, mutex
-//! cargo run --release -p coalesce-target -- bench --socket /tmp/disk --depth 32
+//! cargo run --release -p coalesce-load -- --socket /tmp/disk --depth 32
 //! ```
 //!
 //! It serves one connection, and then prints what the vring decided.
