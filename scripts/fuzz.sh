@@ -32,7 +32,7 @@ table() {
 run() {
   local name=$1 learned=target/fuzz/corpus/$1 seeds=fuzz/corpus/$1 words=fuzz/dictionaries/$1 log=target/fuzz/$1.log
   local program=target/fuzz/$host/$profile/$1 end=$((SECONDS + seconds)) found unsure=0
-  local inputs=("$learned") options=(-max_len=2048 -timeout=10 -malloc_limit_mb=512)
+  local inputs=("$learned") options=(-max_len=2048 -timeout=60 -malloc_limit_mb=512)
   mkdir -p "$learned"
   if [ -d "$seeds" ]; then inputs+=("$seeds"); fi
   if [ -e "$words" ]; then options+=(-dict="$words"); fi
