@@ -21,8 +21,9 @@ def blkparse(text):
 def tracepoint(text):
     verbs = {"setup_cmd": "submit", "issue": "submit", "requeue": "requeue", "complete_rq": "complete", "complete": "complete"}
     nvme = r"([\d.]+):? +(?:nvme:)?nvme_(setup_cmd|complete_rq): (nvme\d+):.* qid=(\d+), cmdid=(\d+)"
+    recorded = r"([\d.]+): +nvme:nvme_(setup_cmd|complete_rq): \[FAILED TO PARSE\].* ctrl_id=(\d+) qid=(\d+) .*\bcid=(\d+)"
     block = r"([\d.]+):? +(?:block:)?block_rq_(issue|requeue|complete): (\d+,\d+) (\S+) .*\) (\d+) \+ (\d+)"
-    for at, verb, device, a, b in re.findall(nvme, text):
+    for at, verb, device, a, b in re.findall(nvme, text) + re.findall(recorded, text):
         yield at, verbs[verb], (device, a, int(b) % 4096)
     for at, verb, device, letters, sector, sectors in re.findall(block, text):
         if (verb, letters[0], sectors) != ("complete", "W", "0"):  # which asked for a flush, and that was the device's

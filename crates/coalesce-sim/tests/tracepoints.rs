@@ -13,12 +13,14 @@ fn requests(text: &str) -> Vec<Request> {
 }
 
 /// ftrace of a guest with an NVMe and a virtio-blk disk, that ran fio, a flush, a discard, and commands of the administrator;
-/// and what perf recorded of a disk on a host.
+/// what perf and bpftrace said of a guest's NVMe disk, and perf of a disk on a host.
 #[test]
 fn captures_are_read_whole() {
     for (name, lines, other, commands, resolution, queues) in [
         ("guest-nvme.ftrace", 147, 45, 45, 1000, "nvme0/2 nvme0/0 nvme0/1"),
         ("guest-block.ftrace", 109, 1, 48, 1000, "259,0 0,0 254,0"),
+        ("guest-nvme.perf", 80, 0, 40, 1, "nvme0/2"),
+        ("guest-nvme.bpftrace", 61, 0, 30, 1, "nvme0/2"),
         ("host-block.perf", 80, 0, 40, 1, "254,0"),
     ] {
         let mut trace = Trace::open(&path(name), Options::default()).unwrap();
@@ -31,6 +33,22 @@ fn captures_are_read_whole() {
         let expected = Counts { lines, other, submissions, completions, in_flight_max, ..Counts::default() };
         assert_eq!(trace.counts(), expected, "{name}");
     }
+}
+
+/// perf of Debian 12 knows the driver's format, and not the functions in it.
+#[test]
+fn fields_as_they_are_recorded_say_the_same() {
+    let text = std::fs::read_to_string(path("guest-nvme.perf")).unwrap();
+    let found = requests(&text);
+    let count = |op| found.iter().filter(|request| request.op == op && !request.durable).count();
+    assert_eq!([Op::Read, Op::Write].map(count), [19, 21]);
+    let fua = text.replace("00, 00, 07, 00, 00, 00, 00", "00, 00, 07, 00, 00, 40, 00"); // bit 30 of CDW12
+    let durable = |request: &Request| request.durable;
+    assert_eq!(requests(&fua).into_iter().filter(durable).count(), 21);
+    let wrong = |from: &str, to: &str| error(&text.replace(from, to));
+    assert!(wrong(" cid=", " id=").contains("has no cid="));
+    assert!(wrong("qid=2 ", "qid=x ").contains("qid is \"x\", not a number"));
+    assert!(wrong("status=0", "state=0").contains("has no status="));
 }
 
 fn setup(time: &str, queue: u32, id: u32, command: &str) -> String {

@@ -3,13 +3,15 @@
 //! ```text
 //!      fio-155  [001] .....  6.506504: nvme_setup_cmd: nvme0: disk=nvme0n1, qid=2, cmdid=4096, nsid=1, ..., cmd=(nvme_cmd_read slba=8, ...)
 //!   <idle>-0    [001] d.h1.  6.514444: nvme_complete_rq: nvme0: disk=nvme0n1, qid=2, cmdid=4096, res=0x0, ..., status=0x0
+//!   fio   159   [001]   10.506331670: nvme:nvme_setup_cmd: [FAILED TO PARSE] disk=nvme0n1 ctrl_id=0 qid=2 opcode=2 ... cid=4864 ...
 //!   fio   155   [001]    7.950390123:       block:block_rq_issue: 259,0 R 4096 () 7904 + 8 [fio]
 //!   swapper 0   [001]    7.953711456:    block:block_rq_complete: 259,0 R () 7904 + 8 [0]
 //! ```
 //!
 //! Who, perhaps the CPU in square brackets, the time, what happened, and to what (Linux `drivers/nvme/host/trace.h`,
 //! `include/trace/events/block.h`). The driver's own events name a command by its queue and its number, which no other format
-//! does. A command is in the events of the driver and of the block layer: a trace may have one kind.
+//! does. Where perf does not know a function of the driver's format, it prints the fields as they are recorded. A command is in the
+//! events of the driver and of the block layer: a trace may have one kind.
 
 use super::text::{SECOND, ns, number};
 use super::{Op, RawWhat, Request, Sink, rwbs, text};
@@ -21,6 +23,8 @@ const OPCODES: [(&str, u64, Op); 3] =
     [("nvme_cmd_flush", 0, Op::Flush), ("nvme_cmd_write", 1, Op::Write), ("nvme_cmd_read", 2, Op::Read)];
 /// Force Unit Access of a write: bit 30 of CDW12, whose upper half is `ctrl`.
 const FUA: u64 = 1 << 14;
+/// What libtraceevent prints before fields as they are recorded.
+const RECORDED: &str = "[FAILED TO PARSE]";
 
 /// Which events the trace has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,26 +228,75 @@ fn priority(text: &str) -> u16 {
     class << 13 | parts.nth(1).and_then(|level| level.parse::<u16>().ok()).unwrap_or(0) & 7
 }
 
-fn nvme(event: &Event<'_>, at: u64, sink: &mut Sink) -> Result<(), String> {
-    let (controller, fields) = event.about.split_once(':').ok_or("names no controller")?;
-    if !controller.starts_with("nvme") {
-        return Err(format!("controller is {controller:?}, not nvmeN"));
-    }
-    let (fields, command) = fields.split_once("cmd=(").unwrap_or((fields, ""));
-    let qid: u32 = number("qid", value(fields, "qid")?)?;
-    let cmdid: u64 = number("cmdid", value(fields, "cmdid")?)?;
-    let queue = sink.queue(&format!("{controller}/{qid}"));
-    let what = if event.name == "nvme_setup_cmd" {
+/// What an event of the driver says.
+struct Command<'a> {
+    controller: &'a str,
+    qid: &'a str,
+    cmdid: &'a str,
+    status: Option<&'a str>,
+    opcode: Option<&'a str>,
+    /// The name of what it does, where the driver has one.
+    name: &'a str,
+    /// Bits 31:16 of CDW12.
+    control: u64,
+}
+
+impl<'a> Command<'a> {
+    /// As the driver's format has it.
+    fn printed(about: &'a str) -> Result<Self, String> {
+        let (controller, fields) = about.split_once(':').ok_or("names no controller")?;
+        let Some(controller) = controller.strip_prefix("nvme") else {
+            return Err(format!("controller is {controller:?}, not nvmeN"));
+        };
+        let (fields, command) = fields.split_once("cmd=(").unwrap_or((fields, ""));
         let (name, more) = command.split_once([' ', ')']).unwrap_or((command, ""));
-        let opcode = if name.is_empty() { Some(hexadecimal("opcode", value(fields, "opcode")?)?) } else { None };
-        let is_this = |(text, number, _): &&(&str, u64, Op)| *text == name || opcode == Some(*number);
+        let control = value(more, "ctrl").and_then(|text| hexadecimal("ctrl", text)).unwrap_or(0);
+        let (qid, cmdid) = (value(fields, "qid")?, value(fields, "cmdid")?);
+        let (status, opcode) = (value(fields, "status").ok(), value(fields, "opcode").ok());
+        Ok(Self { controller, qid, cmdid, status, opcode, name, control })
+    }
+
+    /// As it is recorded.
+    fn recorded(about: &'a str) -> Result<Self, String> {
+        let field = |name: &str| {
+            let mut fields = about.split_ascii_whitespace();
+            fields
+                .find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+                .ok_or_else(|| format!("has no {name}="))
+        };
+        // CDW10 to CDW15, byte by byte.
+        let byte = |nth| {
+            let bytes = about.split_once("ARRAY[")?.1.split([',', ']']);
+            u64::from_str_radix(bytes.map(str::trim).nth(nth)?, 16).ok()
+        };
+        let control = byte(10).zip(byte(11)).map_or(0, |(low, high)| high << 8 | low);
+        let (qid, cmdid) = (field("qid")?, field("cid")?);
+        let (status, opcode) = (field("status").ok(), field("opcode").ok());
+        Ok(Self { controller: field("ctrl_id")?, qid, cmdid, status, opcode, name: "", control })
+    }
+}
+
+fn nvme(event: &Event<'_>, at: u64, sink: &mut Sink) -> Result<(), String> {
+    let command = match event.about.strip_prefix(RECORDED) {
+        Some(about) => Command::recorded(about)?,
+        None => Command::printed(event.about)?,
+    };
+    let qid: u32 = number("qid", command.qid)?;
+    let cmdid: u64 = number("cmdid", command.cmdid)?;
+    let queue = sink.queue(&format!("nvme{}/{qid}", command.controller));
+    let what = if event.name == "nvme_setup_cmd" {
+        let opcode = match (command.name, command.opcode) {
+            ("", None) => return Err("has no opcode=".into()),
+            ("", Some(opcode)) => Some(hexadecimal("opcode", opcode)?),
+            _ => None,
+        };
+        let is_this = |(text, number, _): &&(&str, u64, Op)| *text == command.name || opcode == Some(*number);
         // Queue 0 is the admin queue, whose opcodes mean something else.
         let op = OPCODES.iter().find(is_this).filter(|_| qid > 0).map_or(Op::Other, |(_, _, op)| *op);
-        let control = value(more, "ctrl").and_then(|text| hexadecimal("ctrl", text)).unwrap_or(0);
-        let durable = op == Op::Write && control & FUA != 0;
+        let durable = op == Op::Write && command.control & FUA != 0;
         RawWhat::Submit(queue, Request { op, durable, ..Request::default() })
     } else {
-        RawWhat::Complete(queue, hexadecimal("status", value(fields, "status")?)? != 0)
+        RawWhat::Complete(queue, hexadecimal("status", command.status.ok_or("has no status=")?)? != 0)
     };
     sink.event(at, queue as u64, cmdid & TAG, what);
     Ok(())
