@@ -35,9 +35,9 @@ docs/json.md | cargo build --release --package coalesce-sim | scripts/check-pyth
 docs/json.md | export PATH=$PWD/target/release | the same
 docs/json.md | python3 examples/python/notebook.py | the same
 docs/json.md | COALESCE_LIBRARY= | the same
-docs/hooks.md | cloud-hypervisor | needs KVM and this monitor; written after its documentation, as that section says
-docs/hooks.md | crosvm | the same
-docs/hooks.md | curl --unix-socket /tmp/firecracker | the same
+docs/hooks.md | cloud-hypervisor | needs KVM and this monitor; tried by hand, as that section says
+docs/hooks.md | crosvm | needs KVM and this monitor; written after its documentation
+docs/hooks.md | curl --unix-socket /tmp/firecracker | needs KVM and this monitor; tried by hand, as that section says
 docs/hooks.md | export RUSTC_BOOTSTRAP | the library for a kernel: needs the source of the standard library; tried by hand
 docs/hooks.md | scripts/bare-library.sh | the same
 docs/without-rust.md | sha256sum | scripts/check-release.sh, as typed
