@@ -3,7 +3,8 @@
 # and of compare.sh: no number in them is typed.
 #
 #   results.sh [NAME=REPORT.json...]   takes new runs of make demo as measurements/runs/NAME.json, those of compare.sh as
-#                                      measurements/compare/NAME.json, without their single turns and where they were written
+#                                      measurements/compare/NAME.json, without where they were written, and without their single turns,
+#                                      but for what a claim is about
 #   results.sh --check                 fails if a page is not what measurements/runs and measurements/compare have
 #
 # Both fail if two runs say opposite things about one policy in the same regime: see contradictions.jq.

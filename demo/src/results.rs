@@ -169,6 +169,10 @@ impl Measured {
             let mut row = of_baseline(metric.name, self.median(0, metric.what), &comparison, is_exact);
             row["counted"] = json!(metric.kind == Kind::Count);
             row["claim"] = json!(self.is_claim(metric.what));
+            if self.is_claim(metric.what) {
+                let relative = |block: Vec<f64>| block.iter().map(|value| value / block[0]).collect::<Vec<_>>();
+                row["turns"] = values(self.job, &self.blocks, metric.what).into_iter().map(relative).collect();
+            }
             row["policies"] =
                 of_others(self.policies.others().map(|policy| policy.label.as_str()), &comparison, is_exact).into();
             row
@@ -177,6 +181,7 @@ impl Measured {
             "jobname": self.job.name(),
             "about": self.job.about(),
             "blocks": self.blocks.len(),
+            "looks": self.plan.looks.len(),
             "regime": self.regime().json(),
             "smallest_effects": self.smallest_effects(),
             "turn": self.turns(),
