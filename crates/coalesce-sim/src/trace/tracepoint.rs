@@ -110,10 +110,10 @@ pub fn is_heading(line: &str) -> bool {
         || line.ends_with("<stack trace>")
 }
 
-/// `NAME=VALUE`, between commas.
-fn value<'a>(about: &'a str, name: &str) -> Result<&'a str, String> {
+/// `NAME=VALUE`, between separators.
+fn value<'a>(about: &'a str, separator: char, name: &str) -> Result<&'a str, String> {
     let of_name = |field: &'a str| field.trim().strip_prefix(name)?.strip_prefix('=');
-    about.split(',').find_map(of_name).ok_or_else(|| format!("has no {name}="))
+    about.split(separator).find_map(of_name).ok_or_else(|| format!("has no {name}="))
 }
 
 /// A number, in hexadecimal after `0x`.
@@ -228,75 +228,45 @@ fn priority(text: &str) -> u16 {
     class << 13 | parts.nth(1).and_then(|level| level.parse::<u16>().ok()).unwrap_or(0) & 7
 }
 
-/// What an event of the driver says.
-struct Command<'a> {
-    controller: &'a str,
-    qid: &'a str,
-    cmdid: &'a str,
-    status: Option<&'a str>,
-    opcode: Option<&'a str>,
-    /// The name of what it does, where the driver has one.
-    name: &'a str,
-    /// Bits 31:16 of CDW12.
-    control: u64,
-}
-
-impl<'a> Command<'a> {
-    /// As the driver's format has it.
-    fn printed(about: &'a str) -> Result<Self, String> {
-        let (controller, fields) = about.split_once(':').ok_or("names no controller")?;
-        let Some(controller) = controller.strip_prefix("nvme") else {
-            return Err(format!("controller is {controller:?}, not nvmeN"));
-        };
-        let (fields, command) = fields.split_once("cmd=(").unwrap_or((fields, ""));
-        let (name, more) = command.split_once([' ', ')']).unwrap_or((command, ""));
-        let control = value(more, "ctrl").and_then(|text| hexadecimal("ctrl", text)).unwrap_or(0);
-        let (qid, cmdid) = (value(fields, "qid")?, value(fields, "cmdid")?);
-        let (status, opcode) = (value(fields, "status").ok(), value(fields, "opcode").ok());
-        Ok(Self { controller, qid, cmdid, status, opcode, name, control })
-    }
-
-    /// As it is recorded.
-    fn recorded(about: &'a str) -> Result<Self, String> {
-        let field = |name: &str| {
-            let mut fields = about.split_ascii_whitespace();
-            fields
-                .find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
-                .ok_or_else(|| format!("has no {name}="))
-        };
-        // CDW10 to CDW15, byte by byte.
-        let byte = |nth| {
-            let bytes = about.split_once("ARRAY[")?.1.split([',', ']']);
-            u64::from_str_radix(bytes.map(str::trim).nth(nth)?, 16).ok()
-        };
-        let control = byte(10).zip(byte(11)).map_or(0, |(low, high)| high << 8 | low);
-        let (qid, cmdid) = (field("qid")?, field("cid")?);
-        let (status, opcode) = (field("status").ok(), field("opcode").ok());
-        Ok(Self { controller: field("ctrl_id")?, qid, cmdid, status, opcode, name: "", control })
-    }
+/// Bits 31:16 of CDW12, of CDW10 to CDW15 as they are recorded: byte by byte.
+fn recorded_control(fields: &str) -> Option<u64> {
+    let byte = |nth| {
+        let bytes = fields.split_once("ARRAY[")?.1.split([',', ']']);
+        u64::from_str_radix(bytes.map(str::trim).nth(nth)?, 16).ok()
+    };
+    Some(byte(11)? << 8 | byte(10)?)
 }
 
 fn nvme(event: &Event<'_>, at: u64, sink: &mut Sink) -> Result<(), String> {
-    let command = match event.about.strip_prefix(RECORDED) {
-        Some(about) => Command::recorded(about)?,
-        None => Command::printed(event.about)?,
+    let recorded = event.about.strip_prefix(RECORDED);
+    let (controller, fields, command) = match recorded {
+        Some(fields) => (value(fields, ' ', "ctrl_id")?, fields, ""),
+        None => {
+            let (name, fields) = event.about.split_once(':').ok_or("names no controller")?;
+            let controller = name.strip_prefix("nvme").ok_or_else(|| format!("controller is {name:?}, not nvmeN"))?;
+            let (fields, command) = fields.split_once("cmd=(").unwrap_or((fields, ""));
+            (controller, fields, command)
+        }
     };
-    let qid: u32 = number("qid", command.qid)?;
-    let cmdid: u64 = number("cmdid", command.cmdid)?;
-    let queue = sink.queue(&format!("nvme{}/{qid}", command.controller));
+    let (separator, cmdid) = if recorded.is_some() { (' ', "cid") } else { (',', "cmdid") };
+    let field = |name: &str| value(fields, separator, name);
+    let qid: u32 = number("qid", field("qid")?)?;
+    let cmdid: u64 = number("cmdid", field(cmdid)?)?;
+    let queue = sink.queue(&format!("nvme{controller}/{qid}"));
     let what = if event.name == "nvme_setup_cmd" {
-        let opcode = match (command.name, command.opcode) {
-            ("", None) => return Err("has no opcode=".into()),
-            ("", Some(opcode)) => Some(hexadecimal("opcode", opcode)?),
-            _ => None,
-        };
-        let is_this = |(text, number, _): &&(&str, u64, Op)| *text == command.name || opcode == Some(*number);
+        let (name, more) = command.split_once([' ', ')']).unwrap_or((command, ""));
+        let opcode = if name.is_empty() { Some(hexadecimal("opcode", field("opcode")?)?) } else { None };
+        let is_this = |(text, number, _): &&(&str, u64, Op)| *text == name || opcode == Some(*number);
         // Queue 0 is the admin queue, whose opcodes mean something else.
         let op = OPCODES.iter().find(is_this).filter(|_| qid > 0).map_or(Op::Other, |(_, _, op)| *op);
-        let durable = op == Op::Write && command.control & FUA != 0;
+        let control = match recorded {
+            Some(fields) => recorded_control(fields),
+            None => value(more, ',', "ctrl").and_then(|text| hexadecimal("ctrl", text)).ok(),
+        };
+        let durable = op == Op::Write && control.unwrap_or(0) & FUA != 0;
         RawWhat::Submit(queue, Request { op, durable, ..Request::default() })
     } else {
-        RawWhat::Complete(queue, hexadecimal("status", command.status.ok_or("has no status=")?)? != 0)
+        RawWhat::Complete(queue, hexadecimal("status", field("status")?)? != 0)
     };
     sink.event(at, queue as u64, cmdid & TAG, what);
     Ok(())
