@@ -123,7 +123,6 @@ fn rows_of(disk: &Disk, before: &[QueueStats], seconds: f64) -> Vec<Row> {
     let mut total = Sum::default();
     let mut rows = Vec::new();
     let mut any_changed = false;
-    let mut limited_ns = 0.0_f64;
     for queue in &disk.queues {
         let mut sum = Sum::of(queue);
         let earlier = before.iter().find(|before| before.queue == queue.queue);
@@ -141,7 +140,6 @@ fn rows_of(disk: &Disk, before: &[QueueStats], seconds: f64) -> Vec<Row> {
             sum.budget = None; // each policy has an account of its own
         }
         total.add(&sum, 1.0);
-        limited_ns = limited_ns.max(sum.limited_ns);
         if sum.completions > 0.0 || sum.limited_ns > 0.0 {
             let policy = queue.policy.clone();
             rows.push(Row { queue: Some(queue.queue), policy, policy_changed, ..sum.row(disk, seconds) });
@@ -149,7 +147,6 @@ fn rows_of(disk: &Disk, before: &[QueueStats], seconds: f64) -> Vec<Row> {
     }
     let mut policies: Vec<_> = disk.queues.iter().map(|queue| queue.policy.clone()).collect();
     policies.dedup();
-    total.limited_ns = limited_ns;
     let all = Row { policy: policies.join(" | "), policy_changed: any_changed, ..total.row(disk, seconds) };
     rows.insert(0, Row { error: disk.error.clone(), ..all });
     rows
@@ -180,12 +177,14 @@ impl Sum {
         }
     }
 
-    /// Adds another one `sign` times. Of two budgets the larger limit counts; taking one away leaves the limit.
+    /// Adds another one `sign` times. Of two budgets the larger limit counts, taking one away leaves the limit; queues that wait for the
+    /// limits of their disk do so at the same time, so the longer wait counts.
     fn add(&mut self, other: &Self, sign: f64) {
         self.completions += sign * other.completions;
         self.interrupts += sign * other.interrupts;
         self.held_ns += sign * other.held_ns;
-        self.limited_ns += sign * other.limited_ns;
+        self.limited_ns =
+            if sign > 0.0 { self.limited_ns.max(other.limited_ns) } else { self.limited_ns - other.limited_ns };
         if let Some([more_held, more, other_limit]) = other.budget {
             let [held, outstanding, limit] = self.budget.unwrap_or_default();
             let limit = if sign > 0.0 { limit.max(other_limit) } else { limit };
