@@ -187,8 +187,8 @@ impl<'a> Summary<'a> {
     /// What the mark is about; none: nothing has it.
     fn as_itself(&self) -> Option<String> {
         let is_marked = |row: &Row<'_>| {
-            let mut numbers = self.columns().1.flat_map(|(nth, _)| row.numbers().map(|what| row.change(nth, what)));
-            numbers.any(|change| change.range.ends_with(AS_ITSELF))
+            let mut verdicts = self.columns().1.flat_map(|(nth, _)| row.numbers().map(|what| row.verdict(nth, what)));
+            verdicts.any(|verdict| matches!(verdict, Some(Verdict::CannotTell(interval)) if is_as_itself(&interval)))
         };
         let label = &self.policies.baseline().label;
         self.rows
@@ -296,6 +296,11 @@ fn told(verdict: Option<Verdict>, verb: &str, less: &str, more: &str) -> Option<
     Some(format!("{verb} {:.digits$} % {}", percent.abs(), if percent < 0.0 { less } else { more }))
 }
 
+/// Whether only the control keeps an interval of which nothing is told from a difference.
+fn is_as_itself(interval: &Interval) -> bool {
+    !interval.is_within(SAME) && !interval.contains(1.0)
+}
+
 fn change(verdict: Option<Verdict>) -> Change {
     let range = |Interval { low, high, .. }: Interval| format!("({} to {} %)", signed(low), signed(high));
     match verdict {
@@ -305,7 +310,7 @@ fn change(verdict: Option<Verdict>) -> Change {
         Some(Verdict::CannotTell(interval)) => {
             let is_told = interval.is_within(SAME);
             let mut range = range(interval);
-            range.extend((!is_told && !interval.contains(1.0)).then_some(AS_ITSELF));
+            range.extend(is_as_itself(&interval).then_some(AS_ITSELF));
             Change { text: if is_told { "same" } else { "cannot tell" }.into(), range, is_told }
         }
         Some(Verdict::TooFew) | None => Change { text: "cannot tell".into(), range: String::new(), is_told: false },
