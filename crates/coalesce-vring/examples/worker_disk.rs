@@ -6,16 +6,15 @@
 //! cargo run --release -p coalesce-load -- --socket /tmp/disk --depth 32
 //! ```
 //!
-//! It serves one connection, and then prints what the vring decided.
+//! It serves one client after the other, and prints what the vring decided for each.
 
 use coalesce_vring::{CoalescedVring, with_policy};
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
-use vhost::vhost_user::{VhostUserProtocolFeatures, VhostUserVirtioFeatures};
-use vhost_user_backend::{VhostUserBackend, VhostUserDaemon, VringMutex, VringRwLock, VringT};
+use vhost::vhost_user::{self, Listener, VhostUserProtocolFeatures, VhostUserVirtioFeatures};
+use vhost_user_backend::{Error, VhostUserBackend, VhostUserDaemon, VringMutex, VringRwLock, VringT};
 use virtio_queue::{DescriptorChain, QueueOwnedT as _};
 use vm_memory::{GuestAddressSpace as _, GuestMemoryAtomic, GuestMemoryLoadGuard, GuestMemoryMmap as Mmap};
 use vmm_sys_util::epoll::EventSet;
@@ -146,34 +145,40 @@ fn daemon<V: VringT<Memory> + Clone + Send + Sync + 'static>() -> Daemon<V> {
     VhostUserDaemon::new("disk".into(), Arc::new(Disk::new(mem.clone())), mem).expect("threads and descriptors")
 }
 
+/// Serves one client, until it goes.
 fn serve<V: VringT<Memory> + Clone + Send + Sync + 'static>(
     daemon: &mut Daemon<V>,
-    socket: &str,
+    listener: &mut Listener,
 ) -> Result<(), String> {
-    daemon.serve(Path::new(socket)).map_err(|error| error.to_string())
+    daemon.start(listener).map_err(|error| error.to_string())?;
+    match daemon.wait() {
+        Err(Error::HandleRequest(vhost_user::Error::Disconnected | vhost_user::Error::PartialMessage)) => Ok(()),
+        result => result.map_err(|error| error.to_string()),
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [socket, vring] = arguments.as_slice() else { return Err("worker_disk SOCKET rwlock|mutex|POLICY".into()) };
-    let _ = std::fs::remove_file(socket);
-    match vring.as_str() {
-        "rwlock" => serve(&mut daemon::<VringRwLock>(), socket)?,
-        "mutex" => serve(&mut daemon::<VringMutex>(), socket)?,
-        policy => {
-            let (mut daemon, queues) = with_policy(policy.parse()?, daemon::<CoalescedVring>)?;
-            serve(&mut daemon, socket)?;
-            for (queue, control) in queues.iter().enumerate() {
-                let (stats, delivery) = (control.stats(), control.delivery_stats());
-                println!("queue {queue}: {} completions, {} interrupts", delivery.completions, delivery.interrupts);
-                for (what, counts) in
-                    [("delivered", stats.delivered().collect()), ("held", stats.held().collect::<Vec<_>>())]
-                {
-                    let counts: Vec<_> = counts.iter().filter(|(_, count)| *count > 0).collect();
-                    println!("queue {queue}: {what}: {counts:?}");
+    let mut listener = Listener::new(socket, true)?;
+    loop {
+        match vring.as_str() {
+            "rwlock" => serve(&mut daemon::<VringRwLock>(), &mut listener)?,
+            "mutex" => serve(&mut daemon::<VringMutex>(), &mut listener)?,
+            policy => {
+                let (mut daemon, queues) = with_policy(policy.parse()?, daemon::<CoalescedVring>)?;
+                serve(&mut daemon, &mut listener)?;
+                for (queue, control) in queues.iter().enumerate() {
+                    let (stats, delivery) = (control.stats(), control.delivery_stats());
+                    println!("queue {queue}: {} completions, {} interrupts", delivery.completions, delivery.interrupts);
+                    for (what, counts) in
+                        [("delivered", stats.delivered().collect()), ("held", stats.held().collect::<Vec<_>>())]
+                    {
+                        let counts: Vec<_> = counts.iter().filter(|(_, count)| *count > 0).collect();
+                        println!("queue {queue}: {what}: {counts:?}");
+                    }
                 }
             }
         }
     }
-    Ok(())
 }
