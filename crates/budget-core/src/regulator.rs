@@ -14,13 +14,14 @@ use coalesce_decision::ticks::divide;
 ///
 /// - *cut*: the strict account or nothing? The account loses if its stretch was longer by more than twice the budget in both
 ///   halves, and wins if it was longer in neither. [`EVIDENCE`] more trials lost than won cut ε to a quarter, and after
-///   [`CUTS`] cuts nothing is held. As many more won than lost take the last cut back, and an earlier one when the pause has
-///   become the longest.
+///   [`CUTS`] cuts nothing is held. While more are lost than won, the next one follows at once. As many more won than lost take
+///   the last cut back, and an earlier one when the pause has become the longest.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
 ///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough.
-/// - *check*: the licence or the account? The licence loses if its stretches were not shorter by a sixteenth. Two checks lost
-///   in a row halve it, and so does a sum of the last ones that is not worth it. Where the core has ended a licence, a check
-///   brings it back or halves it: as soon as requesters come together again, or never.
+/// - *check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
+///   harms. The licence loses if its stretches were not shorter by a sixteenth. Two checks lost in a row halve it, and so does a
+///   sum of the last ones that is not worth it. Where the core has ended a licence, a check brings it back or halves it: as
+///   soon as requesters come together again, or never.
 ///
 /// Between trials is a pause, which doubles as long as trials find nothing new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,10 @@ pub(crate) struct Regulator {
     next: u8,           // of the licence that is tried
     cuts: u8,           // ε is 4^-cuts of the budget; CUTS: nothing is held
     evidence: i8,       // cut: trials lost less trials won, within EVIDENCE
+    is_accused: bool,   // cut: the account has lost trials, and the next one follows at once
     is_doubted: bool,   // check: the last trial was lost
     is_suspended: bool, // the licence, until a check has shown that it pays
+    is_bare: bool,      // check: against nothing, and not against the account
     more_first: bool,   // the present trial begins and ends with more holding
     rare: u8,           // the pause after a trial of the licence is 2^rare times the shortest
     rare_cut: u8,       // after one of a cut
@@ -201,8 +204,10 @@ impl Regulator {
         next: 2,
         cuts: 0,
         evidence: 0,
+        is_accused: false,
         is_doubted: false,
         is_suspended: false,
+        is_bare: false,
         more_first: false,
         rare: 0,
         rare_cut: 0,
@@ -297,8 +302,11 @@ impl Regulator {
 
     /// The pause after a question is answered.
     fn pause(&mut self) {
-        let rare = if self.question == Question::Cut { self.rare_cut } else { self.rare };
-        self.windows = PAUSE.wrapping_shl(rare.into());
+        self.windows = match self.question {
+            Question::Cut if self.is_accused => 0,
+            Question::Cut => PAUSE.wrapping_shl(self.rare_cut.into()),
+            Question::Climb | Question::Check => PAUSE.wrapping_shl(self.rare.into()),
+        };
         self.rest_a_while();
     }
 
@@ -336,6 +344,9 @@ impl Regulator {
         (self.limit, self.next) = (limit, limit.wrapping_mul(2));
         (self.is_suspended, self.is_doubted) = (false, false);
         (self.sum, self.checks, self.rare) = (Sum::NONE, Sum::NONE, self.rare.min(1));
+        if limit <= 1 {
+            self.question = Question::Climb; // so the cut has the next turn: it may have won only because the account harms
+        }
     }
 
     /// A part of the pause is over. A trial begins after the last one; at once if a licence no longer pays.
@@ -362,6 +373,7 @@ impl Regulator {
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.begin(match self.question {
             _ if is_slower || self.is_doubted => Question::Check,
+            Question::Cut if self.is_accused => Question::Cut,
             Question::Climb if !is_climbing => otherwise, // they take turns
             _ if may_climb => Question::Climb,
             _ => otherwise,
@@ -373,6 +385,9 @@ impl Regulator {
         (self.question, self.is_several) = (question, false);
         self.roll();
         self.more_first = self.dice & 1 != 0;
+        if !self.is_doubted {
+            self.is_bare = !self.is_suspended && self.dice & 2 != 0;
+        }
         self.enter(State::Settle(0), SETTLE);
     }
 
@@ -408,7 +423,10 @@ impl Regulator {
         let whole = 1_u64 << SHIFT;
         let is_lost = match self.is_longer((whole.wrapping_add(u64::from(config.epsilon) << 1), whole)) {
             (first, second) if first == second => first,
-            _ => return, // it says nothing
+            _ => {
+                self.is_accused = false; // it says nothing
+                return;
+            }
         };
         self.evidence =
             self.evidence.saturating_add(if is_lost { 1 } else { -1 }).clamp(EVIDENCE.wrapping_neg(), EVIDENCE);
@@ -426,6 +444,7 @@ impl Regulator {
         } else {
             self.rare_cut = if is_lost != holds { longer(self.rare_cut) } else { self.rare_cut.saturating_sub(1) };
         }
+        self.is_accused = is_lost && self.cuts < CUTS && (self.evidence > 0 || is_lead);
     }
 
     fn judge_climb(&mut self, known: Known, config: &Config) {
@@ -485,13 +504,8 @@ impl Regulator {
         let strict = Allowance { limit: self.limit, evidence: self.speaks_for(), ..Allowance::STRICT };
         let nothing = Allowance { level: Level::Nothing, ..strict };
         let licensed = Allowance { level: Level::Licensed, ..strict };
-        let in_force = if self.limit > 1 && !self.is_suspended {
-            licensed
-        } else if is_cut {
-            nothing
-        } else {
-            Allowance { shift: self.cuts << 1, ..strict }
-        };
+        let account = if is_cut { nothing } else { Allowance { shift: self.cuts << 1, ..strict } };
+        let in_force = if self.limit > 1 && !self.is_suspended { licensed } else { account };
         let has_more = matches!(self.state, State::Settle(1 | 2) | State::Measure(1 | 2)) != self.more_first;
         match (self.state, self.question) {
             (State::Pause, _) => in_force,
@@ -501,7 +515,8 @@ impl Regulator {
             }
             (_, Question::Climb) => in_force,
             (_, Question::Check) if has_more => licensed,
-            (_, Question::Check) => strict,
+            (_, Question::Check) if self.is_bare => nothing,
+            (_, Question::Check) => account,
             (_, Question::Cut) if has_more => {
                 Allowance { shift: if is_cut { CUTS.wrapping_sub(1) << 1 } else { self.cuts << 1 }, ..strict }
             }

@@ -352,3 +352,17 @@ fn a_climb_that_cannot_go_on_does_not_keep_the_cut_from_its_turn() {
     }
     assert!(was_tried && cuts > 0, "no stretch without holding");
 }
+
+/// A client that is slow to wake: each hold costs it as much time as two completions. Holding ends before it has cost much.
+#[test]
+fn a_load_that_holding_slows_down_is_soon_rid_of_it() {
+    let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+    let (mut now, mut is_held, mut slow) = (0, false, 0);
+    for _ in 0..200_000 {
+        now += if is_held { 30 } else { 10 };
+        let _ = auto.on_deadline(now);
+        is_held = !auto.on_completion(now, &Completion { outstanding: 32, ..Completion::with_cif(32) }).is_deliver();
+        slow += u32::from(is_held);
+    }
+    assert!(slow < 20_000, "{slow} of 200 000 completions were held");
+}
