@@ -108,12 +108,10 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
         say(notice)?;
     }
     let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    say(demo.summary().text(styled))?;
+    say(demo.summary().text(styled).trim_end())?;
     let (out, json, seconds) = (options.out.display(), options.json.display(), begin.elapsed().as_secs());
-    say(format_args!("{out} (open it in a browser) and {json}, after {seconds} s"))?;
-    if !options.long {
-        say("More policies, loads and places: make demo LONG=1; other options: coalesce-demo --help")?;
-    }
+    let more = if options.long { "" } else { "; more: make demo LONG=1, or coalesce-demo --help" };
+    say(format_args!("{out} (open it in a browser) and {json}, after {seconds} s{more}"))?;
     Ok(demo.failed())
 }
 
