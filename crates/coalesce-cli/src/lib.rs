@@ -8,7 +8,7 @@ mod connect;
 mod made;
 
 #[cfg(feature = "connect")]
-pub use connect::connect;
+pub use connect::{connect, connect_to_new};
 #[cfg(feature = "clap")]
 pub use made::{Completions, Man};
 

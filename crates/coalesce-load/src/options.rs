@@ -22,7 +22,7 @@ const SHARED_BYTES_MAX: u64 = 1 << 30;
 /// The definition of a run. `Default` gives the defaults of the command line; only `socket` has no default.
 #[derive(Args, Clone, Debug, PartialEq, Serialize)]
 pub struct Options {
-    /// Unix socket of the target
+    /// Unix socket of the target, which has two seconds to appear
     #[arg(long, value_name = "PATH")]
     pub socket: PathBuf,
 

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
-use coalesce_cli::{connect, counted};
+use coalesce_cli::{connect_to_new, counted};
 use vhost::vhost_user::message::{
     VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
 };
@@ -36,7 +36,7 @@ const MQ: u64 = 1 << VIRTIO_BLK_F_MQ;
 
 /// Connects to the target and starts its queues.
 pub fn open<T: Send + 'static>(options: &Options) -> Result<Device<VirtioQueue<T>>, Error> {
-    let stream = connect(&options.socket, SETUP_TIMEOUT).map_err(|error| Error::Connect(error.to_string()))?;
+    let stream = connect_to_new(&options.socket, SETUP_TIMEOUT).map_err(|error| Error::Connect(error.to_string()))?;
     let connection = stream.try_clone()?;
     // The set-up runs in a thread, because the crate `vhost` waits for an answer for ever, whatever the socket's timeout.
     let (sender, receiver) = channel();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use coalesce_cli::connect;
+use coalesce_cli::connect_to_new;
 use memmap2::{MmapOptions, MmapRaw};
 use nix::cmsg_space;
 use nix::errno::Errno;
@@ -51,7 +51,7 @@ pub struct Client {
 impl Client {
     /// Connects, and agrees on the version. All answers must come until `deadline`.
     pub fn connect(path: &Path, deadline: Instant) -> Result<Self, Error> {
-        let stream = connect(path, left(deadline)?).map_err(|error| Error::Connect(error.to_string()))?;
+        let stream = connect_to_new(path, left(deadline)?).map_err(|error| Error::Connect(error.to_string()))?;
         stream.set_write_timeout(Some(left(deadline)?))?;
         let client = Self { stream: Mutex::new(stream), deadline };
         let version = [&[0; 4][..], b"{\"capabilities\":{\"max_msg_fds\":1}}\0"].concat();
