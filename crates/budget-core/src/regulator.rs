@@ -34,11 +34,8 @@ pub(crate) struct Regulator {
     next: u8,           // of the licence that is tried
     cuts: u8,           // ε is 4^-cuts of the budget; CUTS: nothing is held
     evidence: i8,       // cut: trials lost less trials won, within EVIDENCE
-    is_accused: bool,   // cut: the account has lost trials, and the next one follows at once
     is_doubted: bool,   // check: the last trial was lost
     is_suspended: bool, // the licence, until a check has shown that it pays
-    is_bare: bool,      // check: against nothing, and not against the account
-    more_first: bool,   // the present trial begins and ends with more holding
     rare: u8,           // the pause after a trial of the licence is 2^rare times the shortest
     rare_cut: u8,       // after one of a cut
     windows: u16,       // that are left of the pause
@@ -204,11 +201,8 @@ impl Regulator {
         next: 2,
         cuts: 0,
         evidence: 0,
-        is_accused: false,
         is_doubted: false,
         is_suspended: false,
-        is_bare: false,
-        more_first: false,
         rare: 0,
         rare_cut: 0,
         windows: 2, // in the first one the clock's start looks like a long gap
@@ -303,7 +297,7 @@ impl Regulator {
     /// The pause after a question is answered.
     fn pause(&mut self) {
         self.windows = match self.question {
-            Question::Cut if self.is_accused => 0,
+            Question::Cut if self.is_accused() => 0,
             Question::Cut => PAUSE.wrapping_shl(self.rare_cut.into()),
             Question::Climb | Question::Check => PAUSE.wrapping_shl(self.rare.into()),
         };
@@ -373,7 +367,7 @@ impl Regulator {
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.begin(match self.question {
             _ if is_slower || self.is_doubted => Question::Check,
-            Question::Cut if self.is_accused => Question::Cut,
+            Question::Cut if self.is_accused() => Question::Cut,
             Question::Climb if !is_climbing => otherwise, // they take turns
             _ if may_climb => Question::Climb,
             _ => otherwise,
@@ -384,10 +378,6 @@ impl Regulator {
     fn begin(&mut self, question: Question) {
         (self.question, self.is_several) = (question, false);
         self.roll();
-        self.more_first = self.dice & 1 != 0;
-        if !self.is_doubted {
-            self.is_bare = !self.is_suspended && self.dice & 2 != 0;
-        }
         self.enter(State::Settle(0), SETTLE);
     }
 
@@ -395,6 +385,16 @@ impl Regulator {
     fn roll(&mut self) {
         let feedback = if self.dice & 1 != 0 { 0xB400 } else { 0 };
         self.dice = self.dice >> 1 ^ feedback;
+    }
+
+    /// Whether the trial begins and ends with more holding. The dice rest while it lasts.
+    const fn more_first(&self) -> bool {
+        self.dice & 1 != 0
+    }
+
+    /// Whether a check is against nothing, and not against the account.
+    const fn is_bare(&self) -> bool {
+        !self.is_suspended && self.dice & 2 != 0
     }
 
     /// A trial has ended.
@@ -410,7 +410,12 @@ impl Regulator {
     /// The stretches, with those in the middle that had more holding.
     fn sorted(&self) -> [Stretch; STRETCHES] {
         let [a, b, c, d] = self.stretches;
-        if self.more_first { [b, a, d, c] } else { self.stretches }
+        if self.more_first() { [b, a, d, c] } else { self.stretches }
+    }
+
+    /// Whether the account has lost more trials than it won.
+    const fn is_accused(&self) -> bool {
+        self.cuts < CUTS && self.evidence > 0
     }
 
     /// Whether the stretches with more holding were longer than `part` / `whole` of those with less, in each half.
@@ -423,10 +428,7 @@ impl Regulator {
         let whole = 1_u64 << SHIFT;
         let is_lost = match self.is_longer((whole.wrapping_add(u64::from(config.epsilon) << 1), whole)) {
             (first, second) if first == second => first,
-            _ => {
-                self.is_accused = false; // it says nothing
-                return;
-            }
+            _ => return, // it says nothing
         };
         self.evidence =
             self.evidence.saturating_add(if is_lost { 1 } else { -1 }).clamp(EVIDENCE.wrapping_neg(), EVIDENCE);
@@ -440,11 +442,10 @@ impl Regulator {
             _ => self.cuts,
         };
         if cuts != self.cuts {
-            (self.cuts, self.evidence, self.rare_cut) = (cuts, 0, 0);
+            (self.cuts, self.evidence, self.rare_cut) = (cuts, is_lost.into(), 0);
         } else {
             self.rare_cut = if is_lost != holds { longer(self.rare_cut) } else { self.rare_cut.saturating_sub(1) };
         }
-        self.is_accused = is_lost && self.cuts < CUTS && (self.evidence > 0 || is_lead);
     }
 
     fn judge_climb(&mut self, known: Known, config: &Config) {
@@ -506,7 +507,7 @@ impl Regulator {
         let licensed = Allowance { level: Level::Licensed, ..strict };
         let account = if is_cut { nothing } else { Allowance { shift: self.cuts << 1, ..strict } };
         let in_force = if self.limit > 1 && !self.is_suspended { licensed } else { account };
-        let has_more = matches!(self.state, State::Settle(1 | 2) | State::Measure(1 | 2)) != self.more_first;
+        let has_more = matches!(self.state, State::Settle(1 | 2) | State::Measure(1 | 2)) != self.more_first();
         match (self.state, self.question) {
             (State::Pause, _) => in_force,
             (_, Question::Climb) if has_more => {
@@ -515,7 +516,7 @@ impl Regulator {
             }
             (_, Question::Climb) => in_force,
             (_, Question::Check) if has_more => licensed,
-            (_, Question::Check) if self.is_bare => nothing,
+            (_, Question::Check) if self.is_bare() => nothing,
             (_, Question::Check) => account,
             (_, Question::Cut) if has_more => {
                 Allowance { shift: if is_cut { CUTS.wrapping_sub(1) << 1 } else { self.cuts << 1 }, ..strict }
