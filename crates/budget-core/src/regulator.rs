@@ -296,11 +296,8 @@ impl Regulator {
 
     /// The pause after a question is answered.
     fn pause(&mut self) {
-        self.windows = match self.question {
-            Question::Cut if self.is_accused() => 0,
-            Question::Cut => PAUSE.wrapping_shl(self.rare_cut.into()),
-            Question::Climb | Question::Check => PAUSE.wrapping_shl(self.rare.into()),
-        };
+        let rare = if self.question == Question::Cut { self.rare_cut } else { self.rare };
+        self.windows = if self.is_accused() { 0 } else { PAUSE.wrapping_shl(rare.into()) };
         self.rest_a_while();
     }
 
@@ -367,7 +364,7 @@ impl Regulator {
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.begin(match self.question {
             _ if is_slower || self.is_doubted => Question::Check,
-            Question::Cut if self.is_accused() => Question::Cut,
+            _ if self.is_accused() => Question::Cut,
             Question::Climb if !is_climbing => otherwise, // they take turns
             _ if may_climb => Question::Climb,
             _ => otherwise,
@@ -413,9 +410,9 @@ impl Regulator {
         if self.more_first() { [b, a, d, c] } else { self.stretches }
     }
 
-    /// Whether the account has lost more trials than it won.
-    const fn is_accused(&self) -> bool {
-        self.cuts < CUTS && self.evidence > 0
+    /// Whether the last trial was a cut's, and the account has lost more of them than it won.
+    fn is_accused(&self) -> bool {
+        self.question == Question::Cut && self.cuts < CUTS && self.evidence > 0
     }
 
     /// Whether the stretches with more holding were longer than `part` / `whole` of those with less, in each half.

@@ -8,7 +8,7 @@
 //!
 //! It serves one client after the other, and prints what the vring decided for each.
 
-use coalesce_vring::{CoalescedVring, with_policy};
+use coalesce_vring::{CoalescedVring, VringControl, with_policy};
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -157,6 +157,18 @@ fn serve<V: VringT<Memory> + Clone + Send + Sync + 'static>(
     }
 }
 
+/// What the policy of each queue decided.
+fn print_decisions(queues: &[VringControl]) {
+    for (queue, control) in queues.iter().enumerate() {
+        let (stats, delivery) = (control.stats(), control.delivery_stats());
+        println!("queue {queue}: {} completions, {} interrupts", delivery.completions, delivery.interrupts);
+        for (what, counts) in [("delivered", stats.delivered().collect()), ("held", stats.held().collect::<Vec<_>>())] {
+            let counts: Vec<_> = counts.iter().filter(|(_, count)| *count > 0).collect();
+            println!("queue {queue}: {what}: {counts:?}");
+        }
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [socket, vring] = arguments.as_slice() else { return Err("worker_disk SOCKET rwlock|mutex|POLICY".into()) };
@@ -168,16 +180,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             policy => {
                 let (mut daemon, queues) = with_policy(policy.parse()?, daemon::<CoalescedVring>)?;
                 serve(&mut daemon, &mut listener)?;
-                for (queue, control) in queues.iter().enumerate() {
-                    let (stats, delivery) = (control.stats(), control.delivery_stats());
-                    println!("queue {queue}: {} completions, {} interrupts", delivery.completions, delivery.interrupts);
-                    for (what, counts) in
-                        [("delivered", stats.delivered().collect()), ("held", stats.held().collect::<Vec<_>>())]
-                    {
-                        let counts: Vec<_> = counts.iter().filter(|(_, count)| *count > 0).collect();
-                        println!("queue {queue}: {what}: {counts:?}");
-                    }
-                }
+                print_decisions(&queues);
             }
         }
     }
