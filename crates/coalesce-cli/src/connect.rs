@@ -66,6 +66,7 @@ mod tests {
     #[test]
     fn a_server_that_has_just_been_started_is_waited_for() {
         let path = std::env::temp_dir().join(format!("coalesce-new-{}", std::process::id()));
+        assert_eq!(connect(&path, START).map(drop).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
         let server = thread::spawn({
             let path = path.clone();
             move || {
@@ -74,7 +75,6 @@ mod tests {
                 listener.accept().map(drop)
             }
         });
-        assert_eq!(connect(&path, START).map(drop).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
         let client = connect_to_new(&path, START);
         let accepted = server.join().expect("no panic");
         std::fs::remove_file(&path).expect("it was bound");
