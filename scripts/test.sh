@@ -158,7 +158,18 @@ if [ "$*" != lint ] && [ "$*" != check ] &&
   [ -n "${REQUIRE_QEMU:-}" ]; then exit 1; fi
 
 log=$(mktemp -d)
-trap 'rm -rf "$log"' EXIT
+# What failed is said last of all: the other lane's stage may have printed hundreds of lines since.
+end() {
+  local stage
+  if [ -e "$log/failed" ]; then
+    while read -r stage; do
+      printf '== %s FAILED. Its last lines:\n' "$stage"
+      tail -n 25 "$log/$stage"
+    done < "$log/failed" >&2
+  fi
+  rm -rf "$log"
+}
+trap end EXIT
 mkdir -p target
 
 # Runs stages one after another; none begins once one has failed, in whichever lane.
@@ -174,7 +185,7 @@ lane() { # STAGE...
     { time { (set -e; "$stage") 2>&1 | tee "$log/$stage" >&3; status=${PIPESTATUS[0]}; }; } 2> "$log/time-$stage"
     set -e
     { flock 4; cat "$log/$stage" >&5; cat "$log/time-$stage"; } 4> "$log/lock"
-    [ "$status" = 0 ] || { touch "$log/failed"; printf '== %s FAILED\n' "$stage" >&2; return 1; }
+    [ "$status" = 0 ] || { printf '%s\n' "$stage" >> "$log/failed"; return 1; }
   done
 }
 
