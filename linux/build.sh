@@ -42,17 +42,22 @@ if [ -n "$suites" ]; then
     touch "$lists/fetched"
   fi
 fi
-field() { # PACKAGE FIELD: of apt's candidate
-  { apt-cache -c "$apt_conf" show --no-all-versions "$1" 2> /dev/null || true; } | sed -n "s/^$2: //p" | head -n 1
+show() { # PACKAGE...: what apt knows of them
+  apt-cache -c "$apt_conf" show "$@" 2> /dev/null || true
 }
-version=$(field "linux-source-$kernel" Version)
-[ -n "$version" ] || die "apt has no linux-source-$kernel: apt-get update, or another suite (GUEST_SUITES)" 3
+mapfile -t versions < <(show "linux-source-$kernel" | sed -n 's/^Version: //p' | uniq)
+[ ${#versions[@]} -gt 0 ] || die "apt has no linux-source-$kernel: apt-get update, or another suite (GUEST_SUITES)" 3
+# The newest one that both have: the archive gets a source some hours before its headers, and linux-headers-FLAVOUR, which names them, later.
+mapfile -t names < <(apt-cache -c "$apt_conf" pkgnames "linux-headers-$kernel." |
+  grep -E "^linux-headers-${kernel//./\\.}\.[0-9][^-]*(-[0-9]+)?-$flavour\$" || true)
+[ ${#names[@]} = 0 ] || built=$(show "${names[@]}" | awk '/^Package: / { name = $2 } /^Version: / { print $2, name }')
 headers=''
-for meta in "linux-headers-$flavour" "linux-headers-$kernel-$flavour"; do
-  [ "$(field "$meta" Version)" != "$version" ] || headers=$(field "$meta" Depends | grep -o 'linux-headers-[0-9][^ ,]*' | head -n 1)
+for version in "${versions[@]}"; do
+  headers=$(awk -v version="$version" '$1 == version { print $2; exit }' <<< "${built:-}")
+  [ -z "$headers" ] || break
 done
-[ -n "$headers" ] || die "apt has no headers of flavour $flavour for linux-source-$kernel $version" 3
-mapfile -t others < <(field "$headers" Depends | tr ',|' '\n' | grep -oE 'linux-(headers-[^ ]*-common|kbuild-[^ ]*)')
+[ -n "$headers" ] || die "apt has no headers of flavour $flavour for linux-source-$kernel ${versions[*]}" 3
+mapfile -t others < <(show "$headers=$version" | sed -n 's/^Depends: //p' | tr ',|' '\n' | grep -oE 'linux-(headers-[^ ]*-common|kbuild-[^ ]*)' | sed "s/-common\$/&=$version/")
 out=$target/linux/$version-$flavour
 inputs=$(sha256sum nvme-cint.cocci module/* test/*replay* ../vectors/consumer.txt build.sh | sha256sum | cut -c1-16)
 if [ -f "$out/nvme.ko" ] && [ "$(cat "$out/inputs" 2> /dev/null)" = "$inputs" ]; then echo "$out/nvme.ko"; exit; fi
@@ -66,10 +71,10 @@ if [ ! -d "$unpacked" ]; then
   trap 'rm -rf "$new"' EXIT
   # Of another suite the headers with all that they depend on: their compiler, and the libraries of both.
   if [ -n "$suites" ]; then
-    mapfile -t others < <(apt-get -c "$apt_conf" -s -qq --no-install-recommends install "$headers" 2> "$new/log" |
+    mapfile -t others < <(apt-get -c "$apt_conf" -s -qq --no-install-recommends install "$headers=$version" 2> "$new/log" |
       awk -v headers="$headers" '$1 == "Inst" && $2 != headers { gsub(/[()]/, "", $3); print $2 "=" $3 }')
   fi
-  (cd "$new" && apt-get -c "$apt_conf" -qq -o APT::Sandbox::User=root download "linux-source-$kernel" "$headers" "${others[@]}") > "$new/log" 2>&1 ||
+  (cd "$new" && apt-get -c "$apt_conf" -qq -o APT::Sandbox::User=root download "linux-source-$kernel=$version" "$headers=$version" "${others[@]}") > "$new/log" 2>&1 ||
     { tail -n 3 "$new/log" >&2; die "the packages cannot be fetched"; }
   for deb in "$new"/*.deb; do dpkg-deb -x "$deb" "$new/root"; done
   tar -C "$new" --strip-components=1 --wildcards -xJf "$new/root/usr/src/linux-source-$kernel.tar.xz" '*/drivers/nvme/host/*.[ch]'
