@@ -47,6 +47,8 @@ budget_inlined urgent 222
 any_policy none
 any_policy nvme
 any_policy dim
+any_policy auto
+any_policy_together auto 82
 END
 
 awk '

@@ -38,6 +38,14 @@ fn any_policy(policy: &mut AnyPolicy, now: u64, cif: u32) -> bool {
     !matches!(policy.on_completion(now, &Completion::with_cif(cif)), Decision::Hold(_))
 }
 
+/// The same for completions that a device finds together.
+#[unsafe(no_mangle)]
+fn any_policy_together(policy: &mut AnyPolicy, now: u64, cif: u32) -> bool {
+    !matches!(policy.on_completions(now, TOGETHER - 1, &Completion::with_cif(cif)), Decision::Hold(_))
+}
+
+const TOGETHER: u16 = 32;
+
 /// How often `deliver` says no. 10 million completions a second; no epoch ends.
 fn held(mut deliver: impl FnMut(u64) -> bool) -> usize {
     (1..=3200).filter(|n| !deliver(START + 100 * n)).count()
@@ -120,6 +128,14 @@ fn main() {
             let call = black_box(any_policy as fn(&mut AnyPolicy, u64, u32) -> bool);
             let mut state = coalesce_benches::policy(case);
             held(|now| call(&mut state, now, cif))
+        }
+        "any_policy_together" => {
+            let call = black_box(any_policy_together as fn(&mut AnyPolicy, u64, u32) -> bool);
+            let mut state = coalesce_benches::policy(case);
+            // The instructions of all of them are divided by 3200, too.
+            let together = u64::from(TOGETHER);
+            let held = (1..=3200 / together).filter(|n| !call(&mut state, START + 100 * together * n, cif)).count();
+            held * usize::from(TOGETHER)
         }
         _ => panic!("no such function"),
     };

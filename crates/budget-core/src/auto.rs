@@ -2,8 +2,8 @@
 
 use crate::algorithm::{Allowance, Budget};
 use crate::config::Config;
-use crate::policy::cover;
 use crate::regulator::Regulator;
+use crate::together::{End, Together, cover, decide_all};
 use coalesce_decision::{Completion, ConfigError, Decision, Policy, forward};
 
 /// A latency budget whose regulator cuts it where holding slows the requesters down, and licenses more where trials show
@@ -49,10 +49,16 @@ impl Auto {
     /// Shows the regulator a completion.
     #[inline(always)]
     fn observe(&mut self, now: u64, completion: &Completion) {
-        let outstanding = completion.outstanding.max(completion.cif.saturating_add(self.budget.held())); // 0: not known
+        let outstanding = self.outstanding(completion);
         if self.regulator.advance(now, outstanding, self.budget.config.max_hold) {
             self.regulate(now);
         }
+    }
+
+    /// Commands outstanding at a completion, as far as is known.
+    #[inline(always)]
+    fn outstanding(&self, completion: &Completion) -> u32 {
+        completion.outstanding.max(completion.cif.saturating_add(self.budget.held())) // 0: not known
     }
 
     #[cold]
@@ -86,6 +92,25 @@ impl Auto {
     }
 }
 
+impl Together for Auto {
+    fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    fn decide_some(&mut self, now: u64, left: u16, last: &Completion, end: End) -> (u16, Decision) {
+        let first = last.preceding(left);
+        let outstanding = self.outstanding(&first);
+        let (done, decision) = match self.budget.join(now, left.min(self.regulator.unseen()), &first, end) {
+            Some((done, decision)) => {
+                self.regulator.advance_by(done, now, outstanding, self.budget.config.max_hold);
+                (done, decision)
+            }
+            None => (1, self.on_completion(now, &first)),
+        };
+        (left.wrapping_sub(done), decision)
+    }
+}
+
 impl Policy for Auto {
     #[inline(always)] // so that what is constant of a completion costs nothing
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
@@ -93,8 +118,12 @@ impl Policy for Auto {
         self.budget.on_completion(now, completion)
     }
 
+    fn on_completions(&mut self, now: u64, before: u16, last: &Completion) -> Decision {
+        decide_all(self, now, before, last)
+    }
+
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
-        cover(self, |auto| &mut auto.budget, now, left, last);
+        cover(self, now, left, last);
     }
 
     /// As [`Budget`]. What the regulator has learned is forgotten, too.

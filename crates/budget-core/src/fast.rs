@@ -8,7 +8,7 @@ use crate::constants::{MOST, SPAN_MAX};
 use coalesce_decision::{Decision, Event};
 
 /// From here on the fast path stays closed: a clock that goes back would look like one that passed its end, where everything is due.
-const CLOCK_END: u64 = 0xFFFF_FFFF << 32;
+pub(crate) const CLOCK_END: u64 = 0xFFFF_FFFF << 32;
 const _: () = assert!(u64::MAX - CLOCK_END > SPAN_MAX as u64);
 
 impl Budget {
@@ -66,7 +66,7 @@ impl Budget {
 
 #[cfg(test)]
 #[expect(clippy::integer_division, clippy::panic, reason = "a test")]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::algorithm::{Allowance, Level};
     use crate::constants::AGE_MAX;
@@ -77,7 +77,7 @@ mod tests {
     use proptest::test_runner::{Config as Cases, TestRunner};
 
     /// Configurations for a tick of 1 µs, so that spans are small numbers.
-    fn config() -> impl Strategy<Value = Config> {
+    pub(crate) fn config() -> impl Strategy<Value = Config> {
         let storm = (prop_oneof![Just(100_000_u64), Just(7_001)], 5..7_u8);
         (
             prop_oneof![Just(500_u16), 1..5_000_u16],
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Call {
+    pub(crate) enum Call {
         Complete(Event),
         Submit(u32),
         Deadline,
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum When {
+    pub(crate) enum When {
         After(i64),
         Deadline,
         /// The clock starts anew.
         Start,
     }
 
-    fn call() -> impl Strategy<Value = Call> {
+    pub(crate) fn call() -> impl Strategy<Value = Call> {
         let level = prop_oneof![
             1 => Just(Level::Nothing),
             1 => Just(Level::Strict),
@@ -133,10 +133,37 @@ mod tests {
     }
 
     /// Removes the differences that cannot affect a later call: each begins with the time, and ages have limits.
-    fn as_later_calls_see_it(mut budget: Budget) -> Budget {
+    pub(crate) fn as_later_calls_see_it(mut budget: Budget) -> Budget {
         budget.oldest = if budget.account.held > 0 { budget.oldest.min(AGE_MAX) } else { 0 };
         budget.guard.pass(0, AGE_MAX);
         budget
+    }
+
+    impl When {
+        pub(crate) fn after(self, now: u64, budget: &Budget) -> u64 {
+            match self {
+                Self::After(ticks) => now.saturating_add_signed(ticks),
+                Self::Deadline => budget.deadline().unwrap_or(now),
+                Self::Start => 0,
+            }
+        }
+    }
+
+    impl Call {
+        pub(crate) fn apply(self, budget: &mut Budget, now: u64, cif: u32, outstanding: u32) {
+            match self {
+                Self::Complete(event) => {
+                    let completion = Completion { cif, outstanding, ..Completion::of(event) };
+                    let _ = budget.on_completion(now, &completion);
+                }
+                Self::Submit(count) => budget.on_submits(now, count),
+                Self::Deadline => _ = budget.on_deadline(now),
+                Self::Consumed => budget.on_consumed(now),
+                Self::Forget => budget.reset_tracking(),
+                Self::Allow(allowance) => budget.allow(now, allowance),
+                Self::Reconfigure(config) => _ = budget.reconfigure(config, now),
+            }
+        }
     }
 
     #[test]
@@ -151,11 +178,7 @@ mod tests {
         let result = runner.run(&(config(), start, most, calls), |(config, start, most, calls)| {
             let (mut budget, mut now) = (Budget::new(config), start);
             for (when, cif, outstanding, call) in calls {
-                now = match when {
-                    When::After(ticks) => now.saturating_add_signed(ticks),
-                    When::Deadline => budget.deadline().unwrap_or(now),
-                    When::Start => 0,
-                };
+                now = when.after(now, &budget);
                 let (cif, outstanding) = (cif % most + 1, outstanding % most);
                 let (mut fast, mut slow) = (budget, budget);
                 match fast.on_completion_fast(now, Event::Plain, cif, outstanding) {
@@ -169,18 +192,7 @@ mod tests {
                     None => prop_assert_eq!(fast, budget, "it does not answer, and so changes nothing"),
                 }
                 probed.set(probed.get() + 1);
-                match call {
-                    Call::Complete(event) => {
-                        let completion = Completion { cif, outstanding, ..Completion::of(event) };
-                        let _ = budget.on_completion(now, &completion);
-                    }
-                    Call::Submit(count) => budget.on_submits(now, count),
-                    Call::Deadline => _ = budget.on_deadline(now),
-                    Call::Consumed => budget.on_consumed(now),
-                    Call::Forget => budget.reset_tracking(),
-                    Call::Allow(allowance) => budget.allow(now, allowance),
-                    Call::Reconfigure(config) => _ = budget.reconfigure(config, now),
-                }
+                call.apply(&mut budget, now, cif, outstanding);
             }
             Ok(())
         });

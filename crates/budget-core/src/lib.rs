@@ -95,7 +95,7 @@
 //! # What it does not do
 //!
 //! It reads no clock, arms no timer, allocates nothing, cannot panic, uses no float, and neither loops nor divides in a
-//! decision. [`Auto`] divides once at the end of a trial, in 64 steps.
+//! decision; completions that are found together are decided in a loop. [`Auto`] divides once at the end of a trial, in 64 steps.
 
 mod account;
 mod algorithm;
@@ -106,6 +106,7 @@ mod events;
 mod fast;
 mod policy;
 mod regulator;
+mod together;
 
 pub use algorithm::{Allowance, Budget, Level};
 pub use auto::Auto;

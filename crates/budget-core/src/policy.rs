@@ -3,27 +3,22 @@
 use crate::account::Account;
 use crate::algorithm::{Budget, Flags, Level};
 use crate::constants::AGE_MAX;
+use crate::together::{End, Together, cover, decide_all};
 use coalesce_decision::{
     Completion, Decision, Event, HoldReason, Mark, Policy, Reason, Spent, Submission, Submissions,
 };
 
-/// [`on_covered`](Policy::on_covered) of a policy with this budget. The storm guard has seen the interrupt: what it covers is no
-/// interrupt of its own.
-pub(crate) fn cover<P: Policy>(
-    policy: &mut P,
-    budget: impl Fn(&mut P) -> &mut Budget,
-    now: u64,
-    left: u16,
-    last: &Completion,
-) {
-    budget(policy).settle_known(now);
-    let guard = budget(policy).guard;
-    for left in (0..left).rev() {
-        let _ = policy.on_completion(now, &last.preceding(left));
+impl Together for Budget {
+    fn budget(&mut self) -> &mut Budget {
+        self
     }
-    let budget = budget(policy);
-    budget.drop_held();
-    budget.guard = guard;
+
+    fn decide_some(&mut self, now: u64, left: u16, last: &Completion, end: End) -> (u16, Decision) {
+        let first = last.preceding(left);
+        let (done, decision) =
+            self.join(now, left, &first, end).unwrap_or_else(|| (1, self.on_completion(now, &first)));
+        (left.wrapping_sub(done), decision)
+    }
 }
 
 impl Policy for Budget {
@@ -67,8 +62,12 @@ impl Policy for Budget {
         self.drop_held();
     }
 
+    fn on_completions(&mut self, now: u64, before: u16, last: &Completion) -> Decision {
+        decide_all(self, now, before, last)
+    }
+
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
-        cover(self, |budget| budget, now, left, last);
+        cover(self, now, left, last);
     }
 
     #[inline]

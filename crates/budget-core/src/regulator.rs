@@ -238,6 +238,17 @@ impl Regulator {
         self.now.completions >= self.length
     }
 
+    /// Completions before the one at which it looks.
+    pub(crate) const fn unseen(&self) -> u16 {
+        self.length.saturating_sub(self.now.completions).saturating_sub(1)
+    }
+
+    /// [`advance`](Self::advance) for `count` completions of the same tick, fewer than it takes to [`look`](Self::look).
+    pub(crate) fn advance_by(&mut self, count: u16, now: u64, outstanding: u32, max_hold: u32) {
+        self.now.completions = self.now.completions.wrapping_add(count.wrapping_sub(1));
+        self.advance(now, outstanding, max_hold);
+    }
+
     /// The factor of C0, less 1: the trials so far while they are promising, the maximum with a licence.
     fn speaks_for(&self) -> u8 {
         #[expect(clippy::cast_possible_truncation, reason = "at most TRIALS")]

@@ -71,6 +71,17 @@ impl<P: Policy> Policy for Counted<P> {
         self.stats.count(self.policy.on_completion(now, completion))
     }
 
+    /// They count as many times as they are held, and an interrupt counts once. Those that were held until another one of them
+    /// delivered never waited.
+    #[inline]
+    fn on_completions(&mut self, now: u64, before: u16, last: &Completion) -> Decision {
+        self.count_hint(last);
+        let decision = self.policy.on_completions(now, before, last);
+        let times = if decision.is_deliver() { 1 } else { u64::from(before).saturating_add(1) };
+        self.stats.count_times(decision, times);
+        decision
+    }
+
     /// The interrupt that covers them was counted.
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
         self.count_hint(last);

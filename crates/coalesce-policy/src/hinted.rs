@@ -74,6 +74,13 @@ impl<P: Policy> Policy for Hinted<P> {
         self.policy.on_completion(now, completion)
     }
 
+    /// None of those before it is the last in flight.
+    #[inline]
+    fn on_completions(&mut self, now: u64, before: u16, last: &Completion) -> Decision {
+        let mark = self.mark_at(last.mark, last.cif);
+        self.policy.on_completions(now, before, &Completion { mark, ..*last })
+    }
+
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
         let mark = self.mark_at(last.mark, last.cif);
         self.policy.on_covered(now, left, &Completion { mark, ..*last });
