@@ -201,13 +201,13 @@ static void bypass(struct delivery *delivery, bool is_sent)
 {
     delivery->pending.completions = 0;
     delivery->bypassed += is_sent;
-    if (delivery->bypassed == UINT16_MAX) // as many as one report counts
+    if (delivery->bypassed == DELIVERY_BYPASSED_MAX)
         report_bypassed(delivery, delivery_now());
 }
 
 void delivery_interrupted(struct delivery *delivery, uint64_t now, bool is_sent)
 {
-    if (delivery_is_bypassed(delivery)) {
+    if (delivery_is_bypassed(delivery) && !delivery->is_due) {
         bypass(delivery, is_sent);
     } else {
         delivery_decide(delivery, now);

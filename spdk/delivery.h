@@ -12,6 +12,8 @@ struct spdk_json_write_ctx;
 
 // The policy decides about this many pending completions without waiting for the end of the poll.
 #define DELIVERY_BATCH_MAX 64
+// Interrupts after which a policy that is not asked hears of them: it may hold again after some.
+#define DELIVERY_BYPASSED_MAX 256
 
 // The clock of every delivery and its policy: SPDK's, whose ticks are counted in twos, fours, ... so that a second has 10^9 at
 // most. A policy counts a time in 500 million ticks at most, so none that is valid in ns is too long here, on any machine.

@@ -68,6 +68,16 @@ impl Auto {
         self.budget.allow(now, allowed);
     }
 
+    /// Polls of the device find many completions each. A storm guard must be asked.
+    #[cold]
+    #[inline(never)]
+    fn begin_crowd(&mut self, now: u64) {
+        if self.budget.config.storm_interval == 0 {
+            self.regulator.begin_crowd(self.budget.known(), &self.budget.config);
+            self.budget.set_aside(now, self.regulator.allowance());
+        }
+    }
+
     /// See [`Budget::reconfigure`]. What the regulator has learned is forgotten.
     ///
     /// # Errors
@@ -119,7 +129,23 @@ impl Policy for Auto {
     }
 
     fn on_completions(&mut self, now: u64, before: u16, last: &Completion) -> Decision {
-        decide_all(self, now, before, last)
+        let decision = decide_all(self, now, before, last);
+        if self.regulator.is_crowded() {
+            self.regulator.pass(1); // who asks nevertheless
+        } else if self.regulator.note_poll(before.saturating_add(1), self.budget.held() > 0) {
+            self.begin_crowd(now);
+        }
+        decision
+    }
+
+    fn on_passed(&mut self, now: u64, interrupts: u16) {
+        self.on_consumed(now);
+        self.regulator.pass(interrupts);
+    }
+
+    /// Not for a while, where each poll of the device finds many completions anyway.
+    fn may_hold(&self) -> bool {
+        !self.regulator.is_crowded()
     }
 
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {

@@ -43,10 +43,13 @@ pub(crate) struct Regulator {
     sum: Sum,           // climb: of the trials so far
     checks: Sum,        // of the last checks of this licence
     length: u16,        // completions after which the state is looked at
+    crowded: u16,       // interrupts for which nothing is held, as a poll finds many anyway
     now: Stretch,
     licensed: Stretch, // the last one with the licence that won
     stretches: [Stretch; STRETCHES],
-    last: u64, // the time of the last completion
+    polls: u16, // counted so far,
+    found: u16, // and the completions that they found
+    last: u64,  // the time of the last completion
 }
 
 /// A number of completions, and the ticks that they took, without the gaps longer than `max_hold`.
@@ -126,6 +129,11 @@ const RARE_MAX: u8 = 5;
 /// A licence is tried where completions come, pauses included, at least 2^FREQUENT_SHIFT times in `max_hold`: with fewer an interrupt
 /// for each costs little.
 const FREQUENT_SHIFT: u32 = 3;
+/// Where this many POLLS of a device find a CROWD each, an interrupt for each poll costs little, and the policy costs more than it could
+/// save. For CROWDED interrupts nothing is held, and it need not be asked.
+const POLLS: u16 = 64;
+const CROWD: u16 = 16;
+const CROWDED: u16 = 1024;
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
 const SLOWER: (u64, u64) = (3, 2);
 
@@ -210,9 +218,12 @@ impl Regulator {
         sum: Sum::NONE,
         checks: Sum::NONE,
         length: SETTLE,
+        crowded: 0,
         now: Stretch::NONE,
         licensed: Stretch::NONE,
         stretches: [Stretch::NONE; STRETCHES],
+        polls: 0,
+        found: 0,
         last: 0,
     };
 
@@ -249,6 +260,38 @@ impl Regulator {
         self.advance(now, outstanding, max_hold);
     }
 
+    /// A poll of the device found this many completions. Whether polls find so many that nothing is to be held; while something
+    /// `is_held`, that is not asked.
+    pub(crate) fn note_poll(&mut self, found: u16, is_held: bool) -> bool {
+        if self.polls < POLLS {
+            self.polls = self.polls.wrapping_add(1);
+            self.found = self.found.wrapping_add(found.min(CROWD << 1)); // a few large ones are no crowd
+        }
+        if self.polls < POLLS || is_held {
+            return false;
+        }
+        let is_crowd = self.found >= POLLS.wrapping_mul(CROWD);
+        (self.polls, self.found) = (0, 0);
+        is_crowd
+    }
+
+    /// Nothing is held for a while. A trial that has begun is made again.
+    pub(crate) fn begin_crowd(&mut self, known: Known, config: &Config) {
+        self.set_aside(known, config);
+        self.crowded = CROWDED;
+    }
+
+    /// Whether nothing is held because polls find many.
+    #[inline]
+    pub(crate) const fn is_crowded(&self) -> bool {
+        self.crowded > 0
+    }
+
+    /// So many interrupts were sent. After the last of them the next part of the pause looks at what may be held.
+    pub(crate) const fn pass(&mut self, interrupts: u16) {
+        self.crowded = self.crowded.saturating_sub(interrupts);
+    }
+
     /// The factor of C0, less 1: the trials so far while they are promising, the maximum with a licence.
     fn speaks_for(&self) -> u8 {
         #[expect(clippy::cast_possible_truncation, reason = "at most TRIALS")]
@@ -265,6 +308,10 @@ impl Regulator {
     pub(crate) fn look(&mut self, known: Known, config: &Config) -> Allowance {
         let now = Stretch { ticks: self.now.ticks.min(SPAN_MAX), ..self.now };
         match self.state {
+            _ if self.is_crowded() => {
+                self.pass(1); // who asks nevertheless
+                self.enter(State::Pause, MEASURE);
+            }
             _ if known.has_failed => self.fail(known, config),
             _ if known.is_unpaid => self.enter(State::Pause, MEASURE), // again when it can be paid
             State::Pause => self.rest(now, known, config),
@@ -287,7 +334,7 @@ impl Regulator {
     /// Another policy is in force for a while: a trial that has begun is made again, and what comes after is no slower than what was
     /// before.
     pub(crate) fn set_aside(&mut self, known: Known, config: &Config) {
-        self.licensed = Stretch::NONE;
+        (self.licensed, self.crowded) = (Stretch::NONE, 0);
         if known.has_failed {
             self.fail(known, config);
         } else {
@@ -514,7 +561,11 @@ impl Regulator {
         let nothing = Allowance { level: Level::Nothing, ..strict };
         let licensed = Allowance { level: Level::Licensed, ..strict };
         let account = if is_cut { nothing } else { Allowance { shift: self.cuts << 1, ..strict } };
-        let in_force = if self.limit > 1 && !self.is_suspended { licensed } else { account };
+        let in_force = match self.limit > 1 && !self.is_suspended {
+            _ if self.is_crowded() => nothing,
+            true => licensed,
+            false => account,
+        };
         let has_more = matches!(self.state, State::Settle(1 | 2) | State::Measure(1 | 2)) != self.more_first();
         match (self.state, self.question) {
             (State::Pause, _) => in_force,

@@ -180,7 +180,7 @@ mod tests {
             now += 2_000 + burden + u64::from(chance) * 8;
             let _ = auto.on_submit(now, &Submission { before: before.into(), ..Submission::default() });
             let mut apart = auto;
-            let decision = auto.on_completions(now, before, &last);
+            let decision = decide_all(&mut auto, now, before, &last);
             assert_eq!(decision, decide_apart(&mut apart, now, before, &last), "step {step}");
             let seen = as_later_calls_see_it(*auto.budget());
             assert_eq!(seen, as_later_calls_see_it(*apart.budget()), "step {step}");

@@ -6,7 +6,8 @@ use budget_core::Decision::{self, Deliver, DeliverUrgent, Hold};
 use budget_core::Event::{self, Barrier, Error, Plain, Urgent};
 use budget_core::HoldReason::{Company, Early, Reconfigured, Storm};
 use budget_core::{
-    Allowance, Budget, Completion, Config, Level, Mark, Params, Policy as _, Reason, Share, StormParams,
+    Allowance, Auto, Budget, Completion, Config, Level, Mark, Params, Policy as _, Reason, Share, StormParams,
+    Submission,
 };
 use spent::spent;
 
@@ -485,4 +486,81 @@ fn what_an_interrupt_covers_is_no_interrupt_of_its_own() {
         assert!(budget.on_completions(now, 31, &Completion::with_cif(1)).is_deliver(), "at {now}");
         assert!(!budget.is_storming(), "at {now}");
     }
+}
+
+/// `polls` of a device, each of which finds this many completions, with 399 in flight behind them. Returns how many of them held.
+fn poll(auto: &mut Auto, now: &mut u64, polls: u32, found: u16) -> u32 {
+    let mut held = 0;
+    for _ in 0..polls {
+        *now += 5_000;
+        let _ = auto.on_submit(*now, &Submission { before: u32::from(found) - 1, ..Submission::default() });
+        held += u32::from(!auto.on_completions(*now, found - 1, &Completion::with_cif(400)).is_deliver());
+        assert!(auto.may_hold() || auto.held() == 0, "what is held is not forgotten");
+    }
+    held
+}
+
+/// Where each poll finds many completions, a policy that is asked about each would cost more than it saves.
+#[test]
+fn where_polls_find_many_it_need_not_be_asked() {
+    let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
+    poll(&mut auto, &mut now, 64, 15);
+    assert!(auto.may_hold(), "fifteen are not many");
+    assert!(poll(&mut auto, &mut now, 80, 40) > 10, "there is something to forget");
+    assert_eq!((auto.may_hold(), auto.held(), auto.deadline()), (false, 0, None));
+    auto.on_passed(now, 900);
+    assert_eq!(poll(&mut auto, &mut now, 20, 1), 0, "who asks nevertheless is not told to hold");
+    assert!(!auto.may_hold());
+    auto.on_passed(now, 104);
+    assert!(auto.may_hold(), "1024 interrupts later it is asked again");
+    for _ in 0..8 {
+        poll(&mut auto, &mut now, 60, 1);
+        poll(&mut auto, &mut now, 4, 1000);
+    }
+    assert!(auto.may_hold(), "a few large ones are no crowd");
+}
+
+/// Few in each poll after a crowd: it holds as one that never saw a crowd.
+#[test]
+fn after_a_crowd_it_holds_again() {
+    let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
+    poll(&mut auto, &mut now, 80, 40);
+    assert!(!auto.may_hold());
+    auto.on_passed(now, u16::MAX);
+    let mut held = 0;
+    for n in 0..20_000_u32 {
+        now += 4_000;
+        let _ = auto.on_submit(now, &Submission::default());
+        let last = Completion::with_cif(32);
+        held += u32::from(!auto.on_completions(now, (n & 1) as u16, &last).is_deliver());
+        while let Some(due) = auto.deadline().filter(|due| *due <= now + 4_000) {
+            let _ = auto.on_deadline(due);
+        }
+    }
+    assert!(held > 2_000, "{held}");
+}
+
+/// The storm guard may have to hold, and a policy that may hold is asked.
+#[test]
+fn a_storm_guard_is_always_asked() {
+    let storm = StormParams { max_rate: 100_000, shift: 5 };
+    let config = Config::new(Params { storm: Some(storm), ..Params::DEFAULT }).unwrap();
+    let (mut auto, mut now) = (Auto::new(config), 0);
+    poll(&mut auto, &mut now, 640, 40);
+    assert!(auto.may_hold());
+}
+
+/// A shell that asks about each completion, and not about those of a poll, is not forgotten in a crowd.
+#[test]
+fn a_crowd_ends_for_one_who_asks_about_each() {
+    let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
+    poll(&mut auto, &mut now, 80, 40);
+    let mut asked = 0;
+    while !auto.may_hold() {
+        now += 5_000;
+        asked += 1;
+        let decision = auto.on_completion(now, &Completion::with_cif(400));
+        assert!(decision.is_deliver() || auto.may_hold(), "{asked}");
+    }
+    assert!((1_000..70_000).contains(&asked), "{asked}");
 }

@@ -76,5 +76,5 @@ impl<P: Policy, const GROUPS: usize, const WORDS: usize> Policy for Strict<P, GR
     }
 
     forward!(self => self.policy; deadline, on_deadline, flush, on_consumed, held, mark_at, wants_batch_end, on_batch_end,
-        on_schedule, on_deschedule, posts_late, max_hold, may_hold, spent, times_back);
+        on_schedule, on_deschedule, posts_late, max_hold, may_hold, spent, times_back, on_passed);
 }

@@ -1,6 +1,6 @@
 //! A policy, and what it decided so far.
 
-use crate::{Completion, Decision, HintCounts, Mark, Policy, Spent, Stats, forward};
+use crate::{Completion, Decision, HintCounts, Mark, Policy, Reason, Spent, Stats, forward};
 
 /// A policy that counts what it decides.
 #[derive(Clone, Debug)]
@@ -86,6 +86,11 @@ impl<P: Policy> Policy for Counted<P> {
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {
         self.count_hint(last);
         self.policy.on_covered(now, left, last);
+    }
+
+    fn on_passed(&mut self, now: u64, interrupts: u16) {
+        self.policy.on_passed(now, interrupts);
+        self.stats.count_times(Decision::Deliver(Reason::Always), interrupts.into());
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {

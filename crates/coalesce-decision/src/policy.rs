@@ -103,6 +103,12 @@ pub trait Policy: Debug {
         self.on_consumed(now);
     }
 
+    /// `interrupts` were sent while it might [not hold](Self::may_hold) anything, and nobody asked it. They cover everything that
+    /// completed.
+    fn on_passed(&mut self, now: u64, _interrupts: u16) {
+        self.on_consumed(now);
+    }
+
     /// What the mark of a command becomes when it completes now, with `cif` commands in flight, counting it: its completion
     /// is decided by that.
     fn mark_at(&self, mark: Mark, _cif: u32) -> Mark {
@@ -148,8 +154,8 @@ pub trait Policy: Debug {
         None
     }
 
-    /// Whether it may hold the next completion. If not, until its next decision no [`on_submit`](Self::on_submit) is needed,
-    /// and a completion needs no mark.
+    /// Whether it may hold the next completion. If not, until its next decision or [`on_passed`](Self::on_passed) no
+    /// [`on_submit`](Self::on_submit) is needed, and a completion needs no mark.
     fn may_hold(&self) -> bool {
         true
     }
@@ -198,7 +204,7 @@ pub trait Policy: Debug {
 ///     // All others, as a default would not reach the policy inside.
 ///     forward!(self => self.policy; deadline, on_deadline, flush, on_consumed, held, on_submit, mark_at, wants_batch_end,
 ///         on_batch_end, on_cancel, on_schedule, on_deschedule, reset_tracking, posts_late, max_hold, may_hold, wants_submit,
-///         spent, times_back, untracked);
+///         spent, times_back, untracked, on_passed);
 /// }
 /// ```
 ///
@@ -232,7 +238,7 @@ macro_rules! forward {
 
     (@each $to:tt $self:ident; all) => {
         $crate::forward!(@each $to $self; on_completion, deadline, on_deadline, flush, on_consumed, held, on_submit,
-            on_completions, on_covered, mark_at, wants_batch_end, on_batch_end, on_cancel, on_schedule, on_deschedule,
+            on_completions, on_covered, on_passed, mark_at, wants_batch_end, on_batch_end, on_cancel, on_schedule, on_deschedule,
             reset_tracking, posts_late, max_hold, may_hold, wants_submit, spent, times_back, untracked);
     };
     (@each $to:tt $self:ident; $($method:ident),+ $(,)?) => { $($crate::forward!(@$method $to $self);)+ };
@@ -253,6 +259,12 @@ macro_rules! forward {
         #[inline]
         fn on_covered(&mut $self, now: u64, left: u16, last: &$crate::Completion) {
             $crate::forward!(@call $to $self.on_covered(now, left, last))
+        }
+    };
+    (@on_passed $to:tt $self:ident) => {
+        #[inline]
+        fn on_passed(&mut $self, now: u64, interrupts: u16) {
+            $crate::forward!(@call $to $self.on_passed(now, interrupts))
         }
     };
     (@on_submit $to:tt $self:ident) => {

@@ -5,7 +5,7 @@ use crate::hinted::Hinted;
 use crate::spec::Spec;
 use crate::sum::Sum;
 use coalesce_decision::{
-    Barriers, ConfigError, Counted, Decision, Field, HintCounts, HoldReason, Mark, Policy, Reason, Stats, forward,
+    Barriers, ConfigError, Counted, Decision, Field, HintCounts, HoldReason, Mark, Policy, Stats, forward,
 };
 
 /// A policy for one interrupt vector, and what it decided so far.
@@ -53,13 +53,6 @@ impl AnyPolicy {
     #[must_use]
     pub const fn spec(&self) -> &Spec {
         &self.spec
-    }
-
-    /// `interrupts` were sent while it might [not hold](Policy::may_hold) anything, and nobody asked it. They cover everything
-    /// that completed.
-    pub fn on_passed(&mut self, now: u64, interrupts: u16) {
-        self.policy.on_consumed(now);
-        self.policy.stats_mut().count_times(Decision::Deliver(Reason::Always), interrupts.into());
     }
 
     /// Takes another policy, or other parameters, with what is held: a policy of the same kind goes on with it, any other
@@ -159,7 +152,7 @@ impl Policy for AnyPolicy {
     }
 
     forward!(self => self.policy; on_completion, deadline, on_deadline, flush, on_consumed, held, on_submit, on_completions,
-        on_covered, mark_at, wants_batch_end, on_batch_end, on_schedule, on_deschedule, reset_tracking, posts_late, max_hold,
+        on_covered, on_passed, mark_at, wants_batch_end, on_batch_end, on_schedule, on_deschedule, reset_tracking, posts_late, max_hold,
         may_hold, wants_submit, spent, times_back, untracked);
 }
 
