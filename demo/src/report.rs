@@ -113,8 +113,8 @@ fn nine(summary: &Summary<'_>) -> String {
                 if reads.is_told { "" } else { " class=\"grey\"" },
                 text(&reads.text),
                 small(text(&reads.range), reads.is_told),
-                small(format!("{taken}: {}", text(&interrupts.text)), interrupts.is_told),
-                small(format!("CPU: {}", text(&cpu.text)), cpu.is_told),
+                small(format!("{taken}: {}", text(&interrupts.brief())), interrupts.is_told),
+                small(format!("CPU: {}", text(&cpu.brief())), cpu.is_told),
             );
         }
         html += "</tr>\n";

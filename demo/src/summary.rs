@@ -53,6 +53,14 @@ pub struct Change {
     pub is_told: bool,
 }
 
+impl Change {
+    /// The text where there is no room for the range, with the mark of the range.
+    pub fn brief(&self) -> String {
+        let mark = self.range.ends_with(AS_ITSELF).then_some(AS_ITSELF);
+        self.text.chars().chain(mark).collect()
+    }
+}
+
 impl Row<'_> {
     /// What an interrupt is at this place: in a guest one that its kernel takes.
     pub fn interrupts(&self) -> What {
@@ -457,6 +465,7 @@ mod tests {
         let text = summary.text(false);
         assert_eq!(text.matches("cannot tell (+50 to +50 %)*").count(), 2, "{text}");
         assert!(text.contains("\n* In this run none differs from itself by as much.\n"), "{text}");
+        assert_eq!(summary.deep().unwrap().change(0, What::Rate(0)).brief(), "cannot tell*");
         // One more says where the page is, and a terminal has 25.
         assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
     }
