@@ -44,7 +44,8 @@ fn any_policy_together(policy: &mut AnyPolicy, now: u64, cif: u32) -> bool {
     !matches!(policy.on_completions(now, TOGETHER - 1, &Completion::with_cif(cif)), Decision::Hold(_))
 }
 
-const TOGETHER: u16 = 32;
+/// Fewer than make a crowd.
+const TOGETHER: u16 = 10;
 
 /// How often `deliver` says no. 10 million completions a second; no epoch ends.
 fn held(mut deliver: impl FnMut(u64) -> bool) -> usize {

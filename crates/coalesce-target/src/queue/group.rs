@@ -236,11 +236,7 @@ impl<S: Source> Group<S> {
     /// Waits for work: polls for a while, then sleeps until an event, or until a queue is to look.
     fn wait(&mut self) {
         let start = self.disk.now();
-        let (polled_ns, found) = self.poll_for_work(start);
-        self.idle_ns += polled_ns;
-        if found {
-            return self.poll.paid();
-        }
+        let Some(polled_ns) = self.poll_for_work(start) else { return self.poll.paid() };
         if !bits(self.awake).all(|number| self.doze(number)) {
             return;
         }
@@ -254,7 +250,7 @@ impl<S: Source> Group<S> {
         if !is_paused {
             self.poll.slept(polled_ns, slept_ns);
         }
-        self.idle_ns += slept_ns;
+        self.idle_ns += polled_ns + slept_ns;
         if until.is_some() {
             for number in 0..self.queues.len() {
                 if self.queues[number].as_ref().is_some_and(|queue| queue.next_look().is_some()) {
@@ -275,10 +271,10 @@ impl<S: Source> Group<S> {
         self.members().any(Queue::is_paused)
     }
 
-    /// Polls for work. Returns how long, in ns, and whether there is some. It polls until a near deadline, because a sleep would
-    /// overshoot it; the sleep that follows then ends at once. While a queue waits for a limit of the disk, the thread
+    /// Polls for work. Returns `None` if there is some, and otherwise the time spent, in ns. It polls until a near deadline, because
+    /// a sleep would overshoot it; the sleep that follows then ends at once. While a queue waits for a limit of the disk, the thread
     /// sleeps: the bucket has room for what a sleep overshoots.
-    fn poll_for_work(&mut self, start: u64) -> (u64, bool) {
+    fn poll_for_work(&mut self, start: u64) -> Option<u64> {
         let mut end = if self.is_paused() { start } else { start + self.poll.length_ns() };
         let deadline = self.members().filter_map(Queue::deadline).min();
         if let Some(deadline) = deadline.filter(|&deadline| deadline <= start + self.poll.max_ns()) {
@@ -288,12 +284,13 @@ impl<S: Source> Group<S> {
         while now < end && self.awake != 0 {
             let is_due = deadline.is_some_and(|deadline| deadline <= now);
             if is_due || self.has_requests() || self.reactor.has_events() {
-                return (now - start, true);
+                self.idle_ns += now - start; // no work, although it ends with some
+                return None;
             }
             std::hint::spin_loop();
             now = self.disk.now();
         }
-        (now - start, false)
+        Some(now - start)
     }
 
     fn has_requests(&mut self) -> bool {
