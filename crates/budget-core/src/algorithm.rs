@@ -102,8 +102,7 @@ impl Budget {
 
     /// The decision without hints and without the storm guard. `may_be_held`: the completion is no Urgent that may interrupt
     /// alone. `is_together`: it came in the same tick as the last one.
-    #[inline(always)]
-    pub(crate) fn decide(&mut self, outstanding: u32, may_be_held: bool, is_together: bool) -> Decision {
+    fn decide(&mut self, outstanding: u32, may_be_held: bool, is_together: bool) -> Decision {
         if self.is_full() {
             return Decision::Deliver(Reason::Count);
         }

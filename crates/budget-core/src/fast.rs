@@ -5,7 +5,7 @@
 use crate::algorithm::Budget;
 use crate::algorithm::Level;
 use crate::constants::{MOST, SPAN_MAX};
-use coalesce_decision::{Decision, Event};
+use coalesce_decision::{Decision, Event, HoldReason, Reason};
 
 /// From here on the fast path stays closed: a clock that goes back would look like one that passed its end, where everything is due.
 pub(crate) const CLOCK_END: u64 = 0xFFFF_FFFF << 32;
@@ -53,14 +53,20 @@ impl Budget {
             self.account.charge(&settled, self.epsilon, self.config.max_hold, 0);
         }
         let verdict = self.weigh(outstanding, held.wrapping_add(1), quiet == 0);
-        Some(match verdict {
+        Some(self.apply(verdict))
+    }
+
+    /// Holds, or delivers where there is no storm guard.
+    #[inline(always)]
+    pub(crate) fn apply(&mut self, verdict: Result<HoldReason, Reason>) -> Decision {
+        match verdict {
             Ok(reason) => self.hold(reason),
             Err(reason) => {
                 self.account.release();
                 self.guard.interrupt(0, 0);
                 Decision::Deliver(reason)
             }
-        })
+        }
     }
 }
 

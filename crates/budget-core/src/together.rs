@@ -3,7 +3,7 @@
 use crate::algorithm::Budget;
 use crate::constants::MOST;
 use crate::fast::CLOCK_END;
-use coalesce_decision::{Completion, Decision, HoldReason, Policy};
+use coalesce_decision::{Completion, Decision, HoldReason, Policy, Reason};
 
 /// A policy with a latency budget.
 pub(crate) trait Together: Policy {
@@ -72,7 +72,10 @@ impl Budget {
             return None;
         }
         if end == End::Last && !self.is_licensed() {
-            return Some((count, self.ride(count, first.cif)));
+            // No decision depends on another, and all that is learned is how often completions come.
+            (0..count).for_each(|_| self.note_gap());
+            self.account.set_in_flight(first.cif.wrapping_sub(count.into()));
+            return Some((count, Decision::Hold(HoldReason::NothingHeld)));
         }
         let (mut cif, mut done) = (first.cif, 0_u16);
         loop {
@@ -82,28 +85,13 @@ impl Budget {
             cif = cif.wrapping_sub(1);
             self.account.set_in_flight(cif);
             done = done.wrapping_add(1);
-            let decision = match self.decide(outstanding, true, true) {
-                Decision::Hold(reason) => self.hold(reason),
-                decision => {
-                    self.account.release();
-                    self.guard.interrupt(0, 0);
-                    decision
-                }
-            };
+            let verdict =
+                if self.is_full() { Err(Reason::Count) } else { self.weigh(outstanding, held.wrapping_add(1), true) };
+            let decision = self.apply(verdict);
             if done >= count || (end == End::Delivery && decision.is_deliver()) {
                 return Some((done, decision));
             }
         }
-    }
-
-    /// What `count` completions of the same tick, the first of them with `cif` commands in flight, teach where an interrupt covers
-    /// them, and no licence counts how many.
-    fn ride(&mut self, count: u16, cif: u32) -> Decision {
-        for _ in 0..count {
-            self.note_gap();
-        }
-        self.account.set_in_flight(cif.wrapping_sub(count.into()));
-        Decision::Hold(HoldReason::NothingHeld)
     }
 }
 
