@@ -44,7 +44,7 @@ fn any_policy_together(policy: &mut AnyPolicy, now: u64, cif: u32) -> bool {
     !matches!(policy.on_completions(now, TOGETHER - 1, &Completion::with_cif(cif)), Decision::Hold(_))
 }
 
-/// Fewer than make a crowd.
+/// Too few for a bypass.
 const TOGETHER: u16 = 10;
 
 /// How often `deliver` says no. 10 million completions a second; no epoch ends.

@@ -68,12 +68,12 @@ impl Auto {
         self.budget.allow(now, allowed);
     }
 
-    /// Polls of the device find many completions each. A storm guard must be asked.
+    /// Polls of the device coalesce enough by themselves. With a storm guard the policy must be asked.
     #[cold]
     #[inline(never)]
-    fn begin_crowd(&mut self, now: u64) {
+    fn begin_bypass(&mut self, now: u64) {
         if self.budget.config.storm_interval == 0 {
-            self.regulator.begin_crowd(self.budget.known(), &self.budget.config);
+            self.regulator.begin_bypass(self.budget.known(), &self.budget.config);
             self.budget.set_aside(now, self.regulator.allowance());
         }
     }
@@ -130,10 +130,10 @@ impl Policy for Auto {
 
     fn on_completions(&mut self, now: u64, before: u16, last: &Completion) -> Decision {
         let decision = decide_all(self, now, before, last);
-        if self.regulator.is_crowded() {
-            self.regulator.pass(1); // who asks nevertheless
+        if self.regulator.is_bypassed() {
+            self.regulator.pass(1); // a shell that asks anyway
         } else if self.regulator.note_poll(before.saturating_add(1), self.budget.held() > 0) {
-            self.begin_crowd(now);
+            self.begin_bypass(now);
         }
         decision
     }
@@ -143,9 +143,9 @@ impl Policy for Auto {
         self.regulator.pass(interrupts);
     }
 
-    /// Not for a while, where each poll of the device finds many completions anyway.
+    /// Not during a bypass, which begins where polls of the device coalesce enough by themselves.
     fn may_hold(&self) -> bool {
-        !self.regulator.is_crowded()
+        !self.regulator.is_bypassed()
     }
 
     fn on_covered(&mut self, now: u64, left: u16, last: &Completion) {

@@ -43,13 +43,13 @@ pub(crate) struct Regulator {
     sum: Sum,           // climb: of the trials so far
     checks: Sum,        // of the last checks of this licence
     length: u16,        // completions after which the state is looked at
-    crowded: u16,       // interrupts for which nothing is held, as a poll finds many anyway
+    bypass: u16,        // interrupts that are left of a bypass: nothing is held
     now: Stretch,
     licensed: Stretch, // the last one with the licence that won
     stretches: [Stretch; STRETCHES],
-    polls: u16, // counted so far,
-    found: u16, // and the completions that they found
-    last: u64,  // the time of the last completion
+    polls: u16,     // counted so far,
+    completed: u16, // and the commands that they completed
+    last: u64,      // the time of the last completion
 }
 
 /// A number of completions, and the ticks that they took, without the gaps longer than `max_hold`.
@@ -129,11 +129,11 @@ const RARE_MAX: u8 = 5;
 /// A licence is tried where completions come, pauses included, at least 2^FREQUENT_SHIFT times in `max_hold`: with fewer an interrupt
 /// for each costs little.
 const FREQUENT_SHIFT: u32 = 3;
-/// Where this many POLLS of a device find a CROWD each, an interrupt for each poll costs little, and the policy costs more than it could
-/// save. For CROWDED interrupts nothing is held, and it need not be asked.
+/// Where POLLS polls of a device complete at least BATCH commands each on average, they coalesce enough by themselves: asking the policy costs
+/// more than it could save. It is bypassed for BYPASS interrupts.
 const POLLS: u16 = 64;
-const CROWD: u16 = 16;
-const CROWDED: u16 = 1024;
+const BATCH: u16 = 16;
+const BYPASS: u16 = 1024;
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
 const SLOWER: (u64, u64) = (3, 2);
 
@@ -218,12 +218,12 @@ impl Regulator {
         sum: Sum::NONE,
         checks: Sum::NONE,
         length: SETTLE,
-        crowded: 0,
+        bypass: 0,
         now: Stretch::NONE,
         licensed: Stretch::NONE,
         stretches: [Stretch::NONE; STRETCHES],
         polls: 0,
-        found: 0,
+        completed: 0,
         last: 0,
     };
 
@@ -260,36 +260,35 @@ impl Regulator {
         self.advance(now, outstanding, max_hold);
     }
 
-    /// A poll of the device found this many completions. Whether polls find so many that nothing is to be held; while something
-    /// `is_held`, that is not asked.
-    pub(crate) fn note_poll(&mut self, found: u16, is_held: bool) -> bool {
+    /// A poll of the device completed this many commands. Whether a bypass may begin: not while completions are held.
+    pub(crate) fn note_poll(&mut self, completed: u16, is_held: bool) -> bool {
         if self.polls < POLLS {
             self.polls = self.polls.wrapping_add(1);
-            self.found = self.found.wrapping_add(found.min(CROWD << 1)); // a few large ones are no crowd
+            self.completed = self.completed.wrapping_add(completed.min(BATCH << 1)); // so that a few large batches do not decide
         }
         if self.polls < POLLS || is_held {
             return false;
         }
-        let is_crowd = self.found >= POLLS.wrapping_mul(CROWD);
-        (self.polls, self.found) = (0, 0);
-        is_crowd
+        let coalesces = self.completed >= POLLS.wrapping_mul(BATCH);
+        (self.polls, self.completed) = (0, 0);
+        coalesces
     }
 
-    /// Nothing is held for a while. A trial that has begun is made again.
-    pub(crate) fn begin_crowd(&mut self, known: Known, config: &Config) {
+    /// Begins a bypass. A trial that has begun is made again.
+    pub(crate) fn begin_bypass(&mut self, known: Known, config: &Config) {
         self.set_aside(known, config);
-        self.crowded = CROWDED;
+        self.bypass = BYPASS;
     }
 
-    /// Whether nothing is held because polls find many.
+    /// Whether the policy is bypassed.
     #[inline]
-    pub(crate) const fn is_crowded(&self) -> bool {
-        self.crowded > 0
+    pub(crate) const fn is_bypassed(&self) -> bool {
+        self.bypass > 0
     }
 
-    /// So many interrupts were sent. After the last of them the next part of the pause looks at what may be held.
+    /// This many interrupts of a bypass were sent. Completions may be held again from the first [`look`](Self::look) after the last one.
     pub(crate) const fn pass(&mut self, interrupts: u16) {
-        self.crowded = self.crowded.saturating_sub(interrupts);
+        self.bypass = self.bypass.saturating_sub(interrupts);
     }
 
     /// The factor of C0, less 1: the trials so far while they are promising, the maximum with a licence.
@@ -308,8 +307,8 @@ impl Regulator {
     pub(crate) fn look(&mut self, known: Known, config: &Config) -> Allowance {
         let now = Stretch { ticks: self.now.ticks.min(SPAN_MAX), ..self.now };
         match self.state {
-            _ if self.is_crowded() => {
-                self.pass(1); // who asks nevertheless
+            _ if self.is_bypassed() => {
+                self.pass(1); // a shell that asks anyway
                 self.enter(State::Pause, MEASURE);
             }
             _ if known.has_failed => self.fail(known, config),
@@ -334,7 +333,7 @@ impl Regulator {
     /// Another policy is in force for a while: a trial that has begun is made again, and what comes after is no slower than what was
     /// before.
     pub(crate) fn set_aside(&mut self, known: Known, config: &Config) {
-        (self.licensed, self.crowded) = (Stretch::NONE, 0);
+        (self.licensed, self.bypass) = (Stretch::NONE, 0);
         if known.has_failed {
             self.fail(known, config);
         } else {
@@ -562,7 +561,7 @@ impl Regulator {
         let licensed = Allowance { level: Level::Licensed, ..strict };
         let account = if is_cut { nothing } else { Allowance { shift: self.cuts << 1, ..strict } };
         let in_force = match self.limit > 1 && !self.is_suspended {
-            _ if self.is_crowded() => nothing,
+            _ if self.is_bypassed() => nothing,
             true => licensed,
             false => account,
         };

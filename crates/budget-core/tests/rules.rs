@@ -500,16 +500,16 @@ fn poll(auto: &mut Auto, now: &mut u64, polls: u32, found: u16) -> u32 {
     held
 }
 
-/// Where each poll finds many completions, a policy that is asked about each would cost more than it saves.
+/// Where polls coalesce by themselves, a policy that is asked about each completion would cost more than it saves.
 #[test]
-fn where_polls_find_many_it_need_not_be_asked() {
+fn it_is_bypassed_where_polls_complete_many() {
     let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
     poll(&mut auto, &mut now, 64, 15);
     assert!(auto.may_hold(), "fifteen are not many");
     assert!(poll(&mut auto, &mut now, 80, 40) > 10, "there is something to forget");
     assert_eq!((auto.may_hold(), auto.held(), auto.deadline()), (false, 0, None));
     auto.on_passed(now, 900);
-    assert_eq!(poll(&mut auto, &mut now, 20, 1), 0, "who asks nevertheless is not told to hold");
+    assert_eq!(poll(&mut auto, &mut now, 20, 1), 0, "a shell that asks anyway is not told to hold");
     assert!(!auto.may_hold());
     auto.on_passed(now, 104);
     assert!(auto.may_hold(), "1024 interrupts later it is asked again");
@@ -517,12 +517,12 @@ fn where_polls_find_many_it_need_not_be_asked() {
         poll(&mut auto, &mut now, 60, 1);
         poll(&mut auto, &mut now, 4, 1000);
     }
-    assert!(auto.may_hold(), "a few large ones are no crowd");
+    assert!(auto.may_hold(), "a few large batches do not decide");
 }
 
-/// Few in each poll after a crowd: it holds as one that never saw a crowd.
+/// Small batches after a bypass are coalesced again.
 #[test]
-fn after_a_crowd_it_holds_again() {
+fn after_a_bypass_it_holds_again() {
     let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
     poll(&mut auto, &mut now, 80, 40);
     assert!(!auto.may_hold());
@@ -550,9 +550,9 @@ fn a_storm_guard_is_always_asked() {
     assert!(auto.may_hold());
 }
 
-/// A shell that asks about each completion, and not about those of a poll, is not forgotten in a crowd.
+/// A bypass ends even if the shell asks about each completion and never about a whole poll.
 #[test]
-fn a_crowd_ends_for_one_who_asks_about_each() {
+fn a_bypass_ends_for_a_shell_that_asks_about_each() {
     let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
     poll(&mut auto, &mut now, 80, 40);
     let mut asked = 0;
