@@ -98,7 +98,7 @@ median() { awk -F '\t' -v name="$2" '$1 ~ name { print $4 }' "$made/mps2-an386/$
 echo
 budget "bytes of cint alone, in Rust on Cortex-M4" "$(whole only-cint)" 1024
 budget "bytes of a latency budget alone, in Rust on Cortex-M4" "$(whole only-budget)" 4050
-budget "bytes of auto alone, in Rust on Cortex-M4" "$(whole only-auto)" 5700
+budget "bytes of auto alone, in Rust on Cortex-M4" "$(whole only-auto)" 5600
 budget "instructions of vIC alone at a completion, in Rust on Cortex-M4, median" "$(median only-vic '::on_completion::')" 45
 budget "instructions of a latency budget alone at a completion, the same" "$(median only-budget '::on_completion::')" 290
 budget "instructions of a latency budget alone at a submission, the same" "$(median only-budget '::on_submit::')" 38
