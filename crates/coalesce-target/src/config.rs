@@ -94,7 +94,8 @@ pub struct DiskConfig {
     pub serial: Option<String>,
     /// Block size that the guest sees; the image's own if not given.
     pub block_size: Option<Size>,
-    /// Longest time that a queue polls before it sleeps; that of [`Device::poll`] if not given.
+    /// Longest time that a queue polls for its guest before it sleeps, a quarter of it for the disk; that of [`Device::poll`] if not
+    /// given.
     pub poll: Option<Poll>,
     /// Whether EVENT_IDX is offered.
     #[serde(default = "yes")]

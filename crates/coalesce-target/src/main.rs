@@ -199,7 +199,8 @@ struct Serve {
     #[arg(long, value_name = "BYTES", conflicts_with = "config")]
     block_size: Option<Size>,
 
-    /// Longest time that a queue polls before it sleeps, if polling pays; 0: never poll [default: 32us; nvme: 200us]
+    /// Longest time that a queue polls for its guest before it sleeps, if polling pays; a quarter of it for the disk; 0: never poll
+    /// [default: 32us; nvme: 200us]
     #[arg(long, value_name = "TIME", conflicts_with = "config")]
     poll: Option<Poll>,
 

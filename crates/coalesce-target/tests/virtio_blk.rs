@@ -1093,6 +1093,31 @@ fn what_failed_moved_no_bytes() {
 }
 
 #[test]
+fn an_image_in_memory_needs_no_worker_for_small_requests() {
+    let directory = tempfile::TempDir::new_in("/dev/shm").unwrap();
+    let image = directory.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let target = Target::start_in(directory, &[Disk::file("f", &image).policy("none")]);
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 64));
+    let workers = || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", target.pid_of("f"))).unwrap();
+        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        tasks.flatten().map(name).filter(|name| name.starts_with("iou-wrk")).count()
+    };
+    let data: Vec<u8> = (0..128 << 10).map(|i: u32| (i / 512 + i) as u8).collect();
+    assert_eq!(driver.queue().run(Op::Write(8, &data[..64 << 10])).status, OK);
+    assert_eq!(driver.queue().run(Op::Read(8, 64 << 10)).data, data[..64 << 10]);
+    assert_eq!(workers(), 0);
+    assert_eq!(driver.queue().run(Op::Write(512, &data)).status, OK);
+    assert!(workers() > 0, "a large one is left to a worker, or this machine's workers have another name");
+    assert_eq!(driver.queue().run(Op::Read(512, 128 << 10)).data, data);
+    assert_eq!(&std::fs::read(&image).unwrap()[4096..][..64 << 10], &data[..64 << 10]);
+    std::fs::File::options().write(true).open(&image).unwrap().set_len(8192).unwrap();
+    assert_eq!(driver.queue().run(Op::Read(8, 4096)).status, OK);
+    assert_eq!(driver.queue().run(Op::Read(8, 8192)).status, IOERR, "half of it is beyond the end");
+}
+
+#[test]
 fn a_ring_that_is_disabled_rests_and_goes_on_when_it_is_enabled() {
     for event_idx in [true, false] {
         let target = Target::start(&[Disk::memory("m", "1M").policy("nvme")]);

@@ -8,6 +8,7 @@ use io_uring::opcode;
 use io_uring::types::{Fd, FsyncFlags};
 use libc::iovec;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
@@ -53,6 +54,8 @@ pub struct FileBackend {
     locking: Locking,
     file: File,
     direct: Option<Direct>,
+    /// Its data is in memory: nothing waits for a device, and io_uring would leave each request to one of its workers.
+    is_in_memory: bool,
     size: u64,
     block_size: u32,
     /// The same file, opened once for each flush that can be in flight. Linux reports lost writes once for each open
@@ -74,6 +77,9 @@ struct Direct {
 /// The bytes of zeroes written at a time.
 const ZEROES_LEN: usize = 64 << 10;
 static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
+
+/// The most bytes that are copied at once to or from a file in memory.
+const AT_ONCE: usize = 64 << 10;
 
 /// The most flushes in flight. A Linux guest has one for each queue.
 const FLUSHES_MAX: usize = 32;
@@ -118,8 +124,10 @@ impl FileBackend {
         let flushes: std::io::Result<_> = (0..FLUSHES_MAX).map(|_| File::open(&same)).collect();
         let flushes = Mutex::new(flushes.with_context(named)?);
         let has_lost_writes = AtomicBool::new(false);
+        // Only files in memory have seals. fstatfs(2) would tell where the node of a block device is.
+        let is_in_memory = fcntl(&file, FcntlArg::F_GET_SEALS).is_ok();
         let path = path.into();
-        Ok(Self { path, read_only, locking, file, direct, size, block_size, flushes, has_lost_writes })
+        Ok(Self { path, read_only, locking, file, direct, is_in_memory, size, block_size, flushes, has_lost_writes })
     }
 
     pub(super) const fn is_migratable(&self) -> bool {
@@ -166,6 +174,9 @@ impl FileBackend {
         if is_flush(operation) {
             return self.begin_flush(buffers);
         }
+        if self.is_in_memory && self.copy(operation, buffers) {
+            return Step::Finished(Outcome::Ok);
+        }
         let iovecs = buffers.rest();
         let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX); // the front end allows far less
         let plain = Fd(self.file.as_raw_fd());
@@ -195,6 +206,24 @@ impl FileBackend {
             }
             Operation::WriteZeroes { offset, len, .. } => fallocate(plain, libc::FALLOC_FL_ZERO_RANGE, offset, len),
         })
+    }
+
+    /// Performs a read or write of a file in memory, if it is small: a large one would delay others. Returns whether that is all of
+    /// it. If not, io_uring finds out why.
+    fn copy(&self, operation: &Operation, buffers: &Buffers) -> bool {
+        let (iovecs, len, fd) = (buffers.rest(), buffers.len(), self.file.as_raw_fd());
+        let (Operation::Read { offset, .. } | Operation::Write { offset, .. }) = *operation else { return false };
+        if len > AT_ONCE {
+            return false;
+        }
+        let (offset, count) = (offset as libc::off_t, iovecs.len() as libc::c_int);
+        let done = match operation {
+            // SAFETY: the buffers are memory of a guest, and mapped; the kernel checks that it is there.
+            Operation::Read { .. } => unsafe { libc::preadv2(fd, iovecs.as_ptr(), count, offset, 0) },
+            // SAFETY: as above.
+            _ => unsafe { libc::pwritev2(fd, iovecs.as_ptr(), count, offset, 0) },
+        };
+        usize::try_from(done) == Ok(len)
     }
 
     pub(super) fn resume(&self, operation: &mut Operation, buffers: &mut Buffers, result: i32) -> Step {
@@ -324,6 +353,7 @@ impl Direct {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
 
     /// A killed process releases each open file only when the file's last request has completed, so each has a lock.
     #[test]
@@ -342,5 +372,31 @@ mod tests {
         } // else its file system has no direct I/O
         FileBackend::open(&path, &ImageOptions::default()).unwrap();
         std::fs::remove_file(&path).unwrap();
+    }
+
+    /// The sandbox's filter and guests' faults are the integration tests'.
+    #[test]
+    fn small_requests_of_a_file_in_memory_are_done_at_once() {
+        let memory = memfd_create("image", MFdFlags::empty()).unwrap();
+        File::from(memory.try_clone().unwrap()).set_len(1 << 20).unwrap();
+        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        let options = |read_only| ImageOptions { read_only, locking: Locking::Claimed, ..ImageOptions::default() };
+        let image = FileBackend::open(path.as_ref(), &options(false)).unwrap();
+        let mut bytes = vec![7; AT_ONCE + 1];
+        let mut step = |image: &FileBackend, operation: Operation, len: usize| {
+            let mut buffers = Buffers::default();
+            buffers.push(bytes.as_mut_ptr(), 512);
+            buffers.push(bytes[512..].as_mut_ptr(), len - 512);
+            (image.begin(&operation, &mut buffers), bytes[0])
+        };
+        let (read, write) =
+            (|offset| Operation::Read { offset, durable: false }, |offset| Operation::Write { offset, durable: true });
+        assert!(matches!(step(&image, write(4096), 4096), (Step::Finished(Outcome::Ok), 7)));
+        assert!(matches!(step(&image, read(8192), AT_ONCE), (Step::Finished(Outcome::Ok), 0)), "not written");
+        assert!(matches!(step(&image, read(4096), 1024), (Step::Finished(Outcome::Ok), 7)));
+        assert!(matches!(step(&image, read(0), AT_ONCE + 1), (Step::Submit(_), 7)), "a large one");
+        assert!(matches!(step(&image, read((1 << 20) - 512), 1024), (Step::Submit(_), _)), "not all of it");
+        let image = FileBackend::open(path.as_ref(), &options(true)).unwrap();
+        assert!(matches!(step(&image, write(0), 1024), (Step::Submit(_), _)), "io_uring finds out why");
     }
 }

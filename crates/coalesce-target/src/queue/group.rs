@@ -5,7 +5,7 @@
 //! what it holds, so nothing is between two threads, and no lock is on the path.
 
 use super::load::{self, FIRST, REST, STAY, Time, WINDOW, WINDOW_MAX};
-use super::poll::AdaptivePoll;
+use super::poll::{AdaptivePoll, Wait};
 use super::reactor::{Event, Reactor, Watched};
 use super::serving::Queue;
 use crate::disk::{Disk, QUEUES_MAX};
@@ -236,7 +236,8 @@ impl<S: Source> Group<S> {
     /// Waits for work: polls for a while, then sleeps until an event, or until a queue is to look.
     fn wait(&mut self) {
         let start = self.disk.now();
-        let Some(polled_ns) = self.poll_for_work(start) else { return self.poll.paid() };
+        let wait = if self.members().all(Queue::is_still) { Wait::Guest } else { Wait::Disk };
+        let Some(polled_ns) = self.poll_for_work(start, wait) else { return self.poll.paid() };
         if !bits(self.awake).all(|number| self.doze(number)) {
             return;
         }
@@ -248,7 +249,7 @@ impl<S: Source> Group<S> {
         self.reactor.wait(until.map(|until| until.saturating_sub(before)));
         let slept_ns = self.disk.now() - before;
         if !is_paused {
-            self.poll.slept(polled_ns, slept_ns);
+            self.poll.slept(wait, polled_ns, slept_ns);
         }
         self.idle_ns += polled_ns + slept_ns;
         if until.is_some() {
@@ -274,10 +275,10 @@ impl<S: Source> Group<S> {
     /// Polls for work. Returns `None` if there is some, and otherwise the time spent, in ns. It polls until a near deadline, because
     /// a sleep would overshoot it; the sleep that follows then ends at once. While a queue waits for a limit of the disk, the thread
     /// sleeps: the bucket has room for what a sleep overshoots.
-    fn poll_for_work(&mut self, start: u64) -> Option<u64> {
-        let mut end = if self.is_paused() { start } else { start + self.poll.length_ns() };
+    fn poll_for_work(&mut self, start: u64, wait: Wait) -> Option<u64> {
+        let mut end = if self.is_paused() { start } else { start + self.poll.length_ns(wait) };
         let deadline = self.members().filter_map(Queue::deadline).min();
-        if let Some(deadline) = deadline.filter(|&deadline| deadline <= start + self.poll.max_ns()) {
+        if let Some(deadline) = deadline.filter(|&deadline| deadline <= start + self.poll.max_ns(Wait::Guest)) {
             end = end.max(deadline);
         }
         let mut now = start;

@@ -127,6 +127,8 @@ pub fn restrict_system_calls(locks: bool) -> Result<()> {
 const ALLOWED: &[i64] = &[
     // Requests.
     libc::SYS_io_uring_enter,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
     libc::SYS_clock_gettime,
     // Connections: messages, their descriptors, memory, eventfds.
     libc::SYS_accept4,
@@ -136,7 +138,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sendto,
     libc::SYS_read,
     libc::SYS_readv,
-    libc::SYS_preadv2,
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_ppoll,
