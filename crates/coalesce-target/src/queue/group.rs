@@ -236,7 +236,7 @@ impl<S: Source> Group<S> {
     /// Waits for work: polls for a while, then sleeps until an event, or until a queue is to look.
     fn wait(&mut self) {
         let start = self.disk.now();
-        let wait = if self.members().all(Queue::is_still) { Wait::Guest } else { Wait::Disk };
+        let wait = if self.reactor.is_still() { Wait::Guest } else { Wait::Disk };
         let Some(polled_ns) = self.poll_for_work(start, wait) else { return self.poll.paid() };
         if !bits(self.awake).all(|number| self.doze(number)) {
             return;

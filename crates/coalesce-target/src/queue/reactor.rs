@@ -88,6 +88,7 @@ pub struct Reactor {
     early: VecDeque<(usize, Event)>, // reaped while something else was waited for
     owner: String,                   // for the log
     enters: u64,
+    in_flight: u32, // operations
 }
 
 impl Reactor {
@@ -101,7 +102,14 @@ impl Reactor {
         let uring = restricted(entries, completions, &OPERATIONS, &[]).context(
             "io_uring is not available (Linux 5.13 or newer is needed; containers and sysctl kernel.io_uring_disabled can forbid it)",
         )?;
-        Ok(Self { uring, polls: vec![Default::default(); queues], early: VecDeque::new(), owner, enters: 0 })
+        Ok(Self {
+            uring,
+            polls: vec![Default::default(); queues],
+            early: VecDeque::new(),
+            owner,
+            enters: 0,
+            in_flight: 0,
+        })
     }
 
     /// Queues an operation of a queue for the next [`submit`](Self::submit) or [`wait`](Self::wait).
@@ -110,6 +118,7 @@ impl Reactor {
     /// What the operation points to stays mapped, and its descriptor open, until its completion has been reaped.
     pub unsafe fn push(&mut self, queue: usize, id: usize, entry: squeue::Entry) {
         let user_data = UserData { queue, kind: OPERATION, number: id as u32 };
+        self.in_flight += 1;
         // SAFETY: as the caller promises.
         unsafe { self.push_entry(&entry.user_data(user_data.pack())) }
     }
@@ -162,6 +171,11 @@ impl Reactor {
         std::mem::replace(&mut self.enters, 0)
     }
 
+    /// Whether all operations have completed and were reaped.
+    pub const fn is_still(&self) -> bool {
+        self.in_flight == 0
+    }
+
     /// Whether there is an event to reap.
     pub fn has_events(&mut self) -> bool {
         !self.early.is_empty() || !self.uring.completion().is_empty()
@@ -170,8 +184,8 @@ impl Reactor {
     /// Appends the reaped events, each with its queue, to `events`.
     pub fn reap(&mut self, events: &mut Vec<(usize, Event)>) {
         events.extend(self.early.drain(..));
-        let Self { uring, polls, .. } = self;
-        events.extend(uring.completion().filter_map(|entry| event(polls, &entry)));
+        let Self { uring, polls, in_flight, .. } = self;
+        events.extend(uring.completion().filter_map(|entry| event(polls, in_flight, &entry)));
     }
 
     /// Lets a descriptor end a wait from now on, with an event of this queue. It stays open until
@@ -200,18 +214,21 @@ impl Reactor {
         }
         while self.polls[queue][what as usize].is_armed {
             self.enter(|uring| uring.submit_and_wait(1));
-            let Self { uring, polls, early, .. } = self;
-            early.extend(uring.completion().filter_map(|entry| event(polls, &entry)));
+            let Self { uring, polls, in_flight, early, .. } = self;
+            early.extend(uring.completion().filter_map(|entry| event(polls, in_flight, &entry)));
         }
         self.polls[queue][what as usize].generation = generation.wrapping_add(1);
     }
 }
 
 /// The event of a completion queue entry, and the queue that it is for.
-fn event(polls: &mut [[Poll; 2]], entry: &cqueue::Entry) -> Option<(usize, Event)> {
+fn event(polls: &mut [[Poll; 2]], in_flight: &mut u32, entry: &cqueue::Entry) -> Option<(usize, Event)> {
     let UserData { queue, kind, number } = UserData::unpack(entry.user_data());
     let event = match kind {
-        OPERATION => Event::Done { id: number as usize, result: entry.result() },
+        OPERATION => {
+            *in_flight -= 1;
+            Event::Done { id: number as usize, result: entry.result() }
+        }
         CANCEL => return None,
         poll => {
             let what = usize::from(poll == POLL[Watched::Kick as usize]);
