@@ -193,12 +193,12 @@ exec 3>&1 5> /dev/null
 if [ $# -gt 0 ]; then
   lane "$@"
 else
-  # Stages that build in the same place are in the same lane. Linking, emulators and tests that wait leave a processor to the
-  # other one. Fuzzing uses all it gets, so it has the machine to itself.
+  # Two lanes that take about as long. What makes programs in target/debug is in the first, as tests run them. Linking, emulators and
+  # tests that wait leave a processor to the other lane. Fuzzing uses all it gets, so it has the machine to itself.
   exec 3> /dev/null 5>&1
   trap 'trap "" TERM; kill 0' INT TERM
-  lane lint packages tests commands python play guest spdk & one=$!
-  lane cores c_abi bare_metal cost examples install firmware linux fuzz_build & other=$!
+  lane tests commands python play spdk & one=$!
+  lane lint packages cores c_abi bare_metal cost examples install guest firmware linux fuzz_build & other=$!
   status=0
   wait $one || status=1
   wait $other || status=1
