@@ -3,12 +3,12 @@
 use super::format::format;
 use super::{Buffers, Operation, Outcome, Step};
 use crate::os::lock::{ALL, lock};
+use crate::os::shared_memory::is_in_memory;
 use anyhow::{Context as _, Result, bail};
 use io_uring::opcode;
 use io_uring::types::{Fd, FsyncFlags};
 use libc::iovec;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
@@ -124,8 +124,7 @@ impl FileBackend {
         let flushes: std::io::Result<_> = (0..FLUSHES_MAX).map(|_| File::open(&same)).collect();
         let flushes = Mutex::new(flushes.with_context(named)?);
         let has_lost_writes = AtomicBool::new(false);
-        // Only files in memory have seals. fstatfs(2) would tell where the node of a block device is.
-        let is_in_memory = fcntl(&file, FcntlArg::F_GET_SEALS).is_ok();
+        let is_in_memory = is_in_memory(&file);
         let path = path.into();
         Ok(Self { path, read_only, locking, file, direct, is_in_memory, size, block_size, flushes, has_lost_writes })
     }
@@ -212,16 +211,14 @@ impl FileBackend {
     /// it. If not, io_uring finds out why.
     fn copy(&self, operation: &Operation, buffers: &Buffers) -> bool {
         let (iovecs, len, fd) = (buffers.rest(), buffers.len(), self.file.as_raw_fd());
-        let (Operation::Read { offset, .. } | Operation::Write { offset, .. }) = *operation else { return false };
-        if len > AT_ONCE {
-            return false;
-        }
-        let (offset, count) = (offset as libc::off_t, iovecs.len() as libc::c_int);
-        let done = match operation {
+        let count = iovecs.len() as libc::c_int;
+        let done = match *operation {
+            _ if len > AT_ONCE => return false,
             // SAFETY: the buffers are memory of a guest, and mapped; the kernel checks that it is there.
-            Operation::Read { .. } => unsafe { libc::preadv2(fd, iovecs.as_ptr(), count, offset, 0) },
+            Operation::Read { offset, .. } => unsafe { libc::preadv2(fd, iovecs.as_ptr(), count, offset as i64, 0) },
             // SAFETY: as above.
-            _ => unsafe { libc::pwritev2(fd, iovecs.as_ptr(), count, offset, 0) },
+            Operation::Write { offset, .. } => unsafe { libc::pwritev2(fd, iovecs.as_ptr(), count, offset as i64, 0) },
+            _ => return false,
         };
         usize::try_from(done) == Ok(len)
     }

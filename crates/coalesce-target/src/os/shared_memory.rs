@@ -52,6 +52,12 @@ impl Drop for Pages {
     }
 }
 
+/// Whether a file's data is in memory: only such files have seals. This query never blocks. fstat(2) would ask the file system, and
+/// fstatfs(2) tells of a block device where its node is.
+pub fn is_in_memory(file: &File) -> bool {
+    fcntl(file, FcntlArg::F_GET_SEALS).is_ok()
+}
+
 impl SharedMapping {
     /// Maps `len` bytes of a file from `offset` on. The file must be in memory: a file system such as FUSE could block
     /// an access for ever.
@@ -59,8 +65,7 @@ impl SharedMapping {
     /// # Errors
     /// The file is unsuitable, or too many mappings exist.
     pub fn new(file: File, offset: u64, len: u64, protection: Protection, front_end: Arc<Peer>) -> Result<Self> {
-        // Only files in memory have seals. This query never blocks; fstat(2) would ask the file system.
-        if fcntl(&file, FcntlArg::F_GET_SEALS).is_err() {
+        if !is_in_memory(&file) {
             bail!(
                 "the file is not a memfd and not on tmpfs or hugetlbfs: use such memory, and share it (QEMU: share=on)"
             );
