@@ -193,8 +193,8 @@ exec 3>&1 5> /dev/null
 if [ $# -gt 0 ]; then
   lane "$@"
 else
-  # Two lanes that take about as long. What makes programs in target/debug is in the first, as tests run them. Linking, emulators and
-  # tests that wait leave a processor to the other lane. Fuzzing uses all it gets, so it has the machine to itself.
+  # Two lanes that take about as long. What makes programs that tests run is in the lane of the tests. Linking, emulators and tests
+  # that wait leave a processor to the other one. Fuzzing uses all it gets, so it has the machine to itself.
   exec 3> /dev/null 5>&1
   trap 'trap "" TERM; kill 0' INT TERM
   lane tests commands python play spdk & one=$!
