@@ -34,15 +34,15 @@ coalesce_cint_on_completion barrier 122
 cint_inlined plain 36
 cint_inlined urgent 105
 cint_inlined barrier 109
-coalesce_budget_on_completion low 182
-coalesce_budget_on_completion plain 208
-coalesce_budget_on_completion urgent 249
+coalesce_budget_on_completion low 150
+coalesce_budget_on_completion plain 194
+coalesce_budget_on_completion urgent 239
 coalesce_budget_on_submits plain 28
 coalesce_auto_on_completion low 185
-coalesce_auto_on_completion plain 238
+coalesce_auto_on_completion plain 230
 coalesce_auto_on_completion urgent 270
-budget_inlined low 155
-budget_inlined plain 180
+budget_inlined low 130
+budget_inlined plain 174
 budget_inlined urgent 222
 any_policy none
 any_policy nvme

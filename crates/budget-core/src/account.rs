@@ -27,13 +27,17 @@ pub(crate) struct Account {
     pub(crate) overtook: u16,
 }
 
+/// The least credit.
+const DEEPEST_DEBT: i64 = -1 << 62;
+
 /// The time that was settled.
 pub(crate) struct Settled {
-    elapsed: u32,
     /// Commands outstanding in all of it, as far as is known.
     waiting: u32,
     /// What they waited, in requests * ticks.
     waited: u64,
+    /// What held completions waited, in requests * ticks.
+    held: u64,
 }
 
 impl Account {
@@ -72,27 +76,30 @@ impl Account {
         let waited = u64::from(waiting).wrapping_mul(elapsed.into()).saturating_sub(self.not_yet);
         self.set_in_flight(in_flight);
         (self.reaping, self.not_yet) = (reaping as u16, 0);
-        self.request_time = self.request_time.saturating_add(waited);
+        let (mut spent, mut held) = (waited, 0);
         if self.held > 0 {
-            let held = product(self.held, elapsed);
-            self.request_time = self.request_time.saturating_add(held);
+            held = product(self.held, elapsed);
+            spent = waited.wrapping_add(held); // each is below 2^47
             self.held_time = self.held_time.saturating_add(held);
         }
-        Settled { elapsed, waiting, waited }
+        self.request_time = self.request_time.saturating_add(spent);
+        Settled { waiting, waited, held }
     }
 
-    /// Earns and pays for what was settled. `paced`: the ticks of it in which holding was not the machine's choice; they cost
-    /// nothing.
+    /// Earns and pays for what was settled, less than 2^60 at a time. `paced`: the ticks of it in which holding was not the machine's
+    /// choice; they cost nothing.
     #[inline(always)]
     pub(crate) fn charge(&mut self, settled: &Settled, epsilon: u16, max_hold: u32, paced: u32) {
         let earned = settled.waited.wrapping_mul(epsilon.into()) as i64;
-        let mut credit = self.credit.wrapping_add(earned); // both are far below the limit
-        if self.held > 0 {
-            let paid = product(self.held, settled.elapsed.wrapping_sub(paced)) << SHIFT;
-            credit = credit.saturating_sub(paid as i64);
-        }
+        let paid = (settled.held.wrapping_sub(product(self.held, paced)) << SHIFT) as i64;
+        let credit = self.credit.wrapping_add(earned).wrapping_sub(paid);
         let most = times(rate(epsilon, settled.waiting), max_hold) << SAVED_SHIFT;
         self.credit = credit.min(most.max(self.credit));
+    }
+
+    /// A hold ends before it takes so much, unless nobody calls at its deadline.
+    pub(crate) fn limit_debt(&mut self) {
+        self.credit = self.credit.max(DEEPEST_DEBT);
     }
 }
 

@@ -317,6 +317,7 @@ impl Budget {
         let settled = self.account.settle(elapsed, in_flight, reaping);
         if self.level != Level::Licensed {
             self.account.charge(&settled, self.epsilon, self.config.max_hold, paced.min(elapsed));
+            self.account.limit_debt();
         }
     }
 
@@ -348,8 +349,9 @@ impl Budget {
             } else {
                 self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> GAP_SHIFT)
             };
+        } else {
+            self.flags.set(Flags::GAP_COUNTS, true);
         }
-        self.flags.set(Flags::GAP_COUNTS, true);
         self.quiet = 0;
     }
 }

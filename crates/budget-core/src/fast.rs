@@ -7,10 +7,6 @@ use crate::algorithm::Level;
 use crate::constants::{MOST, SPAN_MAX};
 use coalesce_decision::{Decision, Event, HoldReason, Reason};
 
-/// From here on the fast path stays closed: a clock that goes back would look like one that passed its end, where everything is due.
-pub(crate) const CLOCK_END: u64 = 0xFFFF_FFFF << 32;
-const _: () = assert!(u64::MAX - CLOCK_END > SPAN_MAX as u64);
-
 impl Budget {
     /// What [`on_event`](Self::on_event) would answer, and a state that answers the same from then on. `None`: it does
     /// not apply, and nothing has changed.
@@ -22,15 +18,18 @@ impl Budget {
         cif: u32,
         outstanding: u32,
     ) -> Option<Decision> {
-        let elapsed = now.wrapping_sub(self.last); // huge if the clock went back
-        if elapsed >= SPAN_MAX.into() || self.last >= CLOCK_END || !matches!(event, Event::Plain) {
+        if !matches!(event, Event::Plain) {
             return None;
+        }
+        let elapsed = now.checked_sub(self.last)?; // None: the clock went back
+        if elapsed >= SPAN_MAX.into() || now == u64::MAX {
+            return None; // at the end of the clock everything is due
         }
         let in_flight = cif.wrapping_sub(1);
         let held = u32::from(self.account.held);
         let known = cif.wrapping_add(held);
         let outstanding = outstanding.max(known);
-        if in_flight >= MOST || outstanding > MOST || self.config.storm_interval > 0 {
+        if (in_flight | outstanding) > MOST || self.config.storm_interval > 0 {
             return None;
         }
         #[expect(clippy::cast_possible_truncation, reason = "compared before")]
@@ -44,10 +43,10 @@ impl Budget {
         if is_due {
             return None;
         }
-        let settled = self.account.settle(elapsed, cif, outstanding.wrapping_sub(known));
         (self.last, self.oldest, self.quiet) = (now, oldest, quiet);
         self.guard.pass(elapsed, u32::MAX);
         self.note_gap();
+        let settled = self.account.settle(elapsed, cif, outstanding.wrapping_sub(known));
         self.account.set_in_flight(in_flight);
         if self.level != Level::Licensed {
             self.account.charge(&settled, self.epsilon, self.config.max_hold, 0);
@@ -172,12 +171,24 @@ pub(crate) mod tests {
         }
     }
 
+    /// A caller that never calls at a deadline, with half a second of ticks between its submissions.
+    #[test]
+    fn debt_has_a_limit() {
+        let Ok(config) = Config::new(Params::DEFAULT) else { panic!("the default") };
+        let mut budget = Budget::new(config);
+        budget.account.held = u16::MAX;
+        for call in 1..100 {
+            budget.on_submits(call * u64::from(SPAN_MAX), 0);
+            assert!(budget.account.credit < 0, "call {call}: {}", budget.account.credit);
+        }
+    }
+
     #[test]
     fn fast_path_answers_as_the_slow_path_and_leaves_the_same_state() {
         let ticks = prop_oneof![10 => 0..4_i64, 4 => 4..20_i64, 1 => 20..500_i64, 1 => 0..1_i64 << 30, 1 => -20..0_i64];
         let when = prop_oneof![40 => ticks.prop_map(When::After), 2 => Just(When::Deadline), 1 => Just(When::Start)];
         let most = prop_oneof![2 => Just(70_u32), 1 => Just(1), 1 => Just(65_600), 1 => Just(u32::MAX)];
-        let start = prop_oneof![4 => Just(1_000_u64), 1 => CLOCK_END - 20..CLOCK_END, 1 => Just(u64::MAX - 100)];
+        let start = prop_oneof![4 => Just(1_000_u64), 1 => u64::MAX - 20..=u64::MAX, 1 => Just(u64::MAX - 100)];
         let calls = prop::collection::vec((when, any::<u32>(), any::<u32>(), call()), 1..200);
         let (probed, answered) = (Cell::new(0_u32), Cell::new([0_u32; 2]));
         let mut runner = TestRunner::new(Cases { failure_persistence: None, ..Cases::with_cases(4_000) });

@@ -145,10 +145,10 @@ numbered! {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "dropping a decision can lose an interrupt"]
 pub enum Decision {
-    /// Interrupt: it covers everything posted so far.
-    Deliver(Reason),
     /// Do not interrupt now.
     Hold(HoldReason),
+    /// Interrupt: it covers everything posted so far.
+    Deliver(Reason),
     /// Interrupt for this urgent completion alone (cinterrupts §3.5): held completions stay held. vIC never decides
     /// this.
     DeliverUrgent,

@@ -2,10 +2,10 @@
 
 use crate::budget::{WITH_REGULATOR, coalesce_budget_config, coalesce_budget_state, completion};
 use crate::error::coalesce_error;
-use crate::hint::known;
+use crate::hint::event;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, read_config};
-use budget_core::{Auto, Event, Policy as _};
+use budget_core::{Auto, Policy as _};
 
 /// A latency budget with its regulator, which is the policy `auto`, for one interrupt vector, in the caller's memory:
 /// 208 bytes. The regulator cuts the budget where holding slows the requesters down, and lets it add more where trials
@@ -83,9 +83,8 @@ pub unsafe extern "C" fn coalesce_auto_on_completion(
     cif: u32,
     outstanding: u32,
 ) -> coalesce_status {
-    let event = known(hint).map_or(Event::Error, Event::from);
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |auto| auto.on_completion(now, &completion(event, cif, outstanding))) }
+    unsafe { State::decide(state, |auto| auto.on_completion(now, &completion(event(hint), cif, outstanding))) }
 }
 
 /// As `coalesce_budget_forget`. What the regulator has learned is forgotten, too.

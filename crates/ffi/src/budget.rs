@@ -2,7 +2,7 @@
 
 use crate::error::{Refused, coalesce_error, narrow, switch, zero};
 use crate::field::{COALESCE_FIELD_BUDGET, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR};
-use crate::hint::known;
+use crate::hint::event;
 use crate::instant::{COALESCE_NEVER, instant};
 use crate::reason::COALESCE_REASON_NONE;
 use crate::status::*;
@@ -199,9 +199,8 @@ pub unsafe extern "C" fn coalesce_budget_on_completion(
     cif: u32,
     outstanding: u32,
 ) -> coalesce_status {
-    let event = known(hint).map_or(Event::Error, Event::from);
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |budget| budget.on_completion(now, &completion(event, cif, outstanding))) }
+    unsafe { State::decide(state, |budget| budget.on_completion(now, &completion(event(hint), cif, outstanding))) }
 }
 
 /// The instant at which to call `coalesce_budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each

@@ -2,12 +2,12 @@
 
 use crate::error::{Refused, coalesce_error, narrow, switch, zero};
 use crate::field::{COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR};
-use crate::hint::{COALESCE_HINT_PLAIN, known};
+use crate::hint::{COALESCE_HINT_PLAIN, event};
 use crate::instant::{COALESCE_NEVER, instant};
 use crate::reason::COALESCE_REASON_NONE;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, answer, kind, put_config, read_config};
-use cint_core::{Cint, Config, Event, Field, Params, Policy as _, StormParams};
+use cint_core::{Cint, Config, Field, Params, Policy as _, StormParams};
 
 /// A cinterrupts machine for one interrupt vector, in the caller's memory: 88 bytes. Opaque. It contains no pointers
 /// and owns nothing. It may be moved and copied while no thread uses it, and there is no destructor.
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn coalesce_cint_on_completion(
 #[inline(never)]
 fn slow_path(state: &mut State, now: u64, hint: u32, cif: u32) -> coalesce_status {
     let cif = cif.max(1); // 0 is wrong, and must not count as unknown
-    let decision = state.machine.on_event(now, known(hint).map_or(Event::Error, Event::from), cif);
+    let decision = state.machine.on_event(now, event(hint), cif);
     state.note(decision)
 }
 

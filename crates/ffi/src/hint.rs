@@ -1,6 +1,6 @@
 //! Hints of the requester about a command, and their encodings: `cint_hint_...` (cinterrupts §3.3, §3.4, §4.1).
 
-use cint_core::{Barriers, BothBits, Hint, SystemCall};
+use cint_core::{Barriers, BothBits, Event, Hint, SystemCall};
 
 /// No hint, or no hurry: the policy decides.
 pub const COALESCE_HINT_PLAIN: u32 = 0;
@@ -15,6 +15,17 @@ pub(crate) fn known(number: u32) -> Option<Hint> {
         COALESCE_HINT_BARRIER => Some(Hint::Barrier),
         COALESCE_HINT_URGENT => Some(Hint::Urgent),
         _ => None,
+    }
+}
+
+/// The event of a completion whose hint has this number: an unknown hint delivers.
+#[inline(always)]
+pub(crate) const fn event(number: u32) -> Event {
+    match number {
+        COALESCE_HINT_PLAIN => Event::Plain,
+        COALESCE_HINT_BARRIER => Event::Barrier,
+        COALESCE_HINT_URGENT => Event::Urgent,
+        _ => Event::Error,
     }
 }
 
