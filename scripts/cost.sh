@@ -41,9 +41,9 @@ coalesce_budget_on_submits plain 28
 coalesce_auto_on_completion low 185
 coalesce_auto_on_completion plain 230
 coalesce_auto_on_completion urgent 270
-budget_inlined low 130
-budget_inlined plain 174
-budget_inlined urgent 222
+budget_inlined low 125
+budget_inlined plain 170
+budget_inlined urgent 215
 any_policy none
 any_policy nvme
 any_policy dim

@@ -93,7 +93,7 @@ impl Account {
         let earned = settled.waited.wrapping_mul(epsilon.into()) as i64;
         let paid = (settled.held.wrapping_sub(product(self.held, paced)) << SHIFT) as i64;
         let credit = self.credit.wrapping_add(earned).wrapping_sub(paid);
-        let most = times(rate(epsilon, settled.waiting), max_hold) << SAVED_SHIFT;
+        let most = times(rate(epsilon, settled.waiting) as i32, max_hold) << SAVED_SHIFT;
         self.credit = credit.min(most.max(self.credit));
     }
 
@@ -112,17 +112,17 @@ const fn product(commands: u16, ticks: u32) -> u64 {
     (commands as u64).wrapping_mul(ticks as u64)
 }
 
-/// What `commands` earn in each tick.
-pub(crate) const fn rate(epsilon: u16, commands: u32) -> i64 {
-    (epsilon as i64).wrapping_mul(commands as i64)
+/// What `commands` earn in each tick: at most 2^30, as ε is at most 2^13 and commands are 2 * [`MOST`].
+pub(crate) const fn rate(epsilon: u16, commands: u32) -> u32 {
+    (epsilon as u32).wrapping_mul(commands)
 }
 
-/// The credit that `held` completions take in each tick.
-pub(crate) const fn cost_of(held: u32) -> i64 {
-    (held as i64) << SHIFT
+/// The credit that `held` completions take in each tick: at most 2^30.
+pub(crate) const fn cost_of(held: u32) -> u32 {
+    held << SHIFT
 }
 
-/// The credit of a time. Rates are at most 2^30, times below 2^31.
-pub(crate) const fn times(rate: i64, ticks: u32) -> i64 {
-    rate.wrapping_mul(ticks as i64)
+/// The credit of a time, below 2^31 ticks.
+pub(crate) const fn times(rate: i32, ticks: u32) -> i64 {
+    (rate as i64).wrapping_mul(ticks as i32 as i64)
 }

@@ -170,7 +170,7 @@ impl Budget {
     /// The net cost of holding `held` completions for `ticks`: what it takes from the credit, minus what `in_flight` commands
     /// earn meanwhile.
     pub(crate) const fn price(&self, held: u32, in_flight: u32, ticks: u32) -> i64 {
-        times(cost_of(held).wrapping_sub(rate(self.epsilon, in_flight)), ticks)
+        times(cost_of(held).wrapping_sub(rate(self.epsilon, in_flight)) as i32, ticks)
     }
 
     /// Whether what is held is held for its number, whatever the account says.
