@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long nothing happens where nothing should: a mistake shows much sooner.
 const QUIET: Duration = Duration::from_millis(200);
 
+/// The command of endless requests.
+const ENDLESS: u16 = u16::MAX;
+
 /// A block of the host's memory.
 type Block = Arc<[AtomicU8; 512]>;
 
@@ -39,9 +42,16 @@ struct Host {
     submissions: [VecDeque<Submission>; 2],
     is_nonsense: bool,
     completions: Vec<(usize, u16, Outcome)>,
-    room: usize,          // completion queue entries that are neither used nor reserved
-    takes: Option<usize>, // requests that can be taken yet; none: all
-    is_held_up: bool,     // by completions that are held
+    room: usize,                              // completion queue entries that are neither used nor reserved
+    takes: Option<usize>,                     // requests that can be taken yet; none: all
+    is_held_up: bool,                         // by completions that are held
+    endless: u32, // so many requests that are answered at once are found in a visit, and there are always more; 0: none
+    found: u32,   // of them, in this visit
+    answered: u64, // of them, in all
+    is_late: bool, // the next of them is found by the last look before the thread sleeps
+    delays: Option<Arc<Mutex<Host>>>, // that happens to another host with the next completion
+    follows: Option<(Arc<Mutex<Host>>, u64)>, // another host, and what was answered of it: if that is all for a while, no more are found
+    alone: u32,                               // requests found since
 }
 
 /// The controller's side of it.
@@ -64,7 +74,15 @@ impl Ring for QueuePair {
     type Broken = &'static str;
 
     fn post(&mut self, entry: Self::Entry) -> Result<(), &'static str> {
-        self.host.lock().unwrap().completions.push(entry);
+        let mut host = self.host.lock().unwrap();
+        if entry.1 == ENDLESS {
+            host.answered += 1;
+            return Ok(());
+        }
+        host.completions.push(entry);
+        if let Some(other) = host.delays.take() {
+            other.lock().unwrap().is_late = true;
+        }
         Ok(())
     }
 
@@ -116,6 +134,28 @@ unsafe impl Source for QueuePair {
                 }));
             }
         }
+        if let Some((other, answered)) = &mut host.follows {
+            let now = other.lock().unwrap().answered;
+            let is_alone = now > 0 && std::mem::replace(answered, now) == now;
+            host.alone = if is_alone { host.alone + 1 } else { 0 };
+            if host.alone > 20 {
+                host.endless = 0;
+            }
+        }
+        if host.endless > 0 && !host.is_late {
+            host.found += 1;
+            if host.found <= host.endless {
+                let token = Token { queue: 0, command: ENDLESS, _data: None };
+                return Ok(Some(Request {
+                    task: Task::Answer(Outcome::Ok),
+                    ioprio: 0,
+                    group: 0,
+                    is_taken_over: false,
+                    token,
+                }));
+            }
+            host.found = 0;
+        }
         Ok(None)
     }
 
@@ -126,7 +166,8 @@ unsafe impl Source for QueuePair {
     fn backlog(&self) -> Result<u32, &'static str> {
         let host = self.host.lock().unwrap();
         let submitted: usize = host.submissions.iter().map(VecDeque::len).sum();
-        Ok(submitted.min(host.room) as u32)
+        let endless = u32::from(host.endless > 0 && !host.is_late);
+        Ok(endless + submitted.min(host.room) as u32)
     }
 
     fn unreaped(&self) -> u32 {
@@ -138,6 +179,7 @@ unsafe impl Source for QueuePair {
     }
 
     fn enable_kicks(&mut self) -> Result<bool, &'static str> {
+        self.host.lock().unwrap().is_late = false;
         self.backlog().map(|backlog| backlog > 0)
     }
 
@@ -177,7 +219,11 @@ impl Bench {
 
     /// Several queues of one disk, each with a host of its own.
     fn several(count: usize, policy: &str, room: usize) -> Vec<Self> {
-        let backend = Backend::Memory(MemoryBackend::new(1 << 20, 0..=0).unwrap());
+        Self::several_over(MemoryBackend::new(1 << 20, 0..=0).unwrap(), count, policy, room)
+    }
+
+    fn several_over(memory: MemoryBackend, count: usize, policy: &str, room: usize) -> Vec<Self> {
+        let backend = Backend::Memory(memory);
         let limits = Limits {
             size: (1 << 20).into(),
             block_size: 512,
@@ -215,6 +261,18 @@ impl Bench {
         let submission = Submission { command, task, data: data.cloned() };
         self.host.lock().unwrap().submissions[queue].push_back(submission);
         self.doorbell.write(1).unwrap();
+    }
+
+    /// From now on each visit finds so many requests.
+    fn keep_busy(&self, requests: u32) {
+        self.host.lock().unwrap().endless = requests;
+        self.doorbell.write(1).unwrap();
+    }
+
+    /// How many of them were answered.
+    fn answered(&self) -> u64 {
+        while self.interrupts.try_recv().is_ok() {}
+        self.host.lock().unwrap().answered
     }
 
     /// Waits for interrupts until `count` completions are posted, and reaps them.
@@ -477,4 +535,46 @@ fn a_queue_with_long_visits_moves_to_a_thread_of_its_own_and_back_and_loses_noth
         assert_eq!(stats(&a).completions, reads);
         assert_eq!([&a, &idle].map(|bench| stats(bench).thread), [0, 0], "nobody else moves");
     });
+}
+
+/// A queue that has nothing to do but to look at the clock dozes before the thread sleeps; and then it does not sleep.
+#[test]
+fn a_deadline_is_met_while_another_queue_keeps_the_thread_awake() {
+    let mut queues = Bench::several(2, "nvme:thr=255,time=20ms", usize::MAX);
+    let (other, holding) = (queues.pop().unwrap(), queues.pop().unwrap());
+    let policy = "none".parse().unwrap();
+    other.queue.ask(|answer| Control::SetPolicy(policy, false, answer)).unwrap().unwrap();
+    other.keep_busy(4);
+    while other.answered() < 1000 {}
+    holding.host.lock().unwrap().delays = Some(other.host.clone());
+    holding.submit(0, 7, READ, Some(&block(0)));
+    holding.interrupts.recv_timeout(PATIENCE).expect("an interrupt at its deadline");
+    other.keep_busy(0);
+}
+
+/// Its long visits are a reason to move, and a request that takes seconds is one to stay. It is served as before, whether the other
+/// queue goes on meanwhile or rests.
+#[test]
+fn a_queue_that_cannot_move_is_served_where_it_is() {
+    const SLOW: Duration = Duration::from_secs(4);
+    for rests in [false, true] {
+        let memory = MemoryBackend::new(1 << 20, SLOW.as_nanos() as u64..=SLOW.as_nanos() as u64).unwrap();
+        let mut queues = Bench::several_over(memory, 2, "none", usize::MAX);
+        let (other, long) = (queues.pop().unwrap(), queues.pop().unwrap());
+        long.submit(0, 7, READ, Some(&block(0)));
+        other.host.lock().unwrap().follows = rests.then(|| (long.host.clone(), 0));
+        long.keep_busy(200);
+        other.keep_busy(4);
+        let (mut answered, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
+        while long.host.lock().unwrap().completions.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+            other.answered(); // takes its interrupts
+            if answered != long.answered() {
+                (answered, since) = (long.answered(), Instant::now());
+            }
+            longest = longest.max(since.elapsed());
+        }
+        assert!(longest < SLOW / 2, "not served for {longest:?}; the other queue rests: {rests}");
+        [long, other].iter().for_each(|bench| bench.keep_busy(0));
+    }
 }

@@ -132,7 +132,7 @@ impl<S: Source> Group<S> {
             self.turns += 1;
             if !busy {
                 self.wait();
-            } else if self.turns >= TURNS {
+            } else if self.turns >= TURNS || self.moving.is_some() {
                 self.balance();
             }
         }
@@ -239,12 +239,13 @@ impl<S: Source> Group<S> {
         let wait = if self.reactor.is_still() { Wait::Guest } else { Wait::Disk };
         let Some(polled_ns) = self.poll_for_work(start, wait) else { return self.poll.paid() };
         if !bits(self.awake).all(|number| self.doze(number)) {
-            return;
+            return self.rouse_for_time(); // while others have work, nobody would look at the clock for those that doze already
         }
         let door = &self.doors[self.place];
         self.reactor.watch(self.doors.len(), Watched::Wake, door.wake.as_fd());
         let before = self.disk.now();
-        let until = self.members().filter_map(|queue| queue.next_look()).min();
+        let next_judgement = self.moving.map(|_| self.window + WINDOW);
+        let until = self.members().filter_map(|queue| queue.next_look()).chain(next_judgement).min();
         let is_paused = self.is_paused();
         self.reactor.wait(until.map(|until| until.saturating_sub(before)));
         let slept_ns = self.disk.now() - before;
@@ -253,14 +254,19 @@ impl<S: Source> Group<S> {
         }
         self.idle_ns += polled_ns + slept_ns;
         if until.is_some() {
-            for number in 0..self.queues.len() {
-                if self.queues[number].as_ref().is_some_and(|queue| queue.next_look().is_some()) {
-                    self.rouse(number);
-                }
-            }
+            self.rouse_for_time();
         }
-        if self.turns >= TURNS || before + slept_ns - self.window > 4 * WINDOW {
+        if self.turns >= TURNS || self.moving.is_some() || before + slept_ns - self.window > 4 * WINDOW {
             self.balance();
+        }
+    }
+
+    /// Rouses the queues for which something is due without an event.
+    fn rouse_for_time(&mut self) {
+        for number in 0..self.queues.len() {
+            if self.queues[number].as_ref().is_some_and(|queue| queue.next_look().is_some()) {
+                self.rouse(number);
+            }
         }
     }
 
@@ -306,7 +312,8 @@ impl<S: Source> Group<S> {
         }
         let now = self.disk.now();
         let length = now - self.window;
-        if length < WINDOW || length < WINDOW_MAX && !self.members().any(|queue| queue.work().tells()) {
+        let tells = || self.moving.is_some() || self.members().any(|queue| queue.work().tells());
+        if length < WINDOW || length < WINDOW_MAX && !tells() {
             return;
         }
         let time = Time { length, busy: length.saturating_sub(self.idle_ns) };
@@ -339,13 +346,14 @@ impl<S: Source> Group<S> {
         }
     }
 
-    /// What a queue has in flight takes so long that it does not move now.
+    /// What a queue has in flight takes so long that it does not move now. Meanwhile it took no requests, and asked for no kicks.
     fn stays(&mut self, now: u64, number: usize, to: usize) {
         self.doors[to].queues.fetch_sub(1, Ordering::Relaxed);
         self.moves_from = now + REST;
         if let Some(queue) = &mut self.queues[number] {
             queue.settle(self.place);
         }
+        self.rouse(number);
     }
 
     /// A group without a queue. Only the first one lets queues go to such a group, so it stays empty until then.
