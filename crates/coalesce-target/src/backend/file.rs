@@ -14,7 +14,7 @@ use std::io::{Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::error;
 
@@ -56,6 +56,8 @@ pub struct FileBackend {
     direct: Option<Direct>,
     /// Its data is in memory: nothing waits for a device, and io_uring would leave each request to one of its workers.
     is_in_memory: bool,
+    /// Of a file in memory: what workers of io_uring change. That locks the file, perhaps for seconds, and a write waits for it.
+    changes: AtomicU32,
     size: u64,
     block_size: u32,
     /// The same file, opened once for each flush that can be in flight. Linux reports lost writes once for each open
@@ -126,7 +128,19 @@ impl FileBackend {
         let has_lost_writes = AtomicBool::new(false);
         let is_in_memory = is_in_memory(&file);
         let path = path.into();
-        Ok(Self { path, read_only, locking, file, direct, is_in_memory, size, block_size, flushes, has_lost_writes })
+        Ok(Self {
+            path,
+            read_only,
+            locking,
+            file,
+            direct,
+            is_in_memory,
+            changes: AtomicU32::new(0),
+            size,
+            block_size,
+            flushes,
+            has_lost_writes,
+        })
     }
 
     pub(super) const fn is_migratable(&self) -> bool {
@@ -179,7 +193,7 @@ impl FileBackend {
         let iovecs = buffers.rest();
         let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX); // the front end allows far less
         let plain = Fd(self.file.as_raw_fd());
-        Step::Submit(match *operation {
+        let entry = match *operation {
             Operation::Read { .. } | Operation::Write { .. } if buffers.is_empty() => {
                 return Step::Finished(Outcome::Ok);
             }
@@ -204,11 +218,15 @@ impl FileBackend {
                 fallocate(plain, libc::FALLOC_FL_PUNCH_HOLE, offset, len)
             }
             Operation::WriteZeroes { offset, len, .. } => fallocate(plain, libc::FALLOC_FL_ZERO_RANGE, offset, len),
-        })
+        };
+        if self.is_in_memory && is_change(operation) {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+        Step::Submit(entry)
     }
 
-    /// Performs a read or write of a file in memory, if it is small: a large one would delay others. Returns whether that is all of
-    /// it. If not, io_uring finds out why.
+    /// Performs a read or write of a file in memory, if it is small, as a large one would delay others, and waits for nobody. Returns
+    /// whether that is all of it. If not, io_uring finds out why.
     fn copy(&self, operation: &Operation, buffers: &Buffers) -> bool {
         let (iovecs, len, fd) = (buffers.rest(), buffers.len(), self.file.as_raw_fd());
         let count = iovecs.len() as libc::c_int;
@@ -217,7 +235,9 @@ impl FileBackend {
             // SAFETY: the buffers are memory of a guest, and mapped; the kernel checks that it is there.
             Operation::Read { offset, .. } => unsafe { libc::preadv2(fd, iovecs.as_ptr(), count, offset as i64, 0) },
             // SAFETY: as above.
-            Operation::Write { offset, .. } => unsafe { libc::pwritev2(fd, iovecs.as_ptr(), count, offset as i64, 0) },
+            Operation::Write { offset, .. } if self.changes.load(Ordering::Relaxed) == 0 => unsafe {
+                libc::pwritev2(fd, iovecs.as_ptr(), count, offset as i64, 0)
+            },
             _ => return false,
         };
         usize::try_from(done) == Ok(len)
@@ -234,6 +254,9 @@ impl FileBackend {
                 return self.begin(operation, buffers);
             }
             return step;
+        }
+        if self.is_in_memory && is_change(operation) {
+            self.changes.fetch_sub(1, Ordering::Relaxed);
         }
         if result == -libc::EINTR || result == -libc::EAGAIN {
             return self.begin(operation, buffers);
@@ -304,6 +327,11 @@ const fn is_flush(operation: &Operation) -> bool {
         operation,
         Operation::Flush | Operation::Read { durable: true, .. } | Operation::WriteZeroes { len: 0, durable: true, .. }
     )
+}
+
+/// Whether an operation that is no flush changes the image.
+const fn is_change(operation: &Operation) -> bool {
+    !matches!(operation, Operation::Read { .. })
 }
 
 fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entry {
@@ -392,6 +420,13 @@ mod tests {
         assert!(matches!(step(&image, read(8192), AT_ONCE), (Step::Finished(Outcome::Ok), 0)), "not written");
         assert!(matches!(step(&image, read(4096), 1024), (Step::Finished(Outcome::Ok), 7)));
         assert!(matches!(step(&image, read(0), AT_ONCE + 1), (Step::Submit(_), 7)), "a large one");
+        let mut discard = Operation::Discard { offset: 0, len: 4096 };
+        assert!(matches!(image.begin(&discard, &mut Buffers::default()), Step::Submit(_)));
+        assert!(matches!(step(&image, read(4096), 1024), (Step::Finished(Outcome::Ok), 7)));
+        assert!(matches!(step(&image, write(0), 1024), (Step::Submit(_), _)), "it would wait for the discard");
+        let _ = image.resume(&mut write(0), &mut Buffers::default(), 1024);
+        assert!(matches!(image.resume(&mut discard, &mut Buffers::default(), 0), Step::Finished(Outcome::Ok)));
+        assert!(matches!(step(&image, write(4096), 1024), (Step::Finished(Outcome::Ok), 7)));
         assert!(matches!(step(&image, read((1 << 20) - 512), 1024), (Step::Submit(_), _)), "not all of it");
         let image = FileBackend::open(path.as_ref(), &options(true)).unwrap();
         assert!(matches!(step(&image, write(0), 1024), (Step::Submit(_), _)), "io_uring finds out why");
