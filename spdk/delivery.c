@@ -129,8 +129,19 @@ static void decide(struct delivery *delivery, uint64_t now, uint32_t before, uin
     }
 }
 
+// Before the policy is asked again: an interrupt that it hears of covers all that it holds.
+static void report_bypassed(struct delivery *delivery, uint64_t now)
+{
+    if (delivery->bypassed == 0)
+        return;
+    coalesce_policy_on_passed(delivery->policy, now, delivery->bypassed);
+    delivery->bypassed = 0;
+    update(delivery);
+}
+
 void delivery_decide(struct delivery *delivery, uint64_t now)
 {
+    report_bypassed(delivery, now);
     bool has_submissions = delivery->pending.submissions > 0;
     report_submissions(delivery, now);
     if (delivery->pending.completions > 0)
@@ -144,6 +155,7 @@ void delivery_complete_one(struct delivery *delivery, uint32_t cif, const coales
     delivery->stats.completions++;
     delivery->is_batch_open = delivery->has_completions = true;
     uint64_t now = delivery_now();
+    report_bypassed(delivery, now);
     report_submissions(delivery, now);
     decide(delivery, now, delivery->pending.completions, cif, mark, class_of);
 }
@@ -187,15 +199,6 @@ static void release_held(struct delivery *delivery, uint64_t now)
     update(delivery);
 }
 
-static void report_bypassed(struct delivery *delivery, uint64_t now)
-{
-    if (delivery->bypassed == 0)
-        return;
-    coalesce_policy_on_passed(delivery->policy, now, delivery->bypassed);
-    delivery->bypassed = 0;
-    update(delivery);
-}
-
 // The consumer has been notified, and the policy was not asked.
 static void bypass(struct delivery *delivery, bool is_sent)
 {
@@ -222,7 +225,6 @@ void delivery_interrupted(struct delivery *delivery, uint64_t now, bool is_sent)
 
 void delivery_reconfigure(struct delivery *delivery, uint64_t now, const char *policy)
 {
-    report_bypassed(delivery, now);
     delivery_decide(delivery, now);
     coalesce_status decision = coalesce_policy_reconfigure(delivery->policy, now, policy, NULL, 0);
     if (decision >= 0) {

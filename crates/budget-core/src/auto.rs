@@ -138,8 +138,10 @@ impl Policy for Auto {
         decision
     }
 
+    /// What was submitted meanwhile earns nothing, as nobody says when it completed.
     fn on_passed(&mut self, now: u64, interrupts: u16) {
-        self.on_consumed(now);
+        self.budget.advance(now, 0, 0);
+        self.budget.drop_held();
         self.regulator.pass(interrupts);
     }
 

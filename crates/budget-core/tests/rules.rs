@@ -540,6 +540,24 @@ fn after_a_bypass_it_holds_again() {
     assert!(held > 2_000, "{held}");
 }
 
+/// A shell need not report submissions during a bypass. If it does, nobody says when they complete.
+#[test]
+fn what_is_submitted_during_a_bypass_earns_nothing() {
+    let spent = [false, true].map(|reports| {
+        let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
+        poll(&mut auto, &mut now, 80, 40);
+        while !auto.may_hold() {
+            now += 5_000;
+            if reports {
+                let _ = auto.on_submit(now - 4_000, &Submission { before: 39, ..Submission::default() });
+            }
+            auto.on_passed(now, 1);
+        }
+        auto.spent().unwrap().outstanding
+    });
+    assert_eq!(spent[0], spent[1]);
+}
+
 /// The storm guard may have to hold, and a policy that may hold is asked.
 #[test]
 fn a_storm_guard_is_always_asked() {
