@@ -73,9 +73,9 @@ while read -r device policy batch allowed enters interrupts; do
     echo "$(sed -n 's/.*Collected : //p' "$work/log") $(cat "$work/counted")"
   done | paste -s -d ' ' | sed "s/^/$device $policy $batch $allowed $enters $interrupts /"
 done > "$work/requests" << END
-virtio-blk none 1 5680 1.01 1
+virtio-blk none 1 5700 1.01 1
 virtio-blk none 32 3130 .04 .05
-virtio-blk auto 1 5930 1.01 1
+virtio-blk auto 1 5945 1.01 1
 virtio-blk auto 32 3520 .05 .05
 nvme none 1 5620 1.01 1
 nvme none 32 3090 .04 1
