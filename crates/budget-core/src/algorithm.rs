@@ -1,11 +1,12 @@
 //! The decision: hold a completion if others are expected to join it, and the account can pay for the wait or a licence
 //! makes it free.
 //!
-//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account. The storm guard may defer a delivery.
+//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, `time.rs` the usual gap and the deadlines, and `licence.rs` the
+//! rule in force. The storm guard may defer a delivery.
 
 use crate::account::{Account, cost_of, counted, rate, times};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, GAP_SHIFT, SHIFT, SPAN_MAX, STARVED_MAX};
+use crate::level::Level;
 use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
 
 /// A latency budget for one interrupt vector: plain data of fixed size, no pointers.
@@ -31,38 +32,6 @@ pub struct Budget {
 }
 
 const _: () = assert!(size_of::<Budget>() == 104);
-
-/// How much may be held from now on: [`Budget::allow`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// By which rule.
-    pub level: Level,
-    /// ε is 2^-shift of the budget.
-    pub shift: u8,
-    /// Completions for each interrupt in a trial or with a licence; of no effect else.
-    pub limit: u8,
-    /// C0 is multiplied by 1 more than it, 0 to 3: the trials so far while they gain enough.
-    pub evidence: u8,
-}
-
-impl Allowance {
-    /// The account with its whole budget, and nothing else.
-    pub const STRICT: Self = Self { level: Level::Strict, shift: 0, limit: 1, evidence: 0 };
-}
-
-/// By which rule completions are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Level {
-    /// Nothing.
-    Nothing,
-    /// What the account pays for.
-    Strict,
-    /// Up to `limit` completions for each interrupt, as long as the account and C0 pay for it: a trial of a licence.
-    Trial,
-    /// The same, and the account is not charged.
-    Licensed,
-}
 
 /// The algorithm.
 impl Budget {
@@ -173,25 +142,6 @@ impl Budget {
         times(cost_of(held).wrapping_sub(rate(self.epsilon, in_flight)) as i32, ticks)
     }
 
-    /// Whether what is held is held for its number, whatever the account says.
-    pub(crate) const fn is_licensed(&self) -> bool {
-        matches!(self.level, Level::Trial | Level::Licensed)
-    }
-
-    /// The licence, or its trial, ends before the regulator says so. `why`: [`Flags::FAILED`] or [`Flags::UNPAID`].
-    #[cold]
-    #[inline(never)]
-    fn end_licence(&mut self, why: u8) {
-        (self.level, self.starved) = (Level::Strict, 0);
-        self.limit_gap();
-        self.flags.set(why, true);
-    }
-
-    /// What trials may take beyond what was earned, at present, in requests * ticks * 2^SHIFT.
-    pub(crate) fn learning_now(&self) -> i64 {
-        (self.config.learning_after(self.account.request_time, self.evidence) << SHIFT) as i64
-    }
-
     /// Delivers because a deadline has passed, and learns from it.
     pub(crate) fn end_hold(&mut self, reason: Reason) -> Decision {
         if self.account.in_flight == 0 {
@@ -204,53 +154,6 @@ impl Budget {
             }
         }
         self.deliver(reason)
-    }
-
-    /// Nobody came any more while completions were held for their number: a pause, or the requesters have fewer commands.
-    #[cold]
-    #[inline(never)]
-    fn note_starved(&mut self) {
-        self.starved = self.starved.wrapping_add(1);
-        if self.starved >= STARVED_MAX {
-            self.end_licence(Flags::FAILED);
-        }
-    }
-
-    /// Ticks until what is held is due, negative if that instant has passed, and the reason of the interrupt.
-    #[inline(always)]
-    pub(crate) fn next_deadline(&self) -> (i32, Reason) {
-        let own = self.own_deadline();
-        if self.guard.is_storming() {
-            let pace = self.guard.left(self.config.storm_interval);
-            if self.flags.has(Flags::DEFERRED) || own.0 < pace {
-                return (pace, Reason::Storm);
-            }
-        }
-        own
-    }
-
-    /// [`next_deadline`](Self::next_deadline) without the storm guard.
-    pub(crate) fn own_deadline(&self) -> (i32, Reason) {
-        let max_hold = self.config.max_hold.wrapping_sub(self.oldest) as i32;
-        let silence = self.silence().wrapping_sub(self.quiet) as i32;
-        if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) }
-    }
-
-    /// Ticks without a completion after which a hold ends: eight usual gaps, but at least a tick.
-    pub(crate) const fn silence(&self) -> u32 {
-        if self.gap8 > 0 { self.gap8 } else { 1 }
-    }
-
-    /// The reason to deliver, if a deadline has passed.
-    #[inline(never)]
-    pub(crate) fn expired(&self) -> Option<Reason> {
-        if self.account.held == 0 {
-            return None;
-        }
-        match self.next_deadline() {
-            (..=0, reason) => Some(reason),
-            _ => None,
-        }
     }
 
     #[inline(always)]
@@ -282,16 +185,6 @@ impl Budget {
         self.flags.set(Flags::DEFERRED, false);
     }
 
-    /// Ticks until the storm guard allows an interrupt.
-    pub(crate) const fn paced(&self) -> u32 {
-        self.guard.paced(self.config.storm_interval)
-    }
-
-    /// Whether the storm guard allows no interrupt now.
-    pub(crate) const fn is_pacing(&self) -> bool {
-        self.guard.is_pacing(self.config.storm_interval)
-    }
-
     /// Holds a completion, whatever was decided: an interrupt would come too soon.
     fn defer(&mut self, decision: Decision) -> Decision {
         match decision {
@@ -306,53 +199,6 @@ impl Budget {
     /// What is held is due, and waits only for the storm guard.
     pub(crate) fn wait_for_guard(&mut self) {
         self.flags.set(Flags::DEFERRED, true);
-    }
-
-    /// Settles the account for the time since it was settled last. `in_flight`, `reaping`: at the end of that time.
-    #[inline(never)]
-    pub(crate) fn advance(&mut self, now: u64, in_flight: u32, reaping: u32) {
-        let paced = self.paced();
-        let elapsed = self.elapsed(now);
-        // While the storm guard allows no interrupt, holding is not the machine's choice.
-        let settled = self.account.settle(elapsed, in_flight, reaping);
-        if self.level != Level::Licensed {
-            self.account.charge(&settled, self.epsilon, self.config.max_hold, paced.min(elapsed));
-            self.account.limit_debt();
-        }
-    }
-
-    /// Ticks since the account was settled; makes all ages that much older. If the clock went back, no time has passed.
-    fn elapsed(&mut self, now: u64) -> u32 {
-        let elapsed = match now.checked_sub(self.last) {
-            _ if now == u64::MAX => SPAN_MAX, // at the end of the clock everything is due
-            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-            Some(elapsed) if elapsed < SPAN_MAX.into() => elapsed as u32,
-            Some(_) => SPAN_MAX,
-            None => 0,
-        };
-        let older = |age: u32| age.wrapping_add(elapsed).min(AGE_MAX);
-        (self.oldest, self.quiet) = (older(self.oldest), older(self.quiet));
-        self.guard.pass(elapsed, AGE_MAX);
-        self.last = now;
-        elapsed
-    }
-
-    /// A completion ends a gap, unless the last hold ended in silence with nothing in flight: then the requesters were
-    /// waiting. A gap counts for at most an eighth of `max_hold`, because a hold waits for eight gaps and never longer than
-    /// `max_hold`; with a licence, and in its trials, for [less](crate::constants::PATIENCE_SHIFT).
-    #[inline(always)]
-    pub(crate) fn note_gap(&mut self) {
-        let gap = self.quiet.min(self.config.max_hold.wrapping_shr(self.gap_shift.into()));
-        if self.flags.has(Flags::GAP_COUNTS) {
-            self.gap8 = if self.gap8 == 0 {
-                gap << GAP_SHIFT
-            } else {
-                self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> GAP_SHIFT)
-            };
-        } else {
-            self.flags.set(Flags::GAP_COUNTS, true);
-        }
-        self.quiet = 0;
     }
 }
 

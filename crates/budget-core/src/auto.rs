@@ -1,7 +1,8 @@
 //! A latency budget and its regulator: the default policy of the targets.
 
-use crate::algorithm::{Allowance, Budget};
+use crate::algorithm::Budget;
 use crate::config::Config;
+use crate::level::Allowance;
 use crate::regulator::Regulator;
 use crate::together::{End, Together, cover, decide_all};
 use coalesce_decision::{Completion, ConfigError, Decision, Policy, forward};

@@ -1,9 +1,10 @@
 //! Submissions, what is told besides the verbs of a policy, and the getters.
 
 use crate::account::Account;
-use crate::algorithm::{Allowance, Budget, Flags, Level};
+use crate::algorithm::{Budget, Flags};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, EVIDENCE_MAX, GAP_SHIFT, PATIENCE_SHIFT, SPAN_MAX};
+use crate::constants::{AGE_MAX, GAP_SHIFT, SPAN_MAX};
+use crate::level::{Allowance, Level};
 use crate::regulator::Known;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, StormGuard};
 
@@ -86,26 +87,6 @@ impl Budget {
         })
     }
 
-    /// What may be held from now on; what is held now stays held until its deadline, which may be earlier then. Without a call it is
-    /// [`Allowance::STRICT`].
-    pub fn allow(&mut self, now: u64, allowance: Allowance) {
-        self.settle_known(now);
-        let Allowance { level, shift, limit, evidence } = allowance;
-        self.epsilon = if shift < 16 { self.config.epsilon >> shift } else { 0 };
-        (self.level, self.limit, self.evidence) = (level, limit, evidence.min(EVIDENCE_MAX));
-        self.limit_gap();
-        self.flags.set(Flags::FAILED | Flags::UNPAID, false);
-    }
-
-    /// What a gap counts for, under the level and the configuration in force.
-    pub(crate) fn limit_gap(&mut self) {
-        self.gap_shift = GAP_SHIFT;
-        if self.is_licensed() {
-            self.gap_shift = GAP_SHIFT.wrapping_add(PATIENCE_SHIFT);
-            self.gap8 = self.gap8.min(self.config.max_hold >> PATIENCE_SHIFT);
-        }
-    }
-
     /// Another policy takes its place for a while, and sees the end of what is in flight. Nothing may be held.
     pub(crate) fn set_aside(&mut self, now: u64, allowance: Allowance) {
         self.allow(now, allowance);
@@ -130,18 +111,6 @@ impl Budget {
             is_rich: self.account.credit > 0,
             may_try: is_paid && !self.guard.is_storming(),
         }
-    }
-
-    /// The rule in force: that of the allowance, or [`Level::Strict`] if a licence or its trial has failed.
-    #[must_use]
-    pub const fn level(&self) -> Level {
-        self.level
-    }
-
-    /// Completions for each interrupt, of a licence or its trial.
-    #[must_use]
-    pub const fn limit(&self) -> u8 {
-        self.limit
     }
 
     /// Whether there is a storm: the average gap between interrupts fell below the guard's interval, and has not exceeded

@@ -3,8 +3,8 @@
 //! `docs/budget.md` says what it takes; the other path takes about 300 instructions.
 
 use crate::algorithm::Budget;
-use crate::algorithm::Level;
 use crate::constants::{MOST, SPAN_MAX};
+use crate::level::Level;
 use coalesce_decision::{Decision, Event, HoldReason, Reason};
 
 impl Budget {
@@ -73,8 +73,8 @@ impl Budget {
 #[expect(clippy::integer_division, clippy::panic, reason = "a test")]
 pub(crate) mod tests {
     use super::*;
-    use crate::algorithm::{Allowance, Level};
     use crate::constants::AGE_MAX;
+    use crate::level::{Allowance, Level};
     use crate::{Config, Params, Share, StormParams};
     use coalesce_decision::{Completion, Policy as _};
     use core::cell::Cell;

@@ -104,17 +104,21 @@ mod config;
 mod constants;
 mod events;
 mod fast;
+mod level;
+mod licence;
 mod policy;
 mod regulator;
+mod time;
 mod together;
 
-pub use algorithm::{Allowance, Budget, Level};
+pub use algorithm::Budget;
 pub use auto::Auto;
 pub use coalesce_decision::{
     Class, Completion, ConfigError, Decision, Event, Field, HoldReason, Mark, Policy, Reason, Share, Spent, Stats,
     StormParams, Submission,
 };
 pub use config::{Config, Params};
+pub use level::{Allowance, Level};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

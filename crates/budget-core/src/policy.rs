@@ -1,8 +1,9 @@
 //! The machine as a policy.
 
 use crate::account::Account;
-use crate::algorithm::{Budget, Flags, Level};
+use crate::algorithm::{Budget, Flags};
 use crate::constants::AGE_MAX;
+use crate::level::Level;
 use crate::together::{End, Together, cover, decide_all};
 use coalesce_decision::{
     Completion, Decision, Event, HoldReason, Mark, Policy, Reason, Spent, Submission, Submissions,

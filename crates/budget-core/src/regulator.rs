@@ -4,9 +4,9 @@
 //! the hold. One whose host has too much to do gains, because interrupts are work. The time in which the commands complete
 //! shows both.
 
-use crate::algorithm::{Allowance, Level};
 use crate::config::Config;
 use crate::constants::{EVIDENCE_MAX, LICENSED_MAX, LICENSED_SHARE, SHIFT, SPAN_MAX};
+use crate::level::{Allowance, Level};
 use coalesce_decision::ticks::divide;
 
 /// Compares more holding with less, by the time in which the commands complete. A trial has four stretches, with less, twice

@@ -1,0 +1,33 @@
+//! By which rule completions are held.
+
+/// How much may be held from now on: [`Budget::allow`](crate::Budget::allow).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// By which rule.
+    pub level: Level,
+    /// ε is 2^-shift of the budget.
+    pub shift: u8,
+    /// Completions for each interrupt in a trial or with a licence; of no effect else.
+    pub limit: u8,
+    /// C0 is multiplied by 1 more than it, 0 to 3: the trials so far while they gain enough.
+    pub evidence: u8,
+}
+
+impl Allowance {
+    /// The account with its whole budget, and nothing else.
+    pub const STRICT: Self = Self { level: Level::Strict, shift: 0, limit: 1, evidence: 0 };
+}
+
+/// By which rule completions are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Level {
+    /// Nothing.
+    Nothing,
+    /// What the account pays for.
+    Strict,
+    /// Up to `limit` completions for each interrupt, as long as the account and C0 pay for it: a trial of a licence.
+    Trial,
+    /// The same, and the account is not charged.
+    Licensed,
+}
