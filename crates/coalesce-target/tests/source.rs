@@ -42,16 +42,42 @@ struct Host {
     submissions: [VecDeque<Submission>; 2],
     is_nonsense: bool,
     completions: Vec<(usize, u16, Outcome)>,
-    room: usize,                              // completion queue entries that are neither used nor reserved
-    takes: Option<usize>,                     // requests that can be taken yet; none: all
-    is_held_up: bool,                         // by completions that are held
-    endless: u32, // so many requests that are answered at once are found in a visit, and there are always more; 0: none
-    found: u32,   // of them, in this visit
-    answered: u64, // of them, in all
-    is_late: bool, // the next of them is found by the last look before the thread sleeps
-    delays: Option<Arc<Mutex<Host>>>, // that happens to another host with the next completion
-    follows: Option<(Arc<Mutex<Host>>, u64)>, // another host, and what was answered of it: if that is all for a while, no more are found
-    alone: u32,                               // requests found since
+    room: usize,          // completion queue entries that are neither used nor reserved
+    takes: Option<usize>, // requests that can be taken yet; none: all
+    is_held_up: bool,     // by completions that are held
+    endless: Endless,
+    delays: Option<Arc<Mutex<Host>>>, // the next completion here makes that host late
+}
+
+/// Requests that are answered at once, of which there are always more.
+#[derive(Default)]
+struct Endless {
+    per_visit: u32, // 0: there are none
+    found: u32,     // in this visit
+    answered: u64,
+    is_late: bool, // the next one is found by the last look before the thread sleeps
+    follows: Option<(Arc<Mutex<Host>>, u64)>, // it ends when no more requests of that host are answered
+    alone: u32,    // looks since the last answer
+}
+
+impl Endless {
+    const fn has_one(&self) -> bool {
+        self.per_visit > 0 && !self.is_late
+    }
+
+    /// Whether one is found.
+    fn find(&mut self) -> bool {
+        if let Some((other, answered)) = &mut self.follows {
+            let now = other.lock().unwrap().endless.answered;
+            let is_alone = now > 0 && std::mem::replace(answered, now) == now;
+            self.alone = if is_alone { self.alone + 1 } else { 0 };
+            if self.alone > 20 {
+                self.per_visit = 0;
+            }
+        }
+        self.found = if self.has_one() && self.found < self.per_visit { self.found + 1 } else { 0 };
+        self.found > 0
+    }
 }
 
 /// The controller's side of it.
@@ -69,6 +95,10 @@ struct Token {
     _data: Option<Block>, // keeps the memory
 }
 
+const fn request(task: Task, token: Token) -> Request<Token> {
+    Request { task, ioprio: 0, group: 0, is_taken_over: false, token }
+}
+
 impl Ring for QueuePair {
     type Entry = (usize, u16, Outcome);
     type Broken = &'static str;
@@ -76,12 +106,12 @@ impl Ring for QueuePair {
     fn post(&mut self, entry: Self::Entry) -> Result<(), &'static str> {
         let mut host = self.host.lock().unwrap();
         if entry.1 == ENDLESS {
-            host.answered += 1;
+            host.endless.answered += 1;
             return Ok(());
         }
         host.completions.push(entry);
         if let Some(other) = host.delays.take() {
-            other.lock().unwrap().is_late = true;
+            other.lock().unwrap().endless.is_late = true;
         }
         Ok(())
     }
@@ -125,36 +155,11 @@ unsafe impl Source for QueuePair {
                 host.takes = host.takes.map(|takes| takes - 1);
                 self.next = 1 - queue;
                 self.taken += 1;
-                return Ok(Some(Request {
-                    task,
-                    ioprio: 0,
-                    group: 0,
-                    is_taken_over: false,
-                    token: Token { queue, command, _data: data },
-                }));
+                return Ok(Some(request(task, Token { queue, command, _data: data })));
             }
         }
-        if let Some((other, answered)) = &mut host.follows {
-            let now = other.lock().unwrap().answered;
-            let is_alone = now > 0 && std::mem::replace(answered, now) == now;
-            host.alone = if is_alone { host.alone + 1 } else { 0 };
-            if host.alone > 20 {
-                host.endless = 0;
-            }
-        }
-        if host.endless > 0 && !host.is_late {
-            host.found += 1;
-            if host.found <= host.endless {
-                let token = Token { queue: 0, command: ENDLESS, _data: None };
-                return Ok(Some(Request {
-                    task: Task::Answer(Outcome::Ok),
-                    ioprio: 0,
-                    group: 0,
-                    is_taken_over: false,
-                    token,
-                }));
-            }
-            host.found = 0;
+        if host.endless.find() {
+            return Ok(Some(request(Task::Answer(Outcome::Ok), Token { queue: 0, command: ENDLESS, _data: None })));
         }
         Ok(None)
     }
@@ -166,8 +171,7 @@ unsafe impl Source for QueuePair {
     fn backlog(&self) -> Result<u32, &'static str> {
         let host = self.host.lock().unwrap();
         let submitted: usize = host.submissions.iter().map(VecDeque::len).sum();
-        let endless = u32::from(host.endless > 0 && !host.is_late);
-        Ok(endless + submitted.min(host.room) as u32)
+        Ok(u32::from(host.endless.has_one()) + submitted.min(host.room) as u32)
     }
 
     fn unreaped(&self) -> u32 {
@@ -179,7 +183,7 @@ unsafe impl Source for QueuePair {
     }
 
     fn enable_kicks(&mut self) -> Result<bool, &'static str> {
-        self.host.lock().unwrap().is_late = false;
+        self.host.lock().unwrap().endless.is_late = false;
         self.backlog().map(|backlog| backlog > 0)
     }
 
@@ -263,16 +267,16 @@ impl Bench {
         self.doorbell.write(1).unwrap();
     }
 
-    /// From now on each visit finds so many requests.
+    /// From now on each visit finds this number of endless requests.
     fn keep_busy(&self, requests: u32) {
-        self.host.lock().unwrap().endless = requests;
+        self.host.lock().unwrap().endless.per_visit = requests;
         self.doorbell.write(1).unwrap();
     }
 
-    /// How many of them were answered.
+    /// The number of endless requests that were answered. Takes the interrupts.
     fn answered(&self) -> u64 {
         while self.interrupts.try_recv().is_ok() {}
-        self.host.lock().unwrap().answered
+        self.host.lock().unwrap().endless.answered
     }
 
     /// Waits for interrupts until `count` completions are posted, and reaps them.
@@ -562,13 +566,13 @@ fn a_queue_that_cannot_move_is_served_where_it_is() {
         let mut queues = Bench::several_over(memory, 2, "none", usize::MAX);
         let (other, long) = (queues.pop().unwrap(), queues.pop().unwrap());
         long.submit(0, 7, READ, Some(&block(0)));
-        other.host.lock().unwrap().follows = rests.then(|| (long.host.clone(), 0));
+        other.host.lock().unwrap().endless.follows = rests.then(|| (long.host.clone(), 0));
         long.keep_busy(200);
         other.keep_busy(4);
         let (mut answered, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
         while long.host.lock().unwrap().completions.is_empty() {
             std::thread::sleep(Duration::from_millis(1));
-            other.answered(); // takes its interrupts
+            other.answered();
             if answered != long.answered() {
                 (answered, since) = (long.answered(), Instant::now());
             }
