@@ -219,7 +219,7 @@ impl FileBackend {
             }
             Operation::WriteZeroes { offset, len, .. } => fallocate(plain, libc::FALLOC_FL_ZERO_RANGE, offset, len),
         };
-        if self.is_in_memory && is_change(operation) {
+        if self.is_counted(operation) {
             self.changes.fetch_add(1, Ordering::Relaxed);
         }
         Step::Submit(entry)
@@ -255,7 +255,7 @@ impl FileBackend {
             }
             return step;
         }
-        if self.is_in_memory && is_change(operation) {
+        if self.is_counted(operation) {
             self.changes.fetch_sub(1, Ordering::Relaxed);
         }
         if result == -libc::EINTR || result == -libc::EAGAIN {
@@ -279,6 +279,11 @@ impl FileBackend {
             _ => return Step::Finished(Outcome::Error),
         }
         self.begin(operation, buffers)
+    }
+
+    /// Whether an operation that is no flush is one of the `changes` while a worker performs it.
+    const fn is_counted(&self, operation: &Operation) -> bool {
+        self.is_in_memory && !matches!(operation, Operation::Read { .. })
     }
 
     fn begin_flush(&self, buffers: &mut Buffers) -> Step {
@@ -327,11 +332,6 @@ const fn is_flush(operation: &Operation) -> bool {
         operation,
         Operation::Flush | Operation::Read { durable: true, .. } | Operation::WriteZeroes { len: 0, durable: true, .. }
     )
-}
-
-/// Whether an operation that is no flush changes the image.
-const fn is_change(operation: &Operation) -> bool {
-    !matches!(operation, Operation::Read { .. })
 }
 
 fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entry {
