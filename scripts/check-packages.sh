@@ -84,7 +84,7 @@ done
 {
   printf '[workspace]\nresolver = "3"\nmembers = ["*"]\nexclude = ["tmp-crate", "tmp-registry"]\n[patch.crates-io]\n'
   printf '%s\n' "${packages[@]}" | sed 's/.*/& = { path = "&" }/'
-  sed -n '/^\[profile.dev\]/,/^$/p; /^\[profile.dev.package\]/,/^$/p' Cargo.toml
+  sed -n '/^\[profile\.dev/,/^$/p' Cargo.toml
 } > "$made/Cargo.toml"
 cp Cargo.lock "$made"
 cargo check --quiet --offline --workspace --manifest-path "$made/Cargo.toml" --target-dir "$target"

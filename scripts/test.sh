@@ -93,7 +93,6 @@ tests() {
   cargo test --quiet --locked --workspace
   # A policy of a user's own, outside the workspace: its test, and its row.
   local own=(--quiet --locked --manifest-path examples/own-policy/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/own-policy")
-  export CARGO_PROFILE_DEV_DEBUG=0
   cargo test "${own[@]}"
   cargo run "${own[@]}" -- score --workloads optane/depth8 --duration 5ms --policies auto,pairs > target/own-policy.txt
   grep -q '^ *pairs ' target/own-policy.txt || { cat target/own-policy.txt; return 1; }
