@@ -129,7 +129,7 @@ static void decide(struct delivery *delivery, uint64_t now, uint32_t before, uin
     }
 }
 
-// Before the policy is asked again: an interrupt that it hears of covers all that it holds.
+// Must come before the policy is asked again: reported later, these interrupts would cover what it holds by then.
 static void report_bypassed(struct delivery *delivery, uint64_t now)
 {
     if (delivery->bypassed == 0)

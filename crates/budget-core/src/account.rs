@@ -97,7 +97,7 @@ impl Account {
         self.credit = credit.min(most.max(self.credit));
     }
 
-    /// A hold ends before it takes so much, unless nobody calls at its deadline.
+    /// Keeps the credit from wrapping where nobody calls at a deadline. Elsewhere a hold ends long before that.
     pub(crate) fn limit_debt(&mut self) {
         self.credit = self.credit.max(DEEPEST_DEBT);
     }

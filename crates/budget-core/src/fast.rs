@@ -1,6 +1,6 @@
 //! The fast path for the usual case: a Plain completion while nothing is due, and there is no storm guard.
 //!
-//! `docs/budget.md` says what it takes; the other path takes about 300 instructions.
+//! `docs/budget.md` says what it takes, and what an Urgent takes, which goes the other way.
 
 use crate::algorithm::Budget;
 use crate::constants::{MOST, SPAN_MAX};

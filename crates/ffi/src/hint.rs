@@ -18,7 +18,8 @@ pub(crate) fn known(number: u32) -> Option<Hint> {
     }
 }
 
-/// The event of a completion whose hint has this number: an unknown hint delivers.
+/// The event of a completion whose hint has this number: an unknown hint delivers. Through [`known`] a decision of a budget takes six
+/// instructions more.
 #[inline(always)]
 pub(crate) const fn event(number: u32) -> Event {
     match number {
