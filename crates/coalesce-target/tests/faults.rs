@@ -841,6 +841,35 @@ fn flushes_in_flight_together_and_after_a_failed_durable_write_all_fail() {
     }
 }
 
+/// A flush that must wait for others costs its queue's thread a look now and then, and not all of its time.
+#[test]
+fn a_flush_beyond_those_in_flight_sleeps() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(1 << 20).unwrap();
+    let backend = Backend::File(FileBackend::open(file.path(), &ImageOptions::default()).unwrap());
+    let mut kernel = Kernel::new(file.path());
+    let entry = |step| match step {
+        Step::Submit(entry) => entry,
+        Step::Finished(_) | Step::Again => unreachable!("it has something to wait for"),
+    };
+    let mut begun: Vec<_> = std::iter::repeat_with(Buffers::default).take(32).collect();
+    let flushes: Vec<_> = begun.iter_mut().map(|buffers| entry(backend.begin(&Operation::Flush, buffers))).collect();
+    let mut waiting = Buffers::default();
+    let mut step = backend.begin(&Operation::Flush, &mut waiting);
+    for _ in 0..3 {
+        let result = kernel.perform(&entry(step));
+        assert_eq!(result, -libc::ETIME);
+        step = backend.resume(&mut Operation::Flush, &mut waiting, result);
+    }
+    let result = kernel.perform(&flushes[0]);
+    assert!(matches!(backend.resume(&mut Operation::Flush, &mut begun[0], result), Step::Finished(Outcome::Ok)));
+    let result = kernel.perform(&entry(step));
+    step = backend.resume(&mut Operation::Flush, &mut waiting, result);
+    let result = kernel.perform(&entry(step));
+    assert_eq!(result, 0, "a flush");
+    assert!(matches!(backend.resume(&mut Operation::Flush, &mut waiting, result), Step::Finished(Outcome::Ok)));
+}
+
 /// More flushes than open files for them: some wait for their turn, and all end.
 #[test]
 fn more_flushes_than_are_done_at_a_time_all_end() {

@@ -6,7 +6,7 @@ use crate::os::lock::{ALL, lock};
 use crate::os::shared_memory::is_in_memory;
 use anyhow::{Context as _, Result, bail};
 use io_uring::opcode;
-use io_uring::types::{Fd, FsyncFlags};
+use io_uring::types::{Fd, FsyncFlags, Timespec};
 use libc::iovec;
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
@@ -85,6 +85,8 @@ const AT_ONCE: usize = 64 << 10;
 
 /// The most flushes in flight. A Linux guest has one for each queue.
 const FLUSHES_MAX: usize = 32;
+/// After this time a flush that finds as many in flight looks again.
+static NEXT_LOOK: Timespec = Timespec::new().nsec(1_000_000);
 
 impl FileBackend {
     /// Opens an image, and locks it if it is to be locked while it is open.
@@ -247,7 +249,7 @@ impl FileBackend {
         if is_flush(operation) {
             let step = match buffers.flush.take() {
                 Some(file) => self.end_flush(file, buffers, result),
-                None => self.begin_flush(buffers), // it had to wait for another flush
+                None => self.begin_flush(buffers), // it has waited for another flush
             };
             if let (Step::Finished(Outcome::Ok), Operation::Read { durable, .. }) = (&step, &mut *operation) {
                 *durable = false;
@@ -291,8 +293,10 @@ impl FileBackend {
             return Step::Finished(Outcome::Error);
         }
         buffers.flush = self.flushes().pop();
-        let Some(file) = &buffers.flush else { return Step::Again };
-        Step::Submit(opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build())
+        Step::Submit(match &buffers.flush {
+            Some(file) => opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build(),
+            None => opcode::Timeout::new(&NEXT_LOOK).build(),
+        })
     }
 
     fn end_flush(&self, file: File, buffers: &mut Buffers, result: i32) -> Step {

@@ -181,7 +181,7 @@ impl<S: Source> Group<S> {
 
     /// Visits the queues that are awake. Returns whether one had work.
     fn visit(&mut self) -> bool {
-        let mut polls = self.poll.take_stats();
+        let mut polls = if self.awake == 0 { None } else { self.poll.take_stats() };
         let mut busy = false;
         for number in bits(self.awake) {
             let Some(queue) = &mut self.queues[number] else { continue };
