@@ -34,7 +34,7 @@ struct nvmf_queue {
     struct vfu_ctx *endpoint; // null: it has not interrupted yet
     uint32_t vector;
     bool is_adaptive; // the transport interrupts at polls, not with each completion
-    bool irq_pending; // the transport wanted to interrupt, and the policy holds
+    bool irq_pending; // the transport wanted to interrupt, and the policy holds, or the interrupt has failed
     uint32_t in_flight;
     uint32_t commands_mask;
     struct nvmf_command *commands;
@@ -131,10 +131,9 @@ static void set_irq_pending(struct nvmf_queue *nq, bool irq_pending)
 static int interrupt(struct nvmf_queue *nq, uint64_t now)
 {
     int rc = __real_vfu_irq_trigger(nq->endpoint, nq->vector);
-    if (rc == 0) {
-        set_irq_pending(nq, false);
+    set_irq_pending(nq, rc != 0);
+    if (rc == 0)
         delivery_interrupted(&nq->queue.delivery, now, true);
-    }
     return rc;
 }
 

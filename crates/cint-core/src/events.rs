@@ -24,7 +24,8 @@ impl Cint {
     }
 
     /// Changes the configuration, and applies it to the held completions. A storm guard with new parameters restarts.
-    /// What the guard had deferred is delivered. Rules that need a hint or the CIF apply from the next completion on.
+    /// What the guard had deferred is delivered, and so is what has no deadline any more. Rules that need a hint or the
+    /// CIF apply from the next completion on.
     ///
     /// # Errors
     /// `tick_hz` differs. Then nothing changes, and the call does not advance the time.
@@ -56,6 +57,8 @@ impl Cint {
             self.deliver(reason)
         } else if self.coalesced >= self.thr_left {
             self.deliver(Reason::Count)
+        } else if left > SPAN_MAX as i32 {
+            self.deliver(Reason::BatchEnd) // it has no deadline, and perhaps no batch has begun that could end
         } else {
             Decision::Hold(HoldReason::Reconfigured)
         })

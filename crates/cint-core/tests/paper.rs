@@ -445,6 +445,8 @@ fn reconfigure_applies_to_what_is_held() {
         (Params { max_hold_ns: Some(3 * US + 1), ..p }, Hold(Reconfigured)),
         (Params { thr: 2, ..p }, Deliver(Reason::Count)),
         (Params { thr: 3, ..p }, Hold(Reconfigured)),
+        (Params { delta_ns: 0, max_hold_ns: Some(10 * US), ..p }, Hold(Reconfigured)),
+        (Params { delta_ns: 0, max_hold_ns: None, ..p }, Deliver(Reason::BatchEnd)),
     ] {
         let mut cint = optane();
         assert_eq!(cint.reconfigure(config(p), 0), Ok(Hold(NothingHeld)));

@@ -496,6 +496,9 @@ impl Tested for Reference {
         if self.batch() >= usize::from(new.thr) {
             return Some(self.deliver(now, Reason::Count));
         }
+        if self.own_deadline().is_none() {
+            return Some(self.deliver(now, Reason::BatchEnd));
+        }
         Some(Decision::Hold(HoldReason::Reconfigured))
     }
 }
